@@ -376,7 +376,7 @@ impl Endpoint {
         }
         if !self.core.has_events() {
             self.pace.broken();
-            self.progress_here();
+            self.make_progress();
         } else if self.pace.is_due(self.taken_since_progress) {
             // A program slow to take its events must not stop acknowledgements and time-outs meanwhile.
             self.progress_between();
@@ -395,13 +395,13 @@ impl Endpoint {
     pub fn progress(&mut self) {
         if self.is_ours() {
             self.pace.broken();
-            self.progress_here();
+            self.make_progress();
         }
     }
 
     /// Makes progress, in the process that opened the endpoint.
     #[inline]
-    fn progress_here(&mut self) {
+    fn make_progress(&mut self) {
         if let Some(decisions) = self.core.requests.take() {
             self.settle(decisions);
         }
@@ -427,7 +427,7 @@ impl Endpoint {
     #[cold]
     fn progress_between(&mut self) {
         self.pace.begins(self.taken_since_progress, self.transport.now_ns());
-        self.progress_here();
+        self.make_progress();
         self.pace.ended(self.transport.now_ns());
     }
 

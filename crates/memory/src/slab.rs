@@ -207,7 +207,7 @@ mod tests {
     fn a_slot_costs_eight_bytes() {
         struct Entry {
             _state: core::num::NonZeroU64,
-            _rest: [u64; 3],
+            _tail: [u64; 3],
         }
         assert_eq!(size_of::<Slot<Entry>>(), size_of::<Entry>() + 8);
         assert_eq!(size_of::<Slot<Box<u8>>>(), 16);

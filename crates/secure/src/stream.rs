@@ -208,7 +208,7 @@ impl SealedStream {
                 && handshaking.method == Method::Certificate
                 && handshaking.received > 0
             {
-                let _ = say_into(&mut handshaking.handshake, &mut self.outgoing);
+                let _ = write_alert(&mut handshaking.handshake, &mut self.outgoing);
             }
             self.state = State::Over;
         }
@@ -273,7 +273,7 @@ impl SealedStream {
 
     fn write_next(&mut self) -> Result<(), Failure> {
         match &mut self.state {
-            State::Handshaking(handshaking) => say_into(&mut handshaking.handshake, &mut self.outgoing),
+            State::Handshaking(handshaking) => write_alert(&mut handshaking.handshake, &mut self.outgoing),
             _ => Ok(()),
         }
     }
@@ -330,11 +330,11 @@ impl SealedStream {
         let [low, high] = u16::try_from(len - RECORD_HEADER_BYTES).unwrap_or(u16::MAX).to_le_bytes();
         //= wire.md R-SEC-14
         let head = [low, high, SEALED, (epoch & EPOCH_MASK) as u8];
-        let (head_room, remainder) = record.split_at_mut(RECORD_HEADER_BYTES);
-        let (body, tag_room) = remainder.split_at_mut(len - RECORD_OVERHEAD_BYTES);
-        head_room.copy_from_slice(&head);
+        let (head_space, remainder) = record.split_at_mut(RECORD_HEADER_BYTES);
+        let (body, tag_space) = remainder.split_at_mut(len - RECORD_OVERHEAD_BYTES);
+        head_space.copy_from_slice(&head);
         let tag: [u8; TAG_BYTES] = keys.sealer.seal(&head, body);
-        tag_room.copy_from_slice(&tag);
+        tag_space.copy_from_slice(&tag);
         true
     }
 
@@ -404,7 +404,7 @@ fn check_expected(expected: Option<&str>, peer: &Identity) -> Result<(), Failure
     }
 }
 
-fn say_into(handshake: &mut Handshake, outgoing: &mut Vec<u8>) -> Result<(), Failure> {
+fn write_alert(handshake: &mut Handshake, outgoing: &mut Vec<u8>) -> Result<(), Failure> {
     let mut bytes = Vec::new();
     let written = handshake.write(&mut bytes);
     for part in bytes.chunks(RECORD_BODY_BYTES_MAX) {

@@ -68,7 +68,7 @@ pub struct Counters {
     /// Handshakes refused: wrong key or certificate, no right to connect, another identity at an address in use.
     pub refused: u64,
     /// Handshakes refused because there were too many, of all hosts or of theirs.
-    pub no_room: u64,
+    pub no_space: u64,
     /// Handshakes of other versions.
     pub versions: u64,
     /// Handshakes that this endpoint began itself, and that somebody gave back to it.

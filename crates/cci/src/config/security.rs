@@ -54,7 +54,7 @@ pub(super) fn apply(section: &Section<'_>, info: &mut DeviceInfo) -> Result<(), 
     if let Some(pair) = section.get("allow_rma_write") {
         security = security.allow_rma_write(names(pair)?);
     }
-    make_room(info);
+    make_space(info);
     info.info = format!("{}; sealed: {}", info.info, security.describe());
     info.security = Some(security);
     Ok(())
@@ -117,7 +117,7 @@ fn refused(pair: &Pair<'_>, error: &CredentialsError, info: &mut DeviceInfo) -> 
 }
 
 /// What sealing adds to each datagram comes off what they carry.
-fn make_room(info: &mut DeviceInfo) {
+fn make_space(info: &mut DeviceInfo) {
     let (mtu_bytes, min_bytes) = match info.kind {
         TransportKind::Udp => (info.mtu_bytes, datagram::MTU_BYTES_MIN),
         TransportKind::Eth => (info.mtu_bytes, datagram::FRAME_MTU_BYTES_MIN),

@@ -173,13 +173,13 @@ impl Memory {
     /// Copies `out.len()` bytes out, from `offset` on. False, and nothing is done, beyond the end.
     #[must_use]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> bool {
-        self.is_here() && self.bytes.read(offset, out)
+        self.is_own_process() && self.bytes.read(offset, out)
     }
 
     /// Copies `data` in, at `offset`. False, and nothing is done, beyond the end.
     #[must_use]
     pub fn write(&self, offset: usize, data: &[u8]) -> bool {
-        self.is_here() && self.bytes.write(offset, data)
+        self.is_own_process() && self.bytes.write(offset, data)
     }
 
     /// An atomic operation of the owner's own, atomic against those of peers; returns the value before.
@@ -201,11 +201,11 @@ impl Memory {
     }
 
     fn atomic_op(&self, offset: usize, op: AtomicOp) -> Result<u64, AtomicRefusal> {
-        if self.is_here() { self.bytes.atomic(offset, op) } else { Err(AtomicRefusal::OutOfRange) }
+        if self.is_own_process() { self.bytes.atomic(offset, op) } else { Err(AtomicRefusal::OutOfRange) }
     }
 
     /// The library's memory is not mapped in a child made by `fork`.
-    fn is_here(&self) -> bool {
+    fn is_own_process(&self) -> bool {
         match &self.source {
             Source::Library(charged) => charged.segment.shared().is_mapped(),
             Source::Foreign(_) => true,

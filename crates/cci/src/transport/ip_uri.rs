@@ -102,7 +102,7 @@ pub(crate) fn socket_addr(ip: IpAddr, scope_id: u32, port: u16) -> SocketAddr {
 
 /// Where to send to reach `peer` from a socket bound to `local`. A link-local address means one link, the socket's own
 /// if that is bound to one: a URI made on the peer's machine names the interface there.
-pub(crate) fn from_here(peer: SocketAddr, local: SocketAddr) -> Result<SocketAddr, String> {
+pub(crate) fn with_local_zone(peer: SocketAddr, local: SocketAddr) -> Result<SocketAddr, String> {
     match (peer, local) {
         (SocketAddr::V4(_), SocketAddr::V4(_)) => Ok(peer),
         (SocketAddr::V6(mut to), SocketAddr::V6(from)) => {

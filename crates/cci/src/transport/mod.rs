@@ -3,8 +3,8 @@
 
 pub(crate) mod any;
 pub(crate) mod commitment;
-mod crowd;
 pub(crate) mod datagram;
+mod eviction;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod ip_port;

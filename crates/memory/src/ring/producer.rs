@@ -159,7 +159,7 @@ impl<M> Producer<M> {
         let end = start + record_bytes;
         // One line more than the record: the word behind it is ours to zero.
         if end + LINE > self.limit {
-            self.look_for_room(end)?;
+            self.look_for_space(end)?;
         }
         if self.zeroed <= end {
             // Relaxed: the Release in `publish` is what shows it to the consumer.
@@ -171,7 +171,7 @@ impl<M> Producer<M> {
 
     /// Looks whether there is space up to `end` and the line behind it by now.
     #[cold]
-    fn look_for_room(&mut self, end: u64) -> Result<(), PushError> {
+    fn look_for_space(&mut self, end: u64) -> Result<(), PushError> {
         self.consumed()?;
         if end + LINE > self.limit { Err(PushError::Full) } else { Ok(()) }
     }

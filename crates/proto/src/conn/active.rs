@@ -410,7 +410,7 @@ impl Active {
             while seq != self.tx.unsent {
                 let slot = ring.at(seq);
                 seq = seq.next();
-                if slot.is_under_way(which) {
+                if slot.is_in_progress(which) {
                     self.take_back(slot);
                 }
             }
@@ -435,7 +435,7 @@ impl Active {
     pub fn newest_on(&self, which: u8, ring: &TxRing) -> Seq {
         let mut newest = self.tx.unsent.plus(u32::MAX);
         if self.paths.bond.is_some() {
-            while newest != self.tx.unacked && !ring.get(newest).is_under_way(which) {
+            while newest != self.tx.unacked && !ring.get(newest).is_in_progress(which) {
                 newest = newest.plus(u32::MAX);
             }
         }
@@ -673,7 +673,7 @@ impl Active {
         };
         let newest = self.newest_on(which, &ring);
         let mut oldest = self.tx.unacked;
-        while oldest != newest && !ring.get(oldest).is_under_way(which) {
+        while oldest != newest && !ring.get(oldest).is_in_progress(which) {
             oldest = oldest.next();
         }
         self.resend_one(which, &mut ring, oldest);
@@ -687,7 +687,7 @@ impl Active {
 
     pub fn resend_one(&mut self, which: u8, ring: &mut TxRing, seq: Seq) {
         let slot = ring.at(seq);
-        if seq.precedes(self.tx.unsent) && slot.is_under_way(which) {
+        if seq.precedes(self.tx.unsent) && slot.is_in_progress(which) {
             self.take_back(slot);
         }
     }

@@ -58,7 +58,7 @@ struct Sender {
 /// The senders of one group, a bounded number of them: see [`GROUP_SENDERS_MAX`].
 #[derive(Debug)]
 pub struct Senders {
-    /// Sets of [`WAYS`].
+    /// Sets of [`SET_SENDERS`] entries.
     table: Box<[Option<Sender>]>,
     hash: KeyedHash,
     clock: u64,

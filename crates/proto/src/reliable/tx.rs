@@ -81,7 +81,7 @@ impl TxSlot {
     }
 
     /// Sent by this path, and neither acknowledged nor taken for lost.
-    pub fn is_under_way(&self, which: u8) -> bool {
+    pub fn is_in_progress(&self, which: u8) -> bool {
         self.has(mark::IN_FLIGHT) && self.path == which
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::limits::RECORD_BYTES;
 use proptest::prelude::*;
 
-fn places() -> impl Strategy<Value = RemoteAddress> {
+fn slots() -> impl Strategy<Value = RemoteAddress> {
     any::<[u64; 3]>().prop_map(|[region, key, offset]| RemoteAddress { region, key, offset })
 }
 
@@ -34,7 +34,7 @@ fn check(record: Record<'_>, space: usize) -> Result<(), TestCaseError> {
 proptest! {
     #[test]
     fn records_read_back(
-        slot: u16, at in places(), flag: bool, offset: u64, len_bytes: u64, atomic in atomics(),
+        slot: u16, at in slots(), flag: bool, offset: u64, len_bytes: u64, atomic in atomics(),
         data in prop::collection::vec(any::<u8>(), 0..100),
     ) {
         let data = &data[..];

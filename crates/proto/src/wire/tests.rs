@@ -188,8 +188,8 @@ proptest! {
         let start = head.emit(&Sack::default(), body.len(), &mut out);
         out[start..start + body.len()].copy_from_slice(&body);
         out.truncate(start + body.len());
-        let place = at % out.len();
-        out[place] ^= 1 << bit;
+        let address = at % out.len();
+        out[address] ^= 1 << bit;
         out.truncate(out.len() - cut.min(out.len()));
         let _ = Packet::parse(&out);
     }

@@ -130,7 +130,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             empty_is_due: false,
         };
         let Some(index) = self.insert(entry) else {
-            self.counters.no_room += 1;
+            self.counters.no_space += 1;
             return Opened::Dropped;
         };
         self.addresses.entry(from).or_default().as_responder = Some(index);
@@ -158,7 +158,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             && other.link.is_none()
             && age_ns(other) < YIELD_NS
         {
-            self.counters.no_room += 1;
+            self.counters.no_space += 1;
             return false;
         }
         if self.begun.contains(id) {

@@ -29,7 +29,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     pub fn hold(&mut self, to: A, body: &[u8], now_ns: u64) {
         let addresses_max = self.config.associations_max + 2 * self.config.handshakes_max;
         if self.addresses.len() >= addresses_max && !self.addresses.contains_key(&to) {
-            self.counters.no_room += 1;
+            self.counters.no_space += 1;
             return;
         }
         let state = self.addresses.entry(to).or_default();
@@ -75,7 +75,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
     /// Begins a handshake with that address.
     pub(super) fn ask(&mut self, to: A, now_ns: u64) {
         if self.asks() >= self.config.handshakes_max {
-            self.counters.no_room += 1;
+            self.counters.no_space += 1;
             if let Some(state) = self.addresses.get_mut(&to) {
                 state.held = None;
             }
@@ -112,8 +112,8 @@ impl<A: Copy + Eq + Hash> Associations<A> {
 
     /// Handshakes under way that this side began.
     pub(super) fn asks(&self) -> usize {
-        let under_way = self.in_progress.iter().filter_map(|index| self.table.get(*index));
-        under_way.filter(|entry| entry.initiator).count()
+        let active = self.in_progress.iter().filter_map(|index| self.table.get(*index));
+        active.filter(|entry| entry.initiator).count()
     }
 
     fn begin(&mut self, to: A, now_ns: u64) -> Result<(u64, InProgress), Failure> {

@@ -344,11 +344,11 @@ fn seal_by(link: &mut Link, peer_index: u32, datagram: &mut [u8], now_ns: u64) -
     }
     let (epoch, counter) = link.sealer.next(now_ns);
     let head = sealed_head(epoch, len, peer_index, counter);
-    let (head_room, remainder) = datagram.split_at_mut(HEADER_BYTES);
-    let (body, tag_room) = remainder.split_at_mut(len - OVERHEAD_BYTES);
-    head_room.copy_from_slice(&head);
+    let (head_space, remainder) = datagram.split_at_mut(HEADER_BYTES);
+    let (body, tag_space) = remainder.split_at_mut(len - OVERHEAD_BYTES);
+    head_space.copy_from_slice(&head);
     let tag: [u8; TAG_BYTES] = link.sealer.seal(&head, body);
-    tag_room.copy_from_slice(&tag);
+    tag_space.copy_from_slice(&tag);
     true
 }
 

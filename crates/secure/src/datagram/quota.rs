@@ -50,7 +50,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
             .filter(is_old)
             .or_else(|| most.filter(|most| free == 0 && (most.count > own_count + 1 || is_old(most))));
         let Some(index) = yields.map(|of| of.oldest) else {
-            self.counters.no_room += 1;
+            self.counters.no_space += 1;
             return false;
         };
         self.remove(index);
@@ -62,7 +62,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         let host = self.host(&to);
         let of_host = self.answers.iter().filter(|answer| self.host(&answer.to) == host).count();
         let is_admitted = of_host < ANSWERS_MAX.saturating_sub(self.answers.len());
-        self.counters.no_room += u64::from(!is_admitted);
+        self.counters.no_space += u64::from(!is_admitted);
         is_admitted
     }
 
@@ -74,7 +74,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
         }
         let (address, is_ours) = (entry.address, entry.initiator);
         if !self.admits_association(address, is_ours) {
-            self.counters.no_room += 1;
+            self.counters.no_space += 1;
             return false;
         }
         let Some(entry) = self.table.get_mut(index) else { return false };

@@ -237,10 +237,10 @@ fn what_comes_back_is_known() {
 #[test]
 fn who_is_expected_must_be_there() {
     let (one, two) = certificates(&["a", "a.x"], &["b", "b.x"]);
-    for (name, is_there) in [("b", true), ("B.X", true), ("c", false), ("b.x.y", false)] {
+    for (name, is_connected) in [("b", true), ("B.X", true), ("c", false), ("b.x.y", false)] {
         let mut a = SealedStream::dial(&config(&one, 1), Some(name)).unwrap();
         let shaken = shake(&mut a, &mut answer(&two));
-        if is_there {
+        if is_connected {
             assert_eq!((shaken, a.peer().unwrap().0.name()), (Ok(()), "b"));
         } else {
             let why = shaken.unwrap_err();

@@ -88,7 +88,7 @@ impl Any {
     }
 
     fn reason(&self, kind: TransportKind, outcome: Outcome) -> String {
-        let said = match (outcome, kind) {
+        let reason = match (outcome, kind) {
             (Outcome::Chosen, TransportKind::Shm) => {
                 "the peer's endpoint is on this host: it showed the secret that its URI is the hash of"
             }
@@ -116,7 +116,7 @@ impl Any {
             }
             (Outcome::Failed(why), kind) => return failure(kind, why),
         };
-        said.to_owned()
+        reason.to_owned()
     }
 }
 

@@ -97,7 +97,7 @@ struct Datagram<C> {
     received_at: Time,
     sends_since_clock: u32,
     /// When a message left alone; None once progress was made since.
-    left_alone_at: Option<Time>,
+    sent_alone_at: Option<Time>,
     /// Of messages queued since the last transmission.
     queued_bytes: usize,
 }
@@ -126,7 +126,7 @@ impl<C: Carrier> Datagram<C> {
 
     /// Whether a message left alone just before, with no progress since.
     fn follows_closely(&mut self) -> bool {
-        let Some(left_at) = self.left_alone_at else { return false };
+        let Some(left_at) = self.sent_alone_at else { return false };
         self.read_clock().0.saturating_sub(left_at.0) < LONE_GAP_NS
     }
 
@@ -429,7 +429,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         self.proto.send(self.now, key, segments, op.context, op.silent).map_err(send_error)?;
         self.queued_bytes += segments.iter().map(|segment| segment.len() + 8).sum::<usize>();
         if lone {
-            self.left_alone_at = Some(self.now);
+            self.sent_alone_at = Some(self.now);
         }
         if lone || self.queued_bytes >= QUEUED_BYTES_MAX {
             self.transmit(core);
@@ -480,7 +480,7 @@ impl<C: Carrier> Transport for Datagram<C> {
 
     #[inline]
     fn progress(&mut self, core: &mut Core) {
-        self.left_alone_at = None;
+        self.sent_alone_at = None;
         if self.adapter.waiting {
             self.read_clock();
             self.feed(core);
@@ -514,11 +514,11 @@ impl<C: Carrier> Transport for Datagram<C> {
         let soon = |wait_ns: u64| Some(self.now.0.saturating_add(wait_ns));
         // Something is left where the rounds of one call did not suffice, too.
         let waits = self.carrier.pending() > 0 || self.proto.wants_transmit();
-        let room_ns = if waits { soon(SPACE_RETRY_NS) } else { None };
+        let space_ns = if waits { soon(SPACE_RETRY_NS) } else { None };
         // A buffer that another thread gives back wakes nobody.
         let feed_ns = if self.adapter.waiting || !is_watched { soon(limits::SPACE_POLL_NS) } else { None };
         let due_ns = self.next_deadline().map(|at| at.0);
-        Armed::Sleep { deadline_ns: [room_ns, feed_ns, due_ns].into_iter().flatten().min() }
+        Armed::Sleep { deadline_ns: [space_ns, feed_ns, due_ns].into_iter().flatten().min() }
     }
 
     fn activity(&self) -> Activity {

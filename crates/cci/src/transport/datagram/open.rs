@@ -47,7 +47,7 @@ impl<C: Carrier> Datagram<C> {
             polls_per_clock: 0,
             received_at: Time(0),
             sends_since_clock: 0,
-            left_alone_at: None,
+            sent_alone_at: None,
             queued_bytes: 0,
         })
     }
@@ -70,17 +70,18 @@ fn config(
     let batches_bytes = batches.iter().fold(0, |sum, (_, bytes)| sum + bytes);
     let engine_bytes =
         slots_bytes + events * size_of::<Event>() as u64 + batches_bytes + sizes.reserved_bytes;
-    let Some(rest_bytes) = options.memory_bytes_max.checked_sub(engine_bytes) else {
+    let Some(remaining_bytes) = options.memory_bytes_max.checked_sub(engine_bytes) else {
         return Err(CreateError::NoMemory {
             needed_bytes: engine_bytes,
             cap_bytes: options.memory_bytes_max,
         });
     };
-    let connections = (rest_bytes / 4 / TABLE_BYTES_PER_CONNECTION).clamp(1, limits::CONNECTIONS_MAX.into());
+    let connections =
+        (remaining_bytes / 4 / TABLE_BYTES_PER_CONNECTION).clamp(1, limits::CONNECTIONS_MAX.into());
     Ok(Config {
         secret: carrier.secret()?,
         datagram_bytes_max: sizes.datagram_bytes_max,
-        memory_bytes_max: rest_bytes / 4 * 3,
+        memory_bytes_max: remaining_bytes / 4 * 3,
         receive_buffer_bytes: sizes.receive_buffer_bytes,
         connections_max: u32::try_from(connections).unwrap_or(limits::CONNECTIONS_MAX),
         serves: device.serves,

@@ -1,6 +1,6 @@
 //! `udp://host:port`, both ways: see [`ip_uri`].
 
-pub(super) use crate::transport::ip_uri::{from_here, nearness, socket_addr};
+pub(super) use crate::transport::ip_uri::{nearness, socket_addr, with_local_zone};
 
 use crate::transport::ip_uri;
 use std::net::SocketAddr;

@@ -144,7 +144,7 @@ impl Flow {
     /// Where data of a record goes that has not come whole: `len_bytes`, from byte `skip_bytes` of the data on. `None`:
     /// nowhere, it is refused. To be asked for each part anew: a region may go while a record comes.
     #[inline]
-    pub(super) fn place(
+    pub(super) fn address(
         &self,
         core: &mut Core,
         parsed: &Parsed,

@@ -116,13 +116,13 @@ pub(super) fn explain(shm: &Shm, key: Key, into: &mut Explanation) {
     let pid = link.peer.pid.map_or("in another container".to_owned(), |pid| pid.to_string());
     into.peer = format!("process {pid} of user {}", link.peer.uid);
     let in_ring = link.out.producer.tail().saturating_sub(link.out.consumed);
-    let made_here = link.side == Side::Server;
+    let made_locally = link.side == Side::Server;
     into.facts.extend([
         ("ring to the peer", Fact::Bytes(link.out.ring_bytes.into())),
         ("ring to the peer, in use", Fact::Bytes(in_ring)),
         ("ring from the peer", Fact::Bytes(link.ring_bytes.into())),
         ("connections on the link", Fact::Count(link.conns.into())),
-        ("link made by", if made_here { "this side" } else { "the peer" }.into()),
+        ("link made by", if made_locally { "this side" } else { "the peer" }.into()),
         ("sends in progress", Fact::Count(conn.in_progress.into())),
         ("sends in progress on the link", Fact::Count(link.out.fifo.len() as u64)),
         ("polled directly", Fact::Flag(link.is_active)),

@@ -85,20 +85,20 @@ pub(super) struct Joined {
     pub stream: Stream,
 }
 
-pub(super) fn confirm(server: &mut Endpoint, mut liar: Stranger) -> Joined {
-    let Offer::New { ring_bytes } = liar.accept.offer else { panic!() };
-    assert_eq!(liar.accept.mss, 8192);
+pub(super) fn confirm(server: &mut Endpoint, mut attacker: Stranger) -> Joined {
+    let Offer::New { ring_bytes } = attacker.accept.offer else { panic!() };
+    assert_eq!(attacker.accept.mss, 8192);
     let theirs =
-        SharedMemory::open(liar.offered.fds.take(0).unwrap(), region_bytes(ring_bytes as usize)).unwrap();
+        SharedMemory::open(attacker.offered.fds.take(0).unwrap(), region_bytes(ring_bytes as usize)).unwrap();
     let twice = theirs.fd().unwrap().try_clone_to_owned().unwrap();
     let twice = SharedMemory::open(twice, region_bytes(ring_bytes as usize)).unwrap();
-    let peer_bell = EventFd::from_peer(liar.offered.fds.take(1).unwrap()).unwrap();
+    let peer_bell = EventFd::from_peer(attacker.offered.fds.take(1).unwrap()).unwrap();
     let ours = SharedMemory::create("cci-liar", region_bytes(RING_BYTES as usize)).unwrap();
     let again = ours.fd().unwrap().try_clone_to_owned().unwrap();
     let again = SharedMemory::open(again, region_bytes(RING_BYTES as usize)).unwrap();
     let bell = EventFd::new().unwrap();
     let confirm = Message::Confirm { ring_bytes: RING_BYTES }.bytes();
-    liar.stream.send(confirm.as_slice(), &[ours.fd().unwrap(), bell.as_fd()]).unwrap();
+    attacker.stream.send(confirm.as_slice(), &[ours.fd().unwrap(), bell.as_fd()]).unwrap();
     let connection = until(server, "an accept", |_, event| match event {
         Some(Event::Accept { result, .. }) => Some(result.unwrap()),
         _ => None,
@@ -107,11 +107,11 @@ pub(super) fn confirm(server: &mut Endpoint, mut liar: Stranger) -> Joined {
         producer: theirs.into_producer(8192).unwrap(),
         consumer: ours.into_consumer(8192).unwrap(),
         connection,
-        conn: liar.accept.conn,
+        conn: attacker.accept.conn,
         again,
         theirs: twice,
         bell,
         peer_bell,
-        stream: liar.stream,
+        stream: attacker.stream,
     }
 }

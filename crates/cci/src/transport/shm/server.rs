@@ -16,7 +16,7 @@ use super::{HANDSHAKE_NS_MAX, SILENCE_NS_MAX, SILENCE_NS_MIN, SILENT_MAX};
 use crate::connection::Connection;
 use crate::device::TransportKind;
 use crate::engine::requests::{Decision, RequestBody, RequestInner};
-use crate::transport::crowd::oldest_of_most;
+use crate::transport::eviction::oldest_of_most;
 use crate::{AcceptError, ConnectFailure, limits};
 use cci_memory::slab::Key;
 use cci_sys::clock;

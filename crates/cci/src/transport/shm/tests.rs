@@ -29,8 +29,8 @@ use std::time::{Duration, Instant};
 #[test]
 fn what_an_honest_scripted_peer_does_works() {
     let mut server = endpoint();
-    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
-    let mut lie = confirm(&mut server, liar);
+    let attacker = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut server, attacker);
     let header =
         RecordHeader { kind: kind::MESSAGE, flags: lie.conn.generation as u8, conn: lie.conn.index, ack: 0 };
     lie.producer.push(header, &[b"by hand"]).unwrap();
@@ -81,8 +81,8 @@ fn a_request_that_came_elsewhere_is_admitted_by_who_accepts_it() {
 #[test]
 fn records_that_name_nothing_are_counted_and_passed_over() {
     let mut server = endpoint();
-    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
-    let mut lie = confirm(&mut server, liar);
+    let attacker = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut server, attacker);
     let other = ask(&mut server, 2, Attribute::ReliableOrdered);
     let other = confirm(&mut server, other);
     let mut sent = 0;
@@ -117,8 +117,8 @@ fn records_that_name_nothing_are_counted_and_passed_over() {
 #[test]
 fn an_acknowledgement_of_what_was_never_sent_ends_the_link_and_no_other() {
     let mut server = endpoint();
-    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
-    let mut lie = confirm(&mut server, liar);
+    let attacker = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut server, attacker);
     let honest = ask(&mut server, 2, Attribute::ReliableOrdered);
     let honest = confirm(&mut server, honest);
     server.send(lie.connection, b"under way", 5, SendFlags::NONE).unwrap();
@@ -150,8 +150,8 @@ fn is_refusal(event: &Event) -> bool {
 #[test]
 fn a_close_beside_a_position_that_cannot_be_ends_the_connection_too() {
     let mut server = endpoint();
-    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
-    let mut lie = confirm(&mut server, liar);
+    let attacker = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut server, attacker);
     // How far the liar says to have read, in the first word of its ring: more than was ever written.
     assert!(lie.again.bytes().write(0, &(64_u64 << 20).to_le_bytes()));
     let header =
@@ -187,8 +187,8 @@ fn descriptors_that_are_not_what_they_should_be_fail_the_accept() {
     let mut server = endpoint();
     for (number, (ring_bytes, fds)) in cases.into_iter().enumerate() {
         let before = std::fs::read_dir("/proc/self/fd").unwrap().count();
-        let liar = ask(&mut server, number as u64, Attribute::ReliableOrdered);
-        liar.stream.send(Message::Confirm { ring_bytes }.bytes().as_slice(), &fds).unwrap();
+        let attacker = ask(&mut server, number as u64, Attribute::ReliableOrdered);
+        attacker.stream.send(Message::Confirm { ring_bytes }.bytes().as_slice(), &fds).unwrap();
         let why = until(&mut server, "a failure", |_, event| match event {
             Some(Event::Accept { context: 1, result }) => Some(result.unwrap_err()),
             _ => None,
@@ -198,7 +198,7 @@ fn descriptors_that_are_not_what_they_should_be_fail_the_accept() {
         let rings =
             server.counters().memory.kinds.iter().find(|(kind, _)| *kind == "rings").map(|(_, bytes)| *bytes);
         assert_eq!(rings, Some(0), "case {number}");
-        drop(liar);
+        drop(attacker);
         // Other tests of this program open descriptors of their own: look for growth beyond what they could have.
         let after = std::fs::read_dir("/proc/self/fd").unwrap().count();
         assert!(after < before + 200, "{before} {after}");
@@ -243,8 +243,8 @@ fn a_request_for_anothers_link_gets_no_link_and_disturbs_nobody() {
 #[test]
 fn a_word_on_the_lifeline_ends_the_link() {
     let mut server = endpoint();
-    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
-    let lie = confirm(&mut server, liar);
+    let attacker = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let lie = confirm(&mut server, attacker);
     lie.stream.send(b"psst", &[]).unwrap();
     until(&mut server, "the end", |_, event| event.map(|event| assert!(is_refusal(&event), "{event:?}")));
 }
@@ -252,8 +252,8 @@ fn a_word_on_the_lifeline_ends_the_link() {
 #[test]
 fn a_stall_word_that_cannot_be_does_not_keep_a_send_for_ever() {
     let mut server = endpoint();
-    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
-    let mut lie = confirm(&mut server, liar);
+    let attacker = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut server, attacker);
     // "The producer is taking records back": a word that only the server may write.
     lie.consumer.stall();
     let mut producer = lie.again.into_producer(8192).unwrap();

@@ -50,7 +50,7 @@ impl Dialler<'_> {
             }
         }
         let peer = ip_uri::parse(SCHEME, to.uri)
-            .and_then(|peer| ip_uri::from_here(peer, self.local.address))
+            .and_then(|peer| ip_uri::with_local_zone(peer, self.local.address))
             .map_err(bad_uri)?;
         if peer.ip().is_multicast() {
             return Err(bad_uri(
@@ -174,7 +174,7 @@ impl Dialler<'_> {
         let Some(stream) = &mut conn.stream else { return };
         let (fault, why) = match super::handshake::read_preamble(stream, &mut conn.hello_answer) {
             Ok(None) => return,
-            Ok(Some(said)) => return self.answered_with(key, said),
+            Ok(Some(record)) => return self.answered_with(key, record),
             Err(Unread::Gone) => (None, ConnectFailure::Disconnected),
             Err(Unread::Refused(refusal)) => (Some(refusal.fault), refusal.why),
             Err(Unread::Forged) => (Some(Fault::Forged), ConnectFailure::Disconnected),
@@ -186,10 +186,10 @@ impl Dialler<'_> {
         self.links.fail(self.core, key, why);
     }
 
-    fn answered_with(&mut self, key: Key, said: Preamble) {
+    fn answered_with(&mut self, key: Key, record: Preamble) {
         let Some(conn) = self.links.conns.get_mut(key) else { return };
         self.core.heard(conn.connection);
-        match said {
+        match record {
             //= wire.md R-TCP-3
             Preamble::Heard if !conn.is_heard => {
                 conn.is_heard = true;

@@ -118,8 +118,8 @@ impl Table {
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
-        let said: usize = self.table.iter().map(|(_, handshake)| handshake.bytes.capacity()).sum();
-        (self.table.bytes() + said) as u64 + self.in_handshake().count() as u64 * HANDSHAKE_BYTES
+        let input_bytes: usize = self.table.iter().map(|(_, handshake)| handshake.bytes.capacity()).sum();
+        (self.table.bytes() + input_bytes) as u64 + self.in_handshake().count() as u64 * HANDSHAKE_BYTES
     }
 }
 
@@ -151,9 +151,9 @@ pub(super) fn read_preamble(stream: &mut Pipe, bytes: &mut Vec<u8>) -> Result<Op
     loop {
         //= wire.md R-TCP-2
         let needed = match Preamble::parse(bytes) {
-            Ok(said) => {
+            Ok(record) => {
                 bytes.clear();
-                return Ok(Some(said));
+                return Ok(Some(record));
             }
             Err(Some(needed)) => needed.min(PREAMBLE_BYTES_MAX),
             Err(None) => return Err(Unread::Fault),

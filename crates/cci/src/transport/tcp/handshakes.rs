@@ -22,7 +22,7 @@ use crate::engine::poller::Poller;
 use crate::engine::requests::{RequestBody, RequestInner};
 use crate::error::AcceptError;
 use crate::limits::MESSAGE_BYTES_MAX;
-use crate::transport::crowd::oldest_of_most;
+use crate::transport::eviction::oldest_of_most;
 use crate::transport::quota::Host;
 use crate::transport::token;
 use cci_memory::slab::Key;

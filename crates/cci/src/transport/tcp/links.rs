@@ -134,7 +134,7 @@ impl Links {
         let mut unwritten = self.shared.streams.take_unwritten();
         for key in unwritten.drain(..) {
             let Some(conn) = self.conns.get_mut(key) else { continue };
-            conn.listed.left_unwritten();
+            conn.listed.abandoned_unwritten();
             let written = conn.flush(&mut self.shared, core);
             self.written(core, key, written);
         }
@@ -164,7 +164,7 @@ impl Links {
                 at += 1;
                 continue;
             }
-            conn.listed.left_unacknowledged();
+            conn.listed.abandoned_unacknowledged();
             self.shared.streams.take_unacknowledged(at);
             if unannounced > 0 && matches!(conn.state, State::Open | State::PeerClosing | State::Closing) {
                 //= wire.md R-TCP-8
@@ -259,7 +259,7 @@ impl Links {
             let Some(key) = self.shared.streams.next_starved() else { break };
             self.shared.counts.starved_looks += 1;
             let Some(conn) = self.conns.get_mut(key) else { continue };
-            conn.listed.left_starved();
+            conn.listed.abandoned_starved();
             let (free, has_buffer) = (core.receive.free_count(), core.has_buffer_for(conn.connection));
             match conn.input.take {
                 Take::Holding { until_ns } if has_buffer || self.shared.now_ns >= until_ns => {
@@ -582,7 +582,7 @@ impl Links {
                 self.worked(core, key, worked);
             }
             if self.transfers.others_wait() {
-                self.give_way(core, key);
+                self.retire_for_space(core, key);
             }
         }
         self.transfers.admit_waiting(&self.shared, core, &mut self.conns);
@@ -619,9 +619,9 @@ impl Links {
     }
 
     /// Has a connection give way to others.
-    fn give_way(&mut self, core: &mut Core, key: Key) {
+    fn retire_for_space(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        if let Err(fault) = self.transfers.give_way(core, conn) {
+        if let Err(fault) = self.transfers.retire_for_space(core, conn) {
             self.fault(core, key, fault);
         }
     }
@@ -646,7 +646,7 @@ impl Links {
             }
         }
         for _ in 0..CROWDING_MAX {
-            let Some(key) = self.transfers.next_crowding(&self.shared, &self.conns) else { return };
+            let Some(key) = self.transfers.next_to_retire(&self.shared, &self.conns) else { return };
             self.end(core, key, DisconnectReason::TimedOut);
         }
     }
@@ -759,7 +759,7 @@ impl Links {
             }
             self.shared.streams.take_unfinished(at);
             if let Some(conn) = self.conns.get_mut(key) {
-                conn.listed.left_unfinished();
+                conn.listed.abandoned_unfinished();
             }
         }
         self.shared.streams.unfinished_due_ns = next_ns;

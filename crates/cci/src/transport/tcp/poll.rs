@@ -95,22 +95,24 @@ impl Tcp {
     }
 
     /// Answers whether it was about a connection that polls do not look at.
-    fn kernel_reports(&mut self, core: &mut Core, said: u64, readable: bool, hung_up: bool) -> bool {
-        let index = token::index(said);
-        match token::kind(said) {
+    fn kernel_reports(&mut self, core: &mut Core, token_bits: u64, readable: bool, hung_up: bool) -> bool {
+        let index = token::index(token_bits);
+        match token::kind(token_bits) {
             token::LISTENER => self.handshakes.let_in(core, &mut self.links),
             token::HANDSHAKE => {
-                if let Some(key) = self.handshakes.named(said) {
+                if let Some(key) = self.handshakes.named(token_bits) {
                     self.handshakes.handshake_ready(core, &mut self.links, key);
                 }
             }
             token::CONN => {
-                if let Some(key) = self.links.conns.key_at(index).filter(|key| token::names(said, *key)) {
+                if let Some(key) = self.links.conns.key_at(index).filter(|key| token::names(token_bits, *key))
+                {
                     return self.conn_ready(core, key, readable, hung_up);
                 }
             }
             token::SECOND_STREAM => {
-                if let Some(key) = self.links.conns.key_at(index).filter(|key| token::names(said, *key)) {
+                if let Some(key) = self.links.conns.key_at(index).filter(|key| token::names(token_bits, *key))
+                {
                     return self.links.second_ready(core, key, hung_up);
                 }
             }

@@ -309,7 +309,7 @@ mod tests {
         (any::<u64>(), any::<[u8; 16]>()).prop_map(|(key, secret)| Ticket { key, secret })
     }
 
-    fn said() -> impl Strategy<Value = Preamble> {
+    fn record() -> impl Strategy<Value = Preamble> {
         let attribute = (0u8..3).prop_map(|service| attribute_of(service).unwrap());
         let payload = || proptest::collection::vec(any::<u8>(), 0..=REQUEST_BYTES_MAX);
         prop_oneof![
@@ -331,14 +331,14 @@ mod tests {
 
         /// However it is cut, the reader asks for what is missing and never for a byte more.
         #[test]
-        fn what_is_said_is_read_however_it_is_cut(said in said()) {
-            let bytes = said.bytes();
+        fn what_is_said_is_read_however_it_is_cut(record in record()) {
+            let bytes = record.bytes();
             let mut have = 0;
             loop {
                 match Preamble::parse(&bytes[..have]) {
                     Ok(read) => {
                         prop_assert_eq!(have, bytes.len());
-                        prop_assert_eq!(read, said);
+                        prop_assert_eq!(read, record);
                         break;
                     }
                     Err(needed) => {

@@ -46,22 +46,22 @@ impl Listed {
     }
 
     /// The connection was taken out of the list of those with something to be written.
-    pub fn left_unwritten(&mut self) {
+    pub fn abandoned_unwritten(&mut self) {
         self.is_unwritten = false;
     }
 
     /// The connection was taken out of the list of those with something to be acknowledged.
-    pub fn left_unacknowledged(&mut self) {
+    pub fn abandoned_unacknowledged(&mut self) {
         self.is_unacknowledged = false;
     }
 
     /// The connection was taken out of the list of those with a message that waits.
-    pub fn left_starved(&mut self) {
+    pub fn abandoned_starved(&mut self) {
         self.is_starved = false;
     }
 
     /// The connection was taken out of the list of those with a part of a record.
-    pub fn left_unfinished(&mut self) {
+    pub fn abandoned_unfinished(&mut self) {
         self.is_unfinished = false;
     }
 }

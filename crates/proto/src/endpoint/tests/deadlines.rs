@@ -12,7 +12,7 @@ const TIMEOUT: u64 = SECOND;
 const LONGEST: u64 = 2 * TIMEOUT + 200 * MS;
 
 /// Two connected ends. From now on the network carries nothing, and the test speaks for end 1.
-fn with_a_liar(seed: u64) -> (Net, ConnKey) {
+fn with_an_attacker(seed: u64) -> (Net, ConnKey) {
     let (mut net, client, _) = pair(seed, Attribute::ReliableOrdered, 100_000);
     net.ends[0].set_send_timeout(client, TIMEOUT).expect("open");
     net.run(MS);
@@ -21,7 +21,7 @@ fn with_a_liar(seed: u64) -> (Net, ConnKey) {
 }
 
 /// One datagram to end 0 from its peer: as an honest one would be that has nothing to say, but for what `change` does.
-fn say(net: &mut Net, client: ConnKey, kind: Kind, body: &[u8], change: impl FnOnce(&mut Head)) {
+fn send_record(net: &mut Net, client: ConnKey, kind: Kind, body: &[u8], change: impl FnOnce(&mut Head)) {
     let now = net.now;
     let Some(conn) = net.ends[0].connections.table.get(client) else { return };
     let active = conn.active.as_deref();
@@ -54,7 +54,7 @@ fn toggle(net: &mut Net, client: ConnKey, raise: bool, ns: u64) {
     while net.now < until {
         net.run(130 * MS);
         refuses = !refuses;
-        say(net, client, Kind::Ack, &[], |head| {
+        send_record(net, client, Kind::Ack, &[], |head| {
             head.flags = if refuses { flags::RNR } else { 0 };
             head.epoch_ack = head.epoch_ack.wrapping_add(u16::from(raise && refuses));
         });
@@ -64,7 +64,7 @@ fn toggle(net: &mut Net, client: ConnKey, raise: bool, ns: u64) {
 #[test]
 fn ready_and_not_ready_in_turn_prolong_no_send_and_no_operation() {
     for raise in [true, false] {
-        let (mut net, client) = with_a_liar(1);
+        let (mut net, client) = with_an_attacker(1);
         net.send(0, client, b"never taken", 1);
         net.operate(client, RmaKind::Write, &[segment(0, 0, 64)], None, false, 2);
         net.operate(client, RmaKind::Read, &[segment(0, 0, 64)], Some(b"never"), false, 3);
@@ -82,7 +82,7 @@ fn ready_and_not_ready_in_turn_prolong_no_send_and_no_operation() {
 #[test]
 fn ready_and_not_ready_in_turn_hold_up_no_disconnect() {
     for raise in [true, false] {
-        let (mut net, client) = with_a_liar(2);
+        let (mut net, client) = with_an_attacker(2);
         net.send(0, client, b"never taken", 1);
         net.operate(client, RmaKind::Write, &[segment(0, 0, 64)], None, false, 2);
         net.ends[0].disconnect(net.now, client).expect("open");
@@ -94,28 +94,28 @@ fn ready_and_not_ready_in_turn_hold_up_no_disconnect() {
 
 #[test]
 fn a_disconnect_does_not_wait_for_what_was_given_up_before() {
-    let (mut net, client) = with_a_liar(3);
+    let (mut net, client) = with_an_attacker(3);
     net.send(0, client, b"never taken", 1);
     for _ in 0..20 {
         net.run(100 * MS);
-        say(&mut net, client, Kind::Ack, &[], |head| (head.flags, head.epoch_ack) = (flags::RNR, 1));
+        send_record(&mut net, client, Kind::Ack, &[], |head| (head.flags, head.epoch_ack) = (flags::RNR, 1));
     }
     assert_eq!(net.apps[0].statuses(), [(1, Status::ReceiverNotReady)]);
     net.ends[0].disconnect(net.now, client).expect("open");
     for _ in 0..140 {
         net.run(100 * MS);
-        say(&mut net, client, Kind::Ack, &[], |head| (head.flags, head.epoch_ack) = (flags::RNR, 1));
+        send_record(&mut net, client, Kind::Ack, &[], |head| (head.flags, head.epoch_ack) = (flags::RNR, 1));
     }
     assert_eq!(net.ends[0].connections(), 0);
 }
 
 #[test]
 fn a_peer_that_is_notified_of_a_close_and_is_not_ready_does_not_stop_it() {
-    let (mut net, client) = with_a_liar(4);
+    let (mut net, client) = with_an_attacker(4);
     net.ends[0].disconnect(net.now, client).expect("open");
     net.run(MS);
     for refusing in [flags::RNR, 0] {
-        say(&mut net, client, Kind::Ack, &[], |head| head.flags = refusing);
+        send_record(&mut net, client, Kind::Ack, &[], |head| head.flags = refusing);
         net.run(MS);
     }
     net.run(12 * SECOND);
@@ -134,7 +134,7 @@ fn answer_read(net: &mut Net, client: ConnKey, slot: u16, offset: u64, bytes: us
     let len = emit_data_head(slot, offset, bytes, &mut body).expect("fits");
     body[DATA_HEAD_BYTES..][..bytes].fill(9);
     let ack = all_sent(net, client);
-    say(net, client, Kind::Data, &body[..len], |head| head.ack = ack);
+    send_record(net, client, Kind::Data, &body[..len], |head| head.ack = ack);
 }
 
 /// Answers the request in this slot of end 0, and acknowledges all that was sent.
@@ -142,13 +142,13 @@ fn answer_done(net: &mut Net, client: ConnKey, slot: u16) {
     let mut body = [0; 16];
     let len = Record::Done { slot, result: Ok(None) }.emit(&mut body).expect("fits");
     let ack = all_sent(net, client);
-    say(net, client, Kind::Data, &body[..len], |head| head.ack = ack);
+    send_record(net, client, Kind::Data, &body[..len], |head| head.ack = ack);
 }
 
 #[test]
 fn answers_of_no_bytes_or_of_one_at_a_time_prolong_no_read() {
     for bytes in [0, 1] {
-        let (mut net, client) = with_a_liar(5);
+        let (mut net, client) = with_an_attacker(5);
         net.operate(client, RmaKind::Read, &[segment(0, 0, 4096)], None, false, 1);
         net.operate(client, RmaKind::Read, &[segment(0, 0, 4096)], Some(b"behind it"), true, 2);
         let mut offset = 0;
@@ -165,7 +165,7 @@ fn answers_of_no_bytes_or_of_one_at_a_time_prolong_no_read() {
 
 #[test]
 fn answers_to_others_prolong_no_read() {
-    let (mut net, client) = with_a_liar(6);
+    let (mut net, client) = with_an_attacker(6);
     net.operate(client, RmaKind::Read, &[segment(0, 0, 64)], None, false, 0);
     let until = net.now.plus(LONGEST);
     let mut operation = 1;
@@ -182,7 +182,7 @@ fn answers_to_others_prolong_no_read() {
 #[test]
 fn one_answer_now_and_then_does_not_keep_what_is_queued() {
     const OPERATIONS: u64 = limits::RMA_SLOTS as u64 + 12;
-    let (mut net, client) = with_a_liar(7);
+    let (mut net, client) = with_an_attacker(7);
     for operation in 0..OPERATIONS {
         net.operate(client, RmaKind::Write, &[segment(0, 0, 8)], None, false, operation);
     }
@@ -227,7 +227,7 @@ fn chat(net: &mut Net, client: ConnKey, ns: u64) {
     let until = net.now.plus(ns);
     while net.now < until {
         net.run(200 * MS);
-        say(net, client, Kind::Ping, &[], |head| head.flags = flags::PROBE);
+        send_record(net, client, Kind::Ping, &[], |head| head.flags = flags::PROBE);
     }
 }
 
@@ -237,12 +237,12 @@ fn is_reported(net: &Net) -> bool {
 
 #[test]
 fn a_peer_that_announces_a_close_and_sends_on_is_missed_in_time() {
-    let (mut net, client) = with_a_liar(9);
+    let (mut net, client) = with_an_attacker(9);
     let mut body = [0; 16];
     let len = crate::wire::write_record(&mut body, &[b"one more"], 8);
     let began = net.now;
     while !is_reported(&net) {
-        say(&mut net, client, Kind::Data, &body[..len], |head| head.flags = flags::CLOSING);
+        send_record(&mut net, client, Kind::Data, &body[..len], |head| head.flags = flags::CLOSING);
         chat(&mut net, client, SECOND);
         assert!(net.now.since(began) < UNENDED, "it may not go on for ever");
     }
@@ -251,9 +251,9 @@ fn a_peer_that_announces_a_close_and_sends_on_is_missed_in_time() {
 
 #[test]
 fn a_peer_that_announces_a_close_and_is_not_ready_is_missed_in_time() {
-    let (mut net, client) = with_a_liar(10);
+    let (mut net, client) = with_an_attacker(10);
     for kind in [flags::CLOSING, flags::CLOSING | flags::RNR, flags::CLOSING] {
-        say(&mut net, client, Kind::Ack, &[], |head| head.flags = kind);
+        send_record(&mut net, client, Kind::Ack, &[], |head| head.flags = kind);
         net.run(50 * MS);
     }
     net.run(UNENDED);
@@ -263,17 +263,17 @@ fn a_peer_that_announces_a_close_and_is_not_ready_is_missed_in_time() {
 /// A WRITE to a region that is not there.
 fn refused_write(net: &mut Net, client: ConnKey, bytes: usize) {
     let mut body = vec![0; 2048];
-    let place = RemoteAddress { region: 99, key: 1, offset: 0 };
-    let len = Record::Write { slot: 3, at: place, last: false, data: &vec![1; bytes] }
+    let nowhere = RemoteAddress { region: 99, key: 1, offset: 0 };
+    let len = Record::Write { slot: 3, at: nowhere, last: false, data: &vec![1; bytes] }
         .emit(&mut body)
         .expect("fits");
-    say(net, client, Kind::Data, &body[..len], |_| {});
+    send_record(net, client, Kind::Data, &body[..len], |_| {});
 }
 
 #[test]
 fn a_refused_write_that_is_never_ended_is_not_kept() {
     for talks in [true, false] {
-        let (mut net, client) = with_a_liar(11);
+        let (mut net, client) = with_an_attacker(11);
         refused_write(&mut net, client, 8);
         assert_eq!(net.ends[0].connections.protocol.transfers.spare.len(), 0);
         if talks {
@@ -293,7 +293,7 @@ fn a_refused_write_that_is_never_ended_is_not_kept() {
 
 #[test]
 fn a_long_write_that_is_refused_at_once_may_go_on() {
-    let (mut net, client) = with_a_liar(12);
+    let (mut net, client) = with_an_attacker(12);
     let until = net.now.plus(2 * UNENDED);
     while net.now < until {
         net.run(limits::progress_ns(1024) / 2);
@@ -311,7 +311,7 @@ fn what_is_stored_behind_a_gap_that_is_never_filled_is_not_kept() {
             net.cut = true;
             let mut body = [0; 16];
             let len = crate::wire::write_record(&mut body, &[b"behind"], 6);
-            say(&mut net, client, Kind::Data, &body[..len], |head| head.seq = head.seq.next());
+            send_record(&mut net, client, Kind::Data, &body[..len], |head| head.seq = head.seq.next());
             if talks {
                 chat(&mut net, client, UNENDED)
             } else {
@@ -332,12 +332,12 @@ fn a_gap_that_is_filled_in_time_is_nobodys_fault() {
     net.cut = true;
     let mut body = [0; 16];
     let len = crate::wire::write_record(&mut body, &[b"one"], 3);
-    say(&mut net, client, Kind::Data, &body[..len], |head| head.seq = head.seq.next());
+    send_record(&mut net, client, Kind::Data, &body[..len], |head| head.seq = head.seq.next());
     for _ in 0..8 {
         // There is a gap all the time, but always another one.
-        say(&mut net, client, Kind::Data, &body[..len], |head| head.seq = head.seq.plus(3));
+        send_record(&mut net, client, Kind::Data, &body[..len], |head| head.seq = head.seq.plus(3));
         net.run(limits::UNENDED_NS_MIN * 3 / 4);
-        say(&mut net, client, Kind::Data, &body[..len], |_| {});
+        send_record(&mut net, client, Kind::Data, &body[..len], |_| {});
         assert!(!is_reported(&net));
     }
     assert_eq!(net.apps[0].messages.len(), 16);
@@ -345,8 +345,8 @@ fn a_gap_that_is_filled_in_time_is_nobodys_fault() {
 
 #[test]
 fn who_is_not_ready_and_then_dead_is_not_asked_for_ever() {
-    let (mut net, client) = with_a_liar(15);
-    say(&mut net, client, Kind::Ack, &[], |head| (head.flags, head.epoch_ack) = (flags::RNR, 1));
+    let (mut net, client) = with_an_attacker(15);
+    send_record(&mut net, client, Kind::Ack, &[], |head| (head.flags, head.epoch_ack) = (flags::RNR, 1));
     net.run(UNENDED);
     assert!(is_reported(&net));
     assert!(net.ends[0].connections.table.at(client.index).unwrap().active.is_none(), "asleep");
@@ -355,11 +355,11 @@ fn who_is_not_ready_and_then_dead_is_not_asked_for_ever() {
 /// What waits in a gap is not what our program leaves waiting.
 #[test]
 fn a_gap_that_moves_keeps_no_connection_of_a_peer_that_closes() {
-    let (mut net, client) = with_a_liar(16);
+    let (mut net, client) = with_an_attacker(16);
     let mut body = [0; 16];
     let len = crate::wire::write_record(&mut body, &[b"one"], 3);
     let closing = |net: &mut Net, ahead: u32| {
-        say(net, client, Kind::Data, &body[..len], |head| {
+        send_record(net, client, Kind::Data, &body[..len], |head| {
             (head.seq, head.flags) = (head.seq.plus(ahead), flags::CLOSING);
         });
     };

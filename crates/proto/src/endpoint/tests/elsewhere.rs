@@ -77,7 +77,7 @@ fn who_has_not_seen_the_question_does_not_answer_for_a_third_host() {
         epoch: 0,
         epoch_ack: 0,
     };
-    let say = |net: &mut Net, from: Address, kind: Kind, body: PathBody| {
+    let send_record = |net: &mut Net, from: Address, kind: Kind, body: PathBody| {
         let mut datagram = [0; 64];
         Head { kind, ..head }.emit_path(body, &mut datagram);
         let now = net.now;
@@ -85,12 +85,12 @@ fn who_has_not_seen_the_question_does_not_answer_for_a_third_host() {
         is_connected(net)
     };
     let answer = |answer: u64| PathBody { challenge: 0, answer };
-    assert!(!say(&mut net, address(2), Kind::Path, answer(challenge ^ 2)), "another number");
-    assert!(!say(&mut net, address(1), Kind::Path, answer(challenge)), "from elsewhere");
-    assert!(!say(&mut net, address(2), Kind::Ping, answer(challenge)), "not an answer");
+    assert!(!send_record(&mut net, address(2), Kind::Path, answer(challenge ^ 2)), "another number");
+    assert!(!send_record(&mut net, address(1), Kind::Path, answer(challenge)), "from elsewhere");
+    assert!(!send_record(&mut net, address(2), Kind::Ping, answer(challenge)), "not an answer");
     net.flush();
     assert!(to_the_third(&net).iter().all(|kind| *kind == PATH), "not a word more");
-    assert!(say(&mut net, address(2), Kind::Path, answer(challenge)));
+    assert!(send_record(&mut net, address(2), Kind::Path, answer(challenge)));
     assert_eq!(net.ends[0].connection(client).expect("open").peer, address(2));
 }
 

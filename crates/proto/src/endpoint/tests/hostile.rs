@@ -34,9 +34,9 @@ proptest! {
         net.apps[0].buffers = buffers;
         net.apps[1].buffers = buffers;
         let mut context = 100;
-        for (which, place, value) in changes {
+        for (which, position, value) in changes {
             let (target, mut bytes) = which.get(&kept).clone();
-            if let Some(byte) = bytes.get_mut(place) {
+            if let Some(byte) = bytes.get_mut(position) {
                 *byte = value;
             }
             let now = net.now;
@@ -116,8 +116,10 @@ fn run_calls(seed: u64, calls: &[(u8, prop::sample::Index, usize)], loss_pct: u6
             }
             1 => {
                 let is_request = |event: &Event| matches!(event, Event::Request(_));
-                while let Some(place) = net.apps[end].events.iter().position(is_request) {
-                    let Event::Request(request) = net.apps[end].events.remove(place) else { unreachable!() };
+                while let Some(position) = net.apps[end].events.iter().position(is_request) {
+                    let Event::Request(request) = net.apps[end].events.remove(position) else {
+                        unreachable!()
+                    };
                     if size % 7 == 0 {
                         net.ends[end].reject(now, request);
                     } else {

@@ -1,11 +1,11 @@
 //! Two endpoints wired back to back, in virtual time.
 
+mod attacker;
 mod basic;
 mod deadlines;
 mod elsewhere;
 mod hostile;
 mod idle;
-mod liar;
 mod loss;
 mod many;
 mod paths;
@@ -111,7 +111,8 @@ impl Memory for App {
         data: &[u8],
     ) -> Result<(), RmaRefusal> {
         let len = data.len() as u64;
-        self.peer_range(conn, at, len, |region| region.writable).map(|place| place.copy_from_slice(data))
+        self.peer_range(conn, at, len, |region| region.writable)
+            .map(|range_bytes| range_bytes.copy_from_slice(data))
     }
 
     fn peer_read(
@@ -122,7 +123,8 @@ impl Memory for App {
         out: &mut [u8],
     ) -> Result<(), RmaRefusal> {
         let len = out.len() as u64;
-        self.peer_range(conn, at, len, |region| region.readable).map(|place| out.copy_from_slice(place))
+        self.peer_range(conn, at, len, |region| region.readable)
+            .map(|range_bytes| out.copy_from_slice(range_bytes))
     }
 
     fn peer_may_read(
@@ -143,12 +145,13 @@ impl Memory for App {
         atomic: Atomic,
     ) -> Result<u64, RmaRefusal> {
         let width = atomic.width.bytes();
-        let place = self.peer_range(conn, at, width as u64, |region| region.readable && region.writable)?;
+        let range_bytes =
+            self.peer_range(conn, at, width as u64, |region| region.readable && region.writable)?;
         if !at.offset.is_multiple_of(width as u64) {
             return Err(RmaRefusal::Operation);
         }
         let mut whole = [0; 8];
-        whole[..width].copy_from_slice(place);
+        whole[..width].copy_from_slice(range_bytes);
         let was = u64::from_le_bytes(whole);
         let Atomic { operand, compare, .. } = atomic;
         let is = match atomic.kind {
@@ -160,18 +163,18 @@ impl Memory for App {
             AtomicKind::Or => was | operand,
             AtomicKind::Xor => was ^ operand,
         };
-        place.copy_from_slice(&is.to_le_bytes()[..width]);
+        range_bytes.copy_from_slice(&is.to_le_bytes()[..width]);
         Ok(was)
     }
 
     fn local_read(&mut self, at: RemoteAddress, out: &mut [u8]) -> bool {
         self.note_late(at);
-        self.range(at, out.len() as u64).map(|place| out.copy_from_slice(place)).is_some()
+        self.range(at, out.len() as u64).map(|range_bytes| out.copy_from_slice(range_bytes)).is_some()
     }
 
     fn local_write(&mut self, at: RemoteAddress, data: &[u8]) -> bool {
         self.note_late(at);
-        self.range(at, data.len() as u64).map(|place| place.copy_from_slice(data)).is_some()
+        self.range(at, data.len() as u64).map(|range_bytes| range_bytes.copy_from_slice(data)).is_some()
     }
 }
 
@@ -418,8 +421,8 @@ impl Net {
     pub fn request(&mut self) -> Request {
         let is_request = |event: &Event| matches!(event, Event::Request(_));
         self.run_until(60 * SECOND, "request", |net| net.apps[1].has(is_request));
-        let place = self.apps[1].events.iter().position(is_request).expect("there");
-        match self.apps[1].events.remove(place) {
+        let position = self.apps[1].events.iter().position(is_request).expect("there");
+        match self.apps[1].events.remove(position) {
             Event::Request(request) => request,
             _ => unreachable!(),
         }

@@ -83,8 +83,8 @@ impl Pair {
         while !self.apps[1].has(is_request) {
             self.run(MS, &passes);
         }
-        let place = self.apps[1].events.iter().position(is_request).expect("there");
-        let Event::Request(request) = self.apps[1].events.remove(place) else { unreachable!() };
+        let address = self.apps[1].events.iter().position(is_request).expect("there");
+        let Event::Request(request) = self.apps[1].events.remove(address) else { unreachable!() };
         let server = self.ends[1].accept(self.now, request, 9).expect("room");
         self.run(5 * MS, passes);
         [client, server]
@@ -285,9 +285,9 @@ proptest! {
         }
         let kept = std::mem::take(&mut pair.kept);
         let mut context = 100;
-        for (which, place, value, from) in changes {
+        for (which, address, value, from) in changes {
             let (sender, _, mut bytes) = which.get(&kept).clone();
-            if let Some(byte) = bytes.get_mut(place) {
+            if let Some(byte) = bytes.get_mut(address) {
                 *byte = value;
             }
             let from = match from {

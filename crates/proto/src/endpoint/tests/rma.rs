@@ -179,8 +179,8 @@ fn ten_thousand_small_writes_are_outstanding_and_packed() {
     let (mut net, client, _) = pair(3, Attribute::ReliableOrdered, 80_000);
     let before = net.datagrams;
     for operation in 0..10_000 {
-        let place = segment(operation * 8, operation * 8, 8);
-        net.ends[0].rma(net.now, client, RmaKind::Write, &[place], None, false, operation as u64).unwrap();
+        let address = segment(operation * 8, operation * 8, 8);
+        net.ends[0].rma(net.now, client, RmaKind::Write, &[address], None, false, operation as u64).unwrap();
     }
     net.finish(10_000);
     assert!(net.region(1) == net.region(0));
@@ -195,14 +195,14 @@ fn ten_thousand_small_writes_are_outstanding_and_packed() {
 #[test]
 fn a_long_transfer_holds_no_more_than_a_short_one() {
     let mut most = [0; 2];
-    for (place, bytes) in [1 << 20, 16 << 20].into_iter().enumerate() {
+    for (address, bytes) in [1 << 20, 16 << 20].into_iter().enumerate() {
         for kind in BOTH {
             let (mut net, client, _) = pair(3, Attribute::ReliableUnordered, bytes);
             net.operate(client, kind, &[segment(0, 0, bytes)], None, false, 1);
             while net.apps[0].operations().is_empty() {
                 net.run(MS / 10);
                 let held = |end: &Endpoint| end.memory().rma_bytes + end.memory().pool_used_bytes;
-                most[place] = most[place].max(net.ends.iter().map(held).sum::<u64>());
+                most[address] = most[address].max(net.ends.iter().map(held).sum::<u64>());
             }
             assert!(net.region(0) == net.region(1));
             net.assert_all_well();
@@ -319,8 +319,8 @@ fn atomics_happen_exactly_once() {
                 net.run(net.seed % 20_000);
             }
             net.finish(2000);
-            let word = |region: &[u8], place: usize| {
-                u64::from_le_bytes(region[place..place + 8].try_into().unwrap())
+            let word = |region: &[u8], address: usize| {
+                u64::from_le_bytes(region[address..address + 8].try_into().unwrap())
             };
             let mut seen: Vec<u64> = (0..1000).map(|count| word(net.region(0), count * 8)).collect();
             seen.sort_unstable();
@@ -449,19 +449,26 @@ fn many_connections_share_little_memory() {
     }
     (net.loss_pct, net.jitter_ns) = (3, 50_000);
     let mut expected = [net.region(0).to_vec(), net.region(1).to_vec()];
-    for (place, &key) in keys.iter().enumerate() {
-        let (start, half) = (place * 20_000, 10_000);
+    for (address, &key) in keys.iter().enumerate() {
+        let (start, half) = (address * 20_000, 10_000);
         expected[1][start..start + half].copy_from_slice(&net.region(0)[start..start + half]);
         let (from, to) = (start + half, start + 2 * half);
         expected[0][from..to].copy_from_slice(&net.region(1)[from..to]);
-        net.operate(key, RmaKind::Write, &[segment(start, start, half)], Some(b"w"), false, 2 * place as u64);
+        net.operate(
+            key,
+            RmaKind::Write,
+            &[segment(start, start, half)],
+            Some(b"w"),
+            false,
+            2 * address as u64,
+        );
         net.operate(
             key,
             RmaKind::Read,
             &[segment(from, from, half)],
             Some(b"r"),
             false,
-            2 * place as u64 + 1,
+            2 * address as u64 + 1,
         );
     }
     net.finish(2 * CONNECTIONS);

@@ -165,10 +165,10 @@ fn operations_of_both_sides_end_when_both_close() {
         (net.loss_pct, net.jitter_ns) = (seed % 4 * 8, 100_000);
         for operation in 0..6usize {
             let kind = if operation.is_multiple_of(2) { RmaKind::Write } else { RmaKind::Read };
-            let place = [segment(operation * 50_000, operation * 50_000, 50_000 << (seed % 2))];
-            net.ends[0].rma(net.now, client, kind, &place, Some(b"a"), false, operation as u64).unwrap();
+            let segments = [segment(operation * 50_000, operation * 50_000, 50_000 << (seed % 2))];
+            net.ends[0].rma(net.now, client, kind, &segments, Some(b"a"), false, operation as u64).unwrap();
             net.ends[1]
-                .rma(net.now, server, kind, &place, Some(b"b"), seed.is_multiple_of(3), operation as u64)
+                .rma(net.now, server, kind, &segments, Some(b"b"), seed.is_multiple_of(3), operation as u64)
                 .unwrap();
         }
         net.run(seed * 30_000);
@@ -438,9 +438,9 @@ fn what_is_done_is_answered_while_the_program_takes_no_messages() {
             let mut started = 0;
             for context in 0..1000 {
                 let _ = net.ends[0].send(net.now, client, &[&[1; 1300]], context, false);
-                let place = [segment(started * 8, started * 8, 8)];
+                let segments = [segment(started * 8, started * 8, 8)];
                 let done =
-                    net.ends[0].rma(net.now, client, RmaKind::Write, &place, None, false, started as u64);
+                    net.ends[0].rma(net.now, client, RmaKind::Write, &segments, None, false, started as u64);
                 started += usize::from(done.is_ok());
                 let ns = net.random(10_000 + seed * 1000);
                 net.run(ns);

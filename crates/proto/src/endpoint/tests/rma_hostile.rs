@@ -43,11 +43,11 @@ fn inject_with(net: &mut Net, server: ConnKey, body: &[u8], skip: u32, ack: impl
 
 /// A record out of small numbers, right in most of what can be right.
 fn record(numbers: &[u16; 5], data: &[u8], out: &mut Vec<u8>) {
-    let [kind, slot, place, len, flag] = *numbers;
+    let [kind, slot, offset, len, flag] = *numbers;
     let slot = if slot % 50 == 0 { slot } else { slot % 131 };
-    let key = if place % 11 == 0 { KEY ^ 1 } else { KEY };
-    let region = u64::from(place % 17 == 0);
-    let at = RemoteAddress { region, key, offset: u64::from(place) };
+    let key = if offset % 11 == 0 { KEY ^ 1 } else { KEY };
+    let region = u64::from(offset % 17 == 0);
+    let at = RemoteAddress { region, key, offset: u64::from(offset) };
     let data = &data[..usize::from(len) % (data.len() + 1)];
     let (last, len_bytes) = (flag % 3 == 0, u64::from(len) * u64::from(flag % 40));
     let atomic = Atomic {
@@ -59,8 +59,8 @@ fn record(numbers: &[u16; 5], data: &[u8], out: &mut Vec<u8>) {
     let record = match kind % 7 {
         0 => Record::Write { slot, at, last, data },
         1 => Record::Read { slot, at, len_bytes },
-        2 => Record::Data { slot, offset: u64::from(place % 3) * 100, data },
-        3 => Record::Gone { slot, offset: u64::from(place % 3), len_bytes },
+        2 => Record::Data { slot, offset: u64::from(offset % 3) * 100, data },
+        3 => Record::Gone { slot, offset: u64::from(offset % 3), len_bytes },
         4 => Record::Atomic { slot, at, atomic, wants_value: last },
         5 => Record::Notify { slot, message: (flag % 4 != 0).then_some(data) },
         _ => {
@@ -132,8 +132,8 @@ proptest! {
                 let kind = if started.is_multiple_of(2) { RmaKind::Write } else { RmaKind::Read };
                 let message = started.is_multiple_of(3).then_some(&b"hello"[..]);
                 let now = net.now;
-                let place = [segment(0, 0, 10 + started as usize * 700)];
-                prop_assert_eq!(net.ends[1].rma(now, server, kind, &place, message, false, started), Ok(()));
+                let segments = [segment(0, 0, 10 + started as usize * 700)];
+                prop_assert_eq!(net.ends[1].rma(now, server, kind, &segments, message, false, started), Ok(()));
                 prop_assert_eq!(
                     net.ends[1].atomic(
                         now,
@@ -180,11 +180,11 @@ proptest! {
         let start = |net: &mut Net, operation: u64| {
             let now = net.now;
             let kind = if operation.is_multiple_of(2) { RmaKind::Write } else { RmaKind::Read };
-            let place = [segment(0, 100, 1 + operation as usize * 37 % 5000)];
+            let segments = [segment(0, 100, 1 + operation as usize * 37 % 5000)];
             let note = operation.is_multiple_of(3).then_some(&b"note"[..]);
             let atomic = Atomic { kind: AtomicKind::Or, width: AtomicWidth::Eight, operand: 1, compare: 0 };
             for (end, key) in [(0, client), (1, server)] {
-                let _ = net.ends[end].rma(now, key, kind, &place, note, operation.is_multiple_of(7), operation * 2);
+                let _ = net.ends[end].rma(now, key, kind, &segments, note, operation.is_multiple_of(7), operation * 2);
                 let _ = net.ends[end].atomic(now, key, atomic, at(8), Some(at(64)), false, operation * 2 + 1);
             }
         };
@@ -194,9 +194,9 @@ proptest! {
         }
         let kept = net.keep.take().expect("kept");
         (net.apps[0].buffers, net.apps[1].buffers) = (buffers, buffers);
-        for (operation, (which, place, value)) in (10..).zip(changes) {
+        for (operation, (which, position, value)) in (10..).zip(changes) {
             let (target, mut bytes) = which.get(&kept).clone();
-            if let Some(byte) = bytes.get_mut(place) {
+            if let Some(byte) = bytes.get_mut(position) {
                 *byte = value;
             }
             let now = net.now;
@@ -259,8 +259,10 @@ impl Started {
             }
             1 => {
                 let is_request = |event: &Event| matches!(event, Event::Request(_));
-                while let Some(place) = net.apps[end].events.iter().position(is_request) {
-                    let Event::Request(request) = net.apps[end].events.remove(place) else { unreachable!() };
+                while let Some(position) = net.apps[end].events.iter().position(is_request) {
+                    let Event::Request(request) = net.apps[end].events.remove(position) else {
+                        unreachable!()
+                    };
                     self.keys.extend(net.ends[end].accept(now, request, 2).map(|key| (end, key)));
                 }
             }

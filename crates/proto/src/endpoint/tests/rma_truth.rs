@@ -71,15 +71,15 @@ impl Truth {
         let operation = self.asked.len();
         let forged = net.random(12) == 0;
         let from = if kind == RmaKind::Write { end } else { 1 - end };
-        for place in 0..2 {
-            let bytes = if place == from { pattern(operation, len) } else { vec![0; len] };
+        for side in 0..2 {
+            let bytes = if side == from { pattern(operation, len) } else { vec![0; len] };
             let region = Region { bytes, key: KEY, readable: true, writable: true, ..Region::default() };
             let mut after = Vec::new();
-            if fence && place != end {
+            if fence && side != end {
                 let writes = |asked: &Asked| asked.end == end && asked.kind == RmaKind::Write;
                 after = (0..operation).filter(|earlier| writes(&self.asked[*earlier])).collect();
             }
-            net.apps[place].regions.push(Region { complete: pattern(operation, len), after, ..region });
+            net.apps[side].regions.push(Region { complete: pattern(operation, len), after, ..region });
         }
         let at = |offset: usize| RemoteAddress { region: operation as u64, key: KEY, offset: offset as u64 };
         let key = if forged { KEY ^ 1 << 40 } else { KEY };
@@ -127,8 +127,8 @@ impl Truth {
                     }
                     let Asked { end: from, kind, len, .. } = self.asked[number as usize];
                     assert_eq!(from, 1 - end);
-                    let there = if kind == RmaKind::Write { end } else { from };
-                    let is = &self.net.apps[there].regions[number as usize].bytes;
+                    let peer = if kind == RmaKind::Write { end } else { from };
+                    let is = &self.net.apps[peer].regions[number as usize].bytes;
                     assert!(
                         *is == pattern(number as usize, len),
                         "a message came for data that is not there: {number} {kind:?}"
@@ -169,8 +169,8 @@ impl Truth {
         for (operation, (asked, ended)) in self.asked.iter().zip(ended).enumerate() {
             let Some(status) = ended else { panic!("seed {seed}: {operation} did not end") };
             let Asked { end, kind, len, note, forged } = *asked;
-            let there = if kind == RmaKind::Write { 1 - end } else { end };
-            let is = self.net.apps[there].regions[operation].bytes == pattern(operation, len);
+            let peer = if kind == RmaKind::Write { 1 - end } else { end };
+            let is = self.net.apps[peer].regions[operation].bytes == pattern(operation, len);
             let came = reported[1 - end].contains(&(operation as u64));
             assert!(is || status != Status::Success, "seed {seed}: {operation} {kind:?} is not there");
             assert!((note && !forged) || !came);

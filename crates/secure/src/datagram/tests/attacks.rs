@@ -219,7 +219,7 @@ fn a_flood_of_cookies_and_of_handshakes_is_bounded() {
         now += MS;
         assert!(server.all.in_progress.len() <= 20);
     }
-    assert!(answers >= 100 && server.all.counters().no_room >= 70, "{:?}", server.all.counters());
+    assert!(answers >= 100 && server.all.counters().no_space >= 70, "{:?}", server.all.counters());
     now += 15_000 * MS;
     server.tick(now, &mut Vec::new());
     assert_eq!(server.all.table.len(), 0, "they are forgotten");

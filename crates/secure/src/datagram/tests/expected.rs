@@ -12,13 +12,13 @@ fn settled(nodes: &mut [Node], to: u32, body: &[u8], now_ns: u64) {
 #[test]
 fn nothing_goes_to_anybody_else_and_the_reason_is_told() {
     let (one, two) = certificates(&["a"], &["b", "b.x"]);
-    for (name, is_there) in [("b", true), ("B.x", true), ("c", false)] {
+    for (name, is_connected) in [("b", true), ("B.x", true), ("c", false)] {
         let mut nodes = [Node::new(1, config(one.clone())), Node::new(2, config(two.clone()))];
         assert!(nodes[0].all.expect(2, name, 0));
         settled(&mut nodes, 2, b"a secret", 0);
-        assert_eq!(nodes[1].got.len(), usize::from(is_there), "{name}");
+        assert_eq!(nodes[1].got.len(), usize::from(is_connected), "{name}");
         let failure = nodes[0].all.poll_failure();
-        if is_there {
+        if is_connected {
             assert_eq!((failure, nodes[0].all.peer(2).unwrap().0.name()), (None, "b"));
             continue;
         }

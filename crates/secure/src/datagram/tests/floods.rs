@@ -50,11 +50,11 @@ fn one_host_that_begins_handshakes_keeps_nobody_else_out() {
             in_ns = (!server.got.is_empty()).then_some(now - since);
         }
         server.tick(now, &mut Vec::new());
-        let under_way = server.all.in_progress.len();
-        assert!(under_way <= 256, "{under_way}");
+        let active = server.all.in_progress.len();
+        assert!(active <= 256, "{active}");
     }
     let counters = server.all.counters();
-    assert!(counters.no_room > 500, "{counters:?}");
+    assert!(counters.no_space > 500, "{counters:?}");
     let in_ns = in_ns.unwrap_or_else(|| panic!("the honest client is kept out: {counters:?}"));
     assert!(in_ns <= MS, "it was let in after {} ms", in_ns / MS);
     println!("let in after {in_ns} ns beside {} handshakes under way", server.all.in_progress.len());
@@ -112,12 +112,9 @@ fn strangers_pieces_take_little_memory() {
         }
     }
     let kept = server.all.memory_bytes() - before;
-    let under_way = server.all.in_progress.len() as u64;
-    assert!(
-        under_way == 10 && kept <= under_way * HANDSHAKE_MEMORY_BYTES as u64,
-        "{kept} bytes of {under_way}"
-    );
-    println!("{kept} bytes of {under_way} handshakes, of {HANDSHAKE_BYTES_MAX} that each may say");
+    let active = server.all.in_progress.len() as u64;
+    assert!(active == 10 && kept <= active * HANDSHAKE_MEMORY_BYTES as u64, "{kept} bytes of {active}");
+    println!("{kept} bytes of {active} handshakes, of {HANDSHAKE_BYTES_MAX} that each may say");
 }
 
 /// Handshakes that fail at once free no places for further ones: each costs a signature. One host begins half as many in a second as

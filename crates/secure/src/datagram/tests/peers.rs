@@ -160,7 +160,7 @@ fn there_is_a_limit() {
     nodes[2].send(1, b"message1", now, &mut net);
     settle(&mut nodes, now, &mut net);
     assert_eq!((nodes[0].all.len(), nodes[0].got.len()), (3, 5), "all are in use");
-    assert!(nodes[0].all.counters().no_room > 0);
+    assert!(nodes[0].all.counters().no_space > 0);
     // And only so many handshakes at once.
     for at in 100..110 {
         nodes[0].all.hold(at, b"message2", now);

@@ -103,7 +103,7 @@ impl Groups {
             let looks = "write one such as udp://239.1.2.3:5000 or udp://[ff15::1]:5000";
             return Err(format!("{} is no multicast group; {looks}", group.ip()));
         }
-        udp_uri::from_here(group, self.settings.local)
+        udp_uri::with_local_zone(group, self.settings.local)
     }
 
     /// The number of the device's interface: asked each time, since an interface may come back under another.
@@ -120,17 +120,17 @@ impl Groups {
     /// Where to send to `group`; shared by all connections that do.
     fn outlet(&mut self, group: SocketAddr, interface: NonZeroU32) -> Result<Key, ConnectError> {
         let known = self.out.as_ref().and_then(|out| out.find(group));
-        let room_bytes = self.room_bytes();
+        let space_bytes = self.space_bytes();
         let out = match &mut self.out {
             Some(out) => out,
-            none if Out::BYTES <= room_bytes => none.insert(Out::open(&self.settings, interface)?),
+            none if Out::BYTES <= space_bytes => none.insert(Out::open(&self.settings, interface)?),
             _ => return Err(ConnectError::NoMemory),
         };
         if let Some(key) = known {
             out.share(key);
             return Ok(key);
         }
-        if Out::outlet_bytes(&self.settings) > room_bytes {
+        if Out::outlet_bytes(&self.settings) > space_bytes {
             return Err(ConnectError::NoMemory);
         }
         out.add(group, self.us, &self.settings).ok_or(ConnectError::NoMemory)
@@ -141,7 +141,7 @@ impl Groups {
         if let Some((key, _)) = self.members.iter().find(|(_, member)| member.group == group) {
             return Ok(key);
         }
-        if Member::BYTES > self.room_bytes() {
+        if Member::BYTES > self.space_bytes() {
             return Err(ConnectError::NoMemory);
         }
         let member = Member::join(group, interface)?;
@@ -150,7 +150,7 @@ impl Groups {
     }
 
     /// What is left of the groups' share of the cap.
-    fn room_bytes(&self) -> u64 {
+    fn space_bytes(&self) -> u64 {
         self.settings.memory_bytes_max.saturating_sub(self.memory_bytes())
     }
 

@@ -47,7 +47,7 @@ pub(super) struct Out {
     /// Of messages that are in no batch yet.
     queued_bytes: usize,
     /// When a message left alone; None once progress was made since.
-    left_alone_at_ns: Option<u64>,
+    sent_alone_at_ns: Option<u64>,
     pub errors: u64,
 }
 
@@ -76,7 +76,7 @@ impl Out {
             outlets: Slab::new(OUTLETS_MAX),
             outlets_made: 0,
             queued_bytes: 0,
-            left_alone_at_ns: None,
+            sent_alone_at_ns: None,
             errors: 0,
         })
     }
@@ -129,7 +129,7 @@ impl Out {
         let lone = self.queued_bytes == 0 && self.batch.is_empty() && !self.follows_closely();
         let Some(outlet) = self.outlets.get_mut(key) else { return Err(SendError::UnknownConnection) };
         if !outlet.bundle.push(segments, len_bytes) {
-            if !self.make_room(core, key) {
+            if !self.make_space(core, key) {
                 return Err(SendError::WouldBlock);
             }
             let Some(outlet) = self.outlets.get_mut(key) else { return Err(SendError::UnknownConnection) };
@@ -145,7 +145,7 @@ impl Out {
         }
         self.queued_bytes += len_bytes + 8;
         if lone {
-            self.left_alone_at_ns = Some(clock::now_ns());
+            self.sent_alone_at_ns = Some(clock::now_ns());
         }
         if lone || self.queued_bytes >= QUEUED_BYTES_MAX {
             self.flush(core);
@@ -155,11 +155,11 @@ impl Out {
 
     /// Whether a message left alone just before, with no progress since.
     fn follows_closely(&self) -> bool {
-        self.left_alone_at_ns.is_some_and(|left_at| clock::now_ns().saturating_sub(left_at) < LONE_GAP_NS)
+        self.sent_alone_at_ns.is_some_and(|left_at| clock::now_ns().saturating_sub(left_at) < LONE_GAP_NS)
     }
 
     /// Puts a full datagram among those that leave next. False: no room.
-    fn make_room(&mut self, core: &mut Core, key: Key) -> bool {
+    fn make_space(&mut self, core: &mut Core, key: Key) -> bool {
         let Some(outlet) = self.outlets.get_mut(key) else { return false };
         if outlet.close(core, &mut self.batch) {
             return true;
@@ -171,7 +171,7 @@ impl Out {
 
     /// Sends what waits, as far as the socket has room.
     pub fn progress(&mut self, core: &mut Core) {
-        self.left_alone_at_ns = None;
+        self.sent_alone_at_ns = None;
         if self.has_pending() {
             self.flush(core);
         }

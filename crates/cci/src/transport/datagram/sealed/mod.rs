@@ -435,8 +435,8 @@ impl<C: Carrier> Identities for Sealed<C> {
         let rights = self.sealing.rights(identity);
         let is_it = match identity {
             Some(identity) => {
-                let there = self.associations.peer(at.with_secured(false));
-                at.is_secured() && there.is_none_or(|(there, _)| there == identity)
+                let remote = self.associations.peer(at.with_secured(false));
+                at.is_secured() && remote.is_none_or(|(remote, _)| remote == identity)
             }
             None => !at.is_secured(),
         };

@@ -22,7 +22,7 @@ pub(super) fn counters<C: Carrier>(
     let all = [
         ("plain-refused", counts.plain),
         ("handshake-refused", of.refused),
-        ("handshake-no-room", of.no_room),
+        ("handshake-no-room", of.no_space),
         ("handshake-version", of.versions),
         ("handshake-own", of.own),
         ("sealed-forged", of.forged),

@@ -221,9 +221,9 @@ fn what_makes_no_sense_is_refused_and_says_why() {
     let long = vec![0; max as usize + 1];
     assert!(matches!(endpoint.send(to, &long, 0, SendFlags::NONE), Err(SendError::TooLong { .. })));
     let memory = endpoint.allocate(64).unwrap();
-    let place = RegionAddress::new(endpoint.register(&memory, Access::WRITE).unwrap(), 0);
+    let address = RegionAddress::new(endpoint.register(&memory, Access::WRITE).unwrap(), 0);
     for connection in [from, to] {
-        let refused = endpoint.rma_write(connection, place, place, 8, 0, RmaFlags::NONE);
+        let refused = endpoint.rma_write(connection, address, address, 8, 0, RmaFlags::NONE);
         assert_eq!(refused, Err(RmaError::Unreliable));
     }
     nothing(&mut endpoint);
@@ -337,7 +337,8 @@ fn a_stranger_at_the_group_gains_nothing() {
         index,
     )
     .unwrap();
-    let say = |bytes: &[u8]| assert_eq!(stranger.send_to(bytes, (group(10), 47700)).unwrap(), bytes.len());
+    let send_record =
+        |bytes: &[u8]| assert_eq!(stranger.send_to(bytes, (group(10), 47700)).unwrap(), bytes.len());
     let write = |group: &str, sender: u64, number: u64| {
         let mut bundle = cci_proto::GroupBundle::new(1472).unwrap();
         assert!(bundle.push(&[b"theirs"], 6));
@@ -349,25 +350,25 @@ fn a_stranger_at_the_group_gains_nothing() {
     let mut bytes = 0;
     for len in [0, 1, 7, 8, 39, 40, 48, 64, 1472, 9000, 60_000] {
         for fill in [0, 0x11, 0x18, 0x1d, 0xff] {
-            say(&vec![fill; len]);
+            send_record(&vec![fill; len]);
             bytes += 1;
         }
-        say(&good[..len.min(good.len() - 1)]);
+        send_record(&good[..len.min(good.len() - 1)]);
     }
     assert!(bytes > 0);
     nothing(&mut member);
     assert!(counted(&member, "group-malformed") >= 40 && counted(&member, "group-truncated") > 0);
     // Another group's datagram at our address, and our own port's at another group's name.
-    say(&write("239.255.255.255:47700", 99, 7));
-    say(&write(&format!("{}:47701", group(10)), 99, 7));
+    send_record(&write("239.255.255.255:47700", 99, 7));
+    send_record(&write(&format!("{}:47701", group(10)), 99, 7));
     nothing(&mut member);
     assert_eq!(counted(&member, "group-other"), 2);
     // Repeats, and jumps.
     for _ in 0..3 {
-        say(&good);
+        send_record(&good);
     }
-    say(&write(&name, 99, u64::MAX));
-    say(&write(&name, 99, 8));
+    send_record(&write(&name, 99, u64::MAX));
+    send_record(&write(&name, 99, 8));
     let got = take(&mut member, 2);
     assert!(got.iter().all(|(_, message)| message == b"theirs"));
     nothing(&mut member);
@@ -376,11 +377,11 @@ fn a_stranger_at_the_group_gains_nothing() {
     assert_eq!(counted(&member, "group-too-late"), 0);
     // Crowds.
     for sender in 0..1000 {
-        say(&write(&name, sender << 16, 1));
+        send_record(&write(&name, sender << 16, 1));
         member.progress();
     }
-    let crowd = take(&mut member, 1000);
-    assert!(crowd.iter().all(|(connection, _)| *connection == from));
+    let many = take(&mut member, 1000);
+    assert!(many.iter().all(|(connection, _)| *connection == from));
     assert!(counted(&member, "group_senders_forgotten") > 0);
     send(&mut sender, to, b"ours");
     assert_eq!(take(&mut member, 1)[0].1, b"ours");

@@ -25,10 +25,10 @@ fn in_namespace(test: &str) -> bool {
             assert!(shown.contains("1 passed"), "{shown}");
         }
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            let missing = ["not permitted", "not found", "denied"].iter().any(|word| said.contains(word));
-            assert!(missing && !said.contains("panicked"), "{said}");
-            println!("skipped: no network namespace here: {said}");
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            let missing = ["not permitted", "not found", "denied"].iter().any(|word| errors.contains(word));
+            assert!(missing && !errors.contains("panicked"), "{errors}");
+            println!("skipped: no network namespace here: {errors}");
         }
         Err(error) => println!("skipped: unshare: {error}"),
     }

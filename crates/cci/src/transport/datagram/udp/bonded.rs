@@ -91,7 +91,7 @@ impl Bonded {
         let crossed = udp_uri::nearness(first, locals[1]) + udp_uri::nearness(second, locals[0]);
         let by = if crossed > straight { [1, 0] } else { [0, 1] };
         let address = |to: SocketAddr, by: usize| {
-            udp_uri::from_here(to, locals[by]).map(|to| Address::from(to).with_via(by as u8))
+            udp_uri::with_local_zone(to, locals[by]).map(|to| Address::from(to).with_via(by as u8))
         };
         Ok([address(first, by[0])?, address(second, by[1])?])
     }
@@ -153,7 +153,7 @@ impl Carrier for Bonded {
             (peer, None) => {
                 let locals = self.locals();
                 let by = usize::from(udp_uri::nearness(peer, locals[1]) > udp_uri::nearness(peer, locals[0]));
-                let to = udp_uri::from_here(peer, locals[by])?;
+                let to = udp_uri::with_local_zone(peer, locals[by])?;
                 Ok((Address::from(to).with_via(by as u8), None))
             }
         }

@@ -158,7 +158,7 @@ impl Carrier for Udp {
             }
             (first, Some(_)) => first,
         };
-        udp_uri::from_here(peer, local).map(Address::from)
+        udp_uri::with_local_zone(peer, local).map(Address::from)
     }
 
     fn uri_of(&self, peer: Address) -> String {

@@ -35,11 +35,11 @@ impl Intake<'_> {
         self.flow.take(self.ops, self.core, record, self.message_bytes_max, self.delivers).map(|_| ())
     }
 
-    fn place(&mut self, of: &mut Placing, len_bytes: usize) -> Result<Option<Bytes>, Fault> {
+    fn address(&mut self, of: &mut Placing, len_bytes: usize) -> Result<Option<Bytes>, Fault> {
         if of.refused {
             return Ok(None);
         }
-        let to = self.flow.place(self.core, &of.parsed, of.done_bytes, len_bytes)?;
+        let to = self.flow.address(self.core, &of.parsed, of.done_bytes, len_bytes)?;
         of.refused = to.is_none();
         Ok(to)
     }
@@ -77,7 +77,7 @@ struct Placing {
 }
 
 impl Placing {
-    fn left_bytes(&self) -> usize {
+    fn bytes_remaining(&self) -> usize {
         self.parsed.remaining_bytes - self.done_bytes
     }
 }
@@ -219,9 +219,9 @@ impl Reader {
         intake: &mut Intake<'_>,
         most_bytes: usize,
     ) -> Result<(usize, usize), Over> {
-        let remaining = placing.left_bytes();
+        let remaining = placing.bytes_remaining();
         let part = remaining.min(most_bytes.max(1));
-        let to = intake.place(&mut placing, part)?;
+        let to = intake.address(&mut placing, part)?;
         let space = match to {
             Some(_) if part < remaining => 0,
             Some(_) => SHORT_BYTES,
@@ -240,7 +240,7 @@ impl Reader {
         } else {
             tail.get(of_record..got)
         };
-        if placing.left_bytes() > 0 {
+        if placing.bytes_remaining() > 0 {
             self.placing = Some(placing);
             return Ok((got, asked));
         }
@@ -315,7 +315,7 @@ impl Reader {
         let mut placing = Placing { head: [0; HEAD_BYTES_MAX], parsed, done_bytes: 0, refused: false };
         copy(head, 0, &mut placing.head);
         // Asked for even if nothing is here yet: what is wrong with it is found at once.
-        if let Some(to) = intake.place(&mut placing, data.len())? {
+        if let Some(to) = intake.address(&mut placing, data.len())? {
             placing.refused = !to.write(0, data);
         }
         placing.done_bytes = data.len();

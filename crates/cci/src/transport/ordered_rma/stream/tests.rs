@@ -143,7 +143,7 @@ impl Side {
         bytes
     }
 
-    fn place(&self, offset: usize) -> RemoteAddress {
+    fn address(&self, offset: usize) -> RemoteAddress {
         RemoteAddress { region: self.handle.region(), key: self.handle.key(), offset: offset as u64 }
     }
 
@@ -172,9 +172,9 @@ fn pipe(cuts: &[usize], space: usize) -> Rc<RefCell<Pipe>> {
 }
 
 fn two(cuts: &[usize], space: usize, buffers: u32) -> (Side, Side) {
-    let (there, back) = (pipe(cuts, space), pipe(cuts, space));
-    let one = Side::new(Ends { out: there.clone(), into: back.clone() }, 1, 64);
-    (one, Side::new(Ends { out: back, into: there }, 101, buffers))
+    let (peer, back) = (pipe(cuts, space), pipe(cuts, space));
+    let one = Side::new(Ends { out: peer.clone(), into: back.clone() }, 1, 64);
+    (one, Side::new(Ends { out: back, into: peer }, 101, buffers))
 }
 
 fn settle(one: &mut Side, other: &mut Side) {
@@ -216,13 +216,13 @@ proptest! {
         moves in moves(),
     ) {
         let (mut one, mut other) = two(&cuts, space, 64);
-        let (mut here, mut there) = (one.bytes(), other.bytes());
+        let (mut own, mut peer) = (one.bytes(), other.bytes());
         let mut messages = 0;
         for (at, step) in moves.iter().enumerate() {
             // One after the other by fences, so that what comes out is known; reads and writes of both kinds in the middle.
             let segment = RmaSegment {
-                local: one.place(step.local),
-                remote: other.place(step.remote),
+                local: one.address(step.local),
+                remote: other.address(step.remote),
                 len_bytes: step.len as u64,
             };
             let kind = if step.reads { RmaKind::Read } else { RmaKind::Write };
@@ -231,13 +231,13 @@ proptest! {
             one.start(at as u64, What::Move(kind), &[segment], message, true);
             let (l, r) = (step.local..step.local + step.len, step.remote..step.remote + step.len);
             if step.reads {
-                here[l].copy_from_slice(&there[r]);
+                own[l].copy_from_slice(&peer[r]);
             } else {
-                there[r].copy_from_slice(&here[l]);
+                peer[r].copy_from_slice(&own[l]);
             }
         }
         settle(&mut one, &mut other);
-        prop_assert!(one.bytes() == here && other.bytes() == there);
+        prop_assert!(one.bytes() == own && other.bytes() == peer);
         let expected: Vec<_> = (0..moves.len() as u64).map(|at| (at, Status::Success)).collect();
         prop_assert_eq!(one.statuses(), expected);
         let mut heard = 0;
@@ -253,27 +253,27 @@ proptest! {
     #[test]
     fn operations_that_take_turns_all_arrive(cuts in cuts(), lens in prop::collection::vec(1..300_000_usize, 1..40)) {
         let (mut one, mut other) = two(&cuts, 300_000, 64);
-        let (mut here, mut there) = (one.bytes(), other.bytes());
+        let (mut own, mut peer) = (one.bytes(), other.bytes());
         let each = REGION_BYTES / 40;
         let mut wanted = Vec::new();
         for (at, len) in lens.iter().enumerate() {
             let len = (*len).min(each);
             let range = at * each..at * each + len;
             let segment = RmaSegment {
-                local: one.place(range.start),
-                remote: other.place(range.start),
+                local: one.address(range.start),
+                remote: other.address(range.start),
                 len_bytes: len as u64,
             };
             let kind = if at % 3 == 0 { RmaKind::Read } else { RmaKind::Write };
             match kind {
-                RmaKind::Read => here[range.clone()].copy_from_slice(&there[range]),
-                RmaKind::Write => there[range.clone()].copy_from_slice(&here[range]),
+                RmaKind::Read => own[range.clone()].copy_from_slice(&peer[range]),
+                RmaKind::Write => peer[range.clone()].copy_from_slice(&own[range]),
             }
             one.start(at as u64, What::Move(kind), &[segment], (at % 2 == 0).then_some(b"m"), at % 11 == 10);
             wanted.push((at as u64, Status::Success));
         }
         settle(&mut one, &mut other);
-        prop_assert!(one.bytes() == here && other.bytes() == there);
+        prop_assert!(one.bytes() == own && other.bytes() == peer);
         let mut statuses = one.statuses();
         statuses.sort_by_key(|(context, _)| *context);
         prop_assert_eq!(statuses, wanted);
@@ -288,7 +288,7 @@ proptest! {
     ) {
         let (mut one, mut other) = two(&cuts, space, 64);
         let kind = if which % 2 == 0 { RmaKind::Read } else { RmaKind::Write };
-        let segment = RmaSegment { local: one.place(0), remote: other.place(0), len_bytes: REGION_BYTES as u64 };
+        let segment = RmaSegment { local: one.address(0), remote: other.address(0), len_bytes: REGION_BYTES as u64 };
         one.start(7, What::Move(kind), &[segment], None, false);
         for _ in 0..polls {
             let _ = one.poll().unwrap() | other.poll().unwrap();
@@ -304,7 +304,7 @@ proptest! {
         let memory = gone.memory.clone();
         gone.handle = gone.core.regions.insert(&memory, 0..REGION_BYTES, Access::ALL, None).unwrap().unwrap();
         prop_assert!(gone.bytes().iter().all(|&byte| byte == 0xEE));
-        let segment = RmaSegment { local: remaining.place(5), remote: gone.place(9), len_bytes: 100_000 };
+        let segment = RmaSegment { local: remaining.address(5), remote: gone.address(9), len_bytes: 100_000 };
         remaining.start(8, What::Move(RmaKind::Write), &[segment], None, false);
         settle(&mut one, &mut other);
         let (gone, remaining) = if which < 2 { (one, other) } else { (other, one) };
@@ -336,14 +336,14 @@ proptest! {
 fn messages_without_a_buffer_are_held_in_order_and_said_again() {
     let (mut one, mut other) = two(&[1_000], 100_000, 2);
     for at in 0..10 {
-        let segment = RmaSegment { local: one.place(at), remote: other.place(at), len_bytes: 1 };
+        let segment = RmaSegment { local: one.address(at), remote: other.address(at), len_bytes: 1 };
         one.start(at as u64, What::Move(RmaKind::Write), &[segment], Some(&[at as u8]), false);
     }
     settle(&mut one, &mut other);
     assert_eq!(one.statuses(), [(0, Status::Success), (1, Status::Success)]);
     assert!(other.flow().0.waits_for_buffers());
     // What has no message is not held up by those.
-    let segment = RmaSegment { local: one.place(0), remote: other.place(50), len_bytes: 500_000 };
+    let segment = RmaSegment { local: one.address(0), remote: other.address(50), len_bytes: 500_000 };
     one.start(99, What::Move(RmaKind::Write), &[segment], None, false);
     settle(&mut one, &mut other);
     assert_eq!(one.statuses(), [(99, Status::Success)]);
@@ -363,7 +363,7 @@ fn messages_without_a_buffer_are_held_in_order_and_said_again() {
 fn messages_whose_time_is_up_are_never_delivered() {
     let (mut one, mut other) = two(&[1_000], 100_000, 1);
     for at in 0..4 {
-        let segment = RmaSegment { local: one.place(at), remote: other.place(at), len_bytes: 1 };
+        let segment = RmaSegment { local: one.address(at), remote: other.address(at), len_bytes: 1 };
         one.start(at as u64, What::Move(RmaKind::Write), &[segment], Some(&[at as u8]), false);
     }
     settle(&mut one, &mut other);
@@ -384,12 +384,12 @@ fn messages_whose_time_is_up_are_never_delivered() {
 #[test]
 fn a_short_one_waits_for_little_behind_a_long_one() {
     let (mut one, mut other) = two(&[64 << 10], 64 << 10, 4);
-    let long = RmaSegment { local: one.place(0), remote: other.place(0), len_bytes: REGION_BYTES as u64 };
+    let long = RmaSegment { local: one.address(0), remote: other.address(0), len_bytes: REGION_BYTES as u64 };
     one.start(1, What::Move(RmaKind::Write), &[long], None, false);
-    let short = RmaSegment { local: one.place(0), remote: other.place(0), len_bytes: 8 };
+    let short = RmaSegment { local: one.address(0), remote: other.address(0), len_bytes: 8 };
     one.start(2, What::Move(RmaKind::Write), &[short], None, false);
     let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-    one.start(3, What::Atomic { atomic: add, target: other.place(0), result: None }, &[], None, false);
+    one.start(3, What::Atomic { atomic: add, target: other.address(0), result: None }, &[], None, false);
     settle(&mut one, &mut other);
     let order: Vec<_> = one.statuses().into_iter().map(|(context, _)| context).collect();
     assert_eq!(order, [2, 3, 1]);
@@ -397,7 +397,7 @@ fn a_short_one_waits_for_little_behind_a_long_one() {
 
 #[test]
 fn what_no_honest_peer_says_is_a_fault() {
-    let place = [1_u64, 2, 3];
+    let address = [1_u64, 2, 3];
     let record = |kind: u8, slot: u16, words: &[u64], tail: usize| {
         let [s0, s1] = slot.to_le_bytes();
         let words = words.iter().flat_map(|word| word.to_le_bytes());
@@ -405,7 +405,7 @@ fn what_no_honest_peer_says_is_a_fault() {
         bytes.resize(bytes.len() + tail, 9);
         [&(bytes.len() as u32).to_le_bytes()[..], &bytes].concat()
     };
-    let with = |more: &[u64]| [&place[..], more].concat();
+    let with = |more: &[u64]| [&address[..], more].concat();
     let lies = [
         ("a length beyond all", vec![0xff; 4]),
         ("nothing at all", vec![0; 4]),

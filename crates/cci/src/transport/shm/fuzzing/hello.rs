@@ -68,7 +68,7 @@ impl Scene {
             6 => {
                 let _ = self.endpoint.wait(Some(Duration::ZERO));
             }
-            _ => self.say(script),
+            _ => self.send_record(script),
         }
     }
 
@@ -86,7 +86,7 @@ impl Scene {
         }
     }
 
-    fn say(&mut self, script: &mut Script<'_>) {
+    fn send_record(&mut self, script: &mut Script<'_>) {
         let (which, kind, how) = (script.byte(), script.byte(), script.byte());
         let mut buffer = [0; BYTES_MAX];
         let Some(stream) = self.streams.get(usize::from(which) % self.streams.len().max(1)) else { return };
@@ -99,7 +99,7 @@ impl Scene {
         let attribute = [Attribute::ReliableOrdered, Attribute::Unreliable][usize::from(how & 1)];
         let request = Request { endpoint: u64::from(how >> 5), conn: OWN, mss: 4096, attribute };
         let accept = |offer| Message::Accept(Accept { endpoint: 1, link_id, conn, mss: 4096, offer });
-        let said = match kind % 12 {
+        let hello = match kind % 12 {
             0..=2 => Message::Request(request, b"let me in"),
             3 => accept(Offer::New { ring_bytes }),
             4 => accept(Offer::Join { server_made_it: how & 0x20 == 0 }),
@@ -118,7 +118,7 @@ impl Scene {
                 return;
             }
         };
-        let mut bytes = said.bytes().as_slice().to_vec();
+        let mut bytes = hello.bytes().as_slice().to_vec();
         if how & 0x80 != 0 {
             let at = usize::from(script.byte()) % bytes.len();
             bytes[at] ^= script.byte();

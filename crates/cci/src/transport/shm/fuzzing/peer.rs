@@ -37,8 +37,8 @@ pub fn shm_peer(data: &[u8]) {
     let handle = server.register(&memory, registration).unwrap();
     let attributes = [Attribute::ReliableOrdered, Attribute::ReliableUnordered, Attribute::Unreliable];
     let attribute = attributes[usize::from(script.byte()) % 3];
-    let liar = ask(&mut server, 1, attribute);
-    let lie = confirm(&mut server, liar);
+    let attacker = ask(&mut server, 1, attribute);
+    let lie = confirm(&mut server, attacker);
     let honest = ask(&mut server, 2, Attribute::ReliableOrdered);
     let honest = confirm(&mut server, honest);
     let mut scene = Scene { server, memory, handle, lie, menu: Menu::new() };

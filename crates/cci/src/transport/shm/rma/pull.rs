@@ -137,7 +137,7 @@ impl Pull {
     }
 
     /// What the peer's trial came to, as the word that it sent.
-    pub fn peer_says(&mut self, word: u64) {
+    pub fn peer_reports(&mut self, word: u64) {
         let (ns_per_call, ns_per_kib) = ((word >> 32) as u32, word as u32);
         self.theirs = (word != 0).then_some(Cost { ns_per_call, ns_per_kib });
     }

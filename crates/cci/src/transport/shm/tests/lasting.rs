@@ -17,27 +17,27 @@ const ROUNDS_MAX: u32 = 100;
 fn requests_of_the_peers_own_do_not_keep_our_operation() {
     let (mut server, _memory, handle, mut lie) = scene();
     server.set_send_timeout(lie.connection, SEND_TIMEOUT).unwrap();
-    let (here, there) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 64));
+    let (own, peer) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 64));
     let rma = Rma {
         kind: RmaKind::Write,
-        local: &[Segment { address: here, len_bytes: 8 }],
-        remote: &[Segment { address: there, len_bytes: 8 }],
+        local: &[Segment { address: own, len_bytes: 8 }],
+        remote: &[Segment { address: peer, len_bytes: 8 }],
         message: None,
         context: 5,
         flags: RmaFlags::NONE,
     };
     server.rma(lie.connection, &rma).unwrap();
     let read = record(READ, 0, 0, &[handle.region(), handle.key(), 0, 8], &[]);
-    let (start, mut said, mut rounds, mut status) = (Instant::now(), Instant::now(), 0, None);
+    let (start, mut received, mut rounds, mut status) = (Instant::now(), Instant::now(), 0, None);
     while status.is_none() && start.elapsed() < PATIENCE {
         assert!(rounds < ROUNDS_MAX, "still under way: {:?}", server.counters());
         if let Some(Event::Send { context: 5, status: with, .. }) = server.next_event() {
             status = Some(with);
         }
         lie.hear();
-        if said.elapsed() >= PACE {
-            lie.say(kind::RMA, &read);
-            (said, rounds) = (Instant::now(), rounds + 1);
+        if received.elapsed() >= PACE {
+            lie.send_record(kind::RMA, &read);
+            (received, rounds) = (Instant::now(), rounds + 1);
         }
     }
     assert!(rounds > 1);

@@ -16,8 +16,8 @@ struct Lender {
 
 impl Lender {
     fn new(client: &mut Endpoint, endpoint: u64) -> Lender {
-        let liar = ask(client, endpoint, Attribute::ReliableUnordered);
-        let lie = confirm(client, liar);
+        let attacker = ask(client, endpoint, Attribute::ReliableUnordered);
+        let lie = confirm(client, attacker);
         let control = SharedMemory::create_read_only_for_others(CONTROL_BYTES).unwrap();
         assert!(control.bytes().fill(0, CONTROL_BYTES, 0));
         Lender { lie, control }
@@ -104,8 +104,8 @@ fn memory_of_peers_is_mapped_under_the_cap_and_one_peer_leaves_some_to_others() 
     // Half of the cap is for mappings: the first has at most as much of it as it leaves, and so has the second of that.
     let page = CONTROL_BYTES as u64;
     assert_eq!(shares, [5 * LEN + page, 3 * LEN + page]);
-    let said = client.explain(lenders[1].lie.connection).unwrap();
-    let path = said.paths.iter().find(|path| path.path == "remote memory: direct mapping").unwrap();
+    let explanation = client.explain(lenders[1].lie.connection).unwrap();
+    let path = explanation.paths.iter().find(|path| path.path == "remote memory: direct mapping").unwrap();
     assert!(path.chosen && path.reason.contains("memory_bytes_max"), "{path:?}");
     // What is let go of is there for others, and for the same one.
     let uses_both = counter(&client, "rma_mapped_bytes");

@@ -23,13 +23,13 @@ pub(super) fn scene() -> (Endpoint, Memory, crate::RegionHandle, Joined) {
     let mut server = endpoint();
     let memory = server.allocate(4096).unwrap();
     let handle = server.register(&memory, Access::ALL).unwrap();
-    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
-    let lie = confirm(&mut server, liar);
+    let attacker = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let lie = confirm(&mut server, attacker);
     (server, memory, handle, lie)
 }
 
 impl Joined {
-    pub(super) fn say(&mut self, kind: u8, payload: &[u8]) -> bool {
+    pub(super) fn send_record(&mut self, kind: u8, payload: &[u8]) -> bool {
         let (conn, flags) = (self.conn.index, self.conn.generation as u8);
         self.producer.push(RecordHeader { kind, flags, conn, ack: 0 }, &[payload]).is_ok()
     }
@@ -61,8 +61,8 @@ fn is_untouched(memory: &Memory) -> bool {
 
 #[test]
 fn what_no_honest_peer_says_ends_the_link() {
-    let place = [1_u64, 2, 3];
-    let with = |more: &[u64]| [&place[..], more].concat();
+    let address = [1_u64, 2, 3];
+    let with = |more: &[u64]| [&address[..], more].concat();
     let cases: Vec<(&str, Vec<Vec<u8>>)> = vec![
         ("nothing at all", vec![vec![]]),
         ("a slot that is none", vec![record(WRITE, 1, 128, &with(&[0]), &[])]),
@@ -81,13 +81,13 @@ fn what_no_honest_peer_says_ends_the_link() {
     ];
     for (what, records) in cases {
         let (mut server, memory, _, mut lie) = scene();
-        let mut said = 0;
+        let mut received = 0;
         for record in &records {
             // The longest can't be said by the liar's own ring end.
-            said += usize::from(lie.say(kind::RMA, record));
+            received += usize::from(lie.send_record(kind::RMA, record));
         }
         polls(&mut server);
-        assert!(!server.is_open(lie.connection) || said < records.len(), "{what}");
+        assert!(!server.is_open(lie.connection) || received < records.len(), "{what}");
         assert!(is_untouched(&memory), "{what}");
     }
 }
@@ -97,32 +97,32 @@ fn what_is_only_wrong_is_refused_and_the_link_lives() {
     let (mut server, memory, handle, mut lie) = scene();
     let forged = [handle.region(), handle.key() ^ 1, 0];
     let beyond = [handle.region(), handle.key(), 4090];
-    for (slot, place) in [forged, beyond].into_iter().enumerate() {
+    for (slot, address) in [forged, beyond].into_iter().enumerate() {
         let slot = slot as u16 * 10;
-        let with = |more: &[u64]| [&place[..], more].concat();
-        assert!(lie.say(kind::RMA, &record(WRITE, 1, slot, &with(&[8]), &[9; 8])));
-        assert!(lie.say(kind::RMA, &record(WRITE, 1, slot + 1, &with(&[9000]), &[9; 2])));
-        assert!(lie.say(kind::RMA, &record(READ, 0, slot + 2, &with(&[8]), &[])));
-        assert!(lie.say(kind::RMA, &record(PULL, 0, slot + 3, &with(&[8, 4096]), &[])));
-        assert!(lie.say(kind::RMA, &record(WRITE, 0, slot + 4, &with(&[8]), &[9; 8])));
-        assert!(lie.say(kind::RMA, &record(NOTIFY, 0, slot + 4, &[], b"no")));
+        let with = |more: &[u64]| [&address[..], more].concat();
+        assert!(lie.send_record(kind::RMA, &record(WRITE, 1, slot, &with(&[8]), &[9; 8])));
+        assert!(lie.send_record(kind::RMA, &record(WRITE, 1, slot + 1, &with(&[9000]), &[9; 2])));
+        assert!(lie.send_record(kind::RMA, &record(READ, 0, slot + 2, &with(&[8]), &[])));
+        assert!(lie.send_record(kind::RMA, &record(PULL, 0, slot + 3, &with(&[8, 4096]), &[])));
+        assert!(lie.send_record(kind::RMA, &record(WRITE, 0, slot + 4, &with(&[8]), &[9; 8])));
+        assert!(lie.send_record(kind::RMA, &record(NOTIFY, 0, slot + 4, &[], b"no")));
     }
     polls(&mut server);
     assert!(server.is_open(lie.connection) && is_untouched(&memory));
     assert_eq!(server.counters().rma_refused, 10);
     assert_eq!(lie.hear(), 10, "each is answered, and no more");
     // An address that is not mapped, of memory that is not readable: refused where pulls work or not, and nothing else.
-    let place = [handle.region(), handle.key(), 0, 64, 8];
-    assert!(lie.say(kind::RMA, &record(PULL, 0, 0, &place, &[])));
+    let address = [handle.region(), handle.key(), 0, 64, 8];
+    assert!(lie.send_record(kind::RMA, &record(PULL, 0, 0, &address, &[])));
     polls(&mut server);
     assert!(server.is_open(lie.connection) && is_untouched(&memory));
     // A region that is not there is not mapped, and asking again and again costs nothing that is kept.
     for _ in 0..500 {
         let words: Vec<u8> = [7_u64, 8, 1].iter().flat_map(|word| word.to_ne_bytes()).collect();
-        lie.say(kind::MAP, &words);
-        lie.say(kind::TRY, &words);
-        lie.say(kind::UNMAP, &words);
-        lie.say(kind::TRIED, &words);
+        lie.send_record(kind::MAP, &words);
+        lie.send_record(kind::TRY, &words);
+        lie.send_record(kind::UNMAP, &words);
+        lie.send_record(kind::TRIED, &words);
         server.progress();
         lie.hear();
     }
@@ -163,7 +163,7 @@ fn no_record_of_chance_panics_or_writes() {
             let tail = vec![0xEE; (random() % 3 * random() % 300) as usize];
             let bytes = record(kind_of, (random() % 3) as u8, (random() % 132) as u16, &words, &tail);
             let kind = if random() % 4 == 0 { kind::MAP + (random() % 6) as u8 } else { kind::RMA };
-            lie.say(kind, &bytes);
+            lie.send_record(kind, &bytes);
             if random() % 8 == 0 {
                 server.progress();
                 lie.hear();

@@ -129,8 +129,8 @@ fn who_has_old_pages_does_not_write_to_them_once_others_have_new_ones() {
     // Another process is stopped in the middle of a copy to the first part, which is taken back: there are new pages now.
     let stopped = ask_as(&mut owner, 1, Attribute::ReliableOrdered, NO_PROCESS);
     let mut stopped = confirm(&mut owner, stopped);
-    let liar = ask(&mut owner, 2, Attribute::ReliableOrdered);
-    let mut lie = confirm(&mut owner, liar);
+    let attacker = ask(&mut owner, 2, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut owner, attacker);
     let got = stopped.map(&mut owner, first);
     stopped.producer.begin_direct(got.word());
     owner.deregister(&first).unwrap();
@@ -157,8 +157,8 @@ fn what_a_link_was_granted_ends_with_it() {
     let mut owner = endpoint();
     let memory = owner.allocate(4096).unwrap();
     let handle = owner.register(&memory, Access::ALL).unwrap();
-    let liar = ask(&mut owner, 1, Attribute::ReliableOrdered);
-    let mut lie = confirm(&mut owner, liar);
+    let attacker = ask(&mut owner, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut owner, attacker);
     let mut got = lie.map(&mut owner, handle);
     let control = got.control();
     let live = || control.load(got.word() as usize * 8).unwrap();
@@ -237,8 +237,8 @@ fn a_write_into_pages_that_are_replaced_meanwhile_is_done_again() {
     let mut caught = 0;
     for round in 1..=200_u64 {
         // The liar owns the memory here.
-        let liar = ask(&mut server, round, Attribute::ReliableUnordered);
-        let lie = confirm(&mut server, liar);
+        let attacker = ask(&mut server, round, Attribute::ReliableUnordered);
+        let lie = confirm(&mut server, attacker);
         let memory = RmaMemory::create(LEN).unwrap();
         let control = SharedMemory::create_read_only_for_others(4096).unwrap();
         let live = |token: u64| assert!(control.bytes().write(8, &token.to_ne_bytes()));
@@ -307,8 +307,8 @@ fn a_question_over_a_connection_that_ends_does_not_keep_others_from_asking() {
     let from = client.register(&source, Access::LOCAL).unwrap();
     let (kept, _) = join(&mut client, &mut owner);
     let (ours, theirs) = join(&mut client, &mut owner);
-    let (here, there) = (RegionAddress::new(from, 0), RegionAddress::new(handle, 0));
-    client.rma_write(ours, here, there, 8, 3, RmaFlags::NONE).unwrap();
+    let (local, remote) = (RegionAddress::new(from, 0), RegionAddress::new(handle, 0));
+    client.rma_write(ours, local, remote, 8, 3, RmaFlags::NONE).unwrap();
     owner.disconnect(theirs);
     until(&mut client, "the end of the operation", |_, event| {
         owner.next_event();
@@ -345,14 +345,14 @@ fn nothing_is_written_for_a_peer_that_is_known_to_be_gone() {
     let mut client = Endpoint::create(&builtin::shm("shm"), options).unwrap();
     let source = client.allocate(4096).unwrap();
     let from = client.register(&source, Access::LOCAL).unwrap();
-    let liar = ask(&mut client, 1, Attribute::ReliableUnordered);
-    let mut lie = confirm(&mut client, liar);
+    let attacker = ask(&mut client, 1, Attribute::ReliableUnordered);
+    let mut lie = confirm(&mut client, attacker);
     let memory = RmaMemory::create(4096).unwrap();
     let control = SharedMemory::create_read_only_for_others(4096).unwrap();
     assert!(control.bytes().write(8, &5_u64.to_ne_bytes()));
-    let (here, there) =
+    let (local, remote) =
         (RegionAddress::new(from, 0), RegionAddress::new(RegionHandle::new(1, 4096, 2, Access::ALL), 0));
-    client.rma_write(lie.connection, here, there, 8, 3, RmaFlags::SILENT).unwrap();
+    client.rma_write(lie.connection, local, remote, 8, 3, RmaFlags::SILENT).unwrap();
     let grant = [u64::from_ne_bytes(*b"CCIgrant"), 1, 2, u64::MAX, 7, 3, 4096, 0, 4096, 1, 5, 4096];
     let grant = grant.map(u64::to_ne_bytes);
     lie.stream.send(grant.as_flattened(), &[memory.shared().fd().unwrap(), control.fd().unwrap()]).unwrap();
@@ -360,7 +360,7 @@ fn nothing_is_written_for_a_peer_that_is_known_to_be_gone() {
     let mut held = Vec::new();
     while counter(&client, "rma_direct") == 0 {
         assert!(start.elapsed() < PATIENCE, "never mapped");
-        client.rma_write(lie.connection, here, there, 8, 3, RmaFlags::SILENT).unwrap();
+        client.rma_write(lie.connection, local, remote, 8, 3, RmaFlags::SILENT).unwrap();
         held.extend(client.next_event());
         std::thread::sleep(Duration::from_micros(100));
     }
@@ -377,7 +377,7 @@ fn nothing_is_written_for_a_peer_that_is_known_to_be_gone() {
     }
     assert!(client.is_open(lie.connection), "what it said is still to be delivered");
     let before = counter(&client, "rma_direct");
-    client.rma_write(lie.connection, here, there, 8, 4, RmaFlags::NONE).unwrap();
+    client.rma_write(lie.connection, local, remote, 8, 4, RmaFlags::NONE).unwrap();
     assert_eq!(counter(&client, "rma_direct"), before);
     held.clear();
     let status = until(&mut client, "the end of the write", |_, event| match event {
@@ -459,8 +459,8 @@ fn a_peer_that_never_ends_a_copy_is_waited_for_once() {
     let mut lies: Vec<Joined> = [(1, NO_PROCESS), (2, NO_PROCESS), (3, NO_PROCESS - 1)]
         .into_iter()
         .map(|(number, pid)| {
-            let liar = ask_as(&mut owner, number, Attribute::ReliableOrdered, pid);
-            confirm(&mut owner, liar)
+            let attacker = ask_as(&mut owner, number, Attribute::ReliableOrdered, pid);
+            confirm(&mut owner, attacker)
         })
         .collect();
     let [busy, twin, idle] = &mut lies[..] else { panic!() };
@@ -497,8 +497,8 @@ fn links_that_are_given_up_in_the_middle_of_a_copy_cost_no_words() {
     for number in 0..2_100 {
         let memory = owner.allocate(4096).unwrap();
         let handle = owner.register(&memory, Access::ALL).unwrap();
-        let liar = ask_as(&mut owner, number, Attribute::ReliableOrdered, NO_PROCESS - number as u32);
-        let mut lie = confirm(&mut owner, liar);
+        let attacker = ask_as(&mut owner, number, Attribute::ReliableOrdered, NO_PROCESS - number as u32);
+        let mut lie = confirm(&mut owner, attacker);
         let got = lie.map(&mut owner, handle);
         lie.producer.begin_direct(got.word());
         lie.push(kind::RMA, [u64::MAX; 3]);
@@ -512,8 +512,8 @@ fn links_that_are_given_up_in_the_middle_of_a_copy_cost_no_words() {
 #[test]
 fn a_peer_that_asks_and_never_reads_is_given_up_before_it_costs_memory() {
     let mut owner = endpoint();
-    let liar = ask(&mut owner, 1, Attribute::ReliableOrdered);
-    let mut lie = confirm(&mut owner, liar);
+    let attacker = ask(&mut owner, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut owner, attacker);
     let memory = owner.allocate(4096).unwrap();
     let mut longest_bytes = 0;
     for _ in 0..20_000 {

@@ -21,8 +21,8 @@ fn message(lie: &crate::transport::shm::scripted::Joined) -> RecordHeader {
 #[test]
 fn a_bell_that_the_peer_made_blocking_freezes_nobody() {
     let mut server = endpoint();
-    let liar = ask(&mut server, 1, Attribute::ReliableOrdered);
-    let mut lie = confirm(&mut server, liar);
+    let attacker = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut server, attacker);
     let (done, slept) = mpsc::channel();
     let (to_sleep, sleep) = mpsc::channel::<()>();
     std::thread::spawn(move || {
@@ -112,19 +112,19 @@ fn a_crowd_that_asks_who_we_are_keeps_nobody_out() {
     let mut server = Endpoint::create(context.unwrap().default_device(), crate::Options::default()).unwrap();
     let (_, tail) = server.uri().split_once("shm=").unwrap();
     let name = Name::Abstract(format!("cci/{}", tail.split(',').next().unwrap()).into_bytes());
-    let mut crowd = Vec::new();
+    let mut many = Vec::new();
     let start = Instant::now();
-    while crowd.len() < SILENT_MAX as usize && start.elapsed() < PATIENCE {
+    while many.len() < SILENT_MAX as usize && start.elapsed() < PATIENCE {
         if let Ok(stream) = Stream::connect(&name) {
             stream.send(Message::Who.bytes().as_slice(), &[]).unwrap();
-            crowd.push(stream);
+            many.push(stream);
         }
         server.progress();
     }
-    assert_eq!(crowd.len(), SILENT_MAX as usize);
+    assert_eq!(many.len(), SILENT_MAX as usize);
     // One of them asks again: that is no more time for it, but its end.
-    crowd[7].send(Message::Who.bytes().as_slice(), &[]).unwrap();
-    until(&mut server, "the end of one that asks twice", |_, _| crowd[7].hung_up().then_some(()));
+    many[7].send(Message::Who.bytes().as_slice(), &[]).unwrap();
+    until(&mut server, "the end of one that asks twice", |_, _| many[7].hung_up().then_some(()));
     // Another takes its place, so that there is none for an honest client.
     let another = Stream::connect(&name).unwrap();
     another.send(Message::Who.bytes().as_slice(), &[]).unwrap();

@@ -146,7 +146,7 @@ impl Paths {
             }
             kind::TRIED => {
                 if let Some(pull) = link.transfers.pull.as_mut().filter(|pull| pull.asked) {
-                    pull.peer_says(first);
+                    pull.peer_reports(first);
                     pull.try_it(self.cma, &link.peer, second, third);
                 }
             }

@@ -14,10 +14,10 @@ pub fn tcp_preamble(data: &[u8]) {
     match Preamble::parse(data) {
         Err(Some(needed)) => assert!(needed > data.len() && needed <= PREAMBLE_BYTES_MAX),
         Err(None) | Ok(Preamble::Version { .. } | Preamble::OtherHello) => {}
-        Ok(said) => {
-            let bytes = said.bytes();
+        Ok(record) => {
+            let bytes = record.bytes();
             assert!(bytes.len() <= data.len());
-            assert_eq!(Preamble::parse(&bytes), Ok(said));
+            assert_eq!(Preamble::parse(&bytes), Ok(record));
         }
     }
     for bytes in data.chunks_exact(HEADER_BYTES).filter_map(|bytes| bytes.first_chunk()) {

@@ -87,10 +87,10 @@ impl Sealed {
         let total = placed + tail.len();
         let mut at = 0;
         self.give(from, total, |bytes| {
-            let of_place = placed.saturating_sub(at).min(bytes.len());
-            let (first, second) = bytes.split_at(of_place);
+            let of_target = placed.saturating_sub(at).min(bytes.len());
+            let (first, second) = bytes.split_at(of_target);
             let put = first.is_empty() || to.is_some_and(|to| to.write(at, first));
-            let behind = (at + of_place).saturating_sub(placed);
+            let behind = (at + of_target).saturating_sub(placed);
             at += bytes.len();
             put && (second.is_empty()
                 || tail

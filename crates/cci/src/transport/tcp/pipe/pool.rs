@@ -180,10 +180,10 @@ mod tests {
         let pool = Pool::new(bytes_max);
         let (first, second) = (keep_all(&pool, host(1)), keep_all(&pool, host(2)));
         assert_eq!((first.len(), second.len()), (10, 5));
-        let crowd: Vec<_> = (3..200).map(|last| keep_all(&pool, host(last))).collect();
+        let many: Vec<_> = (3..200).map(|last| keep_all(&pool, host(last))).collect();
         let brief = [pool.lend_briefly().unwrap(), pool.lend_briefly().unwrap()];
         assert!(pool.bytes() <= bytes_max + Pool::BYTES_MIN);
-        let all = [first, second, brief.into()].into_iter().chain(crowd).flatten();
+        let all = [first, second, brief.into()].into_iter().chain(many).flatten();
         all.for_each(|buffer| pool.give_back(buffer));
         assert_eq!(keep_all(&pool, host(200)).len(), 10, "half again");
     }

@@ -71,8 +71,8 @@ fn second_streams_on_their_way_keep_no_client_out() {
     for at in 0..super::super::handshakes::CLIENTS_MAX + 10 {
         let (to, stream) = join(&mut server, &listeners[at as usize % 2], port);
         streams.push(stream);
-        let (here, there) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 8));
-        server.rma_write(to, here, there, 8, 0, RmaFlags::NONE).unwrap();
+        let (local, remote) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 8));
+        server.rma_write(to, local, remote, 8, 0, RmaFlags::NONE).unwrap();
     }
     connect(&mut endpoint(Options::default()), &mut server, RO).unwrap();
 }
@@ -82,11 +82,11 @@ fn second_streams_on_their_way_keep_no_client_out() {
 fn requests_of_one_host_keep_no_other_host_out() {
     let mut server = endpoint(Options::default());
     let at = super::address(&server).to_owned();
-    let (mut crowd, mut requests) = (Vec::new(), Vec::new());
-    while crowd.len() < crate::limits::REQUESTS_MAX as usize + 100 {
+    let (mut peers, mut requests) = (Vec::new(), Vec::new());
+    while peers.len() < crate::limits::REQUESTS_MAX as usize + 100 {
         let mut stream = TcpStream::connect(&at).unwrap();
         stream.write_all(&hello()).unwrap();
-        crowd.push(stream);
+        peers.push(stream);
         requests.extend(server.next_event());
     }
     let mut client = dial_from([127, 0, 0, 2], &at);
@@ -105,9 +105,9 @@ fn requests_of_one_host_keep_no_other_host_out() {
 }
 
 /// A server without a receive buffer left, and connections of which each has a message that waits for one.
-fn all_wait(crowd: usize) -> (Endpoint, Vec<TcpStream>, Vec<Event>) {
+fn all_wait(peers: usize) -> (Endpoint, Vec<TcpStream>, Vec<Event>) {
     let mut server = endpoint(Options { recv_buffers: 16, ..Options::default() });
-    let mut streams: Vec<TcpStream> = (0..crowd).map(|_| accepted(&mut server)).collect();
+    let mut streams: Vec<TcpStream> = (0..peers).map(|_| accepted(&mut server)).collect();
     let mut kept = Vec::new();
     for stream in &mut streams {
         stream.write_all(&record(Kind::Message, 0, b"there")).unwrap();
@@ -115,7 +115,7 @@ fn all_wait(crowd: usize) -> (Endpoint, Vec<TcpStream>, Vec<Event>) {
         kept.extend(server.next_event());
     }
     let start = Instant::now();
-    while counted(&server, "rnr_sent") < (crowd - 16) as u64 {
+    while counted(&server, "rnr_sent") < (peers - 16) as u64 {
         kept.extend(server.wait(Some(Duration::from_millis(2))).unwrap());
         assert!(start.elapsed() < PATIENCE, "{:?}", server.counters());
     }
@@ -125,8 +125,8 @@ fn all_wait(crowd: usize) -> (Endpoint, Vec<TcpStream>, Vec<Event>) {
 /// Many connections each have a message that finds no receive buffer: what a poll and a sleep look at does not grow with them.
 #[test]
 fn a_poll_looks_at_a_few_of_those_that_wait_for_a_buffer() {
-    let looks_per_poll = |crowd| {
-        let (mut server, _streams, _kept) = all_wait(crowd);
+    let looks_per_poll = |peers| {
+        let (mut server, _streams, _kept) = all_wait(peers);
         let counts = |server: &Endpoint| {
             ["waiting_connections_looked_at", "kernel_polls"].map(|name| counted(server, name))
         };
@@ -136,7 +136,7 @@ fn a_poll_looks_at_a_few_of_those_that_wait_for_a_buffer() {
         }
         let after = counts(&server);
         let [looks, polls] = [after[0] - before[0], after[1] - before[1]];
-        println!("{crowd} that wait: {looks} looks in {polls} polls");
+        println!("{peers} that wait: {looks} looks in {polls} polls");
         assert!(polls > 0 && looks > 0);
         looks as f64 / polls as f64
     };
@@ -147,13 +147,13 @@ fn a_poll_looks_at_a_few_of_those_that_wait_for_a_buffer() {
 /// Those of a crowd that are not looked at in a poll are in later ones: with buffers, each is told that it may go on.
 #[test]
 fn all_that_wait_for_a_buffer_have_their_turn() {
-    const CROWD: usize = 300;
-    let (mut server, mut streams, kept) = all_wait(CROWD);
+    const MANY: usize = 300;
+    let (mut server, mut streams, kept) = all_wait(MANY);
     drop(kept);
-    let (mut heard, start) = (vec![Vec::new(); CROWD], Instant::now());
+    let (mut heard, start) = (vec![Vec::new(); MANY], Instant::now());
     let is_reported =
         |bytes: &&Vec<u8>| bytes.chunks(8).any(|header| header.get(2) == Some(&(Kind::Ready as u8)));
-    while heard.iter().filter(is_reported).count() < CROWD - 16 {
+    while heard.iter().filter(is_reported).count() < MANY - 16 {
         server.progress();
         for (stream, heard) in streams.iter_mut().zip(&mut heard) {
             let mut some = [0; 64];

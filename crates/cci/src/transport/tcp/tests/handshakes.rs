@@ -87,9 +87,9 @@ fn an_older_peer_is_told_the_version() {
     let mut server = endpoint(Options::default());
     let hello = b"CCIt\x01\x01\0\0\0\x20\0\0\x02\0\0\0hi";
     let bulk = [&b"CCIt\x02\x01\0\0"[..], &[7; 24]].concat();
-    for said in [&hello[..], &bulk] {
+    for received in [&hello[..], &bulk] {
         let mut stream = dial(&server);
-        stream.write_all(said).unwrap();
+        stream.write_all(received).unwrap();
         let answer = heard(&mut server, &mut stream, 16);
         assert_eq!(answer, b"CCIt\x05\x02\0\0\x02\x02\0\0\0\0\0\0");
         assert_eq!(heard(&mut server, &mut stream, 1), b"", "and closed");

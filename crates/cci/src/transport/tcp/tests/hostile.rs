@@ -126,9 +126,9 @@ fn records_may_be_cut_anywhere() {
     while got < messages.len() {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let len = (seed >> 20) as usize % if at < 600 { 2 } else { 3000 } + 1;
-        let piece = &bytes[at..(at + len).min(bytes.len())];
-        stream.write_all(piece).unwrap();
-        at += piece.len();
+        let part = &bytes[at..(at + len).min(bytes.len())];
+        stream.write_all(part).unwrap();
+        at += part.len();
         for _ in 0..3 {
             if let Some(Event::Recv(message)) = server.next_event() {
                 assert!(*message == *messages[got], "message {got}");

@@ -82,13 +82,13 @@ fn a_byte_now_and_then_does_not_keep_a_record_unfinished() {
     for mut server in [endpoint(options()), endpoint(poor)] {
         let mut stream = accepted(&mut server);
         let message = record(Kind::Message, 0, &[1; 800]);
-        let (start, mut said, mut at) = (Instant::now(), Instant::now(), 0);
+        let (start, mut received, mut at) = (Instant::now(), Instant::now(), 0);
         while dropped(&server, "unfinished-record") == 0 {
             assert!(start.elapsed() < PATIENCE && at < 700, "{at}");
             let _ = server.next_event();
-            if said.elapsed() >= Duration::from_millis(20) {
+            if received.elapsed() >= Duration::from_millis(20) {
                 let _ = stream.write(&message[at..=at]);
-                (said, at) = (Instant::now(), at + 1);
+                (received, at) = (Instant::now(), at + 1);
             }
         }
         assert!(at > 1);

@@ -228,8 +228,8 @@ fn a_stranger_who_says_a_handshake_in_bits_is_cut_off() {
         let stranger = std::thread::spawn(move || {
             stream.write_all(b"CCIs\x02\x01\0\0").unwrap();
             let many = part.repeat(1 << 14);
-            let said = (0..PARTS >> 14).take_while(|_| stream.write_all(&many).is_ok()).count();
-            said << 14
+            let sent = (0..PARTS >> 14).take_while(|_| stream.write_all(&many).is_ok()).count();
+            sent << 14
         });
         let mut longest = Duration::ZERO;
         while !stranger.is_finished() {
@@ -237,9 +237,9 @@ fn a_stranger_who_says_a_handshake_in_bits_is_cut_off() {
             server.poll();
             longest = longest.max(start.elapsed());
         }
-        let said = stranger.join().unwrap();
-        println!("{said} parts of {PARTS}, in one call of {longest:?}");
-        assert!(said < PARTS, "all was listened to, in one call of {longest:?}");
+        let sent = stranger.join().unwrap();
+        println!("{sent} parts of {PARTS}, in one call of {longest:?}");
+        assert!(sent < PARTS, "all was listened to, in one call of {longest:?}");
         assert!(dropped(&server.endpoint, "handshake-refused") == 1, "{:?}", server.endpoint.counters());
     }
 }
@@ -270,7 +270,7 @@ fn who_does_not_say_what_it_is_keeps_nobody_awake() {
 /// Somebody in between, who flips one bit of what goes one way.
 struct Between {
     listener: TcpListener,
-    ways: Option<[TcpStream; 2]>,
+    directions: Option<[TcpStream; 2]>,
     /// Of what the client says, else of what it hears.
     of_client: bool,
     at: usize,
@@ -282,20 +282,20 @@ impl Between {
     fn new(of_client: bool, at: usize, bit: u8) -> Between {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
-        Between { listener, ways: None, of_client, at, bit, passed: [0; 2] }
+        Between { listener, directions: None, of_client, at, bit, passed: [0; 2] }
     }
 
     fn pump(&mut self, server: &str) {
-        let Some([client, server]) = &mut self.ways else {
+        let Some([client, server]) = &mut self.directions else {
             if let Ok((client, _)) = self.listener.accept() {
                 let server = TcpStream::connect(server).unwrap();
                 client.set_nonblocking(true).unwrap();
                 server.set_nonblocking(true).unwrap();
-                self.ways = Some([client, server]);
+                self.directions = Some([client, server]);
             }
             return;
         };
-        for (way, from, to) in [(0, &*client, &*server), (1, &*server, &*client)] {
+        for (direction, from, to) in [(0, &*client, &*server), (1, &*server, &*client)] {
             let mut bytes = [0; 4096];
             let (mut from, mut to) = (from, to);
             let len = match from.read(&mut bytes) {
@@ -306,13 +306,13 @@ impl Between {
                 Ok(len) => len,
                 Err(_) => continue,
             };
-            let hit = self.at.checked_sub(self.passed[way]).filter(|at| *at < len);
+            let hit = self.at.checked_sub(self.passed[direction]).filter(|at| *at < len);
             if let Some(at) = hit
-                && self.of_client == (way == 0)
+                && self.of_client == (direction == 0)
             {
                 bytes[at] ^= 1 << self.bit;
             }
-            self.passed[way] += len;
+            self.passed[direction] += len;
             let _ = to.write_all(&bytes[..len]);
         }
     }
@@ -333,7 +333,7 @@ fn whoever_changes_a_bit_ends_the_connection_and_no_wrong_byte_gets_through() {
             Duration::from_secs(2),
         );
         let (mut sent, mut back) = (0u8, 0u8);
-        let way = usize::from(!of_client);
+        let direction = usize::from(!of_client);
         let ended = run(&mut client, &mut server, Duration::from_secs(4), |client, server| {
             between.pump(&to);
             sent += u8::from(sent < 30 && client.send(&[sent; 100]));
@@ -343,7 +343,7 @@ fn whoever_changes_a_bit_ends_the_connection_and_no_wrong_byte_gets_through() {
                 Some(Err(_)) => true,
                 None => false,
             };
-            between.passed[way] > at && (broken(client) || broken(server))
+            between.passed[direction] > at && (broken(client) || broken(server))
         });
         assert!(ended, "bit {} of byte {at}, of the client's {of_client}", case % 8);
         for side in [&client, &server] {

@@ -23,7 +23,7 @@ const CAP_BYTES: u64 = 4 << 20;
 /// What sealed streams may keep of that, and the two buffers that they work in.
 const SEALED_BYTES_MAX: u64 = CAP_BYTES / 8 + (128 << 10);
 /// More than there are buffers under that cap.
-const CROWD: usize = 40;
+const MANY: usize = 40;
 /// In so many polls of the server a message of an honest peer has come, whatever others do.
 const POLLS_MAX: u32 = 1_000;
 const HERE: [u8; 4] = [127, 0, 0, 1];
@@ -59,8 +59,8 @@ impl Peer {
         while !peer.sealed.is_open() {
             assert!(server.next_event().is_none() && start.elapsed() < PATIENCE);
             peer.hear();
-            let said = std::mem::take(peer.sealed.outgoing());
-            peer.stream.write_all(&said).unwrap();
+            let received = std::mem::take(peer.sealed.outgoing());
+            peer.stream.write_all(&received).unwrap();
         }
         peer
     }
@@ -79,8 +79,8 @@ impl Peer {
         stream.set_nonblocking(true).unwrap();
         let sealed = SealedStream::dial(&config, None).unwrap();
         let mut peer = Peer { stream, sealed, came: Vec::new(), plain: Vec::new() };
-        let said = std::mem::take(peer.sealed.outgoing());
-        peer.stream.write_all(&said).unwrap();
+        let received = std::mem::take(peer.sealed.outgoing());
+        peer.stream.write_all(&received).unwrap();
         peer
     }
 
@@ -207,10 +207,10 @@ fn progress(server: &mut Endpoint, polls: u32) {
 
 /// A crowd of this host or another one leaves what `part` says of a record on each connection: an honest connection goes on
 /// as if it were alone, and those of the crowd end. Answers how many bytes of parts of messages were kept at most.
-fn crowd_of_parts(ip: [u8; 4], part: impl Fn(&mut Peer) -> Vec<u8>) -> u64 {
+fn many_parts(ip: [u8; 4], part: impl Fn(&mut Peer) -> Vec<u8>) -> u64 {
     let mut server = server();
     let mut honest = Honest::join(&mut server);
-    let mut crowd: Vec<Peer> = (0..CROWD).map(|_| Peer::join(&mut server, ip).0).collect();
+    let mut many: Vec<Peer> = (0..MANY).map(|_| Peer::join(&mut server, ip).0).collect();
     let mut kept_bytes_max = 0;
     // A part has its time, after which its connection ends: on a busy machine the first may end before the last has come.
     let mut look = |server: &Endpoint| {
@@ -219,7 +219,7 @@ fn crowd_of_parts(ip: [u8; 4], part: impl Fn(&mut Peer) -> Vec<u8>) -> u64 {
         assert!(kept_bytes <= CAP_BYTES / 16, "{kept_bytes}");
         kept_bytes_max = kept_bytes_max.max(kept_bytes);
     };
-    for peer in &mut crowd {
+    for peer in &mut many {
         let bytes = part(peer);
         peer.stream.write_all(&bytes).unwrap();
         progress(&mut server, 3);
@@ -235,12 +235,12 @@ fn crowd_of_parts(ip: [u8; 4], part: impl Fn(&mut Peer) -> Vec<u8>) -> u64 {
         look(&server);
     }
     let start = Instant::now();
-    while dropped(&server, "unfinished-record") < CROWD as u64 {
+    while dropped(&server, "unfinished-record") < MANY as u64 {
         honest.talk(&mut server, 1);
         look(&server);
         assert!(start.elapsed() < PATIENCE, "{:?}", server.counters().drops);
     }
-    assert!(crowd.iter_mut().all(|peer| {
+    assert!(many.iter_mut().all(|peer| {
         progress(&mut server, 1);
         !peer.hear()
     }));
@@ -251,20 +251,20 @@ fn crowd_of_parts(ip: [u8; 4], part: impl Fn(&mut Peer) -> Vec<u8>) -> u64 {
 
 #[test]
 fn four_bytes_of_a_record_on_many_connections_end_no_other() {
-    crowd_of_parts(ELSEWHERE, |peer| peer.seal(&[0; 400])[..4].to_vec());
+    many_parts(ELSEWHERE, |peer| peer.seal(&[0; 400])[..4].to_vec());
 }
 
 #[test]
 fn parts_of_connections_of_its_own_host_do_not_stop_an_honest_one() {
-    crowd_of_parts(HERE, |peer| peer.seal(&record(Kind::Message, 0, &[1; 8000]))[..7000].to_vec());
+    many_parts(HERE, |peer| peer.seal(&record(Kind::Message, 0, &[1; 8000]))[..7000].to_vec());
 }
 
 /// The sealed record is whole, and the message in it is not.
 #[test]
 fn parts_of_messages_in_whole_records_stay_within_the_cap() {
-    let kept_bytes = crowd_of_parts(HERE, |peer| peer.seal(&record(Kind::Message, 0, &[1; 8000])[..7000]));
+    let kept_bytes = many_parts(HERE, |peer| peer.seal(&record(Kind::Message, 0, &[1; 8000])[..7000]));
     // Some, and not those of all.
-    assert!((8_000..CROWD as u64 * 7_000).contains(&kept_bytes), "{kept_bytes}");
+    assert!((8_000..MANY as u64 * 7_000).contains(&kept_bytes), "{kept_bytes}");
 }
 
 /// Clients that have shown who they are, and then say a part of what they want.
@@ -272,8 +272,8 @@ fn parts_of_messages_in_whole_records_stay_within_the_cap() {
 fn who_is_not_accepted_yet_takes_no_buffer() {
     let mut server = server();
     let mut honest = Honest::join(&mut server);
-    let mut crowd: Vec<Peer> = (0..CROWD).map(|_| Peer::dial(&mut server, ELSEWHERE)).collect();
-    for peer in &mut crowd {
+    let mut many: Vec<Peer> = (0..MANY).map(|_| Peer::dial(&mut server, ELSEWHERE)).collect();
+    for peer in &mut many {
         let hello = peer.seal(&hello());
         peer.stream.write_all(&hello[..4]).unwrap();
         progress(&mut server, 3);
@@ -304,12 +304,12 @@ fn who_reads_nothing_does_not_keep_an_honest_connection_from_sending() {
     let mut server = server();
     let (_, remote) = memory(&mut server);
     let mut honest = Honest::join(&mut server);
-    let crowd: Vec<_> = (0..CROWD / 2).map(|_| frozen(&mut server, remote)).collect();
+    let many: Vec<_> = (0..MANY / 2).map(|_| frozen(&mut server, remote)).collect();
     progress(&mut server, 20_000);
     honest.talk(&mut server, 200);
     println!("{} polls for a message at most", honest.polls_max);
     assert!(kind_bytes(&server, "sealed, or to be opened") <= SEALED_BYTES_MAX);
-    drop(crowd);
+    drop(many);
 }
 
 fn by_certificates() -> Options {
@@ -329,16 +329,16 @@ fn handshakes_that_do_not_go_on_stay_within_the_cap() {
     let poor = Options { memory_bytes_max: CAP_BYTES, ..poor };
     let mut server = Endpoint::create(&device(), poor).unwrap();
     let mut honest = Honest::join_by(&mut server, by_certificates());
-    let mut crowd: Vec<Peer> =
-        (0..CROWD).map(|_| Peer::begin(&server, ELSEWHERE, &by_certificates())).collect();
+    let mut many: Vec<Peer> =
+        (0..MANY).map(|_| Peer::begin(&server, ELSEWHERE, &by_certificates())).collect();
     progress(&mut server, 300);
-    let under_way = crowd.iter_mut().filter_map(|peer| {
+    let in_progress = many.iter_mut().filter_map(|peer| {
         let mut some = [0];
         peer.stream.peek(&mut some).ok().filter(|len| *len > 0)
     });
-    let under_way = under_way.count();
-    println!("{under_way} handshakes under way");
-    assert!((1..CROWD / 2).contains(&under_way), "{under_way}");
+    let in_progress = in_progress.count();
+    println!("{in_progress} handshakes under way");
+    assert!((1..MANY / 2).contains(&in_progress), "{in_progress}");
     assert!(kind_bytes(&server, "handshakes") <= CAP_BYTES / 8);
     honest.talk(&mut server, 100);
     Honest::join_by(&mut server, by_certificates()).talk(&mut server, 10);
@@ -348,15 +348,15 @@ fn handshakes_that_do_not_go_on_stay_within_the_cap() {
 #[test]
 fn a_poll_shakes_hands_with_a_few() {
     let mut server = Endpoint::create(&device(), by_certificates()).unwrap();
-    let mut crowd: Vec<Peer> = (0..24).map(|_| Peer::begin(&server, ELSEWHERE, &by_certificates())).collect();
-    let answered = |crowd: &mut Vec<Peer>| {
-        crowd.iter_mut().filter(|peer| peer.stream.peek(&mut [0]).is_ok_and(|len| len > 0)).count()
+    let mut many: Vec<Peer> = (0..24).map(|_| Peer::begin(&server, ELSEWHERE, &by_certificates())).collect();
+    let answered = |many: &mut Vec<Peer>| {
+        many.iter_mut().filter(|peer| peer.stream.peek(&mut [0]).is_ok_and(|len| len > 0)).count()
     };
     let (start, mut before, mut most) = (Instant::now(), 0, 0);
-    while before < crowd.len() {
+    while before < many.len() {
         assert!(start.elapsed() < PATIENCE, "{before} were answered");
         server.progress();
-        let now = answered(&mut crowd);
+        let now = answered(&mut many);
         (before, most) = (now, most.max(now - before));
     }
     assert!(most <= 4, "{most} in one poll");
@@ -373,13 +373,13 @@ fn memory(endpoint: &mut Endpoint) -> (Memory, RegionHandle) {
 fn parts_of_records_do_not_stop_remote_memory() {
     let mut server = server();
     let mut honest = Honest::join(&mut server);
-    let mut crowd: Vec<Peer> = (0..CROWD).map(|_| Peer::join(&mut server, HERE).0).collect();
-    for peer in &mut crowd {
+    let mut many: Vec<Peer> = (0..MANY).map(|_| Peer::join(&mut server, HERE).0).collect();
+    for peer in &mut many {
         let bytes = peer.seal(&[0; 400]);
         peer.stream.write_all(&bytes[..4]).unwrap();
         progress(&mut server, 3);
     }
-    let (there, remote) = memory(&mut server);
+    let (other, remote) = memory(&mut server);
     let (here, local) = memory(&mut honest.endpoint);
     let bytes: Vec<u8> = (0..1 << 20).map(|at: u32| (at * 7 + at / 253) as u8).collect();
     for round in 0..2 {
@@ -401,7 +401,7 @@ fn parts_of_records_do_not_stop_remote_memory() {
             assert!(start.elapsed() < PATIENCE && endpoint.is_open(to), "{:?}", server.counters());
         }
         let mut came = vec![0; 1 << 20];
-        assert!(if round == 0 { there.read(0, &mut came) } else { here.read(0, &mut came) });
+        assert!(if round == 0 { other.read(0, &mut came) } else { here.read(0, &mut came) });
         assert!(came == bytes);
     }
 }

@@ -8,7 +8,7 @@ pub(super) struct Counts {
     /// Times that a stream had to wait for its turn.
     pub waited: u64,
     /// Connections that had to make room for those.
-    pub crowded: u64,
+    pub retired_for_space: u64,
     pub reads: u64,
     pub writes: u64,
     pub bytes_read: u64,

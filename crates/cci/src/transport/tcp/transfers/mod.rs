@@ -60,7 +60,7 @@ const TURNS_BEFORE_YIELD: u32 = 4;
 const LOOKS_MAX: usize = 64;
 /// A connection whose peer has neither taken anything nor ended a record for so long makes room for those that wait, if its
 /// host holds the most.
-const CROWDED_NS: u64 = 1_000_000_000;
+const STANDSTILL_NS: u64 = 1_000_000_000;
 
 /// What a turn of a connection is for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -431,7 +431,7 @@ impl Transfers {
 
     /// Behind a turn, while [others wait](Transfers::others_wait): a connection that gives way, or on which nothing has moved, keeps no more than it must.
     #[inline]
-    pub fn give_way(&mut self, core: &mut Core, conn: &mut Conn) -> Result<(), Fault> {
+    pub fn retire_for_space(&mut self, core: &mut Core, conn: &mut Conn) -> Result<(), Fault> {
         let key = conn.listed.key;
         let Some(second) = conn.second.as_deref() else { return Ok(()) };
         let goes_on = second.has_moved && second.yields_ns.is_none() || second.has_own(&self.flows);
@@ -586,24 +586,24 @@ impl Transfers {
 
     /// While somebody can't have its turn for want of room, a connection makes room that stands still: of the host that holds
     /// the most, the one that has done so for the longest time. It is to be ended.
-    pub fn next_crowding(&mut self, shared: &Shared, conns: &Slab<Conn>) -> Option<Key> {
+    pub fn next_to_retire(&mut self, shared: &Shared, conns: &Slab<Conn>) -> Option<Key> {
         let first = self.waiting.iter().find_map(|key| conns.get(*key)).map(Conn::host);
         let short = self.short_host.filter(|_| self.short_turns > 0);
-        let crowd = first.or(short).and_then(|host| self.quota.crowd(host))?;
+        let many = first.or(short).and_then(|host| self.quota.many(host))?;
         let stands_since_ns = |key: &Key| {
-            let conn = conns.get(*key).filter(|conn| conn.host() == crowd)?;
+            let conn = conns.get(*key).filter(|conn| conn.host() == many)?;
             conn.second.as_ref()?.stands_since_ns(&self.flows)
         };
         let all = self.active.iter().chain(shared.streams.unfinished());
         let standing = all.filter_map(|key| Some((stands_since_ns(key)?, *key)));
         let (since_ns, key) = standing.min_by_key(|(since_ns, _)| *since_ns)?;
-        let until_ns = since_ns.saturating_add(CROWDED_NS);
+        let until_ns = since_ns.saturating_add(STANDSTILL_NS);
         if shared.now_ns < until_ns {
             self.clock.look_by(until_ns);
             return None;
         }
         //= wire.md R-TCP-26
-        self.counts.crowded += 1;
+        self.counts.retired_for_space += 1;
         self.retire(key);
         Some(key)
     }
@@ -741,7 +741,7 @@ impl Transfers {
         into.extend([
             ("rma_streams", counts.streams),
             ("rma_streams_waited", counts.waited),
-            ("rma_streams_made_room", counts.crowded),
+            ("rma_streams_made_room", counts.retired_for_space),
             ("rma_stream", counts.operations),
             ("rma_stream_reads", counts.reads),
             ("rma_stream_writes", counts.writes),

@@ -42,7 +42,7 @@ impl TransferQuota {
     }
 
     /// Which host has to make room for a connection of this one that waits; `None`: there is room.
-    pub fn crowd(&mut self, host: Host) -> Option<Host> {
+    pub fn many(&mut self, host: Host) -> Option<Host> {
         if self.has_space_for(host, Account::Peer, CONNECTION_BYTES) { None } else { self.peers.most() }
     }
 

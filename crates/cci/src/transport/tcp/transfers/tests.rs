@@ -59,7 +59,7 @@ fn until<T>(server: &mut Endpoint, mut done: impl FnMut(&mut Endpoint) -> Option
 fn hear(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Preamble> {
     loop {
         let needed = match Preamble::parse(bytes) {
-            Ok(said) => return Some(said),
+            Ok(received) => return Some(received),
             Err(needed) => needed.expect("the server is honest"),
         };
         let mut more = vec![0; needed - bytes.len()];
@@ -87,9 +87,9 @@ fn join(server: &mut Endpoint, at: SocketAddr) -> (TcpStream, Ticket, Connection
     });
     let (mut bytes, mut ticket) = (Vec::new(), None);
     until(server, |_| {
-        while let Some(said) = hear(&mut first, &mut bytes) {
+        while let Some(received) = hear(&mut first, &mut bytes) {
             bytes.clear();
-            if let Preamble::Accept { ticket: reported, .. } = said {
+            if let Preamble::Accept { ticket: reported, .. } = received {
                 ticket = Some(reported);
                 break;
             }
@@ -113,12 +113,12 @@ fn second(server: &mut Endpoint, at: SocketAddr, ticket: Ticket) -> TcpStream {
     second.write_all(&Preamble::Bulk { key: ticket.key, nonce }.bytes()).unwrap();
     second.set_nonblocking(true).unwrap();
     let mut bytes = Vec::new();
-    let said =
+    let received =
         until(
             server,
             |_| if is_ended(&second) { Some(None) } else { hear(&mut second, &mut bytes).map(Some) },
         );
-    if let Some(Preamble::Challenge { nonce: acceptor, proof }) = said {
+    if let Some(Preamble::Challenge { nonce: acceptor, proof }) = received {
         let challenge = Challenge { key: ticket.key, dialler: nonce, acceptor };
         let _ = proof;
         let proof = challenge.prove(&ticket.secret, Prover::Dialler);
@@ -188,8 +188,8 @@ fn a_second_stream_needs_the_ticket_and_comes_once() {
     }
     assert_eq!(scene.drops("bad-second-stream"), 2);
     let mut good = scene.second(scene.ticket);
-    let place = [scene.handle.region(), scene.handle.key(), 5];
-    good.write_all(&record(WRITE, 1, 0, &[place[0], place[1], place[2], 4], &[9; 4])).unwrap();
+    let address = [scene.handle.region(), scene.handle.key(), 5];
+    good.write_all(&record(WRITE, 1, 0, &[address[0], address[1], address[2], 4], &[9; 4])).unwrap();
     let mut answer = [0; 12];
     until(&mut scene.server, |_| (good.peek(&mut answer).is_ok_and(|len| len == 12)).then_some(()));
     assert_eq!(answer[..], record(DONE, 0, 0, &[], &[])[..]);
@@ -268,8 +268,8 @@ fn a_second_stream_that_ends_ends_the_connection() {
 fn the_side_that_accepted_asks_for_the_second_stream() {
     let mut scene = scene();
     let handle = scene.handle;
-    let (here, there) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 100));
-    scene.server.rma_write(scene.connection, here, there, 8, 0, RmaFlags::NONE).unwrap();
+    let (local, remote) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 100));
+    scene.server.rma_write(scene.connection, local, remote, 8, 0, RmaFlags::NONE).unwrap();
     let mut asked = [0; HEADER_BYTES];
     until(&mut scene.server, |_| (scene.first.read(&mut asked).is_ok_and(|len| len > 0)).then_some(()));
     assert_eq!(Header::parse(asked, 8192).map(|header| header.kind), Ok(Kind::AskBulk));

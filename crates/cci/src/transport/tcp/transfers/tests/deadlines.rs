@@ -44,8 +44,8 @@ fn heard(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Vec<Vec<u8>>> {
 
 /// The peer of a read brings one byte of it after the other.
 fn trickled_read(scene: &mut Scene) -> TcpStream {
-    let (here, there) = (RegionAddress::new(scene.handle, 0), RegionAddress::new(scene.handle, LEN_BYTES));
-    scene.server.rma_read(scene.connection, here, there, LEN_BYTES, 5, RmaFlags::NONE).unwrap();
+    let (own, peer) = (RegionAddress::new(scene.handle, 0), RegionAddress::new(scene.handle, LEN_BYTES));
+    scene.server.rma_read(scene.connection, own, peer, LEN_BYTES, 5, RmaFlags::NONE).unwrap();
     let (mut second, mut bytes) = (scene.second(scene.ticket), Vec::new());
     until(&mut scene.server, |_| {
         let records = heard(&mut second, &mut bytes).expect("the stream goes on");
@@ -59,15 +59,15 @@ fn a_byte_now_and_then_does_not_keep_an_operation() {
     let mut scene = scene();
     let mut second = trickled_read(&mut scene);
     let data = record(DATA, 0, 0, &[0], &[9; LEN_BYTES as usize]);
-    let (mut said, mut at, mut status) = (Instant::now(), 0, None);
+    let (mut received, mut at, mut status) = (Instant::now(), 0, None);
     while status.is_none() {
         assert!(at < ROUNDS_MAX as usize, "still under way");
         if let Some(Event::Send { context: 5, status: with, .. }) = scene.server.next_event() {
             status = Some(with);
         }
-        if said.elapsed() >= PACE {
+        if received.elapsed() >= PACE {
             let _ = second.write(&data[at..=at]);
-            (said, at) = (Instant::now(), at + 1);
+            (received, at) = (Instant::now(), at + 1);
         }
     }
     assert_eq!(status, Some(Status::TimedOut));
@@ -81,13 +81,13 @@ fn a_byte_now_and_then_does_not_keep_a_disconnect() {
     let mut second = trickled_read(&mut scene);
     let data = record(DATA, 0, 0, &[0], &[9; LEN_BYTES as usize]);
     scene.server.disconnect(scene.connection);
-    let (mut said, mut at, mut bytes) = (Instant::now(), 0, Vec::new());
+    let (mut received, mut at, mut bytes) = (Instant::now(), 0, Vec::new());
     while heard(&mut second, &mut bytes).is_some() {
         assert!(at < ROUNDS_MAX as usize, "still under way");
         let _ = scene.server.next_event();
-        if said.elapsed() >= PACE {
+        if received.elapsed() >= PACE {
             let _ = second.write(&data[at..=at]);
-            (said, at) = (Instant::now(), at + 1);
+            (received, at) = (Instant::now(), at + 1);
         }
     }
     assert!(at > 1);
@@ -98,11 +98,11 @@ fn a_byte_now_and_then_does_not_keep_a_disconnect() {
 #[test]
 fn a_message_asked_for_again_and_again_does_not_keep_its_operation() {
     let mut scene = scene();
-    let (here, there) = (RegionAddress::new(scene.handle, 0), RegionAddress::new(scene.handle, LEN_BYTES));
+    let (own, peer) = (RegionAddress::new(scene.handle, 0), RegionAddress::new(scene.handle, LEN_BYTES));
     let rma = Rma {
         kind: RmaKind::Write,
-        local: &[Segment { address: here, len_bytes: 8 }],
-        remote: &[Segment { address: there, len_bytes: 8 }],
+        local: &[Segment { address: own, len_bytes: 8 }],
+        remote: &[Segment { address: peer, len_bytes: 8 }],
         message: Some(b"done"),
         context: 5,
         flags: RmaFlags::NONE,

@@ -38,8 +38,8 @@ fn client(bulk_at: SocketAddr) -> (Endpoint, TcpStream) {
     let memory = client.allocate(4096).unwrap();
     assert!(memory.write(0, &DATA));
     let handle = client.register(&memory, Access::ALL).unwrap();
-    let (here, there) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 100));
-    client.rma_write(connection, here, there, DATA.len() as u64, 5, RmaFlags::NONE).unwrap();
+    let (local, remote) = (RegionAddress::new(handle, 0), RegionAddress::new(handle, 100));
+    client.rma_write(connection, local, remote, DATA.len() as u64, 5, RmaFlags::NONE).unwrap();
     (client, first)
 }
 

@@ -66,8 +66,8 @@ fn first_record(random: &mut Random) -> Vec<u8> {
 
 /// A record of the second stream: of any kind, now and then with the right place.
 fn second_record(random: &mut Random, scene: &Scene) -> Vec<u8> {
-    let place = [scene.handle.region(), scene.handle.key(), random.number()];
-    let place = if random.below(4) == 0 { [random.number(), random.number(), 0] } else { place };
+    let address = [scene.handle.region(), scene.handle.key(), random.number()];
+    let address = if random.below(4) == 0 { [random.number(), random.number(), 0] } else { address };
     let slot = if random.below(20) == 0 { random.below(1 << 16) } else { random.below(6) } as u16;
     let kind = if random.below(3) == 0 { random.below(16) } else { 1 + random.below(3) } as u8;
     let any = if random.below(4) == 0 { 256 } else { 3 };
@@ -76,8 +76,13 @@ fn second_record(random: &mut Random, scene: &Scene) -> Vec<u8> {
     let data = vec![5; len];
     let words = match kind {
         // A write; what is left of it is what comes, or more.
-        1 => vec![place[0], place[1], place[2], (len as u64).wrapping_add(random.below(2) * random.number())],
-        2 => vec![place[0], place[1], place[2], random.number()],
+        1 => vec![
+            address[0],
+            address[1],
+            address[2],
+            (len as u64).wrapping_add(random.below(2) * random.number()),
+        ],
+        2 => vec![address[0], address[1], address[2], random.number()],
         3 => vec![random.below(2) * random.number()],
         _ => (0..random.below(7)).map(|_| random.number()).collect(),
     };
@@ -106,15 +111,15 @@ fn start_all(scene: &mut Scene, begun: &mut HashMap<u64, u32>, random: &mut Rand
     let (to, handle) = (scene.connection, scene.handle);
     for _ in 0..random.below(5) {
         let name = begun.len() as u64 + 100;
-        let (here, there) = (
+        let (local, remote) = (
             RegionAddress::new(handle, random.below(4096) * 8),
             RegionAddress::new(handle, random.below(4096) * 8),
         );
         let len = 1 + random.below(300_000);
         let flags = if random.below(4) == 0 { RmaFlags::FENCE } else { RmaFlags::NONE };
         let taken = match random.below(4) {
-            0 => scene.server.rma_write(to, here, there, len, name, flags).is_ok(),
-            1 => scene.server.rma_read(to, here, there, len, name, flags).is_ok(),
+            0 => scene.server.rma_write(to, local, remote, len, name, flags).is_ok(),
+            1 => scene.server.rma_read(to, local, remote, len, name, flags).is_ok(),
             _ => scene.server.send(to, &[3; 900], name, SendFlags::NONE).is_ok(),
         };
         if taken {
@@ -133,7 +138,7 @@ fn one_seed(seed: u64) {
     let mut disconnected = false;
     let mut round = 0;
     // What a stream did not take of a record comes before the next one.
-    let mut rests: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
+    let mut tails: [Vec<u8>; 2] = [Vec::new(), Vec::new()];
     loop {
         assert!(start.elapsed() < Duration::from_secs(20), "seed {seed}: {begun:?}");
         round += 1;
@@ -145,9 +150,9 @@ fn one_seed(seed: u64) {
                 second = Some(scene.second(scene.ticket));
             }
             let more = first_record(&mut random);
-            rests[0].extend(more);
+            tails[0].extend(more);
             let more = second_record(&mut random, &scene);
-            rests[1].extend(more);
+            tails[1].extend(more);
             if random.below(40) == 0 {
                 scene.server.disconnect(scene.connection);
                 disconnected = true;
@@ -158,10 +163,10 @@ fn one_seed(seed: u64) {
                 let _ = scene.server.deregister(&scene.handle);
             }
         }
-        let _ = scene.first.write(&rests[0]).map(|len| rests[0].drain(..len));
+        let _ = scene.first.write(&tails[0]).map(|len| tails[0].drain(..len));
         let mut alive = drain(&mut scene.first);
         if let Some(second) = second.as_mut() {
-            let _ = second.write(&rests[1]).map(|len| rests[1].drain(..len));
+            let _ = second.write(&tails[1]).map(|len| tails[1].drain(..len));
             alive &= drain(second);
         }
         for _ in 0..4 {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const NOTIFY: u8 = 6;
 /// Connections of a crowd: three times as many as have what moving takes at once.
-const CROWD: usize = 12;
+const MANY: usize = 12;
 /// In so many polls whoever waits for its turn has had it.
 const POLLS_MAX: u32 = 4_000;
 
@@ -65,13 +65,13 @@ impl Peer {
 }
 
 /// What an honest peer asks for is carried out while those before go on as they do.
-fn is_served(scene: &mut Scene, mut crowd: impl FnMut()) -> u32 {
+fn is_served(scene: &mut Scene, mut many: impl FnMut()) -> u32 {
     let mut honest = peer(scene);
-    let place = [scene.handle.region(), scene.handle.key(), 64, 8];
-    honest.second.write_all(&record(WRITE, 1, 0, &place, &[9; 8])).unwrap();
+    let address = [scene.handle.region(), scene.handle.key(), 64, 8];
+    honest.second.write_all(&record(WRITE, 1, 0, &address, &[9; 8])).unwrap();
     for polls in 0..POLLS_MAX {
         scene.server.progress();
-        crowd();
+        many();
         honest.hear();
         if honest.answered > 0 {
             return polls;
@@ -111,31 +111,31 @@ fn parts_of_records_keep_nobody_from_memory() {
         record(NOTIFY, 0, 0, &[], &[5; 8_000])[..4_000].to_vec(),
         record(WRITE, 0, 0, &[words[0], words[1], 4_096, 2_000], &[7; 100]),
     ];
-    let mut crowd = Vec::new();
-    for at in 0..CROWD {
+    let mut many = Vec::new();
+    for at in 0..MANY {
         let mut peer = peer(&mut scene);
         peer.second.write_all(&parts[at % parts.len()]).unwrap();
-        crowd.push(peer);
+        many.push(peer);
         scene.server.progress();
     }
     let polls = is_served(&mut scene, || ());
     println!("served after {polls} polls");
     sleeps(&mut scene);
     // And those that go on have lost nothing.
-    for (at, peer) in crowd.iter_mut().enumerate().filter(|(at, _)| matches!(at % 6, 1..=3)) {
+    for (at, peer) in many.iter_mut().enumerate().filter(|(at, _)| matches!(at % 6, 1..=3)) {
         let sent = [30, 5_000, 99_000][at % 6 - 1];
         peer.second.set_nonblocking(false).unwrap();
-        for piece in write[sent..].chunks(16 << 10) {
-            peer.second.write_all(piece).unwrap();
+        for part in write[sent..].chunks(16 << 10) {
+            peer.second.write_all(part).unwrap();
             scene.server.progress();
         }
         peer.second.set_nonblocking(true).unwrap();
     }
     for _ in 0..POLLS_MAX {
         scene.server.progress();
-        crowd.iter_mut().for_each(Peer::hear);
+        many.iter_mut().for_each(Peer::hear);
     }
-    for (at, peer) in crowd.iter().enumerate() {
+    for (at, peer) in many.iter().enumerate() {
         assert_eq!(peer.answered, u32::from(matches!(at % 6, 1..=3)), "peer {at}");
     }
     let mut bytes = vec![0; 100_000];
@@ -147,13 +147,13 @@ fn parts_of_records_keep_nobody_from_memory() {
 fn answers_that_are_not_taken_keep_nobody_from_memory() {
     let mut scene = poor();
     let words = [scene.handle.region(), scene.handle.key(), 0, 1 << 20];
-    let mut crowd = Vec::new();
-    for _ in 0..CROWD {
+    let mut many = Vec::new();
+    for _ in 0..MANY {
         let mut peer = peer(&mut scene);
         for slot in 0..16 {
             peer.second.write_all(&record(READ, 0, slot, &words, &[])).unwrap();
         }
-        crowd.push(peer);
+        many.push(peer);
         for _ in 0..20 {
             scene.server.progress();
         }
@@ -162,7 +162,7 @@ fn answers_that_are_not_taken_keep_nobody_from_memory() {
     println!("served after {polls} polls");
     sleeps(&mut scene);
     // Whoever takes them in the end gets them all.
-    let mut last = crowd.pop().unwrap();
+    let mut last = many.pop().unwrap();
     let before = last.answered;
     for _ in 0..10 * POLLS_MAX {
         scene.server.progress();
@@ -179,25 +179,25 @@ fn answers_that_are_not_taken_keep_nobody_from_memory() {
 fn more_busy_peers_than_there_is_memory_for_take_turns() {
     let mut scene = poor();
     let words = [scene.handle.region(), scene.handle.key(), 0, 4_096];
-    let mut crowd: Vec<Peer> = (0..CROWD).map(|_| peer(&mut scene)).collect();
+    let mut many: Vec<Peer> = (0..MANY).map(|_| peer(&mut scene)).collect();
     let ask = |peer: &mut Peer, slot: u16| {
         let _ = peer.second.write_all(&record(READ, 0, slot, &words, &[]));
     };
-    for peer in &mut crowd {
+    for peer in &mut many {
         (0..8).for_each(|slot| ask(peer, slot));
     }
     let mut rounds = 0;
-    while rounds < 3 * POLLS_MAX && crowd.iter().map(|peer| peer.answered).sum::<u32>() < 20_000 {
+    while rounds < 3 * POLLS_MAX && many.iter().map(|peer| peer.answered).sum::<u32>() < 20_000 {
         rounds += 1;
         scene.server.progress();
-        for peer in &mut crowd {
+        for peer in &mut many {
             let before = peer.answered;
             peer.hear();
             // Answers come in the order of the requests.
             (before..peer.answered).for_each(|at| ask(peer, (at % 8) as u16));
         }
     }
-    let answered: Vec<u32> = crowd.iter().map(|peer| peer.answered).collect();
+    let answered: Vec<u32> = many.iter().map(|peer| peer.answered).collect();
     println!("{answered:?} answers in {rounds} polls");
     let (least, most) = (answered.iter().min().unwrap(), answered.iter().max().unwrap());
     assert!(least * 4 > *most, "{answered:?}");
@@ -212,8 +212,8 @@ fn more_busy_peers_than_there_is_memory_for_take_turns() {
 fn those_of_its_own_host_that_take_nothing_keep_nobody_from_memory() {
     let mut scene = poor();
     let words = [scene.handle.region(), scene.handle.key(), 0, 1 << 20];
-    let mut crowd = Vec::new();
-    for at in 0..8 * CROWD {
+    let mut many = Vec::new();
+    for at in 0..8 * MANY {
         let mut peer = peer(&mut scene);
         if at % 2 == 0 {
             peer.second.write_all(&record(NOTIFY, 0, 0, &[], &[5; 8_000])[..7_900]).unwrap();
@@ -222,14 +222,14 @@ fn those_of_its_own_host_that_take_nothing_keep_nobody_from_memory() {
                 peer.second.write_all(&record(READ, 0, slot, &words, &[])).unwrap();
             }
         }
-        crowd.push(peer);
+        many.push(peer);
         for _ in 0..20 {
             scene.server.progress();
         }
     }
     let mut honest = peer(&mut scene);
-    let place = [scene.handle.region(), scene.handle.key(), 64, 8];
-    honest.second.write_all(&record(WRITE, 1, 0, &place, &[9; 8])).unwrap();
+    let address = [scene.handle.region(), scene.handle.key(), 64, 8];
+    honest.second.write_all(&record(WRITE, 1, 0, &address, &[9; 8])).unwrap();
     let start = Instant::now();
     while honest.answered == 0 {
         scene.server.progress();
@@ -237,7 +237,7 @@ fn those_of_its_own_host_that_take_nothing_keep_nobody_from_memory() {
         // Their time is a minute.
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}", scene.server.counters().device);
     }
-    let live = crowd.iter().filter(|peer| !super::is_ended(&peer._first)).count();
-    println!("{live} of {} go on", crowd.len());
+    let live = many.iter().filter(|peer| !super::is_ended(&peer._first)).count();
+    println!("{live} of {} go on", many.len());
     assert!(live > 0);
 }

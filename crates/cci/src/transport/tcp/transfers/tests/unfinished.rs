@@ -19,13 +19,13 @@ fn a_record_that_never_ends_has_a_time() {
     let mut second = scene.second(scene.ticket);
     let words = [scene.handle.region(), scene.handle.key(), 0, 100_000];
     let write = record(1, 1, 0, &words, &[7; 100_000]);
-    let (mut said, mut at) = (Instant::now(), 0);
+    let (mut received, mut at) = (Instant::now(), 0);
     while scene.drops("unfinished-record") == 0 {
         assert!(at < 800, "still under way");
         scene.server.progress();
-        if said.elapsed() >= Duration::from_millis(10) {
+        if received.elapsed() >= Duration::from_millis(10) {
             let _ = second.write(&write[at..=at]);
-            (said, at) = (Instant::now(), at + 1);
+            (received, at) = (Instant::now(), at + 1);
         }
     }
     assert!(!scene.server.is_open(scene.connection));

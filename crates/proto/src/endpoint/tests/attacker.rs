@@ -7,17 +7,17 @@ use crate::limits::{HEADER_BYTES, PARTIALS_MAX, WINDOW_BUNDLES_MAX, record_bytes
 use crate::wire::{Head, Kind, PartHead, Sack, flags, write_record};
 
 /// A network whose end 1 was replaced by the liar, once there was a connection and some honest traffic.
-pub(super) struct Liar {
+pub(super) struct Attacker {
     pub net: Net,
     pub key: ConnKey,
     /// Datagrams that it has sent, and those that came back, with their bytes.
-    pub said: u64,
+    pub sent: u64,
     pub heard: u64,
     pub heard_bytes: u64,
 }
 
-impl Liar {
-    pub fn new(attribute: Attribute, config: Config) -> Liar {
+impl Attacker {
+    pub fn new(attribute: Attribute, config: Config) -> Attacker {
         let mut net = Net::new(5, vec![config.clone(), config]);
         let (key, _) = net.join(attribute);
         // The congestion window opens.
@@ -26,7 +26,7 @@ impl Liar {
         }
         net.run(SECOND / 2);
         net.apps[0].events.clear();
-        Liar { net, key, said: 0, heard: 0, heard_bytes: 0 }
+        Attacker { net, key, sent: 0, heard: 0, heard_bytes: 0 }
     }
 
     pub fn conn(&self) -> &Conn {
@@ -59,12 +59,12 @@ impl Liar {
     }
 
     /// Says it, with that body, and hears what comes of it at once.
-    pub fn say(&mut self, head: &Head, body: &[u8]) -> Vec<Vec<u8>> {
+    pub fn send_record(&mut self, head: &Head, body: &[u8]) -> Vec<Vec<u8>> {
         let mut bytes = vec![0; HEADER_BYTES + body.len()];
         head.emit(&Sack::default(), body.len(), &mut bytes);
         bytes[HEADER_BYTES..].copy_from_slice(body);
         let now = self.net.now;
-        self.said += 1;
+        self.sent += 1;
         self.net.ends[0].handle_datagram(now, address(1), &bytes, &mut self.net.apps[0]);
         self.hear()
     }
@@ -108,40 +108,40 @@ const DATAGRAMS_MAX: u64 = 2;
 
 #[test]
 fn an_epoch_with_every_acknowledgement_does_not_have_the_window_sent_again_and_again() {
-    let mut liar = Liar::new(Attribute::ReliableOrdered, Config::default());
-    let sent = liar.fill_window();
+    let mut attacker = Attacker::new(Attribute::ReliableOrdered, Config::default());
+    let sent = attacker.fill_window();
     assert!(sent > u64::from(WINDOW_BUNDLES_MAX) / 2, "{sent} bundles are under way");
-    liar.heard = 0;
+    attacker.heard = 0;
     for _ in 0..1_000 {
-        let mut head = liar.head(Kind::Ack);
+        let mut head = attacker.head(Kind::Ack);
         head.epoch_ack = head.epoch_ack.wrapping_add(1);
-        liar.say(&head, &[]);
-        liar.net.now = liar.net.now.plus(1_000);
+        attacker.send_record(&head, &[]);
+        attacker.net.now = attacker.net.now.plus(1_000);
     }
-    let (said, heard) = (liar.said, liar.heard);
-    println!("{heard} datagrams for {said}, {} bytes for {}", liar.heard_bytes, said * 48);
+    let (sent, heard) = (attacker.sent, attacker.heard);
+    println!("{heard} datagrams for {sent}, {} bytes for {}", attacker.heard_bytes, sent * 48);
     // A window may go out once more, since the first word may be true.
-    assert!(heard <= u64::from(WINDOW_BUNDLES_MAX) + DATAGRAMS_MAX * said, "{heard} datagrams for {said}");
-    assert!(liar.net.ends[0].counters().faults() > 0, "it can't have refused what it has not been sent");
+    assert!(heard <= u64::from(WINDOW_BUNDLES_MAX) + DATAGRAMS_MAX * sent, "{heard} datagrams for {sent}");
+    assert!(attacker.net.ends[0].counters().faults() > 0, "it can't have refused what it has not been sent");
 }
 
 /// A round trip after each of its words the liar refuses again: each time it has been sent something since.
 #[test]
 fn an_epoch_with_every_round_trip_leaves_a_small_window() {
-    let mut liar = Liar::new(Attribute::ReliableOrdered, Config::default());
-    liar.fill_window();
-    liar.heard = 0;
+    let mut attacker = Attacker::new(Attribute::ReliableOrdered, Config::default());
+    attacker.fill_window();
+    attacker.heard = 0;
     for _ in 0..1_000 {
-        let mut head = liar.head(Kind::Ack);
+        let mut head = attacker.head(Kind::Ack);
         head.epoch_ack = head.epoch_ack.wrapping_add(1);
-        liar.say(&head, &[]);
-        liar.net.now = liar.net.now.plus(100_000);
+        attacker.send_record(&head, &[]);
+        attacker.net.now = attacker.net.now.plus(100_000);
     }
-    let (said, heard) = (liar.said, liar.heard);
-    println!("{heard} datagrams for {said}");
+    let (sent, heard) = (attacker.sent, attacker.heard);
+    println!("{heard} datagrams for {sent}");
     assert!(
-        heard <= 4 * u64::from(WINDOW_BUNDLES_MAX) + DATAGRAMS_MAX * said,
-        "{heard} datagrams for {said}"
+        heard <= 4 * u64::from(WINDOW_BUNDLES_MAX) + DATAGRAMS_MAX * sent,
+        "{heard} datagrams for {sent}"
     );
 }
 
@@ -151,28 +151,29 @@ fn refusals_in_turn_do_not_keep_a_send_for_ever() {
     for bumps in [false, true] {
         let timeout_ns = 2 * SECOND;
         let config = Config { send_timeout_ns: timeout_ns, ..Config::default() };
-        let mut liar = Liar::new(Attribute::ReliableOrdered, config);
-        liar.net.ends[0].send(liar.net.now, liar.key, &[&[3; 100]], 77, false).unwrap();
-        liar.hear();
-        let start = liar.net.now;
-        let is_over = |liar: &Liar| liar.net.apps[0].statuses().iter().any(|(context, _)| *context == 77);
+        let mut attacker = Attacker::new(Attribute::ReliableOrdered, config);
+        attacker.net.ends[0].send(attacker.net.now, attacker.key, &[&[3; 100]], 77, false).unwrap();
+        attacker.hear();
+        let start = attacker.net.now;
+        let is_over =
+            |attacker: &Attacker| attacker.net.apps[0].statuses().iter().any(|(context, _)| *context == 77);
         let mut refuses = false;
-        while !is_over(&liar) && liar.net.now.since(start) < 20 * timeout_ns {
-            liar.wait(timeout_ns / 4);
-            if liar.net.ends[0].connections.table.get(liar.key).is_none() {
+        while !is_over(&attacker) && attacker.net.now.since(start) < 20 * timeout_ns {
+            attacker.wait(timeout_ns / 4);
+            if attacker.net.ends[0].connections.table.get(attacker.key).is_none() {
                 break;
             }
             refuses = !refuses;
-            let mut head = liar.head(Kind::Ack);
+            let mut head = attacker.head(Kind::Ack);
             if refuses {
                 head.flags |= flags::RNR;
                 head.epoch_ack = head.epoch_ack.wrapping_add(bumps.into());
             }
-            liar.say(&head, &[]);
+            attacker.send_record(&head, &[]);
         }
-        let took_ns = liar.net.now.since(start);
-        println!("bumps {bumps}: {took_ns} ns, {:?}", liar.net.apps[0].statuses());
-        assert!(is_over(&liar) && took_ns <= 2 * timeout_ns + timeout_ns / 2, "{took_ns} ns");
+        let took_ns = attacker.net.now.since(start);
+        println!("bumps {bumps}: {took_ns} ns, {:?}", attacker.net.apps[0].statuses());
+        assert!(is_over(&attacker) && took_ns <= 2 * timeout_ns + timeout_ns / 2, "{took_ns} ns");
     }
 }
 
@@ -181,18 +182,18 @@ fn refusals_in_turn_do_not_keep_a_send_for_ever() {
 fn a_refusal_of_what_was_taken_does_not_keep_a_send_for_ever() {
     let timeout_ns = 2 * SECOND;
     let config = Config { send_timeout_ns: timeout_ns, ..Config::default() };
-    let mut liar = Liar::new(Attribute::ReliableOrdered, config);
-    liar.net.ends[0].send(liar.net.now, liar.key, &[&[3; 100]], 77, false).unwrap();
-    liar.hear();
-    let start = liar.net.now;
-    while liar.net.apps[0].statuses().is_empty() && liar.net.now.since(start) < 20 * timeout_ns {
-        let mut head = liar.head(Kind::Ack);
+    let mut attacker = Attacker::new(Attribute::ReliableOrdered, config);
+    attacker.net.ends[0].send(attacker.net.now, attacker.key, &[&[3; 100]], 77, false).unwrap();
+    attacker.hear();
+    let start = attacker.net.now;
+    while attacker.net.apps[0].statuses().is_empty() && attacker.net.now.since(start) < 20 * timeout_ns {
+        let mut head = attacker.head(Kind::Ack);
         head.flags |= flags::RNR;
-        liar.say(&head, &[]);
-        liar.wait(timeout_ns / 20);
+        attacker.send_record(&head, &[]);
+        attacker.wait(timeout_ns / 20);
     }
-    let took_ns = liar.net.now.since(start);
-    println!("{took_ns} ns, {:?}", liar.net.apps[0].statuses());
+    let took_ns = attacker.net.now.since(start);
+    println!("{took_ns} ns, {:?}", attacker.net.apps[0].statuses());
     assert!(took_ns <= 2 * timeout_ns + timeout_ns / 2, "{took_ns} ns");
 }
 
@@ -201,16 +202,17 @@ fn a_refusal_of_what_was_taken_does_not_keep_a_send_for_ever() {
 fn a_peer_that_never_finishes_closing_is_given_up() {
     let timeout_ns = 2 * SECOND;
     let config = Config { send_timeout_ns: timeout_ns, ..Config::default() };
-    let mut liar = Liar::new(Attribute::ReliableOrdered, config);
-    let start = liar.net.now;
-    let is_reported = |liar: &Liar| liar.net.apps[0].has(|event| matches!(event, Event::Disconnected { .. }));
-    while !is_reported(&liar) && liar.net.now.since(start) < 20 * timeout_ns {
-        let mut head = liar.head(Kind::Ping);
+    let mut attacker = Attacker::new(Attribute::ReliableOrdered, config);
+    let start = attacker.net.now;
+    let is_reported =
+        |attacker: &Attacker| attacker.net.apps[0].has(|event| matches!(event, Event::Disconnected { .. }));
+    while !is_reported(&attacker) && attacker.net.now.since(start) < 20 * timeout_ns {
+        let mut head = attacker.head(Kind::Ping);
         head.flags |= flags::CLOSING;
-        liar.say(&head, &[]);
-        liar.wait(timeout_ns / 4);
+        attacker.send_record(&head, &[]);
+        attacker.wait(timeout_ns / 4);
     }
-    let took_ns = liar.net.now.since(start);
+    let took_ns = attacker.net.now.since(start);
     println!("{took_ns} ns");
     assert!(took_ns <= 3 * timeout_ns, "{took_ns} ns");
 }
@@ -234,24 +236,28 @@ fn parts_of(message: &[u8]) -> Vec<Vec<u8>> {
 fn parts_of_what_would_not_be_taken_are_not_kept() {
     let part = &parts_of(&[5; 300])[0];
     for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
-        let mut liar = Liar::new(attribute, Config::default());
-        let before = liar.net.ends[0].connections.protocol.receiving.parts.bytes();
+        let mut attacker = Attacker::new(attribute, Config::default());
+        let before = attacker.net.ends[0].connections.protocol.receiving.parts.bytes();
         for step in 0..2 * PARTIALS_MAX as u32 {
-            let mut beyond = liar.head(Kind::Data);
+            let mut beyond = attacker.head(Kind::Data);
             beyond.flags |= flags::PART;
             beyond.seq = beyond.seq.plus(WINDOW_BUNDLES_MAX + step);
-            liar.say(&beyond, part);
-            let mut old = liar.head(Kind::Data);
+            attacker.send_record(&beyond, part);
+            let mut old = attacker.head(Kind::Data);
             old.flags |= flags::PART;
             old.seq = old.seq.plus((step + 1).wrapping_neg());
-            liar.say(&old, part);
-            let mut other_epoch = liar.head(Kind::Data);
+            attacker.send_record(&old, part);
+            let mut other_epoch = attacker.head(Kind::Data);
             other_epoch.flags |= flags::PART;
             other_epoch.epoch = other_epoch.epoch.wrapping_add(1);
             other_epoch.seq = other_epoch.seq.plus(step);
-            liar.say(&other_epoch, part);
+            attacker.send_record(&other_epoch, part);
         }
-        assert_eq!(liar.net.ends[0].connections.protocol.receiving.parts.bytes(), before, "{attribute:?}");
+        assert_eq!(
+            attacker.net.ends[0].connections.protocol.receiving.parts.bytes(),
+            before,
+            "{attribute:?}"
+        );
     }
 }
 
@@ -275,7 +281,7 @@ fn who_ends_no_bundle_does_not_push_out_who_does() {
             conns.push((end, key));
             net.run(SECOND);
         }
-        let say = |net: &mut Net, (end, key): (usize, ConnKey), more: u32, body: &[u8]| {
+        let send_record = |net: &mut Net, (end, key): (usize, ConnKey), more: u32, body: &[u8]| {
             let conn = net.ends[0].connections.table.get(key).expect("a connection");
             let next = conn.active.as_deref().map_or(conn.base.idle_rx, |active| active.rx.next);
             let tx = conn.active.as_deref().map_or(conn.base.idle_tx, |active| active.tx.unacked);
@@ -304,11 +310,11 @@ fn who_ends_no_bundle_does_not_push_out_who_does() {
         let parts = parts_of(&[5; 300]);
         for _ in 0..10 {
             let before = net.apps[0].messages.len();
-            say(&mut net, *honest, 0, &parts[0]);
+            send_record(&mut net, *honest, 0, &parts[0]);
             for more in 0..2 * PARTIALS_MAX as u32 {
-                others.iter().for_each(|other| say(&mut net, *other, 1 + more, &parts[0]));
+                others.iter().for_each(|other| send_record(&mut net, *other, 1 + more, &parts[0]));
             }
-            parts[1..].iter().for_each(|part| say(&mut net, *honest, 0, part));
+            parts[1..].iter().for_each(|part| send_record(&mut net, *honest, 0, part));
             assert_eq!(net.apps[0].messages.len(), before + 1, "{hostile} begin bundles and end none");
         }
         assert!(net.ends[0].memory().total_bytes() <= net.ends[0].memory().cap_bytes);

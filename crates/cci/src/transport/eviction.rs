@@ -1,11 +1,12 @@
-//! Of too many clients that have said nothing, which one has to go.
+//! Chooses which client to drop when there are too many that have sent no request.
 
 use cci_memory::slab::Key;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The oldest of those whose host, or process, has the most of them, and its time: so whoever crowds makes room, and not who
-/// came before. Each is said by who it is, a time by which they are ordered (when it came, or until when it may be silent), and its key.
+/// The oldest client of the host, or process, that has the most, and its time. So a flood displaces its own clients, and not
+/// those that came before it. Each client is given by its host or process, a time that orders clients (when it came, or until
+/// when it may be silent), and its key.
 pub(super) fn oldest_of_most<W: Eq + Hash + Copy>(
     silent: impl Iterator<Item = (W, u64, Key)>,
 ) -> Option<(Key, u64)> {

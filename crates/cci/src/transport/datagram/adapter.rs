@@ -1,4 +1,4 @@
-//! Between the protocol and the engine: events, errors and names, both ways.
+//! Translates between the protocol and the engine: events, errors and names, in both directions.
 
 use super::carrier::Who;
 use crate::connection::{Connection, DisconnectReason, Status};
@@ -17,10 +17,10 @@ use cci_proto::{
 use cci_secure::Identity;
 use std::collections::HashMap;
 
-/// What the transport remembers beside the protocol.
+/// What the transport keeps beside the protocol's state.
 pub(super) struct Adapter {
     kind: TransportKind,
-    /// Requests that the program has: by the number it knows them by, what the protocol calls them.
+    /// Requests that the program holds: the protocol's names of them, by their tickets.
     tickets: Slab<RequestTicket>,
     /// Connections that opened in the last call of the protocol, whose largest message the engine is still to learn.
     opened: Vec<(ConnKey, Connection)>,
@@ -30,23 +30,24 @@ pub(super) struct Adapter {
     pub met: Vec<(ConnKey, Address, Identity)>,
     /// Connections whose peers proved who they are, before their addresses are known.
     identified: Vec<(ConnKey, Identity)>,
-    /// By connections that are being made, the names of who must be at the other end.
+    /// The names that peers must prove, by connections that are being made.
     pub expected: HashMap<u64, Box<str>>,
-    /// Connections asked for here that are not to be: with a peer that may not be connected.
+    /// Connections that this side asked for and must end: their peers may not be connected to.
     unwelcome: Vec<ConnKey>,
-    /// Requests for which there was no room in `tickets`.
+    /// Requests for which there was no space in `tickets`.
     refused: Vec<Request>,
     /// Failed sends and operations that were reported to the engine, which has counted them.
     failures_reported: u64,
-    /// The others that were counted.
+    /// Failed sends and operations that raised no event, and were counted.
     failures_counted: u64,
-    /// There was no receive buffer at all.
+    /// Whether there was no free receive buffer at all.
     pub starved: bool,
-    /// The protocol holds messages, or keeps senders waiting, for which there was none, or none that was theirs.
+    /// Whether the protocol holds messages, or keeps senders waiting, because there was no receive buffer, or none within the
+    /// connection's quota.
     pub waiting: bool,
-    /// [`Core::returns`] when all those who wait had had a try.
+    /// [`Core::returns`] when delivery to all that wait was last tried.
     pub fed_at: u64,
-    /// Connections that the protocol still has to raise the last event of.
+    /// Connections whose last event the protocol has yet to raise.
     pub live: u64,
     /// Requests of peers that may not connect.
     pub not_permitted: u64,
@@ -80,7 +81,7 @@ impl Adapter {
         }
     }
 
-    /// After each call of the protocol: what could not be done while it ran.
+    /// Does what could not be done during a call of the protocol. To be called after each of them.
     #[inline]
     pub fn settle(&mut self, protocol: &mut proto::Endpoint, core: &mut Core, now: Time) {
         if self.opened.is_empty() && self.refused.is_empty() && self.unwelcome.is_empty() {
@@ -101,17 +102,17 @@ impl Adapter {
             }
         }
         for key in self.unwelcome.drain(..) {
-            // It is there: the protocol has just said so.
+            // The connection exists, as the protocol has just reported it.
             let _ = protocol.disconnect(now, key);
         }
     }
 
-    /// The program has decided on a request.
+    /// Passes on the program's decision on a request.
     pub fn forget(&mut self, ticket: u64) -> Option<RequestTicket> {
         self.tickets.remove(Key::from_bits(ticket))
     }
 
-    /// How many more have failed of which nobody was told, of `failed` in all.
+    /// How many more have failed without an event, if `failed` have failed in all.
     #[inline]
     pub fn failed_silently(&mut self, failed: u64) -> u64 {
         let silently = failed.saturating_sub(self.failures_reported);
@@ -125,11 +126,11 @@ impl Adapter {
     }
 }
 
-/// Where the protocol puts what it has for the program.
+/// Takes what the protocol has for the program.
 pub(super) struct ToProgram<'a> {
     pub core: &'a mut Core,
     pub adapter: &'a mut Adapter,
-    /// Who sent the datagram that is being looked at.
+    /// Who sent the datagram that is being handled.
     pub who: &'a dyn Who,
 }
 
@@ -169,7 +170,7 @@ impl Sink for ToProgram<'_> {
     }
 }
 
-/// Memory as the protocol asks for it: every access of a peer's goes through the engine's table of regions.
+/// Gives the protocol access to memory. Every access of a peer's is checked by the engine's table of regions.
 impl Memory for ToProgram<'_> {
     #[inline]
     fn peer_write(
@@ -238,7 +239,7 @@ impl ToProgram<'_> {
             Event::Request(request) => self.request(request),
             Event::Connected { conn, token } | Event::Accepted { conn, token } => {
                 let connection = Connection::from_bits(token);
-                // Who answers need not be at the address that was dialled.
+                // The answer may come from another address than the one that was dialled.
                 if !self.is_expected(token) {
                     self.core.failed(connection, ConnectFailure::WrongPeer);
                     self.adapter.unwelcome.push(conn);
@@ -253,7 +254,7 @@ impl ToProgram<'_> {
                     self.core.identify(connection, &peer);
                     self.adapter.identified.extend(peer.identity.map(|identity| (conn, identity)));
                 }
-                // The protocol can't be asked while it is calling us: `settle` puts the true size in.
+                // The protocol can't be asked while it calls this; `settle` sets the true size afterwards.
                 self.core.opened(connection, 0);
                 self.adapter.opened.push((conn, connection));
             }
@@ -278,7 +279,7 @@ impl ToProgram<'_> {
         }
     }
 
-    /// Whether the other end of a connection that has just been made is who must be there.
+    /// Whether the peer of a connection that has just been made is the expected one.
     fn is_expected(&mut self, token: u64) -> bool {
         let Some(name) = self.adapter.expected.remove(&token) else { return true };
         let identity = self.who.peer().and_then(|peer| peer.identity);
@@ -329,7 +330,7 @@ pub(super) fn attribute(ours: Attribute) -> proto::Attribute {
     match ours {
         Attribute::ReliableOrdered => proto::Attribute::ReliableOrdered,
         Attribute::ReliableUnordered => proto::Attribute::ReliableUnordered,
-        // Groups are no matter of the protocol's.
+        // The protocol knows nothing of groups.
         Attribute::Unreliable | Attribute::MulticastSend | Attribute::MulticastReceive => {
             proto::Attribute::Unreliable
         }
@@ -390,8 +391,8 @@ pub(super) fn accept_error(error: proto::AcceptError) -> AcceptError {
 pub(super) fn send_error(error: proto::SendError) -> SendError {
     match error {
         proto::SendError::TooLong { max } => {
-            // The engine checks against what was agreed when the connection was made; the path has become
-            // narrower since.
+            // The engine checks against what was agreed when the connection was made, but the path takes less
+            // since then.
             let max_bytes = u32::try_from(max).unwrap_or(u32::MAX);
             SendError::TooLong { len_bytes: max + 1, max_bytes }
         }
@@ -406,7 +407,7 @@ pub(super) fn rma_error(error: proto::RmaError) -> SendError {
         proto::RmaError::TooLong { max } => send_error(proto::SendError::TooLong { max }),
         proto::RmaError::WouldBlock => SendError::WouldBlock,
         proto::RmaError::Disconnected => SendError::Disconnected,
-        // The engine has checked the attribute and cut the pieces.
+        // The engine has checked the attribute, and split the operation into segments.
         proto::RmaError::Unreliable | proto::RmaError::Segments => SendError::UnknownConnection,
         proto::RmaError::NotConnected | proto::RmaError::Unknown => SendError::UnknownConnection,
     }

@@ -1,4 +1,5 @@
-//! Datagrams with the protocol above them, whatever carries them: UDP sockets ([`udp`]), Ethernet frames ([`eth`]).
+//! The transport of datagrams: the protocol over whatever carries them, such as UDP sockets ([`udp`]) or Ethernet frames
+//! ([`eth`]).
 //!
 //! The protocol (`cci_proto`) decides what is sent and when; here it meets a [`carrier`], a clock and the
 //! engine ([`adapter`]). **Invariant:** nothing here knows the wire format.
@@ -48,37 +49,37 @@ use crate::limits;
 use crate::security::NO_NAMES;
 use cci_proto::{ConnKey, ConnState, Endpoint, Request, Time};
 
-/// Receive calls in one progress: each may bring hundreds of datagrams, and time-outs must have their turn.
+/// Receive calls in one progress. Each may bring hundreds of datagrams, and time-outs must have their turn.
 const RECV_CALLS_MAX: u32 = 4;
-/// Receive calls that bring mostly what is thrown away, in one progress: these cost little, and what honest peers have sent
-/// waits behind a flood of it. There may be more of them for as long as nobody has looked at the socket before, since that
-/// much of the flood has gathered there.
+/// Receive calls in one progress that bring mostly datagrams to be dropped. They cost little, and what honest peers have
+/// sent waits behind such a flood. There may be more of them if the socket was not read for a while, since the flood has
+/// gathered in it meanwhile.
 const RECV_CALLS_IN_VAIN: u32 = 32;
-/// The longest time that these may take: about what it takes to read all that a socket holds.
+/// The longest time for receive calls that bring mostly datagrams to be dropped: enough to read all that a socket holds.
 const RECV_IN_VAIN_NS_MAX: u64 = 10_000_000;
-/// As many of these calls as one progress ever makes, whatever the clock says.
+/// Receive calls that bring mostly datagrams to be dropped, in one progress, whatever the clock says.
 const RECV_CALLS_IN_VAIN_MAX: u32 = 4_096;
-/// Fewer datagrams than this in one call: the socket is empty, or as good as.
+/// If one call brings fewer datagrams than this, the socket is taken to be empty.
 const RECV_MORE: usize = 16;
 /// Rounds of filling and flushing the send batch in one progress.
 const SEND_ROUNDS_MAX: u32 = 8;
 /// Bytes queued by sends before they leave without waiting for the next progress: about one batch for the kernel.
 const QUEUED_BYTES_MAX: usize = 48 << 10;
-/// What an operation puts into a datagram beside its data, about.
+/// About how many bytes an operation puts into a datagram beside its data.
 const OPERATION_BYTES: usize = 64;
-/// Sends that use one reading of the clock: packed ones, whose time of leaving is not theirs.
+/// Packed sends that share one reading of the clock, as they leave later in any case.
 const SENDS_PER_CLOCK: u32 = 16;
-/// While messages wait for receive buffers, the socket is looked at no more often than this, for acknowledgements: what
-/// comes is better kept by the kernel than refused for want of packet buffers.
+/// While messages wait for receive buffers, the socket is read no more often than this, for acknowledgements. The kernel
+/// had better keep datagrams than this endpoint refuse them for lack of packet buffers.
 const STARVED_RECV_NS: u64 = 50_000;
-/// Polls that found nothing may share a reading of the clock as far as that makes it no older than this.
+/// Polls that found nothing may share a reading of the clock that is no older than this.
 const CLOCK_AGE_NS: u64 = 5_000;
-/// And so many at most.
+/// Polls that share a reading of the clock, at most.
 const POLLS_PER_CLOCK_MAX: u64 = 8;
 /// Sends that follow a lone one sooner than this, with no progress between, are packed: nothing is acknowledged on an
 /// unreliable connection, which is therefore always quiet, and a burst of lone datagrams would cost a system call each.
 const LONE_GAP_NS: u64 = 20_000;
-/// How soon to look again when the socket had no room: a fast link empties a buffer in less.
+/// When to try again after the socket had no space. A fast link empties a buffer in less time.
 const SPACE_RETRY_NS: u64 = 100_000;
 
 /// The transport of one endpoint.
@@ -91,20 +92,20 @@ struct Datagram<C> {
     now: Time,
     /// Polls since the clock was read.
     polls_since_clock: u64,
-    /// How many that may be, judged by how fast the program polled of late.
+    /// How many polls may share one reading of the clock, by how fast the program has polled.
     polls_per_clock: u64,
-    /// When the socket was last looked at.
+    /// When the socket was last read.
     received_at: Time,
     sends_since_clock: u32,
-    /// When a message left alone; None once progress was made since.
+    /// When a message was sent in a datagram of its own; None once progress was made since.
     sent_alone_at: Option<Time>,
-    /// Of messages queued since the last transmission.
+    /// Bytes of messages queued since the last transmission.
     queued_bytes: usize,
 }
 
 impl<C: Carrier> Datagram<C> {
     fn read_clock(&mut self) -> Time {
-        // Never back, also where threads take turns: the clock allows for some nanoseconds.
+        // Time never goes back, although clocks of different processors may differ by some nanoseconds.
         self.now = self.now.max(Time(self.carrier.now_ns()));
         self.sends_since_clock = 0;
         self.polls_since_clock = 0;
@@ -124,13 +125,13 @@ impl<C: Carrier> Datagram<C> {
         true
     }
 
-    /// Whether a message left alone just before, with no progress since.
+    /// Whether a message was sent in a datagram of its own just before, with no progress since.
     fn follows_closely(&mut self) -> bool {
         let Some(left_at) = self.sent_alone_at else { return false };
         self.read_clock().0.saturating_sub(left_at.0) < LONE_GAP_NS
     }
 
-    /// A connection has been asked for, or accepted.
+    /// Notes that a connection was asked for or accepted, and gives its nonce to the carrier.
     fn begun(&mut self, key: ConnKey) {
         self.adapter.live += 1;
         //= wire.md R-ETH-5
@@ -139,7 +140,7 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// An operation was queued: it leaves now if it is `lone`, or if there is a batch.
+    /// Sends an operation that was queued if it is `lone`, or if enough for a batch is queued.
     fn operation_queued(&mut self, core: &mut Core, lone: bool, len_bytes: u64) {
         let len = usize::try_from(len_bytes).unwrap_or(QUEUED_BYTES_MAX).min(QUEUED_BYTES_MAX);
         self.queued_bytes += len + OPERATION_BYTES;
@@ -148,7 +149,7 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// Takes what has arrived, up to a bound; whether something had.
+    /// Takes datagrams that have arrived, up to a bound. True: some had.
     fn receive(&mut self, core: &mut Core) -> bool {
         if self.adapter.starved && self.now.0 < self.received_at.0.saturating_add(STARVED_RECV_NS) {
             return false;
@@ -204,7 +205,7 @@ impl<C: Carrier> Datagram<C> {
         came
     }
 
-    /// Delivers what waited for a receive buffer, once there are some again.
+    /// Delivers messages that waited for a receive buffer, once some are free again.
     fn feed(&mut self, core: &mut Core) {
         let returns = core.returns();
         if !self.adapter.waiting || core.receive.free_count() == 0 || returns == self.adapter.fed_at {
@@ -242,18 +243,18 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// Ends an attempt of this side to connect that is certain to lead nowhere.
+    /// Ends an attempt of this side to connect that can't succeed any more.
     #[cold]
     fn refuse(&mut self, core: &mut Core, key: ConnKey, why: ConnectFailure) {
         let Some(info) = self.proto.connection(key).filter(|info| info.state == ConnState::Dialing) else {
             return;
         };
         core.failed(Connection::from_bits(info.token), why);
-        // It is there, and nobody is to be told of it any more.
+        // The connection exists, and the program needs no event about it any more.
         let _ = self.proto.disconnect(self.now, key);
     }
 
-    /// Sends what may be sent, as far as the socket has room.
+    /// Sends what may be sent, as far as the socket has space.
     fn transmit(&mut self, core: &mut Core) {
         self.queued_bytes = 0;
         for key in self.adapter.ended.drain(..) {
@@ -350,8 +351,8 @@ impl<C: Carrier> Transport for Datagram<C> {
             return Err(AcceptError::Itself);
         }
         let (from, now) = (inner.peer(), self.read_clock());
-        // Where peers have rights of their own, a request by nobody that came to another endpoint has those that this one gives it,
-        // and not all.
+        // A request without a name may have come to another endpoint. Where peers have rights of their own, it has those that
+        // this endpoint gives to the unnamed.
         let identities = self.carrier.identities();
         let is_known = request.identity.is_some() || identities.is_some();
         let asked = request.identity.as_ref().and_then(|asked| asked.identity.as_ref());
@@ -420,7 +421,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         op: SendOp,
     ) -> Result<(), SendError> {
         let key = link::unpack(link);
-        // A lone message must not wait for the next progress; one behind others may, and shares their datagram.
+        // A lone message must not wait for the next progress. One that follows others may, and shares their datagram.
         let lone = self.queued_bytes == 0 && self.proto.is_quiet(key) && !self.follows_closely();
         self.sends_since_clock += 1;
         if lone || self.sends_since_clock >= SENDS_PER_CLOCK {
@@ -448,8 +449,8 @@ impl<C: Carrier> Transport for Datagram<C> {
         let sends = || self.proto.sends_in_progress_on(key);
         let id = core.begin_operation(connection, operation.op, sends)?;
         let now = self.read_clock();
-        // As with messages: a lone operation leaves at once, one behind others shares their datagrams and leaves with the
-        // next progress, or when there is a batch.
+        // A lone operation is sent at once, as a lone message is. One that follows others shares their datagrams, and is sent
+        // with the next progress or when there is a batch.
         let lone = self.queued_bytes == 0 && self.proto.is_quiet(key);
         let taken = match operation.action {
             Action::Transfer(RmaRequest { kind, segments, message, fence }) => {
@@ -486,7 +487,7 @@ impl<C: Carrier> Transport for Datagram<C> {
             self.feed(core);
         }
         if !self.receive(core) && !self.read_clock_if_old() {
-            // Sends read the clock, too: a program that tries to send all the time would never come to what is due.
+            // A program may try to send all the time and never make progress, so what is due is done here, too.
             let due = self.next_deadline().is_some_and(|at| at <= self.now);
             if !due && !self.proto.wants_transmit() && self.carrier.pending() == 0 {
                 return;
@@ -495,27 +496,27 @@ impl<C: Carrier> Transport for Datagram<C> {
         }
         self.time_out(core);
         self.transmit(core);
-        // Silent sends that fail raise no event; only the protocol has them all.
+        // Silent sends that fail raise no event, so only the protocol has counted all failures.
         let counters = self.proto.counters();
         core.counters.sends_failed +=
             self.adapter.failed_silently(counters.sends_failed + counters.rma_failed);
     }
 
     fn arm(&mut self, core: &mut Core) -> Armed {
-        // A socket full of what can't be taken would end each sleep at once; the deadline looks at it instead.
+        // A socket full of datagrams that can't be taken now would end each sleep at once, so a deadline is set instead.
         let is_watched = self.carrier.watch(&core.poller, !self.adapter.starved);
         if self.carrier.look() {
             core.device_failed();
         }
-        // What is due already would end the sleep at once.
+        // Whatever is due already would end the sleep at once.
         self.read_clock();
         self.time_out(core);
         self.transmit(core);
         let soon = |wait_ns: u64| Some(self.now.0.saturating_add(wait_ns));
-        // Something is left where the rounds of one call did not suffice, too.
+        // Something also remains to be sent if the rounds of one call did not suffice.
         let waits = self.carrier.pending() > 0 || self.proto.wants_transmit();
         let space_ns = if waits { soon(SPACE_RETRY_NS) } else { None };
-        // A buffer that another thread gives back wakes nobody.
+        // No wake-up comes when another thread gives a buffer back.
         let feed_ns = if self.adapter.waiting || !is_watched { soon(limits::SPACE_POLL_NS) } else { None };
         let due_ns = self.next_deadline().map(|at| at.0);
         Armed::Sleep { deadline_ns: [space_ns, feed_ns, due_ns].into_iter().flatten().min() }
@@ -547,7 +548,7 @@ impl<C: Carrier> Transport for Datagram<C> {
 
     fn configure(&mut self, _: &mut Core, setting: Setting) {
         match setting {
-            // The engine has checked the connection; one that has ended since has no timeouts.
+            // The engine has checked the connection. If it has ended since, it has no time-outs.
             Setting::SendTimeout { link, timeout_ns } => {
                 let _ = self.proto.set_send_timeout(link::unpack(link), timeout_ns);
             }

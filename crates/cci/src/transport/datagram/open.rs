@@ -1,4 +1,4 @@
-//! Opening: from a carrier and options to a protocol endpoint that fits the memory cap.
+//! Opens a protocol endpoint over a carrier, within the memory cap.
 
 use super::Datagram;
 use super::adapter::Adapter;
@@ -10,17 +10,17 @@ use crate::limits;
 use crate::options::Options;
 use cci_proto::{Config, ConfigError, Endpoint, Time};
 
-/// What an entry of the engine's connection table may cost while the table doubles.
+/// Bytes that an entry of the engine's connection table may take while the table doubles.
 const TABLE_BYTES_PER_CONNECTION: u64 = 96;
 
-/// What a carrier takes.
+/// Sizes that depend on the carrier.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Sizes {
     /// The largest datagram to send, bytes; a multiple of 8.
     pub datagram_bytes_max: u16,
-    /// What the system holds for this endpoint before it is read; 0: not known.
+    /// Bytes that the system holds for this endpoint before it reads them; 0: not known.
     pub receive_buffer_bytes: u64,
-    /// Of the memory cap, kept for what is beside connections.
+    /// Bytes of the memory cap that are kept for other things than connections.
     pub reserved_bytes: u64,
 }
 

@@ -1,20 +1,20 @@
-//! What has come on a sealed stream and was not given to anybody. What is done with it is in [`opening`](super::opening).
+//! Input of a sealed stream that was not passed on yet. [`opening`](super::opening) has what is done with it.
 
 use super::pool::{Buffer, Pool};
 use std::ops::Range;
 
-/// What has come and was not given to anybody.
+/// Input that was not passed on yet.
 pub(super) struct Input {
-    /// Whole and partial records; of the first one, what is left of its content.
+    /// Whole and partial records. The first may be opened, and passed on in part: `content` is what remains of it.
     pub input: Option<Buffer>,
     pub content: Range<usize>,
-    /// Of the first record in the kernel so much was given already.
+    /// Bytes of the kernel's first record that were passed on already.
     pub skip_bytes: usize,
-    /// The kernel tells of the stream once it has so many bytes; what it has now is not enough.
+    /// The kernel reports the stream once it has so many bytes; fewer are of no use.
     pub wakeup_bytes: usize,
-    /// The kernel has room for what follows a part that stays there.
+    /// Whether the kernel has space for what follows a part of a record that stays there.
     pub has_space: bool,
-    /// A copy of what the kernel has, opened, until it is said how much of it is taken.
+    /// A copy of the kernel's input, opened, until it is known how much of it is taken.
     pub looked_at: Option<Copy>,
 }
 
@@ -31,13 +31,13 @@ impl Default for Input {
     }
 }
 
-/// A copy of what the kernel has, of which some records are opened.
+/// A copy of the kernel's input, some of whose records are opened.
 pub(super) struct Copy {
     pub buffer: Buffer,
     pub records: u64,
-    /// Bytes of these.
+    /// Bytes of the opened records.
     pub opened_bytes: usize,
-    /// What is behind them can be opened once they are taken.
+    /// Whether further records can be opened once these are taken.
     pub is_cut: bool,
 }
 

@@ -1,10 +1,10 @@
-//! A stream as the transport uses it: the kernel's, or one whose bytes are sealed on their way to it.
+//! A stream as the transport uses it: plain, or sealed before its bytes go to the kernel.
 //!
-//! A sealed pipe shakes hands by itself, whenever it is asked to send or to receive; until that is over there is neither
-//! room nor anything to read. What it was given is sealed into records of a borrowed buffer, and what the kernel does not
-//! take at once stays there ([`Pipe::has_unsent`]). Reading takes no byte out of the kernel that can't be passed on at
-//! once, but for parts of a record, so that the kernel always knows whether there is something to be read. Buffers are few
-//! ([`pool`]): a stream that may keep none leaves parts of records in the kernel ([`opening`]), and seals short records.
+//! A sealed pipe does its handshake by itself whenever it is asked to send or to receive. Until that is over it takes nothing
+//! and has nothing to read. It seals what it is given into records, in a borrowed buffer, where it keeps what the kernel does
+//! not take at once ([`Pipe::has_unsent`]). Reading takes bytes out of the kernel only if they can be passed on at once, or
+//! are parts of a record, so that the kernel always knows whether there is something to be read. Buffers are few ([`pool`]):
+//! a stream that may keep none leaves parts of records in the kernel ([`opening`]), and seals short records.
 
 mod input;
 mod opening;
@@ -31,13 +31,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a client's handshake takes at most: what it has when it is done, and the part that is being read.
+/// Memory that a client's handshake takes at most: its state at the end, and the part that is being read.
 pub(super) const HANDSHAKE_BYTES: u64 =
     (HANDSHAKE_MEMORY_BYTES + RECORD_BODY_BYTES_MAX + RECORD_OVERHEAD_BYTES) as u64;
-/// However little memory there is, so many clients may shake hands at a time.
+/// Clients that may be in their handshake at a time, however little memory there is.
 const HANDSHAKES_MIN: u64 = 4;
 
-/// What an endpoint seals its streams by.
+/// What an endpoint needs to seal its streams.
 pub(super) struct Security {
     pub sealing: Sealing,
     pool: Arc<Pool>,
@@ -46,10 +46,11 @@ pub(super) struct Security {
 }
 
 impl Security {
-    /// What buffers and handshakes take at least.
+    /// Memory that buffers and handshakes take at least.
     pub const BYTES_MIN: u64 = Pool::BYTES_MIN + HANDSHAKES_MIN * HANDSHAKE_BYTES;
 
-    /// Streams may keep so many bytes in buffers, and those that shake hands so many, beside [`Security::BYTES_MIN`].
+    /// `bytes_max` is for buffers that streams keep, and `handshake_bytes_max` for handshakes, both beside
+    /// [`Security::BYTES_MIN`].
     pub fn new(sealing: Sealing, bytes_max: u64, handshake_bytes_max: u64) -> Result<Security, SysError> {
         let mut secret = [0; 32];
         random::fill(&mut secret)?;
@@ -64,12 +65,12 @@ impl Security {
         Ok(Security { sealing, pool: Arc::new(Pool::new(bytes_max)), config, handshakes_max })
     }
 
-    /// Clients that may shake hands at a time.
+    /// Clients that may be in their handshake at a time.
     pub fn handshakes_max(&self) -> usize {
         self.handshakes_max
     }
 
-    /// Bytes of buffers that were made.
+    /// Bytes of all buffers that were allocated.
     pub fn bytes(&self) -> u64 {
         self.pool.bytes()
     }
@@ -82,8 +83,8 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// The side that dialled. `expected`: the name of who must be at the other end, which is at `host`. The error is this
-    /// side's own: no randomness.
+    /// The stream of the side that dialled. `expected` is the name that the peer, which is at `host`, must prove. The only
+    /// error is that there is no randomness.
     pub fn dialled(
         stream: Stream,
         security: Option<&Security>,
@@ -94,12 +95,12 @@ impl Pipe {
         Ok(Pipe { stream, sealed: sealed.map(Box::new) })
     }
 
-    /// The side that was dialled, from `host`. As long as it is not [wanted](Pipe::want) it keeps next to nothing.
+    /// The stream of the side that was dialled, from `host`. It keeps next to nothing until it is [wanted](Pipe::want).
     pub fn accepted(stream: Stream, security: Option<&Security>, host: Host) -> Pipe {
         Pipe { stream, sealed: security.map(|security| Box::new(Sealed::answer(security, host))) }
     }
 
-    /// The program has accepted the connection, or it has the stream's already.
+    /// Marks the stream as wanted: the program has accepted its connection, or had it already.
     pub fn want(&mut self) {
         if let Some(sealed) = &mut self.sealed {
             sealed.want();
@@ -112,13 +113,13 @@ impl Pipe {
         Some(Peer { identity: Some(identity.clone()), rights })
     }
 
-    /// Whether the same endpoint of the peer's is at the other end of both, or both streams are plain.
+    /// Whether both streams lead to the same endpoint of the same peer, or both are plain.
     pub fn has_endpoint_of(&self, other: &Pipe) -> bool {
         let of = |pipe: &Pipe| pipe.sealed.as_ref().and_then(|sealed| sealed.peer_endpoint());
         of(self) == of(other)
     }
 
-    /// Both ends are the same two, or both streams are plain.
+    /// Whether both streams are between the same two endpoints, or both are plain.
     pub fn has_peer_of(&self, other: &Pipe) -> bool {
         let of = |pipe: &Pipe| pipe.peer().map(|peer| peer.identity);
         of(self) == of(other)
@@ -129,44 +130,44 @@ impl Pipe {
         self.sealed.is_some()
     }
 
-    /// What has come is not in the kernel any more, and was not given to anybody.
+    /// Whether it has input that has left the kernel and was not passed on.
     pub fn has_input(&self) -> bool {
         self.sealed.as_ref().is_some_and(|sealed| sealed.has_input())
     }
 
-    /// The stream has something to give that the kernel does not know of.
+    /// Whether it has something to read that the kernel does not report.
     pub fn has_content(&self) -> bool {
         self.sealed.as_ref().is_some_and(|sealed| sealed.has_content())
     }
 
-    /// A part of a sealed record has come, as of the last read.
+    /// Whether a part of a sealed record had come at the last read.
     #[inline]
     pub fn has_part(&self) -> bool {
         self.sealed.as_ref().is_some_and(|sealed| sealed.has_part())
     }
 
-    /// What was to be sent waits for a buffer, of which nobody tells.
+    /// Whether sending waits for a buffer. No event reports when one is free.
     pub fn lacks_buffer(&self) -> bool {
         self.sealed.as_ref().is_some_and(|sealed| sealed.lacks_buffer())
     }
 
-    /// The handshake is not over.
+    /// Whether the handshake is not over yet.
     pub fn is_in_handshake(&self) -> bool {
         self.sealed.as_ref().is_some_and(|sealed| !sealed.is_open())
     }
 
-    /// If something waits to be sent, it waits for room, and not for the peer's part of the handshake.
+    /// Whether what waits to be sent waits for space, and not for the peer's part of the handshake.
     pub fn waits_for_space(&self) -> bool {
         self.sealed.as_ref().is_none_or(|sealed| sealed.is_open() || sealed.has_unsent())
     }
 
-    /// Something was taken that the kernel has not.
+    /// Whether it has taken bytes that the kernel has not taken yet.
     #[inline]
     pub fn has_unsent(&self) -> bool {
         self.sealed.as_ref().is_some_and(|sealed| sealed.has_unsent())
     }
 
-    /// Gives the kernel what it has not. False: it has no room for all.
+    /// Gives the kernel what waits. False: the kernel has no space for all of it.
     #[inline]
     pub fn flush(&mut self) -> io::Result<bool> {
         match &mut self.sealed {
@@ -175,7 +176,7 @@ impl Pipe {
         }
     }
 
-    /// Sends what there is space for, and answers how much.
+    /// Sends what there is space for, and returns how much.
     #[inline]
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.sealed {
@@ -184,7 +185,7 @@ impl Pipe {
         }
     }
 
-    /// Sends the parts one after the other as far as there is space, and answers how much.
+    /// Sends the parts one after the other as far as there is space, and returns how much.
     pub fn send_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match &mut self.sealed {
             None => self.stream.send_vectored(parts),
@@ -192,7 +193,7 @@ impl Pipe {
         }
     }
 
-    /// Sends `head`, then `data` straight from memory, as far as there is space, and answers how much.
+    /// Sends `head`, then `data` straight from memory, as far as there is space, and returns how much.
     pub fn send_memory(&mut self, head: &[u8], data: Option<&Bytes>) -> io::Result<usize> {
         match &mut self.sealed {
             None => tcp_memory::send(self.stream.as_fd(), head, data),
@@ -200,7 +201,7 @@ impl Pipe {
         }
     }
 
-    /// Receives what has come and fits, and answers how much; 0: the peer has closed.
+    /// Receives what has come and fits, and returns how much; 0: the peer has closed.
     #[inline]
     pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.sealed {
@@ -209,7 +210,7 @@ impl Pipe {
         }
     }
 
-    /// Receives what has come and fits, and answers how much; `None`: nothing has come.
+    /// Receives what has come and fits, and returns how much; `None`: nothing has come.
     #[inline]
     pub fn recv_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match &mut self.sealed {
@@ -226,24 +227,24 @@ impl Pipe {
         })
     }
 
-    /// Takes the first bytes that [`Pipe::peek_now`] gave, which is all that is of use without what follows them. False:
-    /// the stream is of no use any more.
+    /// Takes the first bytes that [`Pipe::peek_now`] gave: the remaining ones are of no use before more has come. False: the
+    /// stream has failed.
     pub fn take(&mut self, bytes: &mut [u8]) -> bool {
         match self.records() {
             Some((sealed, stream)) => sealed.take_peeked(stream, bytes.len()).is_ok(),
             None if bytes.is_empty() => true,
-            // It is there, and in one piece.
+            // The bytes are in the kernel's buffer, all of them.
             None => self.stream.recv(bytes).is_ok_and(|len| len == bytes.len()),
         }
     }
 
-    /// What comes is sealed records.
+    /// Whether its input is sealed records.
     fn records(&mut self) -> Option<(&mut Sealed, &Stream)> {
         let sealed = self.sealed.as_deref_mut().filter(|sealed| !sealed.is_plain())?;
         Some((sealed, &self.stream))
     }
 
-    /// Receives into memory first, then into `tail`, and answers how much; 0: the peer has closed.
+    /// Receives into memory first, then into `tail`, and returns how much; 0: the peer has closed.
     pub fn recv_memory(&mut self, to: Option<&Bytes>, tail: &mut [u8]) -> io::Result<usize> {
         match &mut self.sealed {
             None => tcp_memory::recv(self.stream.as_fd(), to, tail),
@@ -251,7 +252,7 @@ impl Pipe {
         }
     }
 
-    /// Looks at what has come and leaves it there. Of a sealed stream it shows only whether there is something, or its end.
+    /// Reads input without taking it. Of a sealed stream it shows only whether there is some, or that the stream has ended.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.sealed {
             Some(sealed) if sealed.has_input() => Ok(1),
@@ -287,7 +288,7 @@ impl Pipe {
         self.stream.set_unsent_bytes_max(bytes)
     }
 
-    /// Has the kernel report the stream only once so many bytes have come. A sealed stream sees to that by itself.
+    /// Has the kernel report the stream only once so many bytes have come. A sealed stream does that by itself.
     pub fn set_wakeup_bytes(&self, bytes: u32) -> io::Result<()> {
         match &self.sealed {
             Some(sealed) if !sealed.is_plain() => Ok(()),
@@ -295,7 +296,7 @@ impl Pipe {
         }
     }
 
-    /// Makes space in the kernel for what follows a part of a record that stays there. A sealed stream sees to that by itself.
+    /// Makes space in the kernel for what follows a part of a record that stays there. A sealed stream does that by itself.
     pub fn make_space_behind_parts(&self) {
         if self.sealed.as_ref().is_none_or(|sealed| sealed.is_plain()) {
             self.stream.make_space_behind_parts();
@@ -320,16 +321,16 @@ fn or_none(done: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-/// The handshake has failed: the peer did not prove to be somebody who may connect, or this side to the peer.
+/// A failed handshake: the peer did not prove that it may connect, or this side did not prove it to the peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// What to count.
+    /// The fault to count.
     pub fault: Fault,
-    /// What becomes of an attempt to connect.
+    /// How an attempt to connect fails by it.
     pub why: ConnectFailure,
 }
 
-/// Whether it is one.
+/// The refusal that an error of a stream carries, if any.
 pub(super) fn refusal(error: &io::Error) -> Option<Refusal> {
     let (fault, why) = match error.get_ref()?.downcast_ref::<Failure>()? {
         Failure::NotExpected(..) => (Fault::Refused, ConnectFailure::WrongPeer),
@@ -340,12 +341,12 @@ pub(super) fn refusal(error: &io::Error) -> Option<Refusal> {
     Some(Refusal { fault, why })
 }
 
-/// Something came that the peer has not sealed.
+/// Whether an error of a stream means that somebody else than the peer has sent something.
 pub(super) fn is_forgery(error: &io::Error) -> bool {
     error.kind() == ErrorKind::InvalidData
 }
 
-/// What an error of a connection's stream says of the peer: that it was not heard of for too long, or that it has gone.
+/// Why a connection ended, by its stream's error: the peer did not answer for too long, or has gone.
 pub(super) fn reason(error: &io::Error) -> DisconnectReason {
     match error.kind() {
         ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {

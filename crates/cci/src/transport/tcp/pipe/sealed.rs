@@ -1,4 +1,4 @@
-//! The sealed kind of pipe: its handshake, and what it sends. What it receives is beside this file.
+//! The sealed kind of pipe: its handshake, and what it sends. Receiving is in `opening.rs`.
 
 use super::Security;
 use super::input::Input;
@@ -13,25 +13,25 @@ use std::io::{self, ErrorKind};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Of what comes behind a part that has ended the handshake, so much is read before the stream is closed.
+/// Bytes that are read after a part that has ended the handshake, before the stream is closed.
 const DRAINED_BYTES: usize = 4096;
 
-/// What a sealed stream has beside the kernel's: its keys, and what waits to be sent or to be given.
+/// State of a sealed stream: its keys, and what waits to be sent or passed on.
 pub(super) struct Sealed {
-    /// None: it has turned out to be plain, which is allowed here.
+    /// None: the peer's stream is plain, which this endpoint allows.
     pub(super) stream: Option<SealedStream>,
-    /// Accepted, and plain peers are served, too: what it is has to be seen.
+    /// The stream was accepted, and its first bytes will show whether it is plain, which is allowed.
     undecided: bool,
     pub(super) pool: Arc<Pool>,
-    /// On whose account it keeps buffers.
+    /// The host in whose quota its buffers count.
     pub(super) host: Host,
     /// This side wants the connection: the stream may keep large buffers.
     pub(super) is_wanted: bool,
-    /// Sealed, and not taken by the kernel.
+    /// Sealed records that the kernel has not taken yet.
     out: Option<Buffer>,
-    /// There was no buffer to seal into.
+    /// Whether there was no buffer to seal into.
     lacks_buffer: bool,
-    /// What came.
+    /// Input that was not passed on yet.
     pub(super) came: Input,
     /// The part of the handshake that is being read.
     part: Vec<u8>,
@@ -49,7 +49,7 @@ pub(super) fn forged() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "a record that the peer has not sealed")
 }
 
-/// The stream has ended, or was cut, before the handshake was over: what a peer does that does not want this side.
+/// The failure if a stream ends before the handshake is over, which is how a peer refuses this side.
 fn unwanted() -> Failure {
     Failure::Certificate("the peer ended the handshake: it does not accept this side".to_owned())
 }
@@ -83,12 +83,12 @@ impl Sealed {
         }
     }
 
-    /// The peer has no security, which is allowed here.
+    /// Whether the peer has no security, which this endpoint allows.
     pub fn is_plain(&self) -> bool {
         self.stream.is_none()
     }
 
-    /// The connection is wanted by this side's program.
+    /// Marks the connection as wanted by this side's program.
     pub fn want(&mut self) {
         self.is_wanted = true;
     }
@@ -110,12 +110,12 @@ impl Sealed {
         self.out.is_some() || self.stream.as_ref().is_some_and(|stream| stream.has_outgoing())
     }
 
-    /// Nothing could be sealed for want of a buffer: the kernel does not tell when there is one.
+    /// Whether nothing could be sealed for lack of a buffer. The kernel does not report when there is one.
     pub fn lacks_buffer(&self) -> bool {
         self.lacks_buffer
     }
 
-    /// Gives the kernel what waits. False: it has no room for all.
+    /// Gives the kernel what waits. False: the kernel has no space for all of it.
     pub fn flush(&mut self, to: &Stream) -> io::Result<bool> {
         if let Some(stream) = &mut self.stream {
             while stream.has_outgoing() {
@@ -141,8 +141,8 @@ impl Sealed {
         Ok(true)
     }
 
-    /// Goes on with the handshake. False: the peer has to say something, or the kernel to make room. A peer that cuts the
-    /// stream meanwhile does not want this side.
+    /// Goes on with the handshake. False: it waits for the peer's next part, or for space in the kernel. A peer that ends the
+    /// stream meanwhile refuses this side.
     pub(super) fn shake(&mut self, with: &Stream) -> io::Result<bool> {
         self.shake_on(with).map_err(|error| match error.kind() {
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => refused(unwanted()),
@@ -181,10 +181,11 @@ impl Sealed {
             }
             let shaken = stream.shake(&self.part, clock::now_ns());
             self.part.clear();
-            // After an error, too: it may say why. It is short, and if there is no room the peer learns by the end.
+            // After an error, too, as this part may say why. If the kernel has no space for it, the peer learns by the end of
+            // the stream.
             let flushed = self.flush(with);
             if shaken.is_err() {
-                // What is not read has the kernel reset the stream, and what was said last might be lost.
+                // Unread input would make the kernel reset the stream, and the last part sent might be lost.
                 let _ = with.recv(&mut [0; DRAINED_BYTES]);
             }
             shaken.map_err(refused)?;
@@ -192,7 +193,7 @@ impl Sealed {
         }
     }
 
-    /// Looks at what a client begins with, and leaves it there. False: not enough has come.
+    /// Reads the first bytes of a client without taking them. False: not enough has come.
     fn decide(&mut self, with: &Stream) -> io::Result<bool> {
         let mut first = [0; STREAM_MAGIC.len()];
         let len = match with.peek(&mut first) {
@@ -201,11 +202,11 @@ impl Sealed {
             other => other?,
         };
         if first.get(..len) == STREAM_MAGIC.get(..len) && len < first.len() {
-            // Behind an end nothing more comes. What came before it is there now.
+            // Nothing comes after the end. All that came before it is in the kernel now.
             if with.has_ended() && with.peek(&mut first)? == len {
                 return Err(refused(unwanted()));
             }
-            // The kernel tells once there is enough. Where it refuses, it tells all the time.
+            // The kernel is to report the stream once there is enough. Where it refuses that, it reports it all the time.
             with.set_wakeup_bytes(first.len() as u32)?;
             return Ok(false);
         }
@@ -217,7 +218,7 @@ impl Sealed {
         Ok(true)
     }
 
-    /// Makes room for what is to be sealed: nothing waits, the handshake is over.
+    /// Gets ready to seal: finishes the handshake, and gives the kernel what waits.
     fn prepare(&mut self, to: &Stream) -> io::Result<()> {
         if !self.is_open() && !self.shake(to)? || !self.flush(to)? {
             return Err(would_block());
@@ -225,7 +226,7 @@ impl Sealed {
         Ok(())
     }
 
-    /// Takes bytes of the parts, one after the other; answers how many.
+    /// Takes bytes of the parts, one after the other. Returns how many.
     pub fn send<P: Deref<Target = [u8]>>(&mut self, to: &Stream, parts: &[P]) -> io::Result<usize> {
         self.prepare(to)?;
         let total = parts.iter().map(|part| part.len()).sum();
@@ -264,7 +265,7 @@ impl Sealed {
         })
     }
 
-    /// Something to seal into: the kernel may not take it at once.
+    /// A buffer to seal into, which may be kept if the kernel does not take all at once.
     fn lend_out(&mut self) -> Option<Buffer> {
         let large = if self.is_wanted { self.pool.lend(self.host) } else { None };
         let lent = large.or_else(|| self.pool.lend_small(self.host));
@@ -272,7 +273,7 @@ impl Sealed {
         lent
     }
 
-    /// Seals `total` bytes, which `fill` gives piece by piece, and writes them; answers how many were taken.
+    /// Seals `total` bytes, which `fill` gives part by part, and writes them. Returns how many were taken.
     fn take(
         &mut self,
         to: &Stream,
@@ -319,7 +320,7 @@ impl Sealed {
         Ok(taken)
     }
 
-    /// A peer that has no security, where that is allowed: what is sent is short or goes through a buffer all the same.
+    /// Sends to a peer without security, where that is allowed.
     fn take_plain(
         &mut self,
         to: &Stream,
@@ -338,7 +339,7 @@ impl Sealed {
     }
 }
 
-/// What it has borrowed goes back.
+/// Gives back the buffers it has borrowed.
 impl Drop for Sealed {
     fn drop(&mut self) {
         self.came.drop_buffers(&self.pool);

@@ -6,6 +6,7 @@ use super::peer::Peer;
 use super::poller::Poller;
 use crate::Attribute;
 use crate::device::TransportKind;
+use crate::error::AcceptError;
 use cci_sys::process::fork;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -30,6 +31,21 @@ pub struct RequestBody {
 }
 
 impl RequestBody {
+    /// Takes out what the transport put into the request, and leaves the remainder.
+    ///
+    /// # Errors
+    /// [`AcceptError::OtherDevice`]: another kind of transport put something in, which was told that the request is refused.
+    pub fn claim<T: Any>(mut self) -> Result<(Box<T>, RequestBody), AcceptError> {
+        match std::mem::replace(&mut self.inner, Box::new(())).downcast() {
+            Ok(inner) => Ok((inner, self)),
+            Err(inner) => {
+                self.inner = inner;
+                self.refuse();
+                Err(AcceptError::OtherDevice)
+            }
+        }
+    }
+
     /// Says no.
     pub fn refuse(self) {
         let RequestBody { via, ticket, inner, inbox, .. } = self;

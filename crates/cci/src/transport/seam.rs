@@ -45,8 +45,11 @@ pub trait Transport: Send {
         request: RequestBody,
     ) -> Result<u64, AcceptError>;
 
-    /// A request that came to this endpoint was refused, or another endpoint accepted it.
-    fn decided(&mut self, core: &mut Core, decision: Decision);
+    /// A request that came to this endpoint was refused, or another endpoint accepted it. A transport whose part of a request
+    /// refuses it when it is dropped needs nothing here.
+    fn decided(&mut self, core: &mut Core, decision: Decision) {
+        let _ = (core, decision);
+    }
 
     /// Closes a connection from this side. What was sent goes on being delivered until it is, or times out; then comes
     /// [`Core::closed`].
@@ -140,6 +143,7 @@ pub struct RmaRequest<'a> {
 }
 
 /// An atomic operation.
+#[derive(Copy, Clone)]
 pub struct AtomicRequest {
     pub atomic: Atomic,
     pub target: RemoteAddress,

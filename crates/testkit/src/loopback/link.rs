@@ -1,348 +1,232 @@
 //! A connection as one end has it.
 
-use super::remote::{Operation, serve};
-use super::wire::{CLIENT, Handshake, Wire, lock};
-use super::{BUFFER_RETRY_NS, MESSAGE_BYTES_MAX, failure};
-use cci::seam::{Action, Core, SendOp, chosen_path};
-use cci::{Attribute, ConnectFailure, Connection, DisconnectReason, Explanation, SendError, Status};
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use super::task::{Request, Task, access};
+use super::wire::{CLIENT, End, Wire, lock};
+use super::{BUFFER_RETRY_NS, MESSAGE_BYTES_MAX};
+use cci::seam::Core;
+use cci::{Attribute, ConnectFailure, Connection, DisconnectReason, Status};
+use cci_sys::clock;
+use std::sync::Arc;
 
-/// Messages of a connection that may be on their way; more wait in the engine.
-const WINDOW: usize = 64;
-
-/// A send that the peer has not taken.
-pub(super) struct Send {
-    number: u64,
-    op: SendOp,
-    len: usize,
-    due_ns: u64,
-}
-
-/// See the module.
-pub(super) struct Link {
-    connection: Connection,
-    wire: Arc<Mutex<Wire>>,
-    /// Which end of it this is.
-    end: usize,
-    is_open: bool,
-    /// When the attempt to connect is given up.
-    until_ns: u64,
-    /// The program, or the engine, is done with it.
-    pub is_closing: bool,
-    /// The engine was told that the peer is gone.
-    has_ended: bool,
-    /// Nothing is left to do.
-    pub is_over: bool,
+/// How long a connection waits for its peer, nanoseconds.
+#[derive(Copy, Clone)]
+pub(super) struct Times {
     pub send_timeout_ns: u64,
     /// 0: off.
     pub keepalive_ns: u64,
-    /// The peer was there then, or the keepalive was turned on.
-    heard_ns: u64,
-    /// The oldest first.
-    pub sends: VecDeque<Send>,
-    /// How many sends there were, and how many messages came.
-    pub sent: u64,
-    pub received: u64,
-    operations: VecDeque<Operation>,
-    /// Something of the peer's waits for a receive buffer.
-    lacks_buffer: bool,
+}
+
+pub(super) struct Link {
+    connection: Connection,
+    wire: Arc<Wire>,
+    /// Which end of the wire this is.
+    end: usize,
+    /// When the attempt to connect is given up. `None`: the connection is open.
+    until_ns: Option<u64>,
+    pub times: Times,
+    /// When the peer was last known to be there, or the keepalive was set.
+    pub heard_ns: u64,
+    /// What is not over, the oldest first.
+    pub tasks: Vec<Task>,
+    next_number: u64,
+    /// The program is done with the connection.
+    pub is_closing: bool,
 }
 
 impl Link {
+    /// A connection is open, or gives up the attempt at `until_ns`.
     pub fn new(
         connection: Connection,
-        wire: Arc<Mutex<Wire>>,
+        wire: Arc<Wire>,
         end: usize,
-        until_ns: u64,
-        now_ns: u64,
+        times: Times,
+        until_ns: Option<u64>,
     ) -> Link {
-        Link {
-            connection,
-            wire,
-            end,
-            // A server's is open once it has accepted.
-            is_open: end != CLIENT,
-            until_ns,
-            is_closing: false,
-            has_ended: false,
-            is_over: false,
-            send_timeout_ns: 0,
-            keepalive_ns: 0,
-            heard_ns: now_ns,
-            sends: VecDeque::new(),
-            sent: 0,
-            received: 0,
-            operations: VecDeque::new(),
-            lacks_buffer: false,
-        }
+        let heard_ns = clock::now_ns();
+        let (tasks, next_number, is_closing) = (Vec::new(), 0, false);
+        Link { connection, wire, end, until_ns, times, heard_ns, tasks, next_number, is_closing }
     }
 
-    /// Bytes of messages on their way.
-    pub fn held_bytes(&self) -> u64 {
-        self.sends.iter().map(|send| send.len as u64).sum()
+    pub fn sends(&self) -> u32 {
+        self.tasks.iter().filter_map(Task::send_op).count() as u32
     }
 
     pub fn sends_unreported(&self) -> u32 {
-        self.sends.iter().filter(|send| !send.op.silent).count() as u32
-    }
-
-    pub fn has_sends_or_operations(&self) -> bool {
-        !self.sends.is_empty() || !self.operations.is_empty()
-    }
-
-    /// Takes a message.
-    pub fn send(&mut self, message: Vec<u8>, op: SendOp, now_ns: u64) -> Result<(), SendError> {
-        if self.sends.len() >= WINDOW {
-            return Err(SendError::WouldBlock);
-        }
-        let number = self.sent;
-        let due_ns = now_ns.saturating_add(self.send_timeout_ns);
-        self.sends.push_back(Send { number, op, len: message.len(), due_ns });
-        self.sent += 1;
-        let mut wire = lock(&self.wire);
-        wire.both(self.end).0.messages.push_back((number, message));
-        wire.tell(1 - self.end);
-        Ok(())
-    }
-
-    /// Enters an operation that the engine knows by `id`.
-    pub fn start(&mut self, core: &mut Core, id: u64, action: &Action<'_>, now_ns: u64) {
-        let due_ns = now_ns.saturating_add(self.send_timeout_ns);
-        self.operations.push_back(Operation::new(id, action, self.sent, due_ns));
-        self.pump(core);
-    }
-
-    /// Sets the keepalive; the peer has that long from now on.
-    pub fn keepalive(&mut self, timeout_ns: u64, now_ns: u64) {
-        (self.keepalive_ns, self.heard_ns) = (timeout_ns, now_ns);
-    }
-
-    /// When there is something to do at the latest. `None`: the other end moves first.
-    pub fn deadline_ns(&self, now_ns: u64) -> Option<u64> {
-        let until_ns = Some(self.until_ns).filter(|_| !self.is_open);
-        let keepalive_ns =
-            Some(self.heard_ns + self.keepalive_ns).filter(|_| self.keepalive_ns > 0 && self.is_open);
-        let buffer_ns = Some(now_ns + BUFFER_RETRY_NS).filter(|_| self.lacks_buffer);
-        let send_ns = self.sends.front().map(|send| send.due_ns);
-        let operation_ns = self.operations.iter().map(|operation| operation.due_ns).min();
-        [until_ns, keepalive_ns, buffer_ns, send_ns, operation_ns].into_iter().flatten().min()
-    }
-
-    /// Looks at the wire, and does what is due.
-    pub fn service(&mut self, core: &mut Core, now_ns: u64) {
-        if !self.is_open || lock(&self.wire).handshake != Handshake::Accepted {
-            return self.shake_hands(core, now_ns);
-        }
-        self.receive(core);
-        self.complete(core);
-        self.pump(core);
-        self.time_out(core, now_ns);
-        self.end(core);
-    }
-
-    /// The connection is not open yet, or not any more before it was.
-    fn shake_hands(&mut self, core: &mut Core, now_ns: u64) {
-        let handshake = {
-            let mut wire = lock(&self.wire);
-            let gives_up = self.is_closing || now_ns >= self.until_ns;
-            if self.end == CLIENT && wire.handshake == Handshake::Asked && gives_up {
-                wire.handshake = Handshake::GivenUp;
-                self.is_over = true;
-            }
-            wire.handshake
-        };
-        if self.is_closing && handshake != Handshake::Accepted {
-            self.is_over = true;
-            core.closed(self.connection);
-        } else if self.is_over {
-            core.failed(self.connection, ConnectFailure::TimedOut);
-        } else if let Some(why) = failure(handshake) {
-            self.is_over = true;
-            core.failed(self.connection, why);
-        } else if handshake == Handshake::Accepted {
-            self.is_open = true;
-            self.heard_ns = now_ns;
-            if !self.is_closing {
-                core.opened(self.connection, MESSAGE_BYTES_MAX);
-            }
-            self.service(core, now_ns);
-        }
-    }
-
-    /// Takes what has come, as far as there are receive buffers, and serves the peer's questions.
-    fn receive(&mut self, core: &mut Core) {
-        let mut wire = lock(&self.wire);
-        let is_reliable = wire.attribute != Attribute::Unreliable;
-        let (own, other) = wire.both(self.end);
-        let mut has_news = false;
-        own.has_no_buffer = false;
-        while let Some((number, message)) = other.messages.front() {
-            // What comes for a program that has closed the connection is nobody's.
-            if !self.is_closing {
-                if core.deliver(self.connection, message) {
-                    self.received += 1;
-                } else if is_reliable {
-                    own.has_no_buffer = true;
-                    break;
-                }
-            }
-            other.taken = number + 1;
-            other.messages.pop_front();
-            has_news = true;
-        }
-        while let Some((id, question)) = other.questions.front() {
-            let Some(answer) = serve(core, self.connection, question, self.is_closing) else {
-                own.has_no_buffer = true;
-                break;
-            };
-            other.answers.push_back((*id, answer));
-            other.questions.pop_front();
-            has_news = true;
-        }
-        self.lacks_buffer = own.has_no_buffer;
-        if has_news {
-            wire.tell(1 - self.end);
-        }
-    }
-
-    /// Completes what the peer has taken or answered.
-    fn complete(&mut self, core: &mut Core) {
-        let (taken, answers) = {
-            let mut wire = lock(&self.wire);
-            let own = wire.both(self.end).0;
-            (own.taken, std::mem::take(&mut own.answers))
-        };
-        while let Some(send) = self.sends.front().filter(|send| send.number < taken) {
-            core.complete(self.connection, send.op, Status::Success);
-            self.sends.pop_front();
-        }
-        for (id, answer) in answers {
-            let Some(at) = self.operations.iter().position(|operation| operation.id == id) else { continue };
-            let due_ns = cci_sys::clock::now_ns().saturating_add(self.send_timeout_ns);
-            if let Some(status) = self.operations[at].answered(core, answer, due_ns) {
-                self.operations.remove(at);
-                core.complete_operation(id, status);
-            }
-        }
-    }
-
-    /// Asks the peer for what operations need next.
-    fn pump(&mut self, core: &mut Core) {
-        let first_send = self.sends.front().map_or(u64::MAX, |send| send.number);
-        let mut at = 0;
-        let mut wire = lock(&self.wire);
-        let mut has_asked = false;
-        while let Some(operation) = self.operations.get_mut(at) {
-            // A fenced one begins when all before it is over.
-            if operation.is_fenced && (at > 0 || first_send < operation.behind) {
-                break;
-            }
-            match operation.ask(core) {
-                Ok(None) => at += 1,
-                Ok(Some(question)) => {
-                    wire.both(self.end).0.questions.push_back((operation.id, question));
-                    has_asked = true;
-                    at += 1;
-                }
-                Err(status) => {
-                    let id = operation.id;
-                    self.operations.remove(at);
-                    core.complete_operation(id, status);
-                }
-            }
-        }
-        if has_asked {
-            wire.tell(1 - self.end);
-        }
-    }
-
-    /// Ends what has taken too long, and says once that the peer is silent.
-    fn time_out(&mut self, core: &mut Core, now_ns: u64) {
-        let mut wire = lock(&self.wire);
-        if self.keepalive_ns > 0 {
-            let polled_ns = wire.ends[1 - self.end].inbox.as_ref().map_or(0, |(inbox, _)| inbox.polled_ns());
-            self.heard_ns = self.heard_ns.max(polled_ns);
-            if now_ns >= self.heard_ns + self.keepalive_ns && !wire.ends[1 - self.end].is_closed {
-                self.keepalive_ns = 0;
-                core.keepalive_timed_out(self.connection);
-            }
-        }
-        let (own, other) = wire.both(self.end);
-        let status = if other.has_no_buffer { Status::ReceiverNotReady } else { Status::TimedOut };
-        while let Some(send) =
-            self.sends.front().filter(|send| send.due_ns <= now_ns && send.number >= own.taken)
-        {
-            core.complete(self.connection, send.op, status);
-            own.messages.retain(|(number, _)| *number != send.number);
-            self.sends.pop_front();
-        }
-        self.operations.retain(|operation| {
-            let is_over = operation.due_ns <= now_ns;
-            if is_over {
-                own.questions.retain(|(id, _)| *id != operation.id);
-                core.complete_operation(operation.id, status);
-            }
-            !is_over
-        });
-    }
-
-    /// Closes, once everything sent is delivered, or follows the peer, once everything that it sent is.
-    fn end(&mut self, core: &mut Core) {
-        let mut wire = lock(&self.wire);
-        let (own, other) = wire.both(self.end);
-        if other.is_closed {
-            let reason = if other.is_abandoned { DisconnectReason::Died } else { DisconnectReason::Closed };
-            own.messages.clear();
-            own.questions.clear();
-            let has_more = !other.messages.is_empty() && !self.is_closing;
-            drop(wire);
-            for send in self.sends.drain(..) {
-                core.complete(self.connection, send.op, Status::Disconnected);
-            }
-            for operation in self.operations.drain(..) {
-                core.complete_operation(operation.id, Status::Disconnected);
-            }
-            if has_more {
-                core.peer_gone(self.connection);
-            } else if !self.has_ended && !self.is_closing {
-                self.has_ended = true;
-                core.ended(self.connection, reason);
-            }
-        } else {
-            drop(wire);
-        }
-        if self.is_closing && !self.has_sends_or_operations() {
-            let mut wire = lock(&self.wire);
-            wire.ends[self.end].is_closed = true;
-            wire.tell(1 - self.end);
-            drop(wire);
-            self.is_over = true;
-            core.closed(self.connection);
-        }
-    }
-
-    /// The endpoint goes at once.
-    pub fn abandon(&self) {
-        let mut wire = lock(&self.wire);
-        if wire.handshake == Handshake::Asked {
-            wire.handshake = Handshake::GivenUp;
-        }
-        let own = wire.both(self.end).0;
-        (own.is_closed, own.is_abandoned) = (true, true);
-        wire.tell(1 - self.end);
+        self.tasks.iter().filter_map(Task::send_op).filter(|op| !op.silent).count() as u32
     }
 
     /// The peer has no receive buffer for what was sent.
     pub fn is_refused(&self) -> bool {
-        lock(&self.wire).both(self.end).1.has_no_buffer
+        lock(&self.wire.ends)[1 - self.end].lacks_buffer
     }
 
-    pub fn explain(&self, into: &mut Explanation) {
-        into.transport = "loop".to_owned();
-        into.paths.push(chosen_path("memory", "both endpoints are in one process"));
-        if self.is_refused() {
-            into.blocked_on = Some("the peer's program has no receive buffer free".to_owned());
+    /// When there is something to do at the latest, if the other end does nothing.
+    pub fn deadline_ns(&self, now_ns: u64) -> Option<u64> {
+        let is_watched = self.until_ns.is_none() && self.times.keepalive_ns > 0;
+        let keepalive_ns = is_watched.then_some(self.heard_ns.saturating_add(self.times.keepalive_ns));
+        let lacks_buffer = lock(&self.wire.ends)[self.end].lacks_buffer;
+        let buffer_ns = lacks_buffer.then_some(now_ns + BUFFER_RETRY_NS);
+        let task_ns = self.tasks.iter().map(|task| task.due_ns).min();
+        [self.until_ns, keepalive_ns, buffer_ns, task_ns].into_iter().flatten().min()
+    }
+
+    /// Takes a task, and asks the peer for its first step if it may begin.
+    pub fn start(&mut self, core: &mut Core, mut task: Task, now_ns: u64) {
+        // Sends of a connection time out in order.
+        let due_ns = now_ns.saturating_add(self.times.send_timeout_ns);
+        let due_ns = self.tasks.last().map_or(due_ns, |before| before.due_ns.max(due_ns));
+        (task.number, task.due_ns) = (self.next_number, due_ns);
+        self.tasks.push(task);
+        self.next_number += 1;
+        let wire = self.wire.clone();
+        let mut ends = lock(&wire.ends);
+        let (own, other) = both(&mut ends, self.end);
+        self.ask(core, own, other);
+    }
+
+    /// Looks at the wire, and does what is due. True: the link is over.
+    pub fn service(&mut self, core: &mut Core, now_ns: u64) -> bool {
+        let wire = self.wire.clone();
+        let mut ends = lock(&wire.ends);
+        let (own, other) = both(&mut ends, self.end);
+        own.polled_ns = now_ns;
+        if let Some(until_ns) = self.until_ns.filter(|_| !self.is_closing) {
+            self.await_server(core, own, other, now_ns, until_ns);
+        } else {
+            self.serve(core, own, other);
+            self.advance(core, own, now_ns);
+            self.ask(core, own, other);
+            self.time_out(core, own, other, now_ns);
+            self.follow(core, own, other);
+        }
+        if self.is_leaving() {
+            own.left = Some(DisconnectReason::Closed);
+            core.closed(self.connection);
+        }
+        own.left.is_some()
+    }
+
+    /// The program is done with the connection, and so is the peer with all that it was sent.
+    fn is_leaving(&self) -> bool {
+        self.is_closing && self.tasks.is_empty()
+    }
+
+    /// Looks whether the server has decided.
+    fn await_server(&mut self, core: &mut Core, own: &mut End, other: &End, now_ns: u64, until_ns: u64) {
+        if other.bell.is_some() {
+            (self.until_ns, self.heard_ns) = (None, now_ns);
+            core.opened(self.connection, MESSAGE_BYTES_MAX);
+        } else if other.left.is_some() || now_ns >= until_ns {
+            let why = if other.left.is_some() { ConnectFailure::Refused } else { ConnectFailure::TimedOut };
+            own.left = Some(DisconnectReason::Closed);
+            core.failed(self.connection, why);
         }
     }
+
+    /// Does what the peer asks for. Messages that find no receive buffer wait.
+    fn serve(&mut self, core: &mut Core, own: &mut End, other: &mut End) {
+        own.lacks_buffer = false;
+        let mut at = 0;
+        while let Some((number, request)) = other.requests.get(at).filter(|_| !self.is_leaving()) {
+            let reply = match request {
+                // What comes for a program that has closed the connection is nobody's.
+                Request::Message(_) if self.is_closing => Ok(Vec::new()),
+                _ if self.is_closing => Err(Status::Disconnected),
+                Request::Message(message) => {
+                    let is_delivered = !own.lacks_buffer && core.deliver(self.connection, message);
+                    if !is_delivered && self.wire.attribute != Attribute::Unreliable {
+                        own.lacks_buffer = true;
+                        at += 1;
+                        continue;
+                    }
+                    Ok(Vec::new())
+                }
+                _ => access(core, self.connection, request),
+            };
+            other.replies.push((*number, reply));
+            other.requests.remove(at);
+            other.ring();
+        }
+    }
+
+    /// Goes on with the tasks whose steps the peer has done.
+    fn advance(&mut self, core: &mut Core, own: &mut End, now_ns: u64) {
+        for (number, reply) in own.replies.drain(..) {
+            let Some(at) = self.tasks.iter().position(|task| task.number == number) else { continue };
+            self.tasks[at].due_ns = now_ns.saturating_add(self.times.send_timeout_ns);
+            if let Err(status) = self.tasks[at].advance(core, reply) {
+                self.tasks[at].complete(core, self.connection, status);
+                self.tasks.remove(at);
+            }
+        }
+    }
+
+    /// Asks the peer for the next steps of all tasks that may go on.
+    fn ask(&mut self, core: &mut Core, own: &mut End, other: &End) {
+        for (at, task) in self.tasks.iter_mut().enumerate() {
+            if task.is_fenced && at > 0 {
+                break;
+            }
+            if task.is_asked {
+                continue;
+            }
+            match task.request(core) {
+                Ok(request) => {
+                    own.requests.push_back((task.number, request));
+                    other.ring();
+                }
+                Err(status) => {
+                    own.replies.push((task.number, Err(status)));
+                    own.ring();
+                }
+            }
+        }
+    }
+
+    /// Ends what has taken too long, and says once that the peer is silent.
+    fn time_out(&mut self, core: &mut Core, own: &mut End, other: &End, now_ns: u64) {
+        self.heard_ns = self.heard_ns.max(other.polled_ns);
+        let keepalive_ns = self.times.keepalive_ns;
+        if keepalive_ns > 0 && now_ns >= self.heard_ns.saturating_add(keepalive_ns) && other.left.is_none() {
+            self.times.keepalive_ns = 0;
+            core.keepalive_timed_out(self.connection);
+        }
+        let status = if other.lacks_buffer { Status::ReceiverNotReady } else { Status::TimedOut };
+        self.end_tasks(core, own, status, |task| task.due_ns <= now_ns);
+    }
+
+    /// If the peer is gone, ends the tasks, and the connection once everything that came is delivered.
+    fn follow(&mut self, core: &mut Core, own: &mut End, other: &End) {
+        let Some(reason) = other.left else { return };
+        self.end_tasks(core, own, Status::Disconnected, |_| true);
+        if other.requests.is_empty() {
+            core.ended(self.connection, reason);
+        } else {
+            core.peer_gone(self.connection);
+        }
+    }
+
+    /// Ends the tasks that `which` picks, and withdraws what the peer was asked for them.
+    fn end_tasks(&mut self, core: &mut Core, own: &mut End, status: Status, which: impl Fn(&Task) -> bool) {
+        for task in self.tasks.extract_if(.., |task| which(task)) {
+            own.requests.retain(|(number, _)| *number != task.number);
+            task.complete(core, self.connection, status);
+        }
+    }
+}
+
+impl Drop for Link {
+    /// The peer learns that this end is gone, if it does not know.
+    fn drop(&mut self) {
+        let mut ends = lock(&self.wire.ends);
+        let (own, other) = both(&mut ends, self.end);
+        own.left.get_or_insert(DisconnectReason::Died);
+        other.ring();
+    }
+}
+
+/// Both ends of a wire: the one given, and the other.
+fn both(ends: &mut [End; 2], own: usize) -> (&mut End, &mut End) {
+    let [client, server] = ends;
+    if own == CLIENT { (client, server) } else { (server, client) }
 }

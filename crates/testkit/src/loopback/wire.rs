@@ -1,187 +1,88 @@
-//! What the two ends of a connection share, and where each endpoint hears that there is something to look at.
+//! What the two ends of a connection share, and how an endpoint hears of requests to connect.
 
-use super::remote::{Answer, Question};
-use cci::{Attribute, SysError};
+use super::task::{Reply, Request};
+use cci::{Attribute, DisconnectReason, SysError};
 use cci_sys::event::EventFd;
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The end that asked for the connection, and the other one.
 pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
 
-/// How far the two have come.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Handshake {
-    Asked,
-    Accepted,
-    /// By the program, or because there is no such endpoint.
-    Refused,
-    /// The client did not wait any longer.
-    GivenUp,
-}
-
-/// What belongs to one end.
-#[derive(Default)]
-pub(super) struct End {
-    /// Where its endpoint is told of changes, and what it calls the connection.
-    pub inbox: Option<(Arc<Inbox>, u64)>,
-    /// Messages that it has sent and the other end has yet to take. Each has a number, which grows by one.
-    pub messages: VecDeque<(u64, Vec<u8>)>,
-    /// So many of its messages were taken.
-    pub taken: u64,
-    /// What it wants of the other end's memory, and what has come of that.
-    pub questions: VecDeque<(u64, Question)>,
-    pub answers: VecDeque<(u64, Answer)>,
-    /// It has no receive buffer for what has come.
-    pub has_no_buffer: bool,
-    /// It sends nothing more, and takes nothing.
-    pub is_closed: bool,
-    /// It went without closing the connection.
-    pub is_abandoned: bool,
-}
-
 /// A connection, as both ends see it.
 pub(super) struct Wire {
-    pub handshake: Handshake,
-    pub request: Vec<u8>,
+    pub ends: Mutex<[End; 2]>,
+    /// What the client's program says with its request.
+    pub payload: Vec<u8>,
     pub attribute: Attribute,
     /// The client's URI.
-    pub asker: String,
-    pub ends: [End; 2],
+    pub client: String,
 }
 
-/// Takes the lock, behind which nothing else is ever called that could wait for it.
-pub(super) fn lock(wire: &Mutex<Wire>) -> MutexGuard<'_, Wire> {
-    wire.lock().unwrap_or_else(PoisonError::into_inner)
+/// What one end shows the other.
+#[derive(Default)]
+pub(super) struct End {
+    /// Wakes its endpoint. `None`: the server has not accepted.
+    pub bell: Option<Arc<EventFd>>,
+    /// What it wants of the other end, each with a number, in the order in which it is to be done.
+    pub requests: VecDeque<(u64, Request)>,
+    /// What the other end has answered, with the numbers of the requests.
+    pub replies: Vec<(u64, Reply)>,
+    /// It has no receive buffer for a message that has come.
+    pub lacks_buffer: bool,
+    /// When its endpoint last made progress.
+    pub polled_ns: u64,
+    /// It is gone, and this is what the other end tells its program.
+    pub left: Option<DisconnectReason>,
 }
 
-impl Wire {
-    pub fn new(request: Vec<u8>, attribute: Attribute, asker: String) -> Wire {
-        Wire {
-            handshake: Handshake::Asked,
-            request,
-            attribute,
-            asker,
-            ends: [End::default(), End::default()],
-        }
-    }
-
-    /// Both ends: the one given, and the other.
-    pub fn both(&mut self, own: usize) -> (&mut End, &mut End) {
-        let [client, server] = &mut self.ends;
-        if own == CLIENT { (client, server) } else { (server, client) }
-    }
-
-    /// Has one end look at the wire.
-    pub fn tell(&self, end: usize) {
-        if let Some((inbox, link)) = &self.ends[end].inbox {
-            inbox.put(Notice::Look(*link));
-        }
-    }
-
-    /// The program says no, or is not there.
-    pub fn refuse(&mut self) {
-        if self.handshake == Handshake::Asked {
-            self.handshake = Handshake::Refused;
-            self.tell(CLIENT);
+impl End {
+    /// Has this end's endpoint look at the wire.
+    pub fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            let _ = bell.signal();
         }
     }
 }
 
-/// What an endpoint is told.
-pub(super) enum Notice {
-    /// Somebody wants to connect.
-    Request(Arc<Mutex<Wire>>),
-    /// The wire of this link has changed.
-    Look(u64),
+/// Takes a lock, behind which nothing is called that could wait for it.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One for each endpoint.
+/// A request to connect. It is refused when it is dropped before the server's end has a bell, wherever that happens.
+pub(super) struct Asked(pub Arc<Wire>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let ends = &mut *lock(&self.0.ends);
+        if ends[SERVER].bell.is_none() {
+            ends[SERVER].left = Some(DisconnectReason::Closed);
+            ends[CLIENT].ring();
+        }
+    }
+}
+
+/// Where an endpoint hears of requests and changes.
 pub(super) struct Inbox {
-    number: u64,
-    /// `None`: the endpoint is gone.
-    notices: Mutex<Option<Vec<Notice>>>,
-    /// Readable while there are notices.
-    bell: EventFd,
-    polled_ns: AtomicU64,
+    pub requests: Mutex<Vec<Asked>>,
+    /// Readable when there is something to look at.
+    pub bell: Arc<EventFd>,
 }
 
-/// All endpoints, by number.
-static ALL: LazyLock<Mutex<HashMap<u64, Weak<Inbox>>>> = LazyLock::new(Mutex::default);
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// The inboxes of all endpoints that there ever were.
+static ALL: Mutex<Vec<Weak<Inbox>>> = Mutex::new(Vec::new());
 
-/// The inbox of the endpoint with this number.
-pub(super) fn find(number: u64) -> Option<Arc<Inbox>> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner).get(&number)?.upgrade()
+/// Opens an inbox. Returns its number as well.
+pub(super) fn open() -> Result<(Arc<Inbox>, usize), SysError> {
+    let inbox = Arc::new(Inbox { requests: Mutex::default(), bell: Arc::new(EventFd::new()?) });
+    let mut all = lock(&ALL);
+    all.push(Arc::downgrade(&inbox));
+    Ok((inbox, all.len() - 1))
 }
 
-impl Inbox {
-    pub fn open() -> Result<Arc<Inbox>, SysError> {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let notices = Mutex::new(Some(Vec::new()));
-        let inbox = Arc::new(Inbox { number, notices, bell: EventFd::new()?, polled_ns: AtomicU64::new(0) });
-        ALL.lock().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::downgrade(&inbox));
-        Ok(inbox)
-    }
-
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    pub fn bell(&self) -> &EventFd {
-        &self.bell
-    }
-
-    fn notices(&self) -> MutexGuard<'_, Option<Vec<Notice>>> {
-        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Puts a notice in. A request to an endpoint that is gone is refused.
-    pub fn put(&self, notice: Notice) {
-        let mut notices = self.notices();
-        match &mut *notices {
-            Some(notices) => {
-                notices.push(notice);
-                let _ = self.bell.signal();
-            }
-            None => {
-                drop(notices);
-                if let Notice::Request(wire) = notice {
-                    lock(&wire).refuse();
-                }
-            }
-        }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.notices().as_ref().is_none_or(Vec::is_empty)
-    }
-
-    /// All notices that have come.
-    pub fn take(&self) -> Vec<Notice> {
-        let mut notices = self.notices();
-        let taken = notices.as_mut().map(std::mem::take).unwrap_or_default();
-        if !taken.is_empty() {
-            let _ = self.bell.drain();
-        }
-        taken
-    }
-
-    /// The endpoint goes. Returns what it had not looked at.
-    pub fn close(&self) -> Vec<Notice> {
-        ALL.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.number);
-        self.notices().take().unwrap_or_default()
-    }
-
-    /// The endpoint makes progress.
-    pub fn polled(&self, now_ns: u64) {
-        self.polled_ns.store(now_ns, Ordering::Relaxed);
-    }
-
-    /// When it last did.
-    pub fn polled_ns(&self) -> u64 {
-        self.polled_ns.load(Ordering::Relaxed)
-    }
+/// The inbox with this number, unless its endpoint is gone.
+pub(super) fn find(number: usize) -> Option<Arc<Inbox>> {
+    lock(&ALL).get(number)?.upgrade()
 }

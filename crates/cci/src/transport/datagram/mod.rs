@@ -330,16 +330,9 @@ impl<C: Carrier> Transport for Datagram<C> {
         &mut self,
         core: &mut Core,
         connection: Connection,
-        mut request: RequestBody,
+        request: RequestBody,
     ) -> Result<u64, AcceptError> {
-        let inner = match request.inner.downcast::<Request>() {
-            Ok(inner) => inner,
-            Err(other) => {
-                request.inner = other;
-                request.refuse();
-                return Err(AcceptError::OtherDevice);
-            }
-        };
+        let (inner, mut request) = request.claim::<Request>()?;
         if !self.carrier.reaches(inner.peer()) {
             request.inner = inner;
             request.refuse();

@@ -228,19 +228,12 @@ impl Server {
         connection: Connection,
         body: RequestBody,
     ) -> Result<Key, AcceptError> {
-        let RequestBody { payload, attribute, peer, identity, via, ticket, inner, inbox } = body;
-        let asked = match inner.downcast::<Asked>() {
-            Ok(asked) => *asked,
-            Err(inner) => {
-                RequestBody { payload, attribute, peer, identity, via, ticket, inner, inbox }.refuse();
-                return Err(AcceptError::OtherDevice);
-            }
-        };
+        let (asked, RequestBody { attribute, via, ticket, inbox, .. }) = body.claim::<Asked>()?;
         if Arc::ptr_eq(&inbox, &step.core.requests) {
             self.held.leave(ticket);
         }
         step.common.connections.now_ns = clock::now_ns();
-        let result = self.accept_asked(step, connection, asked, attribute.is_reliable());
+        let result = self.accept_asked(step, connection, *asked, attribute.is_reliable());
         if result.is_err() && !Arc::ptr_eq(&inbox, &step.core.requests) {
             inbox.put(Decision::AcceptedElsewhere { via, ticket });
         }

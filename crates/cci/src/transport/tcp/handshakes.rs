@@ -186,16 +186,9 @@ impl Handshakes {
         core: &mut Core,
         links: &mut Links,
         connection: Connection,
-        mut request: RequestBody,
+        request: RequestBody,
     ) -> Result<Key, AcceptError> {
-        let inner = match request.inner.downcast::<Request>() {
-            Ok(inner) => inner,
-            Err(other) => {
-                request.inner = other;
-                request.refuse();
-                return Err(AcceptError::OtherDevice);
-            }
-        };
+        let (inner, request) = request.claim::<Request>()?;
         if std::sync::Arc::ptr_eq(&request.inbox, &core.requests) {
             self.request_decided(request.ticket);
         }

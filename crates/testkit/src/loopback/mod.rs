@@ -33,7 +33,7 @@ const BUFFER_RETRY_NS: u64 = 1_000_000;
 /// Opens an endpoint that reaches those of this process.
 ///
 /// # Errors
-/// As [`Endpoint::create`].
+/// [`CreateError`]: an option is out of its range, or there is no memory for its buffers or no descriptor to sleep on.
 pub fn open(options: Options) -> Result<Endpoint, CreateError> {
     cci::seam::open("loop", MESSAGE_BYTES_MAX, options, |options, poller| {
         let (inbox, number) = wire::open()?;

@@ -7,7 +7,7 @@
 //!
 //! TCP delivers to a socket, not to a program: a send completes when the peer's library has put the message into a
 //! receive buffer and said so. Until then it is kept ([`out`], [`sends`], and [`chunks`](crate::engine::chunks)); without a buffer the receiver drops
-//! it and what is behind it, says so, and gets it again when it has one ([`receive`]). A poll is in [`poll`]. `docs/adr/0008-tcp.md` has the reasons.
+//! it and what is behind it, says so, and gets it again when it has one ([`receive`]). [`reactor`] says what a poll does. `docs/adr/0008-tcp.md` has the reasons.
 
 mod conn;
 mod counts;
@@ -25,8 +25,8 @@ mod open;
 mod out;
 mod pace;
 mod pipe;
-mod poll;
 mod preamble;
+mod reactor;
 mod receive;
 mod report;
 mod requests;
@@ -43,11 +43,11 @@ mod tests;
 pub(crate) use open::open;
 
 use self::conn::State;
-use self::handshakes::Handshakes;
-use self::links::{Defaults, Links};
+use self::links::Defaults;
+use self::reactor::Reactor;
 use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, RegionChange, Report, Setting,
-    Started, Transport, token,
+    Started, Transport,
 };
 use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
@@ -57,21 +57,16 @@ use crate::limits;
 use crate::transport::ordered_rma::{Start, What};
 use cci_memory::slab::Key;
 use cci_sys::clock;
-use cci_sys::event::Events;
 
 /// Longest message.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = limits::MESSAGE_BYTES_MAX;
 /// The start of every URI.
 const SCHEME: &str = "tcp://";
-/// What the kernel reports at once.
-const KERNEL_EVENTS: usize = 32;
+
 /// One endpoint's transport.
 pub(super) struct Tcp {
     uri: String,
-    handshakes: Handshakes,
-    links: Links,
-    /// None while its contents are worked on.
-    events: Option<Events>,
+    reactor: Reactor,
 }
 
 impl Transport for Tcp {
@@ -85,7 +80,7 @@ impl Transport for Tcp {
         connection: Connection,
         to: Dial<'_>,
     ) -> Result<u64, ConnectError> {
-        self.dialler(core).dial(connection, &to).map(Key::to_bits)
+        self.reactor.dialler(core).dial(connection, &to).map(Key::to_bits)
     }
 
     fn accept(
@@ -94,21 +89,24 @@ impl Transport for Tcp {
         connection: Connection,
         request: RequestBody,
     ) -> Result<u64, AcceptError> {
-        self.handshakes.accept_request(core, &mut self.links, connection, request).map(Key::to_bits)
+        self.reactor
+            .handshakes
+            .accept_request(core, &mut self.reactor.links, connection, request)
+            .map(Key::to_bits)
     }
 
     fn decided(&mut self, _: &mut Core, decision: Decision) {
         match decision {
-            Decision::Refused { ticket, inner, .. } => self.handshakes.refuse(ticket, inner),
-            Decision::AcceptedElsewhere { ticket, .. } => self.handshakes.request_decided(ticket),
+            Decision::Refused { ticket, inner, .. } => self.reactor.handshakes.refuse(ticket, inner),
+            Decision::AcceptedElsewhere { ticket, .. } => self.reactor.handshakes.request_decided(ticket),
         }
     }
 
     fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64) {
-        self.links.shared.now_ns = clock::now_ns();
+        self.reactor.links.shared.now_ns = clock::now_ns();
         let key = Key::from_bits(link);
-        if self.links.conns.get(key).is_some_and(|conn| conn.connection == connection) {
-            self.links.disconnect(core, key);
+        if self.reactor.links.conns.get(key).is_some_and(|conn| conn.connection == connection) {
+            self.reactor.links.disconnect(core, key);
         } else {
             core.closed(connection);
         }
@@ -123,7 +121,7 @@ impl Transport for Tcp {
         segments: &[&[u8]],
         op: SendOp,
     ) -> Result<(), SendError> {
-        self.links.send(core, Key::from_bits(link), segments, op)
+        self.reactor.links.send(core, Key::from_bits(link), segments, op)
     }
 
     fn start(
@@ -134,7 +132,7 @@ impl Transport for Tcp {
         operation: &Operation<'_>,
     ) -> Result<Started, SendError> {
         let key = Key::from_bits(link);
-        let sends = || self.links.conns.get(key).map_or(0, |conn| conn.unreported);
+        let sends = || self.reactor.links.conns.get(key).map_or(0, |conn| conn.unreported);
         let id = core.begin_operation(connection, operation.op, sends)?;
         let (what, segments, message, fence) = match &operation.action {
             Action::Transfer(request) => {
@@ -147,8 +145,8 @@ impl Transport for Tcp {
         };
         let (name, position, now_ns, is_alone) = (id, 0, 0, false);
         let start = Start { name, what, segments, message, fence, position, now_ns, is_alone };
-        let started = self.links.start(core, key, start);
-        self.handshakes.dial_seconds(core, &mut self.links);
+        let started = self.reactor.links.start(core, key, start);
+        self.reactor.handshakes.dial_seconds(core, &mut self.reactor.links);
         match started {
             Ok(()) => Ok(Started::Pending),
             Err(error) => {
@@ -160,24 +158,26 @@ impl Transport for Tcp {
 
     fn region(&mut self, _: &mut Core, change: &RegionChange<'_>) {
         let RegionChange::Removed { region, .. } = *change;
-        self.links.transfers.region_removed(&mut self.links.conns, region);
+        self.reactor.links.transfers.region_removed(&mut self.reactor.links.conns, region);
     }
 
     #[inline]
     fn progress(&mut self, core: &mut Core) {
-        self.poll(core);
+        self.reactor.poll(core);
     }
 
     fn arm(&mut self, core: &mut Core) -> Armed {
-        self.prepare_sleep(core)
+        self.reactor.arm(core)
     }
 
     fn activity(&self) -> Activity {
-        if self.links.conns.is_empty() && self.handshakes.is_empty() {
+        if self.reactor.links.conns.is_empty() && self.reactor.handshakes.is_empty() {
             Activity::Idle
-        } else if self.links.shared.sends.in_use() > 0 || self.links.transfers.operations() > 0 {
+        } else if self.reactor.links.shared.sends.in_use() > 0
+            || self.reactor.links.transfers.operations() > 0
+        {
             Activity::Active
-        } else if self.links.conns.iter().any(|(_, conn)| conn.state != State::Gone) {
+        } else if self.reactor.links.conns.iter().any(|(_, conn)| conn.state != State::Gone) {
             Activity::Delivered
         } else {
             Activity::Drained
@@ -185,7 +185,7 @@ impl Transport for Tcp {
     }
 
     fn link_state(&self, link: u64) -> Option<LinkState> {
-        let conn = self.links.conns.get(Key::from_bits(link))?;
+        let conn = self.reactor.links.conns.get(Key::from_bits(link))?;
         Some(LinkState {
             unreported: conn.unreported,
             held: conn.out.sends(),
@@ -198,31 +198,38 @@ impl Transport for Tcp {
     fn configure(&mut self, _: &mut Core, setting: Setting) {
         match setting {
             Setting::SendTimeout { link, timeout_ns } => {
-                self.links.change_send_timeout(Key::from_bits(link), timeout_ns);
+                self.reactor.links.change_send_timeout(Key::from_bits(link), timeout_ns);
             }
             Setting::Keepalive { link, timeout_ns } => {
-                self.links.change_keepalive(Key::from_bits(link), timeout_ns)
+                self.reactor.links.change_keepalive(Key::from_bits(link), timeout_ns)
             }
             Setting::Defaults { send_timeout_ns, keepalive_ns } => {
-                self.links.defaults = Defaults { send_timeout_ns, keepalive_ns };
+                self.reactor.links.defaults = Defaults { send_timeout_ns, keepalive_ns };
             }
-            Setting::Lent { bytes } => self.links.shared.lent.lend(&mut self.links.shared.chunks, bytes),
+            Setting::Lent { bytes } => {
+                self.reactor.links.shared.lent.lend(&mut self.reactor.links.shared.chunks, bytes)
+            }
             Setting::SetApart { .. } => {}
         }
     }
 
     fn report(&self, _: &Core, report: Report<'_>) {
+        let Reactor { handshakes, links, .. } = &self.reactor;
         match report {
-            Report::Counters { into, drops } => self.count(into, drops),
-            Report::Memory(into) => self.count_memory(into),
-            Report::SpareBytes(into) => {
-                *into += self.links.shared.lent.spare_bytes(&self.links.shared.chunks)
+            Report::Counters { into, drops } => report::counters(links, into, drops),
+            Report::Memory(into) => report::memory(handshakes, links, into),
+            Report::SpareBytes(into) => *into += links.shared.lent.spare_bytes(&links.shared.chunks),
+            Report::SendsHeld(into) => *into += links.shared.sends.in_use(),
+            Report::Connection { link, into } => {
+                *into = links.conns.get(Key::from_bits(link)).map(report::connection).unwrap_or_default();
             }
-            Report::SendsHeld(into) => *into += self.links.shared.sends.in_use(),
-            Report::Connection { link, into } => *into = self.count_connection(Key::from_bits(link)),
-            Report::Explanation { link, into } => self.explain_connection(Key::from_bits(link), into),
+            Report::Explanation { link, into } => {
+                if let Some(conn) = links.conns.get(Key::from_bits(link)) {
+                    report::explain(conn, &handshakes.local, into);
+                }
+            }
             Report::Peer { link, into } => {
-                if let Some(conn) = self.links.conns.get(Key::from_bits(link)) {
+                if let Some(conn) = links.conns.get(Key::from_bits(link)) {
                     (into.refuses, into.has_answered) = (conn.out.is_refused(), conn.is_heard);
                 }
             }

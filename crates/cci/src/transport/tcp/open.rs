@@ -9,10 +9,11 @@ use super::links::{Defaults, Links};
 use super::local::Local;
 use super::pace::Pace;
 use super::pipe::Security;
+use super::reactor::Reactor;
 use super::sends::{Send, Sends};
 use super::streams::Streams;
 use super::transfers::Transfers;
-use super::{KERNEL_EVENTS, MESSAGE_BYTES_MAX, SCHEME, Tcp, Transport};
+use super::{MESSAGE_BYTES_MAX, SCHEME, Tcp, Transport};
 use crate::device::DeviceInfo;
 use crate::engine::chunks::Chunks;
 use crate::engine::poller::Poller;
@@ -23,7 +24,6 @@ use crate::sealing::Sealing;
 use crate::transport::{ip_port, ip_uri};
 use cci_memory::fallible;
 use cci_sys::clock;
-use cci_sys::event::Events;
 use cci_sys::tcp::Listener;
 use std::sync::Arc;
 
@@ -64,37 +64,30 @@ pub(crate) fn open(
     let sends_bytes = options.send_buffers as usize * size_of::<Send>();
     let uri = ip_uri::format(SCHEME, address, device.interface.as_deref());
     let local = Local { address, security, mss: device.max_send_size.min(MESSAGE_BYTES_MAX) };
-    let tcp = Tcp {
-        uri,
-        handshakes: Handshakes::new(local, listener, requests_max()),
-        links: Links::new(
-            remaining_bytes / CONNS_SHARE,
-            Defaults {
-                send_timeout_ns: ns(options.send_timeout),
-                keepalive_ns: options.keepalive.map_or(0, ns),
-            },
-            Shared {
-                sends: Sends::new(options.send_buffers).ok_or_else(|| no_memory(sends_bytes))?,
-                chunks: Chunks::new((remaining_bytes / CHUNKS_SHARE).min(CHUNKS_BYTES_MAX)),
-                lent: Lent::new(remaining_bytes / WAITING_SHARE),
-                counts: Counts::default(),
-                now_ns: clock::now_ns(),
-                sends_due_ns: u64::MAX,
-                keepers: Keepers::new(remaining_bytes / INPUTS_SHARE),
-                streams: Streams::new(),
-                pace: Pace::new(),
-            },
-            Transfers::new(
-                options.rma_operations,
-                device.max_send_size.min(MESSAGE_BYTES_MAX),
-                options.memory_bytes_max,
-            ),
-            fallible::zeroed(SCRATCH_BYTES).ok_or_else(|| no_memory(SCRATCH_BYTES))?,
+    let handshakes = Handshakes::new(local, listener, requests_max());
+    handshakes.watch_listener(poller)?;
+    let links = Links::new(
+        remaining_bytes / CONNS_SHARE,
+        Defaults { send_timeout_ns: ns(options.send_timeout), keepalive_ns: options.keepalive.map_or(0, ns) },
+        Shared {
+            sends: Sends::new(options.send_buffers).ok_or_else(|| no_memory(sends_bytes))?,
+            chunks: Chunks::new((remaining_bytes / CHUNKS_SHARE).min(CHUNKS_BYTES_MAX)),
+            lent: Lent::new(remaining_bytes / WAITING_SHARE),
+            counts: Counts::default(),
+            now_ns: clock::now_ns(),
+            sends_due_ns: u64::MAX,
+            keepers: Keepers::new(remaining_bytes / INPUTS_SHARE),
+            streams: Streams::new(),
+            pace: Pace::new(),
+        },
+        Transfers::new(
+            options.rma_operations,
+            device.max_send_size.min(MESSAGE_BYTES_MAX),
+            options.memory_bytes_max,
         ),
-        events: Some(Events::with_capacity(KERNEL_EVENTS)),
-    };
-    tcp.handshakes.watch_listener(poller)?;
-    Ok(Box::new(tcp))
+        fallible::zeroed(SCRATCH_BYTES).ok_or_else(|| no_memory(SCRATCH_BYTES))?,
+    );
+    Ok(Box::new(Tcp { uri, reactor: Reactor::new(handshakes, links) }))
 }
 
 /// What is left of the cap when the engine has its buffers and we our tables.

@@ -1,4 +1,4 @@
-//! What a poll looks at.
+//! What a poll does: it asks streams and the kernel what has come, and passes it on.
 //!
 //! - *Active* connections, the one or two with something new last, are read in every poll: nothing is faster than to ask the
 //!   stream itself.
@@ -6,18 +6,21 @@
 
 use super::conn::{Conn, Shared, State};
 use super::dial::Dialler;
+use super::handshakes::Handshakes;
 use super::links::Links;
-use super::{Tcp, token};
 use crate::connection::DisconnectReason;
 use crate::engine::core::Core;
 use crate::limits;
-use crate::transport::Armed;
+use crate::transport::{Armed, token};
 use cci_memory::slab::Key;
 use cci_sys::clock;
+use cci_sys::event::Events;
 
 /// An active connection whose polls found something so often since the last sleep leaves the epoll set until the next one: the
 /// kernel's entry in it for each segment that comes costs more than these two calls.
 const ACTIVE_READS: u32 = 64;
+/// What the kernel reports at once.
+const KERNEL_EVENTS: usize = 32;
 /// Rounds of events taken from the kernel at once.
 const KERNEL_ROUNDS_MAX: u32 = 4;
 /// Handshakes of clients that go on in one poll: with certificates each costs a signature, which strangers have for a word.
@@ -25,10 +28,22 @@ const SHAKES_MAX: u32 = 4;
 /// Time after which what the system refused is tried again.
 const AGAIN_NS: u64 = 10_000_000;
 
-impl Tcp {
+/// All streams of an endpoint, whether they belong to a connection or to none yet.
+pub(super) struct Reactor {
+    pub handshakes: Handshakes,
+    pub links: Links,
+    /// None while its contents are worked on.
+    events: Option<Events>,
+}
+
+impl Reactor {
+    pub fn new(handshakes: Handshakes, links: Links) -> Reactor {
+        Reactor { handshakes, links, events: Some(Events::with_capacity(KERNEL_EVENTS)) }
+    }
+
     /// One poll.
     #[inline]
-    pub(super) fn poll(&mut self, core: &mut Core) {
+    pub fn poll(&mut self, core: &mut Core) {
         let Shared { pace, now_ns, streams, .. } = &mut self.links.shared;
         pace.begin_poll(now_ns);
         if streams.has_unwritten() {
@@ -86,7 +101,7 @@ impl Tcp {
             for event in events.iter() {
                 found_idle |= self.kernel_reports(core, event.token, event.readable, event.hung_up);
             }
-            if events.len() < super::KERNEL_EVENTS {
+            if events.len() < KERNEL_EVENTS {
                 break;
             }
         }
@@ -161,7 +176,7 @@ impl Tcp {
     }
 
     /// Prepares for sleep: nothing is left to be said, and the kernel wakes for everything else.
-    pub(super) fn prepare_sleep(&mut self, core: &mut Core) -> Armed {
+    pub fn arm(&mut self, core: &mut Core) -> Armed {
         let events_before = core.events_queued();
         self.handshakes.dial_seconds(core, &mut self.links);
         self.links.shared.now_ns = clock::now_ns();
@@ -217,7 +232,7 @@ impl Tcp {
         self.links.time_out(core);
     }
 
-    pub(super) fn dialler<'a>(&'a mut self, core: &'a mut Core) -> Dialler<'a> {
+    pub fn dialler<'a>(&'a mut self, core: &'a mut Core) -> Dialler<'a> {
         Dialler { local: &self.handshakes.local, links: &mut self.links, core }
     }
 }

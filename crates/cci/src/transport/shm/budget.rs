@@ -90,19 +90,20 @@ impl Budget {
         Ok(half)
     }
 
-    /// Enters a connection that is to be made, if it fits under the cap.
+    /// Enters a connection that is to be made, if it fits under the cap, and begins its handshake. Returns the keys of both.
     pub fn insert_conn(
         &self,
         links: &Links,
         connections: &mut Connections,
         connection: Connection,
         is_reliable: bool,
-    ) -> Option<Key> {
+        begin: impl FnOnce(Key) -> Option<Key>,
+    ) -> Option<(Key, Key)> {
         let growth_bytes = connections.growth_bytes();
         let held_bytes = self.held_bytes.saturating_add(links.ring_memory_bytes());
         if growth_bytes > 0 && held_bytes.saturating_add(growth_bytes) > self.cap_bytes {
             return None;
         }
-        connections.insert(connection, is_reliable)
+        connections.insert(connection, is_reliable, begin)
     }
 }

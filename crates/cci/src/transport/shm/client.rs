@@ -54,27 +54,19 @@ impl Client {
         let Step { links, common, core, budget } = step;
         let now_ns = clock::now_ns();
         common.connections.now_ns = now_ns;
-        let connections = &mut common.connections;
-        let conn = budget
-            .insert_conn(links, connections, connection, to.attribute.is_reliable())
-            .ok_or(ConnectError::NoMemory)?;
-        let request = Request {
-            endpoint: common.endpoint,
-            conn: PeerConn { index: conn.index, generation: conn.generation },
-            mss: connections.mss,
-            attribute: to.attribute,
-        };
-        let hello =
-            Hello { name: address.name, proof: to.proof, request, payload: to.request.to_vec(), again_ns: 0 };
+        let Common { endpoint, connections, handshakes, .. } = &mut **common;
+        let (endpoint, mss, attribute) = (*endpoint, connections.mss, to.attribute);
         let deadline_ns = to.timeout_ns.map_or(u64::MAX, |ns| now_ns.saturating_add(ns));
-        let stage = Stage::Hello { conn, hello: Box::new(hello) };
-        let Some(key) = common.handshakes.insert(deadline_ns, stage) else {
-            common.connections.conns.remove(conn);
-            return Err(ConnectError::NoMemory);
+        let begin = |conn: Key| {
+            let own = PeerConn { index: conn.index, generation: conn.generation };
+            let request = Request { endpoint, conn: own, mss, attribute };
+            let (name, payload) = (address.name, to.request.to_vec());
+            let hello = Hello { name, proof: to.proof, request, payload, again_ns: 0 };
+            handshakes.insert(deadline_ns, Stage::Hello { conn, hello: Box::new(hello) })
         };
-        if let Some(conn) = common.connections.conns.get_mut(conn) {
-            conn.at = key;
-        }
+        let (conn, key) = budget
+            .insert_conn(links, connections, connection, attribute.is_reliable(), begin)
+            .ok_or(ConnectError::NoMemory)?;
         if let Err(error) = self.hello(common, core, key) {
             common.handshakes.remove(&core.poller, key);
             common.connections.conns.remove(conn);
@@ -186,7 +178,9 @@ impl Client {
             Stage::Proving { conn, server, hello } => (*conn, *server, hello.proof == shown_in(fds)),
             _ => return,
         };
-        let Some(connection) = common.connections.conns.get(conn).map(|conn| conn.connection) else { return };
+        let Some(connection) = common.connections.conns.get(conn).map(|conn| conn.base.connection) else {
+            return;
+        };
         if !is_it {
             common.connections.counts.not_proven += 1;
             core.disproved(connection);
@@ -217,7 +211,7 @@ impl Client {
             Offer::New { ring_bytes } => match take_offer(step, key, accept, (ring_bytes, fds), peer) {
                 Ok(link) => {
                     step.common.handshakes.remove(&step.core.poller, key);
-                    step.common.connections.open(step.core, conn, link, accept.conn, accept.mss);
+                    step.common.connections.establish(step.core, conn, link, accept.conn, accept.mss);
                 }
                 Err(why) => self.end(step.common, step.core, key, why),
             },
@@ -242,7 +236,7 @@ impl Client {
         let at = link.key;
         common.handshakes.remove(&core.poller, key);
         common.connections.counts.links_joined += 1;
-        common.connections.open(core, conn, at, accept.conn, accept.mss);
+        common.connections.establish(core, conn, at, accept.conn, accept.mss);
         links.schedule(at);
         if sent.is_err() {
             links.kill(common, core, at);

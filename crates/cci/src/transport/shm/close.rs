@@ -6,14 +6,13 @@
 //! sees it first; the other side drains what is in the ring and follows.
 
 use super::common::Common;
-use super::connections::State;
+use super::connections::Phase;
 use super::link::Link;
 use super::out::Control;
 use super::wire::NOBODY;
 use super::wire::kind;
 use crate::connection::{DisconnectReason, Status};
 use crate::engine::core::Core;
-use crate::transport::token;
 use cci_memory::ring::Corrupt;
 use cci_memory::slab::Key;
 
@@ -25,37 +24,20 @@ pub(super) fn close_came(
     conn: u32,
     generation: u8,
 ) -> Result<(), Corrupt> {
-    let at = link.key;
-    let Some((key, conn)) = common.connections.named(conn, generation).filter(|(_, conn)| conn.at == at)
-    else {
+    let Some((key, conn)) = common.connections.conns.named_on(link.key, conn, generation) else {
         common.connections.counts.unknown_connection += 1;
         return Ok(());
     };
-    match conn.state {
-        State::Open | State::Broken => {
-            let (connection, to) = (conn.connection, conn.peer());
-            // First: if the ring turns out to be corrupt, the connection ends with its link, which must still find it.
-            link.complete_taken(&mut common.connections, core)?;
-            if let Some(conn) = common.connections.conns.get_mut(key) {
-                conn.state = State::Gone;
-                conn.at = token::NOWHERE;
-            }
-            link.end_sends(&mut common.connections, core, key.index, Status::Disconnected);
-            common.transfers.end_flow(link, &mut common.connections, core, key, Status::Disconnected);
-            core.ended(connection, DisconnectReason::Closed);
-            link.conns = link.conns.saturating_sub(1);
-            link.send_control(Control::about(kind::CLOSE_ACK, to, NOBODY))
+    let (to, is_closing) = (conn.on.peer(), conn.on.phase == Phase::Closing);
+    if is_closing {
+        if common.transfers.end_flow(link, &mut common.connections, core, key, Status::Disconnected) {
+            // We have not closed yet, as operations were under way: the peer waits for an answer.
+            link.send_control(Control::about(kind::CLOSE_ACK, to, NOBODY))?;
         }
-        State::Closing => {
-            let to = conn.peer();
-            if common.transfers.end_flow(link, &mut common.connections, core, key, Status::Disconnected) {
-                // We have not closed yet, as operations were under way: the peer waits for an answer.
-                link.send_control(Control::about(kind::CLOSE_ACK, to, NOBODY))?;
-            }
-            closed(link, common, core, key)
-        }
-        State::Making | State::Gone => Ok(()),
+        return closed(link, common, core, key);
     }
+    lose_peer(link, common, core, key, DisconnectReason::Closed)?;
+    link.send_control(Control::about(kind::CLOSE_ACK, to, NOBODY))
 }
 
 /// Ends a connection whose peer asks for more than there is for its process. The peer learns of that behind what was sent
@@ -67,22 +49,33 @@ pub(super) fn shut_out(
     core: &mut Core,
     key: Key,
 ) -> Result<(), Corrupt> {
-    link.complete_taken(&mut common.connections, core)?;
-    let at = link.key;
-    let Some(conn) =
-        common.connections.conns.get_mut(key).filter(|conn| conn.at == at && conn.state == State::Open)
-    else {
+    let link_key = link.key;
+    let Some(conn) = common.connections.conns.open(key).filter(|conn| conn.on.link == link_key) else {
         return Ok(());
     };
-    let sent = link.send_close(conn);
-    let connection = conn.connection;
-    (conn.state, conn.at) = (State::Gone, token::NOWHERE);
+    let to = conn.on.peer();
+    lose_peer(link, common, core, key, DisconnectReason::Refused)?;
     common.connections.counts.operations_over_quota += 1;
+    link.send_control(Control::about(kind::CLOSE, to, NOBODY))
+}
+
+/// Takes a connection that has no peer any more off its link, and ends what it has under way.
+///
+/// # Errors
+/// The ring is corrupt. The connection still rides on its link then, and ends with that.
+fn lose_peer(
+    link: &mut Link,
+    common: &mut Common,
+    core: &mut Core,
+    key: Key,
+    reason: DisconnectReason,
+) -> Result<(), Corrupt> {
+    link.complete_taken(&mut common.connections, core)?;
     link.end_sends(&mut common.connections, core, key.index, Status::Disconnected);
     common.transfers.end_flow(link, &mut common.connections, core, key, Status::Disconnected);
-    core.ended(connection, DisconnectReason::Refused);
+    common.connections.lose_peer(core, key, reason);
     link.conns = link.conns.saturating_sub(1);
-    sent
+    Ok(())
 }
 
 /// The peer has seen our CLOSE, and all that was before it.
@@ -93,9 +86,8 @@ pub(super) fn close_ack_came(
     conn: u32,
     generation: u8,
 ) -> Result<(), Corrupt> {
-    let at = link.key;
-    match common.connections.named(conn, generation) {
-        Some((key, conn)) if conn.at == at && conn.state == State::Closing => closed(link, common, core, key),
+    match common.connections.conns.named_on(link.key, conn, generation) {
+        Some((key, conn)) if conn.on.phase == Phase::Closing => closed(link, common, core, key),
         _ => Ok(()),
     }
 }
@@ -106,9 +98,7 @@ fn closed(link: &mut Link, common: &mut Common, core: &mut Core, key: Key) -> Re
     link.end_sends(&mut common.connections, core, key.index, Status::Disconnected);
     common.transfers.end_flow(link, &mut common.connections, core, key, Status::Disconnected);
     link.conns = link.conns.saturating_sub(1);
-    if let Some(conn) = common.connections.conns.remove(key) {
-        core.closed(conn.connection);
-    }
+    common.connections.remove(core, key);
     Ok(())
 }
 
@@ -118,10 +108,10 @@ pub(super) fn give_up(link: &mut Link, common: &mut Common, core: &mut Core, key
     let Common { connections, transfers, .. } = common;
     link.end_sends(connections, core, key.index, Status::TimedOut);
     if transfers.end_flow(link, connections, core, key, Status::TimedOut)
-        && let Some(conn) = connections.conns.get(key)
+        && let Some(conn) = connections.conns.established(key)
     {
         // If the ring is corrupt, the next poll finds that, too.
-        let _ = link.send_close(conn);
+        let _ = link.send_close(conn.on);
     }
     link.conns = link.conns.saturating_sub(1);
 }

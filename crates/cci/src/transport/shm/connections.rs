@@ -6,50 +6,74 @@ use super::wire::PeerConn;
 use crate::ConnectFailure;
 use crate::connection::{Connection, DisconnectReason, Status};
 use crate::engine::core::{Core, SendOp};
-use crate::transport::token;
+use crate::limits::CONNECTIONS_MAX;
 use cci_memory::slab::{Key, Slab};
+use std::num::NonZeroU64;
 
-/// What became of a connection, as far as the transport is concerned.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// Being made: `at` names the handshake.
-    Making,
-    /// Open: `at` names the link.
-    Open,
-    /// The program disconnected; CLOSE is queued or sent, the answer has not come. `at` names the link.
-    Closing,
-    /// A send timed out without an answer: nothing is sent any more, but the peer does not know. `at` names the link.
-    Broken,
-    /// The peer closed or died: `at` names nothing. Waits for the program to disconnect.
-    Gone,
+/// What the transport keeps of a connection. An idle one costs these bytes, and the engine's.
+pub(super) struct Conn {
+    pub base: Base,
+    pub state: State,
 }
 
-/// A connection. An idle one costs these bytes, and the engine's.
-pub(super) struct Conn {
+/// What a connection has in every state.
+pub(super) struct Base {
     /// The engine's handle.
     pub connection: Connection,
-    /// A link or a handshake, depending on [`State`].
-    pub at: Key,
     pub messages_sent: u64,
     pub bytes_sent: u64,
     pub messages_received: u64,
     pub bytes_received: u64,
-    /// The index of the peer's entry for it.
-    pub peer_index: u32,
     /// `u32::MAX` stands for ever.
     pub send_timeout_us: u32,
     /// 0 means that keepalive is off.
     pub keepalive_us: u32,
+}
+
+/// How far a connection has come, as far as the transport is concerned.
+pub(super) enum State {
+    /// This handshake is making it.
+    Making {
+        handshake: Key,
+        is_reliable: bool,
+    },
+    Established(Established),
+    /// The peer closed or died. The connection waits for the program to disconnect.
+    Gone,
+}
+
+/// What a connection has while it rides on a link.
+pub(super) struct Established {
+    pub link: Key,
+    /// The key of its flow, while remote memory operations are under way.
+    flow: Option<NonZeroU64>,
     /// Reliable sends that have not completed.
     pub in_progress: u32,
     /// How many of the sends in progress are not silent.
     pub not_silent: u32,
-    /// Its flow while remote memory operations are under way; NOWHERE otherwise.
-    pub flow: Key,
+    /// The index of the peer's entry for it.
+    pub peer_index: u32,
     /// The low bits of the generation of the peer's entry.
     pub peer_generation: u8,
-    pub state: State,
+    pub phase: Phase,
     pub is_reliable: bool,
+}
+
+/// What an established connection is still good for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It sends and receives.
+    Open,
+    /// A send timed out without an answer: nothing is sent any more, but the peer does not know.
+    Broken,
+    /// The program disconnected; CLOSE is queued or sent, and the answer has not come.
+    Closing,
+}
+
+/// An established connection: found once in each call, where the call begins, and passed to whatever needs one.
+pub(super) struct EstablishedConn<'a> {
+    pub base: &'a mut Base,
+    pub on: &'a mut Established,
 }
 
 /// What a slab adds to each entry: its generation, and a link of the list of free ones.
@@ -62,13 +86,45 @@ const _: () = assert!(
 );
 
 impl Conn {
+    /// The connection while it rides on a link.
+    #[inline]
+    pub fn established(&mut self) -> Option<EstablishedConn<'_>> {
+        match &mut self.state {
+            State::Established(on) => Some(EstablishedConn { base: &mut self.base, on }),
+            State::Making { .. } | State::Gone => None,
+        }
+    }
+
+    /// What it has of a link, while it rides on one.
+    #[inline]
+    pub fn on(&self) -> Option<&Established> {
+        match &self.state {
+            State::Established(on) => Some(on),
+            State::Making { .. } | State::Gone => None,
+        }
+    }
+}
+
+impl Base {
     pub fn send_timeout_ns(&self) -> u64 {
         from_us(self.send_timeout_us)
     }
+}
 
+impl Established {
     /// The connection as the peer names it.
     pub fn peer(&self) -> PeerConn {
         PeerConn { index: self.peer_index, generation: u32::from(self.peer_generation) }
+    }
+
+    #[inline]
+    pub fn flow(&self) -> Option<Key> {
+        self.flow.map(|bits| Key::from_bits(bits.get()))
+    }
+
+    #[inline]
+    pub fn set_flow(&mut self, flow: Option<Key>) {
+        self.flow = flow.and_then(|key| NonZeroU64::new(key.to_bits()));
     }
 }
 
@@ -106,9 +162,80 @@ pub(super) struct Counts {
     pub system_errors: u64,
 }
 
+/// The table of connections.
+pub(super) struct Conns(Slab<Conn>);
+
+impl Conns {
+    pub const fn new() -> Conns {
+        Conns(Slab::new(CONNECTIONS_MAX))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    pub fn get(&self, key: Key) -> Option<&Conn> {
+        self.0.get(key)
+    }
+
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut Conn> {
+        self.0.get_mut(key)
+    }
+
+    /// Takes a connection out of which the engine hears by other means.
+    pub fn remove(&mut self, key: Key) -> Option<Conn> {
+        self.0.remove(key)
+    }
+
+    /// How long a send of the connection at an index may take.
+    pub fn send_timeout_ns(&self, index: u32) -> u64 {
+        self.0.at(index).map_or(0, |(_, conn)| from_us(conn.base.send_timeout_us))
+    }
+
+    /// The connection that is at an index now. Sends know no more of theirs, which outlives them.
+    #[inline]
+    pub fn at(&mut self, index: u32) -> Option<(Key, &mut Conn)> {
+        self.0.at_mut(index)
+    }
+
+    /// A connection while it rides on a link.
+    #[inline]
+    pub fn established(&mut self, key: Key) -> Option<EstablishedConn<'_>> {
+        self.0.get_mut(key)?.established()
+    }
+
+    /// A connection that sends and receives.
+    #[inline]
+    pub fn open(&mut self, key: Key) -> Option<EstablishedConn<'_>> {
+        self.established(key).filter(|conn| conn.on.phase == Phase::Open)
+    }
+
+    /// The connection that has this flow.
+    pub fn with_flow(&mut self, key: Key, flow: Key) -> Option<EstablishedConn<'_>> {
+        self.established(key).filter(|conn| conn.on.flow() == Some(flow))
+    }
+
+    /// A connection as a peer names it: its index, and the low bits of its generation.
+    #[inline]
+    pub fn named(&mut self, index: u32, generation: u8) -> Option<(Key, &mut Conn)> {
+        self.at(index).filter(|(key, _)| key.generation as u8 == generation)
+    }
+
+    /// A connection that rides on `link`, as a peer names it.
+    #[inline]
+    pub fn named_on(&mut self, link: Key, index: u32, generation: u8) -> Option<(Key, EstablishedConn<'_>)> {
+        let (key, conn) = self.named(index, generation)?;
+        conn.established().filter(|conn| conn.on.link == link).map(|conn| (key, conn))
+    }
+}
+
 /// The connections, their sends, and the settings and the clock that go with them. It knows no link.
 pub(super) struct Connections {
-    pub conns: Slab<Conn>,
+    pub conns: Conns,
     pub sends: Sends,
     pub counts: Counts,
     /// Connections that were disconnected and not answered yet, with the time when we stop waiting.
@@ -127,42 +254,38 @@ impl Connections {
 
     /// By how many bytes the table grows with the next connection: it doubles when it is full.
     pub fn growth_bytes(&self) -> u64 {
-        let is_full = self.conns.len() as usize * Self::CONN_BYTES >= self.conns.bytes();
+        let is_full = self.conns.0.len() as usize * Self::CONN_BYTES >= self.conns.bytes();
         if is_full { self.conns.bytes() as u64 } else { 0 }
     }
 
-    /// Enters a connection that is to be made. None: the table is full, or the system has no memory for it.
-    pub fn insert(&mut self, connection: Connection, is_reliable: bool) -> Option<Key> {
-        let conn = Conn {
+    /// Enters a connection that is to be made, and begins its handshake. Returns the keys of both. None: a table is full, or
+    /// the system has no memory for it.
+    pub fn insert(
+        &mut self,
+        connection: Connection,
+        is_reliable: bool,
+        begin: impl FnOnce(Key) -> Option<Key>,
+    ) -> Option<(Key, Key)> {
+        let base = Base {
             connection,
-            at: token::NOWHERE,
             messages_sent: 0,
             bytes_sent: 0,
             messages_received: 0,
             bytes_received: 0,
-            peer_index: 0,
             send_timeout_us: self.send_timeout_us,
             keepalive_us: self.keepalive_us,
-            in_progress: 0,
-            not_silent: 0,
-            flow: token::NOWHERE,
-            peer_generation: 0,
-            state: State::Making,
-            is_reliable,
         };
-        self.conns.insert(conn).ok()
-    }
-
-    /// A connection as a peer names it: its index, and the low bits of its generation.
-    #[inline]
-    pub fn named(&mut self, index: u32, generation: u8) -> Option<(Key, &mut Conn)> {
-        self.conns.at_mut(index).filter(|(key, _)| key.generation as u8 == generation)
-    }
-
-    /// A connection that rides on `link`, as a peer names it.
-    #[inline]
-    pub fn named_on(&mut self, link: Key, index: u32, generation: u8) -> Option<(Key, &mut Conn)> {
-        self.named(index, generation).filter(|(_, conn)| conn.at == link)
+        let mut handshake = None;
+        let key = self.conns.0.insert_with(base, |base, key| {
+            handshake = begin(key);
+            let making = |handshake| State::Making { handshake, is_reliable };
+            Conn { base, state: handshake.map_or(State::Gone, making) }
+        });
+        let key = key.ok()?;
+        if handshake.is_none() {
+            self.conns.0.remove(key);
+        }
+        handshake.map(|handshake| (key, handshake))
     }
 
     /// A connection is closing, and is given up at `until_ns`. Those that have closed since leave the list when it
@@ -196,41 +319,57 @@ impl Connections {
 
     /// The attempt to make a connection is over, without one.
     pub fn fail(&mut self, core: &mut Core, key: Key, why: ConnectFailure) {
-        if let Some(conn) = self.conns.remove(key) {
-            core.failed(conn.connection, why);
+        if let Some(conn) = self.conns.0.remove(key) {
+            core.failed(conn.base.connection, why);
         }
     }
 
     /// A connection is made; it rides on `link`.
-    pub fn open(&mut self, core: &mut Core, key: Key, link: Key, peer: PeerConn, mss: u32) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        conn.at = link;
-        conn.state = State::Open;
-        conn.peer_index = peer.index;
-        conn.peer_generation = peer.generation as u8;
-        core.opened(conn.connection, mss.min(self.mss));
-        if conn.keepalive_us != 0 {
+    pub fn establish(&mut self, core: &mut Core, key: Key, link: Key, peer: PeerConn, mss: u32) {
+        let Some(Conn { base, state }) = self.conns.get_mut(key) else { return };
+        let State::Making { is_reliable, .. } = *state else { return };
+        *state = State::Established(Established {
+            link,
+            flow: None,
+            in_progress: 0,
+            not_silent: 0,
+            peer_index: peer.index,
+            peer_generation: peer.generation as u8,
+            phase: Phase::Open,
+            is_reliable,
+        });
+        core.opened(base.connection, mss.min(self.mss));
+        if base.keepalive_us != 0 {
             self.keepalive.set(key, true);
+        }
+    }
+
+    /// A connection has no peer any more. Nothing of it is under way.
+    pub fn lose_peer(&mut self, core: &mut Core, key: Key, reason: DisconnectReason) {
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.state = State::Gone;
+            core.ended(conn.base.connection, reason);
+        }
+    }
+
+    /// A connection is over, on both sides.
+    pub fn remove(&mut self, core: &mut Core, key: Key) {
+        if let Some(conn) = self.conns.0.remove(key) {
+            core.closed(conn.base.connection);
         }
     }
 
     /// The link `link` is no more: what rides on it ends.
     pub fn end_all_on(&mut self, core: &mut Core, link: Key, reason: DisconnectReason) {
-        let mut over = Vec::new();
-        for (key, conn) in self.conns.iter_mut().filter(|(_, conn)| conn.at == link) {
-            match conn.state {
-                State::Open | State::Broken => {
-                    conn.state = State::Gone;
-                    conn.at = token::NOWHERE;
-                    core.ended(conn.connection, reason);
-                }
-                State::Closing => over.push(key),
-                State::Making | State::Gone => {}
-            }
-        }
-        for key in over {
-            if let Some(conn) = self.conns.remove(key) {
-                core.closed(conn.connection);
+        let on_it = |(key, conn): (Key, &Conn)| {
+            conn.on().filter(|on| on.link == link).map(|on| (key, on.phase == Phase::Closing))
+        };
+        let over: Vec<(Key, bool)> = self.conns.0.iter().filter_map(on_it).collect();
+        for (key, is_closing) in over {
+            if is_closing {
+                self.remove(core, key);
+            } else {
+                self.lose_peer(core, key, reason);
             }
         }
     }
@@ -238,9 +377,11 @@ impl Connections {
 
 /// A send ended.
 #[inline]
-pub(super) fn complete(conns: &mut Slab<Conn>, core: &mut Core, conn: u32, op: SendOp, status: Status) {
-    let Some((_, conn)) = conns.at_mut(conn) else { return };
-    conn.in_progress = conn.in_progress.saturating_sub(1);
-    conn.not_silent = conn.not_silent.saturating_sub(u32::from(!op.silent));
-    core.complete(conn.connection, op, status);
+pub(super) fn complete(conns: &mut Conns, core: &mut Core, conn: u32, op: SendOp, status: Status) {
+    let Some(EstablishedConn { base, on }) = conns.at(conn).and_then(|(_, conn)| conn.established()) else {
+        return;
+    };
+    on.in_progress = on.in_progress.saturating_sub(1);
+    on.not_silent = on.not_silent.saturating_sub(u32::from(!op.silent));
+    core.complete(base.connection, op, status);
 }

@@ -100,9 +100,8 @@ impl Handshakes {
         (conn, generation): (u32, u8),
         from: PeerConn,
     ) -> bool {
-        if let Some((key, conn)) = connections.named(conn, generation)
-            && conn.state == State::Making
-            && let at = conn.at
+        if let Some((key, conn)) = connections.conns.named(conn, generation)
+            && let State::Making { handshake: at, .. } = conn.state
             && let Some(handshake) = self.all.get(at)
             && let Stage::Joining { pending, link: joined } = handshake.stage
             && joined == link
@@ -110,7 +109,7 @@ impl Handshakes {
         {
             self.remove(&core.poller, at);
             connections.counts.links_joined += 1;
-            connections.open(core, key, link, pending.theirs, pending.mss);
+            connections.establish(core, key, link, pending.theirs, pending.mss);
             return true;
         }
         false

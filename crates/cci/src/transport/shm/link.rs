@@ -1,7 +1,7 @@
 //! A link: what two endpoints share. Two rings, two doorbells, and the socket whose hang-up says that the peer is
 //! gone. Any number of connections ride on it.
 
-use super::connections::{Conn, Connections, complete};
+use super::connections::{Connections, Established, complete};
 use super::doorbell::Doorbell;
 use super::out::{Control, Out};
 use super::peer::{Peer, Side};
@@ -183,7 +183,7 @@ impl Link {
     }
 
     /// Tells the peer that nothing more comes for a connection.
-    pub fn send_close(&mut self, conn: &Conn) -> Result<(), Corrupt> {
+    pub fn send_close(&mut self, conn: &Established) -> Result<(), Corrupt> {
         self.send_control(Control::about(kind::CLOSE, conn.peer(), NOBODY))
     }
 

@@ -6,7 +6,7 @@
 //! - *Busy* links, those with sends, closing connections or stalls under way, are maintained now and then.
 
 use super::common::Common;
-use super::connections::{Connections, State, complete, to_us};
+use super::connections::{Conn, Connections, EstablishedConn, Phase, State, complete, to_us};
 use super::link::{Life, Link};
 use super::peer::{Peer, Side};
 use super::pending::Sends;
@@ -277,11 +277,8 @@ impl Links {
     ) -> Result<(), SendError> {
         let is_alone = self.all.len() < 2;
         let connections = &mut common.connections;
-        let Some(mut conn) = connections.conns.get_mut(key) else { return Err(SendError::UnknownConnection) };
-        if conn.state != State::Open {
-            return Err(SendError::Disconnected);
-        }
-        let (at, is_reliable) = (conn.at, conn.is_reliable);
+        let Some(mut conn) = connections.conns.open(key) else { return Err(SendError::Disconnected) };
+        let (at, is_reliable) = (conn.on.link, conn.on.is_reliable);
         let Some(link) = self.all.get_mut(at) else { return Err(SendError::Disconnected) };
         let has_space = |sends: &Sends, link: &Link| {
             (!is_reliable || sends.has_space_for(&link.out.fifo, is_alone)) && link.out.control.is_empty()
@@ -292,16 +289,14 @@ impl Links {
             if looked.is_err() || !has_space(&connections.sends, link) {
                 return Err(SendError::WouldBlock);
             }
-            let Some(again) = connections.conns.get_mut(key) else {
-                return Err(SendError::UnknownConnection);
-            };
+            let Some(again) = connections.conns.open(key) else { return Err(SendError::Disconnected) };
             conn = again;
         }
         let was_flushed = link.out.flushed == link.out.producer.tail();
         let header = RecordHeader {
             kind: kind::MESSAGE,
-            flags: conn.peer_generation,
-            conn: conn.peer_index,
+            flags: conn.on.peer_generation,
+            conn: conn.on.peer_index,
             ack: link.ack(),
         };
         let span = match link.out.producer.push(header, segments) {
@@ -322,11 +317,11 @@ impl Links {
                 return Err(SendError::Disconnected);
             }
         };
-        conn.messages_sent += 1;
-        conn.bytes_sent += segments.iter().map(|segment| segment.len() as u64).sum::<u64>();
+        conn.base.messages_sent += 1;
+        conn.base.bytes_sent += segments.iter().map(|segment| segment.len() as u64).sum::<u64>();
         if is_reliable {
-            conn.in_progress += 1;
-            conn.not_silent += u32::from(!op.silent);
+            conn.on.in_progress += 1;
+            conn.on.not_silent += u32::from(!op.silent);
             connections.sends.push(&mut link.out.fifo, span, key.index, op);
         }
         if link.out.flush_after_send(was_flushed) {
@@ -334,7 +329,7 @@ impl Links {
             link.publish_due = false;
         }
         if !is_reliable {
-            core.complete(conn.connection, op, Status::Success);
+            core.complete(conn.base.connection, op, Status::Success);
         }
         let (is_busy, is_active) = (link.is_busy, link.is_active);
         if !is_busy {
@@ -629,19 +624,19 @@ impl Links {
 
     /// The program disconnected an open connection.
     pub fn disconnect(&mut self, common: &mut Common, core: &mut Core, key: Key) {
-        let Some(conn) = common.connections.conns.get_mut(key) else { return };
-        conn.state = State::Closing;
-        let (at, flow_key, timeout_ns) = (conn.at, conn.flow, conn.send_timeout_ns());
+        let Some(EstablishedConn { base, on }) = common.connections.conns.established(key) else { return };
+        on.phase = Phase::Closing;
+        let (at, flow_key, timeout_ns) = (on.link, on.flow(), base.send_timeout_ns());
         // The last look at the clock may be long ago.
         common.connections.now_ns = cci_sys::clock::now_ns();
         let until_ns = common.connections.now_ns.saturating_add(timeout_ns);
         common.connections.closes_by(key, until_ns);
-        if common.transfers.delays_close(flow_key) {
+        if flow_key.is_some_and(|flow_key| common.transfers.delays_close(flow_key)) {
             return;
         }
-        let Some(conn) = common.connections.conns.get(key) else { return };
+        let Some(conn) = common.connections.conns.established(key) else { return };
         let Some(link) = self.all.get_mut(at) else { return };
-        let sent = link.send_close(conn);
+        let sent = link.send_close(conn.on);
         link.out.flush();
         self.schedule(at);
         if sent.is_err() {
@@ -653,13 +648,13 @@ impl Links {
     /// have arrived.
     pub fn give_up_closing(&mut self, common: &mut Common, core: &mut Core) {
         for key in common.connections.take_overdue_closing() {
-            let Some(at) = common.connections.conns.get(key).map(|conn| conn.at) else { continue };
+            let Some(at) = common.connections.conns.established(key).map(|conn| conn.on.link) else {
+                continue;
+            };
             if let Some(link) = self.all.get_mut(at) {
                 close::give_up(link, common, core, key);
             }
-            if let Some(conn) = common.connections.conns.remove(key) {
-                core.closed(conn.connection);
-            }
+            common.connections.remove(core, key);
             self.end_if_unused(common, core, at);
         }
     }
@@ -745,21 +740,25 @@ impl Links {
     pub fn keep_alive(&mut self, common: &mut Common, core: &mut Core) {
         let Connections { conns, keepalive, now_ns, .. } = &mut common.connections;
         keepalive.look(*now_ns, |key| {
-            let conn = conns.get_mut(key)?;
-            let has_link = matches!(conn.state, State::Open | State::Broken);
-            let link = self.all.get_mut(conn.at).filter(|_| has_link);
-            overdue::keep_alive(conn, link.map(|link| &mut **link), core, *now_ns)
+            let Conn { base, state } = conns.get_mut(key)?;
+            let link = match state {
+                State::Established(on) if on.phase != Phase::Closing => self.all.get_mut(on.link),
+                State::Gone => None,
+                // One that is being made begins when it is established.
+                State::Established(_) | State::Making { .. } => return None,
+            };
+            overdue::keep_alive(base, link.map(|link| &mut **link), core, *now_ns)
         });
     }
 
     /// Overrides the send timeout of a connection.
     pub fn set_send_timeout(&mut self, common: &mut Common, key: Key, timeout_ns: u64) {
-        let Some(conn) = common.connections.conns.get_mut(key) else { return };
-        conn.send_timeout_us = to_us(timeout_ns);
-        if conn.in_progress == 0 {
-            return;
-        }
-        if let Some(link) = self.all.get_mut(conn.at) {
+        let Some(Conn { base, state }) = common.connections.conns.get_mut(key) else { return };
+        base.send_timeout_us = to_us(timeout_ns);
+        if let State::Established(on) = state
+            && on.in_progress > 0
+            && let Some(link) = self.all.get_mut(on.link)
+        {
             // Sends under way must not outlive later ones: completions of a connection stay in order.
             let limit_ns = cci_sys::clock::now_ns().saturating_add(timeout_ns);
             overdue::bring_forward(link, &mut common.connections.sends, key.index, limit_ns);
@@ -770,9 +769,9 @@ impl Links {
     pub fn set_keepalive(&mut self, common: &mut Common, key: Key, timeout_ns: u64) {
         let connections = &mut common.connections;
         let Some(conn) = connections.conns.get_mut(key) else { return };
-        conn.keepalive_us = if timeout_ns == 0 { 0 } else { to_us(timeout_ns) };
+        conn.base.keepalive_us = if timeout_ns == 0 { 0 } else { to_us(timeout_ns) };
         connections.now_ns = cci_sys::clock::now_ns();
-        if let Some(link) = self.all.get_mut(conn.at) {
+        if let Some(link) = conn.on().and_then(|on| self.all.get_mut(on.link)) {
             // Silence counts from now on.
             link.heard_ns = connections.now_ns;
         }

@@ -59,7 +59,7 @@ pub(crate) use self::proof::Proof;
 use self::budget::Budget;
 use self::client::Client;
 use self::common::Common;
-use self::connections::{State, from_us, to_us};
+use self::connections::{Conn, Established, Phase, State, from_us, to_us};
 use self::handshake::Handshake;
 use self::link::{Life, Link};
 use self::links::Links;
@@ -175,11 +175,7 @@ impl Shm {
 
     /// The link of a connection that has one.
     fn link_of(&self, key: Key) -> Option<&Link> {
-        let conn = self.common.connections.conns.get(key)?;
-        match conn.state {
-            State::Open | State::Closing | State::Broken => self.links.get(conn.at),
-            State::Making | State::Gone => None,
-        }
+        self.links.get(self.common.connections.conns.get(key)?.on()?.link)
     }
 
     /// Everything that a step of a handshake needs.
@@ -304,19 +300,19 @@ impl Shm {
             return None;
         }
         let connections = &mut self.common.connections;
-        let conn = connections.conns.get(key).filter(|conn| conn.state == State::Open)?;
-        let (at, flow_key, in_progress) = (conn.at, conn.flow, conn.in_progress);
+        let on = connections.conns.open(key)?.on;
+        let (at, flow_key, in_progress) = (on.link, on.flow(), on.in_progress);
         // What there is of a peer that is gone is nobody's memory.
         let link = self.links.get_mut(at).filter(|link| link.life == Life::Up)?;
         link.transfers.initiator.as_ref()?;
         if fence {
-            if self.common.transfers.operations(flow_key) > 0 {
+            if flow_key.is_some_and(|flow_key| self.common.transfers.operations(flow_key) > 0) {
                 return None;
             }
             if in_progress > 0 {
                 // If the peer's position makes no sense, the next poll finds that, too.
                 link.complete_taken(connections, core).ok()?;
-                if connections.conns.get(key).is_none_or(|conn| conn.in_progress > 0) {
+                if connections.conns.open(key).is_none_or(|conn| conn.on.in_progress > 0) {
                     return None;
                 }
             }
@@ -364,11 +360,8 @@ impl Shm {
             return Err(SendError::Disconnected);
         }
         let Common { connections, transfers, .. } = &mut self.common;
-        let Some(conn) = connections.conns.get(key) else { return Err(SendError::UnknownConnection) };
-        if conn.state != State::Open {
-            return Err(SendError::Disconnected);
-        }
-        let at = conn.at;
+        let Some(conn) = connections.conns.open(key) else { return Err(SendError::Disconnected) };
+        let at = conn.on.link;
         let Some(link) = self.links.get_mut(at) else { return Err(SendError::Disconnected) };
         if transfers.start(link, connections, core, key, operation)?.is_err() {
             self.links.kill(&mut self.common, core, at);
@@ -537,18 +530,14 @@ impl Shm {
         let connections = &mut self.common.connections;
         let Some(conn) = connections.conns.get(key) else { return core.closed(connection) };
         match conn.state {
-            State::Closing => {}
-            State::Gone => {
-                connections.conns.remove(key);
-                core.closed(connection);
-            }
-            State::Making => {
-                let handshake = conn.at;
+            State::Gone => connections.remove(core, key),
+            State::Making { handshake, .. } => {
                 self.end_handshake(core, handshake, ConnectFailure::Disconnected);
                 // `failed` has taken it out of the engine's table without an event, as it is closing there.
                 core.closed(connection);
             }
-            State::Open | State::Broken => self.links.disconnect(&mut self.common, core, key),
+            State::Established(Established { phase: Phase::Closing, .. }) => {}
+            State::Established(_) => self.links.disconnect(&mut self.common, core, key),
         }
     }
 
@@ -625,7 +614,10 @@ impl Transport for Shm {
             Action::Transfer(request) => self.copy_at_once(core, key, request),
             Action::Atomic(request) => self.change_at_once(core, key, request),
         };
-        let sends = || self.common.connections.conns.get(key).map_or(0, |conn| conn.not_silent);
+        let sends = || {
+            let conn = self.common.connections.conns.get(key);
+            conn.and_then(Conn::on).map_or(0, |on| on.not_silent)
+        };
         if let Some(status) = done {
             return Ok(Started::Done { status, sends: if op.is_ordered { sends() } else { 0 } });
         }
@@ -685,11 +677,11 @@ impl Transport for Shm {
     fn link_state(&self, link: u64) -> Option<LinkState> {
         let conn = self.common.connections.conns.get(Key::from_bits(link))?;
         Some(LinkState {
-            unreported: conn.not_silent,
-            held: conn.in_progress,
+            unreported: conn.on().map_or(0, |on| on.not_silent),
+            held: conn.on().map_or(0, |on| on.in_progress),
             drains_by_itself: true,
-            send_timeout_ns: conn.send_timeout_ns(),
-            keepalive_ns: from_us(conn.keepalive_us),
+            send_timeout_ns: conn.base.send_timeout_ns(),
+            keepalive_ns: from_us(conn.base.keepalive_us),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::common::Common;
-use super::connections::{Connections, Counts, to_us};
+use super::connections::{Connections, Conns, Counts, to_us};
 use super::handshakes::Handshakes;
 use super::keepalive::Keepalive;
 use super::links::Links;
@@ -13,10 +13,8 @@ use super::{Admission, KERNEL_EVENTS, MESSAGE_BYTES_MAX, Proof, Shm, name, pendi
 use crate::device::DeviceInfo;
 use crate::engine::poller::Poller;
 use crate::error::CreateError;
-use crate::limits;
 use crate::options::Options;
 use crate::transport::Transport;
-use cci_memory::slab::Slab;
 use cci_sys::event::Events;
 use cci_sys::process::fork;
 use cci_sys::unix::Listener;
@@ -52,7 +50,7 @@ pub(crate) fn open(
     let (send_timeout, keepalive) =
         (options.send_timeout.as_nanos(), options.keepalive.unwrap_or_default().as_nanos());
     let connections = Connections {
-        conns: Slab::new(limits::CONNECTIONS_MAX),
+        conns: Conns::new(),
         sends,
         counts: Counts::default(),
         closing: Vec::new(),

@@ -1,7 +1,7 @@
 //! Sends of a link whose time is up, and peers that are silent.
 
 use super::common::Common;
-use super::connections::{Conn, Connections, State, complete, from_us};
+use super::connections::{Base, Connections, EstablishedConn, Phase, complete, from_us};
 use super::link::Link;
 use super::pending::{Send, Sends};
 use crate::connection::{DisconnectReason, Status};
@@ -23,10 +23,8 @@ enum Patience {
 /// Gives the sends of a link that have no deadline theirs.
 pub(super) fn stamp(link: &mut Link, connections: &mut Connections) {
     let Connections { conns, sends, now_ns, .. } = connections;
-    let earliest_ns = sends.stamp(&mut link.out.fifo, |conn| {
-        let timeout_ns = conns.at(conn).map_or(0, |(_, conn)| conn.send_timeout_ns());
-        now_ns.saturating_add(timeout_ns)
-    });
+    let earliest_ns =
+        sends.stamp(&mut link.out.fifo, |conn| now_ns.saturating_add(conns.send_timeout_ns(conn)));
     link.out.deadline_ns = link.out.deadline_ns.min(earliest_ns);
 }
 
@@ -83,7 +81,7 @@ fn break_connections(link: &mut Link, common: &mut Common, core: &mut Core, pati
     let Connections { conns, sends, now_ns, .. } = &mut *connections;
     let more_ns = |conn| match patience {
         Patience::Over => 0,
-        Patience::OnceMore => conns.at(conn).map_or(0, |(_, conn)| conn.send_timeout_ns()),
+        Patience::OnceMore => conns.send_timeout_ns(conn),
     };
     let mut broken = Vec::new();
     let find = |send: &mut Send| {
@@ -96,10 +94,11 @@ fn break_connections(link: &mut Link, common: &mut Common, core: &mut Core, pati
     sends.retain(&mut link.out.fifo, find, |_| {});
     for index in broken {
         link.end_sends(connections, core, index, Status::TimedOut);
-        let Some((key, conn)) = connections.conns.at_mut(index) else { continue };
-        if conn.state == State::Open {
-            conn.state = State::Broken;
-            let connection = conn.connection;
+        let Some((key, conn)) = connections.conns.at(index) else { continue };
+        let Some(EstablishedConn { base, on }) = conn.established() else { continue };
+        if on.phase == Phase::Open {
+            on.phase = Phase::Broken;
+            let connection = base.connection;
             transfers.end_flow(link, connections, core, key, Status::TimedOut);
             core.ended(connection, DisconnectReason::TimedOut);
         }
@@ -121,15 +120,15 @@ pub(super) fn bring_forward(link: &mut Link, sends: &mut Sends, conn: u32, limit
 /// Asks a silent peer for a sign of life; if it gives none, reports that to the program. Once: keepalive is off then, and the
 /// answer None. Otherwise answers when the connection is to be looked at again.
 pub(super) fn keep_alive(
-    conn: &mut Conn,
+    base: &mut Base,
     link: Option<&mut Link>,
     core: &mut Core,
     now_ns: u64,
 ) -> Option<u64> {
-    if conn.keepalive_us == 0 || conn.state == State::Closing {
+    if base.keepalive_us == 0 {
         return None;
     }
-    let limit_ns = from_us(conn.keepalive_us);
+    let limit_ns = from_us(base.keepalive_us);
     // A connection without a link has lost its peer: that is silence enough.
     let silent_ns = link.as_ref().map_or(u64::MAX, |link| now_ns.saturating_sub(link.heard_ns));
     // Silent is who was asked and did not answer. When the program has not polled for a while, nobody was
@@ -140,8 +139,8 @@ pub(super) fn keep_alive(
             && !link.consumer.is_stalled()
     });
     if silent_ns >= limit_ns && was_asked {
-        conn.keepalive_us = 0;
-        core.keepalive_timed_out(conn.connection);
+        base.keepalive_us = 0;
+        core.keepalive_timed_out(base.connection);
         return None;
     }
     if let Some(link) = link

@@ -3,7 +3,7 @@
 
 use super::close;
 use super::common::Common;
-use super::connections::State;
+use super::connections::{EstablishedConn, Phase};
 use super::link::{Life, Link};
 use super::out::Control;
 use super::transfers::TakenRma;
@@ -133,32 +133,27 @@ fn take_one(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Opt
         return Err(Corrupt::Length);
     }
     let (at, counts) = (link.key, &mut common.connections.counts);
-    let named = common.connections.conns.at_mut(header.conn);
-    let Some((_, conn)) = named.filter(|(key, conn)| key.generation as u8 == header.flags && conn.at == at)
+    let named = common.connections.conns.at(header.conn);
+    let named = named.filter(|(key, _)| key.generation as u8 == header.flags);
+    let Some(EstablishedConn { base, on }) =
+        named.and_then(|(_, conn)| conn.established()).filter(|conn| conn.on.link == at)
     else {
         counts.unknown_connection += 1;
         return Ok(Some(Taken::Yes));
     };
-    match conn.state {
-        State::Open | State::Broken => {}
-        State::Closing => {
-            counts.after_close += 1;
-            return Ok(Some(Taken::Yes));
-        }
-        State::Making | State::Gone => {
-            counts.unknown_connection += 1;
-            return Ok(Some(Taken::Yes));
-        }
+    if on.phase == Phase::Closing {
+        counts.after_close += 1;
+        return Ok(Some(Taken::Yes));
     }
-    let delivered = core.deliver_with(conn.connection, len_bytes as usize, |buffer| {
+    let delivered = core.deliver_with(base.connection, len_bytes as usize, |buffer| {
         record.copy_to(buffer);
     });
     if delivered {
-        conn.messages_received += 1;
-        conn.bytes_received += u64::from(len_bytes);
-    } else if conn.is_reliable || core.has_events() {
+        base.messages_received += 1;
+        base.bytes_received += u64::from(len_bytes);
+    } else if on.is_reliable || core.has_events() {
         // Even a message that may be lost waits while the program is only behind with its events: the ring holds it as well.
-        let (is_reliable, connection) = (conn.is_reliable, Some(conn.connection));
+        let (is_reliable, connection) = (on.is_reliable, Some(base.connection));
         return Ok(Some(Taken::No { is_reliable, connection }));
     } else {
         counts.unreliable_no_buffer += 1;
@@ -180,7 +175,8 @@ fn take_other(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<O
             TakenRma::NoFlow(conn) => return Ok(Some(Taken::NoFlow(conn))),
             TakenRma::NoBuffer => {}
         }
-        let connection = common.connections.named(header.conn, header.flags).map(|(_, conn)| conn.connection);
+        let connection =
+            common.connections.conns.named(header.conn, header.flags).map(|(_, conn)| conn.base.connection);
         return Ok(Some(Taken::No { is_reliable: true, connection }));
     }
     if matches!(header.kind, kind::MAP..=kind::TRIED) {

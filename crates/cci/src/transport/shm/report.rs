@@ -1,6 +1,6 @@
 //! Counters, memory and explanations.
 
-use super::connections::State;
+use super::connections::{Phase, State};
 use super::link::{Life, Link};
 use super::out::Control;
 use super::peer::Side;
@@ -17,16 +17,17 @@ const REQUEST_BYTES: u64 = 1_300;
 pub(super) fn connection(shm: &Shm, key: Key) -> ConnectionCounters {
     let Some(conn) = shm.common.connections.conns.get(key) else { return ConnectionCounters::default() };
     let link = shm.link_of(key);
+    let base = &conn.base;
     ConnectionCounters {
-        messages_sent: conn.messages_sent,
-        bytes_sent: conn.bytes_sent,
-        messages_received: conn.messages_received,
-        bytes_received: conn.bytes_received,
+        messages_sent: base.messages_sent,
+        bytes_sent: base.bytes_sent,
+        messages_received: base.messages_received,
+        bytes_received: base.bytes_received,
         retransmissions: 0,
         rtt_ns: None,
         window_bytes: link.map_or(0, |link| u64::from(link.out.ring_bytes)),
         receiver_not_ready: link.map_or(0, |link| link.rnr),
-        sends_in_progress: u64::from(conn.in_progress),
+        sends_in_progress: conn.on().map_or(0, |on| on.in_progress.into()),
     }
 }
 
@@ -103,9 +104,9 @@ pub(super) fn explain(shm: &Shm, key: Key, into: &mut Explanation) {
         chosen: false,
         reason: "not looked at: the endpoint was opened on a shared-memory device".to_owned(),
     });
-    let Some(link) = shm.link_of(key) else {
+    let (Some(conn), Some(link)) = (conn.on(), shm.link_of(key)) else {
         into.blocked_on = match conn.state {
-            State::Making => Some("the peer has not confirmed yet".to_owned()),
+            State::Making { .. } => Some("the peer has not confirmed yet".to_owned()),
             _ => Some("the peer has closed or died".to_owned()),
         };
         return;
@@ -130,7 +131,7 @@ pub(super) fn explain(shm: &Shm, key: Key, into: &mut Explanation) {
         ("times without a receive buffer here", Fact::Count(link.stalls)),
         ("messages taken back for want of a receive buffer there", Fact::Count(link.rnr)),
     ]);
-    into.blocked_on = if conn.state == State::Broken {
+    into.blocked_on = if conn.phase == Phase::Broken {
         Some("a send timed out: the peer is not taking messages".to_owned())
     } else if link.life != Life::Up {
         Some("the peer has gone; what it sent before is being delivered".to_owned())

@@ -258,14 +258,11 @@ impl Server {
         if stream.hung_up() {
             return Err(AcceptError::Gone);
         }
-        let Some(conn) = step.budget.insert_conn(step.links, connections, connection, is_reliable) else {
-            refuse(&stream, ConnectFailure::NoMemory);
-            return Err(AcceptError::NoMemory);
-        };
-        let pending = PendingPeer { conn, theirs: request.conn, mss: request.mss, peer };
         let deadline_ns = connections.now_ns.saturating_add(HANDSHAKE_NS_MAX);
-        let Some(key) = handshakes.insert(deadline_ns, Stage::Waiting { pending }) else {
-            connections.conns.remove(conn);
+        let pending = |conn| PendingPeer { conn, theirs: request.conn, mss: request.mss, peer };
+        let begin = |conn| handshakes.insert(deadline_ns, Stage::Waiting { pending: pending(conn) });
+        let made = step.budget.insert_conn(step.links, connections, connection, is_reliable, begin);
+        let Some((conn, key)) = made else {
             refuse(&stream, ConnectFailure::NoMemory);
             return Err(AcceptError::NoMemory);
         };
@@ -275,10 +272,7 @@ impl Server {
             refuse(&stream, ConnectFailure::NoMemory);
             return Err(error.into());
         }
-        if let Some(conn) = connections.conns.get_mut(conn) {
-            conn.at = key;
-        }
-        match self.offer(step, key, pending, true) {
+        match self.offer(step, key, pending(conn), true) {
             Ok(()) => Ok(conn),
             Err(error) => {
                 let why = error.why();
@@ -367,7 +361,7 @@ impl Server {
             }
         };
         match made {
-            Ok(link) => connections.open(step.core, pending.conn, link, pending.theirs, pending.mss),
+            Ok(link) => connections.establish(step.core, pending.conn, link, pending.theirs, pending.mss),
             Err(why) => connections.fail(step.core, pending.conn, why),
         }
         self.offer_ended(step, pending.peer);

@@ -13,7 +13,7 @@ pub(super) use self::target::GRANTED_MAX;
 
 use self::paths::{About, Paths};
 use self::target::Target;
-use super::connections::{Connections, State};
+use super::connections::{Connections, EstablishedConn, Phase};
 use super::link::{Life, Link};
 use super::quota;
 use super::rma::channel::RingChannel;
@@ -25,7 +25,6 @@ use crate::device::Cma;
 use crate::engine::core::Core;
 use crate::error::SendError;
 use crate::transport::ordered_rma::{FLOW_BYTES, Fault, Flow, Flows, Ops, Start, Taken, Turn, What};
-use crate::transport::token;
 use cci_memory::ring::{Corrupt, Record, RecordHeader};
 use cci_memory::slab::Key;
 use cci_proto::RmaSegment;
@@ -146,8 +145,8 @@ impl Transfers {
     ) -> Result<Result<(), Corrupt>, SendError> {
         link.transfers.begins(connections.now_ns);
         let Some(flow_key) = self.flow_of(link, connections, key) else { return Err(SendError::WouldBlock) };
-        let Some(conn) = connections.conns.get(key) else { return Err(SendError::UnknownConnection) };
-        self.paths.prepare(link, key, conn.peer(), &operation.what, operation.segments);
+        let Some(conn) = connections.conns.established(key) else { return Err(SendError::Disconnected) };
+        self.paths.prepare(link, key, conn.on.peer(), &operation.what, operation.segments);
         let start = Start {
             name: operation.name,
             what: operation.what,
@@ -174,17 +173,18 @@ impl Transfers {
 
     /// The flow of a connection; gives it one if it has none.
     fn flow_of(&mut self, link: &mut Link, connections: &mut Connections, key: Key) -> Option<Key> {
-        let (connection, flow_key) = connections.conns.get(key).map(|conn| (conn.connection, conn.flow))?;
-        if self.flows.get(flow_key).is_some() {
+        let EstablishedConn { base, on } = connections.conns.established(key)?;
+        if let Some(flow_key) = on.flow() {
             return Some(flow_key);
         }
+        let connection = base.connection;
         let process = link.peer.process();
         let mut lent = self.lend(process, connection, connections.now_ns);
         if lent.is_none() && self.take_back_idle(link, connections) {
             lent = self.lend(process, connection, connections.now_ns);
         }
         let flow_key = lent?;
-        connections.conns.get_mut(key)?.flow = flow_key;
+        connections.conns.established(key)?.on.set_flow(lent);
         link.transfers.flows.push((flow_key, key));
         Some(flow_key)
     }
@@ -198,8 +198,8 @@ impl Transfers {
             if !self.flows.get_mut(flow_key).is_some_and(idle) {
                 return true;
             }
-            if let Some(conn) = connections.conns.get_mut(conn_key).filter(|conn| conn.flow == flow_key) {
-                conn.flow = token::NOWHERE;
+            if let Some(conn) = connections.conns.with_flow(conn_key, flow_key) {
+                conn.on.set_flow(None);
             }
             self.give_back(process, flow_key);
             false
@@ -265,11 +265,10 @@ impl Transfers {
         budget_bytes: &mut u64,
     ) -> Turn {
         let ack = link.ack();
-        let Some(conn) = connections.conns.get(conn_key).filter(|conn| conn.flow == flow_key) else {
+        let Some(EstablishedConn { on, .. }) = connections.conns.with_flow(conn_key, flow_key) else {
             return Turn::default();
         };
-        let header =
-            RecordHeader { kind: kind::RMA, flags: conn.peer_generation, conn: conn.peer_index, ack };
+        let header = RecordHeader { kind: kind::RMA, flags: on.peer_generation, conn: on.peer_index, ack };
         let Some((flow, ops)) = self.flows.get_mut(flow_key) else { return Turn::default() };
         let LinkTransfers { notifies, initiator, pull, .. } = &mut link.transfers;
         let initiator = initiator.as_deref_mut().filter(|_| link.life == Life::Up);
@@ -301,35 +300,31 @@ impl Transfers {
         let header = record.header();
         let mss = connections.mss as usize;
         let now_ns = connections.now_ns;
-        let Some((key, conn)) = connections.named_on(link, header.conn, header.flags) else {
+        let Some((key, conn)) = connections.conns.named_on(link, header.conn, header.flags) else {
             connections.counts.unknown_connection += 1;
             return Ok(TakenRma::Yes);
         };
-        if !conn.is_reliable {
+        if !conn.on.is_reliable {
             return Err(Corrupt::Check);
         }
-        let delivers = match conn.state {
-            State::Open => true,
-            // Our operations may still be answered; messages are no longer wanted.
-            State::Closing => false,
-            State::Broken | State::Making | State::Gone => {
+        // While the connection closes, our operations may still be answered; messages are no longer wanted.
+        let delivers = conn.on.phase == Phase::Open;
+        let flow_key = match (conn.on.phase, conn.on.flow()) {
+            (Phase::Open | Phase::Closing, Some(flow_key)) => flow_key,
+            (Phase::Open, None) => {
+                let Some(lent) = self.lend(process, conn.base.connection, now_ns) else {
+                    return Ok(TakenRma::NoFlow(key));
+                };
+                conn.on.set_flow(Some(lent));
+                on.flows.push((lent, key));
+                lent
+            }
+            // Nothing of ours is under way that the record could be an answer to.
+            (Phase::Closing, None) | (Phase::Broken, _) => {
                 connections.counts.after_close += 1;
                 return Ok(TakenRma::Yes);
             }
         };
-        if self.flows.get(conn.flow).is_none() {
-            // Nothing of ours is under way there that it could be an answer to.
-            if !delivers {
-                connections.counts.after_close += 1;
-                return Ok(TakenRma::Yes);
-            }
-            let Some(lent) = self.lend(process, conn.connection, now_ns) else {
-                return Ok(TakenRma::NoFlow(key));
-            };
-            conn.flow = lent;
-            on.flows.push((lent, key));
-        }
-        let flow_key = conn.flow;
         let Some((flow, ops)) = self.flows.get_mut(flow_key) else { return Ok(TakenRma::Yes) };
         let taken = flow.take(ops, core, record, mss, delivers).map_err(|Fault| Corrupt::Check)?;
         if let Some(trial) = flow.trial().take_if(|trial| trial.has_ended)
@@ -395,12 +390,14 @@ impl Transfers {
         conn_key: Key,
     ) -> Result<Found, Corrupt> {
         let now_ns = connections.now_ns;
-        let conn = connections.conns.get_mut(conn_key).filter(|conn| conn.flow == flow_key);
-        let (Some(conn), Some((flow, ops))) = (conn, self.flows.get_mut(flow_key)) else {
+        let conn = connections.conns.with_flow(conn_key, flow_key);
+        let (Some(EstablishedConn { base, on: conn }), Some((flow, ops))) =
+            (conn, self.flows.get_mut(flow_key))
+        else {
             return Ok(Found::Idle);
         };
         if flow.is_idle() && !flow.queued && !flow.closing {
-            conn.flow = token::NOWHERE;
+            conn.set_flow(None);
             self.give_back(link.peer.process(), flow_key);
             return Ok(Found::Idle);
         }
@@ -408,20 +405,20 @@ impl Transfers {
             flow.moved = false;
             flow.moved_ns = now_ns;
         }
-        if flow.operations() == 0 || conn.state == State::Closing {
+        if flow.operations() == 0 || conn.phase == Phase::Closing {
             // A connection that closes has its own time limit.
             return Ok(Found::InUse);
         }
         // Whatever the peer sends or reads meanwhile, an operation ends.
         let on = &mut link.transfers;
         let clock_ns = on.clock_ns(now_ns);
-        let overdue_ns = flow.deadline_ns(ops, clock_ns, conn.send_timeout_ns()).unwrap_or(u64::MAX);
+        let overdue_ns = flow.deadline_ns(ops, clock_ns, base.send_timeout_ns()).unwrap_or(u64::MAX);
         if clock_ns >= overdue_ns {
             self.break_connection(link, connections, core, conn_key);
             return Ok(Found::InUse);
         }
         on.deadline_ns = on.deadline_ns.min(on.real_ns(overdue_ns));
-        let due_ns = flow.moved_ns.saturating_add(conn.send_timeout_ns());
+        let due_ns = flow.moved_ns.saturating_add(base.send_timeout_ns());
         if now_ns < due_ns {
             on.deadline_ns = on.deadline_ns.min(due_ns);
             return Ok(Found::InUse);
@@ -450,11 +447,9 @@ impl Transfers {
     ) {
         link.end_sends(connections, core, key.index, Status::TimedOut);
         self.end_flow(link, connections, core, key, Status::TimedOut);
-        if let Some(conn) = connections.conns.get_mut(key)
-            && conn.state == State::Open
-        {
-            conn.state = State::Broken;
-            core.ended(conn.connection, DisconnectReason::TimedOut);
+        if let Some(conn) = connections.conns.open(key) {
+            conn.on.phase = Phase::Broken;
+            core.ended(conn.base.connection, DisconnectReason::TimedOut);
         }
     }
 
@@ -495,7 +490,7 @@ impl Transfers {
     fn close_if_due(
         &mut self,
         link: &mut Link,
-        connections: &Connections,
+        connections: &mut Connections,
         flow_key: Key,
         conn_key: Key,
     ) -> Result<(), Corrupt> {
@@ -504,8 +499,8 @@ impl Transfers {
             return Ok(());
         }
         flow.closing = false;
-        let Some(conn) = connections.conns.get(conn_key) else { return Ok(()) };
-        link.send_close(conn)
+        let Some(conn) = connections.conns.established(conn_key) else { return Ok(()) };
+        link.send_close(conn.on)
     }
 
     /// Whether a connection that is being disconnected must wait for the operations of its flow, which is noted then.
@@ -528,8 +523,9 @@ impl Transfers {
         key: Key,
         status: Status,
     ) -> bool {
-        let Some(conn) = connections.conns.get_mut(key) else { return false };
-        let flow_key = std::mem::replace(&mut conn.flow, token::NOWHERE);
+        let Some(EstablishedConn { on: conn, .. }) = connections.conns.established(key) else { return false };
+        let Some(flow_key) = conn.flow() else { return false };
+        conn.set_flow(None);
         let Some((flow, ops)) = self.flows.get_mut(flow_key) else { return false };
         let was_closing = flow.closing;
         flow.end(ops, core, status);

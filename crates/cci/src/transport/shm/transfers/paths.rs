@@ -2,12 +2,11 @@
 //! records that two endpoints exchange about them come here.
 
 use super::target::Target;
-use crate::connection::Connection;
 use crate::device::Cma;
 use crate::engine::core::Core;
 use crate::rma::Access;
 use crate::transport::ordered_rma::What;
-use crate::transport::shm::connections::{Connections, State};
+use crate::transport::shm::connections::{Connections, Phase};
 use crate::transport::shm::link::{Life, Link};
 use crate::transport::shm::out::Control;
 use crate::transport::shm::rma::grant::NotMapped;
@@ -164,12 +163,12 @@ impl Paths {
         about: About,
     ) {
         let [region_id, region_key, wants_control] = about.words;
-        let Some((_, conn)) = connections.named_on(link.key, about.conn, about.generation) else {
+        let Some((_, conn)) = connections.conns.named_on(link.key, about.conn, about.generation) else {
             connections.counts.unknown_connection += 1;
             return;
         };
-        let (connection, peer): (Connection, _) = (conn.connection, conn.peer());
-        let is_up = conn.state == State::Open && link.life == Life::Up;
+        let (connection, peer) = (conn.base.connection, conn.on.peer());
+        let is_up = conn.on.phase == Phase::Open && link.life == Life::Up;
         let result = match core.regions.granted(connection, region_id, region_key, Access::LOCAL) {
             _ if !self.direct => Err(NotMapped::TargetOff),
             _ if target.is_barred(&link.peer) => Err(NotMapped::Barred),

@@ -1,41 +1,115 @@
-//! What carries the protocol's datagrams: UDP sockets, raw Ethernet. The second seam, below the protocol.
+//! The seam below the protocol: what moves its datagrams, such as UDP sockets or raw Ethernet.
+//!
+//! There is one carrier for each endpoint. The transport is compiled for each kind of carrier: none of these calls is dynamic.
+//! What stays the same for as long as the endpoint is open is not asked for here; whoever makes the carrier gives it to the
+//! transport as a [`Setup`](super::open::Setup).
 
 use crate::counters::DropReason;
 use crate::engine::peer::Peer;
 use crate::engine::poller::Poller;
-use crate::error::{ConnectError, ConnectFailure};
+use crate::error::{AcceptError, ConnectError, ConnectFailure};
 use crate::explain::Explanation;
-use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
+use cci_proto::{Address, ConnKey, ConnectionInfo, PathInfo, Time, Transmit};
 use cci_secure::Identity;
-use cci_sys::{SysError, clock, random};
+use cci_sys::clock;
 
-/// What a receive call brought.
-pub(super) enum Received {
-    /// So many datagrams; 0: nothing is there.
-    Datagrams(usize),
-    /// The carrier is dead; `first`: it was not before.
-    Failed {
-        /// To be told to the program.
-        first: bool,
-    },
+/// Moves batches of datagrams, which may get lost, repeated or reordered on their way.
+///
+/// What is to be sent is written by way of [`Transmit`] and collected in a batch, which leaves with [`Carrier::flush`].
+pub(super) trait Carrier: Transmit + Send {
+    /// What finds out who the peers are: [`Anonymous`], except for the sealed carrier.
+    type Identities: Identities;
+
+    /// The clock of this endpoint, in nanoseconds: the system's, except in simulations.
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        clock::now_ns()
+    }
+
+    /// Makes one receive call. Returns how many datagrams it brought, at most; 0 means that there are none. The datagrams of the
+    /// call before are gone.
+    fn receive(&mut self) -> Result<usize, Dead>;
+
+    /// Hands over the datagrams that the last receive call brought, each of them once.
+    fn arrived(&mut self, datagram: impl FnMut(Address, &[u8], &dyn Who));
+
+    /// Gives the system the datagrams that wait, as far as it has space for them. Calls `narrowed` for each path that turned out to
+    /// take only smaller ones.
+    fn flush(&mut self, narrowed: impl FnMut(Narrow)) -> Result<(), Dead>;
+
+    /// Whether any datagrams wait because the system had no space for them yet.
+    fn has_pending(&self) -> bool;
+
+    /// Prepares for sleep: puts the carrier's descriptors into the endpoint's epoll set if `watch` is true, else takes them out.
+    /// Returns whether they are in it; where the system refuses, the next call tries again.
+    fn arm(&mut self, poller: &Poller, watch: bool) -> Result<bool, Dead>;
+
+    /// Finds out where a URI leads from here. The error says what is wrong with the URI and what a good one looks like.
+    fn parse(&self, uri: &str) -> Result<Paths, String>;
+
+    /// Whether this endpoint can send to that address. It may not be able to if a request came to another endpoint.
+    fn reaches(&self, peer: Address) -> bool;
+
+    /// Tells the nonce of a connection that has begun: datagrams that bear another one for the same index are old or forged, and
+    /// the carrier may drop them before the protocol does. `None` says that the connection has ended.
+    fn set_nonce(&mut self, key: ConnKey, nonce: Option<u64>) {
+        let _ = (key, nonce);
+    }
+
+    /// Answers a question about memory, counters or a connection.
+    fn report(&self, report: Report<'_>);
+
+    /// What finds out who the peers are. `None`: nothing does, and every peer is nobody.
+    #[inline]
+    fn identities(&mut self) -> Option<&mut Self::Identities> {
+        None
+    }
 }
+
+/// The carrier is dead, and will never move a datagram again.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Dead;
 
 /// A path that turned out to take only smaller datagrams.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Narrow {
-    /// Where it leads.
+    /// Where the path leads.
     pub to: Address,
-    /// What it takes.
+    /// The largest datagram that it takes, bytes.
     pub datagram_bytes_max: u16,
 }
 
-/// Whom an arrived datagram came from, to be asked where that matters.
+/// Where a URI leads.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Paths {
+    /// One path leads to the peer.
+    One(Address),
+    /// Two paths lead to the peer, for a bonded connection.
+    Bonded([Address; 2]),
+}
+
+/// A question to a carrier, and where the answer goes. Answers are added to what is there.
+pub(super) enum Report<'a> {
+    /// How many bytes the carrier holds, by kind.
+    Memory(&'a mut Vec<(&'static str, u64)>),
+    /// The carrier's own counters, and the datagrams that it dropped, by reason.
+    Counters { into: &'a mut Vec<(&'static str, u64)>, drops: &'a mut Vec<DropReason> },
+    /// The peer's address as a URI, the paths that were looked at for a connection, the chosen one first, and facts.
+    Explanation {
+        connection: &'a ConnectionInfo,
+        /// The two paths of a bonded connection.
+        paths: Option<&'a [PathInfo; 2]>,
+        into: &'a mut Explanation,
+    },
+}
+
+/// Knows who sent a datagram. To find out costs something, so it is asked only where it matters.
 pub(super) trait Who {
-    /// None: nobody knows.
+    /// Who the peer is; `None` on carriers that never know.
     fn peer(&self) -> Option<Peer>;
 }
 
-/// Of carriers that do not know whom they speak to.
+/// The sender of every datagram on a carrier that does not know who its peers are.
 pub(super) struct Nobody;
 
 impl Who for Nobody {
@@ -44,128 +118,70 @@ impl Who for Nobody {
     }
 }
 
-/// Moves batches of datagrams, which may be lost, repeated or reordered. One for each endpoint. What leaves is written
-/// by way of [`Transmit`]; a batch is bounded by `room`.
-pub(super) trait Carrier: Transmit + Send {
-    /// One receive call. What the last one brought is given back.
-    fn receive(&mut self) -> Received;
-
-    /// The clock of this endpoint, nanoseconds: the system's, except in simulations.
-    #[inline]
-    fn now_ns(&self) -> u64 {
-        clock::now_ns()
-    }
-
-    /// What the protocol derives nonces and cookies from: different for every endpoint and every start.
-    fn secret(&self) -> Result<[u8; 32], SysError> {
-        let mut secret = [0; 32];
-        random::fill(&mut secret)?;
-        Ok(secret)
-    }
-
-    /// Gives the datagrams of the last call, once.
-    fn arrived(&mut self, datagram: impl FnMut(Address, &[u8], &dyn Who));
-
-    /// What time it is, for carriers that go by it. Said before anything is received or sent.
-    #[inline]
-    fn at(&mut self, now: Time) {
-        let _ = now;
-    }
-
-    /// When [`Carrier::time_out`] wants to be called, if it does.
-    #[inline]
-    fn due(&self) -> Option<Time> {
-        None
-    }
-
-    /// Does what is due.
-    #[inline]
-    fn time_out(&mut self) {}
-
-    /// Who the peers are, for a carrier that knows.
-    #[inline]
-    fn identities(&mut self) -> Option<&mut dyn Identities> {
-        None
-    }
-
-    /// A connection has begun: datagrams of established connections with its index carry this nonce, or are old or
-    /// forged. For a carrier that can drop those earlier than the protocol does.
-    fn opened(&mut self, key: ConnKey, nonce: u64) {
-        let _ = (key, nonce);
-    }
-
-    /// It has ended.
-    fn closed(&mut self, key: ConnKey) {
-        let _ = key;
-    }
-
-    /// Gives the system what waits. True: the carrier has just died.
-    fn flush(&mut self) -> bool;
-
-    /// Datagrams that the system had no room for yet.
-    fn pending(&self) -> usize;
-
-    /// The last datagram given up for its length.
-    fn take_too_big(&mut self) -> Option<Narrow>;
-
-    /// Where a URI leads from here. The error says what is wrong with it and what one looks like.
-    fn parse(&self, uri: &str) -> Result<Address, String>;
-
-    /// Where a URI leads from here, and a second path there if there is one.
-    fn parse_paths(&self, uri: &str) -> Result<(Address, Option<Address>), String> {
-        self.parse(uri).map(|to| (to, None))
-    }
-
-    /// What to call this side's end of a path of a bonded connection, if there are such.
-    fn local_name(&self, via: u8) -> Option<String> {
-        let _ = via;
-        None
-    }
-
-    /// The address as a URI.
-    fn uri_of(&self, peer: Address) -> String;
-
-    /// Whether that address can be sent to from here: a request may have come to another endpoint.
-    fn reaches(&self, peer: Address) -> bool;
-
-    /// Puts what becomes readable into the endpoint's epoll set, or takes it out, and says whether it is there. What the system
-    /// refuses is tried again by the next call.
-    fn watch(&mut self, poller: &Poller, watch: bool) -> bool;
-
-    /// Before a sleep: looks for what makes a descriptor readable and is no datagram. True: the carrier has just died.
-    fn look(&mut self) -> bool {
-        false
-    }
-
-    /// Bytes held, by kind.
-    fn memory(&self, into: &mut Vec<(&'static str, u64)>);
-
-    /// Its own counters, by name.
-    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>);
-
-    /// The paths looked at for a connection, the chosen one first, and facts.
-    fn explain(&self, info: &ConnectionInfo, into: &mut Explanation);
-}
-
-/// Who the peers of a carrier are. Only the sealed carrier knows.
+/// Finds out who the peers of a carrier are, by handshakes that end at a deadline. Only the sealed carrier does.
 pub(super) trait Identities {
-    /// Whether this side can see to it that somebody of that name, and nobody else, is at the other end of a connection.
+    /// Tells what time it is, before anything is received or sent.
+    fn at(&mut self, now: Time);
+
+    /// When [`Identities::time_out`] has something to do next.
+    fn next_deadline(&self) -> Option<Time>;
+
+    /// Ends or repeats the handshakes that are due, at the time that [`Identities::at`] told last.
+    fn time_out(&mut self);
+
+    /// Whether this side can make sure that somebody of that name, and nobody else, is at the other end of a connection.
     fn can_expect(&self, name: &str) -> Result<(), ConnectError>;
 
-    /// This side begins a connection with that address, before anything of it is sent. `expected` is the name of who must be there.
+    /// Tells that this side begins a connection with an address, before anything of that connection is sent. If a name is
+    /// `expected`, nobody else may be there.
     fn dialled(&mut self, key: ConnKey, at: Address, expected: Option<&str>);
 
-    /// A connection that this side has begun and that is certain to lead nowhere, and why.
+    /// Takes out a connection that this side has begun and that cannot succeed any more, and why it can't.
     fn take_refused(&mut self) -> Option<(ConnKey, ConnectFailure)>;
 
-    /// Whether a request from there is this endpoint's own: it can't have a connection with itself.
-    fn is_itself(&self, at: Address) -> bool;
+    /// Decides whether this endpoint accepts a request from that address by somebody with that identity. Returns who this is to
+    /// this endpoint. It refuses its own requests, those of peers that may not connect here, and those from an address where
+    /// somebody else is now.
+    fn admit(&self, at: Address, identity: Option<&Identity>) -> Result<Peer, AcceptError>;
 
-    /// This endpoint accepts a request from there by somebody with that identity. Returns who it is to this endpoint. `None`: it
-    /// may not be connected here, or somebody else is there now.
-    fn meet(&self, at: Address, identity: Option<&Identity>) -> Option<Peer>;
-
-    /// Until it is [`closed`](Carrier::closed), this connection is with that identity at that address, and nobody else there may
-    /// take part in it.
+    /// Tells that a connection is with that identity at that address until it has ended ([`Carrier::set_nonce`]). Nobody else at that
+    /// address may take part in it.
     fn hold(&mut self, key: ConnKey, at: Address, identity: &Identity);
+}
+
+/// The identities of carriers that do not know who their peers are. There is no value of this type.
+pub(super) enum Anonymous {}
+
+impl Identities for Anonymous {
+    fn at(&mut self, _: Time) {
+        match *self {}
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        match *self {}
+    }
+
+    fn time_out(&mut self) {
+        match *self {}
+    }
+
+    fn can_expect(&self, _: &str) -> Result<(), ConnectError> {
+        match *self {}
+    }
+
+    fn dialled(&mut self, _: ConnKey, _: Address, _: Option<&str>) {
+        match *self {}
+    }
+
+    fn take_refused(&mut self) -> Option<(ConnKey, ConnectFailure)> {
+        match *self {}
+    }
+
+    fn admit(&self, _: Address, _: Option<&Identity>) -> Result<Peer, AcceptError> {
+        match *self {}
+    }
+
+    fn hold(&mut self, _: ConnKey, _: Address, _: &Identity) {
+        match *self {}
+    }
 }

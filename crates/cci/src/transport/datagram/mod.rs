@@ -35,8 +35,7 @@ pub(crate) use size::{
 pub(crate) use udp::open as open_udp;
 
 use self::adapter::{Adapter, ToProgram, accept_error, attribute, send_error};
-use self::carrier::{Carrier, Identities, Narrow, Nobody, Received};
-use self::open::Sizes;
+use self::carrier::{Carrier, Dead, Identities, Narrow, Nobody, Paths};
 use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, Report, RmaRequest, Setting,
     Started, Transport,
@@ -101,6 +100,8 @@ struct Datagram<C> {
     sent_alone_at: Option<Time>,
     /// Bytes of messages queued since the last transmission.
     queued_bytes: usize,
+    /// Whether the carrier is dead and the engine knows it.
+    failed: bool,
 }
 
 impl<C: Carrier> Datagram<C> {
@@ -136,7 +137,7 @@ impl<C: Carrier> Datagram<C> {
         self.adapter.live += 1;
         //= wire.md R-ETH-5
         if let Some(nonce) = self.proto.nonce(key) {
-            self.carrier.opened(key, nonce);
+            self.carrier.set_nonce(key, Some(nonce));
         }
     }
 
@@ -159,22 +160,20 @@ impl<C: Carrier> Datagram<C> {
         let mut until = None;
         while calls < RECV_CALLS_MAX && in_vain < RECV_CALLS_IN_VAIN_MAX {
             let count = match self.carrier.receive() {
-                Received::Datagrams(count) => count,
-                Received::Failed { first } => {
-                    if first {
-                        core.device_failed();
-                    }
-                    0
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(Dead) => {
+                    self.fail(core);
+                    break;
                 }
             };
-            if count == 0 {
-                break;
-            }
             came = true;
             let now = self.read_clock();
             let useful = self.proto.counters().useful();
             let Datagram { carrier, proto, adapter, .. } = self;
-            carrier.at(now);
+            if let Some(identities) = carrier.identities() {
+                identities.at(now);
+            }
             carrier.arrived(|from, datagram, who| {
                 proto.handle_datagram(now, from, datagram, &mut ToProgram { core, adapter, who });
                 adapter.settle(proto, core, now);
@@ -223,9 +222,11 @@ impl<C: Carrier> Datagram<C> {
 
     /// Does what is due.
     fn time_out(&mut self, core: &mut Core) {
-        if self.carrier.due().is_some_and(|at| at <= self.now) {
-            self.carrier.at(self.now);
-            self.carrier.time_out();
+        if let Some(identities) = self.carrier.identities()
+            && identities.next_deadline().is_some_and(|at| at <= self.now)
+        {
+            identities.at(self.now);
+            identities.time_out();
         }
         if self.proto.next_deadline().is_some_and(|at| at <= self.now) {
             self.proto
@@ -236,10 +237,19 @@ impl<C: Carrier> Datagram<C> {
 
     /// When something is due next.
     #[inline]
-    fn next_deadline(&self) -> Option<Time> {
-        match (self.proto.next_deadline(), self.carrier.due()) {
+    fn next_deadline(&mut self) -> Option<Time> {
+        let due = self.carrier.identities().and_then(|identities| identities.next_deadline());
+        match (self.proto.next_deadline(), due) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
+        }
+    }
+
+    /// Tells the engine, once, that the carrier is dead.
+    #[cold]
+    fn fail(&mut self, core: &mut Core) {
+        if !std::mem::replace(&mut self.failed, true) {
+            core.device_failed();
         }
     }
 
@@ -258,9 +268,11 @@ impl<C: Carrier> Datagram<C> {
     fn transmit(&mut self, core: &mut Core) {
         self.queued_bytes = 0;
         for key in self.adapter.ended.drain(..) {
-            self.carrier.closed(key);
+            self.carrier.set_nonce(key, None);
         }
-        self.carrier.at(self.now);
+        if let Some(identities) = self.carrier.identities() {
+            identities.at(self.now);
+        }
         while let Some((key, why)) = self.carrier.identities().and_then(Identities::take_refused) {
             self.refuse(core, key, why);
         }
@@ -271,16 +283,17 @@ impl<C: Carrier> Datagram<C> {
                 self.proto.poll_transmit(self.now, &mut self.carrier, &mut sink);
                 self.adapter.settle(&mut self.proto, core, self.now);
             }
-            if self.carrier.pending() == 0 {
+            if !self.carrier.has_pending() {
                 return;
             }
-            if self.carrier.flush() {
-                core.device_failed();
+            let (proto, now) = (&mut self.proto, self.now);
+            let flushed = self.carrier.flush(|Narrow { to, datagram_bytes_max }| {
+                proto.path_mtu_changed(now, to, datagram_bytes_max);
+            });
+            if flushed == Err(Dead) {
+                self.fail(core);
             }
-            if let Some(Narrow { to, datagram_bytes_max }) = self.carrier.take_too_big() {
-                self.proto.path_mtu_changed(self.now, to, datagram_bytes_max);
-            }
-            if !wants || self.carrier.pending() > 0 {
+            if !wants || self.carrier.has_pending() {
                 return;
             }
         }
@@ -299,7 +312,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         to: Dial<'_>,
     ) -> Result<u64, ConnectError> {
         let bad_uri = |reason| ConnectError::BadUri { uri: to.uri.to_owned(), reason };
-        let (address, second) = self.carrier.parse_paths(to.uri).map_err(bad_uri)?;
+        let paths = self.carrier.parse(to.uri).map_err(bad_uri)?;
         if let Some(name) = to.expected {
             let reason = || NO_NAMES.to_owned();
             let cannot = || ConnectError::CannotExpect { name: name.to_owned(), reason: reason() };
@@ -308,18 +321,19 @@ impl<C: Carrier> Transport for Datagram<C> {
         let now = self.read_clock();
         let (attribute, token) = (attribute(to.attribute), connection.to_bits());
         let (request, timeout_ns) = (to.request, to.timeout_ns);
-        let key = match second {
-            None => self.proto.connect(now, address, request, attribute, token, timeout_ns),
-            Some(second) => {
-                let both = [address, second];
-                self.proto.connect_bonded(now, both, request, attribute, token, timeout_ns)
+        let (key, first) = match paths {
+            Paths::One(address) => {
+                (self.proto.connect(now, address, request, attribute, token, timeout_ns), address)
+            }
+            Paths::Bonded(both) => {
+                (self.proto.connect_bonded(now, both, request, attribute, token, timeout_ns), both[0])
             }
         };
         let key = key.map_err(adapter::connect_error)?;
         self.begun(key);
-        self.carrier.at(now);
         if let Some(identities) = self.carrier.identities() {
-            identities.dialled(key, address, to.expected);
+            identities.at(now);
+            identities.dialled(key, first, to.expected);
         }
         self.adapter.expected.extend(to.expected.map(|name| (token, name.into())));
         self.transmit(core);
@@ -338,23 +352,25 @@ impl<C: Carrier> Transport for Datagram<C> {
             request.refuse();
             return Err(AcceptError::OtherDevice);
         }
-        if self.carrier.identities().is_some_and(|identities| identities.is_itself(inner.peer())) {
-            request.inner = inner;
-            request.refuse();
-            return Err(AcceptError::Itself);
-        }
         let (from, now) = (inner.peer(), self.read_clock());
-        // A request without a name may have come to another endpoint. Where peers have rights of their own, it has those that
-        // this endpoint gives to the unnamed.
-        let identities = self.carrier.identities();
-        let is_known = request.identity.is_some() || identities.is_some();
-        let asked = request.identity.as_ref().and_then(|asked| asked.identity.as_ref());
-        let peer = identities.and_then(|identities| identities.meet(from, asked));
-        if is_known && peer.is_none() {
-            request.inner = inner;
-            request.refuse();
-            return Err(AcceptError::NotPermitted);
-        }
+        let asked = request.identity.as_ref();
+        let admitted = match self.carrier.identities() {
+            // A request without a name may have come to another endpoint. It has the rights that this endpoint gives to the
+            // unnamed.
+            Some(identities) => {
+                identities.admit(from, asked.and_then(|asked| asked.identity.as_ref())).map(Some)
+            }
+            None if asked.is_some() => Err(AcceptError::NotPermitted),
+            None => Ok(None),
+        };
+        let peer = match admitted {
+            Ok(peer) => peer,
+            Err(error) => {
+                request.inner = inner;
+                request.refuse();
+                return Err(error);
+            }
+        };
         match self.proto.accept(now, *inner, connection.to_bits()) {
             Ok(key) => {
                 self.begun(key);
@@ -482,7 +498,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         if !self.receive(core) && !self.read_clock_if_old() {
             // A program may try to send all the time and never make progress, so what is due is done here, too.
             let due = self.next_deadline().is_some_and(|at| at <= self.now);
-            if !due && !self.proto.wants_transmit() && self.carrier.pending() == 0 {
+            if !due && !self.proto.wants_transmit() && !self.carrier.has_pending() {
                 return;
             }
             self.read_clock();
@@ -497,17 +513,18 @@ impl<C: Carrier> Transport for Datagram<C> {
 
     fn arm(&mut self, core: &mut Core) -> Armed {
         // A socket full of datagrams that can't be taken now would end each sleep at once, so a deadline is set instead.
-        let is_watched = self.carrier.watch(&core.poller, !self.adapter.starved);
-        if self.carrier.look() {
-            core.device_failed();
-        }
+        let is_watched = self.carrier.arm(&core.poller, !self.adapter.starved).unwrap_or_else(|Dead| {
+            self.fail(core);
+            // Nothing will come that anybody could miss.
+            true
+        });
         // Whatever is due already would end the sleep at once.
         self.read_clock();
         self.time_out(core);
         self.transmit(core);
         let soon = |wait_ns: u64| Some(self.now.0.saturating_add(wait_ns));
         // Something also remains to be sent if the rounds of one call did not suffice.
-        let waits = self.carrier.pending() > 0 || self.proto.wants_transmit();
+        let waits = self.carrier.has_pending() || self.proto.wants_transmit();
         let space_ns = if waits { soon(SPACE_RETRY_NS) } else { None };
         // No wake-up comes when another thread gives a buffer back.
         let feed_ns = if self.adapter.waiting || !is_watched { soon(limits::SPACE_POLL_NS) } else { None };
@@ -516,7 +533,7 @@ impl<C: Carrier> Transport for Datagram<C> {
     }
 
     fn activity(&self) -> Activity {
-        if self.carrier.pending() > 0 {
+        if self.carrier.has_pending() {
             Activity::Active
         } else if self.adapter.live == 0 && !self.proto.wants_transmit() {
             Activity::Idle

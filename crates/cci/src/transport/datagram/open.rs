@@ -2,46 +2,57 @@
 
 use super::Datagram;
 use super::adapter::Adapter;
-use super::carrier::Carrier;
+use super::carrier::{Carrier, Report};
 use crate::device::DeviceInfo;
 use crate::engine::event::Event;
-use crate::error::CreateError;
+use crate::error::{CreateError, SysError};
 use crate::limits;
 use crate::options::Options;
 use cci_proto::{Config, ConfigError, Endpoint, Time};
+use cci_sys::random;
 
 /// Bytes that an entry of the engine's connection table may take while the table doubles.
 const TABLE_BYTES_PER_CONNECTION: u64 = 96;
 
-/// Sizes that depend on the carrier.
-#[derive(Copy, Clone, Debug)]
-pub(super) struct Sizes {
+/// What the transport has to know of its carrier once.
+#[derive(Clone)]
+pub(super) struct Setup {
+    /// The endpoint's own address, to which others connect.
+    pub uri: String,
+    /// What the protocol derives nonces and cookies from: different for every endpoint and every start.
+    pub secret: [u8; 32],
     /// The largest datagram to send, bytes; a multiple of 8.
     pub datagram_bytes_max: u16,
-    /// Bytes that the system holds for this endpoint before it reads them; 0: not known.
+    /// Bytes that the system holds for this endpoint before it reads them; 0 means that it is not known.
     pub receive_buffer_bytes: u64,
     /// Bytes of the memory cap that are kept for other things than connections.
     pub reserved_bytes: u64,
 }
 
+/// A secret that nobody else has drawn.
+pub(super) fn secret() -> Result<[u8; 32], SysError> {
+    let mut secret = [0; 32];
+    random::fill(&mut secret)?;
+    Ok(secret)
+}
+
 impl<C: Carrier> Datagram<C> {
-    /// An endpoint's transport over `carrier`, whose own address is `uri`. The carrier's descriptors are watched once
-    /// somebody wants to sleep: waking costs the kernel some time for each datagram, which programs that poll save.
+    /// Opens an endpoint's transport over a carrier. The carrier's descriptors are watched once somebody wants to sleep: waking
+    /// costs the kernel some time for each datagram, which programs that poll save.
     pub(super) fn open(
         carrier: C,
-        uri: String,
-        sizes: Sizes,
+        setup: Setup,
         device: &DeviceInfo,
         options: &Options,
     ) -> Result<Datagram<C>, CreateError> {
-        let config = config(device, options, &carrier, sizes)?;
+        let config = config(device, options, &carrier, &setup)?;
         let proto = Endpoint::new(config).map_err(|error| config_error(error, options))?;
         let now = Time(carrier.now_ns());
         Ok(Datagram {
             proto,
             carrier,
             adapter: Adapter::new(device.kind, device.max_send_size),
-            uri,
+            uri: setup.uri,
             now,
             polls_since_clock: 0,
             polls_per_clock: 0,
@@ -49,6 +60,7 @@ impl<C: Carrier> Datagram<C> {
             sends_since_clock: 0,
             sent_alone_at: None,
             queued_bytes: 0,
+            failed: false,
         })
     }
 }
@@ -59,17 +71,17 @@ fn config(
     device: &DeviceInfo,
     options: &Options,
     carrier: &impl Carrier,
-    sizes: Sizes,
+    setup: &Setup,
 ) -> Result<Config, CreateError> {
     let events = u64::from(options.recv_buffers)
         + u64::from(options.send_buffers.min(limits::SENDS_DEFAULT))
         + u64::from(options.rma_operations.min(limits::RMA_EVENTS_RESERVED));
     let slots_bytes = u64::from(options.recv_buffers) * u64::from(device.max_send_size.next_multiple_of(64));
     let mut batches = Vec::new();
-    carrier.memory(&mut batches);
+    carrier.report(Report::Memory(&mut batches));
     let batches_bytes = batches.iter().fold(0, |sum, (_, bytes)| sum + bytes);
     let engine_bytes =
-        slots_bytes + events * size_of::<Event>() as u64 + batches_bytes + sizes.reserved_bytes;
+        slots_bytes + events * size_of::<Event>() as u64 + batches_bytes + setup.reserved_bytes;
     let Some(remaining_bytes) = options.memory_bytes_max.checked_sub(engine_bytes) else {
         return Err(CreateError::NoMemory {
             needed_bytes: engine_bytes,
@@ -79,10 +91,10 @@ fn config(
     let connections =
         (remaining_bytes / 4 / TABLE_BYTES_PER_CONNECTION).clamp(1, limits::CONNECTIONS_MAX.into());
     Ok(Config {
-        secret: carrier.secret()?,
-        datagram_bytes_max: sizes.datagram_bytes_max,
+        secret: setup.secret,
+        datagram_bytes_max: setup.datagram_bytes_max,
         memory_bytes_max: remaining_bytes / 4 * 3,
-        receive_buffer_bytes: sizes.receive_buffer_bytes,
+        receive_buffer_bytes: setup.receive_buffer_bytes,
         connections_max: u32::try_from(connections).unwrap_or(limits::CONNECTIONS_MAX),
         serves: device.serves,
         requests_max: limits::REQUESTS_MAX,

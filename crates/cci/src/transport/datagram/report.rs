@@ -1,11 +1,11 @@
 //! What the transport tells about itself.
 
 use super::adapter::Adapter;
-use super::carrier::Carrier;
+use super::carrier::{Carrier, Report};
 use crate::counters::{ConnectionCounters, DropReason};
-use crate::explain::{Explanation, Fact, PathOption};
+use crate::explain::{Explanation, Fact};
 use crate::limits::MESSAGE_BYTES_MAX;
-use cci_proto::{Blocked, ConnKey, ConnState, ConnectionInfo, Endpoint, PathInfo, PathState, PeerFault};
+use cci_proto::{Blocked, ConnKey, ConnState, ConnectionInfo, Endpoint, PeerFault};
 
 pub(super) fn connection_counters(proto: &Endpoint, key: ConnKey) -> ConnectionCounters {
     let Some(info) = proto.connection(key) else { return ConnectionCounters::default() };
@@ -37,7 +37,7 @@ pub(super) fn counters(
     into: &mut Vec<(&'static str, u64)>,
     drops: &mut Vec<DropReason>,
 ) {
-    carrier.counters(into, drops);
+    carrier.report(Report::Counters { into: &mut *into, drops: &mut *drops });
     let of = proto.counters();
     into.extend([
         ("bundles_sent", of.bundles_sent),
@@ -90,12 +90,11 @@ pub(super) fn memory(
         ("handshakes", held.handshakes_bytes + adapter.memory_bytes()),
         ("timers and queues", held.queues_bytes),
     ]);
-    carrier.memory(into);
+    carrier.report(Report::Memory(into));
 }
 
 pub(super) fn explain(proto: &Endpoint, carrier: &impl Carrier, key: ConnKey, into: &mut Explanation) {
     let Some(info) = proto.connection(key) else { return };
-    into.peer = carrier.uri_of(info.peer);
     if info.rtt_ns > 0 {
         into.facts.push(("round trip, smoothed", Fact::Ns(info.rtt_ns)));
     }
@@ -113,47 +112,9 @@ pub(super) fn explain(proto: &Endpoint, carrier: &impl Carrier, key: ConnKey, in
         ("bundles waiting for a receive buffer", Fact::Count(info.bundles_held as u64)),
         ("retransmissions", Fact::Count(info.counters.retransmissions)),
     ]);
-    carrier.explain(&info, into);
-    if let Some(paths) = proto.paths(key) {
-        let paths = explain_paths(&paths, carrier);
-        let others = std::mem::take(&mut into.paths);
-        into.paths = paths.into_iter().chain(others).collect();
-    }
+    let paths = proto.paths(key);
+    carrier.report(Report::Explanation { connection: &info, paths: paths.as_ref(), into: &mut *into });
     into.blocked_on = info.blocked.map(|blocked| blocked_on(blocked).to_owned());
-}
-
-/// The two paths of a bonded connection, those in use first.
-fn explain_paths(paths: &[PathInfo; 2], carrier: &impl Carrier) -> Vec<PathOption> {
-    let bytes_all = paths.iter().map(|path| path.bytes_sent).sum::<u64>().max(1);
-    let option = |(number, path): (usize, &PathInfo)| {
-        let local = path.to.and_then(|to| carrier.local_name(to.via())).unwrap_or_default();
-        let remote = path.to.map_or_else(|| "an address not known yet".to_owned(), |to| carrier.uri_of(to));
-        let share_pct = path.bytes_sent * 100 / bytes_all;
-        let round_trip = match path.rtt_ns {
-            0 => "no round trip measured".to_owned(),
-            rtt_ns => format!("round trip {:.1} us", rtt_ns as f64 / 1e3),
-        };
-        let reason = format!(
-            "{}, {round_trip}, {share_pct} % of the bytes sent, {} datagrams, {} sent again, went down {} times",
-            path_state(path.state),
-            path.datagrams_sent,
-            path.retransmissions,
-            path.downs
-        );
-        let name = format!("path {} from {local} to {remote}", number + 1);
-        PathOption { path: name, chosen: path.is_up(), reason }
-    };
-    let mut options: Vec<PathOption> = paths.iter().enumerate().map(option).collect();
-    options.sort_by_key(|option| !option.chosen);
-    options
-}
-
-fn path_state(state: PathState) -> &'static str {
-    match state {
-        PathState::Up => "up",
-        PathState::Down => "down: nothing comes back by it; look at its link",
-        PathState::Unproved => "not proved yet: the peer has not answered by it",
-    }
 }
 
 fn state(state: ConnState) -> &'static str {

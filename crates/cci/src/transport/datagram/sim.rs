@@ -1,31 +1,28 @@
-//! A network given from outside, for simulations.
+//! A carrier over a network that is given from outside, for simulations.
 
 mod network;
 
 pub use network::{Network, SimulatedNode, TooLong};
 
 use super::Datagram;
-use super::carrier::{Carrier, Narrow, Nobody, Received, Who};
-use super::open::Sizes;
+use super::carrier::{Anonymous, Carrier, Dead, Narrow, Nobody, Paths, Report, Who};
+use super::open::Setup;
 use super::sealed::{MEMORY_SHARE, Sealed};
 use super::udp_uri;
-use crate::counters::DropReason;
 use crate::device::DeviceInfo;
 use crate::engine::poller::Poller;
 use crate::error::CreateError;
-use crate::explain::Explanation;
 use crate::options::Options;
 use crate::sealing::Sealing;
 use crate::transport::Transport;
-use cci_proto::{Address, ConnectionInfo, Transmit};
-use cci_sys::SysError;
+use cci_proto::{Address, Transmit};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// Datagrams taken by one receive call at most.
+/// The most datagrams that one receive call takes.
 const RECV_MAX: usize = 16;
 
-/// Opens an endpoint's transport on such a network.
+/// Opens an endpoint's transport on a simulated network.
 pub(crate) fn open(
     node: &SimulatedNode,
     network: Box<dyn Network>,
@@ -33,7 +30,9 @@ pub(crate) fn open(
     options: &Options,
 ) -> Result<Box<dyn Transport>, CreateError> {
     let sealing = Sealing::of(device, options)?;
-    let sizes = Sizes {
+    let setup = Setup {
+        uri: udp_uri::format(node.address, None),
+        secret: node.secret,
         datagram_bytes_max: node.datagram_bytes_max,
         receive_buffer_bytes: node.receive_buffer_bytes,
         reserved_bytes: sealing.as_ref().map_or(0, |_| options.memory_bytes_max / MEMORY_SHARE),
@@ -41,30 +40,28 @@ pub(crate) fn open(
     let carrier = Sim {
         network,
         address: node.address,
-        secret: node.secret,
         batch: node.batch.max(1),
         input: Vec::new(),
         out: VecDeque::new(),
         buffer: Vec::new(),
         begun: None,
-        too_big: None,
     };
-    let uri = udp_uri::format(node.address, None);
     let Some(sealing) = sealing else {
-        return Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?));
+        return Ok(Box::new(Datagram::open(carrier, setup, device, options)?));
     };
     let own = Some(Address::from(node.address));
-    let carrier = Sealed::new(carrier, sealing, own, node.datagram_bytes_max, options.memory_bytes_max)?;
-    Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?))
+    let carrier = Sealed::new(carrier, sealing, own, &setup, options.memory_bytes_max)?;
+    Ok(Box::new(Datagram::open(carrier, setup, device, options)?))
 }
 
+/// A datagram that waits until the network has space.
 struct Outgoing {
     to: SocketAddr,
     fragment: bool,
     bytes: Box<[u8]>,
 }
 
-/// Where the datagram begun goes, and where in the buffer it is.
+/// The datagram that was begun last: where it goes, and where in the buffer it begins.
 struct Begun {
     to: SocketAddr,
     fragment: bool,
@@ -74,76 +71,64 @@ struct Begun {
 struct Sim {
     network: Box<dyn Network>,
     address: SocketAddr,
-    secret: [u8; 32],
-    /// Datagrams that `out` takes.
+    /// How many datagrams `out` takes.
     batch: usize,
     input: Vec<(SocketAddr, Box<[u8]>)>,
     out: VecDeque<Outgoing>,
     buffer: Vec<u8>,
     begun: Option<Begun>,
-    too_big: Option<Narrow>,
 }
 
 impl Carrier for Sim {
-    fn receive(&mut self) -> Received {
+    type Identities = Anonymous;
+
+    fn receive(&mut self) -> Result<usize, Dead> {
         self.input.clear();
         self.input.extend(std::iter::from_fn(|| self.network.receive()).take(RECV_MAX));
-        Received::Datagrams(self.input.len())
+        Ok(self.input.len())
     }
 
     fn now_ns(&self) -> u64 {
         self.network.now_ns()
     }
 
-    fn secret(&self) -> Result<[u8; 32], SysError> {
-        Ok(self.secret)
-    }
-
     fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
         self.input.drain(..).for_each(|(from, bytes)| datagram(Address::from(from), &bytes, &Nobody));
     }
 
-    fn flush(&mut self) -> bool {
+    fn flush(&mut self, mut narrowed: impl FnMut(Narrow)) -> Result<(), Dead> {
         while self.network.has_space()
             && let Some(Outgoing { to, fragment, bytes }) = self.out.pop_front()
         {
             if let Err(narrow) = self.network.send(to, &bytes, fragment) {
                 let datagram_bytes_max = narrow.datagram_bytes_max;
-                self.too_big = Some(Narrow { to: Address::from(to), datagram_bytes_max });
+                narrowed(Narrow { to: Address::from(to), datagram_bytes_max });
             }
         }
-        false
+        Ok(())
     }
 
-    fn pending(&self) -> usize {
-        self.out.len()
+    fn has_pending(&self) -> bool {
+        !self.out.is_empty()
     }
 
-    fn take_too_big(&mut self) -> Option<Narrow> {
-        self.too_big.take()
+    fn arm(&mut self, _: &Poller, watch: bool) -> Result<bool, Dead> {
+        Ok(watch)
     }
 
-    fn parse(&self, uri: &str) -> Result<Address, String> {
-        udp_uri::parse(uri).map(Address::from)
-    }
-
-    fn uri_of(&self, peer: Address) -> String {
-        peer.socket_addr().map_or_else(String::new, |peer| udp_uri::format(peer, None))
+    fn parse(&self, uri: &str) -> Result<Paths, String> {
+        udp_uri::parse(uri).map(|peer| Paths::One(peer.into()))
     }
 
     fn reaches(&self, peer: Address) -> bool {
         peer.socket_addr().is_some_and(|peer| peer.is_ipv6() == self.address.is_ipv6())
     }
 
-    fn watch(&mut self, _: &Poller, watch: bool) -> bool {
-        watch
+    fn report(&self, report: Report<'_>) {
+        if let Report::Explanation { connection, into, .. } = report {
+            into.peer = udp_uri::of(connection.peer);
+        }
     }
-
-    fn memory(&self, _: &mut Vec<(&'static str, u64)>) {}
-
-    fn counters(&self, _: &mut Vec<(&'static str, u64)>, _: &mut Vec<DropReason>) {}
-
-    fn explain(&self, _: &ConnectionInfo, _: &mut Explanation) {}
 }
 
 impl Transmit for Sim {

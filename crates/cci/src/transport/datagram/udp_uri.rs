@@ -3,6 +3,7 @@
 pub(super) use crate::transport::ip_uri::{nearness, socket_addr, with_local_zone};
 
 use crate::transport::ip_uri;
+use cci_proto::Address;
 use std::net::SocketAddr;
 
 /// The start of every URI of this transport.
@@ -14,6 +15,11 @@ pub(super) fn parse(uri: &str) -> Result<SocketAddr, String> {
 
 pub(super) fn format(addr: SocketAddr, interface: Option<&str>) -> String {
     ip_uri::format(SCHEME, addr, interface)
+}
+
+/// The URI of a peer; empty if the address is not one of IP.
+pub(super) fn of(peer: Address) -> String {
+    peer.socket_addr().map_or_else(String::new, |peer| format(peer, None))
 }
 
 /// The addresses of a peer: one, or two of one with two interfaces. No multicast group.

@@ -11,12 +11,10 @@ pub(super) mod uri;
 pub(crate) use open::{lacks_xdp, open};
 pub(crate) use uri::show_mac;
 
-use super::carrier::{Carrier, Narrow, Nobody, Received, Who};
-use crate::counters::DropReason;
+use super::carrier::{Anonymous, Carrier, Dead, Narrow, Nobody, Paths, Report, Who};
 use crate::device::Unavailable;
 use crate::engine::poller::Poller;
-use crate::explain::Explanation;
-use cci_proto::{Address, ConnKey, ConnectionInfo, Transmit};
+use cci_proto::{Address, ConnKey, Transmit};
 use cci_sys::clock;
 use cci_sys::ethernet::{
     self, EndpointLock, FrameHeader, FrameSocket, FrameStats, Link, Lookout, PAYLOAD_OFFSET,
@@ -124,33 +122,34 @@ impl Eth {
         false
     }
 
-    /// An error of a socket: passing, such as an interface that is down for now, or the end? Notes it.
+    /// Counts an error of a socket, and finds out whether it is the end: the interface may only be down for now.
     #[cold]
-    fn is_death(&mut self) -> bool {
+    fn count_error(&mut self) -> Result<(), Dead> {
         self.counts.errors += 1;
         let now_ns = clock::now_ns();
-        if self.dead || now_ns < self.looked_at_ns.saturating_add(LOOK_NS) {
-            return false;
+        if !self.dead && now_ns >= self.looked_at_ns.saturating_add(LOOK_NS) {
+            self.looked_at_ns = now_ns;
+            // The interface goes by its number: another one may have its name by now, and it may have a new name itself.
+            self.dead = !self.lookout.sees(self.link.index);
+            if self.dead {
+                self.cut_off_until_ns = u64::MAX;
+            }
         }
-        self.looked_at_ns = now_ns;
-        // By its number: under its name there may be another one now, and ours may have a new one.
-        self.dead = !self.lookout.sees(self.link.index);
-        if self.dead {
-            self.cut_off_until_ns = u64::MAX;
-        }
-        self.dead
+        if self.dead { Err(Dead) } else { Ok(()) }
     }
 }
 
 impl Carrier for Eth {
+    type Identities = Anonymous;
+
     #[inline]
-    fn receive(&mut self) -> Received {
+    fn receive(&mut self) -> Result<usize, Dead> {
         let ready = |socket: &mut Socket| socket.get_mut().ready();
         let Sockets { main, side } = &mut self.sockets;
-        // As if each had a batch: what is there is known only when it is read, and looking is cheap.
+        // How many frames there are is known only when they are read, so each socket counts as if it had a whole batch.
         let first = if ready(main) { RECV_FRAMES_MAX } else { 0 };
         let second = if side.as_mut().is_some_and(ready) { RECV_FRAMES_MAX } else { 0 };
-        Received::Datagrams(first + second)
+        Ok(first + second)
     }
 
     #[inline]
@@ -179,44 +178,53 @@ impl Carrier for Eth {
         }
     }
 
-    fn opened(&mut self, key: ConnKey, nonce: u64) {
-        if let Some(attachment) = &mut self.attachment {
-            // What the program is not told of it does not check.
-            let _ = attachment.connected(key.index, key.generation, nonce);
-        }
-    }
-
-    fn closed(&mut self, key: ConnKey) {
-        if let Some(attachment) = &mut self.attachment {
-            attachment.disconnected(key.index);
-        }
-    }
-
-    fn flush(&mut self) -> bool {
+    fn flush(&mut self, _: impl FnMut(Narrow)) -> Result<(), Dead> {
         let main = self.sockets.main.get_mut();
         let flushed = main.flush();
         self.pending = main.pending();
         if flushed.is_ok() {
-            return false;
+            return Ok(());
         }
         self.cut_off_until_ns = clock::now_ns().saturating_add(CUT_OFF_NS);
-        self.is_death()
+        self.count_error()
     }
 
     #[inline]
-    fn pending(&self) -> usize {
-        // What is in the ring of an interface that is down waits there; nobody need wait for it.
-        if self.is_cut_off() { 0 } else { self.pending }
+    fn has_pending(&self) -> bool {
+        // What is in the ring of an interface that is down stays there, and nobody need wait for it.
+        !self.is_cut_off() && self.pending > 0
     }
 
-    fn take_too_big(&mut self) -> Option<Narrow> {
-        None
+    fn arm(&mut self, poller: &Poller, watch: bool) -> Result<bool, Dead> {
+        if self.is_watched != watch {
+            let mut all = watch;
+            for (token, socket) in (TOKEN_FIRST..).zip(self.sockets.each()) {
+                let socket = socket.borrow();
+                if watch {
+                    let watched = poller.watch(socket.as_fd(), token);
+                    all &= watched.is_ok()
+                        || watched.is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists);
+                } else {
+                    poller.unwatch(socket.as_fd());
+                }
+            }
+            self.is_watched = all;
+        }
+        // An error makes a descriptor readable, too, and would end each sleep at once if nobody took it.
+        let mut failed = false;
+        for socket in self.sockets.each() {
+            failed |= ethernet::take_error(socket.borrow().as_fd()).is_err();
+        }
+        if failed {
+            self.count_error()?;
+        }
+        Ok(self.is_watched)
     }
 
-    fn parse(&self, uri: &str) -> Result<Address, String> {
+    fn parse(&self, uri: &str) -> Result<Paths, String> {
         let address = uri::parse(uri)?;
         if self.reaches(address) {
-            return Ok(address);
+            return Ok(Paths::One(address));
         }
         Err(format!(
             "that is this endpoint's own interface {}, whose frames do not come back to it; use the peer's shm:// URI",
@@ -224,55 +232,28 @@ impl Carrier for Eth {
         ))
     }
 
-    fn uri_of(&self, peer: Address) -> String {
-        // Which interface the peer calls it is not known: ours leads there.
-        let uri = |(mac, endpoint)| uri::format(&self.link.name, mac, endpoint);
-        peer.ethernet_addr().map_or_else(String::new, uri)
-    }
-
     fn reaches(&self, peer: Address) -> bool {
         !peer.is_secured() && peer.ethernet_addr().is_some_and(|(mac, _)| mac != self.link.mac)
     }
 
-    fn watch(&mut self, poller: &Poller, watch: bool) -> bool {
-        if self.is_watched == watch {
-            return watch;
+    fn set_nonce(&mut self, key: ConnKey, nonce: Option<u64>) {
+        let Some(attachment) = &mut self.attachment else { return };
+        match nonce {
+            // If this fails, the program on the interface does not check the connection's frames.
+            Some(nonce) => drop(attachment.connected(key.index, key.generation, nonce)),
+            None => attachment.disconnected(key.index),
         }
-        let mut all = watch;
-        for (token, socket) in (TOKEN_FIRST..).zip(self.sockets.each()) {
-            let socket = socket.borrow();
-            if watch {
-                // Where the system refuses, the next arming tries again, and the deadline stands in for it.
-                let watched = poller.watch(socket.as_fd(), token);
-                all &= watched.is_ok()
-                    || watched.is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists);
-            } else {
-                poller.unwatch(socket.as_fd());
+    }
+
+    fn report(&self, report: Report<'_>) {
+        match report {
+            Report::Memory(into) => {
+                let bytes = self.sockets.each().map(|socket| socket.borrow().memory_bytes() as u64).sum();
+                into.push(("frames and their rings", bytes));
             }
+            Report::Counters { into, drops } => report::counters(self, into, drops),
+            Report::Explanation { connection, into, .. } => report::explain(self, connection, into),
         }
-        self.is_watched = all;
-        self.is_watched
-    }
-
-    fn look(&mut self) -> bool {
-        let mut failed = false;
-        for socket in self.sockets.each() {
-            failed |= ethernet::take_error(socket.borrow().as_fd()).is_err();
-        }
-        failed && self.is_death()
-    }
-
-    fn memory(&self, into: &mut Vec<(&'static str, u64)>) {
-        let bytes = self.sockets.each().map(|socket| socket.borrow().memory_bytes() as u64).sum();
-        into.push(("frames and their rings", bytes));
-    }
-
-    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
-        report::counters(self, into, drops);
-    }
-
-    fn explain(&self, info: &ConnectionInfo, into: &mut Explanation) {
-        report::explain(self, info, into);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Opening: from a device and options to sockets.
 
+use super::super::Datagram;
 use super::super::sealed::{self, Sealed};
-use super::super::{Datagram, Sizes};
 use super::{Counts, Eth, SocketPath, Sockets, uri};
 use crate::device::{DeviceInfo, EthMode, Unavailable};
 use crate::error::{CreateError, SysError};
@@ -9,6 +9,7 @@ use crate::limits;
 use crate::options::Options;
 use crate::sealing::Sealing;
 use crate::transport::Transport;
+use crate::transport::datagram::open::{Setup, secret};
 use crate::transport::datagram::size;
 use cci_memory::fallible;
 use cci_proto::limits::{DATAGRAM_OVERHEAD_BYTES, WINDOW_BUNDLES_MAX};
@@ -94,13 +95,14 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
     let main = sockets.main.borrow();
     let datagram_bytes_max = size::datagram_bytes_in_frame(main.frame_bytes_max() - overhead_bytes);
     let reserved_bytes = sealing.as_ref().map_or(0, |_| options.memory_bytes_max / sealed::MEMORY_SHARE);
-    let sizes = Sizes {
+    let setup = Setup {
+        uri: uri::format(&link.name, link.mac, lock.endpoint()),
+        secret: secret()?,
         datagram_bytes_max,
         receive_buffer_bytes: receive_window_bytes(&**main, counts),
         reserved_bytes,
     };
     drop(main);
-    let uri = uri::format(&link.name, link.mac, lock.endpoint());
     let from_endpoint = lock.endpoint();
     let scrap_bytes = usize::from(datagram_bytes_max) + overhead_bytes;
     let header = FrameHeader { to: link.mac, from: link.mac, to_endpoint: from_endpoint, from_endpoint };
@@ -122,10 +124,10 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         is_watched: false,
     };
     match sealing {
-        None => Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?)),
+        None => Ok(Box::new(Datagram::open(carrier, setup, device, options)?)),
         Some(sealing) => {
-            let carrier = Sealed::new(carrier, sealing, None, datagram_bytes_max, options.memory_bytes_max)?;
-            Ok(Box::new(Datagram::open(carrier, uri, sizes, device, options)?))
+            let carrier = Sealed::new(carrier, sealing, None, &setup, options.memory_bytes_max)?;
+            Ok(Box::new(Datagram::open(carrier, setup, device, options)?))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What Ethernet tells about itself.
+//! What raw Ethernet reports: counters, and explanations of connections.
 
 use super::Eth;
 use crate::counters::DropReason;
@@ -49,7 +49,11 @@ pub(super) fn counters(carrier: &Eth, into: &mut Vec<(&'static str, u64)>, drops
     );
 }
 
-pub(super) fn explain(carrier: &Eth, _: &ConnectionInfo, into: &mut Explanation) {
+/// Explains a connection.
+pub(super) fn explain(carrier: &Eth, connection: &ConnectionInfo, into: &mut Explanation) {
+    // How the peer's host calls its interface is not known here. This side's leads there.
+    let uri = |(mac, endpoint)| super::uri::format(&carrier.link.name, mac, endpoint);
+    into.peer = connection.peer.ethernet_addr().map_or_else(String::new, uri);
     let option = |path: &str, chosen, reason: String| PathOption { path: path.to_owned(), chosen, reason };
     let socket_path = &carrier.socket_path;
     into.paths.push(option(socket_path.path, true, socket_path.reason.clone()));

@@ -8,12 +8,11 @@ mod held;
 mod report;
 
 use self::held::Held;
-use super::carrier::{Carrier, Identities, Narrow, Received, Who};
-use crate::counters::DropReason;
+use super::carrier::{Carrier, Dead, Identities, Narrow, Paths, Report, Who};
+use super::open::Setup;
 use crate::engine::peer::Peer;
 use crate::engine::poller::Poller;
-use crate::error::{ConnectError, ConnectFailure, CreateError};
-use crate::explain::Explanation;
+use crate::error::{AcceptError, ConnectError, ConnectFailure, CreateError};
 use crate::sealing::Sealing;
 use cci_memory::fallible;
 use cci_proto::{Address, ConnKey, ConnectionInfo, Time, Transmit};
@@ -21,7 +20,6 @@ use cci_secure::limits::{HANDSHAKE_MEMORY_BYTES, HEADER_BYTES, OVERHEAD_BYTES};
 use cci_secure::{
     Association, Associations, Config, Failure, Identity, Method, Opened, Rights, Route, UpdateLimits,
 };
-use cci_sys::SysError;
 
 /// Room for any datagram, as it came.
 const DATAGRAM_BYTES: usize = 1 << 16;
@@ -57,8 +55,6 @@ pub(super) struct Sealed<C> {
     unsent: bool,
     /// Connections asked for here that are certain to lead nowhere.
     refused: Vec<(ConnKey, ConnectFailure)>,
-    /// A narrow path of which plain connections do not know yet.
-    plain_narrow: Option<Narrow>,
     counts: Counts,
 }
 
@@ -111,16 +107,15 @@ impl Scratch {
 }
 
 impl<C: Carrier> Sealed<C> {
-    /// Made now. `own`: where datagrams come back to this endpoint. `datagram_bytes_max`: the longest that the protocol
-    /// gives. Of `memory_bytes_max`, associations take a share.
+    /// Seals what goes over the carrier `inner`. `own` is the address at which datagrams come back to this endpoint, if there is
+    /// one. Associations take a share of `memory_bytes_max`.
     pub fn new(
         inner: C,
         sealing: Sealing,
         own: Option<Address>,
-        datagram_bytes_max: u16,
+        setup: &Setup,
         memory_bytes_max: u64,
     ) -> Result<Sealed<C>, CreateError> {
-        let secret = inner.secret()?;
         let now = Time(inner.now_ns());
         let (associations_max, handshakes_max) = table_sizes(memory_bytes_max, sealing.credentials.method());
         let config = Config {
@@ -128,14 +123,14 @@ impl<C: Carrier> Sealed<C> {
             authorisation: sealing.authorisation.clone(),
             associations_max,
             handshakes_max,
-            datagram_bytes_max: datagram_bytes_max.into(),
+            datagram_bytes_max: setup.datagram_bytes_max.into(),
             update: update_limits(),
             host_of: Address::host,
         };
         let no_memory = || CreateError::without_memory("have memory for handshakes", DATAGRAM_BYTES);
         Ok(Sealed {
             inner,
-            associations: Associations::with_secret(config, now.0, &secret).ok_or_else(no_memory)?,
+            associations: Associations::with_secret(config, now.0, &setup.secret).ok_or_else(no_memory)?,
             sealing,
             own,
             held: Held::default(),
@@ -144,7 +139,6 @@ impl<C: Carrier> Sealed<C> {
             now,
             unsent: false,
             refused: Vec::new(),
-            plain_narrow: None,
             counts: Counts::default(),
         })
     }
@@ -256,18 +250,16 @@ impl Who for SealedBy<'_> {
 }
 
 impl<C: Carrier> Carrier for Sealed<C> {
+    type Identities = Sealed<C>;
+
     #[inline]
-    fn receive(&mut self) -> Received {
+    fn receive(&mut self) -> Result<usize, Dead> {
         self.inner.receive()
     }
 
     #[inline]
     fn now_ns(&self) -> u64 {
         self.inner.now_ns()
-    }
-
-    fn secret(&self) -> Result<[u8; 32], SysError> {
-        self.inner.secret()
     }
 
     fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
@@ -296,68 +288,38 @@ impl<C: Carrier> Carrier for Sealed<C> {
         self.take_failures();
     }
 
-    fn at(&mut self, now: Time) {
-        self.now = now;
-        self.inner.at(now);
-    }
-
-    fn due(&self) -> Option<Time> {
-        [self.associations.next_deadline_ns().map(Time), self.inner.due()].into_iter().flatten().min()
-    }
-
-    fn time_out(&mut self) {
-        self.inner.time_out();
-        if self.associations.next_deadline_ns().is_some_and(|due_ns| due_ns <= self.now.0) {
-            self.associations.handle_timeout(self.now.0);
-            self.unsent = true;
-            self.take_failures();
-        }
-    }
-
-    #[inline]
-    fn identities(&mut self) -> Option<&mut dyn Identities> {
-        Some(self)
-    }
-
-    // What the inner carrier could check of datagrams is hidden from it: it is not told of connections.
-    fn closed(&mut self, key: ConnKey) {
-        self.end_dial(key);
-        if let Some(at) = self.held.remove(key) {
-            self.associations.release(at);
-        }
-    }
-
-    fn flush(&mut self) -> bool {
+    fn flush(&mut self, mut narrowed: impl FnMut(Narrow)) -> Result<(), Dead> {
+        // Connections with and without a seal take the same path.
+        let plain = !self.sealing.required;
+        let mut both = |narrow: Narrow| {
+            narrowed(Narrow {
+                to: narrow.to.with_secured(true),
+                datagram_bytes_max: narrow.datagram_bytes_max.saturating_sub(OVERHEAD_BYTES as u16),
+            });
+            if plain {
+                narrowed(narrow);
+            }
+        };
         self.send_own();
-        let died = self.inner.flush();
+        self.inner.flush(&mut both)?;
         if self.unsent {
             self.send_own();
-            return self.inner.flush() || died;
+            self.inner.flush(&mut both)?;
         }
-        died
+        Ok(())
     }
 
     #[inline]
-    fn pending(&self) -> usize {
-        self.inner.pending() + usize::from(self.unsent)
+    fn has_pending(&self) -> bool {
+        self.unsent || self.inner.has_pending()
     }
 
-    fn take_too_big(&mut self) -> Option<Narrow> {
-        if let Some(narrow) = self.plain_narrow.take() {
-            return Some(narrow);
-        }
-        let narrow = self.inner.take_too_big()?;
-        // Connections with and without a seal take the same path.
-        self.plain_narrow = (!self.sealing.required).then_some(narrow);
-        Some(Narrow {
-            to: narrow.to.with_secured(true),
-            datagram_bytes_max: narrow.datagram_bytes_max.saturating_sub(OVERHEAD_BYTES as u16),
-        })
+    fn arm(&mut self, poller: &Poller, watch: bool) -> Result<bool, Dead> {
+        self.inner.arm(poller, watch)
     }
 
-    fn parse(&self, uri: &str) -> Result<Address, String> {
-        // Whatever this side asks for is sealed.
-        let to = self.inner.parse(uri)?;
+    fn parse(&self, uri: &str) -> Result<Paths, String> {
+        let (Paths::One(to) | Paths::Bonded([to, _])) = self.inner.parse(uri)?;
         if self.own == Some(to) {
             // There would have to be two associations with one address.
             return Err(
@@ -366,44 +328,67 @@ impl<C: Carrier> Carrier for Sealed<C> {
                     .to_owned(),
             );
         }
-        Ok(to.with_secured(true))
-    }
-
-    fn uri_of(&self, peer: Address) -> String {
-        self.inner.uri_of(peer.with_secured(false))
+        // Whatever this side asks for is sealed. Bonded connections can't be sealed yet.
+        Ok(Paths::One(to.with_secured(true)))
     }
 
     fn reaches(&self, peer: Address) -> bool {
         (peer.is_secured() || !self.sealing.required) && self.inner.reaches(peer.with_secured(false))
     }
 
-    fn watch(&mut self, poller: &Poller, watch: bool) -> bool {
-        self.inner.watch(poller, watch)
+    fn set_nonce(&mut self, key: ConnKey, nonce: Option<u64>) {
+        // The inner carrier is not told, since it can't see the nonces in sealed datagrams.
+        if nonce.is_some() {
+            return;
+        }
+        self.end_dial(key);
+        if let Some(at) = self.held.remove(key) {
+            self.associations.release(at);
+        }
     }
 
-    fn look(&mut self) -> bool {
-        self.inner.look()
+    fn report(&self, report: Report<'_>) {
+        match report {
+            Report::Memory(into) => {
+                self.inner.report(Report::Memory(&mut *into));
+                into.push(("associations", self.associations.memory_bytes() + self.held.bytes()));
+                into.push(("room for opening datagrams", self.scratch.bytes.len() as u64));
+            }
+            Report::Counters { into, drops } => {
+                self.inner.report(Report::Counters { into: &mut *into, drops: &mut *drops });
+                report::counters(self, into, drops);
+            }
+            Report::Explanation { connection, paths, into } => {
+                let plain = ConnectionInfo { peer: connection.peer.with_secured(false), ..*connection };
+                self.inner.report(Report::Explanation { connection: &plain, paths, into: &mut *into });
+                report::explain(self, connection, into);
+            }
+        }
     }
 
-    fn memory(&self, into: &mut Vec<(&'static str, u64)>) {
-        self.inner.memory(into);
-        into.push(("associations", self.associations.memory_bytes() + self.held.bytes()));
-        into.push(("room for opening datagrams", self.scratch.bytes.len() as u64));
-    }
-
-    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
-        self.inner.counters(into, drops);
-        report::counters(self, into, drops);
-    }
-
-    fn explain(&self, info: &ConnectionInfo, into: &mut Explanation) {
-        let plain = ConnectionInfo { peer: info.peer.with_secured(false), ..*info };
-        self.inner.explain(&plain, into);
-        report::explain(self, info, into);
+    #[inline]
+    fn identities(&mut self) -> Option<&mut Sealed<C>> {
+        Some(self)
     }
 }
 
 impl<C: Carrier> Identities for Sealed<C> {
+    #[inline]
+    fn at(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    #[inline]
+    fn next_deadline(&self) -> Option<Time> {
+        self.associations.next_deadline_ns().map(Time)
+    }
+
+    fn time_out(&mut self) {
+        self.associations.handle_timeout(self.now.0);
+        self.unsent = true;
+        self.take_failures();
+    }
+
     fn can_expect(&self, name: &str) -> Result<(), ConnectError> {
         self.sealing.can_expect(name)
     }
@@ -427,20 +412,24 @@ impl<C: Carrier> Identities for Sealed<C> {
         self.refused.pop()
     }
 
-    fn is_itself(&self, at: Address) -> bool {
-        self.own == Some(at.with_secured(false))
-    }
-
-    fn meet(&self, at: Address, identity: Option<&Identity>) -> Option<Peer> {
+    fn admit(&self, at: Address, identity: Option<&Identity>) -> Result<Peer, AcceptError> {
+        let plain = at.with_secured(false);
+        if self.own == Some(plain) {
+            return Err(AcceptError::Itself);
+        }
         let rights = self.sealing.rights(identity);
-        let is_it = match identity {
+        let is_there = match identity {
             Some(identity) => {
-                let remote = self.associations.peer(at.with_secured(false));
+                let remote = self.associations.peer(plain);
                 at.is_secured() && remote.is_none_or(|(remote, _)| remote == identity)
             }
             None => !at.is_secured(),
         };
-        (is_it && rights.connect).then(|| Peer { identity: identity.cloned(), rights })
+        if is_there && rights.connect {
+            Ok(Peer { identity: identity.cloned(), rights })
+        } else {
+            Err(AcceptError::NotPermitted)
+        }
     }
 
     fn hold(&mut self, key: ConnKey, at: Address, identity: &Identity) {

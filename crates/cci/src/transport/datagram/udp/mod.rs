@@ -7,12 +7,10 @@ mod report;
 
 pub(crate) use open::open;
 
-use super::carrier::{Carrier, Narrow, Nobody, Received, Who};
+use super::carrier::{Anonymous, Carrier, Dead, Narrow, Nobody, Paths, Report, Who};
 use super::{size, udp_uri};
-use crate::counters::DropReason;
 use crate::engine::poller::Poller;
-use crate::explain::Explanation;
-use cci_proto::{Address, ConnectionInfo, Transmit, first_datagram_bytes};
+use cci_proto::{Address, Transmit, first_datagram_bytes};
 use cci_sys::SysError;
 use cci_sys::udp::{RecvBatch, SendBatch, UdpSocket};
 use std::io;
@@ -80,22 +78,36 @@ impl Udp {
         self.socket.local_addr()
     }
 
-    /// An error of the socket: passing, such as an interface that is down for now, or the end? Notes it.
-    fn is_death(&mut self, error: &io::Error) -> bool {
+    /// Counts an error of the socket, and finds out whether it is the end.
+    fn count_error(&mut self, error: &io::Error) -> Result<(), Dead> {
         self.errors += 1;
-        // The descriptor is no socket of ours any more. Whatever else is wrong may come right again, and the
-        // protocol's time-outs tell the program meanwhile.
-        let ends = matches!(error.raw_os_error(), Some(9 /* EBADF */ | 88 /* ENOTSOCK */));
-        self.dead |= ends;
-        ends
+        // With these errors the descriptor is no socket of ours any more. Whatever else is wrong, such as an interface that is
+        // down, may come right again, and the protocol's time-outs tell the program meanwhile.
+        self.dead |= matches!(error.raw_os_error(), Some(9 /* EBADF */ | 88 /* ENOTSOCK */));
+        if self.dead { Err(Dead) } else { Ok(()) }
     }
 
-    /// Whether datagrams may leave in fragments is a matter of the whole socket: what waits leaves before it changes.
+    /// Gives the kernel what waits, as far as it has space.
+    fn send_batch(&mut self) -> Result<(), Dead> {
+        if self.dead {
+            // Datagrams may get lost, and these do.
+            self.out.clear();
+            return Err(Dead);
+        }
+        match self.out.flush(&self.socket) {
+            Ok(_) => Ok(()),
+            Err(error) => self.count_error(&error),
+        }
+    }
+
+    /// Lets datagrams leave in fragments, or not, and returns whether that worked. As it holds for the whole socket, what waits
+    /// leaves before it changes.
     fn set_fragmenting(&mut self, fragment: bool) -> bool {
         if self.fragmenting == fragment {
             return true;
         }
-        self.flush();
+        // The next flush reports a death.
+        let _ = self.send_batch();
         if self.out.pending() > 0 || self.socket.set_fragment(fragment).is_err() {
             return false;
         }
@@ -106,15 +118,16 @@ impl Udp {
 }
 
 impl Carrier for Udp {
+    type Identities = Anonymous;
+
     #[inline]
-    fn receive(&mut self) -> Received {
+    fn receive(&mut self) -> Result<usize, Dead> {
         if self.dead {
-            return Received::Failed { first: false };
+            return Err(Dead);
         }
         match self.input.recv_framed(&self.socket, first_datagram_bytes) {
-            Ok(count) => Received::Datagrams(count),
-            Err(error) if self.is_death(&error) => Received::Failed { first: true },
-            Err(_) => Received::Datagrams(0),
+            Ok(count) => Ok(count),
+            Err(error) => self.count_error(&error).map(|()| 0),
         }
     }
 
@@ -123,33 +136,34 @@ impl Carrier for Udp {
         self.input.iter().for_each(|(from, bytes)| datagram(Address::from(from), bytes, &Nobody));
     }
 
-    fn flush(&mut self) -> bool {
-        if self.dead {
-            // Datagrams may be lost; these are.
-            self.out.clear();
-            return false;
+    fn flush(&mut self, mut narrowed: impl FnMut(Narrow)) -> Result<(), Dead> {
+        let sent = self.send_batch();
+        if let Some(too_big) = self.out.take_too_big() {
+            let (to, interface) = (too_big.to, self.interface.as_deref());
+            let mtu_bytes = interface.and_then(|interface| self.socket.interface_mtu(interface));
+            let datagram_bytes_max = size::smaller_than(too_big.len, mtu_bytes, to.is_ipv6());
+            narrowed(Narrow { to: Address::from(to), datagram_bytes_max });
         }
-        match self.out.flush(&self.socket) {
-            Ok(_) => false,
-            Err(error) => self.is_death(&error),
-        }
+        sent
     }
 
     #[inline]
-    fn pending(&self) -> usize {
-        self.out.pending()
+    fn has_pending(&self) -> bool {
+        self.out.pending() > 0
     }
 
-    #[inline]
-    fn take_too_big(&mut self) -> Option<Narrow> {
-        let too_big = self.out.take_too_big()?;
-        let (to, interface) = (too_big.to, self.interface.as_deref());
-        let mtu_bytes = interface.and_then(|interface| self.socket.interface_mtu(interface));
-        let datagram_bytes_max = size::smaller_than(too_big.len, mtu_bytes, to.is_ipv6());
-        Some(Narrow { to: Address::from(to), datagram_bytes_max })
+    fn arm(&mut self, poller: &Poller, watch: bool) -> Result<bool, Dead> {
+        if self.is_watched != watch {
+            let socket = self.socket.as_fd();
+            self.is_watched = watch && poller.watch(socket, TOKEN_SOCKET).is_ok();
+            if !watch {
+                poller.unwatch(socket);
+            }
+        }
+        Ok(self.is_watched)
     }
 
-    fn parse(&self, uri: &str) -> Result<Address, String> {
+    fn parse(&self, uri: &str) -> Result<Paths, String> {
         let local = self.local();
         let peer = match udp_uri::parse_peer(uri)? {
             (peer, None) => peer,
@@ -158,11 +172,7 @@ impl Carrier for Udp {
             }
             (first, Some(_)) => first,
         };
-        udp_uri::with_local_zone(peer, local).map(Address::from)
-    }
-
-    fn uri_of(&self, peer: Address) -> String {
-        peer.socket_addr().map_or_else(String::new, |peer| udp_uri::format(peer, None))
+        udp_uri::with_local_zone(peer, local).map(|peer| Paths::One(peer.into()))
     }
 
     fn reaches(&self, peer: Address) -> bool {
@@ -170,32 +180,15 @@ impl Carrier for Udp {
         !peer.is_secured() && peer.socket_addr().is_some_and(alike)
     }
 
-    fn watch(&mut self, poller: &Poller, watch: bool) -> bool {
-        if self.is_watched == watch {
-            return watch;
+    fn report(&self, report: Report<'_>) {
+        match report {
+            Report::Memory(into) => into.extend([
+                ("socket batches out", self.out.memory_bytes() as u64),
+                ("socket batches in", self.input.memory_bytes() as u64),
+            ]),
+            Report::Counters { into, drops } => report::counters([self], into, drops),
+            Report::Explanation { connection, into, .. } => report::explain(self, connection, into),
         }
-        let socket = self.socket.as_fd();
-        if watch {
-            // Where the system refuses, the next arming tries again, and the deadline stands in for it.
-            self.is_watched = poller.watch(socket, TOKEN_SOCKET).is_ok();
-        } else {
-            poller.unwatch(socket);
-            self.is_watched = false;
-        }
-        self.is_watched
-    }
-
-    fn memory(&self, into: &mut Vec<(&'static str, u64)>) {
-        into.push(("socket batches out", self.out.memory_bytes() as u64));
-        into.push(("socket batches in", self.input.memory_bytes() as u64));
-    }
-
-    fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
-        report::counters(self, into, drops);
-    }
-
-    fn explain(&self, info: &ConnectionInfo, into: &mut Explanation) {
-        report::explain(self, info, into);
     }
 }
 

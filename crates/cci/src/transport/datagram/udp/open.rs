@@ -1,7 +1,7 @@
 //! Opening: from a device and options to a socket.
 
+use super::super::Datagram;
 use super::super::sealed::{self, Sealed};
-use super::super::{Datagram, Sizes};
 use super::Udp;
 use super::bonded::Bonded;
 use crate::device::DeviceInfo;
@@ -9,11 +9,10 @@ use crate::error::CreateError;
 use crate::options::Options;
 use crate::sealing::Sealing;
 use crate::transport::datagram::multicast::{Groups, Settings, WithGroups};
-use crate::transport::datagram::open::ns;
+use crate::transport::datagram::open::{Setup, ns, secret};
 use crate::transport::datagram::size;
 use crate::transport::datagram::udp_uri;
 use crate::transport::{Transport, ip_port};
-use cci_proto::Address;
 use cci_secure::limits::OVERHEAD_BYTES;
 use cci_sys::udp::{DATAGRAM_BYTES_MAX, UdpSocket};
 
@@ -44,16 +43,6 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         return Err(sealed::mtu_too_small(device.mtu_bytes, size::MTU_BYTES_MIN));
     }
     let datagram_bytes_max = size::datagram_bytes_max(mtu_bytes, ip.is_ipv6());
-    let sizes = Sizes {
-        datagram_bytes_max,
-        // What peers may have in flight could all come by one interface.
-        receive_buffer_bytes: second
-            .iter()
-            .fold(socket.recv_buffer_bytes(), |least, second| least.min(second.recv_buffer_bytes()))
-            as u64,
-        reserved_bytes: options.memory_bytes_max / GROUPS_SHARE
-            + sealing.as_ref().map_or(0, |_| options.memory_bytes_max / sealed::MEMORY_SHARE),
-    };
     let groups = Groups::new(Settings {
         local: udp_uri::socket_addr(ip, device.scope_id, 0),
         interface_name: device.interface.clone().unwrap_or_default(),
@@ -64,28 +53,42 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         send_timeout_ns: ns(options.send_timeout),
         keepalive_ns: options.keepalive.map_or(0, ns),
     })?;
-    let (datagram_bytes, memory_bytes) =
-        (usize::from(datagram_bytes_max) + overhead_bytes, options.memory_bytes_max);
     let sealed_only = sealing.as_ref().is_some_and(|sealing| sealing.required);
     let interface = device.interface.as_deref();
-    let Some(second) = second else {
-        let uri = udp_uri::format(socket.local_addr(), interface);
-        let own = Address::from(socket.local_addr());
-        let carrier = Udp::new(socket, interface, datagram_bytes, memory_bytes)?;
-        let Some(sealing) = sealing else {
-            let connections = Datagram::open(carrier, uri, sizes, device, options)?;
-            return Ok(Box::new(WithGroups { connections, groups, sealed_only }));
-        };
-        let carrier = Sealed::new(carrier, sealing, Some(own), datagram_bytes_max, memory_bytes)?;
-        let connections = Datagram::open(carrier, uri, sizes, device, options)?;
+    let second_interface = device.second.as_ref().and_then(|second| second.interface.as_deref());
+    let local = socket.local_addr();
+    let setup = Setup {
+        uri: match &second {
+            None => udp_uri::format(local, interface),
+            Some(second) => {
+                udp_uri::format_both([(local, interface), (second.local_addr(), second_interface)])
+            }
+        },
+        secret: secret()?,
+        datagram_bytes_max,
+        // What peers may have in flight could all come by one interface.
+        receive_buffer_bytes: second
+            .iter()
+            .fold(socket.recv_buffer_bytes(), |least, second| least.min(second.recv_buffer_bytes()))
+            as u64,
+        reserved_bytes: options.memory_bytes_max / GROUPS_SHARE
+            + sealing.as_ref().map_or(0, |_| options.memory_bytes_max / sealed::MEMORY_SHARE),
+    };
+    let (datagram_bytes, memory_bytes) =
+        (usize::from(datagram_bytes_max) + overhead_bytes, options.memory_bytes_max);
+    if let Some(second) = second {
+        let side = |socket, interface| Udp::new(socket, interface, datagram_bytes, memory_bytes / 2);
+        let carrier = Bonded::new([side(socket, interface)?, side(second, second_interface)?])
+            .ok_or_else(|| CreateError::without_memory("have memory for datagrams", DATAGRAM_BYTES_MAX))?;
+        let connections = Datagram::open(carrier, setup, device, options)?;
+        return Ok(Box::new(WithGroups { connections, groups, sealed_only }));
+    }
+    let carrier = Udp::new(socket, interface, datagram_bytes, memory_bytes)?;
+    let Some(sealing) = sealing else {
+        let connections = Datagram::open(carrier, setup, device, options)?;
         return Ok(Box::new(WithGroups { connections, groups, sealed_only }));
     };
-    let second_interface = device.second.as_ref().and_then(|second| second.interface.as_deref());
-    let uri =
-        udp_uri::format_both([(socket.local_addr(), interface), (second.local_addr(), second_interface)]);
-    let side = |socket, interface| Udp::new(socket, interface, datagram_bytes, memory_bytes / 2);
-    let carrier = Bonded::new([side(socket, interface)?, side(second, second_interface)?])
-        .ok_or_else(|| CreateError::without_memory("have memory for datagrams", DATAGRAM_BYTES_MAX))?;
-    let connections = Datagram::open(carrier, uri, sizes, device, options)?;
+    let carrier = Sealed::new(carrier, sealing, Some(local.into()), &setup, memory_bytes)?;
+    let connections = Datagram::open(carrier, setup, device, options)?;
     Ok(Box::new(WithGroups { connections, groups, sealed_only }))
 }

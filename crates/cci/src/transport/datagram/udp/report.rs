@@ -1,17 +1,15 @@
-//! What UDP tells about itself.
+//! What UDP reports: counters, and explanations of connections.
 
 use super::Udp;
 use crate::counters::DropReason;
 use crate::explain::{Explanation, Fact, PathOption};
-use cci_proto::ConnectionInfo;
+use crate::transport::datagram::udp_uri;
+use cci_proto::{ConnectionInfo, PathInfo, PathState};
 use cci_sys::udp::{RecvStats, SendStats};
-
-pub(super) fn counters(carrier: &Udp, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
-    counters_of([carrier], into, drops);
-}
+use std::net::SocketAddr;
 
 /// Adds up the counters of several sockets.
-pub(super) fn counters_of<const N: usize>(
+pub(super) fn counters<const N: usize>(
     carriers: [&Udp; N],
     into: &mut Vec<(&'static str, u64)>,
     drops: &mut Vec<DropReason>,
@@ -46,13 +44,15 @@ pub(super) fn counters_of<const N: usize>(
     );
 }
 
-pub(super) fn explain(carrier: &Udp, info: &ConnectionInfo, into: &mut Explanation) {
-    into.paths = paths(carrier, info);
+/// Explains a connection over one socket.
+pub(super) fn explain(carrier: &Udp, connection: &ConnectionInfo, into: &mut Explanation) {
+    into.peer = udp_uri::of(connection.peer);
+    into.paths = options(carrier, connection);
     into.facts.push(("socket receive buffer", Fact::Bytes(carrier.socket.recv_buffer_bytes() as u64)));
 }
 
-/// The chosen path first.
-fn paths(carrier: &Udp, info: &ConnectionInfo) -> Vec<PathOption> {
+/// The ways in which the kernel can carry datagrams, the chosen one first.
+fn options(carrier: &Udp, connection: &ConnectionInfo) -> Vec<PathOption> {
     let gso = carrier.socket.gso();
     let gro = carrier.socket.gro();
     let (path, reason) = match (carrier.out.gso(), gro.is_ok()) {
@@ -76,7 +76,7 @@ fn paths(carrier: &Udp, info: &ConnectionInfo) -> Vec<PathOption> {
     if let Err(error) = gro {
         paths.push(option("UDP with GRO", false, format!("{error}; use Linux 5.0 or newer")));
     }
-    let is_local = info
+    let is_local = connection
         .peer
         .socket_addr()
         .is_some_and(|peer| peer.ip().is_loopback() || peer.ip() == carrier.local().ip());
@@ -87,4 +87,39 @@ fn paths(carrier: &Udp, info: &ConnectionInfo) -> Vec<PathOption> {
     };
     paths.push(option("shared memory", false, why.to_owned()));
     paths
+}
+
+/// The two paths of a bonded connection, those in use first. `locals` are this side's addresses, in the order of `via`.
+pub(super) fn bonded_paths(paths: &[PathInfo; 2], locals: [SocketAddr; 2]) -> Vec<PathOption> {
+    let bytes_all = paths.iter().map(|path| path.bytes_sent).sum::<u64>().max(1);
+    let option = |(number, path): (usize, &PathInfo)| {
+        let local = path.to.and_then(|to| locals.get(usize::from(to.via())));
+        let local = local.map_or_else(String::new, |local| local.ip().to_string());
+        let remote = path.to.map_or_else(|| "an address not known yet".to_owned(), udp_uri::of);
+        let share_pct = path.bytes_sent * 100 / bytes_all;
+        let round_trip = match path.rtt_ns {
+            0 => "no round trip measured".to_owned(),
+            rtt_ns => format!("round trip {:.1} us", rtt_ns as f64 / 1e3),
+        };
+        let reason = format!(
+            "{}, {round_trip}, {share_pct} % of the bytes sent, {} datagrams, {} sent again, went down {} times",
+            path_state(path.state),
+            path.datagrams_sent,
+            path.retransmissions,
+            path.downs
+        );
+        let name = format!("path {} from {local} to {remote}", number + 1);
+        PathOption { path: name, chosen: path.is_up(), reason }
+    };
+    let mut options: Vec<PathOption> = paths.iter().enumerate().map(option).collect();
+    options.sort_by_key(|option| !option.chosen);
+    options
+}
+
+fn path_state(state: PathState) -> &'static str {
+    match state {
+        PathState::Up => "up",
+        PathState::Down => "down: nothing comes back by it; look at its link",
+        PathState::Unproved => "not proved yet: the peer has not answered by it",
+    }
 }

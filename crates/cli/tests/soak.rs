@@ -54,7 +54,7 @@ fn it_ends_with_a_picture_and_a_verdict() {
     }
 }
 
-/// Each error of a peer is found, and printed with the seed.
+/// Each error of a peer is found. It is printed before what follows from it, with the seed.
 #[test]
 fn errors_made_on_purpose_are_found() {
     let planted = [
@@ -64,20 +64,15 @@ fn errors_made_on_purpose_are_found() {
         ("memory", "of the memory is"),
     ];
     for (plant, expected) in planted {
-        // Each run finds it; what is printed first may be that the peer which found it has ended, or that both sides wait
-        // for a message that was the last. Of a few seeds, one must name the error itself.
-        let named = ["11", "12", "13", "14"].into_iter().any(|seed| {
-            let output = soak(&[
-                "--for", "20s", "--device", "shm", "--faults", "none", "--plant", plant, "--seed", seed,
-                "--plain",
-            ]);
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(EXIT_FAILED), "{plant}: {stderr}");
-            let again = format!("--seed {seed}");
-            assert!(stderr.contains(&again) && stderr.contains("--device shm"), "{plant}: {stderr}");
-            stderr.contains(expected)
-        });
-        assert!(named, "{plant}: found, and never as {expected:?}");
+        // It ends when the error is found. On a busy machine it takes a while until there is enough traffic to make one.
+        let output = soak(&[
+            "--for", "5m", "--device", "shm", "--faults", "none", "--plant", plant, "--seed", "11", "--plain",
+        ]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(EXIT_FAILED), "{plant}: {stderr}");
+        assert!(stderr.contains("--seed 11") && stderr.contains("--device shm"), "{plant}: {stderr}");
+        let first = stderr.lines().next().expect("an error");
+        assert!(first.contains(expected), "{plant}: {expected:?} is not in {first:?} of {stderr}");
     }
 }
 

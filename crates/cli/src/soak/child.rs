@@ -8,8 +8,8 @@ use cci_sys::process::{self as system, Signal};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{self, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Of what it writes to standard error, so much is kept.
@@ -23,7 +23,12 @@ pub struct Child {
     process: process::Child,
     input: Option<ChildStdin>,
     messages: Receiver<PeerMessage>,
-    words: Arc<Mutex<String>>,
+    /// Reads what it writes to standard error, to the end of it.
+    words: Option<JoinHandle<String>>,
+    /// Its messages have all come: it has closed its standard output, which a peer does when it ends.
+    pub drained: bool,
+    /// Its answer to [`Order::Explain`].
+    pub explained: Option<String>,
     /// The URI it listens at, once it has reported that.
     pub uri: Option<String>,
     /// The last one.
@@ -56,7 +61,7 @@ impl Child {
             spawned.map_err(|error| Failure::new(format!("starting a peer process: {error}")))?;
         let (sender, messages) = mpsc::channel();
         if let Some(output) = process.stdout.take() {
-            std::thread::spawn(move || {
+            thread::spawn(move || {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
                     let Ok(message) = serde_json::from_str(&line) else { continue };
                     if sender.send(message).is_err() {
@@ -65,19 +70,18 @@ impl Child {
                 }
             });
         }
-        let words = Arc::new(Mutex::new(String::new()));
-        if let Some(errors) = process.stderr.take() {
-            let words = words.clone();
-            std::thread::spawn(move || {
+        let words = process.stderr.take().map(|errors| {
+            thread::spawn(move || {
+                let mut words = String::new();
                 for line in BufReader::new(errors).lines().map_while(Result::ok) {
-                    let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
                     if words.len() < LAST_WORDS_BYTES {
                         words.push_str(&line);
                         words.push('\n');
                     }
                 }
-            });
-        }
+                words
+            })
+        });
         let now = Instant::now();
         let input = process.stdin.take();
         let mut child = Child {
@@ -85,6 +89,8 @@ impl Child {
             input,
             messages,
             words,
+            drained: false,
+            explained: None,
             uri: None,
             report: Report::default(),
             heard: now,
@@ -111,9 +117,16 @@ impl Child {
         self.line(&line);
     }
 
-    /// What it says, if anything.
+    /// Its next message, if one has come.
     pub fn listen(&mut self) -> Option<PeerMessage> {
-        let message = self.messages.try_recv().ok()?;
+        let message = match self.messages.try_recv() {
+            Ok(message) => message,
+            Err(TryRecvError::Empty) => return None,
+            Err(TryRecvError::Disconnected) => {
+                self.drained = true;
+                return None;
+            }
+        };
         if let PeerMessage::Report(report) | PeerMessage::Done(report) = &message {
             self.report = report.clone();
             self.heard = Instant::now();
@@ -139,9 +152,23 @@ impl Child {
         self.process.try_wait().ok().flatten()
     }
 
-    /// What it wrote to standard error.
-    pub fn words(&self) -> String {
-        self.words.lock().unwrap_or_else(PoisonError::into_inner).trim().to_owned()
+    /// What it wrote to standard error. To be called once it has ended.
+    pub fn words(&mut self) -> String {
+        let words = self.words.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
+        words.trim().to_owned()
+    }
+
+    /// Waits for the messages of a process that was killed: what it found wrong before, if anything.
+    pub fn last_finding(&mut self) -> Option<String> {
+        let mut finding = None;
+        while !self.drained {
+            match self.listen() {
+                Some(PeerMessage::Wrong(what)) => finding = Some(what),
+                Some(_) => {}
+                None => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        finding
     }
 
     /// Ends it by a signal that ends it. The first SIGSEGV only makes the runtime's handler, which looks for a stack that
@@ -151,7 +178,7 @@ impl Child {
         while self.ended().is_none() {
             let late = Instant::now() > until;
             self.signal(if late { Signal::Kill } else { signal });
-            std::thread::sleep(Duration::from_millis(2));
+            thread::sleep(Duration::from_millis(2));
         }
     }
 

@@ -206,7 +206,6 @@ fn finish(args: &SoakArgs, title: &Title, all: &[Status], interrupted: bool) -> 
     );
     match all.iter().find(|status| !status.failures.is_empty()) {
         Some(status) => {
-            // Who finds an error ends, and others tell of that: which of them is heard first is chance.
             let reason = status
                 .failures
                 .iter()

@@ -26,8 +26,8 @@ const STALL: Duration = Duration::from_secs(45);
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// Time for everything to end.
 const END_LIMIT: Duration = Duration::from_secs(100);
-/// Time for the explanations of a failure.
-const EXPLAIN_LIMIT: Duration = Duration::from_secs(3);
+/// Time for the peers to tell what else they know when something has failed.
+const EXPLAIN_LIMIT: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(10);
 /// Memory and descriptors are looked at so often in a long run, more often in a short one: what grows is judged by
 /// [`SAMPLES_WANTED`] of them or more, also where the peers were slow to start.
@@ -119,7 +119,6 @@ pub struct Scene {
     begin: Instant,
     sampled: Instant,
     recent: VecDeque<(Instant, [u64; 5])>,
-    explained: Vec<String>,
 }
 
 /// Runs a soak in the calling thread, which may end in another network namespace.
@@ -164,7 +163,6 @@ impl Scene {
             begin: now,
             sampled: now,
             recent: VecDeque::new(),
-            explained: Vec::new(),
             plan,
         };
         for index in 0..scene.plan.peers {
@@ -295,19 +293,15 @@ impl Scene {
             while let Some(one) = child.listen() {
                 messages.push((index, one));
             }
-            if !child.done
+            let is_last =
+                |one: &(usize, PeerMessage)| matches!(one.1, PeerMessage::Done(_) | PeerMessage::Wrong(_));
+            if child.drained
+                && !child.done
+                && !messages.last().is_some_and(|one| one.0 == index && is_last(one))
                 && let Some(status) = child.ended()
             {
-                // What it said last may still be under way to us.
-                std::thread::sleep(TICK);
-                while let Some(one) = child.listen() {
-                    messages.push((index, one));
-                }
-                let finished = matches!(messages.last(), Some((_, PeerMessage::Done(_))));
-                if !finished && !matches!(messages.last(), Some((_, PeerMessage::Wrong(_)))) {
-                    let words = child.words();
-                    messages.push((index, PeerMessage::Wrong(format!("ended by itself, {status}: {words}"))));
-                }
+                let words = child.words();
+                messages.push((index, PeerMessage::Wrong(format!("ended by itself, {status}: {words}"))));
             }
         }
         for (index, message) in messages {
@@ -340,9 +334,13 @@ impl Scene {
                 if let Some(child) = self.slots.get_mut(index).and_then(|slot| slot.child.as_mut()) {
                     child.done = true;
                 }
-                lock(&self.status).fail(format!("at {at:.3} s: peer {index}: {what}"));
+                lock(&self.status).found(format!("at {at:.3} s: peer {index}: {what}"));
             }
-            PeerMessage::Explained(text) => self.explained.push(format!("peer {index}: {text}")),
+            PeerMessage::Explained(text) => {
+                if let Some(child) = self.slots.get_mut(index).and_then(|slot| slot.child.as_mut()) {
+                    child.explained = Some(text);
+                }
+            }
             PeerMessage::Note(line) => lock(&self.status).note(format!("{at:.1} s: peer {index}: {line}")),
             PeerMessage::Done(_) => {
                 if let Some(child) = self.slots.get_mut(index).and_then(|slot| slot.child.as_mut()) {
@@ -440,7 +438,9 @@ impl Scene {
             Fault::Kill | Fault::Segv => {
                 let signal = if next.fault == Fault::Kill { Signal::Kill } else { Signal::Segv };
                 child.kill(signal);
-                while child.listen().is_some() {}
+                if let Some(what) = child.last_finding() {
+                    lock(&self.status).found(format!("peer {}, before it was killed: {what}", next.whom));
+                }
                 self.dead.add(&child.report.of_the_dead());
                 slot.child = None;
                 slot.start_at = Some(end);
@@ -577,21 +577,27 @@ impl Scene {
         }
     }
 
-    /// Something failed: what do all have to say?
+    /// Something failed: each peer tells all it knows. One that finds an error reports it, and only then closes its
+    /// connections. What the others notice of that may be heard first, and is a consequence: the cause is known once each
+    /// peer has answered or has ended.
     fn explain(&mut self) -> Outcome {
-        let alive = |slot: &PeerSlot| slot.child.as_ref().is_some_and(|child| !child.stopped && !child.done);
-        let asked = self.slots.iter().filter(|slot| alive(slot)).count();
         for child in self.slots.iter_mut().filter_map(|slot| slot.child.as_mut()) {
             child.order(&Order::Explain);
         }
         let until = Instant::now() + EXPLAIN_LIMIT;
-        while self.explained.len() < asked && Instant::now() < until {
+        let owes = |slot: &PeerSlot| {
+            let child = slot.child.as_ref();
+            child.is_some_and(|child| !child.stopped && !child.drained && child.explained.is_none())
+        };
+        while self.slots.iter().any(owes) && Instant::now() < until {
             self.listen()?;
             std::thread::sleep(TICK);
         }
-        let explained = std::mem::take(&mut self.explained);
-        let mut status = lock(&self.status);
-        if let Some(first) = status.failures.first_mut() {
+        let children = self.slots.iter().map(|slot| slot.child.as_ref()).enumerate();
+        let explained: Vec<String> = children
+            .filter_map(|(index, child)| Some(format!("peer {index}: {}", child?.explained.as_ref()?)))
+            .collect();
+        if let Some(first) = lock(&self.status).failures.first_mut() {
             first.push_str("\n\n");
             first.push_str(&explained.join("\n"));
         }

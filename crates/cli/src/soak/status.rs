@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Lines kept.
 const LINES_MAX: usize = 6;
-/// Failures kept; the first is what counts.
+/// Failures kept, those aside that peers found themselves.
 const FAILURES_MAX: usize = 8;
 
 /// Where a device's soak is.
@@ -72,8 +72,10 @@ pub struct Status {
     pub descriptors: Vec<u64>,
     /// What was said lately.
     pub lines: VecDeque<String>,
-    /// What went wrong, with everything to know about it.
+    /// What went wrong, with everything to know about it: causes before consequences.
     pub failures: Vec<String>,
+    /// How many of them are causes.
+    causes: usize,
 }
 
 impl Status {
@@ -94,6 +96,7 @@ impl Status {
             descriptors: Vec::new(),
             lines: VecDeque::new(),
             failures: Vec::new(),
+            causes: 0,
         }
     }
 
@@ -105,9 +108,15 @@ impl Status {
         self.lines.push_back(line);
     }
 
-    /// Something went wrong.
+    /// A peer found something wrong by itself, and ended: that outranks what others noticed of its end.
+    pub fn found(&mut self, what: String) {
+        self.failures.insert(self.causes, what);
+        self.causes += 1;
+    }
+
+    /// Something went wrong, perhaps as a consequence of what a peer has found.
     pub fn fail(&mut self, what: String) {
-        if self.failures.len() < FAILURES_MAX {
+        if self.failures.len() - self.causes < FAILURES_MAX {
             self.failures.push(what);
         }
     }
@@ -153,6 +162,15 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn causes_come_first() {
+        let mut status = Status::new("shm".to_owned(), "here");
+        (0..20).for_each(|number| status.fail(format!("{number}")));
+        status.found("cause".to_owned());
+        status.found("another".to_owned());
+        assert_eq!(status.failures[..3], ["cause", "another", "0"]);
+    }
 
     #[test]
     fn what_was_not_tested_has_not_survived() {

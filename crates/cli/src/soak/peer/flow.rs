@@ -101,17 +101,17 @@ impl Inflow {
     /// A message came: says what is wrong with it.
     pub fn take(&mut self, message: &[u8], pattern: &Pattern) -> Result<(), String> {
         self.received += 1;
-        if self.received > self.script.count {
+        let ordered = self.attribute == Attribute::ReliableOrdered;
+        if self.received > self.script.count && !ordered {
             return Err(format!("{} messages came of {}", self.received, self.script.count));
         }
-        let ordered = self.attribute == Attribute::ReliableOrdered;
         let len = message.len();
         if len < HEAD_BYTES {
             if message.iter().any(|&byte| byte != self.script.short(len)) {
                 return Err(format!("a message of {len} bytes has other bytes than were sent"));
             }
-            if ordered && self.script.len(self.next) != len {
-                return Err(format!("a message of {len} bytes came where {} was due", self.next));
+            if ordered && (self.next == self.script.count || self.script.len(self.next) != len) {
+                return Err(format!("a message of {len} bytes came where {}", self.due()));
             }
             if let Some((came, _)) = self.shorts.get_mut(len) {
                 *came += 1;
@@ -126,7 +126,7 @@ impl Inflow {
             return Err(format!("message {number} came of {}", self.script.count));
         }
         if ordered && number != self.next {
-            return Err(format!("message {number} came where {} was due", self.next));
+            return Err(format!("message {number} came where {}", self.due()));
         }
         self.script.check(number, message, pattern)?;
         if number < self.next || !self.beyond.insert(number) {
@@ -138,6 +138,23 @@ impl Inflow {
                 break;
             }
             self.pass(self.next);
+        }
+        Ok(())
+    }
+
+    /// What comes next on RO.
+    fn due(&self) -> String {
+        if self.next == self.script.count {
+            "the end was due".to_owned()
+        } else {
+            format!("message {} was due", self.next)
+        }
+    }
+
+    /// The sender has sent everything: on RO, everything has come before this.
+    pub fn end(&self) -> Result<(), String> {
+        if self.attribute == Attribute::ReliableOrdered && self.next < self.script.count {
+            return Err(format!("the end came where {}", self.due()));
         }
         Ok(())
     }

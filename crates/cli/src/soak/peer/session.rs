@@ -184,6 +184,7 @@ impl Session {
             (Frame::Done, _) => self.done = true,
             (Frame::Fin(fin), remote) => {
                 self.peer_fin = true;
+                self.inflow.end().map_err(End::Wrong)?;
                 if let Remote::Lent(lent) = remote {
                     lent.settle(&mut shared.ledger, &fin).map_err(End::Wrong)?;
                 }

@@ -11,13 +11,6 @@ pub(crate) enum Host {
     V6([u16; 4]),
 }
 
-impl Host {
-    /// Of a peer whose address may not be known any more.
-    pub fn of(peer: Option<SocketAddr>) -> Host {
-        peer.map_or(Host::V4(Ipv4Addr::UNSPECIFIED), Host::from)
-    }
-}
-
 impl From<SocketAddr> for Host {
     fn from(address: SocketAddr) -> Host {
         match address.ip() {

@@ -1,8 +1,11 @@
 //! Connections with a deadline of their own, and those whose peers are asked for signs of life.
 
-use super::conn::{Conn, Shared, State};
+use super::base::Base;
+use super::conn::Conn;
+use super::conns::Conns;
+use super::shared::Shared;
 use crate::engine::core::Core;
-use cci_memory::slab::{Key, Slab};
+use cci_memory::slab::Key;
 
 /// Which connections have deadlines and keepalives, and when the first of these is due.
 pub(super) struct Deadlines {
@@ -22,10 +25,10 @@ impl Deadlines {
     }
 
     /// Puts a connection into the list of those with a deadline of their own.
-    pub fn add(&mut self, conn: &mut Conn) {
-        self.due_ns = self.due_ns.min(conn.until_ns).min(conn.again_ns);
-        if !std::mem::replace(&mut conn.has_deadline, true) {
-            self.listed.push(conn.listed.key);
+    pub fn add(&mut self, base: &mut Base, due_ns: u64) {
+        self.due_ns = self.due_ns.min(due_ns);
+        if !std::mem::replace(&mut base.has_deadline, true) {
+            self.listed.push(base.listed.key);
         }
     }
 
@@ -57,7 +60,7 @@ impl Deadlines {
     }
 
     /// Asks silent peers for a sign of life; tells the program of those that give none. Once: it is off then.
-    pub fn ask_silent(&mut self, shared: &mut Shared, core: &mut Core, conns: &mut Slab<Conn>) {
+    pub fn ask_silent(&mut self, shared: &mut Shared, core: &mut Core, conns: &mut Conns) {
         let now_ns = shared.now_ns;
         if self.keepalive_due_ns > now_ns {
             return;
@@ -65,30 +68,21 @@ impl Deadlines {
         let mut next_ns = u64::MAX;
         self.kept_alive.retain(|&key| {
             let Some(conn) = conns.get_mut(key) else { return false };
-            if conn.keepalive_ns == 0 || matches!(conn.state, State::Closing | State::Lingering) {
+            let limit_ns = conn.base().keepalive_ns;
+            if limit_ns == 0 {
                 return false;
             }
-            let limit_ns = conn.keepalive_ns;
-            let silent_ns =
-                if conn.stream.is_none() { u64::MAX } else { now_ns.saturating_sub(conn.heard_ns) };
-            // Silent is who was asked and did not answer. When the program has not polled for a while, nobody was
-            // asked; while messages are held here, no answer gets through.
-            let was_asked = conn.stream.is_none()
-                || conn.pinged_ns > conn.heard_ns
-                    && now_ns.saturating_sub(conn.pinged_ns) >= limit_ns / 4
-                    && !conn.input.is_holding();
-            if silent_ns >= limit_ns && was_asked {
-                conn.keepalive_ns = 0;
+            let is_silent = match conn {
+                Conn::Dialling(_) => return false,
+                Conn::Established(conn) if conn.stage.is_left() => return false,
+                Conn::Established(conn) => conn.ask_if_silent(&mut shared.streams, now_ns),
+                Conn::Gone(_) => true,
+            };
+            if is_silent {
+                conn.base_mut().keepalive_ns = 0;
                 shared.counts.keepalives += 1;
-                core.keepalive_timed_out(conn.connection);
+                core.keepalive_timed_out(conn.base().connection);
                 return false;
-            }
-            if conn.stream.is_some()
-                && silent_ns >= limit_ns / 2
-                && now_ns.saturating_sub(conn.pinged_ns) >= limit_ns / 2
-            {
-                conn.pinged_ns = now_ns;
-                conn.ping(&mut shared.streams);
             }
             next_ns = next_ns.min(now_ns.saturating_add((limit_ns / 4).max(1)));
             true

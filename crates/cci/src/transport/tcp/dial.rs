@@ -1,17 +1,19 @@
 //! The side of a handshake that dials.
 
 use super::SCHEME;
-use super::conn::State;
+use super::base::Base;
+use super::conn::{Attempt, Conn, Dialling};
 use super::counts::Fault;
-use super::handshake::Unread;
+use super::established::{Established, Side, Stage};
+use super::handshake::{Unread, read_preamble};
 use super::links::Links;
 use super::local::Local;
+use super::out::Out;
 use super::pipe::{self, Pipe, Refusal};
 use super::preamble::Preamble;
 use super::watched::Watched;
 use super::wire::Kind;
 use crate::connection::Connection;
-use crate::connection::DisconnectReason;
 use crate::engine::core::Core;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::security::NO_NAMES;
@@ -63,8 +65,6 @@ impl Dialler<'_> {
             Err(error) if error.is_exhaustion() => return Err(ConnectError::System(error)),
             stream => stream,
         };
-        let key = self.links.insert(connection, State::Dialing, to.attribute.is_reliable());
-        let key = key.ok_or(ConnectError::NoMemory)?;
         let payload = to.request.to_vec();
         // Where there are other ways to the peer, its program hears of this one only once it is settled on (ADR 11).
         let (payload, request) = if to.is_one_of_several {
@@ -73,43 +73,54 @@ impl Dialler<'_> {
             (Some(payload), Vec::new())
         };
         let hello = Preamble::Hello { attribute: to.attribute, mss: self.local.mss, payload }.bytes();
+        let until_ns = to.timeout_ns.map_or(u64::MAX, |ns| self.links.shared.now_ns.saturating_add(ns));
+        let dialling = Dialling {
+            base: Base::new(connection, peer, to.attribute.is_reliable()),
+            attempt: Attempt::Later { at_ns: u64::MAX },
+            hello,
+            request,
+            answer: Vec::new(),
+            is_heard: false,
+            expected: to.expected.map(Into::into),
+            until_ns,
+        };
+        let key = self.links.conns.insert(dialling, |dialling, _| Conn::Dialling(dialling));
+        let key = key.map_err(|_| ConnectError::NoMemory)?;
         if let Some(conn) = self.links.conns.get_mut(key) {
-            (conn.hello, conn.request) = (hello, request);
-            conn.expected = to.expected.map(Into::into);
-            conn.peer = Some(peer);
-            conn.until_ns = to.timeout_ns.map_or(u64::MAX, |ns| self.links.shared.now_ns.saturating_add(ns));
-            self.links.deadlines.add(conn);
+            self.links.deadlines.add(conn.base_mut(), until_ns);
         }
         self.called(key, stream);
         Ok(key)
     }
 
+    fn dialling(&mut self, key: Key) -> Option<&mut Dialling> {
+        self.links.conns.get_mut(key)?.dialling_mut()
+    }
+
     /// Tries to reach the peer.
     pub fn call(&mut self, key: Key) {
-        let Some(conn) = self.links.conns.get_mut(key) else { return };
-        let Some(peer) = conn.peer else { return };
-        conn.again_ns = u64::MAX;
+        let Some(peer) = self.dialling(key).map(|dialling| dialling.base.peer) else { return };
         self.called(key, Stream::connect(self.local.address, peer));
     }
 
     /// Goes on with a stream that is being connected.
     fn called(&mut self, key: Key, stream: Result<Stream, SysError>) {
-        let Some(conn) = self.links.conns.get_mut(key) else { return };
-        conn.again_ns = u64::MAX;
-        let (security, expected, host) =
-            (self.local.security.as_ref(), conn.expected.as_deref(), conn.host());
+        let security = self.local.security.as_ref();
+        let Some(dialling) = self.links.conns.get_mut(key).and_then(Conn::dialling_mut) else { return };
+        let (expected, host) = (dialling.expected.as_deref(), dialling.base.host());
         let dialled = stream
             .map_err(io::Error::from)
             .and_then(|stream| Pipe::dialled(stream, security, expected, host).map_err(io::Error::other));
         match dialled {
             Ok(stream) => {
-                conn.out = super::out::Out::new();
-                conn.out.send_first(&conn.hello);
-                // A stream that is not connected yet has no room; the kernel tells when it has.
-                conn.out.blocked = true;
+                let mut out = Out::new();
+                out.send_first(&dialling.hello);
+                // A stream that is not connected yet has no space; the kernel tells when it has.
+                out.blocked = true;
                 let is_connected = stream.peer_addr().is_ok();
-                conn.stream = Some(Watched::new(stream, token::make(token::CONN, key)));
-                conn.watch(self.core);
+                let mut stream = Watched::new(stream, token::make(token::CONN, key));
+                stream.watch(&self.core.poller, Some(Interest::Both));
+                dialling.attempt = Attempt::Made { stream, out };
                 if is_connected {
                     self.connected(key);
                 }
@@ -118,10 +129,23 @@ impl Dialler<'_> {
         }
     }
 
+    /// The kernel tells of a stream that was dialled.
+    pub fn ready(&mut self, key: Key, is_input: bool) {
+        let Some(Dialling { attempt: Attempt::Made { stream, out }, .. }) = self.dialling(key) else {
+            return;
+        };
+        if stream.is_watched_for_space() || out.blocked {
+            self.connected(key);
+        }
+        if is_input {
+            self.answered(key);
+        }
+    }
+
     /// The stream of a connection that was dialled can be written, or has failed.
-    pub fn connected(&mut self, key: Key) {
-        let Some(conn) = self.links.conns.get_mut(key) else { return };
-        let Some(stream) = &mut conn.stream else { return };
+    fn connected(&mut self, key: Key) {
+        let Some(dialling) = self.links.conns.get_mut(key).and_then(Conn::dialling_mut) else { return };
+        let Attempt::Made { stream, out } = &mut dialling.attempt else { return };
         if let Err(error) = stream.take_error() {
             return self.call_failed(key, &error);
         }
@@ -129,26 +153,26 @@ impl Dialler<'_> {
         if stream.local_addr().is_ok() && stream.local_addr().ok() == stream.peer_addr().ok() {
             return self.links.fail(self.core, key, ConnectFailure::Refused);
         }
-        if let Err(error) = conn.out.write(stream, &self.links.shared.sends) {
+        if let Err(error) = out.write(stream, &self.links.shared.sends) {
             return self.call_failed(key, &error);
         }
-        let waits = conn.out.blocked && stream.waits_for_space();
+        let waits = out.blocked && stream.waits_for_space();
         stream.watch(&self.core.poller, Some(if waits { Interest::Both } else { Interest::Read }));
     }
 
     /// The system, or the network, says why the peer was not reached.
     fn call_failed(&mut self, key: Key, error: &io::Error) {
         let now_ns = self.links.shared.now_ns;
-        let Some(conn) = self.links.conns.get_mut(key) else { return };
+        let Some(dialling) = self.links.conns.get_mut(key).and_then(Conn::dialling_mut) else { return };
         // Whoever has been called, and cuts the stream before the handshake is over, does not want this side.
         let is_cut = matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
-            && conn.stream.as_ref().is_some_and(|stream| stream.is_in_handshake());
+            && matches!(&dialling.attempt, Attempt::Made { stream, .. } if stream.is_in_handshake());
         let cut = Refusal { fault: Fault::Refused, why: ConnectFailure::NotPermitted };
         if let Some(refusal) = pipe::refusal(error).or(is_cut.then_some(cut)) {
             self.links.shared.counts.fault(refusal.fault);
             return self.links.fail(self.core, key, refusal.why);
         }
-        if conn.is_heard {
+        if dialling.is_heard {
             // What was asked for once is not asked for again.
             return self.links.fail(self.core, key, ConnectFailure::Disconnected);
         }
@@ -159,20 +183,19 @@ impl Dialler<'_> {
             }
             // The network may come back, ports and descriptors may become free: until the time is over.
             _ => {
-                conn.unwatch(self.core);
-                conn.stream = None;
-                conn.again_ns = now_ns + AGAIN_NS;
+                let at_ns = now_ns + AGAIN_NS;
+                dialling.give_up_until(self.core, at_ns);
                 self.links.shared.counts.refused_system += 1;
-                self.links.deadlines.add(conn);
+                self.links.deadlines.add(&mut dialling.base, at_ns);
             }
         }
     }
 
     /// The peer answers.
-    pub fn answered(&mut self, key: Key) {
-        let Some(conn) = self.links.conns.get_mut(key) else { return };
-        let Some(stream) = &mut conn.stream else { return };
-        let (fault, why) = match super::handshake::read_preamble(stream, &mut conn.hello_answer) {
+    fn answered(&mut self, key: Key) {
+        let Some(dialling) = self.dialling(key) else { return };
+        let Attempt::Made { stream, .. } = &mut dialling.attempt else { return };
+        let (fault, why) = match read_preamble(stream, &mut dialling.answer) {
             Ok(None) => return,
             Ok(Some(record)) => return self.answered_with(key, record),
             Err(Unread::Gone) => (None, ConnectFailure::Disconnected),
@@ -188,27 +211,26 @@ impl Dialler<'_> {
 
     fn answered_with(&mut self, key: Key, record: Preamble) {
         let Some(conn) = self.links.conns.get_mut(key) else { return };
-        self.core.heard(conn.connection);
+        let Conn::Dialling(dialling) = conn else { return };
+        self.core.heard(dialling.base.connection);
         match record {
             //= wire.md R-TCP-3
-            Preamble::Heard if !conn.is_heard => {
-                conn.is_heard = true;
-                if !conn.request.is_empty() {
-                    conn.out.send_first(&std::mem::take(&mut conn.request));
-                    self.links.flush(self.core, key);
-                }
+            Preamble::Heard if !dialling.is_heard => {
+                dialling.is_heard = true;
+                self.send_request(key);
                 self.answered(key);
             }
-            Preamble::Accept { mss, port, ticket } if conn.request.is_empty() => {
-                conn.mss = mss.min(self.local.mss).min(MESSAGE_BYTES_MAX);
-                conn.ticket = ticket;
+            Preamble::Accept { mss, port, ticket } if dialling.request.is_empty() => {
+                let mut base = dialling.base.clone();
+                base.mss = mss.min(self.local.mss).min(MESSAGE_BYTES_MAX);
                 //= wire.md R-TCP-15
-                conn.second_at = conn.peer.map(|mut peer| {
-                    peer.set_port(port);
-                    peer
-                });
-                (conn.hello, conn.hello_answer) = (Vec::new(), Vec::new());
-                self.local.identify(self.core, self.links, key);
+                let mut second_at = base.peer;
+                second_at.set_port(port);
+                let Attempt::Made { stream, out } = dialling.take_attempt() else { return };
+                let side = Side::Dialled { second_at };
+                let established = Established::new(base, (stream, out), Stage::Open, side, ticket);
+                self.local.identify(self.core, &established);
+                *conn = Conn::Established(established);
                 self.links.open(self.core, key);
                 //= wire.md R-TCP-3
                 self.links.send_control(key, Kind::Confirm);
@@ -233,53 +255,53 @@ impl Dialler<'_> {
         }
     }
 
+    /// Sends the request, if HELLO did not have it.
+    fn send_request(&mut self, key: Key) {
+        let Some(Dialling { attempt: Attempt::Made { out, .. }, request, .. }) = self.dialling(key) else {
+            return;
+        };
+        if !request.is_empty() {
+            out.send_first(&std::mem::take(request));
+            self.connected(key);
+        }
+    }
+
     /// Ends or goes on with connections whose own deadline is over: those being made, and those being left.
     pub fn time_out(&mut self) {
         let now_ns = self.links.shared.now_ns;
-        let (mut at, mut due_ns) = (0, u64::MAX);
+        let (mut at, mut first_ns) = (0, u64::MAX);
         while let Some(key) = self.links.deadlines.get(at) {
-            let state = self.links.conns.get(key).map(|conn| (conn.state, conn.until_ns, conn.again_ns));
-            match state {
-                Some((State::Dialing, until_ns, _)) if until_ns <= now_ns => {
-                    // The answer may have come in this very moment.
-                    self.answered(key);
-                    if self.links.conns.get(key).is_some_and(|conn| conn.state == State::Dialing) {
-                        self.links.shared.counts.handshake_timed_out += 1;
-                        self.links.fail(self.core, key, ConnectFailure::TimedOut);
-                    }
-                }
-                Some((State::Dialing, _, again_ns)) if again_ns <= now_ns => {
-                    self.call(key);
-                }
-                Some((State::Accepting, until_ns, _)) if until_ns <= now_ns => {
-                    self.links.shared.counts.handshake_timed_out += 1;
-                    self.links.fail(self.core, key, ConnectFailure::TimedOut);
-                }
-                //= wire.md R-TCP-17
-                Some((State::Closing, until_ns, _)) if until_ns <= now_ns => {
-                    self.links.end(self.core, key, DisconnectReason::TimedOut);
-                }
-                Some((State::PeerClosed, until_ns, _)) if until_ns <= now_ns => {
-                    self.links.end(self.core, key, DisconnectReason::Closed);
-                }
-                Some((State::Lingering, until_ns, _)) if until_ns <= now_ns => {
-                    self.links.remove(self.core, key)
+            match self.links.conns.get(key) {
+                Some(Conn::Dialling(dialling)) if dialling.until_ns <= now_ns => self.give_up(key),
+                Some(Conn::Dialling(dialling)) if dialling.due_ns() <= now_ns => self.call(key),
+                Some(Conn::Established(conn))
+                    if conn.stage.until_ns().is_some_and(|at_ns| at_ns <= now_ns) =>
+                {
+                    self.links.stage_timed_out(self.core, key);
                 }
                 _ => {}
             }
-            match self.links.conns.get_mut(key) {
-                Some(conn) if conn.state.has_deadline() => {
-                    due_ns = due_ns.min(conn.until_ns).min(conn.again_ns);
-                    at += 1;
-                }
-                remaining => {
-                    if let Some(conn) = remaining {
-                        conn.has_deadline = false;
-                    }
-                    self.links.deadlines.take(at);
-                }
+            let conn = self.links.conns.get_mut(key);
+            if let Some(due_ns) = conn.as_deref().and_then(Conn::due_ns) {
+                first_ns = first_ns.min(due_ns);
+                at += 1;
+                continue;
             }
+            if let Some(conn) = conn {
+                conn.base_mut().has_deadline = false;
+            }
+            self.links.deadlines.take(at);
         }
-        self.links.deadlines.due_ns = due_ns;
+        self.links.deadlines.due_ns = first_ns;
+    }
+
+    /// The attempt to connect has taken too long.
+    fn give_up(&mut self, key: Key) {
+        // The answer may have come in this very moment.
+        self.answered(key);
+        if self.dialling(key).is_some() {
+            self.links.shared.counts.handshake_timed_out += 1;
+            self.links.fail(self.core, key, ConnectFailure::TimedOut);
+        }
     }
 }

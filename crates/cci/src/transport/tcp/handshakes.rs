@@ -5,12 +5,15 @@
 //! the secret that came with ACCEPT, before anything else is sent. So nothing of a connection goes to a stranger who listens
 //! at the address of the second stream.
 
-use super::conn::State;
+use super::base::Base;
+use super::conn::Conn;
 use super::counts::Fault;
 use super::dial::AGAIN_NS;
+use super::established::{Established, Side, Stage as ConnStage};
 use super::handshake::{Handshake, Stage, Table, Wanted, read_preamble};
 use super::links::Links;
 use super::local::Local;
+use super::out::Out;
 use super::pipe::{self, Pipe, Security};
 use super::preamble::{PREAMBLE_BYTES_MAX, Preamble, Ticket};
 use super::requests::{Request, Shown};
@@ -222,25 +225,27 @@ impl Handshakes {
         if random::fill(&mut secret).is_err() {
             return Err(refuse(&mut stream));
         }
-        let Some(key) = links.insert(connection, State::Accepting, is_reliable) else {
-            return Err(refuse(&mut stream));
-        };
-        let Some(conn) = links.conns.get_mut(key) else { return Err(refuse(&mut stream)) };
-        stream.want();
-        conn.mss = mss.min(self.local.mss).min(MESSAGE_BYTES_MAX);
-        conn.peer = Some(peer);
-        conn.ticket = Ticket { key: key.to_bits(), secret };
-        conn.until_ns =
-            links.shared.now_ns + links.defaults.send_timeout_ns.clamp(CONFIRM_NS_MIN, CONFIRM_NS_MAX);
-        //= wire.md R-TCP-3
-        let accept =
-            Preamble::Accept { mss: self.local.mss, port: self.local.address.port(), ticket: conn.ticket };
-        conn.out.send_first(&accept.bytes());
-        conn.stream = Some(Watched::new(stream, token::make(token::CONN, key)));
-        self.local.identify(core, links, key);
-        if let Some(conn) = links.conns.get_mut(key) {
+        let mss = mss.min(self.local.mss).min(MESSAGE_BYTES_MAX);
+        let send_timeout_ns = links.conns.defaults.send_timeout_ns;
+        let until_ns = links.shared.now_ns + send_timeout_ns.clamp(CONFIRM_NS_MIN, CONFIRM_NS_MAX);
+        let inserted = links.conns.insert(stream, |stream, key| {
+            let mut base = Base::new(connection, peer, is_reliable);
+            base.mss = mss;
+            let ticket = Ticket { key: key.to_bits(), secret };
+            //= wire.md R-TCP-3
+            let accept = Preamble::Accept { mss: self.local.mss, port: self.local.address.port(), ticket };
+            let mut out = Out::new();
+            out.send_first(&accept.bytes());
+            let stream = Watched::new(stream, token::make(token::CONN, key));
+            let (stage, side) = (ConnStage::Accepting { until_ns }, Side::Accepted);
+            Conn::Established(Established::new(base, (stream, out), stage, side, ticket))
+        });
+        let key = inserted.map_err(|mut stream| refuse(&mut stream))?;
+        if let Some(conn) = links.conns.established_mut(key) {
+            conn.stream.want();
+            self.local.identify(core, conn);
             conn.watch(core);
-            links.deadlines.add(conn);
+            links.deadlines.add(&mut conn.base, until_ns);
         }
         links.flush(core, key);
         // If the connection has ended at once, its event is queued already, and the key names nothing any more.
@@ -533,10 +538,11 @@ impl Handshakes {
     }
 
     fn dial_second(&mut self, core: &mut Core, links: &mut Links, key: Key) {
-        let Some(conn) = links.conns.get(key) else { return };
+        let Some(conn) = links.conns.established(key) else { return };
         //= wire.md R-TCP-15
-        let stream = conn.second_at.map(|at| Stream::connect(self.local.address, at));
-        if let Some(Err(error)) = &stream
+        let Side::Dialled { second_at } = conn.side else { return };
+        let stream = Stream::connect(self.local.address, second_at);
+        if let Err(error) = &stream
             && error.is_exhaustion()
         {
             // Descriptors may become free. The connection that waits for the stream has a deadline of its own.
@@ -545,12 +551,11 @@ impl Handshakes {
             self.due_ns = self.due_ns.min(links.shared.now_ns.saturating_add(AGAIN_NS));
             return;
         }
-        let stream = stream.and_then(Result::ok);
         // The second stream must lead to the same peer as the first one, by the same key if it has one.
-        let peer = conn.stream.as_ref().and_then(|stream| stream.peer()).and_then(|peer| peer.identity);
+        let peer = conn.stream.peer().and_then(|peer| peer.identity);
         let expected = peer.as_ref().map(Identity::name);
-        let (security, host) = (self.local.security.as_ref(), conn.host());
-        let stream = stream.and_then(|stream| Pipe::dialled(stream, security, expected, host).ok());
+        let (security, host) = (self.local.security.as_ref(), conn.base.host());
+        let stream = stream.ok().and_then(|stream| Pipe::dialled(stream, security, expected, host).ok());
         let mut nonce = [0; NONCE_BYTES];
         let stream = stream.filter(|_| random::fill(&mut nonce).is_ok());
         let bytes = Preamble::Bulk { key: conn.ticket.key, nonce }.bytes();
@@ -579,7 +584,7 @@ impl Handshakes {
             return;
         }
         let is_whole = sent.as_ref().is_ok_and(|len| *len == handshake.bytes.len());
-        let first = links.conns.get(conn).and_then(|conn| conn.stream.as_ref());
+        let first = links.conns.established(conn).map(|conn| &conn.stream);
         if !is_whole || first.is_none_or(|first| !first.has_peer_of(&handshake.stream)) {
             let fault = sent.as_ref().err().and_then(pipe::refusal).map(|refusal| refusal.fault);
             return self.end_handshake(core, links, key, fault);
@@ -603,12 +608,11 @@ impl Handshakes {
         let conn = Key::from_bits(named);
         let mut acceptor = [0; NONCE_BYTES];
         let Some(handshake) = self.table.get_mut(key) else { return };
-        let known = links.conns.get(conn).filter(|conn| {
-            let first = conn.stream.as_ref();
-            let is_peers = first.is_some_and(|first| {
-                first.has_peer_of(&handshake.stream) && first.has_endpoint_of(&handshake.stream)
-            });
-            is_peers && !conn.dialled && conn.second_may_come()
+        let known = links.conns.established(conn).filter(|conn| {
+            !conn.has_dialled()
+                && conn.second_may_come()
+                && conn.stream.has_peer_of(&handshake.stream)
+                && conn.stream.has_endpoint_of(&handshake.stream)
         });
         let Some(known) = known.filter(|_| random::fill(&mut acceptor).is_ok()) else {
             return self.end_handshake(core, links, key, Some(Fault::Ticket));
@@ -635,7 +639,7 @@ impl Handshakes {
     ) {
         let Some(handshake) = self.table.get_mut(key) else { return };
         let Stage::Named { conn, nonce } = handshake.stage else { return };
-        let Some(ticket) = links.conns.get(conn).map(|conn| conn.ticket) else {
+        let Some(ticket) = links.conns.established(conn).map(|conn| conn.ticket) else {
             return self.end_handshake(core, links, key, None);
         };
         //= wire.md R-TCP-18
@@ -657,8 +661,8 @@ impl Handshakes {
         let Some(handshake) = self.table.get(key) else { return };
         let Stage::Challenged { conn, challenge } = &handshake.stage else { return };
         let named = *conn;
-        let is_peer = links.conns.get(named).is_some_and(|conn| {
-            !conn.dialled
+        let is_peer = links.conns.established(named).is_some_and(|conn| {
+            !conn.has_dialled()
                 && conn.second_may_come()
                 && challenge.is_proved(&conn.ticket.secret, Prover::Dialler, proof)
         });

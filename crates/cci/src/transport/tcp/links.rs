@@ -1,21 +1,23 @@
 //! All connections of an endpoint, from when they are entered until they are forgotten: what is done with one after the
 //! other, and what the end of one means for what it holds.
 
-use super::conn::{Batch, Conn, Due, ReadError, Shared, State, Written};
+use super::conn::Conn;
+use super::conns::Conns;
 use super::counts::Fault;
 use super::deadlines::Deadlines;
+use super::established::{Batch, Due, ReadError, Stage, Written};
 use super::input::Take;
 use super::pipe::Pipe;
 use super::receive::{Came, Receiver};
+use super::shared::Shared;
 use super::transfers::{Transfers, Verdict, Work, WorkError};
 use super::wire::Kind;
 use crate::ConnectFailure;
-use crate::connection::{Connection, DisconnectReason, Status};
+use crate::connection::{DisconnectReason, Status};
 use crate::engine::core::{Core, SendOp};
 use crate::error::SendError;
-use crate::limits;
 use crate::transport::ordered_rma::Start;
-use cci_memory::slab::{Key, Slab};
+use cci_memory::slab::Key;
 use cci_sys::clock;
 use std::io::ErrorKind;
 
@@ -30,23 +32,9 @@ const CLOSING_NS_MIN: u64 = 1_000_000_000;
 
 /// So many connections at a time make room for those that wait.
 const CROWDING_MAX: usize = 8;
-/// A connection's entry in the table.
-const CONN_BYTES: usize = size_of::<Option<Conn>>() + 8;
-
-/// What connections made from now on have.
-pub(super) struct Defaults {
-    pub send_timeout_ns: u64,
-    pub keepalive_ns: u64,
-}
-
 /// The table of connections, and what they share.
 pub(super) struct Links {
-    pub conns: Slab<Conn>,
-    /// What the table may grow to.
-    conns_bytes_max: u64,
-    /// One more than the highest index that a connection ever had.
-    conns_max: u32,
-    pub defaults: Defaults,
+    pub conns: Conns,
     pub shared: Shared,
     pub transfers: Transfers,
     pub deadlines: Deadlines,
@@ -57,24 +45,9 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub fn new(
-        conns_bytes_max: u64,
-        defaults: Defaults,
-        shared: Shared,
-        transfers: Transfers,
-        scratch: Box<[u8]>,
-    ) -> Links {
-        Links {
-            conns: Slab::new(limits::CONNECTIONS_MAX),
-            conns_bytes_max,
-            conns_max: 0,
-            defaults,
-            shared,
-            transfers,
-            deadlines: Deadlines::new(),
-            seconds_wanted: Vec::new(),
-            scratch,
-        }
+    pub fn new(conns: Conns, shared: Shared, transfers: Transfers, scratch: Box<[u8]>) -> Links {
+        let (deadlines, seconds_wanted) = (Deadlines::new(), Vec::new());
+        Links { conns, shared, transfers, deadlines, seconds_wanted, scratch }
     }
 
     #[inline]
@@ -86,7 +59,7 @@ impl Links {
         op: SendOp,
     ) -> Result<(), SendError> {
         let is_alone = self.conns.len() < 2;
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.state == State::Open) else {
+        let Some(conn) = self.conns.established_mut(key).filter(|conn| conn.stage == Stage::Open) else {
             return Err(SendError::Disconnected);
         };
         let written = conn.send(&mut self.shared, core, segments, op, is_alone)?;
@@ -98,14 +71,14 @@ impl Links {
 
     /// Queues a control record; it leaves with the next progress.
     pub fn send_control(&mut self, key: Key, kind: Kind) {
-        if let Some(conn) = self.conns.get_mut(key) {
+        if let Some(conn) = self.conns.established_mut(key) {
             conn.send_control(&mut self.shared.streams, kind);
         }
     }
 
     /// Writes what waits on one connection.
     pub fn flush(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(conn) = self.conns.established_mut(key) else { return };
         let written = conn.flush(&mut self.shared, core);
         self.written(core, key, written);
     }
@@ -122,7 +95,7 @@ impl Links {
     /// What the peer said before it went may still be there: the next read finds it, and the end behind it.
     fn write_failed(&mut self, core: &mut Core, key: Key) {
         while self.read(core, key) {}
-        let holds = self.conns.get(key).is_some_and(|conn| conn.input.is_holding());
+        let holds = self.conns.established(key).is_some_and(|conn| conn.input.is_holding());
         if !holds {
             self.end(core, key, DisconnectReason::Died);
         }
@@ -133,8 +106,8 @@ impl Links {
     pub fn flush_unwritten(&mut self, core: &mut Core) {
         let mut unwritten = self.shared.streams.take_unwritten();
         for key in unwritten.drain(..) {
-            let Some(conn) = self.conns.get_mut(key) else { continue };
-            conn.listed.abandoned_unwritten();
+            let Some(conn) = self.conns.established_mut(key) else { continue };
+            conn.base.listed.abandoned_unwritten();
             let written = conn.flush(&mut self.shared, core);
             self.written(core, key, written);
         }
@@ -151,7 +124,7 @@ impl Links {
     pub fn acknowledge(&mut self, core: &mut Core, all: bool) {
         let mut at = 0;
         while let Some(key) = self.shared.streams.unacknowledged(at) {
-            let Some(conn) = self.conns.get_mut(key) else {
+            let Some(conn) = self.conns.established_mut(key) else {
                 self.shared.streams.take_unacknowledged(at);
                 continue;
             };
@@ -164,9 +137,9 @@ impl Links {
                 at += 1;
                 continue;
             }
-            conn.listed.abandoned_unacknowledged();
+            conn.base.listed.abandoned_unacknowledged();
             self.shared.streams.take_unacknowledged(at);
-            if unannounced > 0 && matches!(conn.state, State::Open | State::PeerClosing | State::Closing) {
+            if unannounced > 0 && conn.stage.acknowledges() {
                 //= wire.md R-TCP-8
                 self.shared.counts.acks_sent += 1;
                 conn.send_control(&mut self.shared.streams, Kind::Ack);
@@ -179,13 +152,15 @@ impl Links {
     /// Reads once and deals with what came. Answers whether something did.
     #[inline]
     pub fn read(&mut self, core: &mut Core, key: Key) -> bool {
-        let Some(conn) = self.conns.get_mut(key) else { return false };
-        if conn.input.is_holding() || matches!(conn.state, State::Dialing | State::PeerClosed | State::Gone) {
-            return false;
-        }
-        if conn.state == State::Lingering {
-            self.read_last(core, key);
-            return false;
+        let Some(conn) = self.conns.established_mut(key) else { return false };
+        match conn.stage {
+            _ if conn.input.is_holding() => return false,
+            Stage::PeerClosed { .. } => return false,
+            Stage::Lingering { .. } => {
+                self.read_last(core, key);
+                return false;
+            }
+            _ => {}
         }
         // Taken out as long as it is worked in; what goes wrong meanwhile puts it back all the same.
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -206,10 +181,10 @@ impl Links {
     fn took(&mut self, core: &mut Core, key: Key, scratch: &mut [u8], batch: &Batch) -> bool {
         let filled = scratch.get(..batch.filled).unwrap_or_default();
         let used = self.deal(core, key, filled, batch.keeps);
-        let mut conn = self.conns.get_mut(key);
-        if conn.as_ref().is_some_and(|conn| conn.state.may_end()) {
+        let mut conn = self.conns.established_mut(key);
+        if conn.as_ref().is_some_and(|conn| conn.stage.may_end()) {
             self.go_on_closing(core, key);
-            conn = self.conns.get_mut(key);
+            conn = self.conns.established_mut(key);
         }
         let Some(conn) = conn else { return true };
         match conn.keep_remainder(&mut self.shared, core, scratch, batch, used) {
@@ -233,7 +208,7 @@ impl Links {
     fn deal(&mut self, core: &mut Core, key: Key, bytes: &[u8], may_hold: bool) -> usize {
         let mut used = 0;
         loop {
-            let Some(conn) = self.conns.get_mut(key) else { return bytes.len() };
+            let Some(conn) = self.conns.established_mut(key) else { return bytes.len() };
             let mut receiver = Receiver { conn, shared: &mut self.shared, core, may_hold };
             match receiver.deal(bytes, &mut used) {
                 Ok(()) => return used,
@@ -258,9 +233,9 @@ impl Links {
         for _ in 0..self.shared.streams.starved().min(FED_MAX) {
             let Some(key) = self.shared.streams.next_starved() else { break };
             self.shared.counts.starved_looks += 1;
-            let Some(conn) = self.conns.get_mut(key) else { continue };
-            conn.listed.abandoned_starved();
-            let (free, has_buffer) = (core.receive.free_count(), core.has_buffer_for(conn.connection));
+            let Some(conn) = self.conns.established_mut(key) else { continue };
+            conn.base.listed.abandoned_starved();
+            let (free, has_buffer) = (core.receive.free_count(), core.has_buffer_for(conn.base.connection));
             match conn.input.take {
                 Take::Holding { until_ns } if has_buffer || self.shared.now_ns >= until_ns => {
                     self.feed_held(core, key, !has_buffer);
@@ -275,28 +250,28 @@ impl Links {
                 Take::Holding { .. } => {
                     // What is not read now would end each sleep at once.
                     conn.unwatch(core);
-                    self.shared.streams.starve(&mut conn.listed);
+                    self.shared.streams.starve(&mut conn.base.listed);
                 }
-                Take::Dropping => self.shared.streams.starve(&mut conn.listed),
+                Take::Dropping => self.shared.streams.starve(&mut conn.base.listed),
             }
         }
     }
 
     /// Goes on with what was held: delivers it, or drops it.
     fn feed_held(&mut self, core: &mut Core, key: Key, drop: bool) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(conn) = self.conns.established_mut(key) else { return };
         let (kept, at) = conn.input.lift();
         conn.input.take = Take::All;
         if drop {
             conn.drop_messages(&mut self.shared);
         }
         let used = self.deal(core, key, kept.behind(at), true);
-        let Some(conn) = self.conns.get_mut(key) else {
+        let Some(conn) = self.conns.established_mut(key) else {
             return self.shared.keepers.give_back(kept);
         };
         conn.input.put_back(&mut self.shared.keepers, kept, at + used);
         if !conn.input.is_holding() {
-            if !conn.input.kept().is_empty() || conn.stream.as_ref().is_some_and(|stream| stream.has_part()) {
+            if !conn.input.kept().is_empty() || conn.stream.has_part() {
                 // A part of a record was behind what was held: from now on it has a time.
                 conn.record_ns = Some(self.shared.now_ns);
                 conn.await_remainder(&mut self.shared);
@@ -308,8 +283,8 @@ impl Links {
 
     /// A stream of which nothing but the end is wanted.
     fn read_last(&mut self, core: &mut Core, key: Key) {
-        let Some(Conn { stream: Some(stream), .. }) = self.conns.get_mut(key) else { return };
-        match stream.recv(&mut self.scratch) {
+        let Some(conn) = self.conns.established_mut(key) else { return };
+        match conn.stream.recv(&mut self.scratch) {
             Ok(0) => {}
             Ok(_) => return,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -321,35 +296,37 @@ impl Links {
     /// The program is done with a connection.
     pub fn disconnect(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
-        let connection = conn.connection;
-        match conn.state {
-            State::Open | State::PeerClosing => {
-                conn.state = State::Closing;
-                // All that is under way has a deadline; this one is for what the peer may think of beside it.
-                let timeout_ns = conn.send_timeout_ns.saturating_mul(2).saturating_add(CLOSING_NS_MIN);
-                let until_ns = self.shared.now_ns.saturating_add(timeout_ns);
-                let allowance_ns = self.transfers.allowance_ns(conn);
-                conn.until_ns = until_ns.saturating_add(allowance_ns);
-                self.deadlines.add(conn);
-                self.go_on_closing(core, key);
-                self.flush(core, key);
+        let connection = conn.base().connection;
+        if let Conn::Established(conn) = conn {
+            match conn.stage {
+                Stage::Open | Stage::PeerClosing => {
+                    // All that is under way has a deadline; this one is for what the peer may think of beside it.
+                    let timeout_ns =
+                        conn.base.send_timeout_ns.saturating_mul(2).saturating_add(CLOSING_NS_MIN);
+                    let allowance_ns = self.transfers.allowance_ns(conn);
+                    let until_ns = self.shared.now_ns.saturating_add(timeout_ns).saturating_add(allowance_ns);
+                    let came = conn.stage == Stage::PeerClosing;
+                    conn.stage = Stage::Closing { until_ns, sent: false, came };
+                    self.deadlines.add(&mut conn.base, until_ns);
+                    self.go_on_closing(core, key);
+                    return self.flush(core, key);
+                }
+                Stage::Closing { .. } | Stage::Lingering { .. } => return,
+                Stage::Accepting { .. } | Stage::PeerClosed { .. } => {}
             }
-            State::Dialing | State::Accepting | State::PeerClosed | State::Gone => {
-                self.transfers.end(core, conn, Status::Disconnected);
-                core.closed(connection);
-                self.remove(core, key);
-            }
-            State::Closing | State::Lingering => {}
+            self.transfers.end(core, conn, Status::Disconnected);
         }
+        core.closed(connection);
+        self.remove(core, key);
     }
 
     /// A connection that closes may have come a step further.
     #[inline]
     pub fn go_on_closing(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        match conn.state {
-            State::Closing => self.go_on_closing_now(core, key),
-            State::PeerClosed if !self.transfers.await_answers(conn) => {
+        let Some(conn) = self.conns.established_mut(key) else { return };
+        match conn.stage {
+            Stage::Closing { .. } => self.go_on_closing_now(core, key),
+            Stage::PeerClosed { .. } if !self.transfers.await_answers(conn) => {
                 self.end(core, key, DisconnectReason::Closed);
             }
             _ => {}
@@ -358,13 +335,13 @@ impl Links {
 
     #[cold]
     fn go_on_closing_now(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(conn) = self.conns.established_mut(key) else { return };
         //= wire.md R-TCP-13
         if !self.transfers.are_over(conn) {
             return;
         }
-        if !conn.closing_sent {
-            conn.closing_sent = true;
+        let Stage::Closing { sent, .. } = &mut conn.stage else { return };
+        if !std::mem::replace(sent, true) {
             conn.send_control(&mut self.shared.streams, Kind::Closing);
         }
         //= wire.md R-TCP-13
@@ -372,48 +349,49 @@ impl Links {
             return;
         }
         //= wire.md R-TCP-14
-        conn.state = State::Lingering;
-        conn.until_ns = self.shared.now_ns + LINGER_NS;
+        let until_ns = self.shared.now_ns + LINGER_NS;
+        conn.stage = Stage::Lingering { until_ns };
         conn.send_control(&mut self.shared.streams, Kind::Close);
         self.transfers.end(core, conn, Status::Disconnected);
-        core.closed(conn.connection);
-        self.deadlines.add(conn);
+        core.closed(conn.base.connection);
+        self.deadlines.add(&mut conn.base, until_ns);
         self.flush(core, key);
     }
 
     /// The peer's program has disconnected: it takes no more messages. What it answers to remote operations still comes, over a
     /// stream of its own.
     fn peer_closing(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        conn.closing_came = true;
-        let was_open = conn.state == State::Open;
-        if was_open {
-            conn.state = State::PeerClosing;
+        let Some(conn) = self.conns.established_mut(key) else { return };
+        let was_open = conn.stage == Stage::Open;
+        match &mut conn.stage {
+            Stage::Closing { came, .. } => *came = true,
+            stage if was_open => *stage = Stage::PeerClosing,
+            _ => {}
         }
         conn.out.keep_begun(&self.shared.sends);
         conn.end_sends(&mut self.shared, core, Status::Disconnected);
-        if conn.state != State::PeerClosing || !self.transfers.await_answers(conn) {
+        if conn.stage != Stage::PeerClosing || !self.transfers.await_answers(conn) {
             self.transfers.end(core, conn, Status::Disconnected);
         }
         if was_open {
-            core.peer_gone(conn.connection);
+            core.peer_gone(conn.base.connection);
         }
     }
 
     /// The peer has sent CLOSE.
     #[cold]
     fn peer_closed(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        if !self.transfers.await_answers(conn) || !matches!(conn.state, State::Open | State::PeerClosing) {
+        let Some(conn) = self.conns.established_mut(key) else { return };
+        if !self.transfers.await_answers(conn) || !conn.takes_messages() {
             return self.end(core, key, DisconnectReason::Closed);
         }
         //= wire.md R-TCP-14
-        conn.state = State::PeerClosed;
-        conn.until_ns = self.shared.now_ns.saturating_add(LINGER_NS);
+        let until_ns = self.shared.now_ns.saturating_add(LINGER_NS);
+        conn.stage = Stage::PeerClosed { until_ns };
         conn.unwatch(core);
         conn.end_sends(&mut self.shared, core, Status::Disconnected);
-        core.peer_gone(conn.connection);
-        self.deadlines.add(conn);
+        core.peer_gone(conn.base.connection);
+        self.deadlines.add(&mut conn.base, until_ns);
     }
 
     /// A peer that is not to be believed.
@@ -432,88 +410,90 @@ impl Links {
             _ => Status::Disconnected,
         };
         let Some(conn) = self.conns.get_mut(key) else { return };
-        let (state, connection) = (conn.state, conn.connection);
-        match state {
-            State::Dialing | State::Accepting => return self.fail(core, key, ConnectFailure::Disconnected),
-            State::Lingering => return self.remove(core, key),
-            State::Gone => return,
-            State::Open | State::PeerClosing | State::PeerClosed | State::Closing => {}
-        }
-        // Whatever ends it then, its peer had closed before.
-        let reason = if state == State::PeerClosed { DisconnectReason::Closed } else { reason };
-        if state == State::Open {
+        let established = match conn {
+            Conn::Dialling(_) => return self.fail(core, key, ConnectFailure::Disconnected),
+            Conn::Established(established) => established,
+            Conn::Gone(_) => return,
+        };
+        let stage = established.stage;
+        match stage {
+            Stage::Accepting { .. } => return self.fail(core, key, ConnectFailure::Disconnected),
+            Stage::Lingering { .. } => return self.remove(core, key),
             // One that has closed in an orderly way is not broken.
-            self.shared.counts.broken += 1;
+            Stage::Open => self.shared.counts.broken += 1,
+            Stage::PeerClosing | Stage::PeerClosed { .. } | Stage::Closing { .. } => {}
         }
-        conn.unwatch(core);
-        conn.stream = None;
-        conn.state = State::Gone;
-        conn.input.drop_kept(&mut self.shared.keepers);
-        conn.end_sends(&mut self.shared, core, status);
-        self.transfers.end(core, conn, status);
-        if state == State::Closing {
-            core.closed(connection);
-            self.remove(core, key);
-        } else {
-            core.ended(connection, reason);
+        established.end(&mut self.shared, core, status);
+        self.transfers.end(core, established, status);
+        let base = established.base.clone();
+        let connection = base.connection;
+        *conn = Conn::Gone(base);
+        match stage {
+            Stage::Closing { .. } => {
+                core.closed(connection);
+                self.remove(core, key);
+            }
+            // Whatever ends it then, its peer had closed before.
+            Stage::PeerClosed { .. } => core.ended(connection, DisconnectReason::Closed),
+            _ => core.ended(connection, reason),
+        }
+    }
+
+    /// A connection has taken too long to get from this stage to the next one.
+    pub fn stage_timed_out(&mut self, core: &mut Core, key: Key) {
+        let Some(conn) = self.conns.established(key) else { return };
+        match conn.stage {
+            Stage::Accepting { .. } => {
+                self.shared.counts.handshake_timed_out += 1;
+                self.fail(core, key, ConnectFailure::TimedOut);
+            }
+            //= wire.md R-TCP-17
+            Stage::Closing { .. } => self.end(core, key, DisconnectReason::TimedOut),
+            Stage::PeerClosed { .. } => self.end(core, key, DisconnectReason::Closed),
+            Stage::Lingering { .. } => self.remove(core, key),
+            Stage::Open | Stage::PeerClosing => {}
         }
     }
 
     /// A connection does not come about.
     pub fn fail(&mut self, core: &mut Core, key: Key, why: ConnectFailure) {
         if let Some(conn) = self.conns.get(key) {
-            core.failed(conn.connection, why);
+            core.failed(conn.base().connection, why);
         }
         self.remove(core, key);
     }
 
     /// Forgets a connection, whose sends have ended.
     pub fn remove(&mut self, core: &mut Core, key: Key) {
-        if let Some(mut conn) = self.conns.remove(key) {
-            self.transfers.end(core, &mut conn, Status::Disconnected);
-            conn.unwatch(core);
-            conn.input.drop_kept(&mut self.shared.keepers);
-            while conn.out.abandon(&mut self.shared.sends, &mut self.shared.chunks).is_some() {
-                debug_assert!(false, "their ends were reported before");
+        match self.conns.remove(key) {
+            Some(Conn::Established(mut conn)) => {
+                self.transfers.end(core, &mut conn, Status::Disconnected);
+                debug_assert_eq!(conn.out.sends(), 0, "their ends were reported before");
+                conn.end(&mut self.shared, core, Status::Disconnected);
             }
+            Some(Conn::Dialling(mut dialling)) => dialling.give_up_until(core, u64::MAX),
+            Some(Conn::Gone(_)) | None => {}
         }
-    }
-
-    /// A new entry in the table of connections, if it fits under the cap.
-    pub fn insert(&mut self, connection: Connection, state: State, is_reliable: bool) -> Option<Key> {
-        // The table doubles when it is full.
-        let bytes = self.conns.bytes();
-        let full = (self.conns.len() as usize + 1) * CONN_BYTES > bytes;
-        if full && 2 * bytes as u64 > self.conns_bytes_max {
-            return None;
-        }
-        let timeouts_ns = (self.defaults.send_timeout_ns, self.defaults.keepalive_ns);
-        let key = self.conns.insert(Conn::new(connection, state, is_reliable, timeouts_ns)).ok()?;
-        if let Some(conn) = self.conns.get_mut(key) {
-            conn.listed.key = key;
-        }
-        self.conns_max = self.conns_max.max(key.index + 1);
-        Some(key)
     }
 
     /// A connection is made.
     pub fn open(&mut self, core: &mut Core, key: Key) {
         let now_ns = self.shared.now_ns;
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        conn.state = State::Open;
-        (conn.heard_ns, conn.moved_ns, conn.until_ns) = (now_ns, now_ns, u64::MAX);
-        if conn.keepalive_ns > 0 {
+        let Some(conn) = self.conns.established_mut(key) else { return };
+        conn.stage = Stage::Open;
+        (conn.heard_ns, conn.moved_ns) = (now_ns, now_ns);
+        if conn.base.keepalive_ns > 0 {
             self.deadlines.keep_alive(key);
         }
         conn.bound_silence();
-        core.opened(conn.connection, conn.mss);
+        core.opened(conn.base.connection, conn.base.mss);
         self.activate(core, key);
     }
 
     /// Enters an operation of remote memory, and does of it what can be done now.
     #[inline]
     pub fn start(&mut self, core: &mut Core, key: Key, mut start: Start<'_>) -> Result<(), SendError> {
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.state == State::Open) else {
+        let Some(conn) = self.conns.established_mut(key).filter(|conn| conn.stage == Stage::Open) else {
             return Err(SendError::Disconnected);
         };
         self.shared.now_ns = clock::now_ns();
@@ -527,11 +507,11 @@ impl Links {
 
     /// Remote memory needs the second stream: sees to it that it comes, at which [`Links::second_came`] is called.
     fn want_second(&mut self, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(conn) = self.conns.established_mut(key) else { return };
         if std::mem::replace(&mut conn.wants_second, true) {
             return;
         }
-        if conn.dialled {
+        if conn.has_dialled() {
             self.seconds_wanted.push(key);
         } else {
             //= wire.md R-TCP-15
@@ -541,11 +521,13 @@ impl Links {
 
     /// The second stream of a connection is there.
     pub fn second_came(&mut self, core: &mut Core, key: Key, stream: Pipe) {
-        if self.conns.get(key).is_some_and(|conn| conn.state == State::Accepting) {
+        if self.conns.established(key).is_some_and(|conn| matches!(conn.stage, Stage::Accepting { .. })) {
             // Nobody else knows the ticket: its CONFIRM is on the way.
             self.open(core, key);
         }
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| conn.second_may_come()) else { return };
+        let Some(conn) = self.conns.established_mut(key).filter(|conn| conn.second_may_come()) else {
+            return;
+        };
         conn.wants_second = true;
         match self.transfers.attach(core, conn, stream) {
             // What this side waits for can go; of what comes the kernel tells.
@@ -560,7 +542,7 @@ impl Links {
 
     /// The kernel has something to say of a second stream. Answers whether it is one that polls did not look at.
     pub fn second_ready(&mut self, core: &Core, key: Key, hung_up: bool) -> bool {
-        let Some(conn) = self.conns.get_mut(key) else { return false };
+        let Some(conn) = self.conns.established_mut(key) else { return false };
         self.transfers.ready(&self.shared, core, conn, hung_up)
     }
 
@@ -575,10 +557,10 @@ impl Links {
     fn transfer_some(&mut self, core: &mut Core) {
         for _ in 0..self.transfers.begin_turns(&self.shared, core) {
             let Some(key) = self.transfers.next() else { break };
-            let Some(conn) = self.conns.get_mut(key) else { continue };
+            let Some(conn) = self.conns.established_mut(key) else { continue };
             let work = self.transfers.next_work(&self.shared, conn);
             let worked = self.transfers.work(&mut self.shared, core, conn, work);
-            if worked.is_err() || conn.state.may_end() {
+            if worked.is_err() || conn.stage.may_end() {
                 self.worked(core, key, worked);
             }
             if self.transfers.others_wait() {
@@ -595,9 +577,9 @@ impl Links {
     /// Moves what can be moved over a connection's second stream.
     #[inline]
     fn work(&mut self, core: &mut Core, key: Key, work: Work) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(conn) = self.conns.established_mut(key) else { return };
         let worked = self.transfers.work(&mut self.shared, core, conn, work);
-        if worked.is_err() || conn.state.may_end() {
+        if worked.is_err() || conn.stage.may_end() {
             self.worked(core, key, worked);
         }
     }
@@ -608,7 +590,7 @@ impl Links {
         match worked {
             Ok(()) => self.go_on_closing(core, key),
             Err(WorkError::Ended) => {
-                if let Some(conn) = self.conns.get_mut(key) {
+                if let Some(conn) = self.conns.established_mut(key) {
                     self.transfers.stream_ended(&self.shared, core, conn);
                 }
                 self.go_on_closing(core, key);
@@ -620,7 +602,7 @@ impl Links {
 
     /// Has a connection give way to others.
     fn retire_for_space(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+        let Some(conn) = self.conns.established_mut(key) else { return };
         if let Err(fault) = self.transfers.retire_for_space(core, conn) {
             self.fault(core, key, fault);
         }
@@ -630,7 +612,7 @@ impl Links {
     fn look_at_transfers(&mut self, core: &mut Core) {
         let mut at = 0;
         while let Some(key) = self.transfers.active(at) {
-            let verdict = match self.conns.get_mut(key) {
+            let verdict = match self.conns.established_mut(key) {
                 Some(conn) => self.transfers.look_at(&self.shared, core, conn),
                 None => Verdict::Idle,
             };
@@ -678,9 +660,9 @@ impl Links {
     fn time_out_sends(&mut self, core: &mut Core) {
         self.flush_unwritten(core);
         let mut next_ns = u64::MAX;
-        for index in 0..self.conns_max {
+        for index in 0..self.conns.end() {
             let Some(key) = self.conns.key_at(index) else { continue };
-            if self.conns.get(key).is_some_and(|conn| conn.out.sends() > 0) {
+            if self.conns.established(key).is_some_and(|conn| conn.out.sends() > 0) {
                 next_ns = next_ns.min(self.time_out_sends_of(core, key));
             }
         }
@@ -689,7 +671,7 @@ impl Links {
 
     /// Answers when the next one is due.
     fn time_out_sends_of(&mut self, core: &mut Core, key: Key) -> u64 {
-        let Some(conn) = self.conns.get_mut(key) else { return u64::MAX };
+        let Some(conn) = self.conns.established_mut(key) else { return u64::MAX };
         match conn.time_out_sends(&mut self.shared, core) {
             Due::At(due_ns) => return due_ns,
             Due::Over => self.end(core, key, DisconnectReason::TimedOut),
@@ -702,7 +684,8 @@ impl Links {
     pub fn change_send_timeout(&mut self, key: Key, timeout_ns: u64) {
         let now_ns = clock::now_ns();
         let Some(conn) = self.conns.get_mut(key) else { return };
-        conn.send_timeout_ns = timeout_ns;
+        conn.base_mut().send_timeout_ns = timeout_ns;
+        let Some(conn) = conn.established_mut() else { return };
         // Sends under way must not outlive later ones: completions of a connection stay in order.
         let limit_ns = now_ns.saturating_add(timeout_ns);
         conn.out.bring_forward(&mut self.shared.sends, limit_ns);
@@ -714,9 +697,11 @@ impl Links {
     /// Overrides the endpoint's keepalive for one connection; 0: off.
     pub fn change_keepalive(&mut self, key: Key, timeout_ns: u64) {
         let Some(conn) = self.conns.get_mut(key) else { return };
+        conn.base_mut().keepalive_ns = timeout_ns;
+        // Before the connection is made, nobody is asked; then silence counts from when it is.
+        let Some(conn) = conn.established_mut() else { return };
         self.shared.now_ns = clock::now_ns();
-        // Silence counts from now on.
-        (conn.keepalive_ns, conn.heard_ns) = (timeout_ns, self.shared.now_ns);
+        conn.heard_ns = self.shared.now_ns;
         self.deadlines.let_be(key);
         if timeout_ns != 0 {
             self.deadlines.keep_alive(key);
@@ -733,7 +718,7 @@ impl Links {
 
     /// Has the kernel report a connection again that was asked itself.
     pub fn watch_again(&mut self, core: &Core, key: Key) {
-        if let Some(conn) = self.conns.get_mut(key) {
+        if let Some(conn) = self.conns.established_mut(key) {
             conn.active_reads = 0;
             if !conn.input.is_holding() {
                 conn.watch(core);
@@ -747,7 +732,7 @@ impl Links {
         let now_ns = self.shared.now_ns;
         let (mut at, mut next_ns) = (0, u64::MAX);
         while let Some(&key) = self.shared.streams.unfinished().get(at) {
-            match self.conns.get(key).and_then(|conn| conn.record_due_ns(now_ns)) {
+            match self.conns.established(key).and_then(|conn| conn.record_due_ns(now_ns)) {
                 Some(due_ns) if due_ns > now_ns => {
                     next_ns = next_ns.min(due_ns);
                     at += 1;
@@ -758,8 +743,8 @@ impl Links {
                 None => {}
             }
             self.shared.streams.take_unfinished(at);
-            if let Some(conn) = self.conns.get_mut(key) {
-                conn.listed.abandoned_unfinished();
+            if let Some(conn) = self.conns.established_mut(key) {
+                conn.base.listed.abandoned_unfinished();
             }
         }
         self.shared.streams.unfinished_due_ns = next_ns;

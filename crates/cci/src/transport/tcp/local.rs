@@ -1,10 +1,9 @@
 //! What an endpoint is to its peers: its address, and who may connect to it.
 
-use super::links::Links;
+use super::established::Established;
 use super::pipe::{Pipe, Security};
 use crate::engine::core::Core;
 use crate::engine::peer::Peer;
-use cci_memory::slab::Key;
 use std::net::SocketAddr;
 
 /// What all streams of an endpoint begin with.
@@ -33,10 +32,9 @@ impl Local {
     }
 
     /// Has the engine know who is at the other end, before that can ask for anything.
-    pub fn identify(&self, core: &mut Core, links: &Links, key: Key) {
-        let Some(conn) = links.conns.get(key) else { return };
-        if let Some(who) = conn.stream.as_ref().and_then(|stream| self.peer_on(stream)) {
-            core.identify(conn.connection, &who);
+    pub fn identify(&self, core: &mut Core, conn: &Established) {
+        if let Some(who) = self.peer_on(&conn.stream) {
+            core.identify(conn.base.connection, &who);
         }
     }
 }

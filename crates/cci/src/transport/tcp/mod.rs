@@ -9,10 +9,13 @@
 //! receive buffer and said so. Until then it is kept ([`out`], [`sends`], and [`chunks`](crate::engine::chunks)); without a buffer the receiver drops
 //! it and what is behind it, says so, and gets it again when it has one ([`receive`]). [`reactor`] says what a poll does. `docs/adr/0008-tcp.md` has the reasons.
 
+mod base;
 mod conn;
+mod conns;
 mod counts;
 mod deadlines;
 mod dial;
+mod established;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzing;
 mod handshake;
@@ -32,6 +35,7 @@ mod report;
 mod requests;
 mod second_stream;
 mod sends;
+mod shared;
 mod streams;
 mod transfers;
 mod watched;
@@ -42,8 +46,9 @@ mod tests;
 
 pub(crate) use open::open;
 
-use self::conn::State;
-use self::links::Defaults;
+use self::conn::Conn;
+use self::conns::Defaults;
+use self::established::Established;
 use self::reactor::Reactor;
 use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, RegionChange, Report, Setting,
@@ -105,7 +110,7 @@ impl Transport for Tcp {
     fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64) {
         self.reactor.links.shared.now_ns = clock::now_ns();
         let key = Key::from_bits(link);
-        if self.reactor.links.conns.get(key).is_some_and(|conn| conn.connection == connection) {
+        if self.reactor.links.conns.get(key).is_some_and(|conn| conn.base().connection == connection) {
             self.reactor.links.disconnect(core, key);
         } else {
             core.closed(connection);
@@ -132,7 +137,7 @@ impl Transport for Tcp {
         operation: &Operation<'_>,
     ) -> Result<Started, SendError> {
         let key = Key::from_bits(link);
-        let sends = || self.reactor.links.conns.get(key).map_or(0, |conn| conn.unreported);
+        let sends = || self.reactor.links.conns.established(key).map_or(0, |conn| conn.unreported);
         let id = core.begin_operation(connection, operation.op, sends)?;
         let (what, segments, message, fence) = match &operation.action {
             Action::Transfer(request) => {
@@ -177,7 +182,7 @@ impl Transport for Tcp {
             || self.reactor.links.transfers.operations() > 0
         {
             Activity::Active
-        } else if self.reactor.links.conns.iter().any(|(_, conn)| conn.state != State::Gone) {
+        } else if self.reactor.links.conns.iter().any(|(_, conn)| !matches!(conn, Conn::Gone(_))) {
             Activity::Delivered
         } else {
             Activity::Drained
@@ -186,13 +191,10 @@ impl Transport for Tcp {
 
     fn link_state(&self, link: u64) -> Option<LinkState> {
         let conn = self.reactor.links.conns.get(Key::from_bits(link))?;
-        Some(LinkState {
-            unreported: conn.unreported,
-            held: conn.out.sends(),
-            drains_by_itself: false,
-            send_timeout_ns: conn.send_timeout_ns,
-            keepalive_ns: conn.keepalive_ns,
-        })
+        let sends = |conn: &Established| (conn.unreported, conn.out.sends());
+        let (unreported, held) = conn.established().map_or((0, 0), sends);
+        let (send_timeout_ns, keepalive_ns) = (conn.base().send_timeout_ns, conn.base().keepalive_ns);
+        Some(LinkState { unreported, held, drains_by_itself: false, send_timeout_ns, keepalive_ns })
     }
 
     fn configure(&mut self, _: &mut Core, setting: Setting) {
@@ -204,7 +206,7 @@ impl Transport for Tcp {
                 self.reactor.links.change_keepalive(Key::from_bits(link), timeout_ns)
             }
             Setting::Defaults { send_timeout_ns, keepalive_ns } => {
-                self.reactor.links.defaults = Defaults { send_timeout_ns, keepalive_ns };
+                self.reactor.links.conns.defaults = Defaults { send_timeout_ns, keepalive_ns };
             }
             Setting::Lent { bytes } => {
                 self.reactor.links.shared.lent.lend(&mut self.reactor.links.shared.chunks, bytes)
@@ -228,11 +230,13 @@ impl Transport for Tcp {
                     report::explain(conn, &handshakes.local, into);
                 }
             }
-            Report::Peer { link, into } => {
-                if let Some(conn) = links.conns.get(Key::from_bits(link)) {
-                    (into.refuses, into.has_answered) = (conn.out.is_refused(), conn.is_heard);
+            Report::Peer { link, into } => match links.conns.get(Key::from_bits(link)) {
+                Some(Conn::Established(conn)) => {
+                    (into.refuses, into.has_answered) = (conn.out.is_refused(), true);
                 }
-            }
+                Some(Conn::Dialling(dialling)) => into.has_answered = dialling.is_heard,
+                Some(Conn::Gone(_)) | None => {}
+            },
         }
     }
 }

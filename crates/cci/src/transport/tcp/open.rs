@@ -1,16 +1,17 @@
 //! Opening: from a device and options to a listening socket, and tables that fit the memory cap.
 
-use super::conn::Shared;
+use super::conns::{Conns, Defaults};
 use super::counts::Counts;
 use super::handshakes::Handshakes;
 use super::input::{Keepers, SCRATCH_BYTES};
 use super::lent::Lent;
-use super::links::{Defaults, Links};
+use super::links::Links;
 use super::local::Local;
 use super::pace::Pace;
 use super::pipe::Security;
 use super::reactor::Reactor;
 use super::sends::{Send, Sends};
+use super::shared::Shared;
 use super::streams::Streams;
 use super::transfers::Transfers;
 use super::{MESSAGE_BYTES_MAX, SCHEME, Tcp, Transport};
@@ -66,9 +67,10 @@ pub(crate) fn open(
     let local = Local { address, security, mss: device.max_send_size.min(MESSAGE_BYTES_MAX) };
     let handshakes = Handshakes::new(local, listener, requests_max());
     handshakes.watch_listener(poller)?;
+    let defaults =
+        Defaults { send_timeout_ns: ns(options.send_timeout), keepalive_ns: options.keepalive.map_or(0, ns) };
     let links = Links::new(
-        remaining_bytes / CONNS_SHARE,
-        Defaults { send_timeout_ns: ns(options.send_timeout), keepalive_ns: options.keepalive.map_or(0, ns) },
+        Conns::new(remaining_bytes / CONNS_SHARE, defaults),
         Shared {
             sends: Sends::new(options.send_buffers).ok_or_else(|| no_memory(sends_bytes))?,
             chunks: Chunks::new((remaining_bytes / CHUNKS_SHARE).min(CHUNKS_BYTES_MAX)),

@@ -4,10 +4,12 @@
 //!   stream itself.
 //! - All others are reported by the kernel, which is asked [now and then](super::pace).
 
-use super::conn::{Conn, Shared, State};
+use super::conn::Conn;
 use super::dial::Dialler;
+use super::established::Stage;
 use super::handshakes::Handshakes;
 use super::links::Links;
+use super::shared::Shared;
 use crate::connection::DisconnectReason;
 use crate::engine::core::Core;
 use crate::limits;
@@ -76,11 +78,11 @@ impl Reactor {
     /// `asked`: the kernel has just reported all streams in its set.
     #[inline]
     fn read_active(&mut self, core: &mut Core, key: Key, asked: bool) {
-        if asked && self.links.conns.get(key).is_none_or(Conn::is_watched) {
+        if asked && self.links.conns.established(key).is_none_or(|conn| conn.stream.interest().is_some()) {
             return;
         }
         if self.links.read(core, key)
-            && let Some(conn) = self.links.conns.get_mut(key)
+            && let Some(conn) = self.links.conns.established_mut(key)
         {
             conn.active_reads = conn.active_reads.saturating_add(1);
             if conn.active_reads == ACTIVE_READS && !conn.out.blocked {
@@ -138,18 +140,16 @@ impl Reactor {
     }
 
     fn conn_ready(&mut self, core: &mut Core, key: Key, readable: bool, hung_up: bool) -> bool {
-        let Some(conn) = self.links.conns.get_mut(key) else { return false };
-        if conn.state == State::Dialing {
-            if conn.is_watched_for_space() || conn.out.blocked {
-                self.dialler(core).connected(key);
+        let conn = match self.links.conns.get_mut(key) {
+            Some(Conn::Established(conn)) => conn,
+            Some(Conn::Dialling(_)) => {
+                self.dialler(core).ready(key, readable || hung_up);
+                return false;
             }
-            if (readable || hung_up) && self.links.conns.get(key).is_some_and(|conn| conn.stream.is_some()) {
-                self.dialler(core).answered(key);
-            }
-            return false;
-        }
-        if conn.out.blocked && conn.is_watched_for_space() {
-            // Tried at once: if there is no room it says so.
+            Some(Conn::Gone(_)) | None => return false,
+        };
+        if conn.out.blocked && conn.stream.is_watched_for_space() {
+            // Tried at once: if there is no space it says so.
             conn.out.blocked = false;
             self.links.flush(core, key);
         }
@@ -167,10 +167,10 @@ impl Reactor {
 
     /// The peer has closed, or died, and nothing was read: what is there is a part of a record that never gets whole.
     fn end_of_part(&mut self, core: &mut Core, key: Key) {
-        let Some(conn) = self.links.conns.get(key) else { return };
-        let lives =
-            matches!(conn.state, State::Accepting | State::Open | State::PeerClosing | State::Closing);
-        if lives && !conn.input.is_holding() {
+        let Some(conn) = self.links.conns.established(key) else { return };
+        if !matches!(conn.stage, Stage::PeerClosed { .. } | Stage::Lingering { .. })
+            && !conn.input.is_holding()
+        {
             self.links.end(core, key, DisconnectReason::Died);
         }
     }
@@ -213,7 +213,7 @@ impl Reactor {
     }
 
     fn can_write(&self, key: Key) -> bool {
-        self.links.conns.get(key).is_some_and(|conn| conn.out.wants() && !conn.out.blocked)
+        self.links.conns.established(key).is_some_and(|conn| conn.out.wants() && !conn.out.blocked)
     }
 
     /// When something is due at the latest.

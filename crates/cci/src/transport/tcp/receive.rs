@@ -1,9 +1,10 @@
 //! What a connection does with the records that come: from bytes to messages.
 
-use super::conn::{Conn, Shared, State};
 use super::counts::Fault;
+use super::established::{Established, Stage};
 use super::input::Take;
 use super::out::Flow;
+use super::shared::Shared;
 use super::wire::{HEADER_BYTES, Header, Kind};
 use crate::connection::Status;
 use crate::engine::core::Core;
@@ -39,7 +40,7 @@ enum Step {
 
 /// A connection whose records are dealt with.
 pub(super) struct Receiver<'a> {
-    pub conn: &'a mut Conn,
+    pub conn: &'a mut Established,
     pub shared: &'a mut Shared,
     pub core: &'a mut Core,
     /// A message without a receive buffer is held for a moment, rather than dropped.
@@ -54,17 +55,17 @@ impl Receiver<'_> {
         loop {
             let Some(tail) = bytes.get(*used..) else { return Ok(()) };
             let Some(header) = tail.first_chunk::<HEADER_BYTES>() else { return Ok(()) };
-            let header = Header::parse(*header, self.conn.mss).map_err(|_| Fault::Record)?;
+            let header = Header::parse(*header, self.conn.base.mss).map_err(|_| Fault::Record)?;
             let len = HEADER_BYTES + usize::from(header.len);
             let Some(payload) = tail.get(HEADER_BYTES..len) else { return Ok(()) };
             if header.ack != self.conn.input.acked {
                 self.acknowledged(header.ack)?;
                 if self.conn.out.wants() {
                     // The window has opened.
-                    self.shared.streams.write_later(&mut self.conn.listed);
+                    self.shared.streams.write_later(&mut self.conn.base.listed);
                 }
             }
-            if self.conn.state == State::Accepting {
+            if matches!(self.conn.stage, Stage::Accepting { .. }) {
                 return Err(Came::Confirm);
             }
             if header.kind == Kind::Message {
@@ -110,23 +111,23 @@ impl Receiver<'_> {
         if matches!(conn.input.take, Take::Dropping | Take::Awaited) {
             return Step::Next;
         }
-        if self.core.deliver(conn.connection, payload) {
-            conn.messages_received += 1;
-            conn.bytes_received += payload.len() as u64;
-            if conn.is_reliable {
+        if self.core.deliver(conn.base.connection, payload) {
+            conn.base.messages_received += 1;
+            conn.base.bytes_received += payload.len() as u64;
+            if conn.base.is_reliable {
                 conn.input.took(shared.pace.polls);
-                shared.streams.acknowledge_later(&mut conn.listed);
+                shared.streams.acknowledge_later(&mut conn.base.listed);
             }
             return Step::Next;
         }
-        if !conn.is_reliable {
+        if !conn.base.is_reliable {
             //= wire.md R-TCP-12
             shared.counts.unreliable_no_buffer += 1;
             return Step::Next;
         }
         if self.may_hold {
             conn.input.take = Take::Holding { until_ns: shared.now_ns + HOLD_NS };
-            shared.streams.starve(&mut conn.listed);
+            shared.streams.starve(&mut conn.base.listed);
             return Step::Hold;
         }
         conn.drop_messages(shared);
@@ -139,9 +140,9 @@ impl Receiver<'_> {
         match kind {
             Kind::Message | Kind::Ack | Kind::Pong => {}
             // Confirming is all that it is for; the state has changed already.
-            Kind::Confirm if !conn.dialled => {}
-            Kind::NotReady if conn.is_reliable => {
-                conn.not_ready += 1;
+            Kind::Confirm if !conn.has_dialled() => {}
+            Kind::NotReady if conn.base.is_reliable => {
+                conn.base.not_ready += 1;
                 conn.moved_ns = shared.now_ns;
                 conn.out.dropped(&shared.sends).map_err(|_| Fault::Record)?;
                 if let Some(oldest) = conn.out.oldest(&shared.sends) {
@@ -149,9 +150,9 @@ impl Receiver<'_> {
                     shared.sends_due_ns = shared.sends_due_ns.min(oldest.deadline_ns);
                 }
                 shared.counts.not_ready_received += 1;
-                shared.streams.write_later(&mut conn.listed);
+                shared.streams.write_later(&mut conn.base.listed);
             }
-            Kind::Ready if conn.is_reliable && conn.out.flow == Flow::Stalled => {
+            Kind::Ready if conn.base.is_reliable && conn.out.flow == Flow::Stalled => {
                 let window = payload.first_chunk().map_or(1, |window| u32::from_le_bytes(*window));
                 conn.moved_ns = shared.now_ns;
                 //= wire.md R-TCP-11
@@ -160,8 +161,8 @@ impl Receiver<'_> {
             }
             Kind::Resume if conn.input.take == Take::Awaited => conn.input.take = Take::All,
             Kind::Ping => conn.send_control(&mut shared.streams, Kind::Pong),
-            Kind::AskBulk if conn.dialled && conn.is_reliable => return Err(Came::AskSecond),
-            Kind::Closing if !conn.closing_came => return Err(Came::Closing),
+            Kind::AskBulk if conn.has_dialled() && conn.base.is_reliable => return Err(Came::AskSecond),
+            Kind::Closing if !conn.stage.closing_came() => return Err(Came::Closing),
             Kind::Close => return Err(Came::Close),
             Kind::Confirm | Kind::NotReady | Kind::Ready | Kind::Resume | Kind::Closing | Kind::AskBulk => {
                 return Err(Came::Fault(Fault::Record));

@@ -1,12 +1,14 @@
 //! What the transport tells about itself.
 
 use super::SCHEME;
-use super::conn::{Conn, State};
+use super::conn::{Attempt, Conn, Dialling};
 use super::counts::Fault;
+use super::established::Stage;
 use super::handshakes::Handshakes;
 use super::input::SCRATCH_BYTES;
 use super::links::Links;
 use super::local::Local;
+use super::out::Out;
 use super::transfers::Transfers;
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, Fact, PathOption};
@@ -14,7 +16,8 @@ use crate::sealing::Sealing;
 
 /// Adds what the endpoint's streams hold.
 pub(super) fn memory(handshakes: &Handshakes, links: &Links, into: &mut Vec<(&'static str, u64)>) {
-    let busy: usize = links.conns.iter().map(|(_, conn)| conn.out.bytes()).sum();
+    let busy: usize =
+        links.conns.iter().filter_map(|(_, conn)| conn.stream()).map(|(_, out)| out.bytes()).sum();
     let lists = links.shared.streams.bytes() + links.deadlines.bytes();
     into.extend([
         ("connections", (links.conns.bytes() + busy) as u64),
@@ -65,25 +68,26 @@ pub(super) fn counters(links: &Links, into: &mut Vec<(&'static str, u64)>, drops
 
 /// What was counted on one connection.
 pub(super) fn connection(conn: &Conn) -> ConnectionCounters {
-    let info = conn.stream.as_ref().and_then(|stream| stream.info()).unwrap_or_default();
+    let (base, stream) = (conn.base(), conn.stream());
+    let info = stream.and_then(|(stream, _)| stream.info()).unwrap_or_default();
     ConnectionCounters {
-        messages_sent: conn.messages_sent,
-        bytes_sent: conn.bytes_sent,
-        messages_received: conn.messages_received,
-        bytes_received: conn.bytes_received,
+        messages_sent: base.messages_sent,
+        bytes_sent: base.bytes_sent,
+        messages_received: base.messages_received,
+        bytes_received: base.bytes_received,
         retransmissions: info.retransmissions,
         rtt_ns: (info.rtt_ns > 0).then_some(info.rtt_ns),
         window_bytes: info.window_bytes,
-        receiver_not_ready: conn.not_ready,
-        sends_in_progress: conn.out.sends().into(),
+        receiver_not_ready: base.not_ready,
+        sends_in_progress: stream.map_or(0, |(_, out)| out.sends().into()),
     }
 }
 
 /// Says where a connection leads, which path it takes and what it waits for.
 pub(super) fn explain(conn: &Conn, local: &Local, into: &mut Explanation) {
-    into.peer = conn.peer.map_or_else(String::new, |peer| format!("{SCHEME}{peer}"));
-    let is_local = conn.peer.is_some_and(|peer| peer.ip().is_loopback() || peer.ip() == local.address.ip());
-    let why_not = if is_local {
+    let (base, stream) = (conn.base(), conn.stream());
+    into.peer = format!("{SCHEME}{}", base.peer);
+    let why_not = if base.peer.ip().is_loopback() || base.peer.ip() == local.address.ip() {
         "the URI says tcp; the peer is on this host, so its shm:// URI would be faster"
     } else {
         "the peer is on another host"
@@ -95,20 +99,20 @@ pub(super) fn explain(conn: &Conn, local: &Local, into: &mut Explanation) {
     };
     into.paths.push(option("TCP", true, "one stream for messages, without Nagle's delay"));
     into.paths.push(option("shared memory", false, why_not));
-    into.facts.push(("state", state(conn.state).into()));
-    into.facts.push(("largest message", Fact::Bytes(conn.mss.into())));
+    into.facts.push(("state", state(conn).into()));
+    into.facts.push(("largest message", Fact::Bytes(base.mss.into())));
     if local.security.is_some() {
-        let peer = conn.stream.as_ref().and_then(|stream| stream.peer()).and_then(|peer| peer.identity);
-        let text = match (peer, &conn.stream) {
+        let peer = stream.and_then(|(stream, _)| stream.peer()).and_then(|peer| peer.identity);
+        let text = match (peer, conn) {
             (Some(peer), _) => Sealing::describe(&peer),
-            (None, Some(stream)) if stream.is_sealed() && conn.state == State::Dialing => {
+            (None, Conn::Dialling(Dialling { attempt: Attempt::Made { .. }, .. })) => {
                 "not yet: the handshake is under way".to_owned()
             }
             _ => "none: the peer has none, and this endpoint does not require it".to_owned(),
         };
         into.facts.push(("encryption", text.into()));
     }
-    if let Some(info) = conn.stream.as_ref().and_then(|stream| stream.info()) {
+    if let Some(info) = stream.and_then(|(stream, _)| stream.info()) {
         into.facts.extend([
             ("round trip, smoothed", Fact::Ns(info.rtt_ns)),
             ("congestion window", Fact::Bytes(info.window_bytes)),
@@ -117,34 +121,39 @@ pub(super) fn explain(conn: &Conn, local: &Local, into: &mut Explanation) {
             ("in the socket's send buffer", Fact::Bytes(info.queued_bytes)),
         ]);
     }
-    into.facts.push(("waiting to be written", Fact::Bytes(conn.out.unwritten_bytes())));
-    into.facts.push(("messages written, not acknowledged", Fact::Count(conn.out.in_flight() as u64)));
-    into.blocked_on = blocked_on(conn).map(str::to_owned);
+    let (unwritten_bytes, in_flight) =
+        stream.map_or((0, 0), |(_, out)| (out.unwritten_bytes(), u64::from(out.in_flight())));
+    into.facts.push(("waiting to be written", Fact::Bytes(unwritten_bytes)));
+    into.facts.push(("messages written, not acknowledged", Fact::Count(in_flight)));
+    into.blocked_on = stream.and_then(|(_, out)| blocked_on(out)).map(str::to_owned);
     Transfers::explain(conn, into);
 }
 
-fn state(state: State) -> &'static str {
-    match state {
-        State::Dialing => "waits for the peer's answer",
-        State::Accepting => "accepted, waits for the peer to confirm",
-        State::Open => "up",
-        State::PeerClosing => "the peer has closed and takes no more",
-        State::PeerClosed => "the peer has closed; its last answers are on their way",
-        State::Closing => "closed here, delivers what was sent before",
-        State::Lingering => "closed here, waits for the peer's end",
-        State::Gone => "the peer closed, died or stopped answering",
+fn state(conn: &Conn) -> &'static str {
+    let conn = match conn {
+        Conn::Dialling(_) => return "waits for the peer's answer",
+        Conn::Established(conn) => conn,
+        Conn::Gone(_) => return "the peer closed, died or stopped answering",
+    };
+    match conn.stage {
+        Stage::Accepting { .. } => "accepted, waits for the peer to confirm",
+        Stage::Open => "up",
+        Stage::PeerClosing => "the peer has closed and takes no more",
+        Stage::PeerClosed { .. } => "the peer has closed; its last answers are on their way",
+        Stage::Closing { .. } => "closed here, delivers what was sent before",
+        Stage::Lingering { .. } => "closed here, waits for the peer's end",
     }
 }
 
-fn blocked_on(conn: &Conn) -> Option<&'static str> {
-    let waits = conn.out.sends() > 0;
-    if waits && conn.out.is_refused() {
+fn blocked_on(out: &Out) -> Option<&'static str> {
+    let waits = out.sends() > 0;
+    if waits && out.is_refused() {
         return Some("the peer's program has no receive buffer free");
     }
-    if conn.out.blocked && conn.stream.is_some() {
+    if out.blocked {
         return Some("the socket's send buffer is full: the peer or the network is slow");
     }
-    if waits && conn.out.unwritten_bytes() == 0 {
+    if waits && out.unwritten_bytes() == 0 {
         return Some("all is written, and the peer has not acknowledged all of it yet");
     }
     None

@@ -25,7 +25,7 @@ pub(super) struct Streams {
 }
 
 /// A connection's name, and in which lists of [`Streams`] it is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Listed {
     pub key: Key,
     is_unwritten: bool,

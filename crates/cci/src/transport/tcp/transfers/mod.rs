@@ -19,10 +19,13 @@ use self::clock::Clock;
 use self::counts::Counts;
 use self::quota::TransferQuota;
 use self::wire::Wire;
-use super::conn::{Conn, Shared, State, record_ns_max};
+use super::conn::Conn;
+use super::conns::Conns;
 use super::counts::Fault;
+use super::established::{Established, Stage, record_ns_max};
 use super::pipe::Pipe;
 use super::second_stream::{Account, SecondStream, Standing};
+use super::shared::Shared;
 use super::watched::Watched;
 use crate::connection::{DisconnectReason, Status};
 use crate::engine::core::Core;
@@ -35,7 +38,7 @@ use crate::transport::ordered_rma::{FLOW_BYTES, Flow, Flows, Start, Turn, allowa
 use crate::transport::quota::Host;
 use crate::transport::{Armed, token};
 use cci_memory::fallible;
-use cci_memory::slab::{Key, Slab};
+use cci_memory::slab::Key;
 use cci_sys::event::Interest;
 use std::collections::VecDeque;
 
@@ -143,12 +146,12 @@ impl Transfers {
         &mut self,
         shared: &Shared,
         core: &Core,
-        conn: &mut Conn,
+        conn: &mut Established,
         start: &mut Start<'_>,
     ) -> Result<bool, SendError> {
-        let (host, connection) = (conn.host(), conn.connection);
+        let (host, connection) = (conn.base.host(), conn.base.connection);
         // What a fence waits for: all sends before it have ended.
-        start.position = conn.messages_sent;
+        start.position = conn.base.messages_sent;
         if conn.second.get_or_insert_with(SecondStream::new).ended_until_ns.is_some() {
             return Err(SendError::Disconnected);
         }
@@ -173,14 +176,14 @@ impl Transfers {
     }
 
     /// The second stream of a connection is there. Answers whether something waits for it; `None`: there is no memory.
-    pub fn attach(&mut self, core: &Core, conn: &mut Conn, mut stream: Pipe) -> Option<bool> {
+    pub fn attach(&mut self, core: &Core, conn: &mut Established, mut stream: Pipe) -> Option<bool> {
         // Without it a short record may have to wait for longer; that is all.
         let _ = stream.set_unsent_bytes_max(UNSENT_BYTES_MAX);
         if self.scratch.is_empty() {
             self.scratch = fallible::filled(scratch_bytes(self.message_bytes_max), 0).ok()?.into_vec();
         }
         stream.want();
-        let token = token::make(token::SECOND_STREAM, conn.listed.key);
+        let token = token::make(token::SECOND_STREAM, conn.base.listed.key);
         let second = conn.second.get_or_insert_with(SecondStream::new);
         second.stream = Some(Watched::new(stream, token));
         second.watch(core, Some(Interest::Read));
@@ -189,7 +192,7 @@ impl Transfers {
     }
 
     /// The kernel has something to say of a second stream. Answers whether it is one that polls did not look at.
-    pub fn ready(&mut self, shared: &Shared, core: &Core, conn: &mut Conn, hung_up: bool) -> bool {
+    pub fn ready(&mut self, shared: &Shared, core: &Core, conn: &mut Established, hung_up: bool) -> bool {
         let Some(second) = conn.second.as_mut() else { return false };
         let Some(stream) = second.stream.as_ref() else { return false };
         if stream.interest().is_some_and(|interest| interest != Interest::Read) {
@@ -213,9 +216,9 @@ impl Transfers {
 
     /// Gives a connection what it takes to move data. False: there is no room.
     #[inline]
-    fn admit(&mut self, shared: &Shared, conn: &mut Conn, account: Account) -> bool {
+    fn admit(&mut self, shared: &Shared, conn: &mut Established, account: Account) -> bool {
         let now_ns = shared.now_ns;
-        let (host, key) = (conn.host(), conn.listed.key);
+        let (host, key) = (conn.base.host(), conn.base.listed.key);
         let Some(second) = conn.second.as_mut() else { return false };
         if second.standing == Standing::Active {
             return true;
@@ -238,8 +241,8 @@ impl Transfers {
     }
 
     /// There is no room for what has come on a second stream: it is not read until its turn comes.
-    fn queue(&mut self, shared: &Shared, core: &Core, conn: &mut Conn) {
-        let key = conn.listed.key;
+    fn queue(&mut self, shared: &Shared, core: &Core, conn: &mut Established) {
+        let key = conn.base.listed.key;
         let Some(second) = conn.second.as_mut() else { return };
         if matches!(second.standing, Standing::Waiting { .. }) || self.waiting.try_reserve(1).is_err() {
             // Without memory for that, the kernel tells again.
@@ -253,10 +256,10 @@ impl Transfers {
 
     /// Gives those that wait what they wait for, as far as it is there.
     #[inline]
-    pub fn admit_waiting(&mut self, shared: &Shared, core: &Core, conns: &mut Slab<Conn>) {
+    pub fn admit_waiting(&mut self, shared: &Shared, core: &Core, conns: &mut Conns) {
         for _ in 0..self.waiting.len().min(LOOKS_MAX) {
             let Some(key) = self.waiting.pop_front() else { return };
-            let Some(conn) = conns.get_mut(key) else { continue };
+            let Some(conn) = conns.established_mut(key) else { continue };
             let waits = |second: &SecondStream| matches!(second.standing, Standing::Waiting { .. });
             if !conn.second.as_deref().is_some_and(waits) {
                 continue;
@@ -314,10 +317,10 @@ impl Transfers {
 
     /// What the next turn of a connection is for.
     #[inline]
-    pub fn next_work(&mut self, shared: &Shared, conn: &mut Conn) -> Work {
+    pub fn next_work(&mut self, shared: &Shared, conn: &mut Established) -> Work {
         let others_wait = self.others_wait();
         self.short_turns = self.short_turns.saturating_sub(1);
-        let host = conn.host();
+        let host = conn.base.host();
         let Some(second) = conn.second.as_mut() else { return Work::Everything };
         let Transfers { quota, flows, short_turns, short_host, active, .. } = self;
         if others_wait && !second.has_own(flows) {
@@ -346,14 +349,14 @@ impl Transfers {
         &mut self,
         shared: &mut Shared,
         core: &mut Core,
-        conn: &mut Conn,
+        conn: &mut Established,
         work: Work,
     ) -> Result<(), WorkError> {
         let now_ns = shared.now_ns;
         let delivers = conn.takes_messages();
-        let taken = conn.messages_sent.saturating_sub(u64::from(conn.out.sends()));
-        let connection = conn.connection;
-        if matches!(conn.state, State::Gone | State::Lingering) {
+        let taken = conn.base.messages_sent.saturating_sub(u64::from(conn.out.sends()));
+        let connection = conn.base.connection;
+        if matches!(conn.stage, Stage::Lingering { .. }) {
             return Ok(());
         }
         let Some(second) = conn.second.as_mut() else { return Ok(()) };
@@ -431,8 +434,8 @@ impl Transfers {
 
     /// Behind a turn, while [others wait](Transfers::others_wait): a connection that gives way, or on which nothing has moved, keeps no more than it must.
     #[inline]
-    pub fn retire_for_space(&mut self, core: &mut Core, conn: &mut Conn) -> Result<(), Fault> {
-        let key = conn.listed.key;
+    pub fn retire_for_space(&mut self, core: &mut Core, conn: &mut Established) -> Result<(), Fault> {
+        let key = conn.base.listed.key;
         let Some(second) = conn.second.as_deref() else { return Ok(()) };
         let goes_on = second.has_moved && second.yields_ns.is_none() || second.has_own(&self.flows);
         if goes_on || second.stream.is_none() {
@@ -458,8 +461,8 @@ impl Transfers {
     }
 
     /// Takes a connection's memory back, if nothing is under way on it that needs any. Who calls takes it out of the list.
-    fn suspend(&mut self, core: &mut Core, conn: &mut Conn) -> Result<bool, Fault> {
-        let (host, delivers) = (conn.host(), conn.takes_messages());
+    fn suspend(&mut self, core: &mut Core, conn: &mut Established) -> Result<bool, Fault> {
+        let (host, delivers) = (conn.base.host(), conn.takes_messages());
         let Some(second) = conn.second.as_mut() else { return Ok(false) };
         let Transfers { flows, quota, message_bytes_max, .. } = self;
         // What the kernel does not know of it does not tell of.
@@ -485,8 +488,8 @@ impl Transfers {
     }
 
     /// Has a connection that waits for its peer hold no more than what is on its way.
-    fn trim(&mut self, conn: &mut Conn) {
-        let host = conn.host();
+    fn trim(&mut self, conn: &mut Established) {
+        let host = conn.base.host();
         let Some(second) = conn.second.as_mut() else { return };
         second.writer.trim();
         let held_bytes = FLOW_BYTES as u64 + second.writer.held_bytes() + second.reader.held_bytes();
@@ -514,8 +517,8 @@ impl Transfers {
     }
 
     /// Looks after a connection: what is due, and whether it has become idle.
-    pub fn look_at(&mut self, shared: &Shared, core: &mut Core, conn: &mut Conn) -> Verdict {
-        let (now_ns, timeout_ns) = (shared.now_ns, conn.send_timeout_ns);
+    pub fn look_at(&mut self, shared: &Shared, core: &mut Core, conn: &mut Established) -> Verdict {
+        let (now_ns, timeout_ns) = (shared.now_ns, conn.base.send_timeout_ns);
         let Some(second) = conn.second.as_mut() else { return Verdict::Idle };
         if let Some(until_ns) = second.ended_until_ns {
             return self.look_at_ended(shared, conn, until_ns);
@@ -532,7 +535,7 @@ impl Transfers {
         let held_due_ns = flow.end_held(ops, core, clock_ns, timeout_ns);
         if flow.operations() < operations {
             counts.held += u64::from(operations - flow.operations());
-            conn.not_ready += u64::from(operations - flow.operations());
+            conn.base.not_ready += u64::from(operations - flow.operations());
         }
         if std::mem::take(&mut flow.moved) {
             flow.moved_ns = clock_ns;
@@ -571,9 +574,9 @@ impl Transfers {
 
     /// The second stream of a connection has ended: either the peer's program has disconnected, and the connection ends in an
     /// orderly way, or it ends now.
-    fn look_at_ended(&mut self, shared: &Shared, conn: &mut Conn, until_ns: u64) -> Verdict {
+    fn look_at_ended(&mut self, shared: &Shared, conn: &mut Established, until_ns: u64) -> Verdict {
         let Some(second) = conn.second.as_mut() else { return Verdict::Idle };
-        if conn.state != State::Open {
+        if conn.stage != Stage::Open {
             second.standing = Standing::Idle;
             return Verdict::Idle;
         }
@@ -586,12 +589,12 @@ impl Transfers {
 
     /// While somebody can't have its turn for want of room, a connection makes room that stands still: of the host that holds
     /// the most, the one that has done so for the longest time. It is to be ended.
-    pub fn next_to_retire(&mut self, shared: &Shared, conns: &Slab<Conn>) -> Option<Key> {
-        let first = self.waiting.iter().find_map(|key| conns.get(*key)).map(Conn::host);
+    pub fn next_to_retire(&mut self, shared: &Shared, conns: &Conns) -> Option<Key> {
+        let first = self.waiting.iter().find_map(|key| conns.established(*key)).map(|conn| conn.base.host());
         let short = self.short_host.filter(|_| self.short_turns > 0);
         let many = first.or(short).and_then(|host| self.quota.many(host))?;
         let stands_since_ns = |key: &Key| {
-            let conn = conns.get(*key).filter(|conn| conn.host() == many)?;
+            let conn = conns.established(*key).filter(|conn| conn.base.host() == many)?;
             conn.second.as_ref()?.stands_since_ns(&self.flows)
         };
         let all = self.active.iter().chain(shared.streams.unfinished());
@@ -609,7 +612,7 @@ impl Transfers {
     }
 
     /// Prepares for sleep.
-    pub fn arm(&mut self, shared: &Shared, core: &mut Core, conns: &mut Slab<Conn>) -> Armed {
+    pub fn arm(&mut self, shared: &Shared, core: &mut Core, conns: &mut Conns) -> Armed {
         self.admit_waiting(shared, core, conns);
         if self.at_once || !self.arm_streams(core, conns) {
             return Armed::Pending;
@@ -617,7 +620,9 @@ impl Transfers {
         self.clock.sleep();
         let mut deadline_ns = self.clock.due_ns();
         let waits_for_buffers = |key: &Key| {
-            let Some(second) = conns.get(*key).and_then(|conn| conn.second.as_ref()) else { return false };
+            let Some(second) = conns.established(*key).and_then(|conn| conn.second.as_ref()) else {
+                return false;
+            };
             self.flows.get(second.flow).is_some_and(Flow::waits_for_buffers)
                 || second.stream.as_ref().is_some_and(|stream| stream.lacks_buffer())
         };
@@ -629,14 +634,14 @@ impl Transfers {
     }
 
     /// Has the kernel tell of what is waited for. False: something is to be done at once.
-    fn arm_streams(&mut self, core: &mut Core, conns: &mut Slab<Conn>) -> bool {
+    fn arm_streams(&mut self, core: &mut Core, conns: &mut Conns) -> bool {
         for key in &self.active {
-            let Some(conn) = conns.get_mut(*key) else { continue };
-            let taken = conn.messages_sent.saturating_sub(u64::from(conn.out.sends()));
-            let host = conn.host();
+            let Some(conn) = conns.established_mut(*key) else { continue };
+            let taken = conn.base.messages_sent.saturating_sub(u64::from(conn.out.sends()));
+            let host = conn.base.host();
             let Some(second) = conn.second.as_mut() else { continue };
             if let Some(flow) = self.flows.get(second.flow)
-                && (flow.waits_for_buffers() && core.has_buffer_for(conn.connection)
+                && (flow.waits_for_buffers() && core.has_buffer_for(conn.base.connection)
                     || flow.is_let_through(&self.flows.ops, taken))
                 && second.writer.is_empty()
             {
@@ -661,31 +666,31 @@ impl Transfers {
     }
 
     #[inline]
-    fn flow(&self, conn: &Conn) -> Option<&Flow> {
+    fn flow(&self, conn: &Established) -> Option<&Flow> {
         self.flows.get(conn.second.as_ref()?.flow)
     }
 
     /// No operation of this side's is under way on a connection.
     #[inline]
-    pub fn are_over(&self, conn: &Conn) -> bool {
+    pub fn are_over(&self, conn: &Established) -> bool {
         self.flow(conn).is_none_or(|flow| flow.operations() == 0)
     }
 
     /// Operations of this side's are under way, whose answers may still come.
     #[inline]
-    pub fn await_answers(&self, conn: &Conn) -> bool {
+    pub fn await_answers(&self, conn: &Established) -> bool {
         conn.second.as_ref().is_some_and(|second| second.stream.is_some()) && !self.are_over(conn)
     }
 
     /// The answers to the peer's operations are still to be sent.
-    pub fn owe_answers(&self, conn: &Conn) -> bool {
+    pub fn owe_answers(&self, conn: &Established) -> bool {
         let Some(second) = &conn.second else { return false };
         let Some(stream) = &second.stream else { return false };
         self.flow(conn).is_some_and(Flow::has_answers) || !second.writer.is_empty() || stream.has_unsent()
     }
 
     /// How long what this side has under way on a connection may take at the least rate.
-    pub fn allowance_ns(&self, conn: &Conn) -> u64 {
+    pub fn allowance_ns(&self, conn: &Established) -> u64 {
         self.flow(conn).map_or(0, Flow::allowance_ns)
     }
 
@@ -700,8 +705,8 @@ impl Transfers {
     }
 
     /// Ends all operations of a connection that is over, and its second stream.
-    pub fn end(&mut self, core: &mut Core, conn: &mut Conn, status: Status) {
-        let host = conn.host();
+    pub fn end(&mut self, core: &mut Core, conn: &mut Established, status: Status) {
+        let host = conn.base.host();
         let Some(mut second) = conn.second.take() else { return };
         second.watch(core, None);
         self.quota.charge(host, &mut second, 0);
@@ -712,12 +717,12 @@ impl Transfers {
     }
 
     /// The second stream of a connection has ended by itself.
-    pub fn stream_ended(&mut self, shared: &Shared, core: &mut Core, conn: &mut Conn) {
+    pub fn stream_ended(&mut self, shared: &Shared, core: &mut Core, conn: &mut Established) {
         //= wire.md R-TCP-24
         let until_ns = shared.now_ns.saturating_add(GRACE_NS);
         let Some(second) = &conn.second else { return };
         if second.standing != Standing::Active {
-            self.active.push(conn.listed.key);
+            self.active.push(conn.base.listed.key);
         }
         self.clock.look_by(until_ns);
         self.end(core, conn, Status::Disconnected);
@@ -727,9 +732,9 @@ impl Transfers {
     }
 
     /// A region is taken out of the table: nothing is read from it any more when this returns.
-    pub fn region_removed(&self, conns: &mut Slab<Conn>, region: &Region) {
+    pub fn region_removed(&self, conns: &mut Conns, region: &Region) {
         for key in &self.active {
-            if let Some(second) = conns.get_mut(*key).and_then(|conn| conn.second.as_mut()) {
+            if let Some(second) = conns.established_mut(*key).and_then(|conn| conn.second.as_mut()) {
                 second.writer.memory_goes(&region.bytes);
             }
         }
@@ -754,8 +759,11 @@ impl Transfers {
     }
 
     /// Bytes held, those of connections included.
-    pub fn bytes(&self, conns: &Slab<Conn>) -> u64 {
-        let of_conns = conns.iter().filter_map(|(_, conn)| conn.second.as_ref()).map(|second| second.bytes());
+    pub fn bytes(&self, conns: &Conns) -> u64 {
+        let of_conns = conns
+            .iter()
+            .filter_map(|(_, conn)| conn.established()?.second.as_ref())
+            .map(|second| second.bytes());
         self.flows.bytes()
             + self.scratch.capacity() as u64
             + ((self.active.capacity() + self.waiting.capacity()) * size_of::<Key>()) as u64
@@ -765,8 +773,9 @@ impl Transfers {
 
     /// Adds the path of a connection's remote memory.
     pub fn explain(conn: &Conn, into: &mut Explanation) {
-        let reason = match conn.second.as_ref() {
-            _ if !conn.is_reliable => "an unreliable connection has none",
+        let second = conn.established().and_then(|conn| conn.second.as_ref());
+        let reason = match second {
+            _ if !conn.base().is_reliable => "an unreliable connection has none",
             None => "made when the first operation needs it",
             Some(second) if second.ended_until_ns.is_some() => "it has ended, and the connection with it",
             Some(second) if second.stream.is_none() => "being made",
@@ -778,7 +787,7 @@ impl Transfers {
             }
             Some(_) => "straight from memory and into place, past the messages",
         };
-        let chosen = conn.second.as_ref().is_some_and(|second| second.stream.is_some());
+        let chosen = second.is_some_and(|second| second.stream.is_some());
         into.paths.push(PathOption {
             path: "remote memory: second stream".to_owned(),
             chosen,

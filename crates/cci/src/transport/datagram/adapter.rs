@@ -1,4 +1,4 @@
-//! Translates between the protocol and the engine: events, errors and names, in both directions.
+//! Translates between the protocol and the engine, in both directions: events, errors and names.
 
 use super::carrier::Who;
 use crate::connection::{Connection, DisconnectReason, Status};
@@ -20,21 +20,21 @@ use std::collections::HashMap;
 /// What the transport keeps beside the protocol's state.
 pub(super) struct Adapter {
     kind: TransportKind,
-    /// Requests that the program holds: the protocol's names of them, by their tickets.
+    /// The protocol's names of the requests that the program holds. Their keys are the engine's tickets.
     tickets: Slab<RequestTicket>,
-    /// Connections that opened in the last call of the protocol, whose largest message the engine is still to learn.
+    /// Connections that opened in the last call of the protocol. The engine does not know their largest message yet.
     opened: Vec<(ConnKey, Connection)>,
-    /// Connections that ended in the last calls of the protocol, which the carrier does not know yet.
+    /// Connections that have ended, of which the carrier does not know yet.
     pub ended: Vec<ConnKey>,
-    /// Connections whose peers proved who they are, which the carrier does not know yet.
+    /// Connections whose peers have proved who they are, and their addresses. The carrier does not know of them yet.
     pub met: Vec<(ConnKey, Address, Identity)>,
-    /// Connections whose peers proved who they are, before their addresses are known.
+    /// Connections whose peers have proved who they are in the last call of the protocol. Their addresses are not known yet.
     identified: Vec<(ConnKey, Identity)>,
-    /// The names that peers must prove, by connections that are being made.
+    /// The names that the peers of dialled connections must prove, by the tokens of the connections.
     pub expected: HashMap<u64, Box<str>>,
-    /// Connections that this side asked for and must end: their peers may not be connected to.
+    /// Connections that this side has dialled and must end, because their peers are not those it may connect to.
     unwelcome: Vec<ConnKey>,
-    /// Requests for which there was no space in `tickets`.
+    /// Requests that must be refused, because there was no space in `tickets` or their peers may not connect.
     refused: Vec<Request>,
     /// Failed sends and operations that were reported to the engine, which has counted them.
     failures_reported: u64,
@@ -47,11 +47,11 @@ pub(super) struct Adapter {
     pub waiting: bool,
     /// [`Core::returns`] when delivery to all that wait was last tried.
     pub fed_at: u64,
-    /// Connections whose last event the protocol has yet to raise.
+    /// How many connections there are whose last event the protocol has not raised yet.
     pub live: u64,
-    /// Requests of peers that may not connect.
+    /// How many requests came from peers that may not connect.
     pub not_permitted: u64,
-    /// Messages longer than the largest receive buffer: a peer that does not keep to what was agreed.
+    /// How many messages were longer than a receive buffer. No honest peer sends such a message.
     pub too_long: u64,
     /// The longest message that a receive buffer of this endpoint takes.
     message_bytes_max: usize,
@@ -81,7 +81,7 @@ impl Adapter {
         }
     }
 
-    /// Does what could not be done during a call of the protocol. To be called after each of them.
+    /// Does what could not be done during a call of the protocol. It must be called after each one.
     #[inline]
     pub fn settle(&mut self, protocol: &mut proto::Endpoint, core: &mut Core, now: Time) {
         if self.opened.is_empty() && self.refused.is_empty() && self.unwelcome.is_empty() {
@@ -107,12 +107,12 @@ impl Adapter {
         }
     }
 
-    /// Passes on the program's decision on a request.
+    /// Forgets a request that was decided on, and returns the protocol's name of it.
     pub fn forget(&mut self, ticket: u64) -> Option<RequestTicket> {
         self.tickets.remove(Key::from_bits(ticket))
     }
 
-    /// How many more have failed without an event, if `failed` have failed in all.
+    /// How many more sends and operations have failed without an event since the last call, if `failed` have failed in all.
     #[inline]
     pub fn failed_silently(&mut self, failed: u64) -> u64 {
         let silently = failed.saturating_sub(self.failures_reported);
@@ -121,12 +121,13 @@ impl Adapter {
         more
     }
 
+    /// The memory of the table of requests, bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.tickets.bytes() as u64
     }
 }
 
-/// Takes what the protocol has for the program.
+/// Takes what the protocol has for the program, and passes it on to the engine.
 pub(super) struct ToProgram<'a> {
     pub core: &'a mut Core,
     pub adapter: &'a mut Adapter,
@@ -170,7 +171,7 @@ impl Sink for ToProgram<'_> {
     }
 }
 
-/// Gives the protocol access to memory. Every access of a peer's is checked by the engine's table of regions.
+/// Gives the protocol access to memory. The engine's table of regions checks every access by a peer.
 impl Memory for ToProgram<'_> {
     #[inline]
     fn peer_write(
@@ -232,6 +233,7 @@ impl Memory for ToProgram<'_> {
 }
 
 impl ToProgram<'_> {
+    /// Handles the events that are rare.
     #[cold]
     fn seldom(&mut self, event: Event) {
         match event {
@@ -279,7 +281,7 @@ impl ToProgram<'_> {
         }
     }
 
-    /// Whether the peer of a connection that has just been made is the expected one.
+    /// Whether the peer of a dialled connection that has just opened is the expected one.
     fn is_expected(&mut self, token: u64) -> bool {
         let Some(name) = self.adapter.expected.remove(&token) else { return true };
         let identity = self.who.peer().and_then(|peer| peer.identity);
@@ -330,7 +332,7 @@ pub(super) fn attribute(ours: Attribute) -> proto::Attribute {
     match ours {
         Attribute::ReliableOrdered => proto::Attribute::ReliableOrdered,
         Attribute::ReliableUnordered => proto::Attribute::ReliableUnordered,
-        // The protocol knows nothing of groups.
+        // Connections with these two attributes never get here, as the protocol knows nothing of groups.
         Attribute::Unreliable | Attribute::MulticastSend | Attribute::MulticastReceive => {
             proto::Attribute::Unreliable
         }

@@ -1,8 +1,8 @@
-//! See [`crate::fuzzing`].
+//! A fuzz target of this transport, for [`crate::fuzzing`].
 
 use super::eth::uri::{format, parse};
 
-/// `eth://` URIs: what is read and written again is read as the same.
+/// Checks that an `eth://` URI which was parsed and written again is parsed to the same address.
 pub fn eth_uri(text: &str) {
     let Ok(address) = parse(text) else { return };
     let (mac, endpoint) = address.ethernet_addr().expect("of Ethernet");

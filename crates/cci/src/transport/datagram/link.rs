@@ -1,11 +1,13 @@
-//! The protocol's name of a connection as one number.
+//! The link by which the engine names a connection: the protocol's key of it, as one number.
 
 use cci_proto::ConnKey;
 
+/// The link of a connection.
 pub(super) const fn pack(key: ConnKey) -> u64 {
     (key.generation as u64) << 32 | key.index as u64
 }
 
+/// The connection that a link names.
 pub(super) const fn unpack(link: u64) -> ConnKey {
     ConnKey { index: link as u32, generation: (link >> 32) as u32 }
 }

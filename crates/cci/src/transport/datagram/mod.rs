@@ -1,8 +1,9 @@
-//! The transport of datagrams: the protocol over whatever carries them, such as UDP sockets ([`udp`]) or Ethernet frames
+//! The transport over datagrams: the protocol (`cci_proto`) over a [`carrier`], such as UDP sockets ([`udp`]) or Ethernet frames
 //! ([`eth`]).
 //!
-//! The protocol (`cci_proto`) decides what is sent and when; here it meets a [`carrier`], a clock and the
-//! engine ([`adapter`]). **Invariant:** nothing here knows the wire format.
+//! The protocol decides what is sent and when. This module gives it a carrier, a clock and the engine ([`adapter`]).
+//!
+//! **Invariant:** nothing here knows the wire format.
 
 mod adapter;
 mod carrier;
@@ -42,43 +43,43 @@ use super::{
 };
 use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
+use crate::engine::peer::Peer;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
 use crate::limits;
 use crate::security::NO_NAMES;
-use cci_proto::{ConnKey, ConnState, Endpoint, Request, Time};
+use cci_proto::{Address, ConnKey, ConnState, Endpoint, Request, Time};
 
-/// Receive calls in one progress. Each may bring hundreds of datagrams, and time-outs must have their turn.
+/// The most receive calls in one progress. Each may bring hundreds of datagrams, and time-outs must have their turn.
 const RECV_CALLS_MAX: u32 = 4;
-/// Receive calls in one progress that bring mostly datagrams to be dropped. They cost little, and what honest peers have
-/// sent waits behind such a flood. There may be more of them if the socket was not read for a while, since the flood has
-/// gathered in it meanwhile.
+/// Receive calls in one progress that may bring mostly datagrams to be dropped. They cost little, and what honest peers have sent
+/// waits behind such a flood. More are made if the socket was not read for a while, since the flood has gathered in it.
 const RECV_CALLS_IN_VAIN: u32 = 32;
 /// The longest time for receive calls that bring mostly datagrams to be dropped: enough to read all that a socket holds.
 const RECV_IN_VAIN_NS_MAX: u64 = 10_000_000;
-/// Receive calls that bring mostly datagrams to be dropped, in one progress, whatever the clock says.
+/// The most receive calls in one progress that bring mostly datagrams to be dropped, whatever the clock says.
 const RECV_CALLS_IN_VAIN_MAX: u32 = 4_096;
 /// If one call brings fewer datagrams than this, the socket is taken to be empty.
 const RECV_MORE: usize = 16;
-/// Rounds of filling and flushing the send batch in one progress.
+/// The most rounds of filling and flushing the send batch in one progress.
 const SEND_ROUNDS_MAX: u32 = 8;
 /// Bytes queued by sends before they leave without waiting for the next progress: about one batch for the kernel.
 const QUEUED_BYTES_MAX: usize = 48 << 10;
 /// About how many bytes an operation puts into a datagram beside its data.
 const OPERATION_BYTES: usize = 64;
-/// Packed sends that share one reading of the clock, as they leave later in any case.
+/// How many packed sends share one reading of the clock. They leave later in any case.
 const SENDS_PER_CLOCK: u32 = 16;
-/// While messages wait for receive buffers, the socket is read no more often than this, for acknowledgements. The kernel
-/// had better keep datagrams than this endpoint refuse them for lack of packet buffers.
+/// The shortest time between two reads of the socket while messages wait for receive buffers. It is read for acknowledgements
+/// only: it is better that the kernel keeps datagrams than that this endpoint drops them for lack of packet buffers.
 const STARVED_RECV_NS: u64 = 50_000;
-/// Polls that found nothing may share a reading of the clock that is no older than this.
+/// How old a reading of the clock may be that polls share if they found nothing.
 const CLOCK_AGE_NS: u64 = 5_000;
-/// Polls that share a reading of the clock, at most.
+/// The most polls that share a reading of the clock.
 const POLLS_PER_CLOCK_MAX: u64 = 8;
-/// Sends that follow a lone one sooner than this, with no progress between, are packed: nothing is acknowledged on an
-/// unreliable connection, which is therefore always quiet, and a burst of lone datagrams would cost a system call each.
+/// Sends that follow a lone one sooner than this, with no progress between, are packed. Otherwise a burst of messages on an
+/// unreliable connection, which is always quiet as nothing is acknowledged on it, would cost a system call for each.
 const LONE_GAP_NS: u64 = 20_000;
-/// When to try again after the socket had no space. A fast link empties a buffer in less time.
+/// The time after which to try again when the socket had no space. A fast link empties a buffer in less.
 const SPACE_RETRY_NS: u64 = 100_000;
 
 /// The transport of one endpoint.
@@ -95,8 +96,9 @@ struct Datagram<C> {
     polls_per_clock: u64,
     /// When the socket was last read.
     received_at: Time,
+    /// Sends since the clock was read.
     sends_since_clock: u32,
-    /// When a message was sent in a datagram of its own; None once progress was made since.
+    /// When a message was last sent in a datagram of its own; `None` if progress was made since.
     sent_alone_at: Option<Time>,
     /// Bytes of messages queued since the last transmission.
     queued_bytes: usize,
@@ -141,6 +143,21 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
+    /// Decides whether a request from that address can be accepted here, and returns who asks, if that was proved. `asked` is who
+    /// asks to the endpoint that the request came to, which may be another one.
+    fn admit(&mut self, from: Address, asked: Option<&Peer>) -> Result<Option<Peer>, AcceptError> {
+        if !self.carrier.reaches(from) {
+            return Err(AcceptError::OtherDevice);
+        }
+        match self.carrier.identities() {
+            Some(identities) => {
+                identities.admit(from, asked.and_then(|asked| asked.identity.as_ref())).map(Some)
+            }
+            None if asked.is_some() => Err(AcceptError::NotPermitted),
+            None => Ok(None),
+        }
+    }
+
     /// Sends an operation that was queued if it is `lone`, or if enough for a batch is queued.
     fn operation_queued(&mut self, core: &mut Core, lone: bool, len_bytes: u64) {
         let len = usize::try_from(len_bytes).unwrap_or(QUEUED_BYTES_MAX).min(QUEUED_BYTES_MAX);
@@ -150,7 +167,7 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// Takes datagrams that have arrived, up to a bound. True: some had.
+    /// Takes datagrams that have arrived, up to a bound, and returns whether there were any.
     fn receive(&mut self, core: &mut Core) -> bool {
         if self.adapter.starved && self.now.0 < self.received_at.0.saturating_add(STARVED_RECV_NS) {
             return false;
@@ -220,7 +237,7 @@ impl<C: Carrier> Datagram<C> {
         self.adapter.settle(&mut self.proto, core, self.now);
     }
 
-    /// Does what is due.
+    /// Times out what is due.
     fn time_out(&mut self, core: &mut Core) {
         if let Some(identities) = self.carrier.identities()
             && identities.next_deadline().is_some_and(|at| at <= self.now)
@@ -235,7 +252,7 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// When something is due next.
+    /// When something is due next, in the protocol or in the carrier's handshakes.
     #[inline]
     fn next_deadline(&mut self) -> Option<Time> {
         let due = self.carrier.identities().and_then(|identities| identities.next_deadline());
@@ -253,7 +270,7 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// Ends an attempt of this side to connect that can't succeed any more.
+    /// Ends an attempt to connect from this side that can't succeed any more.
     #[cold]
     fn refuse(&mut self, core: &mut Core, key: ConnKey, why: ConnectFailure) {
         let Some(info) = self.proto.connection(key).filter(|info| info.state == ConnState::Dialing) else {
@@ -347,23 +364,8 @@ impl<C: Carrier> Transport for Datagram<C> {
         request: RequestBody,
     ) -> Result<u64, AcceptError> {
         let (inner, mut request) = request.claim::<Request>()?;
-        if !self.carrier.reaches(inner.peer()) {
-            request.inner = inner;
-            request.refuse();
-            return Err(AcceptError::OtherDevice);
-        }
-        let (from, now) = (inner.peer(), self.read_clock());
-        let asked = request.identity.as_ref();
-        let admitted = match self.carrier.identities() {
-            // A request without a name may have come to another endpoint. It has the rights that this endpoint gives to the
-            // unnamed.
-            Some(identities) => {
-                identities.admit(from, asked.and_then(|asked| asked.identity.as_ref())).map(Some)
-            }
-            None if asked.is_some() => Err(AcceptError::NotPermitted),
-            None => Ok(None),
-        };
-        let peer = match admitted {
+        let from = inner.peer();
+        let peer = match self.admit(from, request.identity.as_ref()) {
             Ok(peer) => peer,
             Err(error) => {
                 request.inner = inner;
@@ -371,6 +373,7 @@ impl<C: Carrier> Transport for Datagram<C> {
                 return Err(error);
             }
         };
+        let now = self.read_clock();
         match self.proto.accept(now, *inner, connection.to_bits()) {
             Ok(key) => {
                 self.begun(key);
@@ -515,7 +518,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         // A socket full of datagrams that can't be taken now would end each sleep at once, so a deadline is set instead.
         let is_watched = self.carrier.arm(&core.poller, !self.adapter.starved).unwrap_or_else(|Dead| {
             self.fail(core);
-            // Nothing will come that anybody could miss.
+            // Nothing will come, so no deadline need stand in for the descriptor.
             true
         });
         // Whatever is due already would end the sleep at once.

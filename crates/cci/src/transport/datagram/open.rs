@@ -11,7 +11,7 @@ use crate::options::Options;
 use cci_proto::{Config, ConfigError, Endpoint, Time};
 use cci_sys::random;
 
-/// Bytes that an entry of the engine's connection table may take while the table doubles.
+/// How many bytes an entry of the engine's connection table may take while the table doubles.
 const TABLE_BYTES_PER_CONNECTION: u64 = 96;
 
 /// What the transport has to know of its carrier once.
@@ -65,8 +65,8 @@ impl<C: Carrier> Datagram<C> {
     }
 }
 
-/// Of the cap, the engine's buffers and our batches come off; a quarter of the rest is for the engine's table of
-/// connections, the protocol has the other three.
+/// The protocol's configuration. The memory cap less the engine's buffers, the carrier's batches and what is reserved is shared: the
+/// engine's table of connections may take a quarter of it, the protocol the other three.
 fn config(
     device: &DeviceInfo,
     options: &Options,
@@ -109,7 +109,7 @@ fn config(
 fn config_error(error: ConfigError, options: &Options) -> CreateError {
     match error {
         ConfigError::Memory { bytes_min } => CreateError::NoMemory {
-            // What the protocol lacks it gets three quarters of.
+            // The protocol gets three quarters of what the cap is raised by.
             needed_bytes: options.memory_bytes_max.saturating_add(bytes_min.saturating_mul(4) / 3),
             cap_bytes: options.memory_bytes_max,
         },
@@ -122,6 +122,7 @@ fn config_error(error: ConfigError, options: &Options) -> CreateError {
     }
 }
 
+/// A duration in nanoseconds.
 pub(super) fn ns(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

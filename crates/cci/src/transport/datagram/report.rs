@@ -1,4 +1,4 @@
-//! What the transport tells about itself.
+//! What the transport reports: counters, memory, and explanations of connections.
 
 use super::adapter::Adapter;
 use super::carrier::{Carrier, Report};
@@ -7,6 +7,7 @@ use crate::explain::{Explanation, Fact};
 use crate::limits::MESSAGE_BYTES_MAX;
 use cci_proto::{Blocked, ConnKey, ConnState, ConnectionInfo, Endpoint, PeerFault};
 
+/// The counters of one connection.
 pub(super) fn connection_counters(proto: &Endpoint, key: ConnKey) -> ConnectionCounters {
     let Some(info) = proto.connection(key) else { return ConnectionCounters::default() };
     ConnectionCounters {
@@ -22,7 +23,7 @@ pub(super) fn connection_counters(proto: &Endpoint, key: ConnKey) -> ConnectionC
     }
 }
 
-/// What may be under way at once.
+/// How many bytes may be in flight at once.
 fn window_bytes(info: &ConnectionInfo) -> u64 {
     match info.peer_window_bytes {
         0 => info.congestion_window_bytes,
@@ -30,6 +31,7 @@ fn window_bytes(info: &ConnectionInfo) -> u64 {
     }
 }
 
+/// Adds the counters of the carrier and the protocol, and the datagrams that were dropped.
 pub(super) fn counters(
     proto: &Endpoint,
     carrier: &impl Carrier,
@@ -74,6 +76,7 @@ pub(super) fn counters(
     drops.extend(met.map(|(name, count)| DropReason { name, count }));
 }
 
+/// Adds the bytes that the protocol, this transport and the carrier hold.
 pub(super) fn memory(
     proto: &Endpoint,
     carrier: &impl Carrier,
@@ -93,6 +96,7 @@ pub(super) fn memory(
     carrier.report(Report::Memory(into));
 }
 
+/// Explains a connection.
 pub(super) fn explain(proto: &Endpoint, carrier: &impl Carrier, key: ConnKey, into: &mut Explanation) {
     let Some(info) = proto.connection(key) else { return };
     if info.rtt_ns > 0 {

@@ -1,19 +1,19 @@
-//! From the MTU to the largest datagram and message.
+//! How large datagrams and messages may be, by the MTU.
 
 use crate::limits::MESSAGE_BYTES_MAX;
 use cci_proto::limits as proto;
 use cci_sys::ethernet::{ETHERNET_BYTES, HEADER_BYTES, PAYLOAD_OFFSET};
 
-/// Least MTU of an interface or configuration, bytes: every datagram of the handshake must fit.
+/// The least MTU of an interface or configuration, bytes. Every datagram of the handshake must fit.
 pub(crate) const MTU_BYTES_MIN: u32 = proto::DATAGRAM_BYTES_MIN as u32 + IPV6_UDP_BYTES;
-/// Least MTU where datagrams travel in Ethernet frames of their own, bytes.
+/// The least MTU where datagrams travel in Ethernet frames without IP, bytes.
 pub(crate) const FRAME_MTU_BYTES_MIN: u32 = proto::DATAGRAM_BYTES_MIN as u32 + HEADER_BYTES as u32;
-/// Largest MTU that means something: an IP packet is no longer.
+/// The largest MTU that makes sense, bytes: no IP packet is longer.
 pub(crate) const MTU_BYTES_MAX: u32 = 65_536;
-/// Where an interface does not say.
+/// The MTU to be assumed where the interface is not known, bytes.
 pub(crate) const MTU_BYTES_DEFAULT: u32 = 1500;
-/// Larger datagrams would carry no longer message and make losses dearer: what a 9,000-byte jumbo frame takes, rounded
-/// down to 8.
+/// The largest datagram, bytes: what a jumbo frame of 9,000 bytes takes, rounded down to a multiple of 8. The longest message fits
+/// it; larger datagrams would only make losses dearer.
 pub(crate) const DATAGRAM_BYTES_MAX: u16 = 8952;
 
 const IPV4_UDP_BYTES: u32 = 20 + 8;
@@ -27,8 +27,7 @@ const _: () = {
     );
 };
 
-/// The largest datagram of an endpoint whose IP packets are `mtu_bytes` at most: a multiple of 8, as the protocol
-/// wants it.
+/// The largest datagram in an IP packet of `mtu_bytes`, bytes: a multiple of 8, as the protocol wants it.
 pub(crate) fn datagram_bytes_max(mtu_bytes: u32, ipv6: bool) -> u16 {
     let space = mtu_bytes.saturating_sub(if ipv6 { IPV6_UDP_BYTES } else { IPV4_UDP_BYTES });
     let space = space.clamp(proto::DATAGRAM_BYTES_MIN.into(), DATAGRAM_BYTES_MAX.into());
@@ -36,7 +35,7 @@ pub(crate) fn datagram_bytes_max(mtu_bytes: u32, ipv6: bool) -> u16 {
     u16::try_from(space).unwrap_or(DATAGRAM_BYTES_MAX) & !7
 }
 
-/// The largest datagram in an Ethernet frame of `frame_bytes_max`, with all headers.
+/// The largest datagram in an Ethernet frame of `frame_bytes_max` (with all headers), bytes: a multiple of 8.
 //= wire.md R-ETH-4
 pub(crate) fn datagram_bytes_in_frame(frame_bytes_max: usize) -> u16 {
     let space = frame_bytes_max.saturating_sub(PAYLOAD_OFFSET);
@@ -44,21 +43,21 @@ pub(crate) fn datagram_bytes_in_frame(frame_bytes_max: usize) -> u16 {
     u16::try_from(space).unwrap_or(DATAGRAM_BYTES_MAX) & !7
 }
 
-/// The longest message on an interface of that MTU, without IP, bytes.
+/// The longest message in Ethernet frames without IP, on an interface of that MTU, bytes.
 pub(crate) fn message_bytes_max_in_frame(mtu_bytes: u32) -> u32 {
     let frame_bytes = ETHERNET_BYTES.saturating_add(mtu_bytes as usize);
     let bytes = proto::message_bytes_max(datagram_bytes_in_frame(frame_bytes));
     u32::try_from(bytes).map_or(MESSAGE_BYTES_MAX, |bytes| bytes.min(MESSAGE_BYTES_MAX))
 }
 
-/// The longest message there (CCI-047), bytes.
+/// The longest message in UDP datagrams, on an interface of that MTU (CCI-047), bytes.
 pub(crate) fn message_bytes_max(mtu_bytes: u32, ipv6: bool) -> u32 {
     let bytes = proto::message_bytes_max(datagram_bytes_max(mtu_bytes, ipv6));
     u32::try_from(bytes).map_or(MESSAGE_BYTES_MAX, |bytes| bytes.min(MESSAGE_BYTES_MAX))
 }
 
-/// What to send after a datagram of `len` bytes proved too big for the interface: what that takes now, if that is less; else the
-/// next of the usual sizes.
+/// The largest datagram to send after one of `len` bytes turned out to be too big, bytes: what the interface takes now, if that is
+/// less than `len`, otherwise the next smaller of the usual sizes.
 pub(super) fn smaller_than(len: usize, mtu_bytes: Option<usize>, ipv6: bool) -> u16 {
     let known = mtu_bytes.and_then(|bytes| u32::try_from(bytes).ok());
     let usual = [9000, 1500, 1400, 1280, 0];

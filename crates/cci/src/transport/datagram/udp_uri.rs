@@ -1,4 +1,4 @@
-//! `udp://host:port`, both ways: see [`ip_uri`].
+//! Parses and writes `udp://host:port`. [`ip_uri`] says what is allowed.
 
 pub(super) use crate::transport::ip_uri::{nearness, socket_addr, with_local_zone};
 
@@ -6,13 +6,15 @@ use crate::transport::ip_uri;
 use cci_proto::Address;
 use std::net::SocketAddr;
 
-/// The start of every URI of this transport.
+/// How every URI of a UDP endpoint begins.
 const SCHEME: &str = "udp://";
 
+/// The address that a URI names. The error says what is wrong with it.
 pub(super) fn parse(uri: &str) -> Result<SocketAddr, String> {
     ip_uri::parse(SCHEME, uri)
 }
 
+/// The URI of an endpoint, whose interface is named where the address alone does not tell.
 pub(super) fn format(addr: SocketAddr, interface: Option<&str>) -> String {
     ip_uri::format(SCHEME, addr, interface)
 }
@@ -22,7 +24,7 @@ pub(super) fn of(peer: Address) -> String {
     peer.socket_addr().map_or_else(String::new, |peer| format(peer, None))
 }
 
-/// The addresses of a peer: one, or two of one with two interfaces. No multicast group.
+/// The addresses of a peer: one, or two if the peer has two interfaces. A multicast group is an error.
 pub(super) fn parse_peer(uri: &str) -> Result<(SocketAddr, Option<SocketAddr>), String> {
     let (first, second) = ip_uri::parse_both(SCHEME, uri)?;
     match [Some(first), second].into_iter().flatten().find(|addr| addr.ip().is_multicast()) {
@@ -35,6 +37,7 @@ pub(super) fn parse_peer(uri: &str) -> Result<(SocketAddr, Option<SocketAddr>), 
     }
 }
 
+/// The URI of an endpoint with two interfaces.
 pub(super) fn format_both(addrs: [(SocketAddr, Option<&str>); 2]) -> String {
     ip_uri::format_both(SCHEME, addrs)
 }

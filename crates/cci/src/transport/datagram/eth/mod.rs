@@ -1,8 +1,8 @@
-//! Raw Ethernet: frames of our own, past the kernel's IP stack. What the SeaStar prototype (CCI 2013, IV.B) had in its
-//! network processor is done here by the kernel where frames enter it: see `cci_sys::xdp`.
+//! The carrier over raw Ethernet: frames of our own, past the kernel's IP stack. What the SeaStar prototype (CCI 2013, IV.B) did
+//! in its network processor, a program does here where frames enter the kernel: see `cci_sys::xdp`.
 //!
-//! Frames leave by one socket and arrive at one or two. The protocol writes into the socket's memory and reads from
-//! it: nothing is copied here.
+//! Frames leave by one socket and arrive at one or two. The protocol writes into a socket's memory and reads from it, so nothing is
+//! copied here.
 
 mod open;
 mod report;
@@ -23,62 +23,64 @@ use cci_sys::xdp::Attachment;
 use std::cell::RefCell;
 use std::io;
 
-/// Places in the endpoint's descriptor.
+/// The token of the first socket in the endpoint's epoll set. Nobody asks which descriptor is readable.
 const TOKEN_FIRST: u64 = 0;
-/// Frames given to the kernel by one flush at most: what it takes with one call, twice.
+/// The most frames that one flush gives to the kernel: twice what it takes in one call.
 const SEND_FRAMES_MAX: usize = 64;
-/// Frames taken from one socket by one receive call at most.
+/// The most frames that one receive call takes from one socket.
 const RECV_FRAMES_MAX: usize = 32;
-/// Shorter frames do not exist on the wire: something must pad them.
+/// The shortest frame on the wire, bytes. Shorter ones must be padded.
 const FRAME_BYTES_MIN: usize = 60;
-/// How long datagrams are lost after the interface proved to be down, until it is tried again.
+/// How long the interface is left alone after it turned out to be down. What is sent meanwhile gets lost.
 const CUT_OFF_NS: u64 = 5_000_000;
-/// How often at most the system is asked whether an interface that gives errors is still there.
+/// The shortest time between two questions to the system whether an interface that gives errors is still there.
 const LOOK_NS: u64 = 100_000_000;
 
-/// A socket, as the carrier uses it. Counters are asked for through `&self`, and the kernel's part of them changes the
-/// socket's; so are the rings' states. Nothing is borrowed for longer than a call.
+/// A socket. It is in a cell, because reports have only `&self`, and reading the kernel's counters changes the socket's own.
+/// Nothing is borrowed for longer than a call.
 type Socket = RefCell<Box<dyn FrameSocket>>;
 
-/// How frames travel, for people.
+/// By which kind of socket frames travel, for explanations.
 struct SocketPath {
     path: &'static str,
     reason: String,
-    /// What was tried before and could not be had.
+    /// The better kinds that could not be had.
     missing: Vec<Unavailable>,
 }
 
 /// One endpoint of an interface.
 pub(super) struct Eth {
     link: Link,
-    /// The endpoint's place in the program on the interface. None: frames reach the sockets without.
+    /// The endpoint's entry in the program on the interface; `None` if there is no such program.
     attachment: Option<Attachment>,
     sockets: Sockets,
-    /// Given up after the sockets are closed: fields are dropped in this order.
+    /// It must be given up after the sockets are closed. Fields are dropped in their order here.
     lock: EndpointLock,
     socket_path: SocketPath,
-    /// Of the datagram begun last.
+    /// The header of the datagram that was begun last.
     header: FrameHeader,
-    /// Frames committed and not yet taken by the kernel.
+    /// How many frames were committed that the kernel has not taken yet.
     pending: usize,
     counts: Counts,
-    /// Tells whether the interface is still there, also to threads that are in another namespace than it.
+    /// Finds out whether the interface is still there, even for a thread in another network namespace.
     lookout: Lookout,
-    /// The interface has gone, for good.
+    /// Whether the interface is gone for good.
     dead: bool,
-    /// It is down: what is sent is lost, as on a cable that is not plugged in. 0: it is not.
+    /// Until when the interface is taken to be down, so that what is sent gets lost as on a cable that is not plugged in. 0 means
+    /// that it is up.
     cut_off_until_ns: u64,
-    /// For what is lost.
+    /// Where datagrams are written that get lost.
     scrap: Box<[u8]>,
-    /// When the system was last asked for it.
+    /// When the system was last asked whether the interface is there.
     looked_at_ns: u64,
+    /// Whether all sockets are in the endpoint's epoll set.
     is_watched: bool,
 }
 
 struct Sockets {
-    /// Frames leave by this one, and most arrive here.
+    /// All frames leave by this socket, and most arrive at it.
     main: Socket,
-    /// Frames that the first cannot have arrive here: those of the interface's other queues.
+    /// Frames from the interface's other queues, which the main socket can't get, arrive at this one.
     side: Option<Socket>,
 }
 
@@ -87,8 +89,9 @@ struct Counts {
     sent_bytes: u64,
     received: u64,
     received_bytes: u64,
-    /// Frames that were not as they should be, or for somebody else.
+    /// Frames that broke the format.
     malformed: u64,
+    /// Frames for another endpoint.
     strange: u64,
     /// Datagrams that could not leave because the interface was down.
     lost: u64,
@@ -112,7 +115,7 @@ impl Eth {
         self.cut_off_until_ns != 0
     }
 
-    /// The interface is down: is it time to try it again?
+    /// Whether the interface has to be left alone for longer, after it turned out to be down.
     #[cold]
     fn stays_cut_off(&mut self) -> bool {
         if self.dead || clock::now_ns() < self.cut_off_until_ns {
@@ -282,7 +285,7 @@ impl Transmit for Eth {
             self.counts.lost += 1;
             return;
         }
-        // This is the memory that `begin` returned before; only now its length is known.
+        // This is the memory that `begin` returned. Only now its length is known.
         let (socket, frame_bytes) = (self.sockets.main.get_mut(), PAYLOAD_OFFSET + len);
         let padded_bytes = frame_bytes.max(FRAME_BYTES_MIN);
         let Some(frame) = socket.begin(padded_bytes) else { return };
@@ -290,7 +293,7 @@ impl Transmit for Eth {
             *header = self.header.emit(payload_bytes);
         }
         if let Some(padding) = frame.get_mut(frame_bytes..) {
-            // It holds what was sent to somebody else before.
+            // It still holds what was sent to somebody else.
             padding.fill(0);
         }
         socket.commit(padded_bytes);

@@ -1,4 +1,4 @@
-//! Opening: from a device and options to sockets.
+//! Opens an endpoint's Ethernet transport, by its device and options.
 
 use super::super::Datagram;
 use super::super::sealed::{self, Sealed};
@@ -20,19 +20,21 @@ use cci_sys::{packet, random};
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 
-/// Memory for frames that arrive, bytes, if the endpoint's cap leaves so much.
+/// The memory for frames that arrive, bytes, if the endpoint's cap leaves so much.
 const RECV_BYTES: u64 = 8 << 20;
-/// Frames for arrivals at most.
+/// The most frames for arrivals.
 const RECV_FRAMES_MAX: u64 = 2048;
-/// Fewer would not hold a burst of acknowledgements.
+/// The fewest frames for arrivals: fewer would not hold a burst of acknowledgements.
 const RECV_FRAMES_MIN: u64 = 32;
-/// Memory for frames that are being sent, bytes, if the endpoint's cap leaves so much.
+/// The memory for frames that are being sent, bytes, if the endpoint's cap leaves so much.
 const SEND_BYTES: u64 = 2 << 20;
+/// The most frames to be sent.
 const SEND_FRAMES_MAX: u64 = 512;
+/// The fewest frames to be sent.
 const SEND_FRAMES_MIN: u64 = 16;
-/// Endpoint numbers that are tried if the program has not asked for one.
+/// How many endpoint numbers are tried if the program has not asked for one.
 const TRIES_MAX: u32 = 32;
-/// Numbers that an endpoint chooses by itself are above this; those below are for services.
+/// The least number that an endpoint chooses by itself. Those below are for services.
 const ANY_ENDPOINT: u32 = 1 << 31;
 
 /// How many frames are allocated for each direction, and how long they are.
@@ -132,10 +134,11 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
     }
 }
 
+/// The system's error number for a device that is not there.
 const ENODEV: i32 = 19;
 
-/// What peers may have in flight to us. A frame takes a whole slot however short it is. One connection has no more than
-/// [`WINDOW_BUNDLES_MAX`] in flight, so where there are slots for several such connections, only bytes count.
+/// How many bytes peers may have in flight to this endpoint. A frame takes a whole slot, however short it is; but as one connection
+/// has no more than [`WINDOW_BUNDLES_MAX`] frames in flight, only bytes count where there are slots for several connections.
 fn receive_window_bytes(socket: &dyn FrameSocket, counts: FrameCounts) -> u64 {
     if counts.recv_frames >= 2 * WINDOW_BUNDLES_MAX as usize {
         return socket.receive_buffer_bytes() as u64;
@@ -143,7 +146,7 @@ fn receive_window_bytes(socket: &dyn FrameSocket, counts: FrameCounts) -> u64 {
     counts.recv_frames as u64 * u64::from(DATAGRAM_OVERHEAD_BYTES)
 }
 
-/// Takes the endpoint's number: the service gives it, otherwise the device, otherwise it is a random one.
+/// Takes the endpoint's number. It is the one that the service gives, otherwise the device's, otherwise a random one.
 //= wire.md R-ETH-2
 fn lock(link: &Link, device: &DeviceInfo, options: &Options) -> Result<EndpointLock, CreateError> {
     let wanted = match &options.service {
@@ -174,7 +177,7 @@ fn taken(error: SysError, endpoint: u32) -> CreateError {
     }
 }
 
-/// Opens the best sockets that can be had of those that the device may use.
+/// Opens the best sockets that the device may use and that can be had.
 fn sockets(
     link: &Link,
     lock: &EndpointLock,
@@ -203,7 +206,7 @@ fn sockets(
                 Ok(opened) => return Ok(opened),
                 Err(refusal) => refusal,
             },
-            // The program can still tell forged frames from others.
+            // Without its socket, the program can still drop forged frames.
             Err(refusal) if mode == EthMode::Auto => {
                 let attachment = Attachment::create(program, lock, link.mac, None).ok();
                 return with_packet(link, lock, counts, attachment, refused(link, &refusal));
@@ -225,7 +228,8 @@ fn sockets(
 
 type Opened = (Option<Attachment>, Sockets, SocketPath);
 
-/// AF_XDP, and a packet socket for what arrives on other queues.
+/// Opens a packet socket beside an AF_XDP socket, for what arrives on other queues, and enters the endpoint into the interface's
+/// program.
 fn with_xdp(
     link: &Link,
     lock: &EndpointLock,
@@ -260,6 +264,7 @@ fn with_xdp(
     Ok(Ok((Some(checked(attachment)), sockets, SocketPath { path, reason, missing: Vec::new() })))
 }
 
+/// Opens a packet socket as the only one.
 fn with_packet(
     link: &Link,
     lock: &EndpointLock,
@@ -274,9 +279,9 @@ fn with_packet(
     Ok((attachment.map(checked), sockets, socket_path))
 }
 
-/// Nonces are checked before frames get here. Ids are not: a peer whose connection is gone is to get an answer.
+/// Has the interface's program check nonces, but not the indices of connections: a peer whose connection is gone must get an answer.
 fn checked(mut attachment: Attachment) -> Attachment {
-    // Without it everything comes through, as it does without the program.
+    // If this fails, every frame comes through, as it would without the program.
     let _ = attachment.set_check(Check::Nonce);
     attachment
 }
@@ -289,7 +294,7 @@ fn refused(link: &Link, refusal: &Refusal) -> Unavailable {
     unavailable(link, refusal.to_string(), refusal.remedy().into_owned())
 }
 
-/// Why an endpoint of this interface would not have AF_XDP, as far as shows without opening one.
+/// Why an endpoint on this interface would have no AF_XDP, as far as can be told without opening one.
 pub(crate) fn lacks_xdp(link: &Link, mtu_bytes: u32) -> Option<Unavailable> {
     let counts = FrameCounts::new(ETHERNET_BYTES + mtu_bytes as usize, limits::MEMORY_BYTES_DEFAULT);
     xdp::probe(&counts.xdp(link)).err().map(|refusal| refused(link, &refusal))

@@ -5,6 +5,7 @@ use crate::counters::DropReason;
 use crate::explain::{Explanation, Fact, PathOption};
 use cci_proto::ConnectionInfo;
 
+/// Adds the counters, and the frames that were dropped.
 pub(super) fn counters(carrier: &Eth, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
     let mut sum = cci_sys::ethernet::FrameStats::default();
     for of in carrier.sockets.stats() {
@@ -27,7 +28,7 @@ pub(super) fn counters(carrier: &Eth, into: &mut Vec<(&'static str, u64)>, drops
         ("send_ring_full", sum.full),
         ("socket_errors", counts.errors),
     ]);
-    // Of all endpoints of the interface.
+    // The program counts the frames of all endpoints on the interface.
     let steered =
         carrier.attachment.as_ref().and_then(|attachment| attachment.counters().ok()).unwrap_or_default();
     into.extend([

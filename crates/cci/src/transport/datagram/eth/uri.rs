@@ -1,14 +1,15 @@
-//! `eth://interface/mac/endpoint`, both ways. The interface is the owner's: a peer reaches it through its own.
+//! Parses and writes `eth://interface/mac/endpoint`. The interface is named as on the endpoint's own host; a peer reaches it
+//! through an interface of its own.
 
 use cci_proto::Address;
 use cci_sys::ethernet::Mac;
 
-/// The start of every URI of this transport.
+/// How every URI of an Ethernet endpoint begins.
 const SCHEME: &str = "eth://";
-/// What one looks like, for error messages.
+/// What a good URI looks like, for error messages.
 const LOOKS: &str = "write eth://INTERFACE/MAC/ENDPOINT, such as eth://eth0/02:00:00:00:00:01/7";
 
-/// Where a URI leads. The error says what is wrong and what one looks like.
+/// The address that a URI names. The error says what is wrong with it and what a good one looks like.
 pub(in super::super) fn parse(uri: &str) -> Result<Address, String> {
     let Some(remainder) = uri.strip_prefix(SCHEME) else {
         return Err(format!("it does not begin with {SCHEME}; {LOOKS}"));
@@ -32,12 +33,12 @@ pub(in super::super) fn parse(uri: &str) -> Result<Address, String> {
     Ok(Address::ethernet(mac, endpoint))
 }
 
-/// An endpoint's number: decimal, not 0.
+/// Parses an endpoint's number, which is decimal and not 0.
 pub(super) fn parse_endpoint(text: &str) -> Option<u32> {
     text.parse().ok().filter(|number| *number != 0)
 }
 
-/// Six pairs of hexadecimal digits with colons between them.
+/// Parses a hardware address: six pairs of hexadecimal digits with colons between them.
 fn parse_mac(text: &str) -> Option<Mac> {
     let mut mac = [0; 6];
     let mut parts = text.split(':');
@@ -48,17 +49,17 @@ fn parse_mac(text: &str) -> Option<Mac> {
     parts.next().is_none().then_some(mac)
 }
 
-/// Whether frames sent there go to several interfaces.
+/// Whether frames to this address go to several interfaces.
 fn is_group([first, ..]: Mac) -> bool {
     first & 1 != 0
 }
 
-/// As people write it.
+/// The hardware address as people write it.
 pub(crate) fn show_mac(mac: Mac) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// The URI of an endpoint. `interface`: where it is, if that is known.
+/// The URI of an endpoint.
 pub(in super::super) fn format(interface: &str, mac: Mac, endpoint: u32) -> String {
     format!("{SCHEME}{interface}/{}/{endpoint}", show_mac(mac))
 }

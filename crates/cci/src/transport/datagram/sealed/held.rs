@@ -1,32 +1,38 @@
-//! Which addresses connections are with, and who must be there. An association belongs to one identity while it is in
-//! use; but a connection may begin before there is an association, where a request came to another endpoint.
+//! Which identity each address belongs to while connections use it, and whom dialled connections expect.
+//!
+//! The associations alone do not tell: a connection may begin before there is an association with its peer, if the request came to
+//! another endpoint.
 
 use cci_proto::{Address, ConnKey};
 use cci_secure::Identity;
 use std::collections::HashMap;
 
+/// The addresses that connections use.
 #[derive(Default)]
 pub(super) struct Held {
     at: HashMap<Address, Hold>,
+    /// The addresses of the connections that count in `at`.
     keys: HashMap<ConnKey, Address>,
-    /// Connections that are being made from here, until they are there.
+    /// Connections that this side has dialled and that have not opened yet.
     dials: HashMap<ConnKey, Dial>,
-    /// Addresses where somebody else is than should be.
+    /// How many addresses in `at` somebody else has taken over.
     others: u32,
 }
 
-/// Where a connection is being made to, and who must be there.
+/// The address that was dialled, and the name of who must be there, if that matters.
 type Dial = (Address, Option<Box<str>>);
 
+/// An address that belongs to an identity.
 struct Hold {
     identity: Identity,
+    /// How many connections with the identity use the address.
     connections: u32,
-    /// Somebody else is there.
+    /// Whether the association with this address is with somebody else now.
     is_other: bool,
 }
 
 impl Held {
-    /// A connection with this identity at that address begins.
+    /// Notes that a connection with an identity at an address begins.
     pub fn add(&mut self, key: ConnKey, at: Address, identity: &Identity) {
         self.keys.insert(key, at);
         let hold = self.at.entry(at).or_insert_with(|| Hold {
@@ -37,17 +43,17 @@ impl Held {
         hold.connections += 1;
     }
 
-    /// A connection with somebody at that address is being made; `expected`: who must be there.
+    /// Notes that this side dials an address, where somebody named `expected` must be, if that is given.
     pub fn dial(&mut self, key: ConnKey, at: Address, expected: Option<&str>) {
         self.dials.insert(key, (at, expected.map(Into::into)));
     }
 
-    /// It is there, or will never be.
+    /// Forgets a dialled connection, which has opened or never will. Returns what was noted of it.
     pub fn end_dial(&mut self, key: ConnKey) -> Option<Dial> {
         self.dials.remove(&key)
     }
 
-    /// Those that are being made to somebody at that address; of those, with `expected`, who expect that name.
+    /// The connections that are dialling an address; only those that expect the name `expected`, if that is given.
     pub fn dials_at<'h>(
         &'h self,
         at: Address,
@@ -57,7 +63,7 @@ impl Held {
         self.dials.iter().filter(move |(_, dial)| fits(dial)).map(|(key, _)| *key)
     }
 
-    /// It has ended: the address, if it was held.
+    /// Notes that a connection has ended. Returns the address that it used, if it had opened.
     pub fn remove(&mut self, key: ConnKey) -> Option<Address> {
         let at = self.keys.remove(&key)?;
         if let Some(hold) = self.at.get_mut(&at) {
@@ -70,7 +76,7 @@ impl Held {
         Some(at)
     }
 
-    /// This identity is at that address now.
+    /// Notes that the association with an address is with this identity now.
     pub fn met(&mut self, at: Address, identity: Option<&Identity>) {
         if let Some(hold) = self.at.get_mut(&at) {
             self.others -= u32::from(hold.is_other);
@@ -79,12 +85,13 @@ impl Held {
         }
     }
 
-    /// Whether somebody else is there than connections are with.
+    /// Whether somebody else has taken over an address that connections use.
     #[inline]
     pub fn is_other(&self, at: Address) -> bool {
         self.others != 0 && self.at.get(&at).is_some_and(|hold| hold.is_other)
     }
 
+    /// The memory of the tables, bytes.
     pub fn bytes(&self) -> u64 {
         let entries = self.at.capacity() * (size_of::<(Address, Hold)>() + 1)
             + self.keys.capacity() * (size_of::<(ConnKey, Address)>() + 1)

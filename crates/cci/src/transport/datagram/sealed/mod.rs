@@ -1,8 +1,11 @@
-//! A carrier whose datagrams nobody else can read or forge: another carrier with an association (`cci_secure`) for each
-//! address it speaks to. The protocol is given secured addresses, which are no others than the plain ones to whoever
-//! lies beneath, and does not know more of it.
+//! A carrier whose datagrams nobody else can read or forge. It seals the datagrams of another carrier, with an association
+//! (`cci_secure`) for each address.
 //!
-//! **Invariant:** nothing here reads the clock; what is not proved to be a peer's reaches nobody above.
+//! Addresses that are marked as secured lead through associations; without the mark they are those of the carrier beneath. The
+//! protocol takes both for plain addresses, and knows nothing of seals.
+//!
+//! **Invariant:** nothing here reads the clock, and no datagram gets through that is not proved to be from a peer, unless the device
+//! allows plain ones.
 
 mod held;
 mod report;
@@ -21,73 +24,71 @@ use cci_secure::{
     Association, Associations, Config, Failure, Identity, Method, Opened, Rights, Route, UpdateLimits,
 };
 
-/// Room for any datagram, as it came.
+/// Space for any datagram that arrives, bytes.
 const DATAGRAM_BYTES: usize = 1 << 16;
-/// Handshakes under way at once, those asked for by others and those asked for here each.
+/// The least number of handshakes that may be in progress in each direction, however small the memory cap is.
 const HANDSHAKES_MIN: u64 = 4;
+/// The most handshakes that may be in progress in each direction.
 const HANDSHAKES_MAX: u64 = 256;
-/// What a handshake with keys takes, about, bytes: more is not kept of what a peer says.
+/// About how many bytes a handshake with pre-shared keys takes.
 const NOISE_BYTES: u64 = 16 << 10;
-/// What an association takes, about, bytes.
+/// About how many bytes an association takes.
 const ASSOCIATION_BYTES: u64 = 2 << 10;
+/// The least number of associations, however small the memory cap is.
 const ASSOCIATIONS_MIN: u64 = 16;
+/// The most associations that an endpoint may have.
 const ASSOCIATIONS_MAX: u64 = 1 << 16;
-/// The share of the memory cap that associations and handshakes may take: one in this many parts,
+/// Associations and handshakes may take one part in so many of the memory cap.
 pub(super) const MEMORY_SHARE: u64 = 16;
-/// of which handshakes may take one in so many.
+/// Handshakes may take one part in so many of what associations and handshakes may take together.
 const HANDSHAKES_SHARE: u64 = 2;
 
-/// A carrier with an association for each address it speaks to.
+/// A carrier that seals the datagrams of another one.
 pub(super) struct Sealed<C> {
     inner: C,
     associations: Associations<Address>,
     sealing: Sealing,
-    /// Where datagrams come back to this endpoint. None: nowhere.
+    /// The address at which datagrams come back to this endpoint, if there is one.
     own: Option<Address>,
-    /// Whose addresses are in use.
     held: Held,
-    /// What was handed out last.
+    /// The buffer that was handed out last.
     open: Open,
-    /// Where arrived datagrams are opened, and those written that can't be sealed yet.
+    /// Arrived datagrams are opened here, and datagrams that can't be sealed yet are written here.
     scratch: Scratch,
     now: Time,
-    /// There may be parts of handshakes to send.
+    /// Whether there may be datagrams of handshakes to send, or others that waited for their handshakes.
     unsent: bool,
-    /// Connections asked for here that are certain to lead nowhere.
+    /// Connections that this side has dialled and that can't succeed any more.
     refused: Vec<(ConnKey, ConnectFailure)>,
     counts: Counts,
 }
 
 #[derive(Default)]
 struct Counts {
-    /// Datagrams that came plain where that is not taken.
+    /// Datagrams that came plain although this endpoint requires a seal.
     plain: u64,
-    /// From or for somebody else than the connections with that address are with.
+    /// Datagrams from or to an address that somebody else has taken over from the peer of its connections.
     other_identity: u64,
-    /// Datagrams that could not be sealed.
+    /// Datagrams that could not be sealed, and got lost.
     unsealed: u64,
 }
 
 /// A buffer that [`Transmit::begin`] handed out.
 #[derive(Copy, Clone)]
 enum Open {
+    /// No buffer is handed out.
     Nothing,
-    /// The inner carrier's, plain.
+    /// It is the inner carrier's, for a plain datagram.
     Plain,
-    /// The inner carrier's, with room for header and tag.
-    Sealing {
-        by: Association,
-        to: Address,
-        len_max: usize,
-        fragment: bool,
-    },
-    /// Ours: it waits for an association.
+    /// It is the inner carrier's, with space for the header and the tag of a sealed datagram around it.
+    Sealing { by: Association, to: Address, len_max: usize, fragment: bool },
+    /// It is `scratch`: the datagram has to wait for an association with this address.
     Waiting(Address),
-    /// Ours: it goes nowhere.
+    /// It is `scratch`: the datagram gets lost.
     Lost,
 }
 
-/// Bytes that begin on an 8-byte boundary: messages are read where they lie.
+/// A buffer that begins on an 8-byte boundary, because messages are read where they lie.
 struct Scratch {
     bytes: Box<[u8]>,
     start: usize,
@@ -143,7 +144,7 @@ impl<C: Carrier> Sealed<C> {
         })
     }
 
-    /// Looks at what became of handshakes that this side began.
+    /// Finds out which dialled connections can't succeed any more, as the handshakes for them have failed.
     fn take_failures(&mut self) {
         while let Some((at, failure)) = self.associations.poll_failure() {
             let Some(why) = connect_failure(&failure) else { continue };
@@ -155,14 +156,14 @@ impl<C: Carrier> Sealed<C> {
         }
     }
 
-    /// A connection that was being made is so no longer.
+    /// Forgets that a connection was dialled, and whom it expected.
     fn end_dial(&mut self, key: ConnKey) {
         if let Some((at, Some(name))) = self.held.end_dial(key) {
             self.associations.unexpect(at, &name);
         }
     }
 
-    /// What goes to the inner carrier: handshakes, and what waited for them.
+    /// Gives the inner carrier the datagrams of handshakes, and those that waited for handshakes.
     fn send_own(&mut self) {
         while self.unsent && self.inner.has_space() {
             let Some(out) = self.scratch.get(DATAGRAM_BYTES) else { return };
@@ -171,7 +172,7 @@ impl<C: Carrier> Sealed<C> {
                 return;
             };
             let (Some(datagram), Some(buffer)) = (out.get(..len), self.inner.begin(to, len, false)) else {
-                // Repeated in time, like whatever is lost.
+                // It is lost, and will be repeated when its time has come.
                 continue;
             };
             if let Some(buffer) = buffer.get_mut(..len) {
@@ -182,7 +183,7 @@ impl<C: Carrier> Sealed<C> {
     }
 }
 
-/// How many associations there may be, and how many handshakes under way each way.
+/// How many associations there may be, and how many handshakes may be in progress in each direction.
 fn table_sizes(memory_bytes_max: u64, method: Method) -> (usize, usize) {
     let share_bytes = memory_bytes_max / MEMORY_SHARE;
     let handshake_bytes = match method {
@@ -195,7 +196,7 @@ fn table_sizes(memory_bytes_max: u64, method: Method) -> (usize, usize) {
     (associations as usize, handshakes as usize)
 }
 
-/// What becomes of an attempt to connect whose handshake failed like that; `None`: another one may succeed.
+/// What the failure of a handshake means for those who dialled its address; `None` if another handshake may succeed.
 fn connect_failure(failure: &Failure) -> Option<ConnectFailure> {
     match failure {
         Failure::NotExpected(..) => Some(ConnectFailure::WrongPeer),
@@ -215,7 +216,7 @@ fn update_limits() -> UpdateLimits {
     super::tests::sealed::update_limits()
 }
 
-/// Whoever speaks in the clear where that is allowed.
+/// The sender of a plain datagram, where plain ones are allowed.
 struct Plain<'a>(&'a Sealing);
 
 impl Who for Plain<'_> {
@@ -224,7 +225,7 @@ impl Who for Plain<'_> {
     }
 }
 
-/// The interface takes no datagrams that have room for what sealing adds.
+/// The error for an interface whose datagrams are too small for what sealing adds.
 pub(super) fn mtu_too_small(mtu_bytes: u32, plain_bytes_min: u32) -> CreateError {
     let min_bytes = plain_bytes_min + OVERHEAD_BYTES as u32;
     CreateError::BadOption {
@@ -235,7 +236,8 @@ pub(super) fn mtu_too_small(mtu_bytes: u32, plain_bytes_min: u32) -> CreateError
     }
 }
 
-/// Who has sealed a datagram. It is never nobody: without a name a peer would have all rights.
+/// The sender of a sealed datagram. If its association is gone, the sender is somebody without any right, since `None` would mean
+/// that nobody asks for rights.
 struct SealedBy<'a> {
     associations: &'a Associations<Address>,
     by: Association,
@@ -437,7 +439,7 @@ impl<C: Carrier> Identities for Sealed<C> {
         self.held.add(key, at, identity);
         self.held.met(at, self.associations.peer(at).map(|(identity, _)| identity));
         self.associations.retain(at);
-        // From now on the address is the identity's.
+        // From now on the address belongs to the identity, so nothing need be expected any more.
         self.end_dial(key);
     }
 }
@@ -452,7 +454,7 @@ impl<C: Carrier> Transmit for Sealed<C> {
     fn begin(&mut self, to: Address, len_max: usize, fragment: bool) -> Option<&mut [u8]> {
         if !to.is_secured() {
             if self.sealing.required {
-                // No path leads here; and none ever shall.
+                // The protocol never gets a plain address on such an endpoint; if it did, the datagram must not leave.
                 self.open = Open::Lost;
                 return self.scratch.get(len_max);
             }
@@ -481,7 +483,7 @@ impl<C: Carrier> Transmit for Sealed<C> {
     fn commit(&mut self, len: usize) {
         match std::mem::replace(&mut self.open, Open::Nothing) {
             Open::Sealing { by, to, len_max, fragment } => {
-                // This is the memory that the inner carrier returned before.
+                // This is the memory that `begin` got from the inner carrier.
                 let whole = self.inner.begin(to, len_max + OVERHEAD_BYTES, fragment);
                 let whole = whole.and_then(|whole| whole.get_mut(..len + OVERHEAD_BYTES));
                 if whole.is_some_and(|whole| self.associations.seal(by, whole, self.now.0)) {

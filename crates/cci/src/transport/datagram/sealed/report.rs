@@ -1,4 +1,4 @@
-//! What sealing tells about itself.
+//! What a sealed carrier reports beside the carrier beneath: counters, and how a connection is encrypted.
 
 use super::Sealed;
 use crate::counters::DropReason;
@@ -7,6 +7,7 @@ use crate::sealing::Sealing;
 use crate::transport::datagram::carrier::Carrier;
 use cci_proto::ConnectionInfo;
 
+/// Adds the counters of handshakes, and the datagrams that were dropped.
 pub(super) fn counters<C: Carrier>(
     carrier: &Sealed<C>,
     into: &mut Vec<(&'static str, u64)>,
@@ -37,6 +38,7 @@ pub(super) fn counters<C: Carrier>(
     );
 }
 
+/// Adds how a connection is encrypted, or why it is not yet.
 pub(super) fn explain<C: Carrier>(carrier: &Sealed<C>, info: &ConnectionInfo, into: &mut Explanation) {
     let at = info.peer.with_secured(false);
     let text = match (info.peer.is_secured(), carrier.associations.peer(at)) {

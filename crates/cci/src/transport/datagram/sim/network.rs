@@ -1,40 +1,43 @@
-//! What a simulator gives an endpoint in place of a socket, a network and a clock.
+//! What a simulator gives an endpoint instead of a socket, a network and a clock.
 
 use std::net::SocketAddr;
 
-/// What an endpoint sees of the world. It may lose, repeat and reorder datagrams.
+/// A network as one endpoint sees it. It may lose, repeat and reorder datagrams.
 pub trait Network: Send {
-    /// The clock of this endpoint, nanoseconds; it never goes back.
+    /// The clock of this endpoint, in nanoseconds. It never goes back.
     fn now_ns(&self) -> u64;
 
     /// Whether another datagram can be taken now.
     fn has_space(&self) -> bool;
 
-    /// Takes a datagram. `fragment`: it may travel in fragments. Err: it is lost, since the path takes no more than this.
+    /// Takes a datagram, which may travel in fragments if `fragment` is true.
+    ///
+    /// # Errors
+    /// [`TooLong`]: the datagram is lost, because the path takes only smaller ones.
     fn send(&mut self, to: SocketAddr, datagram: &[u8], fragment: bool) -> Result<(), TooLong>;
 
-    /// The next datagram that has come, and from where.
+    /// Takes out the next datagram that has arrived, and the address that it came from.
     fn receive(&mut self) -> Option<(SocketAddr, Box<[u8]>)>;
 }
 
-/// A path takes no datagrams that long.
+/// A datagram was too long for its path.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct TooLong {
-    /// What it takes, bytes.
+    /// The longest datagram that the path takes, bytes.
     pub datagram_bytes_max: u16,
 }
 
-/// What an endpoint is in the simulation, beside its options.
+/// What a simulated endpoint has beside its options.
 #[derive(Clone, Debug)]
 pub struct SimulatedNode {
     /// The endpoint's address.
     pub address: SocketAddr,
-    /// The largest datagram it sends, bytes: a multiple of 8.
+    /// The largest datagram that it sends, bytes; a multiple of 8.
     pub datagram_bytes_max: u16,
-    /// What its socket holds before it is read, bytes; 0: not known.
+    /// How many bytes its socket holds before they are read; 0 means that it is not known.
     pub receive_buffer_bytes: u64,
-    /// Datagrams that leave in one batch.
+    /// How many datagrams leave in one batch.
     pub batch: usize,
-    /// All its randomness follows from this.
+    /// All random numbers of the endpoint follow from this.
     pub secret: [u8; 32],
 }

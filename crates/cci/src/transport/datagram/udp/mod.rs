@@ -1,5 +1,5 @@
-//! UDP: one socket for each endpoint, all connections on it, and its batches; two on devices with two interfaces
-//! ([`bonded`]).
+//! The carrier over UDP: one socket for all connections of an endpoint, with its batches. Devices with two interfaces have two
+//! sockets ([`bonded`]).
 
 mod bonded;
 mod open;
@@ -17,39 +17,39 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-/// The socket's place in the endpoint's descriptor.
+/// The token of the socket in the endpoint's epoll set. Nobody asks which descriptor is readable.
 const TOKEN_SOCKET: u64 = 0;
 
-/// Memory for one batch of datagrams on their way out, bytes, if the endpoint's cap leaves so much.
+/// The size of the batch of datagrams to be sent, bytes, if the endpoint's cap leaves so much.
 const SEND_BYTES: usize = 512 << 10;
-/// And that many datagrams at most.
+/// The most datagrams in the batch to be sent.
 const SEND_DATAGRAMS_MAX: usize = 128;
-/// Messages taken by one receive call at most.
+/// The most messages that one receive call takes. With receive offload, a message is several datagrams.
 const RECV_MESSAGES_MAX: usize = 16;
-/// What the kernel may hand over in one piece.
+/// The longest message that the kernel hands over, bytes.
 const RECV_MESSAGE_BYTES: u64 = 64 << 10;
 
 /// One UDP socket.
 pub(super) struct Udp {
     socket: UdpSocket,
-    /// The interface that it is bound to, where its name is known.
+    /// The interface that the socket is bound to, if its name is known.
     interface: Option<Box<str>>,
     out: SendBatch,
     input: RecvBatch,
     datagrams_max: usize,
-    /// The socket lets datagrams leave in fragments now.
+    /// Whether the socket lets datagrams leave in fragments now.
     fragmenting: bool,
-    /// The socket itself failed, for good.
+    /// Whether the socket has failed for good.
     dead: bool,
-    /// Errors of the socket, good or not.
+    /// How many errors the socket has had, passing ones included.
     errors: u64,
-    /// Whether the socket is in the endpoint's epoll set: not while what it holds could not be taken.
+    /// Whether the socket is in the endpoint's epoll set.
     is_watched: bool,
 }
 
 impl Udp {
-    /// Batches for datagrams of up to `datagram_bytes`, in about a 16th of `memory_bytes_max`, for a socket on an interface of
-    /// that name.
+    /// Makes a carrier of a socket on the interface of that name. Its batches are for datagrams of up to `datagram_bytes`, and take
+    /// about a 16th of `memory_bytes_max`.
     pub fn new(
         socket: UdpSocket,
         interface: Option<&str>,

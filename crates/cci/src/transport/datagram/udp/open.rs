@@ -1,4 +1,4 @@
-//! Opening: from a device and options to a socket.
+//! Opens an endpoint's UDP transport, by its device and options.
 
 use super::super::Datagram;
 use super::super::sealed::{self, Sealed};
@@ -16,7 +16,7 @@ use crate::transport::{Transport, ip_port};
 use cci_secure::limits::OVERHEAD_BYTES;
 use cci_sys::udp::{DATAGRAM_BYTES_MAX, UdpSocket};
 
-/// The share of the memory cap that multicast groups may take: one in this many parts.
+/// Multicast groups may take one part in so many of the memory cap.
 const GROUPS_SHARE: u64 = 32;
 
 /// Opens an endpoint's UDP transport.
@@ -66,7 +66,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         },
         secret: secret()?,
         datagram_bytes_max,
-        // What peers may have in flight could all come by one interface.
+        // All that peers have in flight may come by one interface.
         receive_buffer_bytes: second
             .iter()
             .fold(socket.recv_buffer_bytes(), |least, second| least.min(second.recv_buffer_bytes()))

@@ -8,7 +8,7 @@ use cci_proto::{ConnectionInfo, PathInfo, PathState};
 use cci_sys::udp::{RecvStats, SendStats};
 use std::net::SocketAddr;
 
-/// Adds up the counters of several sockets.
+/// Adds the counters of one or several sockets, and the datagrams that were dropped.
 pub(super) fn counters<const N: usize>(
     carriers: [&Udp; N],
     into: &mut Vec<(&'static str, u64)>,

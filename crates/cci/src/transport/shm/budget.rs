@@ -56,8 +56,8 @@ impl Budget {
     /// How large a ring we can afford to read, for a link to this process. None: no ring at all.
     fn ring_bytes(&self, links: &Links, handshakes: &Handshakes, process: u64) -> Option<u32> {
         let remaining =
-            self.cap_bytes.saturating_sub(self.held_bytes.saturating_add(links.ring_memory_bytes()));
-        let of_links = links.all().iter().map(|(_, link)| (link.peer.process(), link.ring_bytes));
+            self.cap_bytes.saturating_sub(self.held_bytes.saturating_add(links.ring_memory().total()));
+        let of_links = links.table.iter().map(|(_, link)| (link.peer.process(), link.ring_bytes));
         let of_offers = handshakes.iter().filter_map(|(_, handshake)| match &handshake.stage {
             Stage::Offered { pending, half } => Some((pending.peer.process(), half.ring_bytes)),
             _ => None,
@@ -78,15 +78,15 @@ impl Budget {
     /// Makes the ring that we will read from a peer, and charges it.
     pub fn make_half(
         &self,
-        links: &mut Links,
+        links: &Links,
         handshakes: &Handshakes,
         connections: &mut Connections,
         peer: &Peer,
     ) -> Result<Half, NoHalf> {
         let ring_bytes =
             self.ring_bytes(links, handshakes, peer.process()).ok_or(ConnectFailure::NoMemory)?;
-        let half = Half::create(ring_bytes).inspect_err(|_| connections.counts.system_errors += 1)?;
-        links.charge_ring(ring_bytes);
+        let charge = links.ring_memory().charge(ring_charge(ring_bytes));
+        let half = Half::create(ring_bytes, charge).inspect_err(|_| connections.counts.system_errors += 1)?;
         Ok(half)
     }
 
@@ -100,7 +100,7 @@ impl Budget {
         begin: impl FnOnce(Key) -> Option<Key>,
     ) -> Option<(Key, Key)> {
         let growth_bytes = connections.growth_bytes();
-        let held_bytes = self.held_bytes.saturating_add(links.ring_memory_bytes());
+        let held_bytes = self.held_bytes.saturating_add(links.ring_memory().total());
         if growth_bytes > 0 && held_bytes.saturating_add(growth_bytes) > self.cap_bytes {
             return None;
         }

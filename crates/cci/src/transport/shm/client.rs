@@ -222,7 +222,7 @@ impl Client {
     /// connection on that.
     fn join(&self, step: &mut Step<'_>, (key, conn): (Key, Key), accept: &Accept, side: Side, peer: Peer) {
         let Step { links, common, core, .. } = step;
-        let Some(link) = links.with_id(accept.link_id, side).filter(|link| link.peer == peer) else {
+        let Some(link) = links.table.with_id(accept.link_id, side).filter(|link| link.peer == peer) else {
             let sent = common.handshakes.get(key).is_some_and(|handshake| handshake.send(&Message::NoLink));
             if !sent {
                 self.end(common, core, key, ConnectFailure::Disconnected);
@@ -237,7 +237,7 @@ impl Client {
         common.handshakes.remove(&core.poller, key);
         common.connections.counts.links_joined += 1;
         common.connections.establish(core, conn, at, accept.conn, accept.mss);
-        links.schedule(at);
+        links.make_busy(at);
         if sent.is_err() {
             links.kill(common, core, at);
         }
@@ -267,15 +267,12 @@ fn take_offer(
     let Step { links, common, core, budget } = step;
     let Common { connections, handshakes, .. } = &mut **common;
     let half = budget.make_half(links, handshakes, connections, &peer).map_err(|error| error.why())?;
-    let own_ring_bytes = half.ring_bytes;
-    let confirm = Message::Confirm { ring_bytes: own_ring_bytes };
+    let confirm = Message::Confirm { ring_bytes: half.ring_bytes };
     let Some(handshake) = handshakes.get_mut(key).filter(|it| it.send_half(&confirm, &half)) else {
-        links.discharge_ring(own_ring_bytes);
         return Err(ConnectFailure::Disconnected);
     };
     let Some(ends) = half.join(ring_bytes, fds) else {
         connections.counts.bad_handshake += 1;
-        links.discharge_ring(own_ring_bytes);
         return Err(ConnectFailure::Disconnected);
     };
     let Some(lifeline) = handshake.stream.take() else { return Err(ConnectFailure::Disconnected) };

@@ -4,6 +4,7 @@
 //! that side's to choose, and its memory is charged there. Both look at the other's credentials first.
 
 use super::RING_BYTES_PEER_MAX;
+use super::charge::Charge;
 use super::link::Ends;
 use super::peer::Peer;
 use super::rma::channel::RECORD_BYTES_MAX;
@@ -70,6 +71,7 @@ pub(super) struct Half {
     pub bell: EventFd,
     pub ring_bytes: u32,
     pub link_id: u64,
+    charge: Charge,
 }
 
 impl Handshake {
@@ -111,11 +113,11 @@ impl Stage {
 }
 
 impl Half {
-    /// Makes a ring of `ring_bytes` of data, and a doorbell.
-    pub fn create(ring_bytes: u32) -> Result<Half, SysError> {
+    /// Makes a ring of `ring_bytes` of data, whose memory is charged, and a doorbell.
+    pub fn create(ring_bytes: u32, charge: Charge) -> Result<Half, SysError> {
         let ring = SharedMemory::create("cci-ring", region_bytes(ring_bytes as usize))?;
         let (bell, link_id) = (EventFd::new()?, cci_sys::random::u64()?);
-        Ok(Half { ring, bell, ring_bytes, link_id })
+        Ok(Half { ring, bell, ring_bytes, link_id, charge })
     }
 
     /// Our half and what the peer sent of its own make the ends of a link. None: the peer's descriptors are not what they
@@ -136,6 +138,7 @@ impl Half {
             bell: self.bell,
             peer_bell,
             ring_bytes: self.ring_bytes,
+            charge: self.charge,
             peer_ring_bytes: ring_bytes,
         })
     }

@@ -1,6 +1,7 @@
 //! A link: what two endpoints share. Two rings, two doorbells, and the socket whose hang-up says that the peer is
 //! gone. Any number of connections ride on it.
 
+use super::charge::Charge;
 use super::connections::{Connections, Established, complete};
 use super::doorbell::Doorbell;
 use super::out::{Control, Out};
@@ -40,8 +41,10 @@ pub(super) struct Ends {
     pub bell: EventFd,
     /// Wakes the peer.
     pub peer_bell: EventFd,
-    /// Size of the ring that we read: it is charged to us.
+    /// Size of the ring that we read.
     pub ring_bytes: u32,
+    /// What that ring takes under our memory cap.
+    pub charge: Charge,
     /// Size of the ring that we write.
     pub peer_ring_bytes: u32,
 }
@@ -77,6 +80,7 @@ pub(super) struct Link {
     pub side: Side,
     pub peer: Peer,
     pub ring_bytes: u32,
+    _charge: Charge,
     pub stalls: u64,
     /// What the consumer is stalled on: a message that may be dropped waits only while the program is behind.
     pub stalled_by_reliable: bool,
@@ -124,6 +128,7 @@ impl Link {
             side,
             peer,
             ring_bytes: ends.ring_bytes,
+            _charge: ends.charge,
             stalls: 0,
             stalled_by_reliable: false,
             stalled_for: None,
@@ -174,6 +179,12 @@ impl Link {
         self.armed = true;
         self.armed_for_progress = self.waits_for_progress();
         if self.armed_for_progress { self.consumer.arm_for_progress() } else { self.consumer.arm() }
+    }
+
+    /// Takes the attention word back.
+    pub fn disarm(&mut self) {
+        self.consumer.disarm();
+        self.armed = false;
     }
 
     /// Queues a record that is not a message, and writes what fits.
@@ -270,46 +281,5 @@ impl Link {
             |send| send.conn == conn,
             |send| complete(conns, core, send.conn, send.op(), status),
         );
-    }
-}
-
-impl Out {
-    /// The read position that came with a record: the low bits of it, in lines. None: older than what its own word has
-    /// told us already.
-    #[inline]
-    pub fn acknowledged_position(&self, ack: u32) -> Result<Option<u64>, Corrupt> {
-        let known = (self.consumed / LINE_BYTES as u64) as u32;
-        let lines = ack.wrapping_sub(known) as i32;
-        if lines <= 0 {
-            return Ok(None);
-        }
-        let consumed = self.consumed + lines as u64 * LINE_BYTES as u64;
-        if consumed > self.producer.tail() { Err(Corrupt::Head) } else { Ok(Some(consumed)) }
-    }
-
-    /// Completes what an acknowledgement that came with a record says.
-    #[inline]
-    pub fn acknowledged(
-        &mut self,
-        ack: u32,
-        connections: &mut Connections,
-        core: &mut Core,
-    ) -> Result<(), Corrupt> {
-        if let Some(consumed) = self.acknowledged_position(ack)? {
-            self.complete_to(consumed, connections, core);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn complete_to(&mut self, consumed: u64, connections: &mut Connections, core: &mut Core) -> bool {
-        if consumed <= self.consumed {
-            return false;
-        }
-        self.consumed = consumed;
-        while let Some(send) = connections.sends.pop_consumed(&mut self.fifo, consumed) {
-            complete(&mut connections.conns, core, send.conn, send.op(), Status::Success);
-        }
-        true
     }
 }

@@ -18,6 +18,7 @@
 
 mod admission;
 mod budget;
+mod charge;
 mod client;
 mod close;
 mod common;
@@ -42,11 +43,15 @@ mod quota;
 mod receive;
 mod report;
 mod rma;
+mod schedule;
 #[cfg(any(test, fuzzing))]
 mod scripted;
+mod send;
 mod server;
 mod step;
+mod table;
 mod transfers;
+mod turn;
 mod wire;
 
 #[cfg(test)]
@@ -175,12 +180,12 @@ impl Shm {
 
     /// The link of a connection that has one.
     fn link_of(&self, key: Key) -> Option<&Link> {
-        self.links.get(self.common.connections.conns.get(key)?.on()?.link)
+        self.links.table.get(self.common.connections.conns.get(key)?.on()?.link)
     }
 
     /// Everything that a step of a handshake needs.
     fn handshaking<'a>(&'a mut self, core: &'a mut Core) -> (&'a Client, &'a mut Server, Step<'a>) {
-        let held_bytes = self.held_bytes(core).saturating_sub(self.links.ring_memory_bytes());
+        let held_bytes = self.held_bytes(core).saturating_sub(self.links.ring_memory().total());
         let budget = Budget { cap_bytes: core.options.memory_bytes_max, held_bytes };
         let Shm { client, server, links, common, .. } = self;
         (client, server, Step { links, common, core, budget })
@@ -303,7 +308,7 @@ impl Shm {
         let on = connections.conns.open(key)?.on;
         let (at, flow_key, in_progress) = (on.link, on.flow(), on.in_progress);
         // What there is of a peer that is gone is nobody's memory.
-        let link = self.links.get_mut(at).filter(|link| link.life == Life::Up)?;
+        let link = self.links.table.get_mut(at).filter(|link| link.life == Life::Up)?;
         link.transfers.initiator.as_ref()?;
         if fence {
             if flow_key.is_some_and(|flow_key| self.common.transfers.operations(flow_key) > 0) {
@@ -359,17 +364,7 @@ impl Shm {
         if !self.is_ours() {
             return Err(SendError::Disconnected);
         }
-        let Common { connections, transfers, .. } = &mut self.common;
-        let Some(conn) = connections.conns.open(key) else { return Err(SendError::Disconnected) };
-        let at = conn.on.link;
-        let Some(link) = self.links.get_mut(at) else { return Err(SendError::Disconnected) };
-        if transfers.start(link, connections, core, key, operation)?.is_err() {
-            self.links.kill(&mut self.common, core, at);
-            return Ok(());
-        }
-        self.links.schedule(at);
-        self.links.make_active(at, self.common.connections.now_ns);
-        Ok(())
+        self.links.start(&mut self.common, core, key, operation)
     }
 
     /// A grant came over a link's socket. False: no honest peer sends this.
@@ -377,7 +372,7 @@ impl Shm {
         let Some(grant) = Grant::parse(bytes) else { return false };
         let of =
             |link: &Link| link.transfers.initiator.as_ref().map(|it| (it.awaits(&grant), it.mapped_bytes()));
-        let Some((is_awaited, own_bytes)) = self.links.get(key).and_then(of) else {
+        let Some((is_awaited, own_bytes)) = self.links.table.get(key).and_then(of) else {
             return false;
         };
         if !is_awaited {
@@ -388,10 +383,10 @@ impl Shm {
             cap_bytes: core.options.memory_bytes_max,
             total_bytes: self.held_bytes(core),
             mapped_bytes: self.common.transfers.paths.mapped.total(),
-            is_alone: self.links.all().len() == 1,
+            is_alone: self.links.table.len() == 1,
         };
         let space_bytes = held.space_bytes(own_bytes);
-        let Some(link) = self.links.get_mut(key) else { return false };
+        let Some(link) = self.links.table.get_mut(key) else { return false };
         let uid = link.peer.uid;
         let initiator = link.transfers.initiator.as_mut();
         initiator.is_some_and(|initiator| initiator.granted(grant, fds, uid, space_bytes))
@@ -452,12 +447,12 @@ impl Shm {
                 }
             }
             token::LIFELINE => {
-                if let Some(key) = self.links.named_by(what) {
+                if let Some(key) = self.links.table.named_by(what) {
                     self.lifeline_ready(core, key);
                 }
             }
             token::BELL => {
-                if let Some(key) = self.links.named_by(what) {
+                if let Some(key) = self.links.table.named_by(what) {
                     self.links.bell_rang(&mut self.common, core, key);
                 }
             }
@@ -470,7 +465,7 @@ impl Shm {
     fn lifeline_ready(&mut self, core: &mut Core, key: Key) {
         // Level-triggered: more than so many wait for the next time.
         for _ in 0..GRANTS_PER_POLL_MAX {
-            let Some(link) = self.links.get(key) else { return };
+            let Some(link) = self.links.table.get(key) else { return };
             let mut buffer = [0; GRANT_BYTES];
             match link.lifeline.recv(&mut buffer, 2) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -660,7 +655,7 @@ impl Transport for Shm {
     }
 
     fn activity(&self) -> Activity {
-        if self.links.all().is_empty()
+        if self.links.table.len() == 0
             && self.common.connections.conns.is_empty()
             && self.common.handshakes.is_empty()
         {
@@ -727,7 +722,7 @@ impl Drop for Shm {
     fn drop(&mut self) {
         // What was granted ends with the endpoint; the memory may live on.
         if self.is_ours() {
-            self.common.transfers.target.end(self.links.all_mut());
+            self.common.transfers.target.end(&mut self.links.table);
         }
     }
 }

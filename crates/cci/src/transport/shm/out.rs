@@ -1,9 +1,12 @@
 //! The sending half of a link: what waits for space in the ring, and waking the peer.
 
+use super::connections::{Connections, complete};
 use super::doorbell::Doorbell;
 use super::pending::Fifo;
 use super::wire::PeerConn;
-use cci_memory::ring::Producer;
+use crate::connection::Status;
+use crate::engine::core::Core;
+use cci_memory::ring::{Corrupt, LINE_BYTES, Producer};
 use cci_sys::shared_memory::SharedMemory;
 use std::collections::VecDeque;
 
@@ -85,5 +88,44 @@ impl Out {
         self.wakes += 1;
         // It can only fail if the peer has made it blocking, or is gone: whoever does that is not served.
         self.bell_failed |= self.bell.ring().is_err();
+    }
+
+    /// The read position that came with a record: the low bits of it, in lines. None: older than what its own word has
+    /// told us already.
+    #[inline]
+    pub fn acknowledged_position(&self, ack: u32) -> Result<Option<u64>, Corrupt> {
+        let known = (self.consumed / LINE_BYTES as u64) as u32;
+        let lines = ack.wrapping_sub(known) as i32;
+        if lines <= 0 {
+            return Ok(None);
+        }
+        let consumed = self.consumed + lines as u64 * LINE_BYTES as u64;
+        if consumed > self.producer.tail() { Err(Corrupt::Head) } else { Ok(Some(consumed)) }
+    }
+
+    /// Completes what an acknowledgement that came with a record says.
+    #[inline]
+    pub fn acknowledged(
+        &mut self,
+        ack: u32,
+        connections: &mut Connections,
+        core: &mut Core,
+    ) -> Result<(), Corrupt> {
+        if let Some(consumed) = self.acknowledged_position(ack)? {
+            self.complete_to(consumed, connections, core);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub fn complete_to(&mut self, consumed: u64, connections: &mut Connections, core: &mut Core) -> bool {
+        if consumed <= self.consumed {
+            return false;
+        }
+        self.consumed = consumed;
+        while let Some(send) = connections.sends.pop_consumed(&mut self.fifo, consumed) {
+            complete(&mut connections.conns, core, send.conn, send.op(), Status::Success);
+        }
+        true
     }
 }

@@ -88,8 +88,7 @@ pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Re
         link.heard_ns = common.connections.now_ns;
         if link.armed {
             // The peer may have rung for this, or be about to.
-            link.consumer.disarm();
-            link.armed = false;
+            link.disarm();
             link.rung = true;
         }
     }

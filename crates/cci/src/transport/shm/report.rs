@@ -35,14 +35,14 @@ pub(super) fn connection(shm: &Shm, key: Key) -> ConnectionCounters {
 pub(super) fn counters(shm: &Shm, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
     let counts = &shm.common.connections.counts;
     into.extend([
-        ("links", u64::from(shm.links.all().len())),
+        ("links", u64::from(shm.links.table.len())),
         ("links_made", counts.links_made),
         ("links_joined", counts.links_joined),
         ("links_died", counts.links_died),
-        ("links_polled", shm.links.active_count() as u64),
+        ("links_polled", shm.links.schedule.active().len() as u64),
         (
             "wakes_sent",
-            counts.wakes_sent + shm.links.all().iter().map(|(_, link)| link.out.wakes).sum::<u64>(),
+            counts.wakes_sent + shm.links.table.iter().map(|(_, link)| link.out.wakes).sum::<u64>(),
         ),
         ("wakes_received", counts.wakes_received),
         ("kernel_polls", counts.kernel_polls),
@@ -51,7 +51,7 @@ pub(super) fn counters(shm: &Shm, into: &mut Vec<(&'static str, u64)>, drops: &m
         ("requests_waiting", u64::from(shm.server.held.total())),
         ("system_errors", counts.system_errors),
     ]);
-    transfers::report::count(&shm.common.transfers, shm.links.all(), into);
+    transfers::report::count(&shm.common.transfers, &shm.links.table, into);
     drops.extend(
         [
             ("bad_record", counts.bad_record),
@@ -74,19 +74,19 @@ pub(super) fn counters(shm: &Shm, into: &mut Vec<(&'static str, u64)>, drops: &m
 
 /// Memory held, by kind.
 pub(super) fn memory(shm: &Shm, into: &mut Vec<(&'static str, u64)>) {
-    let words: usize = shm.links.all().iter().map(|(_, link)| link.out.control.capacity()).sum();
-    let links = shm.links.all().bytes() as u64
-        + u64::from(shm.links.all().len()) * size_of::<Link>() as u64
+    let words: usize = shm.links.table.iter().map(|(_, link)| link.out.control.capacity()).sum();
+    let links = shm.links.table.bytes()
+        + u64::from(shm.links.table.len()) * size_of::<Link>() as u64
         + (words * size_of::<Control>()) as u64;
     into.extend([
-        ("rings", shm.links.ring_memory_bytes()),
+        ("rings", shm.links.ring_memory().total()),
         ("links", links),
         ("connections", shm.common.connections.conns.bytes() as u64),
         ("handshakes", shm.common.handshakes.bytes() + u64::from(shm.server.held.total()) * REQUEST_BYTES),
         ("proof", shm.server.proof.as_ref().map_or(0, Proof::memory_bytes)),
         ("sends in progress", shm.common.connections.sends.bytes() as u64),
         ("memory of peers, mapped", shm.common.transfers.paths.mapped.total()),
-        ("remote memory access", transfers::report::bytes(&shm.common.transfers, shm.links.all())),
+        ("remote memory access", transfers::report::bytes(&shm.common.transfers, &shm.links.table)),
     ]);
 }
 

@@ -3,9 +3,8 @@
 use super::admission::Admission;
 use super::budget::NoHalf;
 use super::common::Common;
-use super::handshake::{Half, PendingPeer, Stage};
+use super::handshake::{PendingPeer, Stage};
 use super::link::Link;
-use super::links::Links;
 use super::listening::Listening;
 use super::peer::{Peer, Side};
 use super::proof::Proof;
@@ -158,7 +157,7 @@ impl Server {
     pub fn hung_up(&mut self, step: &mut Step<'_>, key: Key) {
         let Some(handshake) = step.common.handshakes.get_mut(key) else { return };
         match handshake.stage {
-            Stage::Joining { link, .. } if step.links.get(link).is_some() => {
+            Stage::Joining { link, .. } if step.links.table.get(link).is_some() => {
                 step.common.handshakes.let_go(&step.core.poller, key);
             }
             _ => self.end(step, key, ConnectFailure::Disconnected),
@@ -303,7 +302,7 @@ impl Server {
         let conn = PeerConn { index: pending.conn.index, generation: pending.conn.generation };
         let (endpoint, mss) = (*endpoint, connections.mss);
         let accept = |link_id, offer| Message::Accept(Accept { endpoint, link_id, conn, mss, offer });
-        if let Some(link) = step.links.with_peer(&pending.peer).filter(|_| may_join) {
+        if let Some(link) = step.links.table.with_peer(&pending.peer).filter(|_| may_join) {
             let message = accept(link.id, Offer::Join { server_made_it: link.side == Side::Server });
             link.conns += 1;
             handshakes.set_stage(key, Stage::Joining { pending, link: link.key });
@@ -318,7 +317,6 @@ impl Server {
         let half = step.budget.make_half(step.links, handshakes, connections, &pending.peer)?;
         let message = accept(half.link_id, Offer::New { ring_bytes: half.ring_bytes });
         if !handshakes.get(key).is_some_and(|handshake| handshake.send_half(&message, &half)) {
-            step.links.discharge_ring(half.ring_bytes);
             return Err(ConnectFailure::Disconnected.into());
         }
         handshakes.set_stage(key, Stage::Offered { pending, half: Box::new(half) });
@@ -352,9 +350,12 @@ impl Server {
             return;
         };
         let connections = &mut step.common.connections;
-        let made = make_link(step.links, connections.now_ns, *half, (ring_bytes, fds), stream, pending.peer);
-        let made = match made {
-            Some(link) => step.links.make(connections, step.core, link).ok_or(ConnectFailure::NoMemory),
+        let id = half.link_id;
+        let made = match half.join(ring_bytes, fds) {
+            Some(ends) => {
+                let link = Link::new(ends, stream, id, Side::Server, pending.peer, connections.now_ns);
+                step.links.make(connections, step.core, link).ok_or(ConnectFailure::NoMemory)
+            }
             None => {
                 connections.counts.bad_handshake += 1;
                 Err(ConnectFailure::Disconnected)
@@ -391,7 +392,6 @@ impl Server {
         match handshake.stage {
             Stage::Silent { .. } => self.silent = self.silent.saturating_sub(1),
             Stage::Offered { pending, half } => {
-                step.links.discharge_ring(half.ring_bytes);
                 drop(half);
                 self.offer_ended(step, pending.peer);
             }
@@ -404,21 +404,4 @@ impl Server {
 /// Tells a client why there will be no connection. If it is gone already, there is nobody to tell.
 fn refuse(stream: &Stream, why: ConnectFailure) {
     let _ = stream.send(Message::Refuse(why).bytes().as_slice(), &[]);
-}
-
-/// Our half and the client's make a link. None: the client's half is not what it should be.
-fn make_link(
-    links: &mut Links,
-    now_ns: u64,
-    half: Half,
-    (ring_bytes, fds): (u32, ReceivedFds),
-    stream: Stream,
-    peer: Peer,
-) -> Option<Link> {
-    let (id, own_ring_bytes) = (half.link_id, half.ring_bytes);
-    let Some(ends) = half.join(ring_bytes, fds) else {
-        links.discharge_ring(own_ring_bytes);
-        return None;
-    };
-    Some(Link::new(ends, stream, id, Side::Server, peer, now_ns))
 }

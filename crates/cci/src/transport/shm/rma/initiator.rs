@@ -1,11 +1,11 @@
 //! The initiator's side of direct access: what is mapped of a peer's memory, and copies to and from it.
 
 use super::grant::{Grant, NotMapped};
-use super::mapped::{Charge, MappedBytes};
 use crate::connection::Status;
 use crate::engine::core::Core;
 use crate::rma::{Access, atomic_op};
 use crate::transport::ordered_rma::put_result;
+use crate::transport::shm::charge::{Charge, ChargedBytes};
 use crate::transport::shm::out::Out;
 use cci_memory::bytes::{AtomicRefusal, Backing, Bytes};
 use cci_memory::slab::Key;
@@ -58,7 +58,7 @@ struct Usable {
 pub(in crate::transport::shm) struct Initiator {
     control: Option<(SharedMemoryReader, Charge)>,
     /// Of the endpoint.
-    sum: MappedBytes,
+    sum: ChargedBytes,
     mappings: Vec<Option<Mapping>>,
     /// With the key, and the connection that asked.
     known: HashMap<u64, (u64, Key, Known)>,
@@ -75,7 +75,7 @@ pub(in crate::transport::shm) struct Initiator {
 }
 
 impl Initiator {
-    pub fn new(sum: &MappedBytes) -> Initiator {
+    pub fn new(sum: &ChargedBytes) -> Initiator {
         Initiator {
             control: None,
             sum: sum.clone(),

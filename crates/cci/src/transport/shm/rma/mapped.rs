@@ -2,38 +2,8 @@
 //! file again makes us pay for those that we touch then: so all that is mapped counts under the endpoint's cap, and one
 //! peer can't have all of it mapped.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 /// This part of an endpoint's cap may be mapped memory of peers.
 const MAPPED_SHARE: u64 = 2;
-
-/// The sum of an endpoint's mappings.
-#[derive(Clone, Default)]
-pub(in crate::transport::shm) struct MappedBytes(Arc<AtomicU64>);
-
-/// A mapping's part of the sum, as long as it is mapped.
-pub(super) struct Charge {
-    sum: MappedBytes,
-    bytes: u64,
-}
-
-impl MappedBytes {
-    pub fn total(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn charge(&self, bytes: u64) -> Charge {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-        Charge { sum: self.clone(), bytes }
-    }
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.sum.0.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
 
 /// What an endpoint holds when a peer grants memory, in bytes.
 pub(in crate::transport::shm) struct Held {
@@ -59,17 +29,6 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn charges_come_and_go() {
-        let sum = MappedBytes::default();
-        let (one, other) = (sum.charge(5), sum.charge(7));
-        assert_eq!(sum.total(), 12);
-        drop(one);
-        assert_eq!(sum.total(), 7);
-        drop(other);
-        assert_eq!(sum.total(), 0);
-    }
 
     #[test]
     fn half_of_the_cap_is_for_mappings_and_nobody_has_all_of_it() {

@@ -6,12 +6,12 @@ use crate::device::Cma;
 use crate::engine::core::Core;
 use crate::rma::Access;
 use crate::transport::ordered_rma::What;
+use crate::transport::shm::charge::ChargedBytes;
 use crate::transport::shm::connections::{Connections, Phase};
 use crate::transport::shm::link::{Life, Link};
 use crate::transport::shm::out::Control;
 use crate::transport::shm::rma::grant::NotMapped;
 use crate::transport::shm::rma::initiator::Initiator;
-use crate::transport::shm::rma::mapped::MappedBytes;
 use crate::transport::shm::rma::pull::{Pull, TRY_BYTES, Word};
 use crate::transport::shm::wire::{PeerConn, kind};
 use cci_memory::slab::Key;
@@ -31,7 +31,7 @@ pub(in crate::transport::shm) struct Paths {
     /// The device's `cma`: whether other processes' memory is read.
     pub cma: Cma,
     /// What is mapped of all peers.
-    pub mapped: MappedBytes,
+    pub mapped: ChargedBytes,
     /// The word of ours that peers look for.
     word: Option<Word>,
 }
@@ -47,7 +47,7 @@ pub(in crate::transport::shm) struct About {
 
 impl Paths {
     pub fn new(direct: bool, cma: Cma) -> Paths {
-        Paths { direct, cma, mapped: MappedBytes::default(), word: None }
+        Paths { direct, cma, mapped: ChargedBytes::default(), word: None }
     }
 
     /// The word of ours that peers look for; made when it is first wanted.

@@ -4,12 +4,12 @@ use super::Transfers;
 use crate::device::Cma;
 use crate::explain::PathOption;
 use crate::transport::shm::link::Link;
-use cci_memory::slab::Slab;
+use crate::transport::shm::table::Table;
 
 /// Device counters.
 pub(in crate::transport::shm) fn count(
     transfers: &Transfers,
-    links: &Slab<Box<Link>>,
+    links: &Table,
     into: &mut Vec<(&'static str, u64)>,
 ) {
     let initiators = || links.iter().filter_map(|(_, link)| link.transfers.initiator.as_ref());
@@ -34,7 +34,7 @@ pub(in crate::transport::shm) fn count(
 }
 
 /// Bytes held.
-pub(in crate::transport::shm) fn bytes(transfers: &Transfers, links: &Slab<Box<Link>>) -> u64 {
+pub(in crate::transport::shm) fn bytes(transfers: &Transfers, links: &Table) -> u64 {
     let of_links = links.iter().map(|(_, link)| {
         link.transfers.bytes() + link.transfers.initiator.as_ref().map_or(0, |initiator| initiator.bytes())
     });

@@ -16,9 +16,10 @@ use crate::transport::shm::link::Link;
 use crate::transport::shm::out::Control;
 use crate::transport::shm::peer::Peer;
 use crate::transport::shm::rma::grant::{Grant, NotMapped};
+use crate::transport::shm::table::Table;
 use crate::transport::shm::wire::{PeerConn, kind};
 use cci_memory::atomic::{Ordering, fence};
-use cci_memory::slab::{Key, Slab};
+use cci_memory::slab::Key;
 use cci_sys::shared_memory::SharedMemory;
 use cci_sys::{clock, process, random};
 use std::collections::HashMap;
@@ -167,7 +168,7 @@ impl Target {
 
     /// A region is no more: takes back what was granted of it. When this returns, no peer writes to it.
     /// Answers the links whose peers get a record about it, to be woken.
-    pub fn removed(&mut self, links: &mut Slab<Box<Link>>, region_id: u64) -> Vec<Key> {
+    pub fn removed(&mut self, links: &mut Table, region_id: u64) -> Vec<Key> {
         let Some(granted) = self.granted.remove(&region_id) else { return Vec::new() };
         let (Some(control), Some(memory)) = (self.control.clone(), granted.memory.charged()) else {
             return Vec::new();
@@ -198,7 +199,7 @@ impl Target {
     }
 
     /// Waits while peers are in the middle of a copy. Answers the links of those that do not end it.
-    fn wait(&mut self, links: &Slab<Box<Link>>, granted: &Granted) -> Vec<Key> {
+    fn wait(&mut self, links: &Table, granted: &Granted) -> Vec<Key> {
         let (mut has_waited, mut stuck) = (false, Vec::new());
         for (key, link) in granted.links.iter().filter_map(|key| Some((*key, links.get(*key)?))) {
             let is_copying = || link.consumer.direct_now() == u64::from(granted.word);
@@ -231,7 +232,7 @@ impl Target {
 
     /// A process keeps us waiting: it has nothing mapped from now on. What its links were granted ends, and they are waited for
     /// no more. The others who were granted the same ask again.
-    fn bar(&mut self, links: &Slab<Box<Link>>, peer: &Peer) {
+    fn bar(&mut self, links: &Table, peer: &Peer) {
         self.patience.bar(peer, clock::now_ns());
         self.end_grants(links, |link| (link.peer.uid, link.peer.pid) == (peer.uid, peer.pid));
     }
@@ -243,7 +244,7 @@ impl Target {
 
     /// Ends what some links were granted, with peers that live on: nobody looks any more whether they copy. Answers whether one
     /// of them is in the middle of a copy.
-    fn end_grants(&mut self, links: &Slab<Box<Link>>, ends: impl Fn(&Link) -> bool) -> bool {
+    fn end_grants(&mut self, links: &Table, ends: impl Fn(&Link) -> bool) -> bool {
         let Some(control) = &self.control else { return false };
         let ends = |key: &Key| links.get(*key).filter(|link| ends(link));
         let mut is_copying = false;
@@ -264,7 +265,7 @@ impl Target {
     }
 
     /// Replaces a memory's pages.
-    fn detach(&mut self, links: &Slab<Box<Link>>, memory: &Charged) {
+    fn detach(&mut self, links: &Table, memory: &Charged) {
         memory.clear_words();
         fence(Ordering::SeqCst);
         let until_ns = clock::now_ns() + OTHERS_NS;
@@ -283,7 +284,7 @@ impl Target {
 
     /// A link is given up. If its peer lives, what it was granted ends here. A peer that is in the middle of a copy then is
     /// waited for no more than one that is caught: the next region would cost new pages again.
-    pub fn link_ended(&mut self, links: &Slab<Box<Link>>, key: Key) {
+    pub fn link_ended(&mut self, links: &Table, key: Key) {
         let Some(link) = links.get(key) else { return };
         if link.lifeline.hung_up() {
             for granted in self.granted.values_mut() {
@@ -295,7 +296,7 @@ impl Target {
     }
 
     /// The endpoint goes: what is granted is taken back.
-    pub fn end(&mut self, links: &mut Slab<Box<Link>>) {
+    pub fn end(&mut self, links: &mut Table) {
         let ids: Vec<u64> = self.granted.keys().copied().collect();
         for id in ids {
             self.removed(links, id);

@@ -1,0 +1,137 @@
+//! Which links are looked at when.
+//!
+//! - *Active* links, those with something lately and at most [`ACTIVE_MAX`], are looked at in every poll: one cache line each.
+//! - All others are *idle*: their attention word is raised, so that a peer that writes rings our doorbell, which the
+//!   kernel reports. One of them is looked at in every few polls besides, so that nothing can get lost.
+//! - *Busy* links, those with sends, closing connections or stalls under way, are maintained now and then.
+
+use super::link::Link;
+use super::table::Table;
+use cci_memory::slab::Key;
+
+/// Links looked at in every poll.
+const ACTIVE_MAX: usize = 16;
+/// So many stay active however little they have: looking at them costs next to nothing.
+const ACTIVE_ALWAYS_MAX: usize = 2;
+/// An active link with nothing for so long becomes idle.
+const ACTIVE_NS: u64 = 200_000;
+
+/// The links that are active, and those that are busy.
+pub(super) struct Schedule {
+    active: Vec<Key>,
+    busy: Vec<Key>,
+    /// The position of the next busy link to be maintained.
+    next_busy: usize,
+    /// The index of the link looked at last as one of the idle.
+    next_idle: u32,
+}
+
+impl Schedule {
+    pub fn new() -> Schedule {
+        Schedule {
+            active: Vec::with_capacity(ACTIVE_MAX),
+            busy: Vec::with_capacity(64),
+            next_busy: 0,
+            next_idle: 0,
+        }
+    }
+
+    #[inline]
+    pub fn active(&self) -> &[Key] {
+        &self.active
+    }
+
+    #[inline]
+    pub fn busy(&self) -> &[Key] {
+        &self.busy
+    }
+
+    /// Puts a link on the list of those that are maintained.
+    pub fn make_busy(&mut self, link: &mut Link) {
+        if !link.is_busy {
+            link.is_busy = true;
+            self.busy.push(link.key);
+        }
+    }
+
+    /// Takes a link off that list.
+    pub fn make_quiet(&mut self, link: &mut Link) {
+        link.is_busy = false;
+        self.busy.retain(|busy| *busy != link.key);
+    }
+
+    /// The busy link whose turn it is.
+    #[inline(always)]
+    pub fn next_busy(&mut self) -> Option<Key> {
+        if self.next_busy >= self.busy.len() {
+            self.next_busy = 0;
+        }
+        self.busy.get(self.next_busy).copied()
+    }
+
+    /// The turn of a busy link is over. If it has left the list, another has its position.
+    #[inline(always)]
+    pub fn had_turn(&mut self, key: Key) {
+        if self.busy.get(self.next_busy) == Some(&key) {
+            self.next_busy += 1;
+        }
+    }
+
+    /// The next link that is looked at although it is idle, if the one whose turn it is is idle.
+    pub fn next_idle(&mut self, table: &Table) -> Option<Key> {
+        if table.len() as usize <= self.active.len() {
+            return None;
+        }
+        self.next_idle = if self.next_idle + 1 < table.indices() { self.next_idle + 1 } else { 0 };
+        table.at(self.next_idle).filter(|link| !link.is_active).map(|link| link.key)
+    }
+
+    /// Has a link looked at in every poll from now on. When too many are active, the one with nothing for longest becomes idle.
+    pub fn make_active(&mut self, table: &mut Table, key: Key, now_ns: u64) {
+        let Some(link) = table.get_mut(key) else { return };
+        if link.is_active {
+            return;
+        }
+        link.is_active = true;
+        link.worked_ns = now_ns;
+        self.active.push(key);
+        if self.active.len() > ACTIVE_MAX {
+            let worked_ns = |key: Key| table.get(key).map_or(0, |link| link.worked_ns);
+            if let Some(idlest) = self.active.iter().copied().min_by_key(|key| worked_ns(*key)) {
+                self.make_idle(table, idlest, now_ns);
+            }
+        }
+    }
+
+    /// Has the peer of a link ring from now on.
+    fn make_idle(&mut self, table: &mut Table, key: Key, now_ns: u64) {
+        self.active.retain(|active| *active != key);
+        let Some(link) = table.get_mut(key) else { return };
+        link.is_active = false;
+        if link.arm() {
+            // Something has come in this very moment.
+            link.disarm();
+            (link.is_active, link.worked_ns) = (true, now_ns);
+            self.active.push(key);
+        }
+    }
+
+    /// Makes an active link idle that had nothing for a while, unless there are very few.
+    #[inline]
+    pub fn retire_one(&mut self, table: &mut Table, now_ns: u64) {
+        if self.active.len() <= ACTIVE_ALWAYS_MAX {
+            return;
+        }
+        let had_nothing =
+            |key: &Key| table.get(*key).is_none_or(|link| now_ns.saturating_sub(link.worked_ns) > ACTIVE_NS);
+        if let Some(key) = self.active.iter().copied().find(had_nothing) {
+            self.make_idle(table, key, now_ns);
+        }
+    }
+
+    /// A link is no more.
+    pub fn forget(&mut self, key: Key) {
+        self.active.retain(|active| *active != key);
+        self.busy.retain(|busy| *busy != key);
+    }
+}

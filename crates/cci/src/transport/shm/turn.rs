@@ -1,0 +1,121 @@
+//! What one link does in its turn: when it is polled, maintained, or about to be slept on.
+//!
+//! Every function here fails when the peer wrote what can't be. The link is to be given up then.
+
+use super::common::Common;
+use super::link::{Life, Link};
+use super::{overdue, receive};
+use crate::engine::core::Core;
+use cci_memory::ring::Corrupt;
+
+/// Polls with nothing there before a look at how far the peer of an active link has read. Each look takes its cache line
+/// away from it, and an answer, which carries the same position, may be on its way.
+const POLLS_PER_LOOK: u32 = 64;
+
+/// Takes out what has come on an active link, and goes on with remote operations.
+#[inline(always)]
+pub(super) fn poll_active(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
+    link.out.flush();
+    let nothing = !link.consumer.is_stalled() && !link.consumer.may_have_more();
+    let records = if nothing { 0 } else { receive::drain(link, common, core)? };
+    if records == 0 {
+        link.idle_polls = link.idle_polls.wrapping_add(1);
+        if link.publish_due {
+            link.announce();
+        }
+        if link.idle_polls.is_multiple_of(POLLS_PER_LOOK)
+            && (!link.out.fifo.is_empty() || link.out.wants_space())
+        {
+            link.complete_taken(&mut common.connections, core)?;
+        }
+    }
+    turn_transfers(link, common, core)
+}
+
+/// Takes out what has come on any link, and goes on with remote operations. Answers whether anything had come.
+pub(super) fn poll(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<bool, Corrupt> {
+    link.out.flush();
+    let records = receive::drain(link, common, core)?;
+    turn_transfers(link, common, core)?;
+    Ok(records > 0)
+}
+
+/// Pushes and fetches what remote operations have to.
+#[inline(always)]
+fn turn_transfers(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
+    if link.transfers.has_work() {
+        let turned = common.transfers.turn(link, &mut common.connections, core);
+        link.out.flush();
+        turned?;
+    }
+    Ok(())
+}
+
+/// Maintains a busy link: wakes its peer, completes and times out sends and operations.
+// Always: it has one caller, and its share of each message counts.
+#[inline(always)]
+pub(super) fn maintain(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
+    link.out.flush();
+    if link.publish_due {
+        link.announce();
+    }
+    if !link.is_active && (!link.out.fifo.is_empty() || link.out.wants_space()) {
+        link.complete_taken(&mut common.connections, core)?;
+    }
+    if !link.out.control.is_empty() {
+        link.push_control()?;
+        link.out.flush();
+    }
+    overdue::stamp(link, &mut common.connections);
+    overdue::end_sends(link, common, core)?;
+    turn_transfers(link, common, core)?;
+    maintain_transfers(link, common, core, false)
+}
+
+/// Does for a busy link what else is due before the endpoint sleeps.
+pub(super) fn before_sleep(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
+    overdue::stamp(link, &mut common.connections);
+    maintain_transfers(link, common, core, true)
+}
+
+/// Maintains the flows of a link; `now`: the endpoint is about to sleep.
+#[inline(always)]
+fn maintain_transfers(
+    link: &mut Link,
+    common: &mut Common,
+    core: &mut Core,
+    now: bool,
+) -> Result<(), Corrupt> {
+    if !link.transfers.is_in_use() {
+        return Ok(());
+    }
+    common.transfers.maintain(link, &mut common.connections, core, now)
+}
+
+/// Has the peer of a link ring from now on. Answers whether something is there to be done first.
+pub(super) fn arm(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<bool, Corrupt> {
+    if link.transfers.has_work()
+        && (common.transfers.turn(link, &mut common.connections, core)? || link.transfers.at_once)
+    {
+        return Ok(true);
+    }
+    link.out.flush();
+    if link.publish_due {
+        link.announce();
+    }
+    if link.life != Life::Up || link.out.bell_failed {
+        // A link that drains and is not stalled has work to do.
+        return Ok(!link.consumer.is_stalled());
+    }
+    if link.rung {
+        link.rung = false;
+        link.out.bell_failed |= link.bell.drain().is_err();
+    }
+    let progress = link.waits_for_progress();
+    if (!link.armed || progress && !link.armed_for_progress) && link.arm() {
+        link.disarm();
+        return Ok(true);
+    }
+    // Once more, after the attention word is up: see the ring's protocol for sleeping.
+    Ok(progress && link.complete_taken(&mut common.connections, core)?)
+}

@@ -2,9 +2,9 @@
 
 use super::link::{End, Link, is_group, pack, unpack};
 use super::member::{Counts, Member};
-use super::outlet::Out;
+use super::outlet::Outlets;
+use super::own_sender::OwnSender;
 use super::settings::Settings;
-use super::us::Us;
 use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
 use crate::error::{ConnectError, SendError, SysError};
@@ -24,12 +24,12 @@ const LINKS_MAX: u32 = 1024;
 /// The group connections of an endpoint, with the sockets under them.
 pub(in super::super) struct Groups {
     pub(super) settings: Settings,
-    us: Us,
+    own: OwnSender,
     pub(super) links: Slab<Link>,
-    pub(super) out: Option<Out>,
+    pub(super) out: Option<Outlets>,
     pub(super) members: Slab<Member>,
     /// What members counted that have left.
-    pub(super) before: Counts,
+    pub(super) past: Counts,
     /// Sending connections that the program has closed and that are still there.
     closing: u32,
 }
@@ -37,14 +37,14 @@ pub(in super::super) struct Groups {
 impl Groups {
     /// For an endpoint that has no group connection yet: takes nothing from the system but a random number.
     pub fn new(settings: Settings) -> Result<Groups, SysError> {
-        let us = Us::new(settings.keys.own)?;
+        let own = OwnSender::new(settings.keys.own)?;
         Ok(Groups {
             settings,
-            us,
+            own,
             links: Slab::new(LINKS_MAX),
             out: None,
             members: Slab::new(LINKS_MAX),
-            before: Counts::default(),
+            past: Counts::default(),
             closing: 0,
         })
     }
@@ -85,7 +85,7 @@ impl Groups {
         let Settings { send_timeout_ns, keepalive_ns, message_bytes_max, .. } = self.settings;
         let link = Link { connection, end, messages: 0, bytes: 0, send_timeout_ns, keepalive_ns };
         let Ok(key) = self.links.insert(link) else {
-            self.let_go(core, end);
+            self.release(core, end);
             return Err(ConnectError::NoMemory);
         };
         if let End::Receive { member } = end
@@ -123,17 +123,17 @@ impl Groups {
         let space_bytes = self.space_bytes();
         let out = match &mut self.out {
             Some(out) => out,
-            none if Out::BYTES <= space_bytes => none.insert(Out::open(&self.settings, interface)?),
+            none if Outlets::BYTES <= space_bytes => none.insert(Outlets::open(&self.settings, interface)?),
             _ => return Err(ConnectError::NoMemory),
         };
         if let Some(key) = known {
             out.share(key);
             return Ok(key);
         }
-        if Out::outlet_bytes(&self.settings) > space_bytes {
+        if Outlets::outlet_bytes(&self.settings) > space_bytes {
             return Err(ConnectError::NoMemory);
         }
-        out.add(group, self.us, &self.settings).ok_or(ConnectError::NoMemory)
+        out.add(group, self.own, &self.settings).ok_or(ConnectError::NoMemory)
     }
 
     /// The member that has joined `group`; shared by all connections that receive from it.
@@ -155,7 +155,7 @@ impl Groups {
     }
 
     pub fn memory_bytes(&self) -> u64 {
-        let out_bytes = self.out.as_ref().map_or(0, Out::memory_bytes);
+        let out_bytes = self.out.as_ref().map_or(0, Outlets::memory_bytes);
         let members = self.members.iter().map(|(_, member)| member.memory_bytes()).sum::<u64>();
         out_bytes + members + (self.links.bytes() + self.members.bytes()) as u64
     }
@@ -195,18 +195,18 @@ impl Groups {
                     member.links.retain(|other| *other != key);
                 }
                 self.links.remove(key);
-                self.let_go(core, End::Receive { member });
+                self.release(core, End::Receive { member });
                 core.closed(connection);
             }
         }
     }
 
     /// One connection less uses it.
-    fn let_go(&mut self, core: &Core, end: End) {
+    fn release(&mut self, core: &Core, end: End) {
         match end {
             End::Send { outlet, .. } => {
                 if let Some(out) = &mut self.out {
-                    out.let_go(outlet);
+                    out.release(outlet);
                 }
             }
             End::Receive { member: key } => {
@@ -214,7 +214,7 @@ impl Groups {
                     && let Some(member) = self.members.remove(key)
                 {
                     member.unwatch(&core.poller);
-                    self.before.add(&member.counts());
+                    self.past.add(&member.counts());
                 }
             }
         }
@@ -223,7 +223,7 @@ impl Groups {
     /// Takes what came, sends what waits.
     pub fn progress(&mut self, core: &mut Core) {
         for (_, member) in self.members.iter_mut() {
-            member.receive(core, &mut self.links, self.us, self.settings.message_bytes_max);
+            member.receive(core, &mut self.links, self.own, self.settings.message_bytes_max);
         }
         self.flush(core);
     }
@@ -247,7 +247,7 @@ impl Groups {
         for key in over {
             if let Some(link) = self.links.remove(key) {
                 self.closing -= 1;
-                self.let_go(core, link.end);
+                self.release(core, link.end);
                 core.closed(link.connection);
             }
         }
@@ -256,13 +256,13 @@ impl Groups {
     /// What is to be done before a sleep; when to look again.
     pub fn arm(&mut self, core: &mut Core) -> Option<u64> {
         self.flush(core);
-        let waits = self.out.as_ref().is_some_and(Out::has_pending);
+        let waits = self.out.as_ref().is_some_and(Outlets::has_pending);
         waits.then(|| clock::now_ns().saturating_add(SPACE_RETRY_NS))
     }
 
     /// How much is left to do. What was sent to a group needs nothing of anybody once it has left.
     pub fn activity(&self) -> Activity {
-        if self.out.as_ref().is_some_and(Out::has_pending) {
+        if self.out.as_ref().is_some_and(Outlets::has_pending) {
             Activity::Active
         } else if self.is_idle() {
             Activity::Idle

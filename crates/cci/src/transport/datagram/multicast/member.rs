@@ -1,7 +1,7 @@
 //! Receiving: one socket for each group and port that an endpoint has joined.
 
 use super::link::Link;
-use super::us::Us;
+use super::own_sender::OwnSender;
 use crate::engine::core::Core;
 use crate::engine::poller::Poller;
 use crate::error::{SysError, without_memory};
@@ -122,7 +122,13 @@ impl Member {
 
     /// Takes what has come, up to a bound. Without a receive buffer it is lost: members who would rather wait than lose
     /// have no business in a group.
-    pub fn receive(&mut self, core: &mut Core, links: &mut Slab<Link>, us: Us, message_bytes_max: u32) {
+    pub fn receive(
+        &mut self,
+        core: &mut Core,
+        links: &mut Slab<Link>,
+        own: OwnSender,
+        message_bytes_max: u32,
+    ) {
         for _ in 0..RECV_CALLS_MAX {
             match self.batch.recv(&self.socket) {
                 Ok(0) => return,
@@ -132,7 +138,7 @@ impl Member {
                     return;
                 }
             }
-            self.take(core, links, us, message_bytes_max);
+            self.take(core, links, own, message_bytes_max);
             // The program gives buffers back only when it is called; what is still in the socket can wait for that.
             if !self.batch.may_have_more() || core.receive.free_count() == 0 {
                 return;
@@ -141,10 +147,10 @@ impl Member {
     }
 
     /// Delivers what the last call brought.
-    fn take(&mut self, core: &mut Core, links: &mut Slab<Link>, us: Us, message_bytes_max: u32) {
+    fn take(&mut self, core: &mut Core, links: &mut Slab<Link>, own: OwnSender, message_bytes_max: u32) {
         let Member { name, batch, senders, counts, .. } = self;
         for (source, bytes) in batch.iter() {
-            let datagram = match wanted(bytes, *name, us, counts) {
+            let datagram = match wanted(bytes, *name, own, counts) {
                 Some(datagram) => datagram,
                 None => continue,
             };
@@ -206,7 +212,12 @@ impl Member {
 }
 
 /// What is for us, understood; all else is counted.
-fn wanted<'a>(bytes: &'a [u8], group: GroupName, us: Us, counts: &mut Counts) -> Option<GroupDatagram<'a>> {
+fn wanted<'a>(
+    bytes: &'a [u8],
+    group: GroupName,
+    own: OwnSender,
+    counts: &mut Counts,
+) -> Option<GroupDatagram<'a>> {
     let parsed: Result<GroupDatagram<'a>, PeerFault> = GroupDatagram::parse(bytes);
     let Ok(datagram) = parsed else {
         counts.malformed += 1;
@@ -218,7 +229,7 @@ fn wanted<'a>(bytes: &'a [u8], group: GroupName, us: Us, counts: &mut Counts) ->
         return None;
     }
     //= wire.md R-MC-3
-    if us.is(datagram.sender) && !us.hears_itself {
+    if own.is(datagram.sender) && !own.receives_own {
         counts.own += 1;
         return None;
     }

@@ -7,9 +7,9 @@ mod groups;
 mod link;
 mod member;
 mod outlet;
+mod own_sender;
 mod report;
 mod settings;
-mod us;
 mod with;
 
 pub(super) use groups::Groups;

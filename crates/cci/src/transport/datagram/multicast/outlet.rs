@@ -1,7 +1,7 @@
 //! Sending: one socket for all groups, and for each group the datagram that is being filled.
 
+use super::own_sender::OwnSender;
 use super::settings::Settings;
-use super::us::Us;
 use crate::connection::{Connection, Status};
 use crate::engine::core::{Core, SendOp};
 use crate::error::{SendError, SysError};
@@ -38,7 +38,7 @@ pub(super) struct Outlet {
 }
 
 /// All that an endpoint sends to groups.
-pub(super) struct Out {
+pub(super) struct Outlets {
     socket: UdpSocket,
     batch: SendBatch,
     outlets: Slab<Outlet>,
@@ -51,7 +51,7 @@ pub(super) struct Out {
     pub errors: u64,
 }
 
-impl Out {
+impl Outlets {
     /// What it takes beside its outlets, about.
     pub const BYTES: u64 = (BATCH_BYTES + (8 << 10)) as u64;
 
@@ -62,7 +62,7 @@ impl Out {
     }
 
     /// A socket that sends by the interface, and hears nothing.
-    pub fn open(settings: &Settings, interface: NonZeroU32) -> Result<Out, SysError> {
+    pub fn open(settings: &Settings, interface: NonZeroU32) -> Result<Outlets, SysError> {
         let options = udp::Options { recv_buffer_bytes: 0, gro: false, ..udp::Options::default() };
         let socket = UdpSocket::bind_with(settings.local, options)?;
         // Other processes of this host are members like any others. Our own are kept apart by the sender's number.
@@ -70,7 +70,7 @@ impl Out {
         let mut batch = SendBatch::try_new(&socket, BATCH_DATAGRAMS, BATCH_BYTES)?;
         // What the kernel is to cut reaches members on this host whole where it is old (before Linux 5.0).
         batch.disable_gso();
-        Ok(Out {
+        Ok(Outlets {
             socket,
             batch,
             outlets: Slab::new(OUTLETS_MAX),
@@ -92,12 +92,12 @@ impl Out {
     }
 
     /// An outlet with one user. None: there are too many, or there is no memory.
-    pub fn add(&mut self, group: SocketAddr, us: Us, settings: &Settings) -> Option<Key> {
+    pub fn add(&mut self, group: SocketAddr, own: OwnSender, settings: &Settings) -> Option<Key> {
         let outlet = Outlet {
             group,
             name: group.into(),
             bundle: GroupBundle::new(settings.datagram_bytes_max)?,
-            sender: us.sender(self.outlets_made),
+            sender: own.sender(self.outlets_made),
             number: 0,
             ops: fallible::vec(OPS_RESERVED).ok()?,
             users: 1,
@@ -107,7 +107,7 @@ impl Out {
         Some(key)
     }
 
-    pub fn let_go(&mut self, key: Key) {
+    pub fn release(&mut self, key: Key) {
         let Some(outlet) = self.outlets.get_mut(key) else { return };
         outlet.users = outlet.users.saturating_sub(1);
         if outlet.users == 0 {

@@ -2,7 +2,7 @@
 
 use super::groups::Groups;
 use super::link::{End, Link};
-use super::outlet::Out;
+use super::outlet::Outlets;
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, Fact, PathOption};
 use crate::transport::datagram::udp_uri;
@@ -30,8 +30,8 @@ impl Groups {
     }
 
     pub fn counters(&self, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
-        let sent = self.out.as_ref().map(Out::stats).unwrap_or_default();
-        let mut came = self.before;
+        let sent = self.out.as_ref().map(Outlets::stats).unwrap_or_default();
+        let mut came = self.past;
         for (_, member) in self.members.iter() {
             came.add(&member.counts());
         }

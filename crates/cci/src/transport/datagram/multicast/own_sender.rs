@@ -6,17 +6,17 @@ use cci_sys::random;
 
 /// Whose datagrams are ours.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Us {
+pub(super) struct OwnSender {
     /// Random, but for the count in the lowest bits, which is zero.
     sender: u64,
     /// What we send to a group that we have joined is for us, too.
-    pub hears_itself: bool,
+    pub receives_own: bool,
 }
 
-impl Us {
+impl OwnSender {
     /// With a number that nobody else has drawn.
-    pub fn new(hears_itself: bool) -> Result<Us, SysError> {
-        Ok(Us { sender: random::u64()? << GROUP_SENDER_COUNT_BITS, hears_itself })
+    pub fn new(receives_own: bool) -> Result<OwnSender, SysError> {
+        Ok(OwnSender { sender: random::u64()? << GROUP_SENDER_COUNT_BITS, receives_own })
     }
 
     //= wire.md R-MC-3

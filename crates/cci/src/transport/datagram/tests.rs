@@ -1,5 +1,5 @@
-//! Endpoints over real sockets of this machine. What the protocol does under loss, reordering and restarts is tested
-//! in the simulator; here it is the adapter: sockets, clocks, names, memory.
+//! Endpoints over real sockets of this machine. These tests are about sockets, clocks, names and memory; what the protocol does under
+//! loss, reordering and restarts is tested in the simulator.
 
 mod connect;
 mod exchange;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 pub(super) const ALL: [Attribute; 3] =
     [Attribute::ReliableOrdered, Attribute::ReliableUnordered, Attribute::Unreliable];
-/// Nothing here takes as long; a test that does is stuck.
+/// A test that takes as long as this is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
 const NO_FURTHER: Option<Duration> = Some(Duration::from_secs(10));
 
@@ -42,7 +42,7 @@ pub(super) fn endpoint(device: &Device) -> Endpoint {
     Endpoint::create(device, Options::default()).unwrap()
 }
 
-/// Two endpoints and the connection between them, seen from each.
+/// Two endpoints, and the connection between them as each knows it.
 pub(super) struct Pair {
     pub client: Endpoint,
     pub server: Endpoint,
@@ -62,7 +62,7 @@ impl Pair {
         Pair { client, server, to_server, to_client }
     }
 
-    /// Both sides' events, until `done` says so.
+    /// Passes the events of both sides to `done` until it returns true.
     pub fn run(&mut self, mut done: impl FnMut(&mut Endpoint, &mut Endpoint, Side, Option<Event>) -> bool) {
         let start = Instant::now();
         loop {
@@ -127,7 +127,7 @@ pub(super) fn connect(
     Ok((ours.unwrap(), theirs.unwrap()))
 }
 
-/// What a message of this number and length holds.
+/// The message of this number and length.
 pub(super) fn fill(number: u64, len: usize) -> Vec<u8> {
     let seed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     (0..len).map(|at| seed[at % 8] ^ (at / 8) as u8).collect()
@@ -142,7 +142,7 @@ pub(super) fn is_success(status: Status) {
     assert_eq!(status, Status::Success);
 }
 
-/// One step of an exchange from client to server: messages come in order, completions are successes, nothing else.
+/// Checks one event of an exchange from client to server: messages come in order, sends succeed, and nothing else happens.
 pub(super) fn note(side: Side, event: Option<Event>, got: &mut u64, done: &mut u64) {
     match (side, event) {
         (Side::Server, Some(Event::Recv(message))) => {

@@ -1,4 +1,4 @@
-//! All group connections of one endpoint.
+//! The group connections of one endpoint.
 
 use super::link::{End, Link, is_group, pack, unpack};
 use super::member::{Counts, Member};
@@ -18,24 +18,24 @@ use std::io::{Error, ErrorKind};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-/// Group connections of one endpoint at most.
+/// The most group connections of one endpoint.
 const LINKS_MAX: u32 = 1024;
 
-/// The group connections of an endpoint, with the sockets under them.
+/// The group connections of one endpoint, and their sockets.
 pub(in super::super) struct Groups {
     pub(super) settings: Settings,
     own: OwnSender,
     pub(super) links: Slab<Link>,
     pub(super) out: Option<Outlets>,
     pub(super) members: Slab<Member>,
-    /// What members counted that have left.
+    /// What the members counted that have left.
     pub(super) past: Counts,
-    /// Sending connections that the program has closed and that are still there.
+    /// How many connections to groups the program has closed that still have something to send.
     closing: u32,
 }
 
 impl Groups {
-    /// For an endpoint that has no group connection yet: takes nothing from the system but a random number.
+    /// Makes an endpoint able to connect to groups. That takes nothing from the system but a random number.
     pub fn new(settings: Settings) -> Result<Groups, SysError> {
         let own = OwnSender::new(settings.keys.own)?;
         Ok(Groups {
@@ -49,18 +49,18 @@ impl Groups {
         })
     }
 
-    /// Whether there are groups on this device. Linux carries none over IPv6 loopback.
+    /// Whether the device offers groups. IPv6 loopback does not, as Linux carries none over it.
     pub fn are_offered(&self) -> bool {
         !(self.settings.local.is_ipv6() && self.settings.local.ip().is_loopback())
     }
 
-    /// Nothing to do, as long as no connection is made.
+    /// Whether there is nothing to do until somebody connects to a group.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.links.is_empty() && self.out.is_none()
     }
 
-    /// Joins a group, or makes ready to send to one; the connection is open at once.
+    /// Joins a group, or prepares to send to one. The connection is open at once. Returns its link.
     pub fn connect(
         &mut self,
         core: &mut Core,
@@ -97,7 +97,7 @@ impl Groups {
         Ok(pack(key))
     }
 
-    /// A group of our IP version.
+    /// Checks that the address is a group's, and of the device's version of IP.
     fn check(&self, group: SocketAddr) -> Result<SocketAddr, String> {
         if !group.ip().is_multicast() {
             let looks = "write one such as udp://239.1.2.3:5000 or udp://[ff15::1]:5000";
@@ -106,7 +106,7 @@ impl Groups {
         udp_uri::with_local_zone(group, self.settings.local)
     }
 
-    /// The number of the device's interface: asked each time, since an interface may come back under another.
+    /// The number of the device's interface. It is asked for each time, since an interface may come back under another number.
     fn interface(&self) -> Result<NonZeroU32, ConnectError> {
         let name = &self.settings.interface_name;
         let all = net::interfaces()?;
@@ -117,7 +117,7 @@ impl Groups {
         })
     }
 
-    /// Where to send to `group`; shared by all connections that do.
+    /// The outlet to a group, which all connections that send to the group share.
     fn outlet(&mut self, group: SocketAddr, interface: NonZeroU32) -> Result<Key, ConnectError> {
         let known = self.out.as_ref().and_then(|out| out.find(group));
         let space_bytes = self.space_bytes();
@@ -136,7 +136,7 @@ impl Groups {
         out.add(group, self.own, &self.settings).ok_or(ConnectError::NoMemory)
     }
 
-    /// The member that has joined `group`; shared by all connections that receive from it.
+    /// The member that has joined a group, which all connections that receive from the group share.
     fn member(&mut self, core: &Core, group: SocketAddr, interface: NonZeroU32) -> Result<Key, ConnectError> {
         if let Some((key, _)) = self.members.iter().find(|(_, member)| member.group == group) {
             return Ok(key);
@@ -149,18 +149,19 @@ impl Groups {
         self.members.insert(member).map_err(|_| ConnectError::NoMemory)
     }
 
-    /// What is left of the groups' share of the cap.
+    /// How many bytes are left of what groups may hold.
     fn space_bytes(&self) -> u64 {
         self.settings.memory_bytes_max.saturating_sub(self.memory_bytes())
     }
 
+    /// How many bytes groups hold.
     pub fn memory_bytes(&self) -> u64 {
         let out_bytes = self.out.as_ref().map_or(0, Outlets::memory_bytes);
         let members = self.members.iter().map(|(_, member)| member.memory_bytes()).sum::<u64>();
         out_bytes + members + (self.links.bytes() + self.members.bytes()) as u64
     }
 
-    /// Takes one message. See [`crate::transport::Transport::send`].
+    /// Takes one message, as [`Transport::send`](crate::transport::Transport::send) demands.
     #[inline]
     pub fn send(
         &mut self,
@@ -179,7 +180,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Leaves the group, or delivers what was sent and then ends.
+    /// Ends a connection: leaves the group at once, or sends what was taken first.
     pub fn disconnect(&mut self, core: &mut Core, link: u64) {
         let key = unpack(link);
         let Some(link) = self.links.get_mut(key) else { return };
@@ -201,7 +202,7 @@ impl Groups {
         }
     }
 
-    /// One connection less uses it.
+    /// Notes that one connection less uses an outlet or a member, and drops it after the last.
     fn release(&mut self, core: &Core, end: End) {
         match end {
             End::Send { outlet, .. } => {
@@ -220,7 +221,7 @@ impl Groups {
         }
     }
 
-    /// Takes what came, sends what waits.
+    /// Receives what has come, and sends what waits.
     pub fn progress(&mut self, core: &mut Core) {
         for (_, member) in self.members.iter_mut() {
             member.receive(core, &mut self.links, self.own, self.settings.message_bytes_max);
@@ -228,7 +229,7 @@ impl Groups {
         self.flush(core);
     }
 
-    /// Sends what waits, as far as the socket has room, and ends what was only waiting for that.
+    /// Sends what waits, as far as the socket has space, and ends the closed connections that only waited for that.
     fn flush(&mut self, core: &mut Core) {
         let Some(out) = &mut self.out else { return };
         out.progress(core);
@@ -237,6 +238,7 @@ impl Groups {
         }
     }
 
+    /// Ends the closed connections that have nothing left to send.
     fn end_closing(&mut self, core: &mut Core) {
         let Some(out) = &self.out else { return };
         let done = |link: &Link| match link.end {
@@ -253,14 +255,14 @@ impl Groups {
         }
     }
 
-    /// What is to be done before a sleep; when to look again.
+    /// Prepares for sleep. Returns when to look again at the latest, if something could not be sent.
     pub fn arm(&mut self, core: &mut Core) -> Option<u64> {
         self.flush(core);
         let waits = self.out.as_ref().is_some_and(Outlets::has_pending);
         waits.then(|| clock::now_ns().saturating_add(SPACE_RETRY_NS))
     }
 
-    /// How much is left to do. What was sent to a group needs nothing of anybody once it has left.
+    /// How much is left to do. A message to a group is done with once it has left, since nobody acknowledges it.
     pub fn activity(&self) -> Activity {
         if self.out.as_ref().is_some_and(Outlets::has_pending) {
             Activity::Active
@@ -271,7 +273,7 @@ impl Groups {
         }
     }
 
-    /// How the sends of a group connection stand.
+    /// How the sends of a group connection stand; `None` if there is no such connection.
     pub fn link_state(&self, link: u64) -> Option<LinkState> {
         let own = self.link(link)?;
         let in_progress = self.connection_counters(link).sends_in_progress;
@@ -284,7 +286,7 @@ impl Groups {
         })
     }
 
-    /// Changes a group connection, or what holds for those made from now on.
+    /// Changes a group connection, or the defaults for those made from now on.
     pub fn configure(&mut self, setting: Setting) {
         match setting {
             Setting::SendTimeout { link, timeout_ns } => {
@@ -305,7 +307,7 @@ impl Groups {
         }
     }
 
-    /// `None` if this is not the name of a group connection.
+    /// The connection that a link names; `None` if it is none of a group.
     pub(super) fn link(&self, link: u64) -> Option<&Link> {
         if is_group(link) { self.links.get(unpack(link)) } else { None }
     }
@@ -315,7 +317,7 @@ impl Groups {
     }
 }
 
-/// The group as this interface has it. A URI may name the interface, which then must be ours.
+/// The address of a group on the device's interface. A URI may name an interface, which then must be that one.
 fn at_interface(group: SocketAddr, interface: NonZeroU32, name: &str) -> Result<SocketAddr, String> {
     let SocketAddr::V6(mut v6) = group else { return Ok(group) };
     if v6.scope_id() != 0 && v6.scope_id() != interface.get() {

@@ -1,33 +1,33 @@
-//! One connection to or from a group, and its name.
+//! A connection to or from a group, and the link by which the engine names it.
 
 use crate::connection::Connection;
 use cci_memory::slab::Key;
 
-/// Marks the name of a group connection: a place in the protocol's table is never so high.
+/// This bit marks the link of a group connection: an index in the protocol's table is never so high.
 const MARK: u64 = 1 << 31;
 
-/// Whether a transport's name of a connection is that of one to or from a group.
+/// Whether a link is that of a group connection.
 #[inline]
 pub(super) const fn is_group(link: u64) -> bool {
     link & MARK != 0
 }
 
-/// The transport's name of a group connection.
+/// The link of a group connection, by its key in the table.
 pub(super) fn pack(key: Key) -> u64 {
     u64::from(key.generation) << 32 | MARK | u64::from(key.index)
 }
 
-/// The place it names.
+/// The key in the table of the group connection that a link names.
 pub(super) fn unpack(link: u64) -> Key {
     Key { index: (link & !MARK) as u32, generation: (link >> 32) as u32 }
 }
 
-/// One end of a group connection.
+/// What a group connection does: it sends or receives.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum End {
     Send {
         outlet: Key,
-        /// The program has disconnected; what it sent waits for room.
+        /// Whether the program has disconnected. What it has sent waits for space in the socket.
         closing: bool,
     },
     Receive {
@@ -42,7 +42,8 @@ pub(super) struct Link {
     pub end: End,
     pub messages: u64,
     pub bytes: u64,
-    /// Without effect, since nothing is waited for; kept to be read back.
+    /// It has no effect, since sends wait for nobody, but the program may read it back.
     pub send_timeout_ns: u64,
+    /// It has no effect, since groups have no single peer, but the program may read it back.
     pub keepalive_ns: u64,
 }

@@ -1,4 +1,4 @@
-//! Receiving: one socket for each group and port that an endpoint has joined.
+//! Receiving from groups: one socket for each group and port that an endpoint has joined.
 
 use super::link::Link;
 use super::own_sender::OwnSender;
@@ -16,9 +16,9 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 
-/// Place of the sockets in the endpoint's descriptor: which one is readable is not asked.
+/// The token of the sockets in the endpoint's epoll set. Nobody asks which descriptor is readable.
 const TOKEN_MEMBER: u64 = 1;
-/// Datagrams taken by one receive call at most.
+/// The most datagrams that one receive call takes.
 const RECV_DATAGRAMS: usize = 16;
 
 /// What members count.
@@ -27,29 +27,31 @@ pub(super) struct Counts {
     pub datagrams: u64,
     pub bytes: u64,
     pub syscalls: u64,
-    /// Datagrams that others sent between ones that came, and that have not come.
+    /// Datagrams that were sent between ones that have arrived, and have not arrived themselves.
     pub missing: u64,
-    /// Datagrams that came behind later ones.
+    /// Datagrams that arrived behind later ones.
     pub late: u64,
+    /// Datagrams that had arrived before.
     pub repeats: u64,
+    /// Datagrams so far behind others that nobody knows whether they had arrived before.
     pub too_late: u64,
-    /// Datagrams whose numbers were far ahead of all before them.
+    /// Datagrams whose numbers were far ahead of all others.
     pub too_early: u64,
-    /// Sent by this endpoint.
+    /// Datagrams that this endpoint has sent itself.
     pub own: u64,
-    /// For another group or port.
+    /// Datagrams for another group or port.
     pub other: u64,
-    /// Not of the format.
+    /// Datagrams that broke the format.
     pub malformed: u64,
-    /// Longer than this endpoint's receive buffers.
+    /// Messages longer than this endpoint's receive buffers.
     pub too_long: u64,
-    /// Copies for which there was no receive buffer.
+    /// Copies of messages for which there was no receive buffer.
     pub no_buffer: u64,
-    /// What the kernel lost for want of room in the socket.
+    /// Datagrams that the kernel dropped because the socket was full.
     pub socket_full: u64,
     pub truncated: u64,
     pub errors: u64,
-    /// Senders forgotten to make room for others.
+    /// Senders that were forgotten to make space for others.
     pub forgotten: u64,
 }
 
@@ -80,25 +82,26 @@ impl Counts {
     }
 }
 
-/// One group joined at one port.
+/// One group that was joined, at one port.
 pub(super) struct Member {
     pub group: SocketAddr,
     name: GroupName,
     pub socket: UdpSocket,
     batch: RecvBatch,
     pub senders: Senders,
-    /// Each gets its own copy of each message.
+    /// The connections that receive from the group. Each gets its own copy of each message.
     pub links: Vec<Key>,
     counts: Counts,
 }
 
 impl Member {
-    /// What one takes, about.
+    /// About how many bytes one member takes.
     pub const BYTES: u64 =
         (RECV_DATAGRAMS * (DATAGRAM_BYTES_MAX as usize + 256) + GROUP_SENDERS_MAX * 80 + (1 << 10)) as u64;
 
+    /// Joins a group on the interface of that number.
     pub fn join(group: SocketAddr, interface: NonZeroU32) -> Result<Member, SysError> {
-        // Joined datagrams would have to be told apart, and come only from one sender at a time.
+        // Receive offload joins only datagrams of one sender, and they would have to be told apart here.
         let options = udp::Options { send_buffer_bytes: 0, gro: false, ..udp::Options::default() };
         Ok(Member {
             group,
@@ -120,8 +123,8 @@ impl Member {
         poller.unwatch(self.socket.as_fd());
     }
 
-    /// Takes what has come, up to a bound. Without a receive buffer it is lost: members who would rather wait than lose
-    /// have no business in a group.
+    /// Receives what has come, up to a bound. A message for which there is no receive buffer is lost: if one member could make the
+    /// sender wait, it would hold up the whole group.
     pub fn receive(
         &mut self,
         core: &mut Core,
@@ -191,6 +194,7 @@ impl Member {
         }
     }
 
+    /// What this member has counted.
     pub fn counts(&self) -> Counts {
         let stats = self.batch.stats();
         Counts {
@@ -211,7 +215,7 @@ impl Member {
     }
 }
 
-/// What is for us, understood; all else is counted.
+/// Parses a datagram for this member. Others are counted, and give `None`.
 fn wanted<'a>(
     bytes: &'a [u8],
     group: GroupName,

@@ -1,7 +1,7 @@
-//! Multicast groups on UDP (CCI-031): connections that send to a group or receive from it, made without anybody's word.
+//! Multicast groups over UDP (CCI-031): connections that send to a group or receive from it, for which nobody is asked.
 //!
-//! They live beside the protocol of connections ([`with`]), on sockets of their own: one for each group joined
-//! ([`member`]), one for all that is sent ([`outlet`]). What may be lost is lost and counted: nothing is acknowledged.
+//! They are beside the protocol and its connections ([`with`]), and have sockets of their own: one for each group that was joined
+//! ([`member`]), and one for all that is sent ([`outlet`]). Nothing is acknowledged; datagrams that get lost are counted.
 
 mod groups;
 mod link;

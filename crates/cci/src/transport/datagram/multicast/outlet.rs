@@ -1,4 +1,4 @@
-//! Sending: one socket for all groups, and for each group the datagram that is being filled.
+//! Sending to groups: one socket for all, and for each group the datagram that is being filled.
 
 use super::own_sender::OwnSender;
 use super::settings::Settings;
@@ -14,61 +14,62 @@ use cci_sys::udp::{self, Outgoing, SendBatch, SendStats, UdpSocket};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-/// Memory for datagrams on their way to the kernel: more than may be queued by messages.
+/// The size of the batch of datagrams to be sent, bytes: more than messages may queue.
 const BATCH_BYTES: usize = 128 << 10;
-/// And that many datagrams.
+/// The most datagrams in the batch.
 const BATCH_DATAGRAMS: usize = 64;
-/// Groups that one endpoint sends to at once.
+/// The most groups that one endpoint sends to at once.
 const OUTLETS_MAX: u32 = 256;
-/// Completions kept for one datagram before their list grows.
+/// How many completions of one datagram are kept before their list grows.
 const OPS_RESERVED: usize = 64;
 
-/// Where messages to one group are gathered.
+/// Gathers the messages to one group.
 pub(super) struct Outlet {
     group: SocketAddr,
     name: GroupName,
     bundle: GroupBundle,
     sender: u64,
-    /// Of the next datagram.
+    /// The number of the next datagram.
     number: u64,
-    /// Sends in the bundle whose end the program wants to know.
+    /// The sends in the bundle whose completions the program wants.
     ops: Vec<(Connection, SendOp)>,
-    /// Connections that send here.
+    /// How many connections send to the group.
     users: u32,
 }
 
-/// All that an endpoint sends to groups.
+/// Everything by which an endpoint sends to groups.
 pub(super) struct Outlets {
     socket: UdpSocket,
     batch: SendBatch,
     outlets: Slab<Outlet>,
-    /// How often an outlet was made: each numbers its datagrams anew, as a sender of its own.
+    /// How many outlets were made. Each numbers its datagrams anew, as a sender of its own.
     outlets_made: u16,
-    /// Of messages that are in no batch yet.
+    /// Bytes of messages that are not in the batch yet.
     queued_bytes: usize,
-    /// When a message left alone; None once progress was made since.
+    /// When a message last left alone; `None` if progress was made since.
     sent_alone_at_ns: Option<u64>,
+    /// How many errors the socket has had.
     pub errors: u64,
 }
 
 impl Outlets {
-    /// What it takes beside its outlets, about.
+    /// About how many bytes it takes, beside the outlets themselves.
     pub const BYTES: u64 = (BATCH_BYTES + (8 << 10)) as u64;
 
-    /// What one outlet takes, about.
+    /// About how many bytes one outlet takes.
     pub fn outlet_bytes(settings: &Settings) -> u64 {
         let ops_bytes = OPS_RESERVED * size_of::<(Connection, SendOp)>();
         u64::from(settings.datagram_bytes_max) + (size_of::<Outlet>() + ops_bytes) as u64
     }
 
-    /// A socket that sends by the interface, and hears nothing.
+    /// Opens a socket that sends by the interface of that number, and receives nothing.
     pub fn open(settings: &Settings, interface: NonZeroU32) -> Result<Outlets, SysError> {
         let options = udp::Options { recv_buffer_bytes: 0, gro: false, ..udp::Options::default() };
         let socket = UdpSocket::bind_with(settings.local, options)?;
-        // Other processes of this host are members like any others. Our own are kept apart by the sender's number.
+        // Processes of this host are members like any others. This endpoint's own members know its datagrams by their sender.
         socket.set_outgoing(Outgoing { interface, hops: settings.keys.hops, this_host: true })?;
         let mut batch = SendBatch::try_new(&socket, BATCH_DATAGRAMS, BATCH_BYTES)?;
-        // What the kernel is to cut reaches members on this host whole where it is old (before Linux 5.0).
+        // Before Linux 5.0, members on this host would get what the kernel is to cut in one piece.
         batch.disable_gso();
         Ok(Outlets {
             socket,
@@ -91,7 +92,7 @@ impl Outlets {
         }
     }
 
-    /// An outlet with one user. None: there are too many, or there is no memory.
+    /// Adds an outlet with one user. `None`: there are too many, or there is no memory.
     pub fn add(&mut self, group: SocketAddr, own: OwnSender, settings: &Settings) -> Option<Key> {
         let outlet = Outlet {
             group,
@@ -115,7 +116,7 @@ impl Outlets {
         }
     }
 
-    /// Takes one message. A lone one leaves at once; those behind it share its datagrams and leave with the next progress.
+    /// Takes one message. A lone one leaves at once; those that follow share datagrams, and leave with the next progress.
     #[inline]
     pub fn send(
         &mut self,
@@ -134,7 +135,7 @@ impl Outlets {
             }
             let Some(outlet) = self.outlets.get_mut(key) else { return Err(SendError::UnknownConnection) };
             if !outlet.bundle.push(segments, len_bytes) {
-                // The engine has checked the length against what fits an empty datagram.
+                // This can't happen: the engine has checked that the message fits into an empty datagram.
                 return Err(SendError::TooLong { len_bytes, max_bytes: 0 });
             }
         }
@@ -158,7 +159,7 @@ impl Outlets {
         self.sent_alone_at_ns.is_some_and(|left_at| clock::now_ns().saturating_sub(left_at) < LONE_GAP_NS)
     }
 
-    /// Puts a full datagram among those that leave next. False: no room.
+    /// Moves an outlet's full datagram into the batch, and returns whether there was space.
     fn make_space(&mut self, core: &mut Core, key: Key) -> bool {
         let Some(outlet) = self.outlets.get_mut(key) else { return false };
         if outlet.close(core, &mut self.batch) {
@@ -169,7 +170,7 @@ impl Outlets {
         outlet.close(core, &mut self.batch)
     }
 
-    /// Sends what waits, as far as the socket has room.
+    /// Sends what waits, as far as the socket has space.
     pub fn progress(&mut self, core: &mut Core) {
         self.sent_alone_at_ns = None;
         if self.has_pending() {
@@ -183,42 +184,38 @@ impl Outlets {
             if outlet.bundle.is_empty() || outlet.close(core, &mut self.batch) {
                 continue;
             }
-            if let Err(error) = self.batch.flush(&self.socket) {
-                note(&mut self.batch, &mut self.errors, &error);
-            }
+            send_batch(&mut self.batch, &self.socket, &mut self.errors);
             if !outlet.close(core, &mut self.batch) {
-                // Kept for the next time; there is something to do until then.
+                // It stays here until the next time, and counts as queued.
                 self.queued_bytes += 1;
             }
         }
         self.send_batch();
     }
 
-    /// Gives the kernel what is complete.
+    /// Gives the kernel the datagrams in the batch, as far as it has space.
     fn send_batch(&mut self) {
-        if let Err(error) = self.batch.flush(&self.socket) {
-            note(&mut self.batch, &mut self.errors, &error);
-        }
+        send_batch(&mut self.batch, &self.socket, &mut self.errors);
     }
 
-    /// Something waits to leave.
+    /// Whether something waits to be sent.
     #[inline]
     pub fn has_pending(&self) -> bool {
         self.queued_bytes > 0 || !self.batch.is_empty()
     }
 
-    /// Nothing of an outlet waits for room.
+    /// Whether an outlet has nothing left that waits for space in the batch.
     pub fn is_sent(&self, key: Key) -> bool {
         self.outlets.get(key).is_none_or(|outlet| outlet.bundle.is_empty())
     }
 
-    /// Sends of a connection that have not ended, without the silent ones.
+    /// How many sends of a connection have not completed, without the silent ones.
     pub fn sends_in_progress(&self, key: Key, connection: Connection) -> u32 {
         let Some(outlet) = self.outlets.get(key) else { return 0 };
         outlet.ops.iter().filter(|(of, _)| *of == connection).count() as u32
     }
 
-    /// Datagrams sent so far by an outlet.
+    /// How many datagrams an outlet has sent.
     pub fn datagrams_sent(&self, key: Key) -> u64 {
         self.outlets.get(key).map_or(0, |outlet| outlet.number)
     }
@@ -237,14 +234,16 @@ impl Outlets {
     }
 }
 
-/// The socket failed: what waited is lost, as datagrams may be.
-fn note(batch: &mut SendBatch, errors: &mut u64, _: &std::io::Error) {
-    *errors += 1;
-    batch.clear();
+/// Gives the kernel the datagrams in the batch, as far as it has space. They are lost if the socket fails.
+fn send_batch(batch: &mut SendBatch, socket: &UdpSocket, errors: &mut u64) {
+    if batch.flush(socket).is_err() {
+        *errors += 1;
+        batch.clear();
+    }
 }
 
 impl Outlet {
-    /// Puts the bundle among the datagrams that leave next, and ends the sends in it. False: there is no room.
+    /// Moves the bundle into the batch as a datagram, and completes the sends in it. Returns whether there was space.
     fn close(&mut self, core: &mut Core, batch: &mut SendBatch) -> bool {
         if self.bundle.is_empty() {
             return true;

@@ -1,30 +1,31 @@
-//! Which of a group's datagrams an endpoint has sent itself.
+//! Which datagrams of a group the endpoint has sent itself.
 
 use crate::error::SysError;
 use cci_proto::limits::GROUP_SENDER_COUNT_BITS;
 use cci_sys::random;
 
-/// Whose datagrams are ours.
+/// The number by which an endpoint's own datagrams are known.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct OwnSender {
-    /// Random, but for the count in the lowest bits, which is zero.
+    /// It is random, except for the lowest bits, which are for a count and are zero.
     sender: u64,
-    /// What we send to a group that we have joined is for us, too.
+    /// Whether the endpoint receives what it sends itself to a group that it has joined.
     pub receives_own: bool,
 }
 
 impl OwnSender {
-    /// With a number that nobody else has drawn.
+    /// Draws a number that nobody else has.
     pub fn new(receives_own: bool) -> Result<OwnSender, SysError> {
         Ok(OwnSender { sender: random::u64()? << GROUP_SENDER_COUNT_BITS, receives_own })
     }
 
+    /// Whether a sender is this endpoint.
     //= wire.md R-MC-3
     pub fn is(self, sender: u64) -> bool {
         (sender ^ self.sender) >> GROUP_SENDER_COUNT_BITS == 0
     }
 
-    /// The sender that begins to number its datagrams for the `count`th time.
+    /// The number of the sender that this endpoint is when it makes its outlet number `count`.
     pub fn sender(self, count: u16) -> u64 {
         self.sender | u64::from(count)
     }

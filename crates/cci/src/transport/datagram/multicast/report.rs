@@ -1,4 +1,4 @@
-//! What group connections tell about themselves.
+//! What group connections report: counters and explanations.
 
 use super::groups::Groups;
 use super::link::{End, Link};

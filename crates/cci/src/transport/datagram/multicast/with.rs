@@ -1,4 +1,4 @@
-//! Connections and groups side by side: one transport to the engine.
+//! A transport of connections and groups side by side.
 
 use super::Groups;
 use super::link::is_group;
@@ -11,11 +11,11 @@ use crate::transport::{
     About, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started, Transport,
 };
 
-/// A transport, and groups beside it. Which of the two a connection belongs to, its link tells.
+/// A transport, and groups beside it. The link of a connection tells which of the two it belongs to.
 pub(in super::super) struct WithGroups<T> {
     pub connections: T,
     pub groups: Groups,
-    /// Everything else is sealed, and what comes plain is refused: groups, which are plain, do not go with that.
+    /// Whether the endpoint requires a seal. It then refuses to connect to groups, whose datagrams are plain.
     pub sealed_only: bool,
 }
 
@@ -78,7 +78,7 @@ impl<T: Transport> Transport for WithGroups<T> {
         self.connections.send(core, connection, link, segments, op)
     }
 
-    // The engine refuses remote memory on unreliable connections, which those of groups are.
+    // Operations never come here for groups: the engine refuses remote memory on unreliable connections.
 
     #[inline]
     fn start(

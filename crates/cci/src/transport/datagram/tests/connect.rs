@@ -57,7 +57,7 @@ fn rejecting_and_dropping_a_request_refuse_it() {
 fn nobody_there_and_nobody_answering_both_time_out() {
     let Some(device) = device("127.0.0.1") else { return };
     let (mut client, mut server) = (endpoint(&device), endpoint(&device));
-    // A port that was free a moment ago: ICMP says that nobody is there, which proves nothing and ends nothing.
+    // The port was free a moment ago. ICMP says that nobody is there, which proves nothing and ends nothing.
     let gone = endpoint(&device).uri().to_owned();
     let start = Instant::now();
     for (context, uri) in [(1, &gone), (2, &server.uri().to_owned())] {
@@ -187,7 +187,7 @@ fn a_thousand_connections_on_one_endpoint() {
     assert_eq!(server.counters().connections_open, 0, "without a word of the server's program");
     let server = std::thread::spawn(move || server.wait(Some(Duration::from_millis(500))).unwrap().is_none());
     assert!(client.close(Duration::from_secs(5)), "every connection closed");
-    // And nothing else.
+    // No further event comes.
     assert!(server.join().unwrap());
 }
 

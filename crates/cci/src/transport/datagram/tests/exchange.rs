@@ -1,4 +1,4 @@
-//! Messages: every size, many of them, in order and exactly once.
+//! Messages of every size arrive, many of them, in order and exactly once.
 
 use super::*;
 use crate::{SendError, SendFlags};
@@ -13,8 +13,8 @@ fn every_size_arrives_whole() {
     }
 }
 
-/// Sizes from 0 to the largest message, each size near a boundary and a sample between; unreliable ones one at a time,
-/// since nothing brings back one that is lost in a burst.
+/// Sends messages from 0 bytes to the longest: each size near a boundary, and a sample of those between. Unreliable ones are sent
+/// one at a time, since nothing brings back one that is lost in a burst.
 fn sizes(pair: &mut Pair, attribute: Attribute) {
     let max = pair.client.max_send_size(pair.to_server).unwrap() as usize;
     let lens: Vec<usize> = (0..=max).filter(|len| *len < 70 || len % 61 == 0 || max - len < 70).collect();
@@ -139,7 +139,7 @@ fn talk(mut endpoint: Endpoint, connection: Connection, count: u64) -> Endpoint 
         }
         assert!(start.elapsed() < PATIENCE, "sent {sent} done {done} got {got} {:?}", endpoint.counters());
     }
-    // The other side may still wait for our last acknowledgement.
+    // The other side may still wait for the last acknowledgement.
     assert!(endpoint.wait(Some(Duration::from_millis(200))).unwrap().is_none());
     endpoint
 }
@@ -162,7 +162,7 @@ fn a_blocking_send_returns_its_status() {
         assert_eq!(client.send_blocking(to_server, &[&halves, &halves]), Ok(Status::Success));
     }
     other.join().unwrap();
-    // The other one's endpoint is gone by now, of which the program may be told.
+    // The other endpoint is gone by now, and this program may have been told so.
     let reported = client.next_event();
     let is_end = reported.as_ref().is_none_or(|event| matches!(event, Event::Disconnected { .. }));
     assert!(is_end, "no event for a blocking send: {reported:?}");

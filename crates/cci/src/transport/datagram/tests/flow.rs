@@ -1,4 +1,4 @@
-//! Receivers that are not ready, peers that are gone.
+//! What becomes of sends when the receiver is not ready, or the peer is gone.
 
 use super::*;
 use crate::SendFlags;
@@ -54,8 +54,7 @@ fn messages_wait_for_buffers_and_arrive_when_there_are_some() {
 
 #[test]
 fn a_send_that_finds_no_buffer_in_time_fails_and_the_connection_lives() {
-    // The receiver's library holds messages in the program's stead: with little memory until that is used up, with
-    // plenty until it holds a whole window.
+    // The receiver's library holds messages for its program until it has a whole window of them, or its memory is used up.
     for (memory_bytes_max, len) in [(1 << 20, 1000), (256 << 20, 8000)] {
         let Some(device) = device_with("127.0.0.1", if len == 1000 { "mtu = 1500" } else { "" }) else {
             return;
@@ -92,7 +91,7 @@ fn not_ready(device: &Device, options: Options, len: usize) {
     });
     assert!(pair.client.is_open(to_server), "{ended:?}");
     assert!(ended.iter().all(|(_, status)| *status != Status::TimedOut), "{ended:?}");
-    // Those that failed were not delivered and never will be; those that succeeded all are.
+    // The sends that succeeded were all delivered; those that failed were not, and never will be.
     let good = ended.iter().filter(|(_, status)| *status == Status::Success);
     let mut expected: Vec<u64> = good.map(|(context, _)| *context).collect();
     expected.push(sent);
@@ -124,7 +123,7 @@ fn a_peer_that_vanished_ends_every_send_once() {
     let options = Options { send_timeout: Duration::from_millis(200), ..Options::default() };
     for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
         let mut pair = Pair::of(&device, attribute, options.clone());
-        // As if its host had gone: nothing is said any more.
+        // Its host is as good as gone: nothing is sent any more.
         let Pair { client, server, to_server, .. } = &mut pair;
         std::mem::forget(std::mem::replace(server, endpoint(&device)));
         let mut ended = [0; 50];

@@ -1,16 +1,16 @@
-//! Datagrams that nobody asked for.
+//! Datagrams that nobody asked for are counted and dropped.
 
 use super::*;
 use crate::SendFlags;
 use std::net::UdpSocket;
 
-/// Throws bytes at both sides of a connection while it is used; each is a counter and nothing else.
+/// Throws datagrams at both sides of a connection while it is used. Each is counted, and does nothing else.
 #[test]
 fn forged_datagrams_are_counted_and_nothing_else() {
     let Some(mut pair) = Pair::on("127.0.0.1", Attribute::ReliableOrdered) else { return };
     let addr = |endpoint: &Endpoint| endpoint.uri().strip_prefix("udp://").unwrap().to_owned();
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // Something that looks right: what the client really sends, caught by a socket of our own.
+    // Datagrams that look right are what the client really sends, caught by a socket of the test's own.
     let caught = catch_request(&mut pair);
     let (to_server, mut state, mut sent, mut got) = (pair.to_server, 1u64, 0, 0);
     let targets = [addr(&pair.client), addr(&pair.server)];
@@ -37,7 +37,7 @@ fn forged_datagrams_are_counted_and_nothing_else() {
                 check(got, &message);
                 got += 1;
             }
-            // A forged request can be a request like any other, once it brings back its cookie; ours never do.
+            // A forged request becomes a request like any other once it brings back its cookie. These never do.
             (_, None) => {}
             (side, other) => panic!("{side:?} {other:?}"),
         }

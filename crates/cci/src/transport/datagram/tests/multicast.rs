@@ -1,4 +1,4 @@
-//! Groups over loopback, in one process; several processes and interfaces are tested in `testkit`.
+//! Groups over loopback, in one process. Tests with several processes and interfaces are in `testkit`.
 
 use super::{PATIENCE, device, device_with, endpoint};
 use crate::{
@@ -35,7 +35,7 @@ fn send(endpoint: &mut Endpoint, connection: Connection, message: &[u8]) {
     endpoint.send(connection, message, 0, SendFlags::SILENT).unwrap();
 }
 
-/// What has come, until there are `count` messages.
+/// Collects messages until there are `count`.
 fn take(endpoint: &mut Endpoint, count: usize) -> Vec<(Connection, Vec<u8>)> {
     let start = Instant::now();
     let mut got = Vec::new();
@@ -51,7 +51,7 @@ fn take(endpoint: &mut Endpoint, count: usize) -> Vec<(Connection, Vec<u8>)> {
     got
 }
 
-/// Nothing comes any more. Loopback delivers before a send returns.
+/// Checks that no more messages come. Loopback delivers before a send returns.
 fn nothing(endpoint: &mut Endpoint) {
     for _ in 0..20 {
         if let Some(event) = endpoint.next_event() {
@@ -285,7 +285,7 @@ fn a_lone_message_leaves_at_once_and_those_behind_it_share() {
     assert!((0..1000u16).zip(&got).all(|(number, (_, message))| **message == number.to_le_bytes()));
     let datagrams = counted(&sender, "group_datagrams_sent") - before;
     assert!(datagrams <= 50, "{datagrams}: 256 messages fit one datagram");
-    // Every length up to the longest.
+    // Messages of every length arrive, up to the longest.
     let max = sender.max_send_size(to).unwrap() as usize;
     let lens: Vec<usize> = (0..=max).step_by(97).chain([max]).collect();
     for len in &lens {
@@ -346,7 +346,7 @@ fn a_stranger_at_the_group_gains_nothing() {
     };
     let name = format!("{}:47700", group(10));
     let good = write(&name, 99, 7);
-    // Not of the format, cut off, of a connection, longer than anything of ours.
+    // These datagrams break the format, are cut off, belong to a connection, or are longer than any of the library's.
     let mut bytes = 0;
     for len in [0, 1, 7, 8, 39, 40, 48, 64, 1472, 9000, 60_000] {
         for fill in [0, 0x11, 0x18, 0x1d, 0xff] {
@@ -358,12 +358,12 @@ fn a_stranger_at_the_group_gains_nothing() {
     assert!(bytes > 0);
     nothing(&mut member);
     assert!(counted(&member, "group-malformed") >= 40 && counted(&member, "group-truncated") > 0);
-    // Another group's datagram at our address, and our own port's at another group's name.
+    // One datagram names another group but goes to this address; another names this group's address with another port.
     send_record(&write("239.255.255.255:47700", 99, 7));
     send_record(&write(&format!("{}:47701", group(10)), 99, 7));
     nothing(&mut member);
     assert_eq!(counted(&member, "group-other"), 2);
-    // Repeats, and jumps.
+    // Some datagrams are repeated, and one jumps far ahead.
     for _ in 0..3 {
         send_record(&good);
     }
@@ -372,10 +372,10 @@ fn a_stranger_at_the_group_gains_nothing() {
     let got = take(&mut member, 2);
     assert!(got.iter().all(|(_, message)| message == b"theirs"));
     nothing(&mut member);
-    // The jump was forged: it does not keep from being heard what comes in its sender's name with the next number.
+    // The jump was forged. It does not keep the sender's next datagram from being delivered.
     assert_eq!((counted(&member, "group-repeat"), counted(&member, "group-too-early")), (2, 1));
     assert_eq!(counted(&member, "group-too-late"), 0);
-    // Crowds.
+    // More senders come than are remembered.
     for sender in 0..1000 {
         send_record(&write(&name, sender << 16, 1));
         member.progress();
@@ -441,7 +441,7 @@ fn groups_stay_under_the_cap() {
     assert!(matches!(small.connect(&uri(12), &[], TX, 0, None), Err(ConnectError::NoMemory)));
 }
 
-/// A burst longer than any buffer: what is not delivered is accounted for.
+/// Sends a burst longer than any buffer. What is not delivered must be counted.
 #[test]
 fn losses_are_counted() {
     let Some(device) = device("127.0.0.1") else { return };
@@ -463,7 +463,7 @@ fn losses_are_counted() {
         assert_eq!(message.len(), len);
         got += 1;
     }
-    // The last one closes the account: what is lost behind the last that comes nobody can know.
+    // One more message ends the count, since nobody can know what was lost behind the last one that arrived.
     sender.progress();
     send(&mut sender, to, b"end");
     let last = take(&mut member, 1);
@@ -476,7 +476,7 @@ fn losses_are_counted() {
     assert!(text.contains(&format!("datagrams missing: {missing}")), "{text}");
 }
 
-/// An endpoint of several transports has groups by its UDP part, asleep and awake.
+/// Checks that an endpoint of several transports has groups by its UDP part, whether it sleeps or polls.
 #[test]
 fn the_device_any_has_groups() {
     let Some(udp) = device("127.0.0.1") else { return };
@@ -507,7 +507,7 @@ fn the_device_any_has_groups() {
     nothing(&mut both);
 }
 
-/// With a progress thread, and the program asleep on the descriptor.
+/// Receives from a group with a progress thread, while the program sleeps on the descriptor.
 #[test]
 fn a_progress_thread_hears_groups() {
     let Some(device) = device("127.0.0.1") else { return };

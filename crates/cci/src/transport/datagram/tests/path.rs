@@ -1,4 +1,4 @@
-//! Paths that carry less than our own link, and links that go away for a while: in a network namespace of the test's own.
+//! Paths that carry less than the first link, and links that go away for a while. Each test has a network namespace of its own.
 
 use super::*;
 use crate::SendFlags;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 const INSIDE: &str = "CCI_TEST_IN_NAMESPACE";
 
-/// Runs one test of this program once more, alone in a fresh network namespace. True: this is that run.
+/// Runs one test of this program once more, alone in a fresh network namespace. Returns true in that run.
 fn in_namespace(test: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -58,17 +58,17 @@ fn a_path_that_becomes_narrower_is_noticed_and_nothing_is_lost() {
     }
     let mut pair = Pair::on("127.0.0.1", Attribute::ReliableOrdered).unwrap();
     exchange(&mut pair, 20, 8000);
-    // The interface itself: what a route or an ICMP says of the size is not believed.
+    // The MTU of the interface itself changes, as nobody believes what a route or an ICMP message says of the size.
     ip("link set lo mtu 1400");
-    // Bundled for the wide path, sent on the narrow one.
+    // The messages are bundled for the wide path, and sent on the narrow one.
     exchange(&mut pair, 200, 1000);
-    // The longest message is what it was: it travels in parts.
+    // The longest message is as long as before, and travels in parts.
     exchange(&mut pair, 50, 8000);
     assert!(pair.client.max_send_size(pair.to_server).unwrap() > 8000);
     exchange(&mut pair, 50, 1300);
     let drops = pair.client.counters().drops;
     assert!(drops.iter().any(|drop| drop.name == "too-big-for-path"), "{drops:?}");
-    // An endpoint that is opened now knows from the start.
+    // An endpoint that is opened now knows the size from the start.
     let later = Pair::on("127.0.0.1", Attribute::ReliableOrdered).unwrap();
     assert!(later.client.max_send_size(later.to_server).unwrap() < 1400);
 }

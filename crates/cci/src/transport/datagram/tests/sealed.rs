@@ -1,5 +1,5 @@
-//! Sealed datagrams over real sockets, as far as it takes a look inside: keys change under load. The rest is tested from
-//! outside, in `crates/testkit/tests/sealed_udp`.
+//! Sealed datagrams over real sockets, as far as a test has to look inside. Other tests are in
+//! `crates/testkit/tests/sealed_udp`.
 
 use super::*;
 use crate::Security;
@@ -7,7 +7,7 @@ use cci_secure::UpdateLimits;
 use std::cell::Cell;
 
 thread_local! {
-    /// Datagrams until the next key, for endpoints that this thread opens; 0: as always.
+    /// How many datagrams are sealed with one key by endpoints that this thread opens; 0 means the default.
     static RECORDS_MAX: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -1,4 +1,4 @@
-//! Sleeping until something comes.
+//! Sleeping endpoints wake when something comes.
 
 use super::*;
 use crate::SendFlags;
@@ -14,7 +14,7 @@ fn a_sleeping_endpoint_is_woken_by_a_message() {
             };
             server.send(to_client, &message, 0, SendFlags::SILENT).unwrap();
         }
-        // Stays until the answers are acknowledged.
+        // The server stays until its answers are acknowledged.
         server
     });
     for number in 0..20 {
@@ -34,7 +34,7 @@ fn the_descriptor_is_readable_when_there_is_something_and_quiet_when_not() {
     let (epoll, mut events) = (Epoll::new().unwrap(), Events::with_capacity(4));
     epoll.add(pair.server.os_handle(), 1, Interest::Read, Trigger::Level).unwrap();
     let to_server = pair.to_server;
-    // Everything of the handshake is over, and the connection idle.
+    // The handshake is over, and the connection is idle.
     let start = Instant::now();
     pair.run(|_, _, _, event| {
         assert!(event.is_none(), "{event:?}");

@@ -6,7 +6,7 @@ use super::input::{Input, READ_BYTES, Take};
 use super::out::{Flow, Out, Wrote};
 use super::pipe;
 use super::preamble::Ticket;
-use super::second_stream::SecondStream;
+use super::second_stream::Second;
 use super::sends::Send;
 use super::shared::Shared;
 use super::streams::Streams;
@@ -175,8 +175,8 @@ pub(super) struct Established {
     pub unreported: u32,
     /// The second stream is wanted: asked for, or being dialled.
     pub wants_second: bool,
-    /// The second stream and all of remote memory access; None: none was ever needed.
-    pub second: Option<Box<SecondStream>>,
+    /// The second stream and all of remote memory access.
+    pub second: Second,
 }
 
 impl Established {
@@ -204,7 +204,7 @@ impl Established {
             moved_ns: 0,
             unreported: 0,
             wants_second: false,
-            second: None,
+            second: Second::None,
         }
     }
 
@@ -349,7 +349,7 @@ impl Established {
 
     /// When a record of which a part has come has to be whole, on whichever stream that is.
     pub fn record_due_ns(&self, now_ns: u64) -> Option<u64> {
-        let second = self.second.as_ref().and_then(|second| second.part_since_ns(now_ns));
+        let second = self.second.get().and_then(|second| second.part_since_ns(now_ns));
         let since_ns = [self.record_ns, second].into_iter().flatten().min()?;
         Some(since_ns.saturating_add(record_ns_max(self.base.send_timeout_ns)))
     }
@@ -579,11 +579,6 @@ impl Established {
         self.end_sends(shared, core, status);
     }
 
-    /// The second stream is there, or was.
-    pub fn has_second(&self) -> bool {
-        self.second.as_ref().is_some_and(|second| second.was_made())
-    }
-
     /// A second stream is in order: once, and not behind CLOSING of either side.
     pub fn second_may_come(&self) -> bool {
         let lives = match self.stage {
@@ -591,7 +586,13 @@ impl Established {
             Stage::Closing { sent, .. } => !sent,
             Stage::PeerClosing | Stage::PeerClosed { .. } | Stage::Lingering { .. } => false,
         };
-        lives && self.base.is_reliable && !self.has_second()
+        lives && self.base.is_reliable && !self.second.was_made()
+    }
+
+    /// Of the messages that this side has sent, how many the peer has taken.
+    #[inline]
+    pub fn messages_taken(&self) -> u64 {
+        self.base.messages_sent.saturating_sub(u64::from(self.out.sends()))
     }
 
     /// The peer may send messages that we want.

@@ -9,8 +9,9 @@ use super::established::{Batch, Due, ReadError, Stage, Written};
 use super::input::Take;
 use super::pipe::Pipe;
 use super::receive::{Came, Receiver};
+use super::second_stream::Work;
 use super::shared::Shared;
-use super::transfers::{Transfers, Verdict, Work, WorkError};
+use super::transfers::{Transfers, Verdict, WorkError};
 use super::wire::Kind;
 use crate::ConnectFailure;
 use crate::connection::{DisconnectReason, Status};
@@ -549,26 +550,26 @@ impl Links {
     /// Gives connections with operations under way their turn, and looks after them. Called in every poll.
     #[inline]
     pub fn transfer(&mut self, core: &mut Core) {
-        if self.transfers.are_any() {
+        if self.transfers.schedule.has_any() {
             self.transfer_some(core);
         }
     }
 
     fn transfer_some(&mut self, core: &mut Core) {
-        for _ in 0..self.transfers.begin_turns(&self.shared, core) {
-            let Some(key) = self.transfers.next() else { break };
+        for _ in 0..self.transfers.schedule.begin(core, self.shared.now_ns) {
+            let Some(key) = self.transfers.schedule.next() else { break };
             let Some(conn) = self.conns.established_mut(key) else { continue };
             let work = self.transfers.next_work(&self.shared, conn);
             let worked = self.transfers.work(&mut self.shared, core, conn, work);
             if worked.is_err() || conn.stage.may_end() {
                 self.worked(core, key, worked);
             }
-            if self.transfers.others_wait() {
+            if self.transfers.schedule.others_wait() {
                 self.retire_for_space(core, key);
             }
         }
         self.transfers.admit_waiting(&self.shared, core, &mut self.conns);
-        self.transfers.end_turns();
+        self.transfers.schedule.end();
         if self.transfers.is_time_to_look(self.shared.now_ns) {
             self.look_at_transfers(core);
         }
@@ -611,7 +612,7 @@ impl Links {
     /// Ends connections whose operations are overdue, and those that hold memory which others wait for.
     fn look_at_transfers(&mut self, core: &mut Core) {
         let mut at = 0;
-        while let Some(key) = self.transfers.active(at) {
+        while let Some(&key) = self.transfers.schedule.active().get(at) {
             let verdict = match self.conns.established_mut(key) {
                 Some(conn) => self.transfers.look_at(&self.shared, core, conn),
                 None => Verdict::Idle,
@@ -620,7 +621,7 @@ impl Links {
                 at += 1;
                 continue;
             }
-            self.transfers.take_active(at);
+            self.transfers.schedule.take_active(at);
             match verdict {
                 Verdict::Keep | Verdict::Idle => {}
                 Verdict::Over(reason) => self.end(core, key, reason),

@@ -9,7 +9,7 @@ use super::input::SCRATCH_BYTES;
 use super::links::Links;
 use super::local::Local;
 use super::out::Out;
-use super::transfers::Transfers;
+use super::second_stream::Second;
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, Fact, PathOption};
 use crate::sealing::Sealing;
@@ -126,7 +126,7 @@ pub(super) fn explain(conn: &Conn, local: &Local, into: &mut Explanation) {
     into.facts.push(("waiting to be written", Fact::Bytes(unwritten_bytes)));
     into.facts.push(("messages written, not acknowledged", Fact::Count(in_flight)));
     into.blocked_on = stream.and_then(|(_, out)| blocked_on(out)).map(str::to_owned);
-    Transfers::explain(conn, into);
+    into.paths.push(second_path(conn));
 }
 
 fn state(conn: &Conn) -> &'static str {
@@ -157,4 +157,23 @@ fn blocked_on(out: &Out) -> Option<&'static str> {
         return Some("all is written, and the peer has not acknowledged all of it yet");
     }
     None
+}
+
+/// The path of a connection's remote memory.
+fn second_path(conn: &Conn) -> PathOption {
+    let second = conn.established().map_or(&Second::None, |conn| &conn.second);
+    let (chosen, reason) = match second {
+        _ if !conn.base().is_reliable => (false, "an unreliable connection has none"),
+        Second::None => (false, "made when the first operation needs it"),
+        Second::Ended { .. } => (false, "it has ended, and the connection with it"),
+        Second::Open(second) if second.stream.is_none() => (false, "being made"),
+        Second::Open(second) if second.is_waiting() => {
+            (true, "waits for its turn: more connections move data than there is memory for")
+        }
+        Second::Open(second) if !second.writer.is_empty() => {
+            (true, "straight from memory and into place; the peer or the network is slow to take what waits")
+        }
+        Second::Open(_) => (true, "straight from memory and into place, past the messages"),
+    };
+    PathOption { path: "remote memory: second stream".to_owned(), chosen, reason: reason.to_owned() }
 }

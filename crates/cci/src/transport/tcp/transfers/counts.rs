@@ -1,5 +1,7 @@
 //! What is counted of remote memory.
 
+use crate::transport::ordered_rma::stream::{Reader, Writer};
+
 /// Counted since the endpoint was opened.
 #[derive(Default)]
 pub(super) struct Counts {
@@ -18,4 +20,41 @@ pub(super) struct Counts {
     /// Of these, through a buffer.
     pub bytes_copied: u64,
     pub held: u64,
+}
+
+impl Counts {
+    /// Adds what was read since the last call.
+    #[inline]
+    pub fn take_reads(&mut self, reader: &mut Reader) {
+        self.reads += std::mem::take(&mut reader.reads);
+        self.bytes_read += std::mem::take(&mut reader.bytes);
+        self.bytes_placed += std::mem::take(&mut reader.placed_bytes);
+    }
+
+    /// Adds what was written since the last call; answers how many bytes.
+    #[inline]
+    pub fn take_writes(&mut self, writer: &mut Writer) -> u64 {
+        let bytes = std::mem::take(&mut writer.bytes);
+        self.writes += std::mem::take(&mut writer.writes);
+        self.bytes_written += bytes;
+        self.bytes_copied += std::mem::take(&mut writer.copied_bytes);
+        bytes
+    }
+
+    /// Adds the device counters of remote memory.
+    pub fn add_to(&self, into: &mut Vec<(&'static str, u64)>) {
+        into.extend([
+            ("rma_streams", self.streams),
+            ("rma_streams_waited", self.waited),
+            ("rma_streams_made_room", self.retired_for_space),
+            ("rma_stream", self.operations),
+            ("rma_stream_reads", self.reads),
+            ("rma_stream_writes", self.writes),
+            ("rma_stream_bytes_read", self.bytes_read),
+            ("rma_stream_bytes_written", self.bytes_written),
+            ("rma_stream_bytes_placed", self.bytes_placed),
+            ("rma_stream_bytes_copied", self.bytes_copied),
+            ("rma_messages_not_ready", self.held),
+        ]);
+    }
 }

@@ -61,12 +61,18 @@ impl TransferQuota {
     /// Gives a connection that was trimmed all that it may need. False: there is no room.
     #[inline]
     pub fn fill(&mut self, host: Host, second: &mut SecondStream) -> bool {
-        let missing = CONNECTION_BYTES.saturating_sub(second.charged_bytes);
-        if second.is_trimmed && self.has_space_for(host, second.account, missing) {
-            self.charge(host, second, CONNECTION_BYTES);
-            second.is_trimmed = false;
+        if !second.share().is_some_and(|share| share.is_trimmed) {
+            return true;
         }
-        !second.is_trimmed
+        let missing = CONNECTION_BYTES.saturating_sub(second.charged_bytes);
+        if !self.has_space_for(host, second.account, missing) {
+            return false;
+        }
+        self.charge(host, second, CONNECTION_BYTES);
+        if let Some(share) = second.share_mut() {
+            share.is_trimmed = false;
+        }
+        true
     }
 
     /// A connection holds so much from now on, instead of what it is charged for.

@@ -3,13 +3,14 @@
 use super::admission::Admission;
 use super::common::Common;
 use super::handshake::{Hello, Stage};
+use super::handshakes::RETRY_NS;
 use super::link::Link;
+use super::name;
 use super::out::Control;
 use super::peer::{Peer, Side};
 use super::proof::shown_in;
 use super::step::Step;
 use super::wire::{Accept, Message, NotUnderstood, Offer, PeerConn, Request, kind};
-use super::{RETRY_NS, name};
 use crate::connection::Connection;
 use crate::engine::core::Core;
 use crate::security::NO_NAMES;

@@ -15,14 +15,19 @@ use std::os::fd::AsFd;
 /// Connections being made at once.
 const HANDSHAKES_MAX: u32 = 64 << 10;
 
+/// How often a server whose queue is full is tried.
+pub(super) const RETRY_NS: u64 = 1_000_000;
+
 /// All handshakes of an endpoint, of clients and servers.
 pub(super) struct Handshakes {
     all: Slab<Handshake>,
+    /// When they were last looked at.
+    looked_ns: u64,
 }
 
 impl Handshakes {
     pub const fn new() -> Handshakes {
-        Handshakes { all: Slab::new(HANDSHAKES_MAX) }
+        Handshakes { all: Slab::new(HANDSHAKES_MAX), looked_ns: 0 }
     }
 
     pub fn get(&self, key: Key) -> Option<&Handshake> {
@@ -137,6 +142,16 @@ impl Handshakes {
             _ => handshake.deadline_ns,
         };
         self.all.iter().map(|(_, handshake)| due_ns(handshake)).min().unwrap_or(u64::MAX)
+    }
+
+    /// Whether to look for what is [`due`](Self::due) now; they count as looked at then.
+    #[inline]
+    pub fn are_due(&mut self, now_ns: u64) -> bool {
+        let are_due = !self.all.is_empty() && now_ns >= self.looked_ns + RETRY_NS;
+        if are_due {
+            self.looked_ns = now_ns;
+        }
+        are_due
     }
 
     /// Handshakes whose time is up, and those whose server is to be tried again.

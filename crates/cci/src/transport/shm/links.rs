@@ -4,6 +4,8 @@ use super::charge::ChargedBytes;
 use super::common::Common;
 use super::connections::{Conn, Connections, EstablishedConn, Phase, State, complete, to_us};
 use super::link::{Life, Link};
+use super::out::Out;
+use super::rma::initiator::Initiator;
 use super::schedule::Schedule;
 use super::send::{NotSent, send};
 use super::table::Table;
@@ -177,6 +179,37 @@ impl Links {
         self.schedule.make_busy(link);
         self.make_active(at, common.connections.now_ns);
         Ok(())
+    }
+
+    /// What is mapped of a connection's peer; None: nothing, or a fence has to wait first.
+    #[inline]
+    pub fn initiator_at_once(
+        &mut self,
+        common: &mut Common,
+        core: &mut Core,
+        key: Key,
+        fence: bool,
+    ) -> Option<(&mut Initiator, &mut Out)> {
+        let Common { connections, transfers, .. } = common;
+        let on = connections.conns.open(key)?.on;
+        let (at, flow_key, in_progress) = (on.link, on.flow(), on.in_progress);
+        // What there is of a peer that is gone is nobody's memory.
+        let link = self.table.get_mut(at).filter(|link| link.life == Life::Up)?;
+        link.transfers.initiator.as_ref()?;
+        if fence {
+            if flow_key.is_some_and(|flow_key| transfers.operations(flow_key) > 0) {
+                return None;
+            }
+            if in_progress > 0 {
+                // If the peer's position makes no sense, the next poll finds that, too.
+                link.complete_taken(connections, core).ok()?;
+                if connections.conns.open(key).is_none_or(|conn| conn.on.in_progress > 0) {
+                    return None;
+                }
+            }
+        }
+        let Link { transfers, out, .. } = link;
+        Some((transfers.initiator.as_mut()?, out))
     }
 
     /// A region of ours is no more: takes back what was granted of it.

@@ -1,11 +1,13 @@
 //! The socket that an endpoint listens on.
 
-use super::LISTEN_AGAIN_NS;
 use crate::engine::poller::Poller;
 use crate::transport::token;
 use cci_sys::SysError;
 use cci_sys::unix::{Listener, Stream};
 use std::os::fd::AsFd;
+
+/// How long not to listen when no more clients can be let in.
+const LISTEN_AGAIN_NS: u64 = 5_000_000;
 
 /// A listening socket, which is not looked at while no more clients can be let in.
 pub(super) struct Listening {

@@ -2,19 +2,19 @@
 //!
 //! An endpoint listens on a UNIX socket ([`name`], [`listening`]). Two endpoints share a *link* ([`link`]): two rings in
 //! sealed memfds, handed over that socket, two doorbells, and the socket itself as the lifeline, whose hang-up shows at
-//! once that the peer is gone. Connections ride on links ([`connections`]). How they begin is in [`handshake`], with
-//! [`client`] and [`server`] for the two sides; how they end is in [`close`].
+//! once that the peer is gone. Connections ride on links ([`connections`]). They begin by a [`handshake`], which
+//! [`connecting`] gives to the side that this endpoint is on, [`client`] or [`server`]; [`close`] is how they end.
 //!
-//! [`Shm`] knows them all: [`Links`], and beside them what is [`common`] to links, which any of them may touch while it is
+//! [`Shm`] has the [`links`], and beside them what is [`common`] to links, which any of them may touch while it is
 //! polled: [`connections`], [`handshakes`] under way and [`transfers`], which are remote memory access.
 //!
-//! A send copies the message into the ring and completes when the peer's library has taken it out, which the peer
-//! announces with every record of its own, or in a word of the ring ([`links`], [`pending`]). The receiver copies it once,
+//! A send copies the message into the ring ([`send`]) and completes when the peer's library has taken it out, which the peer
+//! announces with every record of its own, or in a word of the ring ([`out`], [`pending`]). The receiver copies it once,
 //! into a receive buffer; without one it stalls that ring and leaves the others alone ([`receive`]).
 //!
-//! A poll looks at the links that were active lately, at one of the others, and at the kernel now and then: its
-//! cost does not grow with the number of links. Before sleeping, an endpoint asks every peer to ring.
-//! `docs/adr/0003-shared-memory-links.md` has the reasons.
+//! A poll looks at the links that were active lately, at one of the others ([`schedule`], [`turn`]), and at the kernel now
+//! and then ([`pace`]): its cost does not grow with the number of links. Before sleeping, an endpoint asks every peer to
+//! ring. `docs/adr/0003-shared-memory-links.md` has the reasons.
 
 mod admission;
 mod budget;
@@ -22,6 +22,7 @@ mod charge;
 mod client;
 mod close;
 mod common;
+mod connecting;
 mod connections;
 mod doorbell;
 #[cfg(any(test, fuzzing))]
@@ -36,6 +37,7 @@ mod name;
 mod open;
 mod out;
 mod overdue;
+mod pace;
 mod peer;
 mod pending;
 mod proof;
@@ -62,21 +64,16 @@ pub(crate) use self::open::open;
 pub(crate) use self::proof::Proof;
 
 use self::budget::Budget;
-use self::client::Client;
 use self::common::Common;
+use self::connecting::Connecting;
 use self::connections::{Conn, Established, Phase, State, from_us, to_us};
-use self::handshake::Handshake;
-use self::link::{Life, Link};
+use self::link::Link;
 use self::links::Links;
-use self::out::Out;
+use self::pace::Pace;
 use self::rma::grant::{GRANT_BYTES, Grant};
-use self::rma::initiator::Initiator;
 use self::rma::mapped::Held;
-use self::server::Server;
 use self::step::Step;
 use self::transfers::NewOperation;
-use self::wire::Message;
-use super::ordered_rma::What;
 use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, RegionChange, Report,
     RmaRequest, Setting, Started, Transport, token,
@@ -104,39 +101,16 @@ const RING_BYTES_MIN: u32 = 32 << 10;
 /// The largest ring that we map for a peer, which is the largest that we make. It is not charged here: its pages are there, and
 /// the peer's. A peer that takes them out again makes us pay for this much at most, beside a ring of our own.
 const RING_BYTES_PEER_MAX: u32 = RING_BYTES_MAX;
-/// How long a client may be silent after it connected.
-const SILENCE_NS_MAX: u64 = 1_000_000_000;
-/// How long a client may be silent at least, however many others connect.
-const SILENCE_NS_MIN: u64 = 200_000_000;
-/// How long an accepted client may take to confirm. If it dies, that is known at once; this is for one that hangs, or polls
-/// seldom.
-const HANDSHAKE_NS_MAX: u64 = if cfg!(test) { 2_000_000_000 } else { 30_000_000_000 };
-/// Clients that have connected and sent nothing yet; more wait in the kernel's queue.
-const SILENT_MAX: u32 = 256;
 /// Clients let in at one go.
 const ACCEPTS_PER_POLL_MAX: u32 = 32;
 /// EMFILE, without a dependency for one number.
 const ERRNO_DESCRIPTORS: i32 = 24;
 /// What the kernel reports at once.
 const KERNEL_EVENTS: usize = 32;
-/// How often a server whose queue is full is tried.
-const RETRY_NS: u64 = 1_000_000;
-/// How long not to listen when no more clients can be let in.
-const LISTEN_AGAIN_NS: u64 = 5_000_000;
-
-/// Polls between maintenances, at most: whoever waits for a message waits for these, too. A program that polls seldom has
-/// them more often.
-const POLLS_PER_MAINTENANCE_MAX: u32 = 64;
-/// When so much time has passed between two maintenances, the next one comes sooner; see [`KERNEL_POLL_NS`].
-const MAINTENANCE_NS_MAX: u64 = 10_000;
-/// Between questions to the kernel, while polling: a system call in each poll would be the latency.
-const KERNEL_POLL_NS: u64 = 20_000;
-/// Between questions to the kernel right after the program may have slept on the descriptor.
-const KERNEL_DUE_NS: u64 = 2_000;
+/// Rounds of such reports taken at once.
+const KERNEL_ROUNDS_MAX: u32 = 4;
 /// Grants taken from one peer at once.
 const GRANTS_PER_POLL_MAX: u32 = 16;
-/// Rounds of events taken from the kernel at once.
-const KERNEL_ROUNDS_MAX: u32 = 4;
 /// How often a sleeper whose receive buffers are all out looks for one: another thread may drop it.
 const STALL_POLL_NS: u64 = 1_000_000;
 
@@ -149,8 +123,7 @@ const _: () = {
 #[repr(align(128))]
 pub(super) struct Shm {
     uri: String,
-    client: Client,
-    server: Server,
+    connecting: Connecting,
     links: Links,
     common: Common,
     /// Our part of the memory cap.
@@ -159,13 +132,7 @@ pub(super) struct Shm {
     set_apart_bytes: u64,
     /// None while its contents are worked on.
     events: Option<Events>,
-    /// Polls since the last maintenance, and after how many the next one comes.
-    polls: u32,
-    polls_per_maintenance: u32,
-    kernel_polled_ns: u64,
-    handshakes_looked_ns: u64,
-    /// The program has slept on the descriptor, or may have: the kernel is asked at the next poll.
-    kernel_due: bool,
+    pace: Pace,
     made_by: fork::Token,
 }
 
@@ -183,95 +150,20 @@ impl Shm {
         self.links.table.get(self.common.connections.conns.get(key)?.on()?.link)
     }
 
-    /// Everything that a step of a handshake needs.
-    fn handshaking<'a>(&'a mut self, core: &'a mut Core) -> (&'a Client, &'a mut Server, Step<'a>) {
+    /// What makes connections, and everything that a step of it needs.
+    fn connecting<'a>(&'a mut self, core: &'a mut Core) -> (&'a mut Connecting, Step<'a>) {
         let held_bytes = self.held_bytes(core).saturating_sub(self.links.ring_memory().total());
         let budget = Budget { cap_bytes: core.options.memory_bytes_max, held_bytes };
-        let Shm { client, server, links, common, .. } = self;
-        (client, server, Step { links, common, core, budget })
+        let Shm { connecting, links, common, .. } = self;
+        (connecting, Step { links, common, core, budget })
     }
 
     /// Clients wait on the listening socket.
     fn let_in(&mut self, core: &mut Core) {
         for _ in 0..ACCEPTS_PER_POLL_MAX {
-            let (_, server, mut step) = self.handshaking(core);
-            let Some(client) = server.let_in(&mut step) else { return };
-            if let Some(key) = client {
-                // The request is usually there already.
-                self.handshake_ready(core, key);
-            }
-        }
-    }
-
-    /// Something is to be read on a handshake's stream.
-    fn handshake_ready(&mut self, core: &mut Core, key: Key) {
-        // More than one message comes only with a hang-up behind it.
-        for _ in 0..3 {
-            let Some(handshake) = self.common.handshakes.get(key) else { return };
-            let Handshake { stream: Some(stream), stage, .. } = handshake else { return };
-            let is_client = stage.is_client();
-            let mut buffer = [0; wire::BYTES_MAX];
-            match stream.recv(&mut buffer, 2) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.raw_os_error() == Some(ERRNO_DESCRIPTORS) => {
-                    // The peer's were closed with that: it has to hear of it, and its program may try again.
-                    handshake.send(&Message::Refuse(ConnectFailure::NoMemory));
-                    self.common.connections.counts.system_errors += 1;
-                    return self.end_handshake(core, key, ConnectFailure::NoMemory);
-                }
-                Err(_) => {
-                    self.common.connections.counts.bad_handshake += 1;
-                    return self.end_handshake(core, key, ConnectFailure::Disconnected);
-                }
-                Ok(got) if got.len == 0 => {
-                    let (client, server, mut step) = self.handshaking(core);
-                    return if is_client {
-                        client.end(step.common, step.core, key, ConnectFailure::Disconnected);
-                    } else {
-                        server.hung_up(&mut step, key);
-                    };
-                }
-                Ok(got) => {
-                    let message = wire::parse(buffer.get(..got.len).unwrap_or_default());
-                    let (client, server, mut step) = self.handshaking(core);
-                    if is_client {
-                        client.heard(&mut step, key, message, got.fds);
-                    } else {
-                        server.heard(&mut step, key, message, got.fds);
-                    }
-                }
-            }
-        }
-    }
-
-    /// An attempt to connect, ours or a client's, is over without a connection.
-    fn end_handshake(&mut self, core: &mut Core, key: Key, why: ConnectFailure) {
-        let Some(handshake) = self.common.handshakes.get(key) else { return };
-        let is_client = handshake.stage.is_client();
-        let (client, server, mut step) = self.handshaking(core);
-        if is_client {
-            client.end(step.common, step.core, key, why);
-        } else {
-            server.end(&mut step, key, why);
-        }
-    }
-
-    /// Ends handshakes whose time is up, and tries again to reach servers whose queue was full.
-    fn time_out_handshakes(&mut self, core: &mut Core) {
-        let now_ns = self.common.connections.now_ns;
-        let (over, again) = self.common.handshakes.due(now_ns);
-        for key in over {
-            // The answer may have come in this very moment.
-            self.handshake_ready(core, key);
-            if self.common.handshakes.get(key).is_some_and(|handshake| now_ns >= handshake.deadline_ns) {
-                self.common.connections.counts.handshake_timed_out += 1;
-                self.end_handshake(core, key, ConnectFailure::TimedOut);
-            }
-        }
-        for key in again {
-            if self.client.hello(&mut self.common, core, key).is_err() {
-                self.common.connections.counts.system_errors += 1;
-                self.end_handshake(core, key, ConnectFailure::NoMemory);
+            let (connecting, mut step) = self.connecting(core);
+            if !connecting.let_in(&mut step) {
+                return;
             }
         }
     }
@@ -281,7 +173,7 @@ impl Shm {
     fn copy_at_once(&mut self, core: &mut Core, key: Key, request: &RmaRequest<'_>) -> Option<Status> {
         // The message needs the ring.
         let (first, more) = request.segments.split_first().filter(|_| request.message.is_none())?;
-        let (initiator, out) = self.initiator_at_once(core, key, request.fence)?;
+        let (initiator, out) = self.links.initiator_at_once(&mut self.common, core, key, request.fence)?;
         initiator.copy(core, out, key, request.kind, first, more)
     }
 
@@ -289,82 +181,8 @@ impl Shm {
     #[inline]
     fn change_at_once(&mut self, core: &mut Core, key: Key, request: &AtomicRequest) -> Option<Status> {
         let AtomicRequest { atomic, target, result, fence } = *request;
-        let (initiator, out) = self.initiator_at_once(core, key, fence)?;
+        let (initiator, out) = self.links.initiator_at_once(&mut self.common, core, key, fence)?;
         initiator.atomic(core, out, key, atomic, target, result)
-    }
-
-    /// What is mapped of a connection's peer; None: nothing, or a fence has to wait first.
-    #[inline]
-    fn initiator_at_once(
-        &mut self,
-        core: &mut Core,
-        key: Key,
-        fence: bool,
-    ) -> Option<(&mut Initiator, &mut Out)> {
-        if !self.is_ours() {
-            return None;
-        }
-        let connections = &mut self.common.connections;
-        let on = connections.conns.open(key)?.on;
-        let (at, flow_key, in_progress) = (on.link, on.flow(), on.in_progress);
-        // What there is of a peer that is gone is nobody's memory.
-        let link = self.links.table.get_mut(at).filter(|link| link.life == Life::Up)?;
-        link.transfers.initiator.as_ref()?;
-        if fence {
-            if flow_key.is_some_and(|flow_key| self.common.transfers.operations(flow_key) > 0) {
-                return None;
-            }
-            if in_progress > 0 {
-                // If the peer's position makes no sense, the next poll finds that, too.
-                link.complete_taken(connections, core).ok()?;
-                if connections.conns.open(key).is_none_or(|conn| conn.on.in_progress > 0) {
-                    return None;
-                }
-            }
-        }
-        let Link { transfers, out, .. } = link;
-        Some((transfers.initiator.as_mut()?, out))
-    }
-
-    /// Enters a read or write, and does of it what can be done now.
-    fn start_rma(
-        &mut self,
-        core: &mut Core,
-        key: Key,
-        request: &RmaRequest<'_>,
-        name: u64,
-    ) -> Result<(), SendError> {
-        let RmaRequest { kind, segments, message, fence } = *request;
-        self.start_operation(
-            core,
-            key,
-            &NewOperation { name, what: What::Move(kind), segments, message, fence },
-        )
-    }
-
-    /// Enters an atomic operation, and does of it what can be done now.
-    fn start_atomic(
-        &mut self,
-        core: &mut Core,
-        key: Key,
-        request: &AtomicRequest,
-        name: u64,
-    ) -> Result<(), SendError> {
-        let AtomicRequest { atomic, target, result, fence } = *request;
-        let what = What::Atomic { atomic, target, result };
-        self.start_operation(core, key, &NewOperation { name, what, segments: &[], message: None, fence })
-    }
-
-    fn start_operation(
-        &mut self,
-        core: &mut Core,
-        key: Key,
-        operation: &NewOperation<'_>,
-    ) -> Result<(), SendError> {
-        if !self.is_ours() {
-            return Err(SendError::Disconnected);
-        }
-        self.links.start(&mut self.common, core, key, operation)
     }
 
     /// A grant came over a link's socket. False: no honest peer sends this.
@@ -396,24 +214,18 @@ impl Shm {
     #[cold]
     fn maintain(&mut self, core: &mut Core) {
         let now_ns = clock::now_ns();
-        self.polls = 0;
-        self.polls_per_maintenance = match now_ns.saturating_sub(self.common.connections.now_ns) {
-            MAINTENANCE_NS_MAX.. => (self.polls_per_maintenance / 2).max(1),
-            _ => (self.polls_per_maintenance + 1).min(POLLS_PER_MAINTENANCE_MAX),
-        };
-        self.common.connections.now_ns = now_ns;
-        let since_ns = now_ns.saturating_sub(self.kernel_polled_ns);
-        if since_ns >= KERNEL_POLL_NS || self.kernel_due && since_ns >= KERNEL_DUE_NS {
-            self.kernel_due = false;
+        let before_ns = std::mem::replace(&mut self.common.connections.now_ns, now_ns);
+        self.pace.maintained(now_ns.saturating_sub(before_ns));
+        if self.pace.asks_kernel(now_ns) {
             self.ask_kernel(core);
         }
         self.links.maintain(&mut self.common, core);
-        if self.server.listening.resume(&core.poller, now_ns) {
+        if self.connecting.server.listening.resume(&core.poller, now_ns) {
             self.let_in(core);
         }
-        if !self.common.handshakes.is_empty() && now_ns >= self.handshakes_looked_ns + RETRY_NS {
-            self.handshakes_looked_ns = now_ns;
-            self.time_out_handshakes(core);
+        if self.common.handshakes.are_due(now_ns) {
+            let (connecting, mut step) = self.connecting(core);
+            connecting.time_out(&mut step);
         }
         if now_ns >= self.common.connections.closing_deadline_ns() {
             self.links.give_up_closing(&mut self.common, core);
@@ -423,7 +235,6 @@ impl Shm {
 
     /// Takes what the kernel has to report.
     fn ask_kernel(&mut self, core: &mut Core) {
-        self.kernel_polled_ns = self.common.connections.now_ns;
         self.common.connections.counts.kernel_polls += 1;
         let Some(mut events) = self.events.take() else { return };
         for _ in 0..KERNEL_ROUNDS_MAX {
@@ -443,7 +254,8 @@ impl Shm {
             token::LISTENER => self.let_in(core),
             token::HANDSHAKE => {
                 if let Some(key) = self.common.handshakes.named_by(what) {
-                    self.handshake_ready(core, key);
+                    let (connecting, mut step) = self.connecting(core);
+                    connecting.ready(&mut step, key);
                 }
             }
             token::LIFELINE => {
@@ -498,7 +310,7 @@ impl Shm {
             return Armed::Sleep { deadline_ns: None };
         }
         self.common.connections.now_ns = clock::now_ns();
-        self.kernel_due = true;
+        self.pace.may_sleep();
         // Events that were queued before do not keep a sleeper awake who waits for something else.
         let events_before = core.events_queued();
         if self.links.arm(&mut self.common, core) || core.events_queued() > events_before {
@@ -514,7 +326,7 @@ impl Shm {
         let next_ns = self
             .links
             .deadline_ns(stalled_ns)
-            .min(self.server.listening.deadline_ns())
+            .min(self.connecting.server.listening.deadline_ns())
             .min(handshakes.deadline_ns())
             .min(connections.closing_deadline_ns())
             .min(connections.keepalive.deadline_ns());
@@ -527,7 +339,8 @@ impl Shm {
         match conn.state {
             State::Gone => connections.remove(core, key),
             State::Making { handshake, .. } => {
-                self.end_handshake(core, handshake, ConnectFailure::Disconnected);
+                let (connecting, mut step) = self.connecting(core);
+                connecting.end(&mut step, handshake, ConnectFailure::Disconnected);
                 // `failed` has taken it out of the engine's table without an event, as it is closing there.
                 core.closed(connection);
             }
@@ -553,8 +366,8 @@ impl Transport for Shm {
         connection: Connection,
         to: Dial<'_>,
     ) -> Result<u64, ConnectError> {
-        let (client, _, mut step) = self.handshaking(core);
-        client.dial(&mut step, connection, &to).map(Key::to_bits)
+        let (connecting, mut step) = self.connecting(core);
+        connecting.client.dial(&mut step, connection, &to).map(Key::to_bits)
     }
 
     fn accept(
@@ -563,14 +376,14 @@ impl Transport for Shm {
         connection: Connection,
         request: RequestBody,
     ) -> Result<u64, AcceptError> {
-        let (_, server, mut step) = self.handshaking(core);
-        server.accept(&mut step, connection, request).map(Key::to_bits)
+        let (connecting, mut step) = self.connecting(core);
+        connecting.server.accept(&mut step, connection, request).map(Key::to_bits)
     }
 
     fn decided(&mut self, _: &mut Core, decision: Decision) {
         match decision {
-            Decision::Refused { ticket, inner, .. } => self.server.refuse(ticket, inner),
-            Decision::AcceptedElsewhere { ticket, .. } => self.server.held.leave(ticket),
+            Decision::Refused { ticket, inner, .. } => self.connecting.server.refuse(ticket, inner),
+            Decision::AcceptedElsewhere { ticket, .. } => self.connecting.server.held.leave(ticket),
         }
     }
 
@@ -604,6 +417,9 @@ impl Transport for Shm {
         link: u64,
         operation: &Operation<'_>,
     ) -> Result<Started, SendError> {
+        if !self.is_ours() {
+            return Err(SendError::Disconnected);
+        }
         let (key, op) = (Key::from_bits(link), operation.op);
         let done = match &operation.action {
             Action::Transfer(request) => self.copy_at_once(core, key, request),
@@ -617,11 +433,8 @@ impl Transport for Shm {
             return Ok(Started::Done { status, sends: if op.is_ordered { sends() } else { 0 } });
         }
         let id = core.begin_operation(connection, op, sends)?;
-        let started = match &operation.action {
-            Action::Transfer(request) => self.start_rma(core, key, request, id),
-            Action::Atomic(request) => self.start_atomic(core, key, request, id),
-        };
-        match started {
+        let operation = NewOperation::new(id, &operation.action);
+        match self.links.start(&mut self.common, core, key, &operation) {
             Ok(()) => Ok(Started::Pending),
             Err(error) => {
                 core.withdraw_operation(id);
@@ -643,9 +456,8 @@ impl Transport for Shm {
         if !self.is_ours() {
             return;
         }
-        self.polls += 1;
         self.links.poll(&mut self.common, core);
-        if self.polls >= self.polls_per_maintenance || self.kernel_due {
+        if self.pace.is_maintenance_due() {
             self.maintain(core);
         }
     }

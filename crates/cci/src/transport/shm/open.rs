@@ -2,11 +2,13 @@
 
 use super::client::Client;
 use super::common::Common;
+use super::connecting::Connecting;
 use super::connections::{Connections, Conns, Counts, to_us};
 use super::handshakes::Handshakes;
 use super::keepalive::Keepalive;
 use super::links::Links;
 use super::listening::Listening;
+use super::pace::Pace;
 use super::server::Server;
 use super::transfers::Transfers;
 use super::{Admission, KERNEL_EVENTS, MESSAGE_BYTES_MAX, Proof, Shm, name, pending};
@@ -63,18 +65,16 @@ pub(crate) fn open(
     let transfers = Transfers::new(options.rma_operations, own_bytes_max, device.shm.direct, device.shm.cma);
     Ok(Box::new(Shm {
         uri: address.uri,
-        client: Client { admission },
-        server: Server::new(admission, proof, listening),
+        connecting: Connecting {
+            client: Client { admission },
+            server: Server::new(admission, proof, listening),
+        },
         links: Links::new(),
         common: Common { endpoint: random::u64()?, connections, transfers, handshakes: Handshakes::new() },
         own_bytes_max,
         set_apart_bytes: options.memory_bytes_max.saturating_sub(own_bytes_max),
         events: Some(Events::with_capacity(KERNEL_EVENTS)),
-        polls: 0,
-        polls_per_maintenance: 8,
-        kernel_polled_ns: 0,
-        handshakes_looked_ns: 0,
-        kernel_due: true,
+        pace: Pace::new(),
         made_by: fork::token(),
     }))
 }

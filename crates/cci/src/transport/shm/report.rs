@@ -48,7 +48,7 @@ pub(super) fn counters(shm: &Shm, into: &mut Vec<(&'static str, u64)>, drops: &m
         ("kernel_polls", counts.kernel_polls),
         ("stalls", counts.stalls),
         ("sends_in_progress", u64::from(shm.common.connections.sends.in_use())),
-        ("requests_waiting", u64::from(shm.server.held.total())),
+        ("requests_waiting", u64::from(shm.connecting.server.held.total())),
         ("system_errors", counts.system_errors),
     ]);
     transfers::report::count(&shm.common.transfers, &shm.links.table, into);
@@ -82,8 +82,11 @@ pub(super) fn memory(shm: &Shm, into: &mut Vec<(&'static str, u64)>) {
         ("rings", shm.links.ring_memory().total()),
         ("links", links),
         ("connections", shm.common.connections.conns.bytes() as u64),
-        ("handshakes", shm.common.handshakes.bytes() + u64::from(shm.server.held.total()) * REQUEST_BYTES),
-        ("proof", shm.server.proof.as_ref().map_or(0, Proof::memory_bytes)),
+        (
+            "handshakes",
+            shm.common.handshakes.bytes() + u64::from(shm.connecting.server.held.total()) * REQUEST_BYTES,
+        ),
+        ("proof", shm.connecting.server.proof.as_ref().map_or(0, Proof::memory_bytes)),
         ("sends in progress", shm.common.connections.sends.bytes() as u64),
         ("memory of peers, mapped", shm.common.transfers.paths.mapped.total()),
         ("remote memory access", transfers::report::bytes(&shm.common.transfers, &shm.links.table)),

@@ -11,7 +11,6 @@ use super::proof::Proof;
 use super::quota::Requests;
 use super::step::Step;
 use super::wire::{self, Accept, Message, NotUnderstood, Offer, PeerConn, Request};
-use super::{HANDSHAKE_NS_MAX, SILENCE_NS_MAX, SILENCE_NS_MIN, SILENT_MAX};
 use crate::connection::Connection;
 use crate::device::TransportKind;
 use crate::engine::requests::{Decision, RequestBody, RequestInner};
@@ -22,6 +21,16 @@ use cci_sys::clock;
 use cci_sys::unix::{ReceivedFds, Stream};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// How long a client may be silent after it connected.
+const SILENCE_NS_MAX: u64 = 1_000_000_000;
+/// How long a client may be silent at least, however many others connect.
+const SILENCE_NS_MIN: u64 = 200_000_000;
+/// How long an accepted client may take to confirm. If it dies, that is known at once; this is for one that hangs, or polls
+/// seldom.
+const HANDSHAKE_NS_MAX: u64 = if cfg!(test) { 2_000_000_000 } else { 30_000_000_000 };
+/// Clients that have connected and sent nothing yet; more wait in the kernel's queue.
+pub(super) const SILENT_MAX: u32 = 256;
 
 /// A request that the program holds: all that any shared-memory endpoint needs to accept it.
 pub(super) struct Asked {

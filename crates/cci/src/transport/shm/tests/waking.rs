@@ -1,9 +1,10 @@
 //! Peers that try to keep a sleeper asleep, or a listener busy.
 
+use crate::transport::shm::doorbell;
 use crate::transport::shm::scripted::{PATIENCE, ask, confirm, dropped, endpoint, until};
 use crate::transport::shm::server::Asked;
+use crate::transport::shm::server::SILENT_MAX;
 use crate::transport::shm::wire::{self, Message, Request, kind};
-use crate::transport::shm::{SILENT_MAX, doorbell};
 use crate::{Attribute, Endpoint, Event, SendFlags};
 use cci_memory::ring::RecordHeader;
 use cci_sys::process;

@@ -25,6 +25,7 @@ use crate::device::Cma;
 use crate::engine::core::Core;
 use crate::error::SendError;
 use crate::transport::ordered_rma::{FLOW_BYTES, Fault, Flow, Flows, Ops, Start, Taken, Turn, What};
+use crate::transport::{Action, AtomicRequest, RmaRequest};
 use cci_memory::ring::{Corrupt, Record, RecordHeader};
 use cci_memory::slab::Key;
 use cci_proto::RmaSegment;
@@ -69,6 +70,21 @@ pub(super) struct NewOperation<'a> {
     pub segments: &'a [RmaSegment],
     pub message: Option<&'a [u8]>,
     pub fence: bool,
+}
+
+impl<'a> NewOperation<'a> {
+    /// `name`: what it has in the engine's tables.
+    pub fn new(name: u64, action: &Action<'a>) -> NewOperation<'a> {
+        match *action {
+            Action::Transfer(RmaRequest { kind, segments, message, fence }) => {
+                NewOperation { name, what: What::Move(kind), segments, message, fence }
+            }
+            Action::Atomic(AtomicRequest { atomic, target, result, fence }) => {
+                let what = What::Atomic { atomic, target, result };
+                NewOperation { name, what, segments: &[], message: None, fence }
+            }
+        }
+    }
 }
 
 /// What became of a record that came.

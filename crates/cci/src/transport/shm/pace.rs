@@ -1,0 +1,59 @@
+//! When an endpoint that polls does what is less urgent than messages, and when it asks the kernel.
+
+/// Polls between maintenances, at most: whoever waits for a message waits for these, too. A program that polls seldom has
+/// them more often.
+const POLLS_PER_MAINTENANCE_MAX: u32 = 64;
+/// When so much time has passed between two maintenances, the next one comes sooner.
+const MAINTENANCE_NS_MAX: u64 = 10_000;
+/// Between questions to the kernel: a system call in each poll would be the latency.
+const KERNEL_POLL_NS: u64 = 20_000;
+/// Between questions to the kernel right after the program may have slept on the descriptor.
+const KERNEL_DUE_NS: u64 = 2_000;
+
+/// How many polls there were since the last maintenance, and when the kernel was asked.
+pub(super) struct Pace {
+    polls: u32,
+    polls_per_maintenance: u32,
+    kernel_polled_ns: u64,
+    /// The program has slept on the descriptor, or may have: the kernel is asked soon.
+    kernel_due: bool,
+}
+
+impl Pace {
+    pub const fn new() -> Pace {
+        Pace { polls: 0, polls_per_maintenance: 8, kernel_polled_ns: 0, kernel_due: true }
+    }
+
+    /// Counts a poll. Answers whether maintenance is due after it.
+    #[inline]
+    pub fn is_maintenance_due(&mut self) -> bool {
+        self.polls += 1;
+        self.polls >= self.polls_per_maintenance || self.kernel_due
+    }
+
+    /// Maintenance begins, so long after the last.
+    #[inline]
+    pub fn maintained(&mut self, since_ns: u64) {
+        self.polls = 0;
+        self.polls_per_maintenance = match since_ns {
+            MAINTENANCE_NS_MAX.. => (self.polls_per_maintenance / 2).max(1),
+            _ => (self.polls_per_maintenance + 1).min(POLLS_PER_MAINTENANCE_MAX),
+        };
+    }
+
+    /// Whether the kernel is to be asked now; it counts as asked then.
+    #[inline]
+    pub fn asks_kernel(&mut self, now_ns: u64) -> bool {
+        let since_ns = now_ns.saturating_sub(self.kernel_polled_ns);
+        let asks = since_ns >= KERNEL_POLL_NS || self.kernel_due && since_ns >= KERNEL_DUE_NS;
+        if asks {
+            (self.kernel_due, self.kernel_polled_ns) = (false, now_ns);
+        }
+        asks
+    }
+
+    /// The program may sleep on the descriptor now.
+    pub fn may_sleep(&mut self) {
+        self.kernel_due = true;
+    }
+}

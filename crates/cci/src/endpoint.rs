@@ -1,4 +1,4 @@
-//! An endpoint: the complete container of communication resources (CCI-014, CCI-015), used through `&mut`.
+//! Endpoints, which own all resources of communication (CCI-014, CCI-015) and are used through `&mut`.
 
 mod connecting;
 mod peers;
@@ -37,10 +37,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A virtual instance of one device, with its buffers, queues and connections (CCI-014). It makes progress when its
-/// owner calls it, from one thread at a time; [`crate::SharedEndpoint`] is the form for several.
+/// owner calls it, from one thread at a time; [`crate::SharedEndpoint`] is the form for several threads.
 ///
-/// Dropping it is as if every connection were disconnected: what was sent before is still delivered, for a second
-/// at most, which is the only time that dropping can take.
+/// Dropping an endpoint disconnects all its connections. What was sent before is still delivered, for a second at most; dropping
+/// takes no longer than that.
 ///
 /// ```
 /// use cci::{Attribute, Context, Endpoint, Event, Options, SendFlags};
@@ -72,20 +72,21 @@ pub struct Endpoint {
     core: Core,
     device: Device,
     spin: Spin,
-    /// The program has the descriptor: keep it level-triggered at every call.
+    /// Whether the program has the descriptor, so that every call must keep it level-triggered.
     exported: Cell<bool>,
+    /// How many events the program has taken since progress was last made.
     taken_since_progress: u32,
     pace: Pace,
-    /// The process it was opened in: a fork child has a copy of it that must not speak.
+    /// The process that opened the endpoint. The copy that a fork child has must not send anything.
     made_by: fork::Token,
-    /// Contexts of blocking sends are drawn from here: 48 random bits, so that no context of the program's own
-    /// is taken for one.
+    /// The context of the next blocking send. It has 48 random bits, so that no context of the program's own is taken for it.
     next_blocking_context: u64,
-    /// Room for the pieces of one operation.
+    /// Space for the segments of one operation.
     rma_segments: Vec<RmaSegment>,
-    /// Whom the device's configuration, or the program, expects wherever this endpoint connects to.
+    /// The name that the device's configuration, or the program, expects of every peer that this endpoint connects to.
     expected: Option<Box<str>>,
-    /// By what it connects where its own transport does not lead; None: by nothing, or it does already.
+    /// The other devices by which it can connect where its own transport does not lead. `None` if there are none, or if they are
+    /// part of its transport already.
     beyond: Option<Beyond>,
 }
 
@@ -98,7 +99,7 @@ impl Endpoint {
         Endpoint::open(device, options, false)
     }
 
-    /// `with_thread`: a progress thread will sleep on what the transport waits for, apart from the program.
+    /// Opens an endpoint. With `with_thread`, a progress thread will sleep on what the transport waits for, apart from the program.
     pub(crate) fn open(
         device: &Device,
         options: Options,
@@ -114,7 +115,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// An endpoint of parts that fit each other.
+    /// Makes an endpoint of a device, and of a core and a transport that were opened for it.
     fn of(device: &Device, core: Core, transport: Box<dyn Transport>) -> Result<Endpoint, CreateError> {
         let expected = Sealing::expected(&device.0, &core.options)?;
         Ok(Endpoint {
@@ -133,11 +134,11 @@ impl Endpoint {
         })
     }
 
-    /// Whether this process may use the endpoint: the one that opened it may. In a child that `fork` made without `exec`
-    /// every call fails, or does nothing, and dropping it there harms nobody: the child opens endpoints of its own.
+    /// Checks that this process may use the endpoint, which only the process that opened it may. In a child that `fork` made without
+    /// `exec`, every call fails or does nothing, and dropping the endpoint harms nobody. The child opens endpoints of its own.
     ///
     /// # Errors
-    /// Says so.
+    /// [`SysError`] if this is another process.
     pub fn check_process(&self) -> Result<(), SysError> {
         fork::check(self.made_by)
     }
@@ -151,12 +152,12 @@ impl Endpoint {
         fork::same_process(self.made_by)
     }
 
-    /// What others connect to. It holds as long as the endpoint lives.
+    /// The URI that others connect to. It stays the same for as long as the endpoint is open.
     pub fn uri(&self) -> &str {
         self.transport.about().uri
     }
 
-    /// The device it was opened on.
+    /// The device that the endpoint was opened on.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -166,15 +167,15 @@ impl Endpoint {
         &self.core.options
     }
 
-    /// Closes a connection from this side. What was sent before is still delivered, or fails with its own
-    /// completion; the handle is refused from now on. The peer is told by [`Event::Disconnected`], behind the last message.
-    /// Unknown and already closed connections are ignored.
+    /// Closes a connection from this side; its handle is refused from now on. What was sent before is still delivered, or fails with
+    /// a completion of its own. The peer gets [`Event::Disconnected`] behind the last message. Connections that are unknown or closed
+    /// already are ignored.
     pub fn disconnect(&mut self, connection: Connection) {
         let ours = self.is_ours();
         let Some(conn) = self.core.conn_mut(connection).filter(|_| ours) else { return };
         match conn.state {
             ConnState::Closing => return,
-            // The transport was asked already; what it says when it is done is for nobody now.
+            // The transport was asked already. When it reports that it is done, nobody needs to know.
             ConnState::Releasing => return conn.state = ConnState::Closing,
             ConnState::Released | ConnState::Reported => return self.core.forget(connection),
             _ => {}
@@ -192,12 +193,12 @@ impl Endpoint {
         self.touched();
     }
 
-    /// Sends one message, of zero bytes up to [`Endpoint::max_send_size`]. It is copied before the call returns.
-    /// Ends in exactly one [`Event::Send`] with `context`, unless `flags` has [`SendFlags::SILENT`].
+    /// Sends one message of 0 bytes up to [`Endpoint::max_send_size`], which is copied before the call returns. Each send ends in
+    /// exactly one [`Event::Send`] with `context`, unless `flags` has [`SendFlags::SILENT`].
     ///
     /// # Errors
-    /// [`SendError`]: nothing was sent and no event will come. `WouldBlock`: as many sends are in progress as there are send
-    /// buffers, or as this connection may have of them, or the memory cap is reached; get events and try again.
+    /// After any [`SendError`], nothing was sent and no event will come. `WouldBlock` means that as many sends are in progress as
+    /// there are send buffers, or as this connection may have of them, or that the memory cap is reached: get events and try again.
     #[inline]
     pub fn send(
         &mut self,
@@ -210,8 +211,8 @@ impl Endpoint {
         self.send_segments(connection, &[message], message.len(), context, flags)
     }
 
-    /// Sends a message that is gathered from segments, such as a header and its data (CCI-042, CCI-043). All else is as
-    /// with [`Endpoint::send`].
+    /// Sends one message that is gathered from segments, such as a header and its data (CCI-042, CCI-043). In all else it does what
+    /// [`Endpoint::send`] does.
     ///
     /// # Errors
     /// Those of [`Endpoint::send`].
@@ -226,8 +227,8 @@ impl Endpoint {
         self.send_segments(connection, segments, total_bytes(segments), context, flags)
     }
 
-    /// A program that sends and never takes its completions would fill the memory with them; so would one operation that never
-    /// ends, with sends behind it.
+    /// Checks that there is space for one more completion. A program that sends and never takes completions would fill the memory
+    /// with them, as would an operation that never ends, with sends behind it.
     #[inline]
     fn check_quota(&self, connection: Connection, flags: SendFlags) -> Result<(), SendError> {
         if !self.core.has_send_quota(connection) && !flags.contains(SendFlags::SILENT) {
@@ -276,7 +277,7 @@ impl Endpoint {
             self.send_or_wait(connection, link, segments, len_bytes, op)?;
         }
         if is_queued && !self.core.order.is_empty() {
-            // Where the connection has no line, it is told when it is done.
+            // On a connection without operations this enters nothing: its completions come as its sends end.
             self.core.order.enter_send(connection.index, context);
         }
         self.core.counters.messages_sent += 1;
@@ -285,13 +286,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends and waits for the completion, which is returned and raises no event. Events that come meanwhile are
-    /// kept. Where [`Endpoint::send`] would return `WouldBlock` it waits for room, as long as the connection's send
-    /// timeout; then the same time bounds the wait for the completion.
+    /// Sends one message and waits for its completion. Returns how the send ended, and raises no event. Events that come meanwhile are
+    /// kept. Where [`Endpoint::send`] would return `WouldBlock`, this waits for space, for up to the connection's send timeout; the
+    /// wait for the completion is bounded by the same time.
     ///
     /// # Errors
-    /// [`SendError`] as for [`Endpoint::send`]: nothing was sent; `WouldBlock`: there was no room until the send
-    /// timeout. Otherwise how the send ended.
+    /// After any [`SendError`], nothing was sent. `WouldBlock` means that there was no space within the send timeout.
     pub fn send_blocking(&mut self, connection: Connection, segments: &[&[u8]]) -> Result<Status, SendError> {
         let until_ns = self.space_until_ns(connection);
         let context = loop {
@@ -303,19 +303,20 @@ impl Endpoint {
         Ok(self.wait_for_blocking(context))
     }
 
+    /// Waits for the completion of a blocking send or operation.
     fn wait_for_blocking(&mut self, context: u64) -> Status {
         loop {
             if let Some(status) = self.take_blocking_status(context) {
                 return status;
             }
             if self.pause(None, Core::has_unblocked).is_err() {
-                // The system can't wait; polling can.
+                // The system refuses to wait, so poll instead.
                 self.progress();
             }
         }
     }
 
-    /// The context of the next blocking operation, whose completion is caught from now on.
+    /// Draws the context of the next blocking send or operation. Its completion will raise no event.
     fn next_blocking(&mut self) -> u64 {
         let context = self.next_blocking_context;
         self.next_blocking_context = context & !0xffff | (context + 1) & 0xffff;
@@ -323,18 +324,19 @@ impl Endpoint {
         context
     }
 
-    /// Makes progress until there may be room for another send: a millisecond at most, since nothing announces room.
+    /// Makes progress until there may be space for another send: for a millisecond at most, since nothing announces space.
     fn pause_for_space(&mut self) {
         let until_ns = clock::now_ns() + limits::SPACE_POLL_NS;
         let _ = self.pause(Some(until_ns), |_| false);
     }
 
-    /// How long a blocking send that starts now waits for room.
+    /// Until when a blocking send that starts now waits for space.
     pub(crate) fn space_until_ns(&self, connection: Connection) -> u64 {
         let timeout = self.timeouts(connection).map_or(Duration::ZERO, |(send, _)| send);
         clock::now_ns().saturating_add(as_ns(timeout))
     }
 
+    /// Starts a blocking send. Returns the context by which its completion is asked for.
     pub(crate) fn try_start_blocking(
         &mut self,
         connection: Connection,
@@ -348,18 +350,19 @@ impl Endpoint {
         sent.map(|()| context)
     }
 
+    /// Takes out how a blocking send or operation ended, if it has.
     pub(crate) fn take_blocking_status(&mut self, context: u64) -> Option<Status> {
         let status = self.core.unblocked(context);
         if status.is_some() {
-            // Whoever waited for it slept with the level down; events may have come meanwhile.
+            // Whoever waited for it slept while the descriptor was not readable, and events may have come meanwhile.
             self.touched();
         }
         status
     }
 
-    /// With the descriptor out, a program may sleep on it right after any call. Something was started that may need
-    /// an earlier deadline than the one the descriptor was armed with, or has queued an event already: be readable
-    /// until the program has looked.
+    /// Makes the descriptor readable, if the program has it, until the program looks for events. It must be called after something was
+    /// started: that may have queued an event, or may need an earlier deadline than the one the descriptor was armed with, and the
+    /// program may sleep on the descriptor right after any call.
     #[inline]
     fn touched(&self) {
         if self.exported.get() {
@@ -367,8 +370,8 @@ impl Endpoint {
         }
     }
 
-    /// The next event, if there is one; never blocks (CCI-018). When there is none and
-    /// [`Endpoint::recv_buffers_free`] is 0, messages may be waiting for a buffer: drop some.
+    /// Takes the next event, if there is one; never blocks (CCI-018). When there is none and [`Endpoint::recv_buffers_free`] is 0,
+    /// messages may be waiting for a receive buffer: drop some that were taken before.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         if !self.is_ours() {
@@ -385,12 +388,12 @@ impl Endpoint {
         if self.exported.get() {
             self.keep_level();
         }
-        // Made where the caller wants it, and not touched any more: moving what was just written in pieces costs more
-        // than all the rest here.
+        // The event is made where the caller wants it, and not moved any more: to move what was just written in parts costs more than
+        // everything else here.
         if self.core.has_events() { self.core.pop_event() } else { None }
     }
 
-    /// Makes progress — takes in what came, sends what waits, times out what is due — without taking an event.
+    /// Makes progress without taking an event: receives what has come, sends what waits, and times out what is due.
     #[inline]
     pub fn progress(&mut self) {
         if self.is_ours() {
@@ -399,7 +402,7 @@ impl Endpoint {
         }
     }
 
-    /// Makes progress, in the process that opened the endpoint.
+    /// Makes progress. The caller has checked that this is the process that opened the endpoint.
     #[inline]
     fn make_progress(&mut self) {
         if let Some(decisions) = self.core.requests.take() {
@@ -415,7 +418,7 @@ impl Endpoint {
         }
     }
 
-    /// Has the transport let go of connections whose peers are gone.
+    /// Has the transport close the connections whose peers are gone.
     #[cold]
     fn release_ended(&mut self) {
         while let Some((connection, link)) = self.core.next_ended() {
@@ -431,6 +434,7 @@ impl Endpoint {
         self.pace.ended(self.transport.now_ns());
     }
 
+    /// Tells the transport what became of requests.
     #[cold]
     fn settle(&mut self, decisions: Vec<Decision>) {
         for decision in decisions {
@@ -438,20 +442,20 @@ impl Endpoint {
         }
     }
 
-    /// With the descriptor out, it must be readable whenever an event can be had, after every call.
+    /// Sees to it that the descriptor, which the program has, is readable if there is an event, and otherwise becomes so when there is.
     #[cold]
     fn keep_level(&mut self) {
         if self.core.has_events() {
-            // More may be there: stay readable until the program has seen that nothing is.
+            // There may be more, so it stays readable until the program has seen that there is nothing.
             self.core.poller.set_pending(true);
         } else {
             self.arm();
         }
     }
 
-    /// Prepares for sleeping on [`Endpoint::os_handle`]: true = something can be had now, do not sleep. Needed only by
-    /// those who sleep without having seen [`Endpoint::next_event`] return None; it does this itself once
-    /// the handle was asked for.
+    /// Prepares for sleep on [`Endpoint::os_handle`]. Returns true if there is something now, so that nobody may sleep. Only programs
+    /// that sleep without having seen [`Endpoint::next_event`] return `None` need this; `next_event` does it once the handle was asked
+    /// for.
     pub fn arm(&mut self) -> bool {
         if !self.is_ours() {
             return false;
@@ -469,7 +473,8 @@ impl Endpoint {
                 if !self.core.requests.has_news() && self.core.poller.set_timer(deadline_ns).is_ok() {
                     return false;
                 }
-                // A request was decided on elsewhere just now; or without a timer the descriptor must stay readable: busy, but nothing is missed.
+                // Somebody has just decided on a request, or there is no timer. In that case the descriptor stays readable, which keeps
+                // the program busy, but nothing is missed.
                 self.core.poller.set_pending(true);
                 true
             }
@@ -488,8 +493,8 @@ impl Endpoint {
         self.arm_with_waiting()
     }
 
-    /// For the progress thread: makes progress and prepares for sleeping on what the transport waits for alone. True:
-    /// sleep is safe. Queued events do not keep it from sleeping; they are the program's, which the descriptor tells.
+    /// Makes progress for the progress thread, and prepares for its sleep on what the transport waits for. Returns whether that sleep is
+    /// safe. Queued events do not keep the thread from sleeping: they are for the program, which the descriptor wakes.
     pub(crate) fn progress_apart(&mut self) -> bool {
         self.core.counters.thread_rounds += 1;
         self.progress();
@@ -499,7 +504,7 @@ impl Endpoint {
             self.core.poller.set_pending(news);
         }
         let Armed::Sleep { deadline_ns } = armed else { return false };
-        // What is told from now on wakes the thread. In that order: see `Endpoint::arm`.
+        // Requests that are decided on from now on wake the thread, so the order here is that of `Endpoint::arm`.
         self.core.poller.set_timer(deadline_ns).is_ok()
             && !self.core.requests.has_news()
             && !self.core.has_ended()
@@ -510,16 +515,15 @@ impl Endpoint {
         &mut self.core
     }
 
-    /// Something that a sleeper may be waiting for: an event, one that is about to come of a connection that has ended, or the end
-    /// of another thread's blocking send.
+    /// Whether there is something that a sleeper may be waiting for: an event, a connection that has ended and is about to raise one, or
+    /// the completion of another thread's blocking send.
     pub(crate) fn has_news(&self) -> bool {
         self.core.has_events() || self.core.has_unblocked() || self.core.has_ended()
     }
 
-    /// A descriptor for poll, select or epoll, readable whenever [`Endpoint::next_event`] may have something
-    /// (CCI-020). It belongs to the endpoint. Programs that only call `wait` or poll should not ask for it: keeping it
-    /// level-triggered costs a system call where an endpoint goes idle. [`AsFd`] and [`AsRawFd`] give it, too, to those who
-    /// register an endpoint with an event loop.
+    /// The endpoint's descriptor for poll, select or epoll, which is readable whenever [`Endpoint::next_event`] may have something
+    /// (CCI-020). Programs that only poll or call `wait` should not ask for it: to keep it level-triggered costs a system call each time
+    /// the endpoint becomes idle. [`AsFd`] and [`AsRawFd`] return it, too, for programs that register an endpoint with an event loop.
     pub fn os_handle(&self) -> BorrowedFd<'_> {
         // A fork child must not make it readable for its parent.
         if !self.exported.get() && self.is_ours() {
@@ -529,11 +533,11 @@ impl Endpoint {
         self.core.poller.fd()
     }
 
-    /// Waits for the next event: spins for as long as that pays, then sleeps. None after `timeout`; without one it
-    /// waits for ever (CCI-019).
+    /// Waits for the next event: spins for as long as that pays, then sleeps. Returns `None` after `timeout`; without a timeout it waits
+    /// for ever (CCI-019).
     ///
     /// # Errors
-    /// Only if the system refuses to wait.
+    /// [`WaitError`] if the system refuses to wait.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Event>, WaitError> {
         self.check_process()?;
         if let Some(event) = self.next_event() {
@@ -551,7 +555,7 @@ impl Endpoint {
         }
     }
 
-    /// Waits as [`Endpoint::wait`] does, but takes no event: returns whether [`Endpoint::next_event`] has one now.
+    /// Waits as [`Endpoint::wait`] does, but takes no event. Returns whether [`Endpoint::next_event`] has one now.
     ///
     /// # Errors
     /// Those of [`Endpoint::wait`].
@@ -599,19 +603,19 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Like [`Endpoint::arm`], for one who will sleep although events are queued, because it waits for something
-    /// else. The level is put right at the next call. False: do not sleep, look again.
+    /// Prepares for the sleep of somebody who waits for something else than events, and sleeps although events are queued. Returns false
+    /// if the caller must look again instead. The next call makes the descriptor readable again if events are queued.
     pub(crate) fn arm_for_sleep(&mut self) -> Result<bool, WaitError> {
         let known = self.core.news();
         let Armed::Sleep { deadline_ns } = self.arm_transport() else { return Ok(false) };
         self.core.poller.set_pending(false);
         self.core.poller.set_timer(deadline_ns)?;
-        // What fell due while the transport was armed may be what is waited for, and nothing would tell of it.
+        // Arming times out what is due. If that is what the caller waits for, nothing would wake it.
         Ok(self.core.news() == known && !self.core.requests.has_news())
     }
 
-    /// True, and the descriptor is readable, where events are queued that another thread, asleep on the exported
-    /// descriptor, must hear of.
+    /// Makes the descriptor readable if events are queued and the program has it, since another thread may sleep on it. Returns whether
+    /// it did.
     pub(crate) fn must_show_events(&self) -> bool {
         let must = self.exported.get() && self.core.has_events();
         if must {
@@ -628,29 +632,29 @@ impl Endpoint {
         self.core.poller.clone()
     }
 
-    /// Receive buffers free now.
+    /// How many receive buffers are free now.
     #[inline]
     pub fn recv_buffers_free(&mut self) -> u32 {
         self.core.receive.free_count()
     }
 
-    /// The longest message a connection takes, bytes: the smaller of its two sides' (CCI-048). None: no such
-    /// connection, or not open yet.
+    /// The longest message that a connection takes, bytes: the smaller of what its two sides take (CCI-048). `None` if there is no such
+    /// connection, or it is not open yet.
     pub fn max_send_size(&self, connection: Connection) -> Option<u32> {
         self.core.conn(connection).filter(|conn| conn.mss > 0).map(|conn| conn.mss)
     }
 
-    /// What a connection promises.
+    /// What a connection promises of order and delivery; `None` if there is no such connection.
     pub fn attribute(&self, connection: Connection) -> Option<Attribute> {
         self.core.conn(connection).map(|conn| conn.attribute)
     }
 
-    /// The context given to `connect` or `accept`.
+    /// The context that was given to `connect` or `accept`; `None` if there is no such connection.
     pub fn context(&self, connection: Connection) -> Option<u64> {
         self.core.conn(connection).map(|conn| conn.context)
     }
 
-    /// True while messages can be sent.
+    /// Whether messages can be sent on a connection.
     pub fn is_open(&self, connection: Connection) -> bool {
         self.is_ours() && self.core.conn(connection).is_some_and(|conn| conn.state == ConnState::Open)
     }
@@ -669,7 +673,7 @@ impl Endpoint {
         self.transport.report(&self.core, report);
         let mut kinds = self.core.memory().to_vec();
         self.transport.report(&self.core, Report::Memory(&mut kinds));
-        // The program asks for it by name and size, so the cap rises with it.
+        // The program allocates it explicitly, so the cap rises with it.
         let rma_bytes = self.core.rma_bill.load(Ordering::Relaxed);
         kinds.push(("allocated for remote access", rma_bytes));
         let total_bytes = kinds.iter().map(|(_, bytes)| bytes).sum();
@@ -678,7 +682,7 @@ impl Endpoint {
         counters
     }
 
-    /// Counters of one connection.
+    /// The counters of one connection; `None` if there is no such connection.
     pub fn connection_counters(&self, connection: Connection) -> Option<ConnectionCounters> {
         let link = self.link(connection).ok()?;
         let mut counters = ConnectionCounters::default();
@@ -687,7 +691,8 @@ impl Endpoint {
         Some(counters)
     }
 
-    /// Which path the connection takes, which others were looked at and why not, what holds it up.
+    /// Explains which path a connection takes, which others were looked at and why it does not take them, and what holds it up. `None` if
+    /// there is no such connection.
     pub fn explain(&self, connection: Connection) -> Option<Explanation> {
         let conn = self.core.conn(connection)?;
         if !self.is_ours() {
@@ -727,7 +732,7 @@ impl Endpoint {
         }
     }
 
-    /// Disconnects everything and goes on delivering what was sent, until it is, or for `limit` at most. Says whether
+    /// Disconnects all connections, and goes on delivering what was sent until that is done, or for `limit` at most. Returns whether
     /// all of it was delivered or failed. Dropping the endpoint does this with a limit of a second.
     pub fn close(mut self, limit: Duration) -> bool {
         self.is_ours() && self.drain(as_ns(limit))
@@ -740,7 +745,7 @@ impl Endpoint {
         let mut until_ns = clock::now_ns().saturating_add(limit_ns);
         let mut all_delivered = false;
         loop {
-            // Requests among the events are refused by being dropped: progress tells their peers so.
+            // A request among the events is refused by being dropped, and progress tells its peer so.
             while self.core.pop_event().is_some() {}
             self.progress();
             let none_waits = self.core.operations.is_empty() && self.core.waiting.is_empty();
@@ -774,7 +779,7 @@ impl AsRawFd for Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        // A fork child shares the parent's sockets: what it sent there would close the parent's connections.
+        // A fork child shares the parent's sockets. What it sent there would close the parent's connections.
         if !self.is_ours() {
             return;
         }

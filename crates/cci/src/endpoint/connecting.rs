@@ -1,4 +1,4 @@
-//! Making connections: asking for them, and accepting what others ask for.
+//! Making connections: asking others for them, and accepting requests.
 
 use super::{Endpoint, as_ns};
 use crate::engine::core::ConnState;
@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Endpoint {
-    /// Starts connecting to `uri`; never blocks. `request`, of 1,024 bytes at most, is shown to the server's program,
-    /// which accepts or rejects. Ends in exactly one [`Event::Connect`](crate::Event::Connect) with `context`. `timeout` None: try for ever.
+    /// Starts to connect to `uri`; never blocks. The server's program gets `request`, of 1,024 bytes at most, and accepts or rejects
+    /// it. Each attempt ends in exactly one [`Event::Connect`](crate::Event::Connect) with `context`. Without a `timeout` it goes on for
+    /// ever.
     ///
     /// # Errors
-    /// [`ConnectError`]: nothing was started and no event will come.
+    /// After any [`ConnectError`], nothing was started and no event will come.
     pub fn connect(
         &mut self,
         uri: &str,
@@ -30,15 +31,14 @@ impl Endpoint {
         self.connect_with(expected.as_deref(), uri, request, attribute, context, timeout)
     }
 
-    /// Starts connecting to `uri`, where somebody named `peer` must be: one who proves that name by [`crate::Security`], by
-    /// a certificate that has it or by the key of that name. With keys, which need be this side's own no longer, that is
-    /// the key by which this side asks, so that a peer which does not have it gives no answer. Nobody else is told anything
-    /// of the request. Otherwise as [`Endpoint::connect`]; the attempt fails with [`crate::ConnectFailure::WrongPeer`] where
-    /// somebody else proves to be there.
+    /// Starts to connect to `uri`, where somebody named `peer` must be. The peer proves the name by [`crate::Security`]: by a
+    /// certificate that has the name, or by the pre-shared key of that name, which this side then uses instead of its own, so that a
+    /// peer without the key gives no answer. Nobody else learns anything of the request. The attempt fails with
+    /// [`crate::ConnectFailure::WrongPeer`] if somebody else turns out to be there. In all else it does what [`Endpoint::connect`] does.
     ///
     /// # Errors
-    /// Those of [`Endpoint::connect`], and [`ConnectError::CannotExpect`]: this endpoint has no security, or no key of that name, or
-    /// its device's configuration expects another one.
+    /// Those of [`Endpoint::connect`]; and [`ConnectError::CannotExpect`] if this endpoint has no security, or no key of that name, or
+    /// if its device's configuration expects another name.
     pub fn connect_expecting(
         &mut self,
         peer: &str,
@@ -96,7 +96,7 @@ impl Endpoint {
         }
     }
 
-    /// Has the endpoint connect by other devices from now on, where its own does not lead to `uri`.
+    /// Has the endpoint use other devices, too, from now on, if its own does not lead to `uri`.
     fn reach_beyond(&mut self, uri: &str) -> Result<(), ConnectError> {
         if !self.beyond.as_ref().map_or(Ok(false), |beyond| beyond.is_needed_for(uri))? {
             return Ok(());
@@ -108,11 +108,11 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Accepts a request that came to this endpoint or to another one of the same kind of device: a broker hands
-    /// connections to workers that way (CCI-037). Ends in exactly one [`Event::Accept`](crate::Event::Accept) with `context`, here.
+    /// Accepts a request that came to this endpoint, or to another one of the same kind of device: a broker hands connections to workers
+    /// that way (CCI-037). It ends in exactly one [`Event::Accept`](crate::Event::Accept) with `context`, on this endpoint.
     ///
     /// # Errors
-    /// [`AcceptError`]: the peer is told that it was refused; no event will come.
+    /// After any [`AcceptError`], the request was refused, the peer learns of it, and no event will come.
     pub fn accept(&mut self, mut request: ConnectRequest, context: u64) -> Result<(), AcceptError> {
         self.check_process().map_err(AcceptError::System)?;
         let Some(body) = request.body.take() else { return Err(AcceptError::Gone) };

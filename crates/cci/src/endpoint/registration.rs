@@ -1,4 +1,4 @@
-//! Which memory an endpoint's handles name.
+//! The memory that peers can reach: allocating and registering it.
 
 use super::Endpoint;
 use crate::engine::registrations::Known;
@@ -12,12 +12,12 @@ use cci_sys::memory::{self, RmaMemory};
 use std::ops::Range;
 
 impl Endpoint {
-    /// Memory of the library's own, zeroed and page-aligned, in huge pages where the system has them. Processes on the
-    /// same host that may access a region of it map it, so that their operations are plain copies. It counts as
-    /// memory of this endpoint, beside its cap.
+    /// Allocates memory of the library's own, zeroed and page-aligned, in huge pages where the system has them. Processes on the same
+    /// host that may access a region of it map it, so that their operations are plain copies. It counts as memory of this endpoint,
+    /// and raises its cap.
     ///
     /// # Errors
-    /// [`RegisterError::Length`] for 0 bytes, [`RegisterError::System`].
+    /// [`RegisterError::Length`] for 0 bytes, and [`RegisterError::System`] if the system refuses.
     pub fn allocate(&mut self, len_bytes: usize) -> Result<Memory, RegisterError> {
         self.check_process().map_err(RegisterError::System)?;
         if len_bytes == 0 {
@@ -27,16 +27,15 @@ impl Endpoint {
         Ok(Memory::library(segment, self.core.rma_bill.clone(), len_bytes))
     }
 
-    /// Registers memory, or a part of it: from now on the handle names it, here and at the peers that are told the
-    /// handle (CCI-055 to CCI-057). `what` may be just an [`Access`]. The same memory may be registered
-    /// any number of times.
+    /// Registers memory, or a part of it. From now on the handle that is returned names this region, here and at the peers that know
+    /// the handle (CCI-055 to CCI-057). `what` may be just an [`Access`]. Memory may be registered any number of times.
     ///
-    /// Memory that is not the library's is checked: all of it must be mapped, and writable where peers may write. What
-    /// was checked is remembered, so that registering it again costs no check, and some of what is no longer registered,
-    /// too (`Options::idle_registered_bytes_max`): see [`Endpoint::forget_registrations`].
+    /// Memory that is not the library's is checked: all of it must be mapped, and writable if peers may write. The endpoint remembers
+    /// what it has checked, so that registering it again costs no check, even for some time after it was deregistered
+    /// (`Options::idle_registered_bytes_max`): see [`Endpoint::forget_registrations`].
     ///
     /// # Errors
-    /// [`RegisterError`]; nothing changed.
+    /// After any [`RegisterError`], nothing has changed.
     pub fn register(
         &mut self,
         memory: &Memory,
@@ -71,11 +70,11 @@ impl Endpoint {
         entered?.ok_or(RegisterError::TooMany)
     }
 
-    /// Ends a registration. When this returns, no peer reads or changes the region any more, not even one in the middle
-    /// of an operation, whose rest then fails with [`Status::RmaHandle`](crate::Status::RmaHandle).
+    /// Ends a registration. When this returns, no peer reads or changes the region any more. An operation that was in progress fails
+    /// with [`Status::RmaHandle`](crate::Status::RmaHandle) for the remaining part.
     ///
     /// # Errors
-    /// [`RegisterError::Unknown`]: the handle names no region of this endpoint.
+    /// [`RegisterError::Unknown`] if the handle names no region of this endpoint, and [`RegisterError::System`] in another process.
     pub fn deregister(&mut self, handle: &RegionHandle) -> Result<(), RegisterError> {
         self.check_process().map_err(RegisterError::System)?;
         let region = self.core.regions.remove(handle).ok_or(RegisterError::Unknown)?;
@@ -87,18 +86,18 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Says that the program has unmapped, remapped or protected memory at these addresses, or will: what is remembered of
-    /// them is forgotten, and the next registration there checks again. Regions that are registered stay so.
+    /// Forgets what was checked of these addresses, so that the next registration there checks again. Regions that are registered stay
+    /// so. A program calls this when it has unmapped, remapped or protected memory there, or is about to.
     ///
-    /// Only needed by programs that may afterwards register addresses that are not mapped as they should be, and
-    /// rely on being refused: the library does not watch their mappings (CCI-058). Memory that is mapped as
-    /// [`Foreign`](crate::Foreign) demands can be registered without, whatever was there before.
+    /// It is needed only by programs that may register addresses that are not mapped as they should be, and rely on being refused, as
+    /// the library does not watch their mappings (CCI-058). Memory that is mapped as [`Foreign`](crate::Foreign) demands can be
+    /// registered in any case, whatever was there before.
     pub fn forget_registrations(&mut self, start: *const u8, len_bytes: usize) {
         self.core.registrations.forget(start.addr()..start.addr().saturating_add(len_bytes));
     }
 
-    /// Whether `len_bytes` from `at` on are a region's of this endpoint's, and may be written if an operation is to put
-    /// something there. The first such operation has the region checked, if no right of peers' to write has.
+    /// Checks that `len_bytes` from `at` on are within a region of this endpoint, and are writable if an operation is to write there
+    /// (`written`). The memory is checked by the first such operation, unless it was when the region was registered.
     pub(super) fn check_local(
         &mut self,
         at: RemoteAddress,
@@ -114,6 +113,7 @@ impl Endpoint {
         }
     }
 
+    /// Checks that the memory of a region is writable, and remembers it.
     #[cold]
     fn check_target(&mut self, at: RemoteAddress, part: Bytes) -> Result<(), RmaError> {
         let checked = self.core.registrations.need(addresses(part), Known::Writable, check);
@@ -123,20 +123,20 @@ impl Endpoint {
     }
 }
 
-/// What must be known of the memory before peers get these rights. A region without the right to be written may still
-/// be where an operation of the owner's puts something: that is checked when it is first done, since it makes the pages
-/// of a mapped file dirty.
+/// What must be known of memory before peers get these rights. Where peers may not write, operations of this endpoint still may; that
+/// the memory is writable is checked only before the first of them, since the check makes the pages of a mapped file dirty.
 fn need(access: Access) -> Known {
     let written = access.contains(Access::WRITE) || access.contains(Access::ATOMIC);
     if written { Known::Writable } else { Known::Readable }
 }
 
+/// The addresses of a part of memory.
 fn addresses(part: Bytes) -> Range<usize> {
     let start = part.as_ptr().addr().get();
     start..start + part.len()
 }
 
-/// Asks the kernel about pages; costly, since it brings all of them in.
+/// Asks the kernel whether pages are mapped. It is costly, since it brings all of them in.
 fn check(pages: Range<usize>, need: Known) -> Result<(), SysError> {
     memory::check_mapped(std::ptr::without_provenance(pages.start), pages.len(), need == Known::Writable)
 }

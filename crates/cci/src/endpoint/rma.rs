@@ -1,4 +1,4 @@
-//! An endpoint's remote memory access.
+//! Remote memory access: starting operations.
 
 use super::Endpoint;
 use crate::connection::{Connection, Status};
@@ -12,7 +12,7 @@ use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::clock;
 
 impl Endpoint {
-    /// Writes `len_bytes` of local memory to a peer's. Ends in exactly one [`Event::Send`](crate::Event::Send) with
+    /// Writes `len_bytes` of local memory to a peer's. The operation ends in exactly one [`Event::Send`](crate::Event::Send) with
     /// `context`, when all of it has been written. The local memory must not change until then.
     ///
     /// # Errors
@@ -29,8 +29,8 @@ impl Endpoint {
         self.rma_simple(RmaKind::Write, connection, from, to, len_bytes, context, flags)
     }
 
-    /// Reads `len_bytes` of a peer's memory into local memory. Ends in exactly one [`Event::Send`](crate::Event::Send) with
-    /// `context`, when all of it has arrived. The local memory must not be used until then.
+    /// Reads `len_bytes` of a peer's memory into local memory. The operation ends in exactly one [`Event::Send`](crate::Event::Send)
+    /// with `context`, when all of it has arrived. The local memory must not be used until then.
     ///
     /// # Errors
     /// Those of [`Endpoint::rma`].
@@ -61,21 +61,21 @@ impl Endpoint {
         self.rma(connection, &Rma { kind, local: &[local], remote: &[remote], message: None, context, flags })
     }
 
-    /// Starts an operation of any shape. On reliable connections only (CCI-054). It ends in exactly one
-    /// [`Event::Send`](crate::Event::Send) with its context, unless silent: [`Status::Success`] when it is complete at
-    /// the target, [`Status::RmaHandle`] when the target refused handle, range or right: it has then touched nothing of
-    /// what it refused. On a reliable ordered connection completions come in the order in which operations and
-    /// messages were started; the data itself may arrive in any order (CCI-062).
+    /// Starts a read or write of any shape, on a reliable connection (CCI-054). Unless it is silent, it ends in exactly one
+    /// [`Event::Send`](crate::Event::Send) with its context: with [`Status::Success`] when it is complete at the target, or with
+    /// [`Status::RmaHandle`] if the target refused a handle, a range or a right. An access that was refused has touched nothing. On a
+    /// reliable ordered connection, completions come in the order in which operations and messages were started; the data itself may
+    /// arrive in any order (CCI-062).
     ///
     /// # Errors
-    /// [`RmaError`]: nothing was started and no event will come. After `WouldBlock`, get events and try again.
+    /// After any [`RmaError`], nothing was started and no event will come. After `WouldBlock`, get events and try again.
     pub fn rma(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
         self.check_operation_quota(connection, rma.flags)?;
         self.start_rma(connection, rma)
     }
 
-    /// Does what [`Endpoint::rma`] does and waits for the completion, which it returns; it raises no event. Where there is no
-    /// space for the operation, it waits for space as long as the connection's send timeout.
+    /// Does what [`Endpoint::rma`] does, and waits for the completion. Returns how the operation ended, and raises no event. If there is no
+    /// space for the operation, this waits for space for up to the connection's send timeout.
     ///
     /// # Errors
     /// Those of [`Endpoint::rma`].
@@ -85,10 +85,10 @@ impl Endpoint {
         Ok(self.wait_for_blocking(context))
     }
 
-    /// Changes 4 or 8 bytes of a peer's memory atomically: against all other such operations, and on shared memory
-    /// against the target's own CPU (CCS-062). Executed exactly once. Where there is a `result`, the value from before
-    /// is written to that address: 8 bytes, whatever the width, with zeros above a 4-byte value, as the machine orders them. The target
-    /// must be aligned to its width, or it ends with [`Status::RmaOperation`]. Otherwise as [`Endpoint::rma`].
+    /// Changes 4 or 8 bytes of a peer's memory atomically, exactly once. It is atomic with regard to all other such operations, and over
+    /// shared memory also with regard to the target's own CPU (CCS-062). If there is a `result`, the value from before is written to that
+    /// address: always 8 bytes in the machine's byte order, with zeros above a 4-byte value. The target must be aligned to its width;
+    /// otherwise the operation ends with [`Status::RmaOperation`]. In all else it does what [`Endpoint::rma`] does.
     ///
     /// # Errors
     /// Those of [`Endpoint::rma`].
@@ -105,7 +105,7 @@ impl Endpoint {
         self.start_atomic(connection, atomic, target, result, context, flags)
     }
 
-    /// Does what [`Endpoint::atomic`] does and waits for the completion, which it returns; it raises no event.
+    /// Does what [`Endpoint::atomic`] does, and waits for the completion. Returns how the operation ended, and raises no event.
     ///
     /// # Errors
     /// Those of [`Endpoint::rma`].
@@ -213,7 +213,7 @@ impl Endpoint {
         if let Some(result) = result {
             self.check_local(result, 8, true)?;
         }
-        // The lengths of reads and writes are checked like this while they are split.
+        // Reads and writes are checked for such an overflow while they are split into segments.
         if target.offset.checked_add(atomic.width.bytes() as u64).is_none() {
             return Err(RmaError::Lengths);
         }
@@ -229,8 +229,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Refuses an operation that reaches beyond the region, by the length that the handle itself gives. Its owner would
-    /// refuse it too, but perhaps only after the part that is inside has been written.
+    /// Ends an operation that reaches beyond its region, by the length that the handle itself gives. The target would refuse it, too,
+    /// but perhaps only after the part that is within the region has been written.
     #[cold]
     fn refused_at_once(&mut self, connection: Connection, link: u64, op: OperationOp) {
         let sends = self.transport.link_state(link).map_or(0, |state| state.unreported);
@@ -238,8 +238,8 @@ impl Endpoint {
         self.touched();
     }
 
-    /// The transport's name of an open, reliable connection, its MSS, and whether it is ordered. Reserves what an operation needs to wait for its turn.
-    /// A fenced one has to come after sends that still wait for room, and waits for them outside.
+    /// Returns the link of a connection that is open and reliable, its MSS, and whether it is ordered. Reserves what an operation needs to
+    /// wait for its turn. A fenced operation has to come after the sends that still wait for space, so it has to be tried again later.
     fn rma_link(&mut self, connection: Connection, flags: RmaFlags) -> Result<(u64, u32, bool), RmaError> {
         if !self.is_ours() {
             return Err(RmaError::OtherProcess);
@@ -320,7 +320,7 @@ fn without_silent(flags: RmaFlags) -> RmaFlags {
     if flags.contains(RmaFlags::FENCE) { RmaFlags::FENCE } else { RmaFlags::NONE }
 }
 
-/// Whether the range ends behind the region, by the length that the handle gives.
+/// Whether the range reaches beyond the region, by the length that the handle gives.
 fn is_beyond(address: RegionAddress, len_bytes: u64) -> bool {
     address.offset.checked_add(len_bytes).is_none_or(|end| end > address.handle.len_bytes())
 }

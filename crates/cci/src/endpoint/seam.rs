@@ -1,4 +1,4 @@
-//! Endpoints over a transport from outside this crate.
+//! Opens endpoints over a transport from outside this crate.
 
 use super::{Endpoint, Poller};
 use crate::device::{Device, DeviceInfo, TransportKind};
@@ -8,7 +8,8 @@ use crate::options::Options;
 use crate::transport::Transport;
 use std::sync::Arc;
 
-/// Opens an endpoint whose longest message is of so many bytes, over the transport that `make` opens. `name` is its device's.
+/// Opens an endpoint over the transport that `make` opens. `name` is the name of its device, and `message_bytes_max` its longest
+/// message.
 ///
 /// # Errors
 /// Those of [`Endpoint::create`], and those of `make`.
@@ -19,7 +20,7 @@ pub fn open(
     make: impl FnOnce(&Options, &Arc<Poller>) -> Result<Box<dyn Transport>, CreateError>,
 ) -> Result<Endpoint, CreateError> {
     options.check()?;
-    // It stands in for shared memory where a kind is asked for: nothing of it goes over a network.
+    // Where the kind of the device is asked for, it is shared memory, since nothing goes over a network.
     let info = DeviceInfo {
         max_send_size: message_bytes_max,
         ..DeviceInfo::new(name.to_owned(), TransportKind::Shm)

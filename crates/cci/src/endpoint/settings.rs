@@ -1,4 +1,4 @@
-//! What a program may change of an open endpoint and its connections.
+//! What a program may change about an open endpoint and its connections.
 
 use super::{Endpoint, as_ns};
 use crate::DisconnectPolicy;
@@ -21,11 +21,12 @@ impl Endpoint {
         self.pass_defaults();
     }
 
-    /// Raises the number of receive buffers to `count`; with as many or more there already, nothing changes. The
-    /// memory cap rises by what the new buffers take.
+    /// Raises the number of receive buffers to `count`. If there are as many or more already, nothing changes. The memory cap rises by
+    /// what the new buffers take.
     ///
     /// # Errors
-    /// [`OptionError::OutOfRange`], [`OptionError::NoMemory`].
+    /// [`OptionError::OutOfRange`] if `count` is 0 or too high, [`OptionError::NoMemory`] if the system has no memory, and
+    /// [`OptionError::OtherProcess`].
     pub fn set_recv_buffers(&mut self, count: u32) -> Result<(), OptionError> {
         if !self.is_ours() {
             return Err(OptionError::OtherProcess);
@@ -36,11 +37,11 @@ impl Endpoint {
         self.core.raise_receive_buffers(count)
     }
 
-    /// Asks that `count` sends may be in progress at once. Their number is fixed when the endpoint is opened, so this only says
-    /// whether it is as large.
+    /// Checks that `count` sends may be in progress at once. Their number is fixed when the endpoint is opened, so this changes nothing.
     ///
     /// # Errors
-    /// [`OptionError::OutOfRange`]; [`OptionError::Fixed`]: it is smaller, give the number to [`Endpoint::create`].
+    /// [`OptionError::Fixed`] if the number is smaller: give it to [`Endpoint::create`]. [`OptionError::OutOfRange`] if `count` is 0 or
+    /// too high, and [`OptionError::OtherProcess`].
     pub fn set_send_buffers(&mut self, count: u32) -> Result<(), OptionError> {
         if !self.is_ours() {
             return Err(OptionError::OtherProcess);
@@ -51,6 +52,7 @@ impl Endpoint {
         if count > self.core.options.send_buffers { Err(OptionError::Fixed) } else { Ok(()) }
     }
 
+    /// Tells the transport the defaults.
     fn pass_defaults(&mut self) {
         if !self.is_ours() {
             return;
@@ -63,8 +65,8 @@ impl Endpoint {
         self.transport.configure(&mut self.core, defaults);
     }
 
-    /// What becomes of connections whose peers close or are lost, from now on: see [`DisconnectPolicy`]. Language bindings need
-    /// this; Rust programs are served by what it is without it.
+    /// Changes what becomes of connections whose peers close or are lost from now on. Language bindings need this; the default is right
+    /// for Rust programs.
     pub fn set_disconnect_policy(&mut self, policy: DisconnectPolicy) {
         self.core.set_disconnect_policy(policy);
     }
@@ -74,10 +76,10 @@ impl Endpoint {
         self.core.disconnect_policy()
     }
 
-    /// How long a reliable send on this connection may take.
+    /// Changes how long a reliable send on a connection may take.
     ///
     /// # Errors
-    /// [`OptionError::UnknownConnection`].
+    /// [`OptionError::UnknownConnection`] and [`OptionError::OtherProcess`].
     pub fn set_send_timeout(&mut self, connection: Connection, timeout: Duration) -> Result<(), OptionError> {
         let link = self.link(connection)?;
         let setting = Setting::SendTimeout { link, timeout_ns: as_ns(timeout) };
@@ -87,10 +89,11 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Raises [`Event::KeepaliveTimedOut`](crate::Event::KeepaliveTimedOut) when the peer is silent for so long; None: off.
+    /// Has a connection raise [`Event::KeepaliveTimedOut`](crate::Event::KeepaliveTimedOut) when the peer is silent for `timeout`; `None`
+    /// turns that off.
     ///
     /// # Errors
-    /// [`OptionError::UnknownConnection`].
+    /// [`OptionError::UnknownConnection`] and [`OptionError::OtherProcess`].
     pub fn set_keepalive(
         &mut self,
         connection: Connection,
@@ -103,7 +106,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// The send timeout and keepalive in force for a connection.
+    /// The send timeout and the keepalive in force for a connection; `None` if there is no such connection.
     pub fn timeouts(&self, connection: Connection) -> Option<(Duration, Option<Duration>)> {
         let link = self.link(connection).ok()?;
         let state = self.transport.link_state(link)?;

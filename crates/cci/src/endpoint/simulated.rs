@@ -1,4 +1,4 @@
-//! What the simulator needs of an endpoint beyond its interface.
+//! What the simulator needs of an endpoint beside its public interface.
 
 use super::{Endpoint, Poller};
 use crate::device::{Device, DeviceInfo, TransportKind};
@@ -15,15 +15,15 @@ use std::sync::Arc;
 /// How long a program may sleep.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Sleep {
-    /// Not at all: something can be had now.
+    /// It may not sleep, as there is something now.
     No,
-    /// Until then, on the endpoint's clock, unless a datagram comes.
+    /// It may sleep until this time in nanoseconds on the endpoint's clock, or until a datagram comes.
     Until(u64),
-    /// Until a datagram comes.
+    /// It may sleep until a datagram comes.
     Forever,
 }
 
-/// Opens an endpoint there.
+/// Opens an endpoint on a simulated network.
 ///
 /// # Errors
 /// Those of [`Endpoint::create`].
@@ -52,7 +52,7 @@ pub fn open(
     Endpoint::of(&device, core, transport)
 }
 
-/// Prepares for sleep as [`Endpoint::arm`] does, and says how long that sleep would be.
+/// Prepares for sleep as [`Endpoint::arm`] does, and returns how long that sleep may be.
 pub fn sleep(endpoint: &mut Endpoint) -> Sleep {
     if endpoint.arm() {
         return Sleep::No;
@@ -60,14 +60,14 @@ pub fn sleep(endpoint: &mut Endpoint) -> Sleep {
     endpoint.core.poller.timer_at_ns().map_or(Sleep::Forever, Sleep::Until)
 }
 
-/// Begins what dropping begins: every connection is closed, requests are refused.
+/// Begins to close an endpoint as dropping it does, by disconnecting every connection.
 pub fn close_begins(endpoint: &mut Endpoint) {
     for connection in endpoint.core.connections() {
         endpoint.disconnect(connection);
     }
 }
 
-/// Nothing is on its way any more, no connection is left, and no event waits: dropping takes no time.
+/// Whether dropping the endpoint would take no time: nothing is on its way, no connection is left, and no event waits.
 pub fn is_drained(endpoint: &Endpoint) -> bool {
     endpoint.core.operations.is_empty()
         && endpoint.core.waiting.is_empty()
@@ -76,7 +76,7 @@ pub fn is_drained(endpoint: &Endpoint) -> bool {
         && !endpoint.has_news()
 }
 
-/// Drops it as if its process had been killed: nobody hears of it.
+/// Drops an endpoint as if its process had been killed, so that no peer hears of it.
 pub fn abandon(mut endpoint: Endpoint) {
     endpoint.made_by = fork::Token::NOBODY;
 }

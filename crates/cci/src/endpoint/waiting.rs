@@ -1,5 +1,5 @@
-//! Sends that wait for space in the transport: who may have one, and when they are handed to the transport. They are kept by
-//! [`crate::engine::waiting`].
+//! Sends that wait for space in the transport: who may have some, and when they are handed to the transport.
+//! [`crate::engine::waiting`] keeps them.
 
 use super::{Endpoint, as_ns};
 use crate::connection::{Connection, Status};
@@ -9,19 +9,19 @@ use crate::error::SendError;
 use crate::options::Attribute;
 use crate::transport::{Armed, LinkState, PeerState, Report, Setting};
 
-/// Sends of one connection that are handed over in its turn, at most.
+/// The most sends of one connection that are handed over in its turn.
 const SENDS_PER_TURN: u32 = 64;
-/// Connections that have their turn in each call of progress, at most.
+/// The most connections that have their turn in one call of progress.
 const QUEUES_PER_PROGRESS: usize = 32;
-/// A connection whose sends wait asks the transport for space again with each send of so many.
+/// A connection whose sends wait asks the transport for space with every so many of its sends.
 const SENDS_PER_TRY: u32 = 8;
 
-/// Attempts in a row to find space while the peer is taking what it is sent: some microseconds in all.
+/// How often in a row space is looked for while the peer is taking what it is sent: for some microseconds in all.
 const TRIES_MAX: u32 = 32;
-/// A peer that has taken something within this time is believed to go on.
+/// A peer that has taken something within this time, in nanoseconds, is believed to go on.
 const RECENT_NS: u64 = 50_000;
 
-/// Outcome for the oldest send of a queue.
+/// What became of the oldest send of a queue.
 enum Moved {
     /// The transport took it, or it ended.
     Yes,
@@ -32,8 +32,8 @@ enum Moved {
 }
 
 impl Endpoint {
-    /// Sends although others wait, or the transport has no space: after those of the same connection, to the transport if it
-    /// has space, or into a send buffer if one is free.
+    /// Sends although others wait or the transport has no space. The message goes to the transport once no earlier send of the
+    /// connection waits and there is space, otherwise into a send buffer if one is free.
     #[cold]
     #[inline(never)]
     pub(super) fn send_or_wait(
@@ -83,8 +83,8 @@ impl Endpoint {
         if self.core.waiting.push(&arrival) { Ok(()) } else { Err(SendError::WouldBlock) }
     }
 
-    /// Waits a moment for the queue to become empty, while the peer takes what it is sent and needs nothing of this side for
-    /// it. A send that has to join the queue costs one more copy of its message.
+    /// Waits a moment for a connection's queue to become empty, while the peer takes what it is sent without this side's help. A send that
+    /// has to join the queue would cost one more copy of its message.
     fn advance_soon(&mut self, connection: Connection, now_ns: u64) {
         for _ in 0..TRIES_MAX {
             if !self.core.waiting.holds(connection) {
@@ -96,12 +96,13 @@ impl Endpoint {
         }
     }
 
+    /// Whether there is only one connection.
     fn is_alone(&self) -> bool {
         self.core.counters.connections_open < 2
     }
 
-    /// Whether one more send of a connection may be in progress. A connection may have as many as remain for all others, or
-    /// all if it is the only one (ADR 19).
+    /// Whether one more send of a connection may be in progress. A connection may have as many sends as remain for all others, or
+    /// all of them if it is the only one (ADR 19).
     fn has_send_buffer(&self, connection: Connection, state: &LinkState) -> bool {
         let waiting = &self.core.waiting;
         let mut used = waiting.len();
@@ -111,13 +112,14 @@ impl Endpoint {
         held < remaining || remaining > 0 && self.is_alone()
     }
 
-    /// Notifies the transport how much of its memory the waiting sends have borrowed.
+    /// Tells the transport how much of its memory the waiting sends have borrowed.
     fn settle_loan(&mut self) {
         let bytes = self.core.waiting.borrowed_bytes();
         self.transport.configure(&mut self.core, Setting::Lent { bytes });
     }
 
-    /// Hands sends that wait to the transport, or ends those that are overdue, after progress was made. True: some moved.
+    /// Hands sends that wait to the transport, or ends those that are overdue, for up to `queues_max` connections. Returns whether any
+    /// moved.
     #[cold]
     fn advance_all(&mut self, queues_max: usize, now_ns: u64) -> bool {
         let mut moved = false;
@@ -128,18 +130,18 @@ impl Endpoint {
         moved
     }
 
-    /// Moves some connections' sends on: as many as one turn of progress has time for.
+    /// Hands over sends of as many connections as one call of progress has time for.
     #[cold]
     pub(super) fn advance_some(&mut self) {
         self.advance_all(QUEUES_PER_PROGRESS, self.transport.now_ns());
     }
 
-    /// Arms the transport where sends wait for it.
+    /// Arms the transport while sends wait for it.
     #[cold]
     pub(super) fn arm_with_waiting(&mut self) -> Armed {
         let armed = self.transport.arm(&mut self.core);
-        // One reading of the clock for what is overdue and for what will be: between two of them a send would fall due
-        // without being ended or waited for.
+        // The clock is read once, for what is overdue and for what will be. Between two readings a send could fall due that would be
+        // neither ended nor waited for.
         let now_ns = self.transport.now_ns();
         // Arming may have made space, and nothing would wake us for it afterwards.
         if self.advance_all(usize::MAX, now_ns) {
@@ -154,7 +156,7 @@ impl Endpoint {
         }
     }
 
-    /// Hands sends of one connection to the transport, the oldest first. True: some moved.
+    /// Hands sends of one connection to the transport, the oldest first. Returns whether any moved.
     fn advance(&mut self, index: u32, now_ns: u64) -> bool {
         let Some(mut queue) = self.core.waiting.take_out(index) else { return false };
         let connection = queue.connection;
@@ -188,6 +190,7 @@ impl Endpoint {
         true
     }
 
+    /// Hands the oldest send of a connection to the transport, or ends it if it is overdue.
     fn advance_one(
         &mut self,
         queue: &mut SendQueue,
@@ -199,7 +202,7 @@ impl Endpoint {
         let connection = queue.connection;
         if queue.is_overdue(head, now_ns) {
             if attribute == Attribute::ReliableOrdered && self.has_sends_in_progress(link) {
-                // Those before it have not ended yet.
+                // Sends before it have not ended yet, and completions come in order.
                 return Moved::NotYet;
             }
             let is_refused = queue.failed == Some(Status::ReceiverNotReady) || self.is_refused(link);
@@ -218,7 +221,7 @@ impl Endpoint {
             }
             Err(SendError::WouldBlock) => Moved::NotYet,
             Err(SendError::TooLong { .. }) => {
-                // The path takes less than was agreed when the connection was made. This send can't be taken, others may.
+                // The path takes less than was agreed when the connection was made. This send can't be taken, but others may be.
                 self.core.waiting.drop_head(queue);
                 self.core.complete(connection, SendOp::of(head), Status::TimedOut);
                 Moved::Yes
@@ -227,6 +230,7 @@ impl Endpoint {
         }
     }
 
+    /// Whether sends of a connection are in progress in the transport.
     fn has_sends_in_progress(&self, link: u64) -> bool {
         self.transport.link_state(link).is_some_and(|state| state.unreported > 0)
     }
@@ -238,7 +242,7 @@ impl Endpoint {
         peer.refuses
     }
 
-    /// Changes the send timeout of those that wait, so that they do not outlive later ones.
+    /// Changes the send timeout of the sends that wait, so that they do not outlive later ones.
     pub(super) fn timeout_changed(&mut self, connection: Connection, timeout: std::time::Duration) {
         let now_ns = self.transport.now_ns();
         self.core.waiting.change_timeout(connection, now_ns, as_ns(timeout));

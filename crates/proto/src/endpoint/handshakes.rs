@@ -571,7 +571,8 @@ impl Handshakes {
             source_index: head.index,
             nonce: conn.base.peer_nonce,
             seq: head.ack,
-            ack: head.seq,
+            // What the peer has sent before need not have come.
+            ack: conn.active.as_deref().map_or(conn.base.idle_rx, |active| active.rx.next),
             timestamp: timestamp(now),
             echo: head.timestamp,
             window_kib: shared.window_kib(),

@@ -136,6 +136,22 @@ fn lost_challenges_and_answers_are_repeated() {
     }
 }
 
+/// At a server that waits to be confirmed only the client's questions about the first path arrive.
+#[test]
+fn the_answer_to_a_question_acknowledges_nothing_that_did_not_come() {
+    let mut pair = Pair::new();
+    let questions = |_: usize, to: Address, bytes: &[u8]| is_path(bytes) && to.via() == 0;
+    let [client, _] =
+        pair.join(|sender, to, bytes| sender == 1 || bytes[0] & 15 < 8 || questions(sender, to, bytes));
+    pair.ends[0].send(pair.now, client, &[b"once"], 3, false).expect("room");
+    pair.kept.clear();
+    pair.run(3 * SECOND, questions);
+    assert!(pair.kept.iter().any(|(sender, _, bytes)| *sender == 1 && is_path(bytes)), "no answer");
+    assert_eq!((pair.apps[1].messages.len(), pair.apps[0].statuses()), (0, vec![]));
+    pair.run(3 * SECOND, |_, _, _| true);
+    assert_eq!((pair.apps[1].messages.len(), pair.apps[0].statuses()), (1, vec![(3, Status::Success)]));
+}
+
 #[test]
 fn nothing_but_answers_goes_to_an_unproved_address() {
     let mut pair = Pair::new();

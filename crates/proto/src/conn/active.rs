@@ -360,6 +360,9 @@ impl Active {
         // What it carried before it went down, nobody knows that it still carries.
         path.window = Window::new(datagram_bytes);
         (path.probe_credit, path.pace_due) = (0, now);
+        if self.paths.get(other(which)).probes != 0 {
+            self.question(other(which), false, now);
+        }
     }
 
     /// A probe of this path was in vain: it is asked, and so is the other, for a sign of life. While it is in doubt, new
@@ -369,10 +372,17 @@ impl Active {
         let first = self.paths.get(which).probes <= 1;
         let Some(bond) = self.paths.bond.as_deref_mut() else { return };
         bond.path(which).doubt();
+        self.question(which, first, now);
+    }
+
+    /// If both paths are in use, asks both for a sign of life: this one, which is in doubt, goes down if it shows none and the
+    /// other one does. A doubt that began while the other path was down counts from the time when that one is up.
+    fn question(&mut self, which: u8, first: bool, now: Time) {
+        let Some(bond) = self.paths.bond.as_deref_mut() else { return };
         if !bond.is_up(which) || !bond.is_up(other(which)) {
             return;
         }
-        if first {
+        if first || bond.path(which).down_due == Time::FAR {
             bond.path(other(which)).vouches = false;
             bond.path(which).down_due = now.plus(PATH_SILENCE_NS);
             bond.path(which).ask(now);

@@ -1,5 +1,5 @@
-//! Whose processes an endpoint shares memory with. The kernel says which user the process at the other end of a socket has
-//! (`SO_PEERCRED`), and nothing else is known of it: shared memory proves no names.
+//! Whose processes an endpoint shares memory with. The kernel says which user runs the process at the other end of a socket
+//! (`SO_PEERCRED`). Nothing else is known of that process: shared memory proves no names.
 
 use crate::device::DeviceInfo;
 use cci_sys::process;
@@ -9,14 +9,14 @@ use cci_sys::process;
 pub(crate) enum Admission {
     /// Processes of the same user: the endpoint has security, and this user could read the secrets by which it is known.
     SameUser,
-    /// Processes of the same user, and root's, which has everything anyway.
+    /// Processes of the same user and of root, who can reach everything anyway.
     SameUserAndRoot,
     /// Processes of all users, as the device's configuration says (`all_users = on`).
     AllUsers,
 }
 
 impl Admission {
-    /// What holds for an endpoint of this device, which has security or not.
+    /// The rule for an endpoint of this device; `has_security`: the endpoint was opened with credentials.
     pub(crate) fn of(device: &DeviceInfo, has_security: bool) -> Admission {
         match (has_security, device.shm.all_users) {
             (true, _) => Admission::SameUser,
@@ -34,8 +34,8 @@ impl Admission {
         }
     }
 
-    /// Whether a process of the user `uid` is the server that was meant. `named`: the user that the URI says. Any user may
-    /// take a name that says nobody.
+    /// Whether a process of the user `uid` may be the server that was meant. `named` is the user whose number is in the URI; any
+    /// user can take a name without a number.
     pub(super) fn trusts_server(self, uid: u32, named: Option<u32>) -> bool {
         if named.is_some_and(|named| named != uid) {
             return false;

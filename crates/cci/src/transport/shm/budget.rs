@@ -15,19 +15,19 @@ use cci_sys::SysError;
 /// A ring takes at most this part of what is left under the cap.
 const RING_SHARE: u64 = 16;
 
-/// The memory cap, as a handshake finds it.
+/// The endpoint's memory cap, and what of it is taken when a step of a handshake begins.
 #[derive(Copy, Clone)]
 pub(super) struct Budget {
     pub cap_bytes: u64,
-    /// What the endpoint holds beside rings, and what is set apart for others.
+    /// Everything but rings that the endpoint holds, or has set apart for its other transports.
     pub held_bytes: u64,
 }
 
 /// Why there is no ring for a link.
 pub(super) enum NoHalf {
-    /// The reason that the peer gets.
+    /// There is none for this reason, which the peer is told.
     Why(ConnectFailure),
-    /// The system refused; to the peer, there is no memory.
+    /// The system refused. The peer is told that there is no memory.
     System(SysError),
 }
 
@@ -53,7 +53,7 @@ impl From<SysError> for NoHalf {
 }
 
 impl Budget {
-    /// How large a ring we can afford to read, for a link to this process. None: no ring at all.
+    /// The size of the ring that we can afford to read on a link to this process. None: we can't afford any.
     fn ring_bytes(&self, links: &Links, handshakes: &Handshakes, process: u64) -> Option<u32> {
         let remaining =
             self.cap_bytes.saturating_sub(self.held_bytes.saturating_add(links.ring_memory().total()));

@@ -1,13 +1,13 @@
-//! Sums of memory that count under an endpoint's cap: each part is counted as long as it is there.
+//! Sums of memory under an endpoint's cap, in which each part counts for as long as it exists.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The bytes of all parts.
+/// A sum, in bytes.
 #[derive(Clone, Default)]
 pub(super) struct ChargedBytes(Arc<AtomicU64>);
 
-/// One part of a sum. The sum is less by it once this value is dropped.
+/// One part of a sum, which is taken off again when this value is dropped.
 pub(super) struct Charge {
     sum: ChargedBytes,
     bytes: u64,

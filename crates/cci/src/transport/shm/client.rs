@@ -21,27 +21,30 @@ use cci_sys::unix::{Credentials, ReceivedFds, Stream};
 use cci_sys::{SysError, clock};
 use std::io;
 
-/// EPROTOTYPE, without a dependency for one number: so on every Linux but that of MIPS, SPARC and Alpha.
+/// EPROTOTYPE: the same number on every Linux but those for MIPS, SPARC and Alpha. A dependency for it is not worth it.
 const ERRNO_PROTOTYPE: i32 = 91;
 
-/// How an endpoint dials.
+/// The client's side of an endpoint.
 pub(super) struct Client {
-    /// Whom it takes for a server.
+    /// Whose processes this endpoint connects to.
     pub admission: Admission,
 }
 
-/// What came of a hello.
+/// What came of an attempt to reach a server.
 enum Reached {
     Yes(Stream, Credentials),
     /// The server's queue is full.
     Busy,
-    /// It is not of a user whose servers are trusted.
+    /// The server's process belongs to a user whose servers are not trusted.
     Untrusted,
     No(ConnectFailure),
 }
 
 impl Client {
-    /// Begins a connection. Whatever the server does ends in an event; errors are the system's and the caller's.
+    /// Begins a connection.
+    ///
+    /// # Errors
+    /// The caller's mistakes and the system's failures. What the server does shows as an event later.
     pub fn dial(
         &self,
         step: &mut Step<'_>,
@@ -76,7 +79,10 @@ impl Client {
         Ok(conn)
     }
 
-    /// Tries to reach the server. Errors are the system's; whatever the server does ends in an event.
+    /// Tries to reach the server.
+    ///
+    /// # Errors
+    /// The system's failures. What the server does shows as an event later.
     pub fn hello(&self, common: &mut Common, core: &mut Core, key: Key) -> Result<(), SysError> {
         let Some(handshake) = common.handshakes.get_mut(key) else { return Ok(()) };
         let Stage::Hello { hello, .. } = &mut handshake.stage else { return Ok(()) };
@@ -97,7 +103,7 @@ impl Client {
             }
         };
         stream.trust();
-        // A server that has closed meanwhile may have sent why: that is read, so that a failure is none.
+        // If sending fails, the server has closed the socket, perhaps after it sent the reason. The reason is read later.
         let message = if hello.proof.is_some() {
             Message::Who
         } else {
@@ -126,7 +132,7 @@ impl Client {
                         Ok(Reached::No(ConnectFailure::Refused))
                     }
                     io::ErrorKind::PermissionDenied => Ok(Reached::No(ConnectFailure::NotPermitted)),
-                    // A socket, but of another type: somebody else's.
+                    // The socket has another type, so another program listens there.
                     _ if error.errno() == Some(ERRNO_PROTOTYPE) => Ok(Reached::No(ConnectFailure::Refused)),
                     _ => Err(error),
                 };
@@ -140,7 +146,7 @@ impl Client {
         }
     }
 
-    /// A message of the server's came.
+    /// Handles a message that came from the server.
     pub fn heard(
         &self,
         step: &mut Step<'_>,
@@ -156,7 +162,7 @@ impl Client {
                 let (conn, server) = (*conn, *server);
                 self.accepted(step, (key, conn, server), &accept, fds);
             }
-            // Whoever has nothing to show is not the one.
+            // A server without a secret is not the one that we want.
             (Stage::Proving { .. }, Ok(Message::Refuse(ConnectFailure::Refused))) => {
                 self.proof_came(common, core, key, ReceivedFds::default());
             }
@@ -172,7 +178,8 @@ impl Client {
         }
     }
 
-    /// The server shows a page of memory: only if the secret in it is that of the endpoint we want does it get the request.
+    /// Looks at the page of memory that the server has sent. The server gets the request only if the page contains the secret of
+    /// the endpoint that we want.
     fn proof_came(&self, common: &mut Common, core: &mut Core, key: Key, fds: ReceivedFds) {
         let Some(handshake) = common.handshakes.get_mut(key) else { return };
         let (conn, server, is_it) = match &handshake.stage {
@@ -190,12 +197,12 @@ impl Client {
         core.heard(connection);
         let was = std::mem::replace(&mut handshake.stage, Stage::Asked { conn, server });
         if let Stage::Proving { hello, .. } = was {
-            // A server that has closed meanwhile is heard of by its hang-up.
+            // If sending fails, the server has closed the socket, and the hang-up will tell us.
             handshake.send(&Message::Request(hello.request, &hello.payload));
         }
     }
 
-    /// The server's program has accepted.
+    /// The server's program has accepted our request.
     fn accepted(
         &self,
         step: &mut Step<'_>,
@@ -219,8 +226,8 @@ impl Client {
         }
     }
 
-    /// Rides on a link that is there already, if it is one with this server: who knows the number of another one gets no
-    /// connection on that.
+    /// Joins a link that exists already, if it leads to this server: knowing the number of somebody else's link gets a server
+    /// nothing.
     fn join(&self, step: &mut Step<'_>, (key, conn): (Key, Key), accept: &Accept, side: Side, peer: Peer) {
         let Step { links, common, core, .. } = step;
         let Some(link) = links.table.with_id(accept.link_id, side).filter(|link| link.peer == peer) else {
@@ -244,20 +251,20 @@ impl Client {
         }
     }
 
-    /// The attempt is over without a connection.
+    /// Ends an attempt to connect that has failed.
     pub fn end(&self, common: &mut Common, core: &mut Core, key: Key, why: ConnectFailure) {
         let Some(handshake) = common.handshakes.remove(&core.poller, key) else { return };
         if let Some(conn) = handshake.stage.conn() {
             common.connections.fail(core, conn, why);
         }
         if let Stage::Asked { .. } = handshake.stage {
-            // A server that has just accepted takes our silence for a confirmation on its way through the ring.
+            // The server may just have accepted. It would take silence for a confirmation that is on its way through the ring.
             handshake.send(&Message::Refuse(why));
         }
     }
 }
 
-/// Makes our half of a new link, and the link of it and the server's half.
+/// Makes our half of a new link, and joins it with the server's half.
 fn take_offer(
     step: &mut Step<'_>,
     key: Key,

@@ -16,7 +16,7 @@ use crate::engine::core::Core;
 use cci_memory::ring::Corrupt;
 use cci_memory::slab::Key;
 
-/// The peer disconnected.
+/// Handles a CLOSE: the peer has disconnected.
 pub(super) fn close_came(
     link: &mut Link,
     common: &mut Common,
@@ -31,7 +31,7 @@ pub(super) fn close_came(
     let (to, is_closing) = (conn.on.peer(), conn.on.phase == Phase::Closing);
     if is_closing {
         if common.transfers.end_flow(link, &mut common.connections, core, key, Status::Disconnected) {
-            // We have not closed yet, as operations were under way: the peer waits for an answer.
+            // Our own CLOSE has not been sent, since operations were under way: so the peer waits for an answer.
             link.send_control(Control::about(kind::CLOSE_ACK, to, NOBODY))?;
         }
         return closed(link, common, core, key);
@@ -40,7 +40,7 @@ pub(super) fn close_came(
     link.send_control(Control::about(kind::CLOSE_ACK, to, NOBODY))
 }
 
-/// Ends a connection whose peer asks for more than there is for its process. The peer learns of that behind what was sent
+/// Ends a connection because the peer's process has used up its quota. The peer is told by a CLOSE, behind all that was sent
 /// before.
 #[cold]
 pub(super) fn shut_out(
@@ -59,7 +59,7 @@ pub(super) fn shut_out(
     link.send_control(Control::about(kind::CLOSE, to, NOBODY))
 }
 
-/// Takes a connection that has no peer any more off its link, and ends what it has under way.
+/// Takes a connection off its link because its peer is gone, or is shut out, and ends what it has under way.
 ///
 /// # Errors
 /// The ring is corrupt. The connection still rides on its link then, and ends with that.
@@ -78,7 +78,7 @@ fn lose_peer(
     Ok(())
 }
 
-/// The peer has seen our CLOSE, and all that was before it.
+/// Handles a CLOSE_ACK: the peer has seen our CLOSE and everything before it.
 pub(super) fn close_ack_came(
     link: &mut Link,
     common: &mut Common,
@@ -92,7 +92,7 @@ pub(super) fn close_ack_came(
     }
 }
 
-/// Nothing more can come for a connection that we closed.
+/// Frees a connection that we have closed, and for which nothing more can come.
 fn closed(link: &mut Link, common: &mut Common, core: &mut Core, key: Key) -> Result<(), Corrupt> {
     link.complete_taken(&mut common.connections, core)?;
     link.end_sends(&mut common.connections, core, key.index, Status::Disconnected);
@@ -102,8 +102,7 @@ fn closed(link: &mut Link, common: &mut Common, core: &mut Core, key: Key) -> Re
     Ok(())
 }
 
-/// Ends what a connection has under way that was disconnected and not answered until the send timeout, and takes it off its
-/// link.
+/// Takes a connection off its link whose CLOSE was not answered within the send timeout, and ends what it has under way.
 pub(super) fn give_up(link: &mut Link, common: &mut Common, core: &mut Core, key: Key) {
     let Common { connections, transfers, .. } = common;
     link.end_sends(connections, core, key.index, Status::TimedOut);

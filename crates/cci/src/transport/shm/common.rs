@@ -1,12 +1,12 @@
-//! What is common to all links: connections, handshakes, and remote memory.
+//! What all links of an endpoint share: connections, handshakes and remote memory access.
 
 use super::connections::Connections;
 use super::handshakes::Handshakes;
 use super::transfers::Transfers;
 
-/// Everything that the handling of one link may touch beside that link.
+/// Everything beside a link that may be touched while that link is handled.
 pub(super) struct Common {
-    /// The endpoint's name among endpoints; random.
+    /// A random number by which peers tell this endpoint from others.
     pub endpoint: u64,
     pub connections: Connections,
     pub transfers: Transfers,

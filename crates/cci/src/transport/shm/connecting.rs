@@ -1,4 +1,4 @@
-//! Handshakes as they come: what arrives for them goes to the client's side or to the server's.
+//! Passes what arrives for a handshake to the side that this endpoint is on, client or server.
 
 use super::ERRNO_DESCRIPTORS;
 use super::client::Client;
@@ -10,7 +10,7 @@ use crate::ConnectFailure;
 use cci_memory::slab::Key;
 use std::io;
 
-/// How an endpoint gets connections, on either side.
+/// Both sides of an endpoint's handshakes.
 pub(super) struct Connecting {
     pub client: Client,
     pub server: Server,
@@ -21,15 +21,15 @@ impl Connecting {
     pub fn let_in(&mut self, step: &mut Step<'_>) -> bool {
         let Some(client) = self.server.let_in(step) else { return false };
         if let Some(key) = client {
-            // The request is usually there already.
+            // The client has usually sent its request already.
             self.ready(step, key);
         }
         true
     }
 
-    /// Something is to be read on a handshake's stream.
+    /// Reads what has come on a handshake's stream.
     pub fn ready(&mut self, step: &mut Step<'_>, key: Key) {
-        // More than one message comes only with a hang-up behind it.
+        // The only thing that can follow a message at once is a hang-up.
         for _ in 0..3 {
             let Some(handshake) = step.common.handshakes.get(key) else { return };
             let Handshake { stream: Some(stream), stage, .. } = handshake else { return };
@@ -38,7 +38,7 @@ impl Connecting {
             match stream.recv(&mut buffer, 2) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.raw_os_error() == Some(ERRNO_DESCRIPTORS) => {
-                    // The peer's were closed with that: it has to hear of it, and its program may try again.
+                    // This process has no free descriptor, so the peer's were lost. It is told, and its program may try again.
                     handshake.send(&Message::Refuse(ConnectFailure::NoMemory));
                     step.common.connections.counts.system_errors += 1;
                     return self.end(step, key, ConnectFailure::NoMemory);
@@ -63,7 +63,7 @@ impl Connecting {
         }
     }
 
-    /// An attempt to connect, ours or a client's, is over without a connection.
+    /// Ends an attempt to connect that has failed, whether it was ours or a client's.
     pub fn end(&mut self, step: &mut Step<'_>, key: Key, why: ConnectFailure) {
         let Some(handshake) = step.common.handshakes.get(key) else { return };
         if handshake.stage.is_client() {
@@ -78,7 +78,7 @@ impl Connecting {
         let now_ns = step.common.connections.now_ns;
         let (over, again) = step.common.handshakes.due(now_ns);
         for key in over {
-            // The answer may have come in this very moment.
+            // The answer may have come just now.
             self.ready(step, key);
             if step.common.handshakes.get(key).is_some_and(|handshake| now_ns >= handshake.deadline_ns) {
                 step.common.connections.counts.handshake_timed_out += 1;

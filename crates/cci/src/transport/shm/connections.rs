@@ -10,7 +10,7 @@ use crate::limits::CONNECTIONS_MAX;
 use cci_memory::slab::{Key, Slab};
 use std::num::NonZeroU64;
 
-/// What the transport keeps of a connection. An idle one costs these bytes, and the engine's.
+/// What the transport keeps of a connection. An idle connection costs these bytes and those of the engine's entry.
 pub(super) struct Conn {
     pub base: Base,
     pub state: State,
@@ -24,15 +24,15 @@ pub(super) struct Base {
     pub bytes_sent: u64,
     pub messages_received: u64,
     pub bytes_received: u64,
-    /// `u32::MAX` stands for ever.
+    /// How long a send may take; `u32::MAX`: for ever.
     pub send_timeout_us: u32,
-    /// 0 means that keepalive is off.
+    /// How long the peer may be silent; 0: keepalive is off.
     pub keepalive_us: u32,
 }
 
-/// How far a connection has come, as far as the transport is concerned.
+/// Which part of its life a connection is in, for the transport.
 pub(super) enum State {
-    /// This handshake is making it.
+    /// The handshake that will establish the connection is under way.
     Making {
         handshake: Key,
         is_reliable: bool,
@@ -45,21 +45,21 @@ pub(super) enum State {
 /// What a connection has while it rides on a link.
 pub(super) struct Established {
     pub link: Key,
-    /// The key of its flow, while remote memory operations are under way.
+    /// The key, as bits, of the flow that the connection has while remote memory operations are under way.
     flow: Option<NonZeroU64>,
     /// Reliable sends that have not completed.
     pub in_progress: u32,
     /// How many of the sends in progress are not silent.
     pub not_silent: u32,
-    /// The index of the peer's entry for it.
+    /// The index of the connection in the peer's table.
     pub peer_index: u32,
-    /// The low bits of the generation of the peer's entry.
+    /// The low bits of its generation there.
     pub peer_generation: u8,
     pub phase: Phase,
     pub is_reliable: bool,
 }
 
-/// What an established connection is still good for.
+/// What an established connection can still do.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It sends and receives.
@@ -76,9 +76,9 @@ pub(super) struct EstablishedConn<'a> {
     pub on: &'a mut Established,
 }
 
-/// What a slab adds to each entry: its generation, and a link of the list of free ones.
+/// What a slab adds to each entry: a generation and the index of the next free slot.
 const SLOT_BYTES: usize = 8;
-/// The engine's entry.
+/// The size of the engine's entry for a connection.
 const ENGINE_BYTES: usize = size_of::<crate::engine::core::Conn>() + SLOT_BYTES;
 const _: () = assert!(
     size_of::<Option<Conn>>() + SLOT_BYTES + ENGINE_BYTES <= 120,
@@ -86,7 +86,7 @@ const _: () = assert!(
 );
 
 impl Conn {
-    /// The connection while it rides on a link.
+    /// The connection, if it rides on a link.
     #[inline]
     pub fn established(&mut self) -> Option<EstablishedConn<'_>> {
         match &mut self.state {
@@ -95,7 +95,7 @@ impl Conn {
         }
     }
 
-    /// What it has of a link, while it rides on one.
+    /// What the connection has because it rides on a link. None: it does not.
     #[inline]
     pub fn on(&self) -> Option<&Established> {
         match &self.state {
@@ -112,7 +112,7 @@ impl Base {
 }
 
 impl Established {
-    /// The connection as the peer names it.
+    /// How the peer names the connection.
     pub fn peer(&self) -> PeerConn {
         PeerConn { index: self.peer_index, generation: u32::from(self.peer_generation) }
     }
@@ -128,17 +128,17 @@ impl Established {
     }
 }
 
-/// Nanoseconds to microseconds, rounded up, so that no timeout becomes 0; what is too long is for ever.
+/// Converts nanoseconds to microseconds, rounded up so that no timeout becomes 0. What is too long becomes `u32::MAX`: for ever.
 pub(super) fn to_us(ns: u64) -> u32 {
     u32::try_from(ns.div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 
-/// Microseconds to nanoseconds; `u32::MAX` is for ever.
+/// Converts microseconds to nanoseconds; `u32::MAX` becomes `u64::MAX`: for ever.
 pub(super) fn from_us(us: u32) -> u64 {
     if us == u32::MAX { u64::MAX } else { u64::from(us) * 1_000 }
 }
 
-/// Counted since the endpoint was opened.
+/// What is counted from the opening of the endpoint on.
 #[derive(Default)]
 pub(super) struct Counts {
     pub wakes_sent: u64,
@@ -186,7 +186,7 @@ impl Conns {
         self.0.get_mut(key)
     }
 
-    /// Takes a connection out of which the engine hears by other means.
+    /// Takes a connection out without a word to the engine.
     pub fn remove(&mut self, key: Key) -> Option<Conn> {
         self.0.remove(key)
     }
@@ -196,36 +196,36 @@ impl Conns {
         self.0.at(index).map_or(0, |(_, conn)| from_us(conn.base.send_timeout_us))
     }
 
-    /// The connection that is at an index now. Sends know no more of theirs, which outlives them.
+    /// The connection that has this index now. Sends name their connection by its index alone, as it outlives them.
     #[inline]
     pub fn at(&mut self, index: u32) -> Option<(Key, &mut Conn)> {
         self.0.at_mut(index)
     }
 
-    /// A connection while it rides on a link.
+    /// The connection with this key, if it rides on a link.
     #[inline]
     pub fn established(&mut self, key: Key) -> Option<EstablishedConn<'_>> {
         self.0.get_mut(key)?.established()
     }
 
-    /// A connection that sends and receives.
+    /// The connection with this key, if it is [`Phase::Open`].
     #[inline]
     pub fn open(&mut self, key: Key) -> Option<EstablishedConn<'_>> {
         self.established(key).filter(|conn| conn.on.phase == Phase::Open)
     }
 
-    /// The connection that has this flow.
+    /// The connection with this key, if it has this flow.
     pub fn with_flow(&mut self, key: Key, flow: Key) -> Option<EstablishedConn<'_>> {
         self.established(key).filter(|conn| conn.on.flow() == Some(flow))
     }
 
-    /// A connection as a peer names it: its index, and the low bits of its generation.
+    /// The connection that a peer names, by its index and the low bits of its generation.
     #[inline]
     pub fn named(&mut self, index: u32, generation: u8) -> Option<(Key, &mut Conn)> {
         self.at(index).filter(|(key, _)| key.generation as u8 == generation)
     }
 
-    /// A connection that rides on `link`, as a peer names it.
+    /// The connection that a peer names, if it rides on `link`.
     #[inline]
     pub fn named_on(&mut self, link: Key, index: u32, generation: u8) -> Option<(Key, EstablishedConn<'_>)> {
         let (key, conn) = self.named(index, generation)?;
@@ -233,15 +233,15 @@ impl Conns {
     }
 }
 
-/// The connections, their sends, and the settings and the clock that go with them. It knows no link.
+/// The connections of an endpoint with their sends, settings and clock. It knows no link.
 pub(super) struct Connections {
     pub conns: Conns,
     pub sends: Sends,
     pub counts: Counts,
-    /// Connections that were disconnected and not answered yet, with the time when we stop waiting.
+    /// Connections whose CLOSE the peer has not answered yet, each with the time until which we wait.
     pub closing: Vec<(Key, u64)>,
     pub keepalive: Keepalive,
-    /// The time when the clock was last read.
+    /// What the clock showed when it was last read.
     pub now_ns: u64,
     pub mss: u32,
     pub send_timeout_us: u32,
@@ -249,10 +249,10 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Bytes of one entry.
+    /// The size of one entry of the table.
     const CONN_BYTES: usize = size_of::<Option<Conn>>() + SLOT_BYTES;
 
-    /// By how many bytes the table grows with the next connection: it doubles when it is full.
+    /// How many bytes the next connection will add to the table, which doubles when it is full.
     pub fn growth_bytes(&self) -> u64 {
         let is_full = self.conns.0.len() as usize * Self::CONN_BYTES >= self.conns.bytes();
         if is_full { self.conns.bytes() as u64 } else { 0 }
@@ -288,8 +288,8 @@ impl Connections {
         handshake.map(|handshake| (key, handshake))
     }
 
-    /// A connection is closing, and is given up at `until_ns`. Those that have closed since leave the list when it
-    /// would grow: with a long send timeout, or none, it would keep all there ever were.
+    /// Notes that a connection is closing and is given up at `until_ns`. Before the list grows, those that have closed since are
+    /// taken off: where the send timeout is long, they would otherwise stay for ever.
     pub fn closes_by(&mut self, key: Key, until_ns: u64) {
         if self.closing.len() == self.closing.capacity() {
             let conns = &self.conns;
@@ -299,7 +299,7 @@ impl Connections {
         self.closing.push((key, until_ns));
     }
 
-    /// Connections that were disconnected and not answered in time; they leave the list.
+    /// Takes the connections off the list that have waited too long for the peer's answer.
     pub fn take_overdue_closing(&mut self) -> Vec<Key> {
         let now_ns = self.now_ns;
         let mut over = Vec::new();
@@ -312,19 +312,19 @@ impl Connections {
         over
     }
 
-    /// When the first connection that closes is given up; `u64::MAX`: never.
+    /// When the next closing connection is given up; `u64::MAX`: never.
     pub fn closing_deadline_ns(&self) -> u64 {
         self.closing.iter().map(|(_, until_ns)| *until_ns).min().unwrap_or(u64::MAX)
     }
 
-    /// The attempt to make a connection is over, without one.
+    /// Reports that a connection could not be made.
     pub fn fail(&mut self, core: &mut Core, key: Key, why: ConnectFailure) {
         if let Some(conn) = self.conns.0.remove(key) {
             core.failed(conn.base.connection, why);
         }
     }
 
-    /// A connection is made; it rides on `link`.
+    /// The handshake of a connection is done, and it rides on `link` from now on.
     pub fn establish(&mut self, core: &mut Core, key: Key, link: Key, peer: PeerConn, mss: u32) {
         let Some(Conn { base, state }) = self.conns.get_mut(key) else { return };
         let State::Making { is_reliable, .. } = *state else { return };
@@ -344,7 +344,7 @@ impl Connections {
         }
     }
 
-    /// A connection has no peer any more. Nothing of it is under way.
+    /// Notes and reports that a connection has no peer any more. Nothing of it must be under way.
     pub fn lose_peer(&mut self, core: &mut Core, key: Key, reason: DisconnectReason) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.state = State::Gone;
@@ -352,14 +352,14 @@ impl Connections {
         }
     }
 
-    /// A connection is over, on both sides.
+    /// Removes a connection that is over on both sides.
     pub fn remove(&mut self, core: &mut Core, key: Key) {
         if let Some(conn) = self.conns.0.remove(key) {
             core.closed(conn.base.connection);
         }
     }
 
-    /// The link `link` is no more: what rides on it ends.
+    /// Ends all connections that ride on `link`, which is no more.
     pub fn end_all_on(&mut self, core: &mut Core, link: Key, reason: DisconnectReason) {
         let on_it = |(key, conn): (Key, &Conn)| {
             conn.on().filter(|on| on.link == link).map(|on| (key, on.phase == Phase::Closing))
@@ -375,7 +375,7 @@ impl Connections {
     }
 }
 
-/// A send ended.
+/// Reports that a send of the connection with the index `conn` has ended.
 #[inline]
 pub(super) fn complete(conns: &mut Conns, core: &mut Core, conn: u32, op: SendOp, status: Status) {
     let Some(EstablishedConn { base, on }) = conns.at(conn).and_then(|(_, conn)| conn.established()) else {

@@ -1,37 +1,41 @@
 //! How a peer that sleeps is woken, without ever waiting for that peer.
 //!
-//! An eventfd is the cheapest, but both sides hold one and the same open file: a peer can make it blocking, fill its counter, and have whoever
-//! rings wait for ever. No system call writes to an eventfd without that danger. A process of our own user gains nothing by
-//! it, since it may stop us anyway; a process of another user is rung over the lifeline, each end of which is a file of its own.
+//! An eventfd is the cheapest means, but both sides hold the same open file: a peer can make it blocking and fill its counter,
+//! so that whoever rings waits for ever. No system call writes to an eventfd without that danger. A process of our own user
+//! gains nothing by it, since it may stop us anyway. A process of another user is rung over the lifeline, whose two ends are
+//! separate files.
 
 use cci_sys::event::EventFd;
 use cci_sys::unix::Stream;
 use std::io;
 use std::sync::Arc;
 
-/// What rings over the lifeline: shorter than any grant.
+/// The message on the lifeline that wakes the peer. It is shorter than any grant.
 pub(super) const RING: &[u8] = b"ring";
 
 /// The means to wake one peer.
 pub(super) enum Doorbell {
-    /// The peer's counter.
+    /// The eventfd on which the peer sleeps.
     Counter(EventFd),
-    /// The socket that holds the link.
+    /// The link's socket.
     Lifeline(Arc<Stream>),
 }
 
 impl Doorbell {
-    /// For a peer of the same user, or of another one.
+    /// Chooses the means for a peer of the same user or of another one.
     pub fn new(counter: EventFd, lifeline: &Arc<Stream>, is_same_user: bool) -> Doorbell {
         if is_same_user { Doorbell::Counter(counter) } else { Doorbell::Lifeline(lifeline.clone()) }
     }
 
-    /// Wakes the peer. An error says that it can't be rung any more: the link is of no use.
+    /// Wakes the peer.
+    ///
+    /// # Errors
+    /// It can't be woken any more, so that the link is of no use.
     pub fn ring(&self) -> io::Result<()> {
         match self {
             Doorbell::Counter(counter) => counter.signal(),
             Doorbell::Lifeline(lifeline) => match lifeline.send(RING, &[]) {
-                // It has not read what rang before.
+                // The peer has not read earlier messages of this kind, so it will wake anyway.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
                 rung => rung,
             },

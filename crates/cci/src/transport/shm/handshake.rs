@@ -1,7 +1,8 @@
-//! A connection in the making, as the endpoint remembers it between two steps of its handshake. The steps are in [`client`](super::client) and [`server`](super::server).
+//! What an endpoint remembers of a connection between two steps of its handshake. The steps are in [`client`](super::client)
+//! and [`server`](super::server).
 //!
-//! Nothing is mapped before the server's program has accepted. Each side makes the ring that it reads: its size is
-//! that side's to choose, and its memory is charged there. Both look at the other's credentials first.
+//! Nothing is mapped before the server's program has accepted. Each side makes the ring that it reads: it chooses the size, and
+//! the memory is charged to it. Both sides look at each other's credentials first.
 
 use super::RING_BYTES_PEER_MAX;
 use super::charge::Charge;
@@ -18,9 +19,9 @@ use cci_sys::shared_memory::SharedMemory;
 use cci_sys::unix::{Credentials, Name, ReceivedFds, Stream};
 use std::os::fd::AsFd;
 
-/// A connection being made.
+/// A connection that is being made.
 pub(super) struct Handshake {
-    /// None: nothing more is to be sent or read.
+    /// The socket to the peer; None when nothing more is to be sent or read there.
     pub stream: Option<Stream>,
     pub deadline_ns: u64,
     pub stage: Stage,
@@ -28,19 +29,20 @@ pub(super) struct Handshake {
 
 /// How far a handshake has come.
 pub(super) enum Stage {
-    /// A client has connected to us and not yet sent its request. `has_asked`: it wanted to know who we are, and was shown.
+    /// A client has connected to us and not yet sent its request. `has_asked`: it wanted to know who
+    /// we are, and was shown our secret.
     Silent { peer: Credentials, since_ns: u64, has_asked: bool },
-    /// We are the client; the server's queue is full.
+    /// We are the client and try again later, as the server's queue is full.
     Hello { conn: Key, hello: Box<Hello> },
     /// We are the client and wait for the server's library to prove that it is the one we want.
     Proving { conn: Key, server: Credentials, hello: Box<Hello> },
-    /// We are the client and wait for the server's program.
+    /// We are the client and wait for the decision of the server's program.
     Asked { conn: Key, server: Credentials },
     /// We have accepted and offered a new link.
     Offered { pending: PendingPeer, half: Box<Half> },
-    /// We have accepted and offered to join this link; the client confirms through its ring.
+    /// We have accepted and offered this link, which exists already. The client confirms through its ring.
     Joining { pending: PendingPeer, link: Key },
-    /// We have accepted; a link to the same client is just being made and will be joined.
+    /// We have accepted, and wait for a link to the same client that another handshake is making.
     Waiting { pending: PendingPeer },
 }
 
@@ -54,18 +56,18 @@ pub(super) struct PendingPeer {
     pub peer: Peer,
 }
 
-/// What a client keeps while the server's queue is full, or the server has to prove who it is.
+/// What a client keeps until it can send its request: the server's queue may be full, or the server has to prove who it is.
 pub(super) struct Hello {
     pub name: Name,
     /// What the server has to show before it gets the request.
     pub proof: Option<Commitment>,
     pub request: Request,
     pub payload: Vec<u8>,
-    /// When to try again.
+    /// When to try again to reach the server.
     pub again_ns: u64,
 }
 
-/// Our half of a link to be.
+/// Our half of a link that is being made.
 pub(super) struct Half {
     pub ring: SharedMemory,
     pub bell: EventFd,
@@ -93,7 +95,7 @@ impl Handshake {
 }
 
 impl Stage {
-    /// Our connection, if there is one yet.
+    /// Our connection, unless the handshake is still in a stage without one.
     pub fn conn(&self) -> Option<Key> {
         match self {
             Stage::Silent { .. } => None,
@@ -113,15 +115,14 @@ impl Stage {
 }
 
 impl Half {
-    /// Makes a ring of `ring_bytes` of data, whose memory is charged, and a doorbell.
+    /// Makes a ring of `ring_bytes` of data and a doorbell. `charge` is for the ring's memory.
     pub fn create(ring_bytes: u32, charge: Charge) -> Result<Half, SysError> {
         let ring = SharedMemory::create("cci-ring", region_bytes(ring_bytes as usize))?;
         let (bell, link_id) = (EventFd::new()?, cci_sys::random::u64()?);
         Ok(Half { ring, bell, ring_bytes, link_id, charge })
     }
 
-    /// Our half and what the peer sent of its own make the ends of a link. None: the peer's descriptors are not what they
-    /// should be.
+    /// Makes the ends of a link from our half and the descriptors of the peer's. None: those are not what they should be.
     pub fn join(self, ring_bytes: u32, mut fds: ReceivedFds) -> Option<Ends> {
         if ring_bytes > RING_BYTES_PEER_MAX {
             return None;

@@ -12,16 +12,16 @@ use cci_sys::SysError;
 use cci_sys::unix::Stream;
 use std::os::fd::AsFd;
 
-/// Connections being made at once.
+/// The most connections that may be in the making at once.
 const HANDSHAKES_MAX: u32 = 64 << 10;
 
 /// How often a server whose queue is full is tried.
 pub(super) const RETRY_NS: u64 = 1_000_000;
 
-/// All handshakes of an endpoint, of clients and servers.
+/// All handshakes of an endpoint, on either side.
 pub(super) struct Handshakes {
     all: Slab<Handshake>,
-    /// When they were last looked at.
+    /// When their deadlines were last looked at.
     looked_ns: u64,
 }
 
@@ -71,14 +71,14 @@ impl Handshakes {
         Ok(())
     }
 
-    /// Lets go of a handshake's stream: nothing more comes there.
+    /// Closes a handshake's stream, on which nothing more comes.
     pub fn let_go(&mut self, poller: &Poller, key: Key) {
         if let Some(stream) = self.all.get_mut(key).and_then(|handshake| handshake.stream.take()) {
             poller.unwatch(stream.as_fd());
         }
     }
 
-    /// Takes a handshake out, whose stream is not watched any more.
+    /// Takes a handshake out, and stops watching its stream.
     pub fn remove(&mut self, poller: &Poller, key: Key) -> Option<Handshake> {
         let handshake = self.all.remove(key)?;
         if let Some(stream) = &handshake.stream {
@@ -87,15 +87,15 @@ impl Handshakes {
         Some(handshake)
     }
 
-    /// Changes the stage. The deadline stays what it was when the program accepted: what others of the same process do
-    /// prolongs nothing.
+    /// Changes the stage of a handshake. Its deadline stays, so that nothing which other connections of the same process do can
+    /// prolong it.
     pub fn set_stage(&mut self, key: Key, stage: Stage) {
         if let Some(handshake) = self.all.get_mut(key) {
             handshake.stage = stage;
         }
     }
 
-    /// A client has joined the link `link`: CONFIRM came through its ring, for a connection of ours as the client names it.
+    /// Handles a CONFIRM that came through the ring of `link`: a client has joined it, for a connection of ours that it names.
     /// False: no such client is expected.
     pub fn confirm(
         &mut self,
@@ -120,7 +120,8 @@ impl Handshakes {
         false
     }
 
-    /// A link died that clients were about to join. Those that can still speak wait for their client's word.
+    /// Ends handshakes of clients that were about to join `link`, which is no more. A client whose socket is open can still say
+    /// that it needs a new link, so its handshake goes on.
     pub fn fail_joining(&mut self, connections: &mut Connections, core: &mut Core, link: Key) {
         let is_over = |handshake: &Handshake| {
             handshake.stream.is_none()
@@ -135,7 +136,7 @@ impl Handshakes {
         }
     }
 
-    /// When a handshake ends, or a server is tried again; `u64::MAX`: never.
+    /// When the next handshake times out, or the next server is tried again; `u64::MAX`: never.
     pub fn deadline_ns(&self) -> u64 {
         let due_ns = |handshake: &Handshake| match &handshake.stage {
             Stage::Hello { hello, .. } => handshake.deadline_ns.min(hello.again_ns),
@@ -144,7 +145,7 @@ impl Handshakes {
         self.all.iter().map(|(_, handshake)| due_ns(handshake)).min().unwrap_or(u64::MAX)
     }
 
-    /// Whether to look for what is [`due`](Self::due) now; they count as looked at then.
+    /// Whether it is time to call [`due`](Self::due). If so, it counts as called.
     #[inline]
     pub fn are_due(&mut self, now_ns: u64) -> bool {
         let are_due = !self.all.is_empty() && now_ns >= self.looked_ns + RETRY_NS;
@@ -154,7 +155,7 @@ impl Handshakes {
         are_due
     }
 
-    /// Handshakes whose time is up, and those whose server is to be tried again.
+    /// The handshakes whose time is up, and those whose server is to be tried again.
     pub fn due(&self, now_ns: u64) -> (Vec<Key>, Vec<Key>) {
         let (mut over, mut again) = (Vec::new(), Vec::new());
         for (key, handshake) in self.all.iter() {

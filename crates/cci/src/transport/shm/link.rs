@@ -25,21 +25,21 @@ use std::sync::Arc;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     Up,
-    /// The peer closed or died: what it had written before is still taken out, up to this position.
+    /// The peer closed the link or died. What it had written before is still taken out, up to this position.
     Draining {
         until: u64,
     },
-    /// It is of no use any more; the reason was counted.
+    /// The link is of no use any more, and the reason was counted.
     Dead,
 }
 
-/// The two ends of rings that are ours, before they are a link.
+/// Our ends of two rings and their doorbells, before they are a link.
 pub(super) struct Ends {
     pub consumer: Consumer<SharedMemory>,
     pub producer: Producer<SharedMemory>,
-    /// The peer rings it when we sleep.
+    /// The peer signals it to wake us.
     pub bell: EventFd,
-    /// Wakes the peer.
+    /// We signal it to wake the peer.
     pub peer_bell: EventFd,
     /// Size of the ring that we read.
     pub ring_bytes: u32,
@@ -49,30 +49,30 @@ pub(super) struct Ends {
     pub peer_ring_bytes: u32,
 }
 
-/// On lines of its own, as the two ends may be made by one thread.
+/// One end of a link. It has cache lines of its own, as one thread may make both ends.
 #[repr(align(128))]
 pub(super) struct Link {
-    /// Its own key.
+    /// The key of this link.
     pub key: Key,
     pub consumer: Consumer<SharedMemory>,
     pub out: Out,
     pub life: Life,
     /// Our attention word is raised, unless the peer has taken it to ring the bell.
     pub armed: bool,
-    /// Raised for the peer's progress, too.
+    /// The attention word asks the peer to ring when it reads, too.
     pub armed_for_progress: bool,
-    /// The bell may have been rung: to be silenced before sleeping.
+    /// The bell may have been rung, and has to be drained before the endpoint sleeps.
     pub rung: bool,
     pub is_active: bool,
     pub is_busy: bool,
-    /// What was published was not followed by a look at whether the peer sleeps.
+    /// Our read position was published, and we have yet to look whether the peer sleeps until it changes.
     pub publish_due: bool,
-    /// Polls since the last record.
+    /// Polls since the last record came.
     pub idle_polls: u32,
     pub conns: u32,
     pub heard_ns: u64,
     pub pinged_ns: u64,
-    /// Time of the last record, for choosing which link to poll less.
+    /// When the last record came, for the choice of the link that is to be polled less.
     pub worked_ns: u64,
     pub lifeline: Arc<Stream>,
     pub bell: EventFd,
@@ -82,9 +82,10 @@ pub(super) struct Link {
     pub ring_bytes: u32,
     _charge: Charge,
     pub stalls: u64,
-    /// What the consumer is stalled on: a message that may be dropped waits only while the program is behind.
+    /// The record on which the consumer is stalled must not be dropped. An unreliable message only waits while the program is
+    /// behind with its events.
     pub stalled_by_reliable: bool,
-    /// Whose message it is.
+    /// The connection of that record.
     pub stalled_for: Option<Connection>,
     pub rnr: u64,
     pub transfers: LinkTransfers,
@@ -137,13 +138,13 @@ impl Link {
         }
     }
 
-    /// How far we have read, for the peer: it rides on every record.
+    /// How far we have read, in lines: the acknowledgement that goes with every record.
     #[inline]
     pub fn ack(&self) -> u32 {
         (self.consumer.head() / LINE_BYTES as u64) as u32
     }
 
-    /// True while something is under way that a poll now and then must maintain.
+    /// Whether something is under way that needs maintenance.
     pub fn needs_maintenance(&self) -> bool {
         !self.out.fifo.is_empty()
             || !self.out.control.is_empty()
@@ -156,12 +157,12 @@ impl Link {
             || self.transfers.is_in_use()
     }
 
-    /// Nothing rides on it any more, and nothing waits to be sent.
+    /// Whether no connection rides on the link any more and nothing waits to be sent.
     pub fn is_unused(&self) -> bool {
         self.conns == 0 && self.out.control.is_empty()
     }
 
-    /// Waits for the peer to take something.
+    /// Whether something waits for the peer to take records.
     pub fn waits_for_progress(&self) -> bool {
         !self.out.fifo.is_empty()
             || !self.out.control.is_empty()
@@ -169,19 +170,19 @@ impl Link {
             || self.transfers_wait_for_progress()
     }
 
-    /// Something of remote memory access is under way or wanted that needs the peer to take records.
+    /// Whether remote memory access waits for the peer to take records.
     fn transfers_wait_for_progress(&self) -> bool {
         self.transfers.has_work() && self.life == Life::Up
     }
 
-    /// Raises the attention word, so that the peer rings when it writes. True: something is there already.
+    /// Raises the attention word, so that the peer rings when it writes. True: a record has come already.
     pub fn arm(&mut self) -> bool {
         self.armed = true;
         self.armed_for_progress = self.waits_for_progress();
         if self.armed_for_progress { self.consumer.arm_for_progress() } else { self.consumer.arm() }
     }
 
-    /// Takes the attention word back.
+    /// Lowers the attention word, so that the peer does not ring.
     pub fn disarm(&mut self) {
         self.consumer.disarm();
         self.armed = false;
@@ -198,7 +199,7 @@ impl Link {
         self.send_control(Control::about(kind::CLOSE, conn.peer(), NOBODY))
     }
 
-    /// Asks whether the peer is there. Not if the ring is full: then its reading shows.
+    /// Asks the peer for a sign of life, unless the ring is full: then its reading will be one.
     pub fn send_ping(&mut self) -> Result<(), Corrupt> {
         if self.out.control.is_empty() {
             self.send_control(Control::about(kind::PING, NOBODY, NOBODY))
@@ -207,7 +208,7 @@ impl Link {
         }
     }
 
-    /// Answers a PING. Not if the ring is full: then our reading shows the peer that we are there.
+    /// Answers a PING, unless the ring is full: then the peer sees that we are there by our reading.
     pub fn send_pong(&mut self) -> Result<(), Corrupt> {
         if self.out.control.is_empty() {
             self.send_control(Control::about(kind::PONG, NOBODY, NOBODY))
@@ -243,12 +244,12 @@ impl Link {
         Ok(())
     }
 
-    /// Makes what was consumed known to the peer; wakes it if it waits for that.
+    /// Publishes our read position, and wakes the peer if it waits for that.
     #[inline]
     pub fn publish(&mut self) {
         if self.consumer.publish_head() {
-            // The look without a fence catches a peer that has slept for a while. One that goes to sleep at this
-            // very moment is caught at the next poll, behind a fence that costs nobody's latency then.
+            // This look, without a fence, finds a peer that has slept for a while. One that goes to sleep just now is found at
+            // the next poll, behind a fence that adds to nobody's latency.
             self.publish_due = true;
             if self.out.producer.peer_may_sleep() {
                 self.announce();
@@ -263,7 +264,7 @@ impl Link {
         }
     }
 
-    /// Completes what the peer says it has taken, reading its own word for it.
+    /// Reads the peer's position from the ring and completes the sends before it. Answers whether it has changed.
     pub fn complete_taken(
         &mut self,
         connections: &mut Connections,
@@ -273,7 +274,7 @@ impl Link {
         Ok(self.out.complete_to(consumed, connections, core))
     }
 
-    /// Ends every send of one connection that is still under way.
+    /// Ends all sends of the connection with the index `conn`.
     pub fn end_sends(&mut self, connections: &mut Connections, core: &mut Core, conn: u32, status: Status) {
         let conns = &mut connections.conns;
         connections.sends.retain(

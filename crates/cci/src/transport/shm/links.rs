@@ -19,18 +19,18 @@ use cci_memory::slab::Key;
 use cci_sys::clock;
 use std::os::fd::AsFd;
 
-/// Busy links maintained in one go.
+/// The most busy links that are maintained in one go.
 const MAINTAINED_MAX: usize = 32;
 
 /// All links of an endpoint, and which of them are looked at when.
 pub(super) struct Links {
     pub table: Table,
     pub schedule: Schedule,
-    /// Memory of the rings that we read, also of those that are only offered.
+    /// Memory of the rings that we read, and of those that we have offered.
     ring_memory: ChargedBytes,
 }
 
-/// What the memory of a ring is charged as: its pages.
+/// The bytes that are charged for a ring: all its pages.
 pub(super) const fn ring_charge(ring_bytes: u32) -> u64 {
     region_bytes(ring_bytes as usize).next_multiple_of(4096) as u64
 }
@@ -40,7 +40,7 @@ impl Links {
         Links { table: Table::new(), schedule: Schedule::new(), ring_memory: ChargedBytes::default() }
     }
 
-    /// Memory of the rings that we read.
+    /// Memory of the rings that we read, and of those that we have offered.
     pub fn ring_memory(&self) -> &ChargedBytes {
         &self.ring_memory
     }
@@ -98,7 +98,7 @@ impl Links {
         has_come
     }
 
-    /// A link may have come to its end.
+    /// Ends a link that has come to its end, and schedules maintenance for one that needs it.
     fn after_poll(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(link) = self.table.get_mut(key) else { return };
         if link.out.bell_failed {
@@ -148,7 +148,7 @@ impl Links {
                 Ok(())
             }
             Err(NotSent::Full) => {
-                // Messages that are not acknowledged leave no other trace: the peer is to wake us once it has taken them.
+                // The peer has to wake us once it has taken unreliable messages, which leave no other trace.
                 self.schedule.make_busy(link);
                 Err(SendError::WouldBlock)
             }
@@ -160,7 +160,7 @@ impl Links {
         }
     }
 
-    /// Enters an operation of a connection, and does of it what can be done now.
+    /// Starts an operation on a connection, and does as much of it as can be done now.
     pub fn start(
         &mut self,
         common: &mut Common,
@@ -181,7 +181,8 @@ impl Links {
         Ok(())
     }
 
-    /// What is mapped of a connection's peer; None: nothing, or a fence has to wait first.
+    /// What an operation that is done at once needs: the mapped memory of the connection's peer. None: none is mapped, or a
+    /// fence has to wait first.
     #[inline]
     pub fn initiator_at_once(
         &mut self,
@@ -193,7 +194,7 @@ impl Links {
         let Common { connections, transfers, .. } = common;
         let on = connections.conns.open(key)?.on;
         let (at, flow_key, in_progress) = (on.link, on.flow(), on.in_progress);
-        // What there is of a peer that is gone is nobody's memory.
+        // The memory of a peer that is gone belongs to nobody.
         let link = self.table.get_mut(at).filter(|link| link.life == Life::Up)?;
         link.transfers.initiator.as_ref()?;
         if fence {
@@ -212,7 +213,7 @@ impl Links {
         Some((transfers.initiator.as_mut()?, out))
     }
 
-    /// A region of ours is no more: takes back what was granted of it.
+    /// Takes back all grants of a region of ours that is no more.
     pub fn region_removed(&mut self, common: &mut Common, core: &mut Core, region_id: u64) {
         for key in common.transfers.target.removed(&mut self.table, region_id) {
             let Some(link) = self.table.get_mut(key) else { continue };
@@ -237,7 +238,7 @@ impl Links {
     }
 
     /// Maintains some busy links, and looks at one that is idle.
-    // Always: it has one caller, and its share of each message counts.
+    // Always inlined: it has one caller, and a share in the cost of each message.
     #[inline(always)]
     pub fn maintain(&mut self, common: &mut Common, core: &mut Core) {
         for _ in 0..self.schedule.busy().len().min(MAINTAINED_MAX) {
@@ -251,7 +252,7 @@ impl Links {
         self.schedule.retire_one(&mut self.table, common.connections.now_ns);
     }
 
-    /// Maintains one busy link; takes it off the list when nothing is under way any more.
+    /// Maintains one busy link, and takes it off the list when nothing is under way any more.
     #[inline(always)]
     fn maintain_one(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(link) = self.table.get_mut(key) else { return self.schedule.forget(key) };
@@ -269,7 +270,7 @@ impl Links {
         }
     }
 
-    /// Looks at an idle link. One that had something becomes active.
+    /// Looks at an idle link, which becomes active if something had come.
     fn poll_idle(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         if !self.poll_link(common, core, key)
             && let Some(link) = self.table.get_mut(key)
@@ -281,14 +282,14 @@ impl Links {
         }
     }
 
-    /// The bell of a link can be read.
+    /// Drains the bell of a link, which the peer has rung.
     pub fn bell_rang(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(link) = self.table.get_mut(key) else { return };
         link.out.bell_failed |= link.bell.drain().is_err();
         self.was_rung(common, core, key);
     }
 
-    /// The peer rang, by its bell or over the lifeline.
+    /// Looks at a link whose peer has rung, by the bell or over the lifeline.
     pub fn was_rung(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         common.connections.counts.wakes_received += 1;
         let Some(link) = self.table.get_mut(key) else { return };
@@ -300,7 +301,7 @@ impl Links {
         self.poll_idle(common, core, key);
     }
 
-    /// Prepares all links for sleep. Answers whether something is there to be done first.
+    /// Prepares all links for sleep. Answers whether there is something to do first.
     pub fn arm(&mut self, common: &mut Common, core: &mut Core) -> bool {
         for at in 0..self.schedule.busy().len() {
             let Some(&key) = self.schedule.busy().get(at) else { break };
@@ -334,8 +335,8 @@ impl Links {
         })
     }
 
-    /// When something of a link is due; `u64::MAX`: never. Links that wait for receive buffers are looked at again
-    /// at `stalled_ns`.
+    /// When the first link has something due; `u64::MAX`: never. A link that waits for a receive buffer is looked at again at
+    /// `stalled_ns`.
     pub fn deadline_ns(&self, stalled_ns: u64) -> u64 {
         let mut next_ns = u64::MAX;
         for link in self.schedule.busy().iter().filter_map(|key| self.table.get(*key)) {
@@ -347,12 +348,12 @@ impl Links {
         next_ns
     }
 
-    /// The program disconnected an open connection.
+    /// Closes an established connection because the program disconnects.
     pub fn disconnect(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(EstablishedConn { base, on }) = common.connections.conns.established(key) else { return };
         on.phase = Phase::Closing;
         let (at, flow_key, timeout_ns) = (on.link, on.flow(), base.send_timeout_ns());
-        // The last look at the clock may be long ago.
+        // The clock may have been read long ago.
         common.connections.now_ns = clock::now_ns();
         let until_ns = common.connections.now_ns.saturating_add(timeout_ns);
         common.connections.closes_by(key, until_ns);
@@ -369,8 +370,7 @@ impl Links {
         }
     }
 
-    /// Gives up connections that were disconnected and not answered until the send timeout: what was sent may or may not
-    /// have arrived.
+    /// Gives up connections whose CLOSE was not answered within the send timeout. What was sent on them may have arrived or not.
     pub fn give_up_closing(&mut self, common: &mut Common, core: &mut Core) {
         for key in common.connections.take_overdue_closing() {
             let Some(at) = common.connections.conns.established(key).map(|conn| conn.on.link) else {
@@ -384,27 +384,26 @@ impl Links {
         }
     }
 
-    /// The peer's end of the lifeline is closed: it has let go of the link, or died. What it had written by now is
-    /// still to be delivered.
+    /// Handles the hang-up of a lifeline: the peer has given up the link, or died. What it has written by now is still delivered.
     pub fn peer_hung_up(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(link) = self.table.get_mut(key) else { return };
         if link.life != Life::Up {
             return;
         }
-        // A whole ring at most: one that lives on and goes on writing can't keep us here.
+        // At most one ring full, so that a peer which lives and goes on writing can't keep us here.
         link.life = Life::Draining { until: link.consumer.head() + u64::from(link.ring_bytes) };
         core.poller.unwatch(link.lifeline.as_fd());
         self.make_busy(key);
         self.poll_link(common, core, key);
     }
 
-    /// The link is of no use any more: the peer wrote nonsense into it.
+    /// Ends a link because the peer wrote nonsense into it.
     pub fn kill(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         common.connections.counts.link_corrupt += 1;
         self.end(common, core, key, DisconnectReason::Refused);
     }
 
-    /// Lets go of a link that nothing rides on any more.
+    /// Ends a link if nothing rides on it any more.
     fn end_if_unused(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         if self.table.get(key).is_some_and(|link| link.is_unused()) {
             self.end(common, core, key, DisconnectReason::Closed);
@@ -416,7 +415,7 @@ impl Links {
         let Some(link) = self.table.get_mut(key) else { return };
         link.life = Life::Dead;
         let connections = &mut common.connections;
-        // What the peer took before it died has arrived. If its last word is nonsense, that is no longer known.
+        // What the peer took before it died has arrived. If its read position is nonsense, nobody knows how much that is.
         let _ = link.complete_taken(connections, core);
         let conns = &mut connections.conns;
         connections.sends.retain(
@@ -437,14 +436,14 @@ impl Links {
 
     fn remove(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(mut link) = self.table.remove(&core.poller, key) else { return };
-        // The peer may sleep until we answer; the lifeline's hang-up wakes it, but only if it watches that.
+        // The peer may be asleep and not watch the lifeline, whose hang-up would wake it.
         link.out.flush();
         common.connections.counts.wakes_sent += link.out.wakes;
         transfers::report::keep_counts(&mut common.transfers, &link);
         self.schedule.forget(key);
     }
 
-    /// Takes a connection off a link, which ends soon if it was the last.
+    /// Takes a connection off a link. The link ends soon if that was the last one.
     pub fn leave(&mut self, key: Key) {
         if let Some(link) = self.table.get_mut(key) {
             link.conns = link.conns.saturating_sub(1);
@@ -461,7 +460,7 @@ impl Links {
             let link = match state {
                 State::Established(on) if on.phase != Phase::Closing => self.table.get_mut(on.link),
                 State::Gone => None,
-                // One that is being made begins when it is established.
+                // Keepalive of a connection begins when it is established.
                 State::Established(_) | State::Making { .. } => return None,
             };
             overdue::keep_alive(base, link, core, *now_ns)
@@ -476,13 +475,13 @@ impl Links {
             && on.in_progress > 0
             && let Some(link) = self.table.get_mut(on.link)
         {
-            // Sends under way must not outlive later ones: completions of a connection stay in order.
+            // Sends under way must not outlive later ones, since the completions of a connection stay in order.
             let limit_ns = clock::now_ns().saturating_add(timeout_ns);
             overdue::bring_forward(link, &mut common.connections.sends, key.index, limit_ns);
         }
     }
 
-    /// Overrides the keepalive of a connection; 0 = off.
+    /// Overrides the keepalive of a connection; 0 turns it off.
     pub fn set_keepalive(&mut self, common: &mut Common, key: Key, timeout_ns: u64) {
         let connections = &mut common.connections;
         let Some(conn) = connections.conns.get_mut(key) else { return };

@@ -6,19 +6,19 @@ use cci_sys::SysError;
 use cci_sys::unix::{Listener, Stream};
 use std::os::fd::AsFd;
 
-/// How long not to listen when no more clients can be let in.
+/// How long the endpoint does not listen once no more clients can be let in.
 const LISTEN_AGAIN_NS: u64 = 5_000_000;
 
-/// A listening socket, which is not looked at while no more clients can be let in.
+/// A listening socket, which is ignored while no more clients can be let in.
 pub(super) struct Listening {
-    /// None: the endpoint only dials.
+    /// The socket; None for an endpoint that only connects to others.
     listener: Option<Listener>,
-    /// It is not looked at until then: there are too many clients, or no descriptors.
+    /// Until when the socket is ignored, because there are too many clients or no descriptors.
     again_ns: Option<u64>,
 }
 
 impl Listening {
-    /// Begins to listen, unless there is no listener.
+    /// Begins to listen, if there is a listener.
     pub fn new(listener: Option<Listener>, poller: &Poller) -> Result<Listening, SysError> {
         if let Some(listener) = &listener {
             poller.watch(listener.as_fd(), token::make(token::LISTENER, token::NOWHERE))?;
@@ -26,12 +26,12 @@ impl Listening {
         Ok(Listening { listener, again_ns: None })
     }
 
-    /// The next client; None: nobody waits.
+    /// Lets in the next client. None: nobody waits.
     pub fn accept(&self) -> std::io::Result<Option<Stream>> {
         self.listener.as_ref().map_or(Ok(None), Listener::accept)
     }
 
-    /// Pauses: those who come meanwhile wait in the kernel's queue.
+    /// Ignores the socket for a while. Clients that come meanwhile wait in the kernel's queue.
     pub fn pause(&mut self, poller: &Poller, now_ns: u64) {
         if let Some(listener) = self.listener.as_ref().filter(|_| self.again_ns.is_none()) {
             poller.unwatch(listener.as_fd());

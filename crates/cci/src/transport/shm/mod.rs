@@ -98,18 +98,18 @@ pub(crate) const MESSAGE_BYTES_MAX: u32 = limits::MESSAGE_BYTES_MAX;
 const RING_BYTES_MAX: u32 = 256 << 10;
 /// The smallest ring: an endpoint near its cap makes these, then none.
 const RING_BYTES_MIN: u32 = 32 << 10;
-/// The largest ring that we map for a peer, which is the largest that we make. It is not charged here: its pages are there, and
-/// the peer's. A peer that takes them out again makes us pay for this much at most, beside a ring of our own.
+/// The largest ring of a peer's that we map, which is the largest that we make. It is not charged to us, as its pages are the
+/// peer's. A peer that takes them out again makes us pay for this much at most, beside a ring of our own.
 const RING_BYTES_PEER_MAX: u32 = RING_BYTES_MAX;
-/// Clients let in at one go.
+/// The most clients that are let in at one go.
 const ACCEPTS_PER_POLL_MAX: u32 = 32;
-/// EMFILE, without a dependency for one number.
+/// EMFILE. A dependency for one number is not worth it.
 const ERRNO_DESCRIPTORS: i32 = 24;
-/// What the kernel reports at once.
+/// The most events that the kernel reports at once.
 const KERNEL_EVENTS: usize = 32;
-/// Rounds of such reports taken at once.
+/// The most rounds of such reports that are taken at once.
 const KERNEL_ROUNDS_MAX: u32 = 4;
-/// Grants taken from one peer at once.
+/// The most grants that are taken from one peer at once.
 const GRANTS_PER_POLL_MAX: u32 = 16;
 /// How often a sleeper whose receive buffers are all out looks for one: another thread may drop it.
 const STALL_POLL_NS: u64 = 1_000_000;
@@ -119,25 +119,25 @@ const _: () = {
     assert!(RING_BYTES_MIN.is_power_of_two() && RING_BYTES_MAX.is_power_of_two());
 };
 
-/// One endpoint's transport. On lines of its own, as endpoints of several threads are often made by one.
+/// The transport of one endpoint. It has cache lines of its own, as one thread often makes the endpoints of several.
 #[repr(align(128))]
 pub(super) struct Shm {
     uri: String,
     connecting: Connecting,
     links: Links,
     common: Common,
-    /// Our part of the memory cap.
+    /// The part of the memory cap that is for shared memory.
     own_bytes_max: u64,
-    /// Of the memory cap, what other transports of the endpoint have.
+    /// The part of the memory cap that other transports of the endpoint have.
     set_apart_bytes: u64,
-    /// None while its contents are worked on.
+    /// What the kernel reports; None while that is being worked on.
     events: Option<Events>,
     pace: Pace,
     made_by: fork::Token,
 }
 
 impl Shm {
-    /// Everything that the endpoint holds, what other parts of its transport may, and what flows may.
+    /// All that the endpoint holds, and what other transports and flows may still take.
     fn held_bytes(&self, core: &Core) -> u64 {
         let mut kinds = core.memory().to_vec();
         report::memory(self, &mut kinds);
@@ -158,7 +158,7 @@ impl Shm {
         (connecting, Step { links, common, core, budget })
     }
 
-    /// Clients wait on the listening socket.
+    /// Lets in clients that wait on the listening socket.
     fn let_in(&mut self, core: &mut Core) {
         for _ in 0..ACCEPTS_PER_POLL_MAX {
             let (connecting, mut step) = self.connecting(core);
@@ -194,7 +194,7 @@ impl Shm {
             return false;
         };
         if !is_awaited {
-            // It was forgotten, or asked for twice.
+            // The region was forgotten meanwhile, or asked for twice.
             return true;
         }
         let held = Held {
@@ -210,7 +210,7 @@ impl Shm {
         initiator.is_some_and(|initiator| initiator.granted(grant, fds, uid, space_bytes))
     }
 
-    /// Does what is less urgent: the clock, the kernel, busy links, one that is idle, deadlines.
+    /// Does what is less urgent than messages: the clock, the kernel, busy links, one idle link, deadlines.
     #[cold]
     fn maintain(&mut self, core: &mut Core) {
         let now_ns = clock::now_ns();
@@ -268,14 +268,14 @@ impl Shm {
                     self.links.bell_rang(&mut self.common, core, key);
                 }
             }
-            // The engine's own.
+            // The token is one of the engine's own.
             _ => {}
         }
     }
 
-    /// The lifeline carries grants of memory, rings of the bell, and its end.
+    /// Reads what has come on a link's lifeline: grants of memory, rings of the bell, or the hang-up.
     fn lifeline_ready(&mut self, core: &mut Core, key: Key) {
-        // Level-triggered: more than so many wait for the next time.
+        // What is left over is reported again, as the poller is level-triggered.
         for _ in 0..GRANTS_PER_POLL_MAX {
             let Some(link) = self.links.table.get(key) else { return };
             let mut buffer = [0; GRANT_BYTES];
@@ -304,7 +304,7 @@ impl Shm {
         }
     }
 
-    /// Raises the attention words of all links and answers how long one may sleep.
+    /// Raises the attention words of all links, and answers how long the endpoint may sleep.
     fn prepare_sleep(&mut self, core: &mut Core) -> Armed {
         if !self.is_ours() {
             return Armed::Sleep { deadline_ns: None };
@@ -319,7 +319,7 @@ impl Shm {
         Armed::Sleep { deadline_ns: self.next_deadline_ns() }
     }
 
-    /// When something is due at the latest.
+    /// The earliest time at which something is due.
     fn next_deadline_ns(&self) -> Option<u64> {
         let stalled_ns = self.common.connections.now_ns + STALL_POLL_NS;
         let Common { connections, handshakes, .. } = &self.common;
@@ -349,7 +349,7 @@ impl Shm {
         }
     }
 
-    /// In a fork child nothing is mapped: touching a ring would be the end of it.
+    /// Whether this is the process that made the endpoint. In a fork's child nothing is mapped, so touching a ring would kill it.
     fn is_ours(&self) -> bool {
         fork::same_process(self.made_by)
     }
@@ -532,7 +532,7 @@ impl Transport for Shm {
 
 impl Drop for Shm {
     fn drop(&mut self) {
-        // What was granted ends with the endpoint; the memory may live on.
+        // Grants end with the endpoint, although the memory may live on.
         if self.is_ours() {
             self.common.transfers.target.end(&mut self.links.table);
         }

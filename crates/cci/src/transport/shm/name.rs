@@ -8,20 +8,20 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const SCHEME: &str = "shm://";
-/// In front of every abstract name, so that ours are told from other programs'.
+/// What every abstract name begins with, so that other programs' names are not taken for ours.
 const PREFIX: &str = "cci/";
-/// What the kernel takes of a socket's name, less the prefix.
+/// The longest name that the kernel takes, less the prefix.
 const NAME_BYTES_MAX: usize = 107 - PREFIX.len();
 const PATH_BYTES_MAX: usize = 107;
 
-/// An address to listen at or to connect to: the socket's name and the URI that says it.
+/// An address to listen at or to connect to: a socket's name, and the URI for it.
 pub(super) struct Address {
     pub name: Name,
     pub uri: String,
 }
 
-/// Where an endpoint listens. A service is a name, or an absolute path. None: `u<uid>-<64 random bits>`, in the
-/// device's directory if it has one. With a directory, a service that is a name becomes a file there.
+/// Where an endpoint listens. A service is a name or an absolute path; without one, the name is `u<uid>-<64 random bits>`. If the
+/// device has a directory, a name becomes a file there.
 pub(super) fn listen_address(device: &DeviceInfo, service: Option<&str>) -> Result<Address, CreateError> {
     let bad = |reason: &str| CreateError::BadService {
         service: service.unwrap_or_default().to_owned(),
@@ -67,7 +67,7 @@ pub(super) fn no_folder(device: &DeviceInfo, address: &Address, error: &SysError
     CreateError::BadService { service: path.display().to_string(), reason }
 }
 
-/// What a URI names.
+/// The address that a URI names.
 pub(super) fn parse_uri(uri: &str) -> Result<Address, ConnectError> {
     let parsed = match uri.strip_prefix(SCHEME) {
         Some(path) if path.starts_with('/') => path_address(Path::new(path)),
@@ -81,7 +81,7 @@ fn unique() -> Result<String, SysError> {
     Ok(format!("u{}-{:016x}", process::uid(), random::u64()?))
 }
 
-/// The user that a name of [`unique`]'s says.
+/// The user whose number is in a name that [`unique`] has made.
 pub(super) fn named_uid(name: &Name) -> Option<u32> {
     let Name::Abstract(socket) = name else { return None };
     let name = std::str::from_utf8(socket.strip_prefix(PREFIX.as_bytes())?).ok()?;
@@ -111,7 +111,7 @@ fn path_address(path: &Path) -> Result<Address, &'static str> {
     Ok(Address { name: Name::Path(PathBuf::from(text)), uri: format!("{SCHEME}{text}") })
 }
 
-/// Nothing that would need escaping in a URI, a shell or a configuration file.
+/// Refuses characters that would need escaping in a URI, a shell or a configuration file.
 fn check_characters(name: &str) -> Result<(), &'static str> {
     if name.is_empty() {
         return Err("the name is empty");

@@ -1,4 +1,4 @@
-//! How an endpoint's shared memory is opened.
+//! Opens the shared-memory transport of an endpoint.
 
 use super::client::Client;
 use super::common::Common;
@@ -24,8 +24,8 @@ use cci_sys::{clock, random};
 use std::io;
 use std::sync::Arc;
 
-/// Opens an endpoint's shared-memory transport, which may have this part of the memory cap. `admission`: whose processes it
-/// connects with. `proof`: for clients that know its commitment.
+/// Opens an endpoint's shared-memory transport. It may take `own_bytes_max` of the memory cap. `admission` says with whose processes
+/// it connects; `proof` is the secret for clients that know its commitment.
 pub(crate) fn open(
     device: &DeviceInfo,
     options: &Options,

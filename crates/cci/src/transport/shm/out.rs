@@ -1,4 +1,4 @@
-//! The sending half of a link: what waits for space in the ring, and waking the peer.
+//! The sending half of a link: what waits for space in the ring, what the peer has taken, and how the peer is woken.
 
 use super::connections::{Connections, complete};
 use super::doorbell::Doorbell;
@@ -10,57 +10,57 @@ use cci_memory::ring::{Corrupt, LINE_BYTES, Producer};
 use cci_sys::shared_memory::SharedMemory;
 use std::collections::VecDeque;
 
-/// A record that found no space in the ring yet.
+/// A record other than a message, which waits for space in the ring.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Control {
     pub kind: u8,
-    /// Whom it is for.
+    /// The peer's connection that the record is about.
     pub to: PeerConn,
-    /// Of ours; goes into the payload of CONFIRM.
+    /// Our connection, which is the payload of CONFIRM.
     pub own: PeerConn,
     /// The payload of records about mappings.
     pub words: [u64; 3],
 }
 
 impl Control {
-    /// About a connection.
+    /// Makes a record about a connection.
     pub fn about(kind: u8, to: PeerConn, own: PeerConn) -> Control {
         Control { kind, to, own, words: [0; 3] }
     }
 
-    /// About mappings.
+    /// Makes a record about mappings.
     pub fn words(kind: u8, to: PeerConn, words: [u64; 3]) -> Control {
         Control { kind, to, own: PeerConn { index: u32::MAX, generation: 0 }, words }
     }
 }
 
-/// The sending half.
+/// The sending half of a link.
 pub(super) struct Out {
     pub producer: Producer<SharedMemory>,
     pub fifo: Fifo,
     /// The peer has taken everything before this position.
     pub consumed: u64,
-    /// Up to here we have made sure that the peer is awake, or woken it.
+    /// We have woken the peer for everything before this position, or seen that it was awake.
     pub flushed: u64,
     pub control: VecDeque<Control>,
     /// Earliest deadline among the sends that have one.
     pub deadline_ns: u64,
-    /// A message found no space when the ring was written up to here.
+    /// How far the ring was written when a message last found no space in it.
     pub full_at: u64,
     pub bell: Doorbell,
     pub ring_bytes: u32,
     pub wakes: u64,
-    /// A bell that could not be rung: the link is broken.
+    /// A bell could not be rung or drained, so the link is broken.
     pub bell_failed: bool,
 }
 
 impl Out {
-    /// A message waits for space, and the peer has not taken since all that was in its way.
+    /// Whether a message has found no space, and the peer has not yet taken all that was in its way.
     pub fn wants_space(&self) -> bool {
         self.consumed < self.full_at
     }
 
-    /// Wakes the peer if it sleeps and there is something that it was not woken for.
+    /// Wakes the peer if it sleeps and something has been written for which it was not woken.
     #[inline(always)]
     pub fn flush(&mut self) {
         let tail = self.producer.tail();
@@ -72,8 +72,9 @@ impl Out {
         }
     }
 
-    /// After a push in `send`. The first record after a flush is worth the fence: the program may not poll again
-    /// soon. The following ones look without one, and have theirs at the next poll. Answers whether it looked.
+    /// Wakes the peer, if need be, after one record was written. The first record after a flush is worth the fence, as the
+    /// program may not poll again soon. For those that follow, a look without a fence has to do until the next poll. Answers
+    /// whether there was a look behind a fence.
     #[inline(always)]
     pub fn flush_after_send(&mut self, was_flushed: bool) -> bool {
         let look = was_flushed || self.producer.peer_may_sleep();
@@ -86,12 +87,12 @@ impl Out {
     #[cold]
     pub fn ring_bell(&mut self) {
         self.wakes += 1;
-        // It can only fail if the peer has made it blocking, or is gone: whoever does that is not served.
+        // This fails only if the peer is gone, or has made the bell blocking: then it is not served any more.
         self.bell_failed |= self.bell.ring().is_err();
     }
 
-    /// The read position that came with a record: the low bits of it, in lines. None: older than what its own word has
-    /// told us already.
+    /// The peer's read position, of which a record brings the low bits, in lines. None: the ring's own word has told us a newer
+    /// one already.
     #[inline]
     pub fn acknowledged_position(&self, ack: u32) -> Result<Option<u64>, Corrupt> {
         let known = (self.consumed / LINE_BYTES as u64) as u32;
@@ -103,7 +104,7 @@ impl Out {
         if consumed > self.producer.tail() { Err(Corrupt::Head) } else { Ok(Some(consumed)) }
     }
 
-    /// Completes what an acknowledgement that came with a record says.
+    /// Completes what is acknowledged by a record that came.
     #[inline]
     pub fn acknowledged(
         &mut self,

@@ -1,4 +1,4 @@
-//! Sends of a link whose time is up, and peers that are silent.
+//! What happens to sends whose time is up, and to connections whose peers are silent.
 
 use super::common::Common;
 use super::connections::{Base, Connections, EstablishedConn, Phase, complete, from_us};
@@ -8,19 +8,19 @@ use crate::connection::{DisconnectReason, Status};
 use crate::engine::core::Core;
 use cci_memory::ring::Corrupt;
 
-/// A peer that goes on reading, slowly, is looked at so much later again: a send has its send timeout once more.
+/// How much later a link is looked at again whose peer reads slowly. Its sends have their send timeout once more.
 const GRACE_NS: u64 = 10_000_000;
 
-/// What a peer gets whose time for a send is up.
+/// How much more time a peer gets for a send that is overdue.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Patience {
-    /// Nothing: it does not read.
+    /// No more, as it does not read.
     Over,
     /// The send timeout once more, from the deadline on.
     OnceMore,
 }
 
-/// Gives the sends of a link that have no deadline theirs.
+/// Gives each send of a link that has no deadline yet its deadline.
 pub(super) fn stamp(link: &mut Link, connections: &mut Connections) {
     let Connections { conns, sends, now_ns, .. } = connections;
     let earliest_ns =
@@ -28,7 +28,7 @@ pub(super) fn stamp(link: &mut Link, connections: &mut Connections) {
     link.out.deadline_ns = link.out.deadline_ns.min(earliest_ns);
 }
 
-/// Ends sends of a link that are overdue.
+/// Ends the overdue sends of a link.
 ///
 /// If the peer has announced that it has no receive buffer, the message is taken back: it ends in RNR, was not delivered,
 /// and the connection lives on. With a peer that reads nothing at all, it ends in `TimedOut`: whether the message
@@ -44,8 +44,8 @@ pub(super) fn end_sends(link: &mut Link, common: &mut Common, core: &mut Core) -
     }
     let advanced = link.complete_taken(&mut common.connections, core)?;
     let patience = if take_back(link, &mut common.connections, core)? {
-        // What it had taken meanwhile has arrived. What is neither taken nor to be had back lies where an honest peer
-        // can't stand.
+        // What the peer had taken meanwhile has arrived. Anything that it has not taken, and that can't be taken back, lies at a
+        // place where an honest peer can't be.
         link.complete_taken(&mut common.connections, core)?;
         Patience::Over
     } else if advanced || link.out.producer.is_stalled() {
@@ -60,7 +60,7 @@ pub(super) fn end_sends(link: &mut Link, common: &mut Common, core: &mut Core) -
     Ok(())
 }
 
-/// If the peer is stalled, takes back what is overdue. False: it is not stalled.
+/// Takes overdue messages back from a peer that is stalled. False: it is not stalled.
 fn take_back(link: &mut Link, connections: &mut Connections, core: &mut Core) -> Result<bool, Corrupt> {
     let Some(mut guard) = link.out.producer.try_cancel()? else { return Ok(false) };
     let (now_ns, rnr, conns) = (connections.now_ns, &mut link.rnr, &mut connections.conns);
@@ -75,7 +75,7 @@ fn take_back(link: &mut Link, connections: &mut Connections, core: &mut Core) ->
     Ok(true)
 }
 
-/// The peer does not read, or too slowly: connections with overdue sends are broken.
+/// Breaks connections with overdue sends, as the peer does not read, or reads too slowly.
 fn break_connections(link: &mut Link, common: &mut Common, core: &mut Core, patience: Patience) {
     let Common { connections, transfers, .. } = common;
     let Connections { conns, sends, now_ns, .. } = &mut *connections;
@@ -105,7 +105,7 @@ fn break_connections(link: &mut Link, common: &mut Common, core: &mut Core, pati
     }
 }
 
-/// The sends of one connection end at `limit_ns` at the latest.
+/// Brings the deadlines of a connection's sends forward to `limit_ns`.
 pub(super) fn bring_forward(link: &mut Link, sends: &mut Sends, conn: u32, limit_ns: u64) {
     let bring = |send: &mut Send| {
         if send.conn == conn && send.deadline_ns() > limit_ns {
@@ -117,8 +117,8 @@ pub(super) fn bring_forward(link: &mut Link, sends: &mut Sends, conn: u32, limit
     link.out.deadline_ns = link.out.deadline_ns.min(limit_ns);
 }
 
-/// Asks a silent peer for a sign of life; if it gives none, reports that to the program. Once: keepalive is off then, and the
-/// answer None. Otherwise answers when the connection is to be looked at again.
+/// Asks a silent peer for a sign of life, or reports to the program that it has given none. Answers when the connection is to be
+/// looked at again; None: keepalive is off, which it is after that report.
 pub(super) fn keep_alive(
     base: &mut Base,
     link: Option<&mut Link>,
@@ -129,10 +129,10 @@ pub(super) fn keep_alive(
         return None;
     }
     let limit_ns = from_us(base.keepalive_us);
-    // A connection without a link has lost its peer: that is silence enough.
+    // A connection without a link has lost its peer, and so is silent for ever.
     let silent_ns = link.as_ref().map_or(u64::MAX, |link| now_ns.saturating_sub(link.heard_ns));
-    // Silent is who was asked and did not answer. When the program has not polled for a while, nobody was
-    // asked; while we have no receive buffer, no answer gets through.
+    // A peer is silent only if it was asked and did not answer. When the program has not polled for a while, nobody was asked;
+    // while we have no receive buffer, no answer gets through.
     let was_asked = link.as_ref().is_none_or(|link| {
         link.pinged_ns > link.heard_ns
             && now_ns.saturating_sub(link.pinged_ns) >= limit_ns / 4

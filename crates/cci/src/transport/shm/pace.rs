@@ -1,13 +1,12 @@
 //! When an endpoint that polls does what is less urgent than messages, and when it asks the kernel.
 
-/// Polls between maintenances, at most: whoever waits for a message waits for these, too. A program that polls seldom has
-/// them more often.
+/// The most polls between two maintenances. A program that polls seldom has fewer.
 const POLLS_PER_MAINTENANCE_MAX: u32 = 64;
 /// When so much time has passed between two maintenances, the next one comes sooner.
 const MAINTENANCE_NS_MAX: u64 = 10_000;
-/// Between questions to the kernel: a system call in each poll would be the latency.
+/// How long after one question to the kernel the next comes. With a system call in each poll, latency would be little else.
 const KERNEL_POLL_NS: u64 = 20_000;
-/// Between questions to the kernel right after the program may have slept on the descriptor.
+/// How long after one question to the kernel the next comes once the program may have slept on the descriptor.
 const KERNEL_DUE_NS: u64 = 2_000;
 
 /// How many polls there were since the last maintenance, and when the kernel was asked.
@@ -15,7 +14,7 @@ pub(super) struct Pace {
     polls: u32,
     polls_per_maintenance: u32,
     kernel_polled_ns: u64,
-    /// The program has slept on the descriptor, or may have: the kernel is asked soon.
+    /// The program may have slept on the descriptor, so that the kernel has something to say.
     kernel_due: bool,
 }
 
@@ -31,7 +30,7 @@ impl Pace {
         self.polls >= self.polls_per_maintenance || self.kernel_due
     }
 
-    /// Maintenance begins, so long after the last.
+    /// Notes that maintenance begins, `since_ns` after the one before.
     #[inline]
     pub fn maintained(&mut self, since_ns: u64) {
         self.polls = 0;
@@ -52,7 +51,7 @@ impl Pace {
         asks
     }
 
-    /// The program may sleep on the descriptor now.
+    /// Notes that the program may sleep on the descriptor from now on.
     pub fn may_sleep(&mut self) {
         self.kernel_due = true;
     }

@@ -1,6 +1,6 @@
 //! Who is at the other end of a link, and which end of it we are.
 
-/// Who is at the other end. The kernel vouches for `pid` and `uid`; `endpoint` is what the peer says.
+/// The endpoint at the other end of a link. The kernel vouches for `pid` and `uid`; `endpoint` is what the peer says.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
     pub endpoint: u64,
@@ -8,16 +8,16 @@ pub(super) struct Peer {
     pub uid: u32,
 }
 
-/// Which end of a link we are. Matters where both are in one endpoint.
+/// Which end of a link this is. It matters where one endpoint has both.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Side {
-    /// Accepted the connection that the link was made for.
+    /// The end of the endpoint that accepted the connection for which the link was made.
     Server,
-    /// Asked for it.
+    /// The end of the endpoint that asked for that connection.
     Client,
 }
 
-/// A process, as the kernel names it. All those that are not visible from here count as one.
+/// A number for a process, from what the kernel says. All processes of a user that are not visible from here have the same.
 pub(super) fn process_of(uid: u32, pid: Option<u32>) -> u64 {
     u64::from(uid) << 32 | u64::from(pid.unwrap_or(0))
 }

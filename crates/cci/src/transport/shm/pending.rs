@@ -1,5 +1,5 @@
-//! Reliable sends that the peer has not taken yet. One table for the endpoint, made when it is opened, so that a send
-//! allocates nothing; one first-in-first-out list through it per link.
+//! Reliable sends that the peer has not taken yet. An endpoint has one table for them, made when it is opened, so that a send
+//! allocates nothing. Through the table runs one first-in-first-out list for each link.
 
 use crate::engine::core::SendOp;
 use cci_memory::ring::Span;
@@ -9,12 +9,12 @@ const NIL: u32 = u32::MAX;
 /// A send under way.
 #[derive(Copy, Clone)]
 pub(super) struct Send {
-    /// Where its record lies in the ring; None for a slot never used.
+    /// Where the send's record lies in the ring; None in a slot that was never used.
     span: Option<Span>,
     context: u64,
-    /// 0: not stamped yet. The clock is read once in a while, not for each send.
+    /// When the send times out; 0: it has no deadline yet, as the clock is not read for each send.
     deadline_ns: u64,
-    /// The index of its connection. A connection outlives its sends.
+    /// The index of the send's connection, which outlives it.
     pub conn: u32,
     next: u32,
     silent: bool,
@@ -49,7 +49,7 @@ pub(super) struct Sends {
 pub(super) struct Fifo {
     first: u32,
     last: u32,
-    /// The first one without a deadline; from there on, none has one.
+    /// The first send without a deadline; none after it has one.
     unstamped: u32,
     len: u32,
 }
@@ -76,8 +76,8 @@ impl Sends {
         Some(Sends { all, free: NIL, max, in_use: 0 })
     }
 
-    /// Whether one more fits behind those of `fifo`, which must not be more than are left for all others unless it `is_alone`
-    /// (ADR 19): a peer that takes nothing keeps nobody else from sending.
+    /// Whether there is space for one more send of a link. Unless the link `is_alone`, it must not have more than it leaves to
+    /// all others (ADR 19): so a peer that takes nothing keeps nobody else from sending.
     #[inline]
     pub fn has_space_for(&self, fifo: &Fifo, is_alone: bool) -> bool {
         let remaining = self.max - self.in_use;
@@ -153,7 +153,7 @@ impl Sends {
         }
     }
 
-    /// Gives those without a deadline theirs. Answers the earliest one given.
+    /// Gives each send without a deadline its deadline. Answers the earliest of these.
     pub fn stamp(&mut self, fifo: &mut Fifo, deadline_ns: impl Fn(u32) -> u64) -> u64 {
         let mut earliest_ns = u64::MAX;
         while let Some(send) = self.all.get_mut(fifo.unstamped as usize) {
@@ -210,7 +210,7 @@ impl Sends {
 }
 
 impl Send {
-    /// Brings a deadline forward, or puts it off.
+    /// Changes the deadline of a send that has one.
     pub fn set_deadline_ns(&mut self, deadline_ns: u64) {
         self.deadline_ns = deadline_ns.max(1);
     }

@@ -1,4 +1,4 @@
-//! How an endpoint with several ways to it proves that this is one of them.
+//! How an endpoint that can be reached by several transports proves that it is the one behind a name in shared memory.
 //!
 //! A name on this host proves nothing: another process may have taken it, and on another host there may be one of the
 //! same name. So the endpoint draws a *secret* and puts its hash, the [`Commitment`], into its URI. Before a client sends
@@ -13,7 +13,7 @@ use cci_sys::shared_memory::SharedMemory;
 use cci_sys::unix::{ReceivedFds, Stream};
 use cci_sys::{SysError, random};
 
-/// The length of the segment: a page, as small as they come.
+/// The length of the shared memory with the secret: one page, the smallest there is.
 const PAGE_BYTES: usize = 4096;
 
 /// An endpoint's secret, ready to be shown.

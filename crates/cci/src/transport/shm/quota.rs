@@ -4,8 +4,8 @@
 use crate::limits::REQUESTS_MAX;
 use std::collections::HashMap;
 
-/// One process may have so many times what it leaves to others. High, since whoever wants more is refused: a process that is alone
-/// connects many times at once, and has most of it.
+/// One process may have so many times what it leaves to others. The number is high because a process that wants more is refused,
+/// and one that is alone may connect many times at once.
 const SHARE: u32 = 8;
 
 /// Requests that the program holds, by the process that each came from.
@@ -20,7 +20,7 @@ impl Requests {
         self.total
     }
 
-    /// Enters a request. False: this process has too many already.
+    /// Counts a request of this process. False: it has too many already.
     pub fn enter(&mut self, process: u64) -> bool {
         let own = self.by_process.get(&process).copied().unwrap_or(0);
         let remaining = REQUESTS_MAX.saturating_sub(self.total);
@@ -32,7 +32,7 @@ impl Requests {
         true
     }
 
-    /// The program has answered one.
+    /// Counts a request of this process no more, as the program has answered it.
     pub fn leave(&mut self, process: u64) {
         let Some(own) = self.by_process.get_mut(&process) else { return };
         *own -= 1;
@@ -43,11 +43,11 @@ impl Requests {
     }
 }
 
-/// The memory of an endpoint's rings, as the next one finds it, in bytes.
+/// How much memory an endpoint's rings have when another is to be made, in bytes.
 pub(super) struct RingMemory {
     /// What is left under the cap.
     pub remaining: u64,
-    /// Of the process that the next ring is for.
+    /// What the rings have that are for the same process as the new one.
     pub of_process: u64,
 }
 
@@ -59,8 +59,8 @@ impl RingMemory {
     }
 }
 
-/// Flows of an endpoint: what each connection needs that has remote operations under way, in either direction. They may take a
-/// part of the memory cap.
+/// The flows of an endpoint, by process. A connection has a flow while remote operations are under way on it, in either
+/// direction. All flows together may take a part of the memory cap.
 pub(super) struct Flows {
     max: u32,
     used: u32,
@@ -68,7 +68,7 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// `bytes_max` for flows of `bytes` each.
+    /// As many flows of `bytes` each as fit into `bytes_max`, but at least one.
     pub fn new(bytes_max: u64, bytes: u64) -> Flows {
         let max = u32::try_from(bytes_max / bytes).unwrap_or(u32::MAX).max(1);
         Flows { max, used: 0, by_process: HashMap::new() }
@@ -78,7 +78,7 @@ impl Flows {
         self.max
     }
 
-    /// Enters a flow. False: there are too many, or this process has too many already.
+    /// Counts a flow for this process. False: there are too many, or this process has too many already.
     pub fn enter(&mut self, process: u64) -> bool {
         let own = self.by_process.get(&process).copied().unwrap_or(0);
         let remaining = self.max - self.used;
@@ -91,7 +91,7 @@ impl Flows {
         true
     }
 
-    /// A flow is not needed any more.
+    /// Counts a flow of this process no more.
     pub fn leave(&mut self, process: u64) {
         let Some(own) = self.by_process.get_mut(&process) else { return };
         *own -= 1;

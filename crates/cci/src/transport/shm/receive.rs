@@ -14,33 +14,33 @@ use crate::engine::core::Core;
 use cci_memory::ring::Corrupt;
 use cci_memory::slab::Key;
 
-/// Answers to late confirmations that wait for space in the ring.
+/// The most answers to late confirmations that may wait for space in a ring.
 const CONTROL_MAX: usize = 256;
-/// Records taken from one link before the others have their turn.
+/// The most records taken from one link before the others have their turn.
 const RECORDS_PER_POLL_MAX: u32 = 64;
 
 /// What to do with a record.
 enum Taken {
-    /// Done with.
+    /// The record is done with.
     Yes,
-    /// No receive buffer, or none for this connection: it stays.
+    /// The record stays in the ring, as there is no receive buffer, or none for its connection.
     No { is_reliable: bool, connection: Option<Connection> },
-    /// About a connection's life; handled once the record is no longer borrowed.
+    /// The record is about a connection's life, and is handled once it is no longer borrowed.
     Other { kind: u8, conn: u32, generation: u8, from: PeerConn },
-    /// A remote operation of a connection that can't have one under way.
+    /// The record belongs to a remote operation, but this connection can't have a flow.
     NoFlow(Key),
-    /// About mappings and reads of memory.
+    /// The record is about mappings or reads of memory.
     Memory(About),
 }
 
-/// Takes out what has come. Answers how many records.
+/// Takes out the records that have come. Answers how many.
 ///
-/// After a pause it takes one: whoever waited for it waits no longer. The line behind it, which the peer has just zeroed,
-/// would have to come from there before anything done afterwards could leave the processor. In a stream there is no
-/// pause, and all that is there is taken.
+/// After a pause it takes one record only. The line behind that one, which the peer has just zeroed, would have to come from the
+/// peer's cache before anything done afterwards could leave the processor, and somebody may be waiting for the answer. In a stream
+/// there is no pause, and all records are taken.
 ///
 /// # Errors
-/// The peer wrote what can't be: the link is to be given up.
+/// The peer wrote something impossible, and the link is to be given up.
 #[inline]
 pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<u32, Corrupt> {
     if link.consumer.is_stalled() && !resume(link, core) {
@@ -87,18 +87,18 @@ pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Re
         link.worked_ns = common.connections.now_ns;
         link.heard_ns = common.connections.now_ns;
         if link.armed {
-            // The peer may have rung for this, or be about to.
+            // The peer may have rung for these records, or be about to.
             link.disarm();
             link.rung = true;
         }
     }
-    // Even if no record came: those taken back are skipped, and their space is the peer's again.
+    // This is needed even if no record came: the space of records that the peer has taken back is free again.
     link.publish();
     Ok(records)
 }
 
-/// Goes on after a stall, if there is a buffer now and the peer is not just taking messages back; or if what waits may
-/// be dropped, now that the program holds every buffer and has no event left to take.
+/// Ends a stall if there is a buffer now and the peer is not just taking messages back. Also ends it if the waiting message may be
+/// dropped, because the program has taken all its events and holds every buffer.
 #[cold]
 fn resume(link: &mut Link, core: &mut Core) -> bool {
     let may_drop = !link.stalled_by_reliable && !core.has_events();
@@ -123,9 +123,9 @@ fn take_one(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Opt
     if header.kind != kind::MESSAGE {
         return take_other(link, common, core);
     }
-    // In front of the message: a program that has its answer may not look for more.
+    // Sends are completed before the message is delivered, since a program that has its answer may not look for more.
     link.out.acknowledged(header.ack, &mut common.connections, core)?;
-    // It may be answered: our next line is on its way while the message is handled.
+    // The message may be answered: so the line for our next record is fetched while this one is handled.
     link.out.producer.prefetch();
     let len_bytes = record.len_bytes();
     if len_bytes > common.connections.mss {
@@ -151,7 +151,7 @@ fn take_one(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Opt
         base.messages_received += 1;
         base.bytes_received += u64::from(len_bytes);
     } else if on.is_reliable || core.has_events() {
-        // Even a message that may be lost waits while the program is only behind with its events: the ring holds it as well.
+        // Even a message that may be lost waits while the program is only behind with its events, as the ring can hold it.
         let (is_reliable, connection) = (on.is_reliable, Some(base.connection));
         return Ok(Some(Taken::No { is_reliable, connection }));
     } else {
@@ -160,7 +160,7 @@ fn take_one(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Opt
     Ok(Some(Taken::Yes))
 }
 
-/// A record that is no message.
+/// Takes a record that is not a message.
 #[inline(never)]
 fn take_other(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Option<Taken>, Corrupt> {
     let Some(record) = link.consumer.peek()? else { return Ok(None) };
@@ -198,7 +198,8 @@ fn take_other(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<O
     Ok(Some(Taken::Other { kind, conn, generation, from }))
 }
 
-/// Records that are not messages. What names no connection of this link is counted and passed over: it can be late.
+/// Handles a record about a connection's life. A record that names no connection of this link may just be late: it is counted and
+/// passed over.
 fn other(
     link: &mut Link,
     common: &mut Common,
@@ -221,7 +222,7 @@ fn other(
     }
 }
 
-/// A client has joined the link, on which it names a connection of ours and one of its own.
+/// Handles a CONFIRM: a client has joined the link, and names a connection of ours and one of its own.
 fn confirm_came(
     link: &mut Link,
     common: &mut Common,
@@ -233,10 +234,10 @@ fn confirm_came(
     if handshakes.confirm(connections, core, link.key, named, from) {
         return Ok(());
     }
-    // It came too late: we have given up. The client thinks that it is connected, and has to hear that it is not.
+    // It came after we had given up. The client thinks that it is connected, and has to be told that it is not.
     connections.counts.unknown_connection += 1;
     if link.out.control.len() >= CONTROL_MAX {
-        // Nobody confirms so often and reads nothing.
+        // No honest peer confirms so often and reads nothing.
         return Ok(());
     }
     link.send_control(Control::about(kind::CLOSE, from, NOBODY))

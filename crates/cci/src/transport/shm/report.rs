@@ -1,4 +1,4 @@
-//! Counters, memory and explanations.
+//! What an endpoint reports: counters, memory and explanations.
 
 use super::connections::{Phase, State};
 use super::link::{Life, Link};
@@ -10,10 +10,10 @@ use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, Fact, PathOption};
 use cci_memory::slab::Key;
 
-/// A request that the program holds: its payload, and what it stands in.
+/// The bytes of a request that the program holds, with its payload.
 const REQUEST_BYTES: u64 = 1_300;
 
-/// Counters of one connection.
+/// The counters of one connection.
 pub(super) fn connection(shm: &Shm, key: Key) -> ConnectionCounters {
     let Some(conn) = shm.common.connections.conns.get(key) else { return ConnectionCounters::default() };
     let link = shm.link_of(key);
@@ -31,7 +31,7 @@ pub(super) fn connection(shm: &Shm, key: Key) -> ConnectionCounters {
     }
 }
 
-/// Counters of the device, and of what was dropped.
+/// The counters of the device, and of what was dropped and why.
 pub(super) fn counters(shm: &Shm, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
     let counts = &shm.common.connections.counts;
     into.extend([
@@ -72,7 +72,7 @@ pub(super) fn counters(shm: &Shm, into: &mut Vec<(&'static str, u64)>, drops: &m
     );
 }
 
-/// Memory held, by kind.
+/// The memory that is held, by kind.
 pub(super) fn memory(shm: &Shm, into: &mut Vec<(&'static str, u64)>) {
     let words: usize = shm.links.table.iter().map(|(_, link)| link.out.control.capacity()).sum();
     let links = shm.links.table.bytes()
@@ -93,7 +93,7 @@ pub(super) fn memory(shm: &Shm, into: &mut Vec<(&'static str, u64)>) {
     ]);
 }
 
-/// Path, facts and what holds a connection up.
+/// Explains which path a connection takes, and what holds it up.
 pub(super) fn explain(shm: &Shm, key: Key, into: &mut Explanation) {
     let Some(conn) = shm.common.connections.conns.get(key) else { return };
     into.paths.push(PathOption {

@@ -9,11 +9,11 @@ use super::link::Link;
 use super::table::Table;
 use cci_memory::slab::Key;
 
-/// Links looked at in every poll.
+/// The most links that are looked at in every poll.
 const ACTIVE_MAX: usize = 16;
-/// So many stay active however little they have: looking at them costs next to nothing.
+/// So many links stay active however little comes on them, since looking at them costs next to nothing.
 const ACTIVE_ALWAYS_MAX: usize = 2;
-/// An active link with nothing for so long becomes idle.
+/// How long nothing must have come on an active link before it becomes idle.
 const ACTIVE_NS: u64 = 200_000;
 
 /// The links that are active, and those that are busy.
@@ -22,7 +22,7 @@ pub(super) struct Schedule {
     busy: Vec<Key>,
     /// The position of the next busy link to be maintained.
     next_busy: usize,
-    /// The index of the link looked at last as one of the idle.
+    /// The index, in the table, at which an idle link was last looked for.
     next_idle: u32,
 }
 
@@ -54,7 +54,7 @@ impl Schedule {
         }
     }
 
-    /// Takes a link off that list.
+    /// Takes a link off the list of those that are maintained.
     pub fn make_quiet(&mut self, link: &mut Link) {
         link.is_busy = false;
         self.busy.retain(|busy| *busy != link.key);
@@ -69,7 +69,7 @@ impl Schedule {
         self.busy.get(self.next_busy).copied()
     }
 
-    /// The turn of a busy link is over. If it has left the list, another has its position.
+    /// Ends the turn of a busy link. If the link has left the list, another has its position.
     #[inline(always)]
     pub fn had_turn(&mut self, key: Key) {
         if self.busy.get(self.next_busy) == Some(&key) {
@@ -77,7 +77,7 @@ impl Schedule {
         }
     }
 
-    /// The next link that is looked at although it is idle, if the one whose turn it is is idle.
+    /// Goes on to the next index in the table. Answers the link that is there, if it is idle.
     pub fn next_idle(&mut self, table: &Table) -> Option<Key> {
         if table.len() as usize <= self.active.len() {
             return None;
@@ -86,7 +86,8 @@ impl Schedule {
         table.at(self.next_idle).filter(|link| !link.is_active).map(|link| link.key)
     }
 
-    /// Has a link looked at in every poll from now on. When too many are active, the one with nothing for longest becomes idle.
+    /// Has a link looked at in every poll from now on. When too many links are active, the one on which nothing has come for the
+    /// longest time becomes idle.
     pub fn make_active(&mut self, table: &mut Table, key: Key, now_ns: u64) {
         let Some(link) = table.get_mut(key) else { return };
         if link.is_active {
@@ -109,14 +110,14 @@ impl Schedule {
         let Some(link) = table.get_mut(key) else { return };
         link.is_active = false;
         if link.arm() {
-            // Something has come in this very moment.
+            // Something has come just now.
             link.disarm();
             (link.is_active, link.worked_ns) = (true, now_ns);
             self.active.push(key);
         }
     }
 
-    /// Makes an active link idle that had nothing for a while, unless there are very few.
+    /// Makes one active link idle on which nothing has come for a while, unless there are very few.
     #[inline]
     pub fn retire_one(&mut self, table: &mut Table, now_ns: u64) {
         if self.active.len() <= ACTIVE_ALWAYS_MAX {
@@ -129,7 +130,7 @@ impl Schedule {
         }
     }
 
-    /// A link is no more.
+    /// Forgets a link that is no more.
     pub fn forget(&mut self, key: Key) {
         self.active.retain(|active| *active != key);
         self.busy.retain(|busy| *busy != key);

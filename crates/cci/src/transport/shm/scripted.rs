@@ -39,7 +39,7 @@ pub(super) fn dropped(endpoint: &Endpoint, name: &str) -> u64 {
     endpoint.counters().drops.iter().find(|reason| reason.name == name).map_or(0, |reason| reason.count)
 }
 
-/// A scripted client, up to the server's offer.
+/// A scripted client that has the server's offer.
 pub(super) struct Stranger {
     pub stream: Stream,
     pub accept: Accept,
@@ -69,18 +69,18 @@ pub(super) fn ask_as(server: &mut Endpoint, endpoint: u64, attribute: Attribute,
     Stranger { stream, accept, offered }
 }
 
-/// The liar's ends of the link, honestly made; and the server's connection.
+/// A scripted client that has confirmed honestly: its ends of the link, and the server's connection.
 pub(super) struct Joined {
     pub producer: Producer<SharedMemory>,
     pub consumer: Consumer<SharedMemory>,
     pub connection: Connection,
     pub conn: PeerConn,
-    /// The ring that the liar reads, once more.
+    /// Another mapping of the ring that this client reads.
     pub again: SharedMemory,
-    /// And the one that the server reads.
+    /// Another mapping of the ring that the server reads.
     pub theirs: SharedMemory,
     pub bell: EventFd,
-    /// The server's.
+    /// The server's doorbell.
     pub peer_bell: EventFd,
     pub stream: Stream,
 }

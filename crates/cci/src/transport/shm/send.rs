@@ -12,18 +12,17 @@ use cci_memory::slab::Key;
 
 /// Why a message is not in the ring.
 pub(super) enum NotSent {
-    /// The ring has no space for it. The link has noted that it is wanted.
+    /// The ring has no space for the message. The link remembers that space is wanted.
     Full,
-    /// The peer wrote what can't be: the link is to be given up.
+    /// The peer wrote something impossible, and the link is to be given up.
     Corrupt,
     Error(SendError),
 }
 
-/// Copies a message of an open connection into the ring of its link. A reliable one completes when the peer has taken it, an
-/// unreliable one here: it has left. A full ring is `WouldBlock` for both, and the message waits in the engine: on one
-/// host, nothing is gained by losing it.
+/// Copies a message of an open connection into the ring of its link. A reliable message completes when the peer has taken it, an
+/// unreliable one at once. Both wait in the engine while the ring is full, as nothing is gained by losing a message on one host.
 ///
-/// `is_alone`: there is no other link.
+/// `key` is the connection's; `is_alone`: there is no other link.
 #[inline(always)]
 pub(super) fn send(
     link: &mut Link,
@@ -40,7 +39,7 @@ pub(super) fn send(
         (!is_reliable || sends.has_space_for(&link.out.fifo, is_alone)) && link.out.control.is_empty()
     };
     if !has_space(&connections.sends, link) {
-        // Perhaps the peer has taken something that we have not looked at yet.
+        // The peer may have taken something since we last looked.
         let looked = link.complete_taken(connections, core).and_then(|_| link.push_control());
         if looked.is_err() || !has_space(&connections.sends, link) {
             return Err(NotSent::Error(SendError::WouldBlock));
@@ -76,7 +75,7 @@ pub(super) fn send(
         connections.sends.push(&mut link.out.fifo, span, key.index, op);
     }
     if link.out.flush_after_send(was_flushed) {
-        // That look also serves a peer that waits for our reading.
+        // The same look finds a peer that waits for our read position.
         link.publish_due = false;
     }
     if !is_reliable {
@@ -85,10 +84,10 @@ pub(super) fn send(
     Ok(())
 }
 
-/// A message found no space in the ring of a link.
+/// Notes that a message found no space in the ring of its link.
 #[cold]
 fn is_full(link: &mut Link, connections: &mut Connections, core: &mut Core) {
-    // The sends that were taken meanwhile complete now, so that a program that waits for them sees them.
+    // Sends that the peer has taken meanwhile complete now: the program may be waiting for them.
     let _ = link.complete_taken(connections, core);
     link.out.full_at = link.out.producer.tail();
     link.out.flush();

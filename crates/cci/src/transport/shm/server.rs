@@ -1,4 +1,4 @@
-//! The server's side of handshakes: from a client's first word to a link or a refusal.
+//! The server's side of handshakes: from a client's first message to a link or a refusal.
 
 use super::admission::Admission;
 use super::budget::NoHalf;
@@ -26,31 +26,31 @@ use std::sync::Arc;
 const SILENCE_NS_MAX: u64 = 1_000_000_000;
 /// How long a client may be silent at least, however many others connect.
 const SILENCE_NS_MIN: u64 = 200_000_000;
-/// How long an accepted client may take to confirm. If it dies, that is known at once; this is for one that hangs, or polls
+/// How long an accepted client may take to confirm. Its death would be known at once, so this is for a client that hangs or polls
 /// seldom.
 const HANDSHAKE_NS_MAX: u64 = if cfg!(test) { 2_000_000_000 } else { 30_000_000_000 };
-/// Clients that have connected and sent nothing yet; more wait in the kernel's queue.
+/// The most clients that may have connected and sent nothing yet. More of them wait in the kernel's queue.
 pub(super) const SILENT_MAX: u32 = 256;
 
-/// A request that the program holds: all that any shared-memory endpoint needs to accept it.
+/// What any shared-memory endpoint needs to accept a request that the program holds.
 pub(super) struct Asked {
     stream: Stream,
     request: Request,
     pub(super) peer: Peer,
 }
 
-/// How an endpoint is connected to.
+/// The server's side of an endpoint.
 pub(super) struct Server {
     /// Whose processes may connect.
     pub admission: Admission,
-    /// What is shown to clients that want to know who listens here; None: nobody does.
+    /// The secret for clients that want to know who listens here; None: such clients are refused.
     pub proof: Option<Proof>,
     pub listening: Listening,
-    /// Clients let in that have sent nothing yet.
+    /// How many clients were let in and have sent nothing yet.
     silent: u32,
     /// Requests that the program holds.
     pub held: Requests,
-    /// New links offered and not confirmed.
+    /// The handshakes in which a new link was offered and not yet confirmed.
     offers: HashMap<Peer, Key>,
 }
 
@@ -60,8 +60,8 @@ impl Server {
         Server { admission, proof, listening, silent: 0, held, offers }
     }
 
-    /// Takes the next client that waits. None: nobody waits, or there are too many. Some: its handshake, which has something
-    /// to read, perhaps; none, if it may not come in.
+    /// Lets in the next client that waits. None: nobody waits, or there are too many. `Some(None)`: the client may not come in.
+    /// Otherwise answers its handshake.
     pub fn let_in(&mut self, step: &mut Step<'_>) -> Option<Option<Key>> {
         let now_ns = step.common.connections.now_ns;
         if self.held.total() >= limits::REQUESTS_MAX || !self.make_space_for_silent(step) {
@@ -71,7 +71,7 @@ impl Server {
         match self.listening.accept() {
             Ok(stream) => stream.map(|stream| self.client_came(step, stream)),
             Err(_) => {
-                // Out of descriptors, most likely: those who wait in the queue go on waiting.
+                // Most likely there are no descriptors left. Clients that wait in the queue go on waiting.
                 step.common.connections.counts.system_errors += 1;
                 self.listening.pause(&step.core.poller, now_ns);
                 None
@@ -79,8 +79,8 @@ impl Server {
         }
     }
 
-    /// Makes room for one more client that has sent nothing: of too many, the oldest has to go of the process that has the
-    /// most, if it had its time.
+    /// Makes space for one more client that has sent nothing. If there are too many, the process with the most of them loses its
+    /// oldest, unless that is still too young. False: there is no space.
     fn make_space_for_silent(&mut self, step: &mut Step<'_>) -> bool {
         if self.silent < SILENT_MAX {
             return true;
@@ -122,7 +122,7 @@ impl Server {
         Some(key)
     }
 
-    /// A message of a client's came.
+    /// Handles a message that came from a client.
     pub fn heard(
         &mut self,
         step: &mut Step<'_>,
@@ -135,7 +135,7 @@ impl Server {
             (Stage::Silent { .. }, Ok(Message::Request(request, payload))) => {
                 self.request_came(step, key, request, payload);
             }
-            // Once: each answer gives the client more time.
+            // This works once only, as each answer gives the client more time.
             (Stage::Silent { has_asked: false, .. }, Ok(Message::Who)) => self.show_proof(step, key),
             (Stage::Offered { .. }, Ok(Message::Confirm { ring_bytes })) => {
                 self.confirmed(step, key, ring_bytes, fds);
@@ -162,7 +162,7 @@ impl Server {
         }
     }
 
-    /// The client has closed its socket. Whoever confirms through the ring, perhaps behind much else, needs it no more.
+    /// Handles the hang-up of a client. One that confirms through the ring, perhaps behind much else, needs its socket no more.
     pub fn hung_up(&mut self, step: &mut Step<'_>, key: Key) {
         let Some(handshake) = step.common.handshakes.get_mut(key) else { return };
         match handshake.stage {
@@ -173,7 +173,7 @@ impl Server {
         }
     }
 
-    /// A client asks who we are.
+    /// Shows our secret to a client that asks who we are.
     fn show_proof(&mut self, step: &mut Step<'_>, key: Key) {
         let Some(handshake) = step.common.handshakes.get_mut(key) else { return };
         let is_shown = match (&self.proof, &handshake.stream) {
@@ -181,7 +181,7 @@ impl Server {
             _ => false,
         };
         if is_shown {
-            // Its next word comes when its program polls.
+            // The client's request comes when its program polls.
             handshake.deadline_ns = clock::now_ns().saturating_add(HANDSHAKE_NS_MAX);
             if let Stage::Silent { has_asked, .. } = &mut handshake.stage {
                 *has_asked = true;
@@ -192,7 +192,7 @@ impl Server {
         }
     }
 
-    /// A client's request becomes an event.
+    /// Turns a client's request into an event for the program.
     fn request_came(&mut self, step: &mut Step<'_>, key: Key, request: Request, payload: &[u8]) {
         let Some(handshake) = step.common.handshakes.remove(&step.core.poller, key) else { return };
         self.silent = self.silent.saturating_sub(1);
@@ -221,7 +221,7 @@ impl Server {
         });
     }
 
-    /// The program refuses a request.
+    /// Refuses a request, as the program wants it.
     pub fn refuse(&mut self, ticket: u64, inner: RequestInner) {
         self.held.leave(ticket);
         if let Ok(asked) = inner.downcast::<Asked>() {
@@ -229,7 +229,7 @@ impl Server {
         }
     }
 
-    /// The program accepts, on this endpoint, a request that came to this one or to another.
+    /// Accepts a request that came to this endpoint or to another.
     pub fn accept(
         &mut self,
         step: &mut Step<'_>,
@@ -257,7 +257,7 @@ impl Server {
     ) -> Result<Key, AcceptError> {
         let Asked { stream, request, peer } = asked;
         let Common { connections, handshakes, .. } = &mut *step.common;
-        // The request may have come to an endpoint that admits more.
+        // The request may have come to an endpoint that admits processes of more users.
         if !self.admission.admits_client(peer.uid) {
             connections.counts.not_permitted += 1;
             refuse(&stream, ConnectFailure::NotPermitted);
@@ -287,7 +287,7 @@ impl Server {
                 if let Some(handshake) = step.common.handshakes.get(key) {
                     handshake.send(&Message::Refuse(why));
                 }
-                // Out of the table first: an accept that returns an error ends in no event.
+                // The connection leaves the table first, as an accept that returns an error must not end in an event, too.
                 step.common.connections.conns.remove(conn);
                 self.end(step, key, why);
                 Err(match error {
@@ -299,7 +299,7 @@ impl Server {
         }
     }
 
-    /// Offers a client a link: one that is there, or a new one; or waits for the one being made.
+    /// Offers a client a link: the one that there is with its endpoint, or a new one. If one is being made, waits for that.
     fn offer(
         &mut self,
         step: &mut Step<'_>,
@@ -333,7 +333,7 @@ impl Server {
         Ok(())
     }
 
-    /// The client has let go of the link that it was to join: makes a new one.
+    /// Offers a new link to a client that has given up the link which it was to join.
     fn offer_anew(&mut self, step: &mut Step<'_>, key: Key) {
         let Some(handshake) = step.common.handshakes.get_mut(key) else { return };
         let Stage::Joining { pending, link } = handshake.stage else { return };
@@ -352,7 +352,7 @@ impl Server {
         }
     }
 
-    /// The client has taken the offer: the link is made.
+    /// Makes the link, as the client has taken the offer.
     fn confirmed(&mut self, step: &mut Step<'_>, key: Key, ring_bytes: u32, fds: ReceivedFds) {
         let Some(handshake) = step.common.handshakes.remove(&step.core.poller, key) else { return };
         let (Some(stream), Stage::Offered { pending, half }) = (handshake.stream, handshake.stage) else {
@@ -377,7 +377,7 @@ impl Server {
         self.offer_ended(step, pending.peer);
     }
 
-    /// A link was made, or was not: those who waited for it have their turn.
+    /// Gives the clients their turn that waited until a link was made, whether it was made or not.
     fn offer_ended(&mut self, step: &mut Step<'_>, peer: Peer) {
         self.offers.remove(&peer);
         let handshakes = step.common.handshakes.iter();
@@ -392,7 +392,7 @@ impl Server {
         }
     }
 
-    /// The attempt is over without a connection.
+    /// Ends a client's attempt to connect that has failed.
     pub fn end(&mut self, step: &mut Step<'_>, key: Key, why: ConnectFailure) {
         let Some(handshake) = step.common.handshakes.remove(&step.core.poller, key) else { return };
         if let Some(conn) = handshake.stage.conn() {
@@ -410,7 +410,7 @@ impl Server {
     }
 }
 
-/// Tells a client why there will be no connection. If it is gone already, there is nobody to tell.
+/// Tells a client, unless it is gone, why it gets no connection.
 fn refuse(stream: &Stream, why: ConnectFailure) {
     let _ = stream.send(Message::Refuse(why).bytes().as_slice(), &[]);
 }

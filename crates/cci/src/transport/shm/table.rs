@@ -59,13 +59,13 @@ impl Table {
         self.all.key_at(token::index(what)).filter(|key| token::names(what, *key))
     }
 
-    /// The link with a peer that a further connection may join.
+    /// The link to a peer that another connection may join.
     pub fn with_peer(&mut self, peer: &Peer) -> Option<&mut Link> {
         let key = *self.by_peer.get(peer)?;
         self.get_mut(key).filter(|link| link.life == Life::Up)
     }
 
-    /// This end of the link with this number.
+    /// This end of the link with the number `id`.
     pub fn with_id(&mut self, id: u64, side: Side) -> Option<&mut Link> {
         let key = *self.by_id.get(&(id, side))?;
         self.get_mut(key)
@@ -97,7 +97,7 @@ impl Table {
         Some(key)
     }
 
-    /// Takes a link out, which is not watched any more.
+    /// Takes a link out, and stops watching it.
     pub fn remove(&mut self, poller: &Poller, key: Key) -> Option<Box<Link>> {
         let link = self.all.remove(key)?;
         poller.unwatch(link.bell.as_fd());

@@ -1,4 +1,4 @@
-//! Peers that lie: the handshake done by hand, with what an honest endpoint would never send.
+//! Peers that lie: they run the handshake by a script, and send what an honest endpoint would never send.
 
 mod flows;
 mod lasting;

@@ -1,6 +1,6 @@
 //! What one link does in its turn: when it is polled, maintained, or about to be slept on.
 //!
-//! Every function here fails when the peer wrote what can't be. The link is to be given up then.
+//! Every function here fails if the peer wrote something impossible. The link is to be given up then.
 
 use super::common::Common;
 use super::link::{Life, Link};
@@ -8,8 +8,8 @@ use super::{overdue, receive};
 use crate::engine::core::Core;
 use cci_memory::ring::Corrupt;
 
-/// Polls with nothing there before a look at how far the peer of an active link has read. Each look takes its cache line
-/// away from it, and an answer, which carries the same position, may be on its way.
+/// Polls in vain before we look how far the peer of an active link has read. Each look takes a cache line away from the peer, and
+/// an answer, which carries the same position, may be on its way.
 const POLLS_PER_LOOK: u32 = 64;
 
 /// Takes out what has come on an active link, and goes on with remote operations.
@@ -40,7 +40,7 @@ pub(super) fn poll(link: &mut Link, common: &mut Common, core: &mut Core) -> Res
     Ok(records > 0)
 }
 
-/// Pushes and fetches what remote operations have to.
+/// Goes on with the remote operations that have something to push or fetch.
 #[inline(always)]
 fn turn_transfers(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
     if link.transfers.has_work() {
@@ -52,7 +52,7 @@ fn turn_transfers(link: &mut Link, common: &mut Common, core: &mut Core) -> Resu
 }
 
 /// Maintains a busy link: wakes its peer, completes and times out sends and operations.
-// Always: it has one caller, and its share of each message counts.
+// Always inlined: it has one caller, and a share in the cost of each message.
 #[inline(always)]
 pub(super) fn maintain(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
     link.out.flush();
@@ -72,13 +72,13 @@ pub(super) fn maintain(link: &mut Link, common: &mut Common, core: &mut Core) ->
     maintain_transfers(link, common, core, false)
 }
 
-/// Does for a busy link what else is due before the endpoint sleeps.
+/// Gives the sends and operations of a busy link their deadlines, as the endpoint is about to sleep.
 pub(super) fn before_sleep(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
     overdue::stamp(link, &mut common.connections);
     maintain_transfers(link, common, core, true)
 }
 
-/// Maintains the flows of a link; `now`: the endpoint is about to sleep.
+/// Maintains the flows of a link, now and then or, because the endpoint is about to sleep, `now`.
 #[inline(always)]
 fn maintain_transfers(
     link: &mut Link,
@@ -116,6 +116,6 @@ pub(super) fn arm(link: &mut Link, common: &mut Common, core: &mut Core) -> Resu
         link.disarm();
         return Ok(true);
     }
-    // Once more, after the attention word is up: see the ring's protocol for sleeping.
+    // The last look must come after the attention word was raised: see `cci_memory::ring`, "Sleeping".
     Ok(progress && link.complete_taken(&mut common.connections, core)?)
 }

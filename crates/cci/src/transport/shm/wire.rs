@@ -1,5 +1,5 @@
-//! What two processes send each other: the messages of the handshake, over the UNIX socket, and the kinds of
-//! records in the rings. Same host, same byte order: numbers are the machine's own.
+//! What two processes send each other: the messages of the handshake, over the UNIX socket, and the kinds of records in the
+//! rings. Numbers are in the machine's byte order, as both are on one host.
 //!
 //! | message | from | contents | descriptors |
 //! |---|---|---|---|
@@ -31,26 +31,26 @@ pub(super) mod kind {
     pub const MESSAGE: u8 = 1;
     /// The sender disconnected: nothing more comes for this connection, and nothing more is wanted.
     pub const CLOSE: u8 = 2;
-    /// Answer to CLOSE: the last record for this connection.
+    /// The answer to CLOSE, and the last record for this connection.
     pub const CLOSE_ACK: u8 = 3;
-    /// Are you there? For the link as a whole.
+    /// Asks the peer for a sign of life, for the link as a whole.
     pub const PING: u8 = 4;
-    /// Answer to PING.
+    /// The answer to PING.
     pub const PONG: u8 = 5;
     /// The client has joined the link: the accepted connection is open. Payload: the client's connection. It comes
     /// through the ring because only the process that the link was made with can write there.
     pub const CONFIRM: u8 = 6;
     /// Remote memory access, see [`crate::transport::ordered_rma`].
     pub const RMA: u8 = 7;
-    /// May I map this region? Payload: region, key, 1 if the control page is wanted. The grant comes over the socket.
+    /// Asks for the right to map a region. Payload: region, key, 1 if the control page is wanted. The grant comes over the socket.
     pub const MAP: u8 = 8;
-    /// Answer to MAP: no. Payload: region, why, 0.
+    /// Refuses a MAP. Payload: region, reason, 0.
     pub const NO_MAP: u8 = 9;
     /// A region that was granted is no more. Payload: region, memory, 1 if nothing else of it is granted.
     pub const UNMAP: u8 = 10;
-    /// Can you read my memory? Payload: 0, address of a word, its value. For the link as a whole.
+    /// Asks the peer to try to read the sender's memory, for the link as a whole. Payload: 0, address of a word, its value.
     pub const TRY: u8 = 11;
-    /// Answer to TRY. Payload: from which length on it pays, address and value of a word of the sender's.
+    /// The answer to TRY. Payload: what reading costs, or 0 if it does not work; address and value of a word of the sender's.
     pub const TRIED: u8 = 12;
 }
 
@@ -61,7 +61,7 @@ pub(super) struct PeerConn {
     pub generation: u32,
 }
 
-/// Names no connection, in records that are about the link as a whole.
+/// Stands for no connection, in records that are about the link as a whole.
 pub(super) const NOBODY: PeerConn = PeerConn { index: u32::MAX, generation: 0 };
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -84,10 +84,9 @@ pub(super) struct Accept {
 /// Which link an accepted connection rides on.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Offer {
-    /// A new one; the server reads a ring with so many bytes of data.
+    /// A new link; the server reads a ring with so many bytes of data.
     New { ring_bytes: u32 },
-    /// One that is there. `server_made_it`: which end of it the server is (matters where both ends are in one
-    /// endpoint).
+    /// A link that exists. `server_made_it`: which end of it is the server's, which matters where one endpoint has both.
     Join { server_made_it: bool },
 }
 
@@ -106,9 +105,9 @@ pub(super) enum Message<'a> {
 /// Why a message could not be parsed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotUnderstood {
-    /// Another version of the protocol.
+    /// It is of another version of the protocol.
     Version(u8),
-    /// Not a message of ours.
+    /// It is no message of this protocol.
     Nonsense,
 }
 
@@ -287,7 +286,7 @@ fn failure_code(why: ConnectFailure) -> u8 {
 fn failure_of(code: u8) -> ConnectFailure {
     match code {
         1 => ConnectFailure::TimedOut,
-        // Ours is the version that it did not understand, and it did not say which one it speaks: 0.
+        // The peer did not understand our version, and did not say which one it speaks: hence 0.
         2 => ConnectFailure::Version { theirs: 0 },
         3 => ConnectFailure::NotPermitted,
         4 => ConnectFailure::NoMemory,

@@ -1,5 +1,5 @@
-//! The handshake over the UNIX socket, from both sides: clients that are none at a server, and a server that is none at
-//! a client, with every message and every descriptor at the wrong time.
+//! The handshake over the UNIX socket, from both sides: false clients of a server and a false server of a client send every
+//! message and every descriptor at the wrong time.
 
 use super::menu::Menu;
 use crate::config::builtin;
@@ -15,9 +15,9 @@ const STREAMS_MAX: usize = 4;
 
 struct Scene {
     endpoint: Endpoint,
-    /// Where it listens.
+    /// The name at which the endpoint listens.
     name: Name,
-    /// Where its own attempts go.
+    /// The socket to which the endpoint connects.
     listener: Listener,
     uri: String,
     streams: Vec<Stream>,
@@ -25,7 +25,8 @@ struct Scene {
     dialled: u32,
 }
 
-/// Runs a script with an endpoint and strangers at both sides of its handshakes. When all have gone, nothing is left of them.
+/// Runs a script with an endpoint, and with strangers at the other side of its handshakes. When all have gone, nothing must be left
+/// of them.
 pub fn shm_handshake(data: &[u8]) {
     let mut script = Script(data);
     let options = Options { recv_buffers: 16, send_buffers: 16, rma_operations: 16, ..Options::default() };
@@ -75,7 +76,7 @@ impl Scene {
     fn poll(&mut self, accepts: bool) {
         match self.endpoint.next_event() {
             Some(Event::ConnectRequest(request)) if accepts => drop(self.endpoint.accept(request, 1)),
-            // Dropped: rejected.
+            // A request that is dropped is refused.
             Some(Event::ConnectRequest(_)) | None => {}
             Some(
                 Event::Accept { result: Ok(connection), .. } | Event::Connect { result: Ok(connection), .. },
@@ -127,7 +128,7 @@ impl Scene {
         let _ = stream.send(&bytes, &fds);
     }
 
-    /// All go; what was theirs is given back.
+    /// Closes all streams, and waits until everything is given back.
     fn end(mut self) {
         self.streams.clear();
         drop(self.listener);

@@ -1,4 +1,4 @@
-//! Descriptors that a peer may send: good ones, and others.
+//! Descriptors that a peer may send, right ones and wrong ones.
 
 use crate::fuzzing::Script;
 use crate::transport::shm::scripted::RING_BYTES;
@@ -51,7 +51,7 @@ impl Menu {
         }
     }
 
-    /// Up to four, as the script says; most often those that are right for a link.
+    /// Up to four descriptors, as the script says. Most often they are the right ones for a link.
     pub fn pick(&self, script: &mut Script<'_>) -> Vec<BorrowedFd<'_>> {
         match script.byte() % 8 {
             0 => Vec::new(),

@@ -1,4 +1,4 @@
-//! See [`crate::fuzzing`].
+//! Targets of [`crate::fuzzing`] that need the inside of shared memory.
 #![allow(clippy::unwrap_used, reason = "only tests and fuzzing have it")]
 
 mod hello;

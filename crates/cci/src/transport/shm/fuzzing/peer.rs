@@ -1,5 +1,5 @@
-//! A peer that came in by the real handshake and then says and writes anything: records, words in the middle of both
-//! rings, grants, nonsense on the socket, while the endpoint uses the connection.
+//! A peer that has connected by the real handshake and then writes anything: records, words in the middle of both rings, grants,
+//! nonsense on the socket. Meanwhile the endpoint uses the connection.
 
 use super::menu::Menu;
 use crate::config::builtin;
@@ -15,7 +15,7 @@ use cci_sys::shared_memory::SharedMemory;
 
 const STEPS_MAX: usize = 600;
 const MEMORY_BYTES: usize = 16 << 10;
-/// Where the peer may reach: the rest of the memory is not its business.
+/// The only part of the memory that the peer may reach.
 const REGION: std::ops::Range<usize> = 4 << 10..12 << 10;
 
 struct Scene {
@@ -26,7 +26,8 @@ struct Scene {
     menu: Menu,
 }
 
-/// Lets such a peer in, and runs a script with it. Whatever it does, the endpoint lives, another connection too, and no byte beside the region changes.
+/// Connects such a peer, and runs a script with it. Whatever it does, the endpoint and another connection must live, and no byte
+/// beside the region must change.
 pub fn shm_peer(data: &[u8]) {
     let mut script = Script(data);
     let options = Options { recv_buffers: 16, send_buffers: 16, rma_operations: 16, ..Options::default() };
@@ -146,7 +147,7 @@ impl Scene {
     }
 }
 
-/// A word anywhere in a ring, changed as no honest peer changes it.
+/// Changes a word anywhere in a ring, as no honest peer would.
 fn scribble(ring: &SharedMemory, script: &mut Script<'_>) {
     let how = script.byte();
     // The control lines are at the beginning: more often there.

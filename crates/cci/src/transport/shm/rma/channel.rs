@@ -1,4 +1,4 @@
-//! The path through the ring: one side of the channel that [`ordered_rma`](crate::transport::ordered_rma) wants.
+//! A link's rings as the channel that [`ordered_rma`](crate::transport::ordered_rma) needs.
 
 use super::initiator::Initiator;
 use super::pull::Pull;
@@ -15,12 +15,12 @@ use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::shared_memory::SharedMemory;
 use std::collections::VecDeque;
 
-/// The longest payload of any record: what the smallest ring takes.
+/// The longest payload of any record, which is the longest that the smallest ring takes.
 pub(in crate::transport::shm) const RECORD_BYTES_MAX: u32 =
     payload_bytes_limit(RING_BYTES_MIN as usize) as u32;
-/// The most data in a record: whole lines.
+/// The most data in a record, in whole lines.
 const DATA_BYTES_MAX: u32 = 15 << 10;
-/// Records of data that a ring holds. With fewer, one side would wait while the other copies.
+/// How many records of data a ring holds at least. With fewer, one side would wait while the other copies.
 const RECORDS_PER_RING: u32 = 16;
 /// One part in so many of a ring is kept for messages.
 const MESSAGES_SHARE: u32 = 4;
@@ -42,7 +42,7 @@ impl RingChannel<'_> {
     fn pushed(result: Result<Span, PushError>) -> Result<Span, Pushed> {
         result.map_err(|error| match error {
             PushError::Full => Pushed::Full,
-            // Ours are never too long; the peer's word that is nonsense is the end of the link.
+            // Our records are never too long. A word of the peer's that is nonsense ends the link.
             PushError::TooLong | PushError::Corrupt(_) => Pushed::Broken,
         })
     }
@@ -79,7 +79,7 @@ impl Channel for RingChannel<'_> {
     fn has_space_for_bulk(&mut self) -> bool {
         let record = record_bytes(self.data_bytes_max() + 64) as u64;
         let enough = u64::from(self.out.ring_bytes / MESSAGES_SHARE) + record;
-        // What is wrong with the peer's word is found at the next push.
+        // If the peer's position makes no sense, the next push finds that.
         self.out.producer.free_bytes(enough).is_ok_and(|free| free >= enough)
     }
 

@@ -1,4 +1,4 @@
-//! Grants of memory, which go with descriptors over the socket of a link, and why memory is not mapped.
+//! Grants of memory, which go over the socket of a link together with descriptors, and the reasons why memory is not mapped.
 
 use cci_sys::SysError;
 use std::io::ErrorKind;
@@ -8,25 +8,26 @@ const WORDS: usize = 12;
 /// The length of [`Grant`] as a message.
 pub(in crate::transport::shm) const GRANT_BYTES: usize = WORDS * 8;
 
-/// A part of a memory that the receiver may use directly. Comes with the memory's descriptor, and with that of the
-/// sender's control page if it was asked for.
+/// A part of a memory that the receiver may use directly. The memory's descriptor comes with it, and that of the sender's control
+/// page if the receiver has asked for it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(in crate::transport::shm) struct Grant {
-    /// The region, as its handle has it.
+    /// The region's number, as in its handle.
     pub region: u64,
     pub key: u64,
-    /// For which connection of the receiver's alone: index and generation. None: for all of the link.
+    /// The only connection of the receiver's that may use it, by index and generation. None: all connections of the link may.
     pub only: Option<(u32, u32)>,
-    /// Rights.
+    /// The rights that are granted, as bits of `Access`.
     pub access: u8,
-    /// Names the memory: two regions of one memory need one mapping.
+    /// The memory's number: one mapping does for all regions of a memory.
     pub memory: u64,
     pub memory_bytes: u64,
-    /// The region in the memory.
+    /// Where in the memory the region begins.
     pub start: u64,
     pub len_bytes: u64,
-    /// Its live word in the control page, and what that holds while the grant stands.
+    /// The index of the region's live word in the control page.
     pub word: u64,
+    /// What the live word holds while the grant stands.
     pub token: u64,
     /// The length of the control page.
     pub control_bytes: u64,
@@ -57,7 +58,7 @@ impl Grant {
         bytes
     }
 
-    /// Reads a grant, once, into one that is consistent: the region lies in the memory, the word in the control page.
+    /// Reads a grant once, and checks that it is consistent: the region lies in the memory, and the word in the control page.
     pub fn parse(bytes: &[u8]) -> Option<Grant> {
         let bytes: &[u8; GRANT_BYTES] = bytes.try_into().ok()?;
         let mut words = bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
@@ -95,15 +96,15 @@ impl Grant {
     }
 }
 
-/// The longest control page of a peer's that is mapped.
+/// The longest control page of a peer that we map.
 const CONTROL_BYTES_MAX: u64 = 1 << 20;
 
-/// Why memory is not mapped. Numbers are the protocol's.
+/// Why memory is not mapped.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(in crate::transport::shm) enum NotMapped {
-    /// No such region for this connection.
+    /// The target knows no such region for this connection.
     Handle,
-    /// It is not memory of the library's: the target's program has it from elsewhere.
+    /// The memory is not the library's, but the target's program has it from elsewhere.
     Foreign,
     /// The target's device says `direct = off`.
     TargetOff,
@@ -124,6 +125,7 @@ pub(in crate::transport::shm) enum NotMapped {
 }
 
 impl NotMapped {
+    /// The reason as a number of the protocol.
     pub fn code(self) -> u64 {
         match self {
             NotMapped::Handle => 1,
@@ -134,12 +136,12 @@ impl NotMapped {
             NotMapped::NoSpace => 6,
             NotMapped::System => 7,
             NotMapped::Barred => 8,
-            // Not sent to peers.
+            // These are never sent.
             NotMapped::Unsound | NotMapped::OverCap => 0,
         }
     }
 
-    /// Why memory could not be opened.
+    /// The reason that an error stands for.
     pub fn of(error: &SysError) -> NotMapped {
         if error.kind() == ErrorKind::InvalidData { NotMapped::Unsound } else { NotMapped::System }
     }

@@ -15,32 +15,32 @@ use cci_sys::shared_memory::{SharedMemory, SharedMemoryReader};
 use cci_sys::unix::ReceivedFds;
 use std::collections::HashMap;
 
-/// Memories of one peer that are mapped at a time.
+/// The most memories of one peer that are mapped at a time.
 const MAPPINGS_MAX: usize = 64;
-/// Regions of one peer that something is known of.
+/// The most regions of one peer of which something is known.
 const KNOWN_MAX: usize = 4096;
-/// How much is copied before the live word is looked at again.
+/// How many bytes are copied before the live word is looked at again.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Slots of the cache in front of the table.
+/// Slots in the cache of grants that were used lately.
 const FRONT: usize = 16;
 
 struct Mapping {
     memory: u64,
     segment: SharedMemory,
-    /// Of the endpoint's sum.
+    /// Its part of the endpoint's sum of mapped memory.
     _charge: Charge,
-    /// Counts up with each use of any mapping.
+    /// The number of its last use; uses of all mappings are numbered.
     used: u64,
 }
 
 /// What is known of a region of the peer's.
 #[derive(Copy, Clone)]
 enum Known {
-    /// The target was asked.
+    /// The target was asked, and has not answered.
     Asked,
-    /// Not to be mapped.
+    /// The region can't be mapped.
     Not,
-    /// There is no space for its memory under the cap, until something else is let go of.
+    /// There is no space for the region's memory under the cap until something else is unmapped.
     NoSpace,
     Granted(Usable),
 }
@@ -49,7 +49,7 @@ enum Known {
 #[derive(Copy, Clone)]
 struct Usable {
     grant: Grant,
-    /// For one connection alone.
+    /// The only connection that may use it; None: all may.
     only: Option<Key>,
     mapping: usize,
 }
@@ -57,10 +57,10 @@ struct Usable {
 /// What is mapped of one peer's memory, and what is known of its regions.
 pub(in crate::transport::shm) struct Initiator {
     control: Option<(SharedMemoryReader, Charge)>,
-    /// Of the endpoint.
+    /// The endpoint's sum of mapped memory.
     sum: ChargedBytes,
     mappings: Vec<Option<Mapping>>,
-    /// With the key, and the connection that asked.
+    /// What is known, by the region's number, with the region's key and the connection that asked.
     known: HashMap<u64, (u64, Key, Known)>,
     /// Grants used lately, by the low bits of the region's number.
     front: [Option<Usable>; FRONT],
@@ -94,12 +94,12 @@ impl Initiator {
         self.mappings.iter().flatten().count()
     }
 
-    /// Of the peer's memory; the control page is not counted.
+    /// How many bytes of the peer's memory are mapped. The control page is not counted.
     pub fn mapped_bytes(&self) -> u64 {
         self.mappings.iter().flatten().map(|mapping| mapping.segment.len() as u64).sum()
     }
 
-    /// Whether this is an answer to a question of ours.
+    /// Whether this grant answers a question of ours.
     pub fn awaits(&self, grant: &Grant) -> bool {
         matches!(self.known.get(&grant.region), Some((key, _, Known::Asked)) if *key == grant.key)
     }
@@ -120,7 +120,7 @@ impl Initiator {
             return false;
         }
         if let Some((known_key, asked_by, known)) = self.known.get(&region) {
-            // What one connection is refused, another may have.
+            // A region that one connection is refused may be granted to another.
             let same = *known_key == key && (*asked_by == conn || !matches!(known, Known::Not));
             if same {
                 return false;
@@ -139,27 +139,27 @@ impl Initiator {
         self.mappings.clear();
     }
 
-    /// A region can't be mapped.
+    /// Notes that a region can't be mapped, and why.
     pub fn refused(&mut self, region: u64, why: NotMapped) {
         self.why_not = Some(why);
         if why == NotMapped::Barred {
-            // Nothing that was granted stands any more.
+            // All grants of this target have ended.
             self.forget_all();
             self.is_barred = true;
         } else if why == NotMapped::NoSpace {
-            // There may be space another time.
+            // There may be space when the region is used again.
             self.known.remove(&region);
         } else if let Some((_, _, known)) = self.known.get_mut(&region) {
             *known = if why == NotMapped::OverCap { Known::NoSpace } else { Known::Not };
         }
     }
 
-    /// Something was let go of: what had no space may be asked for again.
+    /// Notes that something was unmapped: what had no space may be asked for again.
     fn has_space_again(&mut self) {
         self.known.retain(|_, (_, _, known)| !matches!(known, Known::NoSpace));
     }
 
-    /// The target has taken a region back.
+    /// Notes that the target has taken a region back.
     pub fn unmapped(&mut self, region: u64, memory: u64, is_last: bool) {
         self.known.remove(&region);
         self.front = [None; FRONT];
@@ -169,7 +169,7 @@ impl Initiator {
         self.drop_unused();
     }
 
-    /// Lets go of memory of which no region is granted any more: the target may have freed it.
+    /// Unmaps memory of which no region is granted any more, as the target may have freed it.
     fn drop_unused(&mut self) {
         let mut used = [false; MAPPINGS_MAX];
         for (_, _, known) in self.known.values() {
@@ -200,8 +200,8 @@ impl Initiator {
         self.has_space_again();
     }
 
-    /// A grant came. `space_bytes`: the longest memory that may be mapped. False: it is not one that we could have asked for,
-    /// or the descriptors are not what the grant says.
+    /// Takes a grant. `space_bytes`: the longest memory that may be mapped. False: an honest target would not send this grant, or not
+    /// with these descriptors.
     pub fn granted(
         &mut self,
         grant: Grant,
@@ -211,7 +211,7 @@ impl Initiator {
     ) -> bool {
         let asked_by = match self.known.get(&grant.region) {
             Some((key, asked_by, Known::Asked)) if *key == grant.key => *asked_by,
-            // It was forgotten, or asked for twice.
+            // The region was forgotten meanwhile, or asked for twice.
             _ => return true,
         };
         let Some(memory) = fds.take(0) else { return false };
@@ -270,7 +270,7 @@ impl Initiator {
         true
     }
 
-    /// Puts a mapping into a free slot; the one not used for longest gives way.
+    /// Puts a mapping into a free slot, or in place of the one that was not used for longest.
     fn insert(&mut self, mapping: Mapping) -> usize {
         if let Some(at) = self.mappings.iter().position(Option::is_none) {
             self.mappings[at] = Some(mapping);
@@ -288,8 +288,8 @@ impl Initiator {
         at
     }
 
-    /// What may be used of the peer's memory at an address, if the target's grant covers it. What it does not cover is for
-    /// the target to refuse.
+    /// The grant that covers an address of the peer's memory, and where in the mapping the address is. What no grant covers is left
+    /// to the target, which may refuse it.
     #[inline]
     fn usable(
         &mut self,
@@ -314,11 +314,11 @@ impl Initiator {
             && end <= grant.len_bytes
             && grant.access & need.bits() == need.bits()
             && usable.only.is_none_or(|only| only == conn);
-        // Only then: an offset of the caller's may be anything, and the sum wrap.
+        // The sum could wrap if it were made before the check: the caller's offset may be anything.
         covered.then(|| (usable, (usable.grant.start + at.offset) as usize))
     }
 
-    /// The memory that a grant is about.
+    /// The mapped memory of a grant.
     #[inline]
     fn memory(&mut self, usable: &Usable) -> Option<Bytes> {
         self.uses += 1;
@@ -333,8 +333,8 @@ impl Initiator {
         word == Some(grant.token)
     }
 
-    /// Does all of an operation at once. None: it can't, or the grant has ended in the middle; then the target is to do all of
-    /// it, which knows whether the region itself has ended.
+    /// Does all of an operation at once. None: that is not possible, or the grant has ended in the middle. Then the operation goes to
+    /// the target, which knows whether the region itself has ended.
     #[inline]
     pub fn copy(
         &mut self,
@@ -349,7 +349,7 @@ impl Initiator {
             RmaKind::Write => Access::WRITE,
             RmaKind::Read => Access::READ,
         };
-        // All of them, before anything is touched.
+        // All segments are checked before anything is touched.
         for segment in more {
             self.usable(conn, segment.remote, segment.len_bytes, need)?;
         }
@@ -394,8 +394,8 @@ impl Initiator {
             debug_assert!(copied, "both ranges were checked");
             done += now;
         }
-        // What was read after it was taken back is not what the program asked for; what was written may have gone into pages
-        // that were replaced meanwhile.
+        // If the grant was taken back meanwhile, what was read may not be the region's any more, and what was written may have gone
+        // into pages that were replaced.
         live = live && self.is_live(&usable.grant);
         out.producer.end_direct();
         if live {
@@ -405,7 +405,7 @@ impl Initiator {
         None
     }
 
-    /// Does an atomic operation at once. None: it can't, and nothing was done.
+    /// Does an atomic operation at once. None: that is not possible, and nothing was done.
     #[inline]
     pub fn atomic(
         &mut self,
@@ -441,7 +441,7 @@ impl Initiator {
         Some(status)
     }
 
-    /// A grant stands no longer. The target is asked again if the region is used again.
+    /// Forgets a grant that has ended. The target is asked again if the region is used again.
     #[cold]
     fn dead(&mut self, region: u64) {
         self.known.remove(&region);

@@ -1,24 +1,24 @@
-//! How much of its peers' memory an endpoint has mapped. The pages are the peers', but a peer that takes them out of the
-//! file again makes us pay for those that we touch then: so all that is mapped counts under the endpoint's cap, and one
-//! peer can't have all of it mapped.
+//! How much of its peers' memory an endpoint maps. The pages are the peers', but a peer that takes them out of the file again
+//! makes us pay for those that we touch then. So all that is mapped counts under the endpoint's cap, and a single peer can't
+//! use up what may be mapped.
 
 /// This part of an endpoint's cap may be mapped memory of peers.
 const MAPPED_SHARE: u64 = 2;
 
-/// What an endpoint holds when a peer grants memory, in bytes.
+/// How much memory an endpoint holds when a peer grants it some, in bytes.
 pub(in crate::transport::shm) struct Held {
     pub cap_bytes: u64,
-    /// All kinds together, with what is mapped.
+    /// Memory of all kinds, what is mapped among it.
     pub total_bytes: u64,
-    /// Mapped of all peers.
+    /// Mapped memory of all peers.
     pub mapped_bytes: u64,
     /// There is no other peer.
     pub is_alone: bool,
 }
 
 impl Held {
-    /// The longest mapping that may be added for a peer of which so much is mapped already. While there are other peers, one
-    /// has no more mapped than it leaves to be mapped for them (ADR 19).
+    /// The longest mapping that may be added for a peer, of which `of_this_peer` bytes are mapped already. While there are other
+    /// peers, no more is mapped of one than is left for them (ADR 19).
     pub fn space_bytes(&self, of_this_peer: u64) -> u64 {
         let mapped_remaining = (self.cap_bytes / MAPPED_SHARE).saturating_sub(self.mapped_bytes);
         let remaining = mapped_remaining.min(self.cap_bytes.saturating_sub(self.total_bytes));

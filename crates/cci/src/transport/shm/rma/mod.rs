@@ -1,5 +1,5 @@
-//! What a link keeps for remote memory access: what is under way on it, what it has mapped of its peer's memory, and
-//! whether it can read the rest. [`super::transfers`] works with it.
+//! What a link keeps for remote memory access: the operations under way, the mappings of its peer's memory, and whether it can
+//! read the rest of that memory. [`super::transfers`] works with it.
 //! `docs/adr/0006-rma-over-shared-memory.md` has the reasons.
 
 pub(super) mod channel;

@@ -1,10 +1,10 @@
 //! Reading the peer's memory by a system call, for memory that can't be mapped. Each side only ever reads: a write is
 //! pulled by its target.
 //!
-//! The first operation that is long enough makes the two try it on each other (a word whose address and value they send
-//! each other through the ring): containers, Yama, other users or no such system call are found out that way, and what it
-//! costs. Long segments go through the ring first, and are timed; a pull is used from the length on where it wins.
-//! Until then, and where it does not work or pay, bytes go through the ring.
+//! The first operation that is long enough makes the two sides try it: each sends the other, through the ring, the address and
+//! the value of a word to read. So they find out what it costs, and whether it works at all: containers, Yama, other users or a
+//! kernel without the system call may be in the way. The first long segments go through the ring and are timed, and from then on
+//! segments are pulled if they are so long that a pull is faster. All others go through the ring.
 
 use crate::device::Cma;
 use crate::transport::ordered_rma::{Pulled, Trial};
@@ -14,23 +14,23 @@ use cci_proto::RmaKind;
 use cci_sys::cma::{self, Cost, Probe, Process};
 use cci_sys::{SysError, process, random};
 
-/// Shorter operations never make the two try it.
+/// Shorter operations never make the two sides try it.
 pub(in crate::transport::shm) const TRY_BYTES: u64 = 2 << 10;
-/// What a pull costs beside its system call: a record there and one back.
+/// What a pull costs beside its system call: a record to the peer and one back.
 const EXTRA_NS: u64 = 400;
-/// Lengths from which on something pays are rounded to this.
+/// The unit of the length from which on a pull is used.
 const STEP_BYTES: u64 = 4 << 10;
-/// Segments at least so long are tried through the ring, to see how fast that is between these two processes: it depends on
-/// which cores they run on, by a factor of five on the same machine.
+/// The shortest segments whose way through the ring is timed. How fast it is depends on the cores on which the two processes run,
+/// by a factor of five on one machine.
 const TRIAL_BYTES: u64 = 64 << 10;
-/// Longer segments are not tried: their times would show nothing more.
+/// The longest segments that are timed: longer ones would show nothing more.
 const TRIAL_BYTES_MAX: u64 = 4 << 20;
-/// So many segments are tried first; the fastest counts, as whatever disturbs makes it longer.
+/// How many segments are timed at first. The fastest counts, as any disturbance makes one slower.
 const TRIALS: u32 = 3;
-/// Later, one segment in so many is tried again, as processes move.
+/// Later, one segment in so many is timed again, as processes move to other cores.
 const TRIAL_EVERY: u32 = 64;
 
-/// How fast the ring is, in one direction.
+/// How fast data goes through the ring, in one direction.
 #[derive(Copy, Clone, Debug, Default)]
 struct RingPace {
     trials: u32,
@@ -38,7 +38,7 @@ struct RingPace {
     ns_per_kib: u64,
 }
 
-/// A word of ours that peers look for, to find out whether they can read our memory.
+/// A word of ours that peers try to read, to find out whether they can read our memory.
 pub(in crate::transport::shm) struct Word {
     memory: Foreign,
     pub value: u64,
@@ -61,7 +61,7 @@ impl Word {
 /// What is known about reading the peer's memory, and its reading ours.
 pub(in crate::transport::shm) struct Pull {
     process: Option<Process>,
-    /// The peer was asked.
+    /// The peer was asked to try it.
     pub asked: bool,
     /// What reading the peer's memory costs, if it works.
     ours: Option<Cost>,
@@ -69,10 +69,10 @@ pub(in crate::transport::shm) struct Pull {
     pub theirs: Option<Cost>,
     reads: RingPace,
     writes: RingPace,
-    /// What our own trial came to.
+    /// What came of our own try, in words.
     found: String,
     tried: bool,
-    /// Not only where it pays.
+    /// Pulls are used even where they are not faster.
     always: bool,
     pub pulled: u64,
 }
@@ -93,10 +93,10 @@ impl Pull {
         }
     }
 
-    /// Tries to read the peer's word. Once: a peer can't make us do it again and again.
+    /// Tries to read the peer's word, but only once, so that a peer can't keep us busy with it.
     ///
-    /// Not with a peer of another user: it names the address, and we lend our rights. A process keeps its number when it begins a
-    /// program that has more rights than its user, and whoever holds the socket then would read that by way of us.
+    /// A peer of another user is not read, since it chooses the address and we lend our rights. A process keeps its number when it
+    /// begins a program with more rights than its user has; whoever still holds the socket could read that program through us.
     pub fn try_it(&mut self, cma: Cma, peer: &Peer, address: u64, value: u64) {
         if std::mem::replace(&mut self.tried, true) {
             return;
@@ -112,7 +112,7 @@ impl Pull {
             self.found = why.to_owned();
             return;
         };
-        // Opened first: whoever passes the probe is then this process.
+        // The process is opened before the probe, so that it is the one which passes it.
         let process = match Process::open(pid) {
             Ok(process) => process,
             Err(error) => {
@@ -131,12 +131,12 @@ impl Pull {
         }
     }
 
-    /// What our own trial came to, as one word for the peer; 0: it does not work.
+    /// What reading the peer's memory costs us, as one word for the peer; 0: it does not work.
     pub fn to_word(&self) -> u64 {
         self.ours.map_or(0, |cost| u64::from(cost.ns_per_call) << 32 | u64::from(cost.ns_per_kib))
     }
 
-    /// What the peer's trial came to, as the word that it sent.
+    /// Notes what reading our memory costs the peer, from the word that it sent.
     pub fn peer_reports(&mut self, word: u64) {
         let (ns_per_call, ns_per_kib) = ((word >> 32) as u32, word as u32);
         self.theirs = (word != 0).then_some(Cost { ns_per_call, ns_per_kib });
@@ -160,7 +160,7 @@ impl Pull {
         }
     }
 
-    /// True if a segment is to go through the ring and be timed.
+    /// Whether a segment is to go through the ring and be timed.
     pub fn is_ring_to_be_tried(&mut self, kind: RmaKind, len_bytes: u64) -> bool {
         if self.always || !(TRIAL_BYTES..=TRIAL_BYTES_MAX).contains(&len_bytes) || self.cost(kind).is_none() {
             return false;
@@ -170,21 +170,21 @@ impl Pull {
         pace.trials < TRIALS || pace.segments.is_multiple_of(TRIAL_EVERY)
     }
 
-    /// A segment that was timed has arrived.
+    /// Notes how long a segment took that went through the ring to be timed.
     pub fn ring_tried(&mut self, trial: &Trial, now_ns: u64) {
         let ns_per_kib = (now_ns.saturating_sub(trial.began_ns) / (trial.len_bytes >> 10).max(1)).max(1);
         let pace = self.pace(trial.kind);
         pace.ns_per_kib = match pace.trials {
             0 => ns_per_kib,
-            // Later, processes may have moved to cores further apart: slower is believed little by little.
+            // Processes may have moved to cores further apart, so a slower time is believed little by little.
             TRIALS.. if ns_per_kib > pace.ns_per_kib => (3 * pace.ns_per_kib + ns_per_kib) / 4,
             _ => pace.ns_per_kib.min(ns_per_kib),
         };
         pace.trials = pace.trials.saturating_add(1);
     }
 
-    /// From which length on a pull, one copy by the system in page-sized steps, is faster than the ring. u64::MAX: never, or
-    /// it is not known yet.
+    /// The length from which on a pull, which is one copy by the system in steps of a page, is faster than the ring. `u64::MAX`: none
+    /// is, or that is not known yet.
     pub fn pays_from_bytes(&self, kind: RmaKind) -> u64 {
         let pace = match kind {
             RmaKind::Write => self.writes,
@@ -202,7 +202,7 @@ impl Pull {
         (kib << 10).next_multiple_of(STEP_BYTES).max(TRY_BYTES)
     }
 
-    /// For `explain`.
+    /// What is known, in words.
     pub fn describe(&self) -> String {
         let direction = |what: &str, kind, who: &str, pace: RingPace| {
             let Some(Cost { ns_per_call, ns_per_kib }) = self.cost(kind) else {
@@ -243,7 +243,7 @@ impl Pull {
             }
         }
         self.pulled += 1;
-        // What another process with the same number had is not to be believed.
+        // The number may belong to another process by now, and what that has must not be taken for the peer's.
         if process.is_alive() { Pulled::All } else { Pulled::PeerGone }
     }
 }

@@ -1,4 +1,4 @@
-//! What is under way on a link.
+//! The remote operations that are under way on a link.
 
 use super::initiator::Initiator;
 use super::pull::Pull;
@@ -6,10 +6,10 @@ use cci_memory::ring::Span;
 use cci_memory::slab::Key;
 use std::collections::VecDeque;
 
-/// A program that has not polled for so long was busy with something else.
+/// A program that has not polled for so long counts as absent: it was busy with something else.
 const ABSENCE_NS: u64 = 100_000_000;
 
-/// A message behind data, in the ring.
+/// A notification in the ring: a message behind an operation's data.
 pub(in crate::transport::shm) struct Notify {
     pub span: Span,
     pub flow: Key,
@@ -20,22 +20,23 @@ pub(in crate::transport::shm) struct Notify {
 pub(in crate::transport::shm) struct LinkTransfers {
     /// Flows of connections on this link, and their connections.
     pub flows: Vec<(Key, Key)>,
-    /// Those with something to push or fetch, and their connections.
+    /// Flows with something to push or fetch, and their connections.
     pub queue: VecDeque<(Key, Key)>,
-    /// Something is to be done that waits for nobody.
+    /// Some flow can go on at once, without waiting for the peer.
     pub at_once: bool,
-    /// Messages behind data that the peer has not taken, oldest first.
+    /// Notifications that the peer has not taken, oldest first.
     pub notifies: VecDeque<Notify>,
+    /// When the flows were last maintained.
     pub looked_ns: u64,
-    /// Since the last look the endpoint has slept, and was awake in time.
+    /// The endpoint has slept since then, so that the time since is no absence.
     pub slept: bool,
-    /// For how long this side's program did not poll while something was under way, in all.
+    /// How long this side's program has been absent in all while something was under way.
     absent_ns: u64,
-    /// When the first operation is overdue, as of the last look.
+    /// When the first operation will be overdue, as of the last maintenance.
     pub deadline_ns: u64,
     /// What is mapped of the peer's memory; made when it is first wanted.
     pub initiator: Option<Box<Initiator>>,
-    /// Reading the peer's memory; made when it is first wanted.
+    /// What is known of reading the peer's memory; made when it is first wanted.
     pub pull: Option<Box<Pull>>,
 }
 
@@ -55,24 +56,24 @@ impl LinkTransfers {
         }
     }
 
-    /// The clock by which operations are judged: it stands still while this side's program does not poll.
+    /// What the clock shows by which operations time out. It stands still while this side's program is absent.
     pub fn clock_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.absent_ns)
     }
 
-    /// When that clock will show so much, by the real one.
+    /// The real time at which that clock will show `clock_ns`.
     pub fn real_ns(&self, clock_ns: u64) -> u64 {
         clock_ns.saturating_add(self.absent_ns)
     }
 
-    /// Something is to be under way from now on: what was before does not count as absence.
+    /// Notes that something is under way from now on. If nothing was, the time before does not count as absence.
     pub fn begins(&mut self, now_ns: u64) {
         if !self.is_in_use() {
             (self.looked_ns, self.slept) = (now_ns, false);
         }
     }
 
-    /// Flows are looked after now. What the peer did while this side's program was busy elsewhere is not judged.
+    /// Notes that flows are maintained now. If this side's program was absent, that time does not count against the peer.
     pub fn looks(&mut self, now_ns: u64) {
         let since_ns = now_ns.saturating_sub(self.looked_ns);
         if since_ns > ABSENCE_NS && !self.slept {
@@ -82,13 +83,13 @@ impl LinkTransfers {
         (self.looked_ns, self.deadline_ns, self.slept) = (now_ns, u64::MAX, false);
     }
 
-    /// Some connection has something under way, or had until lately.
+    /// Whether some connection has something under way, or had until lately.
     #[inline]
     pub fn is_in_use(&self) -> bool {
         !self.flows.is_empty()
     }
 
-    /// Something is to be pushed or fetched.
+    /// Whether something is to be pushed or fetched.
     #[inline]
     pub fn has_work(&self) -> bool {
         !self.queue.is_empty()

@@ -1,8 +1,8 @@
-//! Remote memory access between processes of one host, as far as all links share it.
+//! Remote memory access between processes of one host: what all links share for it.
 //!
-//! Everything can go through the ring, as records of [`ordered_rma`](crate::transport::ordered_rma). Memory of the
-//! library's is mapped instead, if the target grants that, and long transfers are fetched by the side that receives
-//! ([`paths`]). [`target`] is the side that grants. `docs/adr/0006-rma-over-shared-memory.md` has the reasons.
+//! Everything can go through the ring, as records of [`ordered_rma`](crate::transport::ordered_rma). Memory that the library has
+//! allocated is mapped instead, if the target grants that, and long transfers are fetched by the side that receives ([`paths`]).
+//! [`target`] is the side that grants. `docs/adr/0006-rma-over-shared-memory.md` has the reasons.
 
 pub(super) mod paths;
 mod patience;
@@ -34,10 +34,10 @@ use cci_sys::shared_memory::SharedMemory;
 
 /// Of the endpoint's memory cap, flows may take one part in so many: about 17 KiB for each connection with something under way.
 const FLOWS_SHARE: u64 = 4;
-/// Bytes moved for a link in one poll, before others and the program have their turn.
+/// The most bytes that are moved for a link in one poll, before others and the program have their turn.
 const TURN_BYTES: u64 = 512 << 10;
-/// Records of all kinds that wait for space in the ring of one peer. The end of each region that it was granted is announced
-/// once; an honest peer that reads nothing asks for no more.
+/// The most records of all kinds that may wait for space in the ring of one peer. The end of each region that it was granted is
+/// announced once, and an honest peer that reads nothing asks for nothing more.
 pub(super) const CONTROL_LEN_MAX: usize = 2 * GRANTED_MAX;
 /// How often the flows of a link are maintained.
 const MAINTENANCE_NS: u64 = 1_000_000;
@@ -53,10 +53,10 @@ pub(super) struct Transfers {
     pub counts: Counts,
 }
 
-/// Counted since the endpoint was opened, of links that are gone.
+/// What was counted on links that are gone, and operations of all links.
 #[derive(Default)]
 pub(super) struct Counts {
-    /// Operations that did not end at once.
+    /// Operations, on any link, that did not end at once.
     pub ring: u64,
     pub direct: u64,
     pub pulled: u64,
@@ -90,21 +90,21 @@ impl<'a> NewOperation<'a> {
 /// What became of a record that came.
 pub(super) enum TakenRma {
     Yes,
-    /// It has a message, and there is no receive buffer.
+    /// The record has a message, and there is no receive buffer for it.
     NoBuffer,
-    /// Its connection has nothing under way, and can't have: its process has its quota, or there is no memory.
+    /// The record's connection has no flow and can't get one: the quota of its process is used up, or there is no memory.
     NoFlow(Key),
 }
 
 /// What maintenance found of a flow.
 enum Found {
     InUse,
-    /// It was idle, and given back.
+    /// The flow was idle, and was given back.
     Idle,
 }
 
 impl Transfers {
-    /// Of `bytes_max`, flows may take a part.
+    /// Flows may take a part of `bytes_max`.
     pub fn new(operations_max: u32, bytes_max: u64, direct: bool, cma: Cma) -> Transfers {
         Transfers {
             flows: Flows::new(operations_max),
@@ -119,12 +119,12 @@ impl Transfers {
         self.flows.bytes() + self.target.bytes()
     }
 
-    /// Bytes that flows may take beside those that they have.
+    /// How many more bytes flows may take.
     pub fn unused_bytes(&self) -> u64 {
         u64::from(self.quota.max().saturating_sub(self.flows.made())) * FLOW_BYTES as u64
     }
 
-    /// Gives a connection with a process a flow. None: the process has its quota of them, or there is no memory.
+    /// Lends a flow to a connection with a process. None: the process has used up its quota, or there is no memory.
     fn lend(&mut self, process: u64, connection: Connection, now_ns: u64) -> Option<Key> {
         if !self.quota.enter(process) {
             return None;
@@ -136,7 +136,7 @@ impl Transfers {
         lent
     }
 
-    /// Takes back a flow that is idle, or was ended.
+    /// Takes a flow back that is idle or has ended.
     fn give_back(&mut self, process: u64, key: Key) {
         if self.flows.get(key).is_some() {
             self.quota.leave(process);
@@ -149,8 +149,8 @@ impl Transfers {
         self.flows.get(flow_key).map_or(0, Flow::operations)
     }
 
-    /// Enters an operation of an open connection, and does of it what can be done now. Answers whether the link is still
-    /// of use.
+    /// Starts an operation on an open connection, and does as much of it as can be done now. The inner result says whether the link
+    /// is still of use.
     pub fn start(
         &mut self,
         link: &mut Link,
@@ -187,7 +187,7 @@ impl Transfers {
         Ok(turned)
     }
 
-    /// The flow of a connection; gives it one if it has none.
+    /// The flow of a connection, which gets one if it has none.
     fn flow_of(&mut self, link: &mut Link, connections: &mut Connections, key: Key) -> Option<Key> {
         let EstablishedConn { base, on } = connections.conns.established(key)?;
         if let Some(flow_key) = on.flow() {
@@ -205,7 +205,7 @@ impl Transfers {
         Some(flow_key)
     }
 
-    /// Takes back flows of a link's connections that have nothing under way. True: there were some.
+    /// Takes flows back from connections of a link that have nothing under way. True: there were some.
     #[cold]
     pub fn take_back_idle(&mut self, link: &mut Link, connections: &mut Connections) -> bool {
         let (process, before) = (link.peer.process(), link.transfers.flows.len());
@@ -223,7 +223,7 @@ impl Transfers {
         link.transfers.flows.len() < before
     }
 
-    /// Puts a flow into the queue of those with something to do, if it has.
+    /// Queues a flow, if it has something to push or fetch.
     fn queue(&mut self, on: &mut LinkTransfers, flow_key: Key, conn_key: Key) {
         if let Some((flow, _)) = self.flows.get_mut(flow_key)
             && flow.has_work()
@@ -234,7 +234,7 @@ impl Transfers {
         }
     }
 
-    /// Gives every flow with something to do its turn, within the link's budget. Answers whether anything moved.
+    /// Gives every queued flow its turn, within the link's budget of bytes. Answers whether anything moved.
     ///
     /// # Errors
     /// The ring is of no use any more.
@@ -271,7 +271,7 @@ impl Transfers {
         Ok(moved)
     }
 
-    /// Gives a flow its turn.
+    /// Pushes and fetches what a flow has to.
     fn turn_flow(
         &mut self,
         link: &mut Link,
@@ -289,7 +289,7 @@ impl Transfers {
         let LinkTransfers { notifies, initiator, pull, .. } = &mut link.transfers;
         let initiator = initiator.as_deref_mut().filter(|_| link.life == Life::Up);
         let pull = pull.as_deref_mut();
-        // Where a trial may begin: one look at the clock more is nothing beside it.
+        // A timed transfer may begin here, beside which one reading of the clock is nothing.
         let may_begin = pull.as_ref().is_some_and(|pull| pull.is_usable()) && flow.trial().is_none();
         let began_ns = if may_begin { clock::now_ns() } else { 0 };
         let (out, conn) = (&mut link.out, conn_key);
@@ -301,7 +301,7 @@ impl Transfers {
         turn
     }
 
-    /// A record of remote memory access came on the link `link`, from a process.
+    /// Takes a record of remote memory access that came from a process on the link `link`.
     ///
     /// # Errors
     /// No honest peer sends such a record.
@@ -348,7 +348,7 @@ impl Transfers {
         {
             pull.ring_tried(&trial, clock::now_ns());
         }
-        // A flow that is to be closed and has no operations any more is queued, too: its turn closes it.
+        // A flow without operations that is to be closed is queued, too, since its turn closes it.
         if (flow.has_work() || flow.closing) && !flow.queued {
             flow.queued = true;
             on.queue.push_back((flow_key, key));
@@ -359,7 +359,7 @@ impl Transfers {
         })
     }
 
-    /// A record about mappings or reads came.
+    /// Takes a record about mappings or reads.
     pub fn take_about(
         &mut self,
         link: &mut Link,
@@ -370,8 +370,8 @@ impl Transfers {
         self.paths.take(link, &mut self.target, connections, core, about);
     }
 
-    /// Maintains the flows of a link: ends operations whose time is up, and takes back flows that are idle. Now and then, or
-    /// `now`, as the endpoint is about to sleep.
+    /// Maintains the flows of a link, if that is due or is wanted `now`, because the endpoint is about to sleep: ends operations whose
+    /// time is up, and takes idle flows back.
     pub fn maintain(
         &mut self,
         link: &mut Link,
@@ -422,10 +422,10 @@ impl Transfers {
             flow.moved_ns = now_ns;
         }
         if flow.operations() == 0 || conn.phase == Phase::Closing {
-            // A connection that closes has its own time limit.
+            // A connection that closes has a time limit of its own.
             return Ok(Found::InUse);
         }
-        // Whatever the peer sends or reads meanwhile, an operation ends.
+        // An operation ends in time whatever the peer sends or reads meanwhile.
         let on = &mut link.transfers;
         let clock_ns = on.clock_ns(now_ns);
         let overdue_ns = flow.deadline_ns(ops, clock_ns, base.send_timeout_ns()).unwrap_or(u64::MAX);
@@ -441,7 +441,7 @@ impl Transfers {
         }
         let advanced = link.complete_taken(connections, core)?;
         if advanced || self.take_back_notifies(link, core, flow_key)? || waits_behind_messages(link) {
-            // The peer goes on, slowly, or its program has no buffer for a message, which ends by itself.
+            // The peer goes on slowly, or waits for a receive buffer, which has a time limit of its own.
             if let Some((flow, _)) = self.flows.get_mut(flow_key) {
                 let timeout_ns = due_ns.saturating_sub(flow.moved_ns);
                 flow.moved_ns = (now_ns + GRACE_NS).saturating_sub(timeout_ns).max(flow.moved_ns);
@@ -453,7 +453,7 @@ impl Transfers {
         Ok(Found::InUse)
     }
 
-    /// The peer does not answer: the connection is broken, as if a send had timed out.
+    /// Breaks a connection whose peer does not answer, as if a send had timed out.
     fn break_connection(
         &mut self,
         link: &mut Link,
@@ -469,8 +469,7 @@ impl Transfers {
         }
     }
 
-    /// If the peer's program has no buffer for a message behind data, takes such messages of a flow back. Answers
-    /// whether there were any.
+    /// Takes notifications of a flow back for which the peer has no receive buffer. Answers whether there were any.
     fn take_back_notifies(
         &mut self,
         link: &mut Link,
@@ -502,7 +501,7 @@ impl Transfers {
         Ok(!taken_back.is_empty())
     }
 
-    /// A connection that was disconnected while it had operations is closed once it has none.
+    /// Sends the CLOSE of a connection that was disconnected while it had operations, once it has none.
     fn close_if_due(
         &mut self,
         link: &mut Link,
@@ -519,7 +518,8 @@ impl Transfers {
         link.send_close(conn.on)
     }
 
-    /// Whether a connection that is being disconnected must wait for the operations of its flow, which is noted then.
+    /// Whether a connection that is being disconnected must wait for the operations of its flow. If so, the flow is marked to be
+    /// closed when they are over.
     pub fn delays_close(&mut self, flow_key: Key) -> bool {
         match self.flows.get_mut(flow_key) {
             Some((flow, _)) if flow.operations() > 0 => {
@@ -530,7 +530,7 @@ impl Transfers {
         }
     }
 
-    /// Ends all operations of a connection that is over. Answers whether it was waiting for them to be closed.
+    /// Ends all operations of a connection that is over. Answers whether its CLOSE was waiting for them.
     pub fn end_flow(
         &mut self,
         link: &mut Link,
@@ -567,7 +567,7 @@ impl Transfers {
     }
 }
 
-/// The peer can't go on before a message of ours, which times out by itself.
+/// Whether the peer has no receive buffer for a message of ours. That message has a time limit of its own.
 fn waits_behind_messages(link: &Link) -> bool {
     link.out.producer.is_stalled() && (!link.out.fifo.is_empty() || !link.transfers.notifies.is_empty())
 }

@@ -17,26 +17,26 @@ use crate::transport::shm::wire::{PeerConn, kind};
 use cci_memory::slab::Key;
 use cci_proto::{RemoteAddress, RmaKind, RmaSegment};
 
-/// Regions asked for because of one operation.
+/// The most regions that are asked for because of one operation.
 const ASKS_PER_OPERATION_MAX: usize = 8;
-/// Records about mappings that wait for space in the ring of one link.
+/// The most records about mappings that may wait for space in the ring of one link.
 const CONTROL_MAX: usize = 64;
-/// In records that are about the link as a whole.
+/// Stands for no connection, in records about the link as a whole.
 const LINK: PeerConn = PeerConn { index: 0, generation: 0 };
 
-/// Which of these paths an endpoint takes and grants.
+/// Which of the paths around the ring an endpoint takes and grants.
 pub(in crate::transport::shm) struct Paths {
     /// The device's `direct`: whether memory is mapped.
     pub direct: bool,
     /// The device's `cma`: whether other processes' memory is read.
     pub cma: Cma,
-    /// What is mapped of all peers.
+    /// How much memory of all peers is mapped.
     pub mapped: ChargedBytes,
-    /// The word of ours that peers look for.
+    /// The word of ours that peers try to read; made when it is first wanted.
     word: Option<Word>,
 }
 
-/// A record about mappings or reads: `kind`, the connection that it names, and three words.
+/// A record about mappings or reads: its kind, the connection that it names, and three words.
 #[derive(Copy, Clone)]
 pub(in crate::transport::shm) struct About {
     pub kind: u8,
@@ -50,7 +50,7 @@ impl Paths {
         Paths { direct, cma, mapped: ChargedBytes::default(), word: None }
     }
 
-    /// The word of ours that peers look for; made when it is first wanted.
+    /// The word of ours that peers try to read; made when it is first wanted.
     fn word(&mut self) -> Option<&Word> {
         if self.word.is_none() {
             self.word = Word::new().ok();
@@ -58,7 +58,7 @@ impl Paths {
         self.word.as_ref()
     }
 
-    /// Asks for what an operation could use, so that the next one may find it.
+    /// Asks the peer for what an operation could use, so that the next operation finds it.
     pub fn prepare(
         &mut self,
         link: &mut Link,
@@ -77,8 +77,8 @@ impl Paths {
         }
     }
 
-    /// Sees to it that an address of the peer's can be reached in a better way than through the ring, from some time on.
-    /// `moved`: direction and length of a transfer.
+    /// Asks the peer for a better path to an address of its memory than through the ring. `moved`: direction and length of a
+    /// transfer; None for an atomic.
     fn want(
         &mut self,
         link: &mut Link,
@@ -110,7 +110,7 @@ impl Paths {
         }
     }
 
-    /// A record about these paths came.
+    /// Takes a record about these paths.
     pub fn take(
         &mut self,
         link: &mut Link,
@@ -153,7 +153,7 @@ impl Paths {
         }
     }
 
-    /// A peer wants to map a region of ours.
+    /// Answers a peer that wants to map a region of ours.
     fn map_wanted(
         &mut self,
         link: &mut Link,
@@ -172,7 +172,7 @@ impl Paths {
         let result = match core.regions.granted(connection, region_id, region_key, Access::LOCAL) {
             _ if !self.direct => Err(NotMapped::TargetOff),
             _ if target.is_barred(&link.peer) => Err(NotMapped::Barred),
-            // To be answered all the same: other connections of the link wait for it.
+            // The peer gets an answer even then, as other connections of the link wait for it.
             _ if !is_up => Err(NotMapped::Handle),
             Some(region) if region.access != Access::LOCAL => {
                 let only = region.only.is_some().then_some((peer.index, peer.generation));

@@ -1,17 +1,17 @@
-//! How long a target waits for its peers to end their copies, when it takes a region back. A peer that keeps its target
-//! waiting is caught once, and has nothing mapped from then on: so what all its copies cost together is bounded, however many
-//! regions there are.
+//! How long a target waits for its peers to end their copies when it takes a region back. A peer that keeps its target waiting is
+//! barred: it has nothing mapped from then on. So the cost of all its copies together is bounded, however many regions there are.
 
 use crate::transport::shm::peer::Peer;
 
-/// A peer's copies may hold the target up for so long at once. A copy looks at its live word every MiB, so who takes longer was
-/// stopped, or means harm. What was waited comes back, a nanosecond for each that the target then does not wait: in the long run
-/// it waits half of its time at most for one process.
+/// How long the copies of one process may hold the target up at once. A copy looks at its live word every MiB, so a process that
+/// takes longer was stopped, or means harm. The time that was waited comes back, a nanosecond for each in which the target does not
+/// wait: so in the long run it waits at most half of its time for one process.
 const WAIT_NS_MAX: u64 = 100_000_000;
-/// Processes that are remembered. Of those that were not caught the most patient one's entry gives way, then the oldest.
+/// The most processes that are remembered. The first to be forgotten is the one, not barred, that has most of its time left; if
+/// all are barred, the oldest.
 const PROCESSES_MAX: usize = 64;
 
-/// A process, as the kernel names it. All those that are not visible from here count as one.
+/// A process, as the kernel names it. All processes of a user that are not visible from here count as one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Process {
     uid: u32,
@@ -26,8 +26,8 @@ impl From<&Peer> for Process {
 
 struct Account {
     process: Process,
+    /// How long it may still hold the target up, as of `at_ns`.
     remaining_ns: u64,
-    /// When that was so.
     at_ns: u64,
     is_barred: bool,
 }
@@ -39,12 +39,12 @@ impl Account {
     }
 }
 
-/// What remains of the target's patience with each process.
+/// What each process has left of the time for which it may hold the target up.
 #[derive(Default)]
 pub(super) struct Patience(Vec<Account>);
 
 impl Patience {
-    /// How long a copy of this peer's may be waited for.
+    /// How long the target may wait for a copy of this peer.
     pub fn remaining_ns(&self, peer: &Peer, now_ns: u64) -> u64 {
         match self.account(peer) {
             Some(account) if account.is_barred => 0,
@@ -53,14 +53,14 @@ impl Patience {
         }
     }
 
-    /// It was waited for, until `now_ns`.
+    /// Notes that the target has waited for this peer, from `from_ns` until `now_ns`.
     pub fn waited(&mut self, peer: &Peer, from_ns: u64, now_ns: u64) {
         let account = self.account_mut(peer, from_ns);
         account.remaining_ns = account.left_at(from_ns).saturating_sub(now_ns.saturating_sub(from_ns));
         account.at_ns = now_ns;
     }
 
-    /// It did not end a copy in time.
+    /// Notes that this peer did not end a copy in time.
     pub fn bar(&mut self, peer: &Peer, now_ns: u64) {
         self.account_mut(peer, now_ns).is_barred = true;
     }

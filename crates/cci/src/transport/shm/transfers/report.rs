@@ -6,7 +6,7 @@ use crate::explain::PathOption;
 use crate::transport::shm::link::Link;
 use crate::transport::shm::table::Table;
 
-/// Device counters.
+/// Adds the device's counters for remote memory access.
 pub(in crate::transport::shm) fn count(
     transfers: &Transfers,
     links: &Table,
@@ -33,7 +33,7 @@ pub(in crate::transport::shm) fn count(
     ]);
 }
 
-/// Bytes held.
+/// How many bytes are held for remote memory access.
 pub(in crate::transport::shm) fn bytes(transfers: &Transfers, links: &Table) -> u64 {
     let of_links = links.iter().map(|(_, link)| {
         link.transfers.bytes() + link.transfers.initiator.as_ref().map_or(0, |initiator| initiator.bytes())
@@ -41,7 +41,7 @@ pub(in crate::transport::shm) fn bytes(transfers: &Transfers, links: &Table) -> 
     transfers.bytes() + of_links.sum::<u64>()
 }
 
-/// What is counted outlives the link.
+/// Adds what was counted on a link that ends to what is counted of links that are gone.
 pub(in crate::transport::shm) fn keep_counts(transfers: &mut Transfers, link: &Link) {
     transfers.counts.direct += link.transfers.initiator.as_ref().map_or(0, |initiator| initiator.copied);
     transfers.counts.grants_refused +=
@@ -49,7 +49,7 @@ pub(in crate::transport::shm) fn keep_counts(transfers: &mut Transfers, link: &L
     transfers.counts.pulled += link.transfers.pull.as_ref().map_or(0, |pull| pull.pulled);
 }
 
-/// The three paths of remote memory access, and why each is taken or not.
+/// Explains for each of the three paths of remote memory access why it is taken or not.
 pub(in crate::transport::shm) fn explain(transfers: &Transfers, link: &Link, into: &mut Vec<PathOption>) {
     let mut path = |path: &str, chosen: bool, reason: String| {
         into.push(PathOption { path: format!("remote memory: {path}"), chosen, reason });

@@ -2,12 +2,12 @@
 //!
 //! An endpoint has a *control page*, which peers can map and not write, with a *live word* for each region that somebody
 //! was granted. While the word holds the grant's token, the grant stands. A peer that copies announces it in its ring before it
-//! looks at the word; so when the target has cleared the word and fenced, it needs only wait for those whose rings still
-//! name it (the protocol is in `cci_memory::ring`, "Direct access", with a model).
+//! looks at the word; so when the target has cleared the word and fenced, it only has to wait for those peers whose rings still
+//! name the word (the protocol is in `cci_memory::ring`, "Direct access", with a model).
 //!
-//! A peer that was stopped in the middle of a copy, by a debugger or a signal, is not waited for: the memory's pages are
-//! replaced, so that it goes on writing to pages that are nobody's. Everybody else's mappings of the old pages must
-//! not be used any more then, so all grants of that memory end, at whatever endpoint of this process they were made.
+//! The target does not wait for a peer that was stopped in the middle of a copy, by a debugger or a signal. It replaces the
+//! memory's pages instead, so that the peer goes on writing to pages which nobody uses. Since no mapping of the old pages may be
+//! used any more, all grants of that memory end, whichever endpoint of this process has made them.
 
 use super::patience::Patience;
 use crate::engine::regions::Region;
@@ -25,14 +25,14 @@ use cci_sys::{clock, process, random};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How often a peer that is waited for is asked whether it is there.
+/// How often the target, while it waits for a peer, looks whether the peer is alive.
 const LOOK_NS: u64 = 500_000;
-/// What the peers of other endpoints of this process get for their copies when pages are replaced.
+/// How long peers that are in a copy have to end it before pages are replaced.
 const OTHERS_NS: u64 = 5_000_000;
 
-/// Regions that may be granted at a time, less the first word, which names none.
+/// Words in a control page. The first stands for no region.
 const WORDS: u32 = 2048;
-/// Regions that may be granted at a time.
+/// The most regions that may be granted at a time.
 pub(in crate::transport::shm) const GRANTED_MAX: usize = WORDS as usize - 1;
 const CONTROL_BYTES: usize = WORDS as usize * 8;
 
@@ -41,9 +41,9 @@ pub(super) struct Granted {
     word: u32,
     token: u64,
     links: Vec<Key>,
-    /// Must be taken back before it goes.
+    /// The region's memory, which is kept until the grant is taken back.
     memory: Memory,
-    /// A peer that nobody looks at any more was in the middle of a copy of it.
+    /// A peer was in the middle of a copy when its link ended or it was barred, so that nobody will see the copy end.
     is_lost: bool,
 }
 
@@ -80,7 +80,7 @@ impl Target {
         (control + self.patience.bytes() + self.granted.capacity() * size_of::<(u64, Granted)>()) as u64
     }
 
-    /// Processes that have nothing mapped any more.
+    /// How many processes are barred.
     pub fn barred(&self) -> usize {
         self.patience.barred()
     }
@@ -111,7 +111,7 @@ impl Target {
         })
     }
 
-    /// Lets the peer of a link use a region directly: makes the grant, and sends it with the descriptors.
+    /// Grants the peer of a link direct use of a region, and sends it the grant with the descriptors.
     pub fn grant(
         &mut self,
         link: &mut Link,
@@ -137,8 +137,8 @@ impl Target {
         let granted = self.granted.get_mut(&region_id).ok_or(NotMapped::NoSpace)?;
         let live = LiveWord { control: Arc::clone(&control), word: granted.word };
         if granted.token == 0 || live.get() != granted.token {
-            // New, or cleared since. Whoever was granted it before may have pages that were replaced, or a link that nobody
-            // looks at any more: for those the new token is of no use.
+            // The word is new, or was cleared. Peers that were granted the region before may have pages that were replaced, or a link
+            // that has ended: their token must not become valid again.
             self.token = self.token.wrapping_add(1).max(1);
             granted.token = self.token;
         }
@@ -166,8 +166,8 @@ impl Target {
         Ok(())
     }
 
-    /// A region is no more: takes back what was granted of it. When this returns, no peer writes to it.
-    /// Answers the links whose peers get a record about it, to be woken.
+    /// Takes back all grants of a region that is no more. When this returns, no peer writes to the region. Answers the links whose
+    /// peers have to be woken, as they get a record about it.
     pub fn removed(&mut self, links: &mut Table, region_id: u64) -> Vec<Key> {
         let Some(granted) = self.granted.remove(&region_id) else { return Vec::new() };
         let (Some(control), Some(memory)) = (self.control.clone(), granted.memory.charged()) else {
@@ -184,13 +184,13 @@ impl Target {
         if granted.is_lost || !stuck.is_empty() {
             self.detach(links, memory);
         }
-        // Nobody looks at the words of those who were caught, and what they know is another token.
+        // The word can be used again at once: a peer that was barred knows another token.
         self.free.push(granted.word);
         memory.remove_word(&live);
         let is_last = u64::from(!memory.has_words());
         for &key in &granted.links {
             let Some(link) = links.get_mut(key) else { continue };
-            // So that the peer lets go of it; what is wrong with its ring, the next poll finds.
+            // This lets the peer unmap the memory. If its ring is corrupt, the next poll finds that.
             let words = [region_id, memory.id(), is_last];
             let _ =
                 link.send_control(Control::words(kind::UNMAP, PeerConn { index: 0, generation: 0 }, words));
@@ -198,7 +198,7 @@ impl Target {
         granted.links
     }
 
-    /// Waits while peers are in the middle of a copy. Answers the links of those that do not end it.
+    /// Waits while peers are in the middle of a copy. Answers the links of those that did not end it in time.
     fn wait(&mut self, links: &Table, granted: &Granted) -> Vec<Key> {
         let (mut has_waited, mut stuck) = (false, Vec::new());
         for (key, link) in granted.links.iter().filter_map(|key| Some((*key, links.get(*key)?))) {
@@ -230,20 +230,20 @@ impl Target {
         stuck
     }
 
-    /// A process keeps us waiting: it has nothing mapped from now on. What its links were granted ends, and they are waited for
-    /// no more. The others who were granted the same ask again.
+    /// Bars a process that has kept us waiting: it has nothing mapped from now on. All grants to its links end, and the target waits
+    /// for them no more. Other peers that were granted the same regions have to ask again.
     fn bar(&mut self, links: &Table, peer: &Peer) {
         self.patience.bar(peer, clock::now_ns());
         self.end_grants(links, |link| (link.peer.uid, link.peer.pid) == (peer.uid, peer.pid));
     }
 
-    /// Whether the process at the other end of a link was caught.
+    /// Whether the process at the other end of a link is barred.
     pub fn is_barred(&self, peer: &Peer) -> bool {
         self.patience.is_barred(peer)
     }
 
-    /// Ends what some links were granted, with peers that live on: nobody looks any more whether they copy. Answers whether one
-    /// of them is in the middle of a copy.
+    /// Ends all grants to some links whose peers live on, although nobody will see when they end their copies. Answers whether one of
+    /// them is in the middle of a copy.
     fn end_grants(&mut self, links: &Table, ends: impl Fn(&Link) -> bool) -> bool {
         let Some(control) = &self.control else { return false };
         let ends = |key: &Key| links.get(*key).filter(|link| ends(link));
@@ -269,7 +269,7 @@ impl Target {
         memory.clear_words();
         fence(Ordering::SeqCst);
         let until_ns = clock::now_ns() + OTHERS_NS;
-        // Whoever else is in a copy ends it, so that nothing it wrote is lost; who is stopped does not.
+        // Other peers may be in a copy. They get time to end it, so that nothing which they write is lost.
         let is_waited_for = |link: &Link| !self.patience.is_barred(&link.peer);
         let in_a_copy =
             || links.iter().any(|(_, link)| link.consumer.direct_now() != 0 && is_waited_for(link));
@@ -282,8 +282,8 @@ impl Target {
         }
     }
 
-    /// A link is given up. If its peer lives, what it was granted ends here. A peer that is in the middle of a copy then is
-    /// waited for no more than one that is caught: the next region would cost new pages again.
+    /// Ends all grants to the peer of a link that has ended. A peer that lives, and is in the middle of a copy, is barred: each of its
+    /// regions would cost new pages otherwise.
     pub fn link_ended(&mut self, links: &Table, key: Key) {
         let Some(link) = links.get(key) else { return };
         if link.lifeline.hung_up() {
@@ -295,7 +295,7 @@ impl Target {
         }
     }
 
-    /// The endpoint goes: what is granted is taken back.
+    /// Takes back all grants, as the endpoint is being closed.
     pub fn end(&mut self, links: &mut Table) {
         let ids: Vec<u64> = self.granted.keys().copied().collect();
         for id in ids {
@@ -304,14 +304,14 @@ impl Target {
     }
 }
 
-/// Whether the peer may map all of a memory for the sake of a region in it. One of our own user, or root, could write to
-/// it anyway (ptrace); another gets no more than the region covers.
+/// Whether the peer may map all of a memory for the sake of a region in it. A process of our own user or of root could write to all
+/// of it anyway (ptrace). Another gets no more than the region covers.
 fn may_map(peer: &Peer, region: &Region, segment: &SharedMemory) -> bool {
     if peer.uid == process::uid() || peer.uid == 0 {
         return true;
     }
     let covers = region.start == 0 && region.bytes.len() == segment.len();
-    // A hole punched in huge pages is a SIGBUS for whoever touches it when there are no more of them.
+    // Whoever touches a hole in huge pages gets a SIGBUS if there are no more huge pages.
     covers
         && region.only.is_none()
         && region.access.contains(Access::READ | Access::WRITE)

@@ -4,10 +4,9 @@
 //! and has nothing to read. It seals what it is given into records, in a borrowed buffer, where it keeps what the kernel does
 //! not take at once ([`Pipe::has_unsent`]). Reading takes bytes out of the kernel only if they can be passed on at once, or
 //! are parts of a record, so that the kernel always knows whether there is something to be read. Buffers are few ([`pool`]):
-//! a stream that may keep none leaves parts of records in the kernel ([`opening`]), and seals short records.
+//! a stream that may keep none leaves parts of records in the kernel ([`input`]), and seals short records.
 
 mod input;
-mod opening;
 mod pool;
 mod sealed;
 #[cfg(test)]
@@ -132,18 +131,18 @@ impl Pipe {
 
     /// Whether it has input that has left the kernel and was not passed on.
     pub fn has_input(&self) -> bool {
-        self.sealed.as_ref().is_some_and(|sealed| sealed.has_input())
+        self.sealed.as_ref().is_some_and(|sealed| sealed.input().has_input())
     }
 
     /// Whether it has something to read that the kernel does not report.
     pub fn has_content(&self) -> bool {
-        self.sealed.as_ref().is_some_and(|sealed| sealed.has_content())
+        self.sealed.as_ref().is_some_and(|sealed| sealed.input().has_content())
     }
 
     /// Whether a part of a sealed record had come at the last read.
     #[inline]
     pub fn has_part(&self) -> bool {
-        self.sealed.as_ref().is_some_and(|sealed| sealed.has_part())
+        self.sealed.as_ref().is_some_and(|sealed| sealed.input().has_part())
     }
 
     /// Whether sending waits for a buffer. No event reports when one is free.
@@ -255,7 +254,7 @@ impl Pipe {
     /// Reads input without taking it. Of a sealed stream it shows only whether there is some, or that the stream has ended.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.sealed {
-            Some(sealed) if sealed.has_input() => Ok(1),
+            Some(sealed) if sealed.input().has_input() => Ok(1),
             _ => self.stream.peek(buffer),
         }
     }

@@ -1,30 +1,30 @@
 //! Buffers that sealed streams borrow while something is in them.
 //!
-//! What a stream keeps from one call to the next is its peer's doing: a part of a record that has come, or records that the
-//! kernel does not take because the peer reads nothing. So hosts share what may be kept by a threshold, and two buffers are
-//! kept by nobody: with these every stream gets on, although it keeps nothing.
+//! A stream keeps a buffer from one call to the next because of what its peer does: it has sent a part of a record, or it reads
+//! nothing, so that the kernel takes no more records. Therefore no host may keep more buffers than are left for all others,
+//! and two buffers are kept by nobody: with these every stream makes progress, even one that may keep nothing.
 
 use super::super::wire;
 use crate::transport::quota::{Host, Quota};
 use cci_memory::fallible;
 use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_OVERHEAD_BYTES};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Four of the longest records.
+/// Length of a large buffer: four of the longest records.
 pub(super) const BUFFER_BYTES: usize = 4 * (RECORD_BODY_BYTES_MAX + RECORD_OVERHEAD_BYTES);
-/// One that a stream seals into where it gets no other: a short record, of which the kernel may not take all.
+/// Length of a small buffer, which a stream seals a short record into if it gets no large one.
 const SMALL_BYTES: usize = 1 << 10;
-/// Buffers that nobody keeps: one to open records in, and one for an endpoint that has accepted a stream of this one.
+/// Buffers that nobody keeps: one for this endpoint, and one for another one that has accepted a stream of this endpoint's.
 const BRIEF_BUFFERS: u64 = 2;
-/// Of all bytes, this part is small buffers.
+/// The part of all bytes that is small buffers.
 const SMALL_SHARE: u64 = 8;
-/// A stream that keeps a part of a sealed record may keep a part of a message as well, once that is whole.
+/// What a stream may keep at once: a part of a sealed record, and what it has held before, a part of a message.
 const KEPT_BYTES: u64 = (BUFFER_BYTES + wire::RECORD_BYTES_MAX) as u64;
 
 const _: () = assert!(SMALL_BYTES > RECORD_OVERHEAD_BYTES && SMALL_BYTES < BUFFER_BYTES);
 
-/// All buffers of an endpoint. A request that another endpoint accepts takes its stream, and what it has borrowed, there:
-/// hence the lock, for which nobody waits as a rule.
+/// All buffers of an endpoint. The lock is there because another endpoint may accept a request, and so get its stream with
+/// what that has borrowed; as a rule nobody waits for it.
 pub(super) struct Pool(Mutex<Shelves>);
 
 struct Shelves {
@@ -38,16 +38,16 @@ struct Shelf {
     free: Vec<Box<[u8]>>,
     made: u64,
     made_max: u64,
-    /// Those that streams keep from one call to the next.
+    /// The buffers that streams keep from one call to the next.
     kept: Quota,
 }
 
-/// One buffer: something is in `at..end`.
+/// A buffer; `at..end` is what is in it.
 pub(super) struct Buffer {
     pub bytes: Box<[u8]>,
     pub at: usize,
     pub end: usize,
-    /// On whose account it is kept.
+    /// In whose quota it counts, if it is kept.
     keeper: Option<Host>,
 }
 
@@ -66,12 +66,12 @@ impl Shelf {
         Shelf { buffer_bytes, free: Vec::new(), made: 0, made_max, kept: Quota::new(kept_max) }
     }
 
-    /// One that was given back, or a new one; `None`: there are as many as there may be, or there is no memory.
+    /// Lends a buffer that was given back, or a new one. `None`: there are as many as there may be, or there is no memory.
     fn lend(&mut self) -> Option<Buffer> {
         let bytes = match self.free.pop() {
             Some(bytes) => bytes,
             None if self.made < self.made_max => {
-                // So that giving back never allocates.
+                // Reserved now, so that giving back never allocates.
                 let made = usize::try_from(self.made + 1).unwrap_or(usize::MAX);
                 let missing = made.saturating_sub(self.free.len());
                 self.free.try_reserve(missing).ok()?;
@@ -96,10 +96,10 @@ impl Shelves {
 }
 
 impl Pool {
-    /// What a pool takes that may take nothing: buffers that nobody keeps.
+    /// The least memory of a pool: the buffers that nobody keeps.
     pub const BYTES_MIN: u64 = BRIEF_BUFFERS * BUFFER_BYTES as u64;
 
-    /// So many bytes may be kept.
+    /// A pool of which streams may keep so many bytes.
     pub fn new(bytes_max: u64) -> Pool {
         let kept_max = (bytes_max - bytes_max / SMALL_SHARE) / KEPT_BYTES;
         let small_max = bytes_max / SMALL_SHARE / SMALL_BYTES as u64;
@@ -110,28 +110,28 @@ impl Pool {
     }
 
     fn shelves(&self) -> std::sync::MutexGuard<'_, Shelves> {
-        // Nothing that could panic is done under it.
+        // Nothing that is done under the lock can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One that may be kept from one call to the next, if this host has room for it.
+    /// Lends a large buffer that may be kept from one call to the next, unless this host keeps too many.
     pub fn lend(&self, host: Host) -> Option<Buffer> {
         let shelf = &mut self.shelves().large;
         if shelf.kept.has_space_for(host, 1) { shelf.lend() } else { None }
     }
 
-    /// A small one that may be kept.
+    /// Lends a small buffer that may be kept, unless this host keeps too many.
     pub fn lend_small(&self, host: Host) -> Option<Buffer> {
         let shelf = &mut self.shelves().small;
         if shelf.kept.has_space_for(host, 1) { shelf.lend() } else { None }
     }
 
-    /// One that is given back before anything else is done.
+    /// Lends a large buffer that is given back before anything else is done.
     pub fn lend_briefly(&self) -> Option<Buffer> {
         self.shelves().large.lend()
     }
 
-    /// A stream keeps this one, on its host's account. [`Pool::lend`] has said that it may.
+    /// Counts a buffer as kept, in the quota of this host, which [`Pool::lend`] has checked.
     pub fn keep(&self, buffer: &mut Buffer, host: Host) {
         if buffer.keeper.is_none() {
             buffer.keeper = Some(host);
@@ -148,10 +148,48 @@ impl Pool {
         shelf.free.push(buffer.bytes);
     }
 
-    /// Bytes of all that were made.
+    /// Bytes of all buffers that were allocated.
     pub fn bytes(&self) -> u64 {
         let shelves = self.shelves();
         shelves.large.bytes() + shelves.small.bytes()
+    }
+}
+
+/// Lends the buffers of a pool to one stream, on its host's account.
+pub(super) struct Lender {
+    pool: Arc<Pool>,
+    host: Host,
+    /// This side wants the connection: the stream may keep large buffers.
+    pub is_wanted: bool,
+}
+
+impl Lender {
+    pub fn new(pool: &Arc<Pool>, host: Host, is_wanted: bool) -> Lender {
+        Lender { pool: Arc::clone(pool), host, is_wanted }
+    }
+
+    /// A buffer that may be kept from one call to the next.
+    pub fn lend(&self) -> Option<Buffer> {
+        if self.is_wanted { self.pool.lend(self.host) } else { None }
+    }
+
+    /// A buffer that may be kept, be it a small one.
+    pub fn lend_any(&self) -> Option<Buffer> {
+        self.lend().or_else(|| self.pool.lend_small(self.host))
+    }
+
+    /// A buffer that is given back before anything else is done.
+    pub fn lend_briefly(&self) -> Option<Buffer> {
+        self.pool.lend_briefly()
+    }
+
+    /// The stream keeps this buffer.
+    pub fn keep(&self, buffer: &mut Buffer) {
+        self.pool.keep(buffer, self.host);
+    }
+
+    pub fn give_back(&self, buffer: Buffer) {
+        self.pool.give_back(buffer);
     }
 }
 

@@ -1,8 +1,8 @@
-//! The sealed kind of pipe: its handshake, and what it sends. Receiving is in `opening.rs`.
+//! The sealed kind of pipe: its handshake, and what it sends. What it receives is [`Input`].
 
 use super::Security;
-use super::input::Input;
-use super::pool::{Buffer, Pool};
+use super::input::{Input, Source, no_place, put, would_block};
+use super::pool::{Buffer, Lender};
 use crate::transport::quota::Host;
 use cci_memory::bytes::Bytes;
 use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES};
@@ -11,7 +11,6 @@ use cci_sys::clock;
 use cci_sys::tcp::Stream;
 use std::io::{self, ErrorKind};
 use std::ops::Deref;
-use std::sync::Arc;
 
 /// Bytes that are read after a part that has ended the handshake, before the stream is closed.
 const DRAINED_BYTES: usize = 4096;
@@ -19,34 +18,22 @@ const DRAINED_BYTES: usize = 4096;
 /// State of a sealed stream: its keys, and what waits to be sent or passed on.
 pub(super) struct Sealed {
     /// None: the peer's stream is plain, which this endpoint allows.
-    pub(super) stream: Option<SealedStream>,
+    stream: Option<SealedStream>,
     /// The stream was accepted, and its first bytes will show whether it is plain, which is allowed.
     undecided: bool,
-    pub(super) pool: Arc<Pool>,
-    /// The host in whose quota its buffers count.
-    pub(super) host: Host,
-    /// This side wants the connection: the stream may keep large buffers.
-    pub(super) is_wanted: bool,
+    lender: Lender,
     /// Sealed records that the kernel has not taken yet.
     out: Option<Buffer>,
     /// Whether there was no buffer to seal into.
     lacks_buffer: bool,
     /// Input that was not passed on yet.
-    pub(super) came: Input,
+    input: Input,
     /// The part of the handshake that is being read.
     part: Vec<u8>,
 }
 
-pub(super) fn would_block() -> io::Error {
-    ErrorKind::WouldBlock.into()
-}
-
 fn refused(failure: Failure) -> io::Error {
     io::Error::other(failure)
-}
-
-pub(super) fn forged() -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, "a record that the peer has not sealed")
 }
 
 /// The failure if a stream ends before the handshake is over, which is how a peer refuses this side.
@@ -57,28 +44,22 @@ fn unwanted() -> Failure {
 impl Sealed {
     pub fn dial(security: &Security, expected: Option<&str>, host: Host) -> Result<Sealed, Failure> {
         let stream = SealedStream::dial(&security.config, expected)?;
-        let mut sealed = Sealed::new(stream, security, host);
-        sealed.is_wanted = true;
-        Ok(sealed)
+        Ok(Sealed::new(stream, Lender::new(&security.pool, host, true), false))
     }
 
     pub fn answer(security: &Security, host: Host) -> Sealed {
         let stream = SealedStream::answer(&security.config);
-        let mut sealed = Sealed::new(stream, security, host);
-        sealed.undecided = !security.sealing.required;
-        sealed
+        Sealed::new(stream, Lender::new(&security.pool, host, false), !security.sealing.required)
     }
 
-    fn new(stream: SealedStream, security: &Security, host: Host) -> Sealed {
+    fn new(stream: SealedStream, lender: Lender, undecided: bool) -> Sealed {
         Sealed {
             stream: Some(stream),
-            undecided: false,
-            pool: Arc::clone(&security.pool),
-            host,
-            is_wanted: false,
+            undecided,
+            lender,
             out: None,
             lacks_buffer: false,
-            came: Input::default(),
+            input: Input::default(),
             part: Vec::new(),
         }
     }
@@ -90,7 +71,7 @@ impl Sealed {
 
     /// Marks the connection as wanted by this side's program.
     pub fn want(&mut self) {
-        self.is_wanted = true;
+        self.lender.is_wanted = true;
     }
 
     pub fn peer(&self) -> Option<(&Identity, Rights)> {
@@ -135,7 +116,7 @@ impl Sealed {
             if out.is_empty()
                 && let Some(out) = self.out.take()
             {
-                self.pool.give_back(out);
+                self.lender.give_back(out);
             }
         }
         Ok(true)
@@ -265,10 +246,77 @@ impl Sealed {
         })
     }
 
+    /// The input of a stream whose peer has security.
+    #[inline]
+    pub fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// Receives without taking anything out of the kernel; [`Sealed::take_peeked`] follows.
+    pub fn peek(&mut self, from: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(stream) = &mut self.stream else { return Err(would_block()) };
+        self.input.peek(&mut Source { stream, lender: &self.lender, from }, buffer)
+    }
+
+    /// Takes so many bytes of what [`Sealed::peek`] gave. The others are of no use without more behind them.
+    pub fn take_peeked(&mut self, from: &Stream, bytes: usize) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        self.input.take_peeked(&mut Source { stream, lender: &self.lender, from }, bytes)
+    }
+
+    /// Receives as much as there is and fits.
+    pub fn recv(&mut self, from: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut at = 0;
+        let total = buffer.len();
+        self.give(from, total, |bytes| put(buffer, &mut at, bytes))
+    }
+
+    pub fn recv_memory(&mut self, from: &Stream, to: Option<&Bytes>, tail: &mut [u8]) -> io::Result<usize> {
+        let placed = to.map_or(0, Bytes::len);
+        let total = placed + tail.len();
+        let mut at = 0;
+        self.give(from, total, |bytes| {
+            let of_target = placed.saturating_sub(at).min(bytes.len());
+            let (first, second) = bytes.split_at(of_target);
+            let put = first.is_empty() || to.is_some_and(|to| to.write(at, first));
+            let behind = (at + of_target).saturating_sub(placed);
+            at += bytes.len();
+            put && (second.is_empty()
+                || tail
+                    .get_mut(behind..behind + second.len())
+                    .map(|space| space.copy_from_slice(second))
+                    .is_some())
+        })
+    }
+
+    /// Gives `total` bytes at most to `put`; answers how many.
+    fn give(&mut self, from: &Stream, total: usize, put: impl FnMut(&[u8]) -> bool) -> io::Result<usize> {
+        if !self.is_open() && !self.shake(from)? {
+            return Err(would_block());
+        }
+        match &mut self.stream {
+            None => self.give_plain(from, total, put),
+            Some(stream) => self.input.give(&mut Source { stream, lender: &self.lender, from }, total, put),
+        }
+    }
+
+    fn give_plain(
+        &mut self,
+        from: &Stream,
+        total: usize,
+        mut put: impl FnMut(&[u8]) -> bool,
+    ) -> io::Result<usize> {
+        let Some(mut input) = self.lender.lend_briefly() else { return Err(would_block()) };
+        let len = total.min(input.bytes.len());
+        let got = from.recv(input.bytes.get_mut(..len).unwrap_or_default());
+        let put = got.as_ref().is_ok_and(|got| put(input.bytes.get(..*got).unwrap_or_default()));
+        self.lender.give_back(input);
+        if got.is_ok() && !put { Err(no_place()) } else { got }
+    }
+
     /// A buffer to seal into, which may be kept if the kernel does not take all at once.
     fn lend_out(&mut self) -> Option<Buffer> {
-        let large = if self.is_wanted { self.pool.lend(self.host) } else { None };
-        let lent = large.or_else(|| self.pool.lend_small(self.host));
+        let lent = self.lender.lend_any();
         self.lacks_buffer = lent.is_none();
         lent
     }
@@ -302,7 +350,7 @@ impl Sealed {
                 let sealed =
                     fill(target) && self.stream.as_mut().is_some_and(|stream| stream.seal(record, now_ns));
                 if !sealed {
-                    self.pool.give_back(out);
+                    self.lender.give_back(out);
                     return Err(io::Error::other("it can't be sealed"));
                 }
                 out.end += body + RECORD_OVERHEAD_BYTES;
@@ -311,7 +359,7 @@ impl Sealed {
             self.out = Some(out);
             let is_all_gone = self.flush(to)?;
             if let Some(out) = &mut self.out {
-                self.pool.keep(out, self.host);
+                self.lender.keep(out);
             }
             if !is_all_gone {
                 break;
@@ -327,14 +375,14 @@ impl Sealed {
         total: usize,
         mut fill: impl FnMut(&mut [u8]) -> bool,
     ) -> io::Result<usize> {
-        let Some(mut out) = self.pool.lend_briefly() else { return Err(would_block()) };
+        let Some(mut out) = self.lender.lend_briefly() else { return Err(would_block()) };
         let len = total.min(out.bytes.len());
         if !out.bytes.get_mut(..len).is_some_and(&mut fill) {
-            self.pool.give_back(out);
+            self.lender.give_back(out);
             return Err(io::Error::other("it can't be read"));
         }
         let sent = to.send(out.bytes.get(..len).unwrap_or_default());
-        self.pool.give_back(out);
+        self.lender.give_back(out);
         sent
     }
 }
@@ -342,9 +390,9 @@ impl Sealed {
 /// Gives back the buffers it has borrowed.
 impl Drop for Sealed {
     fn drop(&mut self) {
-        self.came.drop_buffers(&self.pool);
+        self.input.drop_buffers(&self.lender);
         if let Some(out) = self.out.take() {
-            self.pool.give_back(out);
+            self.lender.give_back(out);
         }
     }
 }

@@ -165,7 +165,7 @@ fn reads_shortly(bytes_max: u64) {
         assert!(start.elapsed() < PATIENCE);
     }
     assert_eq!(&first, b"one");
-    assert!(!b.sealed.as_ref().unwrap().has_input());
+    assert!(!b.sealed.as_ref().unwrap().input().has_input());
     assert_eq!(b.peek(&mut [0]).unwrap(), 1);
     let mut tail = [0; 64];
     assert_eq!((b.recv(&mut tail[..2]).unwrap(), b.recv(&mut tail).unwrap()), (2, 4));

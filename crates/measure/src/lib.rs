@@ -8,6 +8,7 @@
 pub mod baseline;
 pub mod cache_line;
 pub mod cores;
+pub mod held;
 pub mod machine;
 pub mod noise;
 pub mod site;

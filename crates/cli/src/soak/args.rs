@@ -20,9 +20,11 @@ What is done:
   messages behind the data, in memory that is registered and deregistered for it. Some requests are rejected, some
   memory is taken back while it is worked on. The first two peers are never harmed; the others are, by --faults.
 What is checked:
-  every byte; each message once, and in order on RO; each operation completes once; atomics add up; a session ends
-  early only where a fault explains it; nothing stalls; memory and descriptors do not grow; at the end every session
-  has ended and every buffer is home.
+  every byte; each message once, and in order on RO; each operation completes once; atomics add up; memory holds what
+  was written to it or nothing, also after writers that died half way, and does not change once it is taken back; a
+  session ends early only where a fault explains it; nothing stalls; memory does not grow; at the end every session has
+  ended, every buffer is home, and the first two peers hold the descriptors, mappings and threads they held before any
+  fault.
 Where: shm and any in this machine, udp on its loopback through a relay that loses, repeats and delays; tcp and eth
 across a virtual pair of interfaces that goes down and up (as root; otherwise tcp is on the loopback, and eth is not).
 Ctrl-C ends it early, with a verdict all the same. Exit code 0: survived. 1: something was wrong, or a device carried
@@ -43,13 +45,16 @@ pub struct SoakArgs {
     /// Time between two faults on a device, on average
     #[arg(long, default_value = "2s")]
     pub fault_every: humantime::Duration,
+    /// How long a send, an attempt to connect or a silent peer is waited for
+    #[arg(long, default_value = "15s", value_parser = duration)]
+    pub timeout: humantime::Duration,
     /// Makes the traffic and the faults; otherwise any
     #[arg(long)]
     pub seed: Option<u64>,
     /// How much of a core each process may take, percent
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub load: u32,
-    /// UDP too across a virtual pair of interfaces, instead of through a relay
+    /// UDP and any too across a virtual pair of interfaces, instead of within this machine
     #[arg(long)]
     pub veth: bool,
     /// Print the results as JSON at the end, and nothing else

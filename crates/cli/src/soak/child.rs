@@ -1,8 +1,9 @@
 //! A peer process, from outside.
 
 use super::talk::{Order, PeerMessage, Report, Setup};
-use super::watch::{self, Series};
+use super::watch::Series;
 use crate::failure::{Failure, Outcome};
+use cci_measure::held::{Held, resident_bytes};
 use cci_measure::site::Site;
 use cci_sys::process::{self as system, Signal};
 use std::io::{BufRead, BufReader, Write};
@@ -37,6 +38,8 @@ pub struct Child {
     pub heard: Instant,
     /// The progress it last reported, and when that last changed.
     pub progress: (u64, Instant),
+    /// What it held while nobody worked, before any fault.
+    pub before: Option<Held>,
     /// SIGSTOP was sent.
     pub stopped: bool,
     /// It has reported that it is done.
@@ -95,6 +98,7 @@ impl Child {
             report: Report::default(),
             heard: now,
             progress: (0, now),
+            before: None,
             stopped: false,
             done: false,
             memory: Series::new(),
@@ -182,14 +186,17 @@ impl Child {
         }
     }
 
-    /// Looks at it from outside.
+    /// Looks at it from outside. One that is about to end holds nothing any more.
     pub fn sample(&mut self) {
-        if let Some(bytes) = watch::resident_bytes(self.pid()) {
+        if let Some(bytes) = resident_bytes(self.pid()) {
             self.memory.add(bytes);
+            self.descriptors.add(self.held().descriptor_count() as u64);
         }
-        if let Some(count) = watch::descriptors(self.pid()) {
-            self.descriptors.add(count);
-        }
+    }
+
+    /// What it holds of the system.
+    pub fn held(&self) -> Held {
+        Held::by(self.pid())
     }
 }
 

@@ -74,19 +74,27 @@ pub struct FaultSchedule {
     peers: usize,
     survivors: usize,
     mean: Duration,
+    timeout: Duration,
 }
 
+/// A peer that is killed is started again within this, and sooner where faults are frequent.
+const RESTART_MS_MAX: u64 = 2_000;
+/// The longest time for which a peer is stopped.
+const STOP_MS_MAX: u64 = 6_000;
+
 impl FaultSchedule {
-    /// Of these kinds, to `peers` peers of which the first `survivors` are to survive.
+    /// Of these kinds, to `peers` peers of which the first `survivors` are to survive. One peer gives another up after
+    /// `timeout`.
     pub fn new(
         seed: u64,
         kinds: Vec<Fault>,
         peers: usize,
         survivors: usize,
         mean: Duration,
+        timeout: Duration,
     ) -> FaultSchedule {
         let kinds = kinds.into_iter().filter(|kind| !kind.spares_survivors() || peers > survivors).collect();
-        FaultSchedule { random: Random::new(seed), kinds, peers, survivors, mean }
+        FaultSchedule { random: Random::new(seed), kinds, peers, survivors, mean, timeout }
     }
 
     /// The next one; None where there are no kinds.
@@ -95,16 +103,26 @@ impl FaultSchedule {
         let fault = *self.kinds.get(random.below(self.kinds.len() as u64) as usize)?;
         let first = if fault.spares_survivors() { self.survivors } else { 0 };
         let whom = random.between(first as u64, self.peers.saturating_sub(1) as u64) as usize;
+        let (mean_ms, timeout_ms) = (self.mean.as_millis() as u64, self.timeout.as_millis() as u64);
         let ms = match fault {
-            Fault::Kill | Fault::Segv => random.between(1, 2_000),
-            Fault::Stop => random.between(1, 5_000),
+            Fault::Kill | Fault::Segv => random.between(1, RESTART_MS_MAX.min(4 * mean_ms).max(1)),
+            // Half of them for a moment, which nobody may notice, the others beyond all patience if that is short.
+            Fault::Stop if random.one_in(2) => {
+                random.between(1, Self::moment(self.timeout).as_millis() as u64)
+            }
+            Fault::Stop => random.between(1, STOP_MS_MAX.min(timeout_ms * 3 / 2)),
             Fault::Renew => 0,
             Fault::Slow => random.between(50, 1_500),
             Fault::Weather => random.between(500, 6_000),
             Fault::Link => random.between(20, 2_000),
         };
-        let then = random.between(0, 2 * self.mean.as_millis() as u64);
+        let then = random.between(0, 2 * mean_ms);
         Some(Next { fault, whom, lasts: Duration::from_millis(ms), then: Duration::from_millis(then) })
+    }
+
+    /// A peer that stands still for this long is missed by nobody who waits for `timeout`.
+    pub fn moment(timeout: Duration) -> Duration {
+        (timeout / 16).max(Duration::from_millis(1))
     }
 
     /// Losses, repetitions and delays in a thousand.

@@ -155,19 +155,25 @@ fn plans(args: &SoakArgs, seed: u64) -> Outcome<Vec<Plan>> {
             })
             .collect::<Outcome<_>>()?,
     };
-    let plan = |device: String| {
-        let transport = if USUAL.contains(&device.as_str()) {
-            device.clone()
+    let plan = |(number, device): (usize, String)| {
+        let (transport, on_pair) = if USUAL.contains(&device.as_str()) {
+            (device.clone(), false)
         } else {
-            crate::devices::named(&crate::devices::context()?, &device)?.transport().name().to_owned()
+            let context = crate::devices::context()?;
+            let named = crate::devices::named(&context, &device)?;
+            (named.transport().name().to_owned(), named.interface() == Some(Site::INTERFACE))
         };
-        // A device of the INI file's has its own address, which can't be at both ends of a wire; eth has none.
-        let pair = transport == "eth" || (is_root && device == "tcp") || (args.veth && device == "udp");
+        // A device of the INI file's has its own address, which can't be at both ends of a wire, unless it names the wire.
+        let pair = transport == "eth"
+            || on_pair
+            || (is_root && device == "tcp")
+            || (args.veth && ["udp", "any"].contains(&device.as_str()));
         if transport == "eth" && !is_root {
             return Err(Failure::usage("raw Ethernet needs two interfaces, made here by root")
                 .remedy("as root, or other devices"));
         }
         Ok(Plan {
+            number,
             pair,
             relay: transport == "udp" && !pair,
             peers: args.peers,
@@ -176,12 +182,13 @@ fn plans(args: &SoakArgs, seed: u64) -> Outcome<Vec<Plan>> {
             lasts: args.r#for.into(),
             faults: faults.clone(),
             fault_every: args.fault_every.into(),
+            timeout: args.timeout.into(),
             plant: args.plant,
             device,
             transport,
         })
     };
-    devices.into_iter().map(plan).collect()
+    devices.into_iter().enumerate().map(plan).collect()
 }
 
 /// The last picture, the summary, the verdict.

@@ -28,6 +28,10 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 const END_LIMIT: Duration = Duration::from_secs(100);
 /// Time for the peers to tell what else they know when something has failed.
 const EXPLAIN_LIMIT: Duration = Duration::from_secs(10);
+/// Sessions that each peer completes before there is any fault.
+const WARM_SESSIONS: u64 = 6;
+/// Time for what the dead have left to go.
+const LEFT_LIMIT: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(10);
 /// Memory and descriptors are looked at so often in a long run, more often in a short one: what grows is judged by
 /// [`SAMPLES_WANTED`] of them or more, also where the peers were slow to start.
@@ -38,12 +42,12 @@ const SAMPLES_WANTED: u32 = 64;
 const RATE_SAMPLES: usize = 5;
 /// Survivors' memory may grow by so much, percent and bytes, from the second quarter of the time to the last.
 const MEMORY_GROWTH: (u64, u64) = (10, 16 << 20);
-/// Their descriptors: percent and number. Connections come and go.
-const DESCRIPTOR_GROWTH: (u64, u64) = (50, 40);
 
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// Its place among the devices of the soak.
+    pub number: usize,
     /// Device, or what drives it.
     pub device: String,
     /// What drives it.
@@ -64,6 +68,8 @@ pub struct Plan {
     pub faults: Vec<Fault>,
     /// The mean time between two faults.
     pub fault_every: Duration,
+    /// How long a peer waits for another.
+    pub timeout: Duration,
     /// An error of the first peer.
     pub plant: Option<Plant>,
 }
@@ -146,7 +152,8 @@ impl Scene {
         };
         let kinds = plan.faults.iter().copied().filter(unavailable).collect();
         let seed = mix(plan.seed ^ plan.device.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte))));
-        let schedule = FaultSchedule::new(seed, kinds, plan.peers, plan.survivors(), plan.fault_every);
+        let schedule =
+            FaultSchedule::new(seed, kinds, plan.peers, plan.survivors(), plan.fault_every, plan.timeout);
         let now = Instant::now();
         let mut scene = Scene {
             site,
@@ -183,7 +190,7 @@ impl Scene {
     fn setup(&self, index: usize, seed: u64) -> Setup {
         let (pid, plan) = (std::process::id(), &self.plan);
         // Below the ports that the system gives away by itself.
-        let port = if plan.pair { 20_000 } else { 20_000 + pid as usize % 1_000 * 10 } + index;
+        let port = 20_000 + (pid as usize % 50 * 20 + plan.number % 20) * 10 + index;
         let service = match plan.transport.as_str() {
             "udp" | "tcp" => port.to_string(),
             "eth" => (index + 1).to_string(),
@@ -195,6 +202,7 @@ impl Scene {
             index: index as u32,
             seed: mix(seed.wrapping_add(index as u64)),
             load_percent: plan.load_percent,
+            timeout_ms: plan.timeout.as_millis() as u64,
             across: plan.pair,
             plant: plan.plant.filter(|_| index == 0),
         }
@@ -206,6 +214,10 @@ impl Scene {
 
     fn run(&mut self) -> Outcome {
         self.await_all()?;
+        self.warm_up()?;
+        if !lock(&self.status).failures.is_empty() {
+            return self.explain();
+        }
         lock(&self.status).state = State::Running;
         self.begin = Instant::now();
         self.plan_fault(self.begin);
@@ -219,11 +231,33 @@ impl Scene {
         }
         lock(&self.status).state = State::Ending;
         self.end()?;
-        if !lock(&self.status).failures.is_empty() {
-            return self.explain();
+        if lock(&self.status).failures.is_empty() { Ok(()) } else { self.explain() }
+    }
+
+    /// Lets all work undisturbed until what is made once has been made; then takes down what the survivors hold while
+    /// nothing goes on.
+    fn warm_up(&mut self) -> Outcome {
+        let (begin, survivors) = (Instant::now(), self.plan.survivors());
+        let is_warm = |child: &Child| {
+            let Report { clean, transfers, atomics, .. } = child.report;
+            clean >= WARM_SESSIONS && transfers > 0 && atomics > 0
+        };
+        self.until("they hardly get started", is_warm)?;
+        self.order(&Order::End);
+        self.until("their first sessions do not end", is_drained)?;
+        for child in self.slots.iter_mut().take(survivors).filter_map(|slot| slot.child.as_mut()) {
+            child.before = Some(child.held());
         }
-        self.judge_growth();
+        lock(&self.status).note(format!("warm after {:.1} s", begin.elapsed().as_secs_f64()));
+        self.order(&Order::Begin);
+        for child in self.slots.iter_mut().filter_map(|slot| slot.child.as_mut()) {
+            child.report.ending = false;
+        }
         Ok(())
+    }
+
+    fn order(&mut self, order: &Order) {
+        self.slots.iter_mut().filter_map(|slot| slot.child.as_mut()).for_each(|child| child.order(order));
     }
 
     fn await_all(&mut self) -> Outcome {
@@ -278,7 +312,8 @@ impl Scene {
         let Some(child) = &mut slot.child else { return Ok(()) };
         if slot.continue_at.is_some_and(|at| now > at) {
             slot.continue_at = None;
-            slot.excused_until = Some(now + EXCUSE);
+            // One that was stopped for a moment has no excuse, and needs none.
+            slot.excused_until = slot.excused_until.map(|until| until.max(now + EXCUSE));
             child.signal(Signal::Continue);
             child.stopped = false;
             (child.heard, child.progress.1) = (now, now);
@@ -431,9 +466,13 @@ impl Scene {
             _ => {}
         }
         let Some(slot) = self.slots.get_mut(next.whom) else { return Ok(false) };
-        let Some(child) = slot.child.as_mut().filter(|child| !child.stopped && child.uri.is_some()) else {
-            return Ok(false);
+        // One that does not listen yet can only die, and one that is stopped only be killed.
+        let can = |child: &&mut Child| match next.fault {
+            Fault::Kill => true,
+            Fault::Segv => !child.stopped,
+            _ => !child.stopped && child.uri.is_some(),
         };
+        let Some(child) = slot.child.as_mut().filter(can) else { return Ok(false) };
         match next.fault {
             Fault::Kill | Fault::Segv => {
                 let signal = if next.fault == Fault::Kill { Signal::Kill } else { Signal::Segv };
@@ -443,7 +482,7 @@ impl Scene {
                 }
                 self.dead.add(&child.report.of_the_dead());
                 slot.child = None;
-                slot.start_at = Some(end);
+                (slot.start_at, slot.continue_at) = (Some(end), None);
             }
             Fault::Stop => {
                 child.signal(Signal::Stop);
@@ -454,7 +493,12 @@ impl Scene {
             Fault::Slow => child.order(&Order::Slow(next.lasts.as_millis() as u64)),
             Fault::Weather | Fault::Link => {}
         }
-        if next.fault != Fault::Slow {
+        let is_noticed = match next.fault {
+            Fault::Slow => false,
+            Fault::Stop => next.lasts > FaultSchedule::moment(self.plan.timeout),
+            _ => true,
+        };
+        if is_noticed {
             slot.excused_until = Some(end + EXCUSE);
         }
         Ok(true)
@@ -540,18 +584,62 @@ impl Scene {
             if slot.continue_at.is_some() {
                 slot.continue_at = Some(now);
             }
-            if let Some(child) = &mut slot.child {
-                child.order(&Order::End);
-            }
         }
-        let ended = |child: &Child| child.report.ending && child.report.sessions == 0;
-        self.until("their sessions do not end", ended)?;
-        for child in self.slots.iter_mut().filter_map(|slot| slot.child.as_mut()) {
-            child.order(&Order::Leave);
-        }
+        self.order(&Order::End);
+        self.until("their sessions do not end", is_drained)?;
+        self.judge_growth();
+        self.check_nothing_left()?;
+        self.order(&Order::Leave);
         self.until("they do not go", |child| child.done)?;
         self.sample(Instant::now());
+        self.check_interfaces()
+    }
+
+    /// The survivors hold what they held before any fault.
+    fn check_nothing_left(&mut self) -> Outcome {
+        let until = Instant::now() + LEFT_LIMIT;
+        for index in 0..self.plan.survivors() {
+            while lock(&self.status).failures.is_empty() {
+                self.tick()?;
+                let Some(child) = self.slots.get(index).and_then(|slot| slot.child.as_ref()) else { break };
+                let (now, before) = (child.held(), child.before.as_ref());
+                if before == Some(&now) {
+                    break;
+                }
+                if Instant::now() > until {
+                    lock(&self.status)
+                        .fail(format!("peer {index}: left behind: it holds {now:?}, and before {before:?}"));
+                }
+                std::thread::sleep(TICK);
+            }
+        }
         Ok(())
+    }
+
+    /// No program is attached to either interface of the pair, now that all peers have gone.
+    fn check_interfaces(&mut self) -> Outcome {
+        if !self.plan.pair {
+            return Ok(());
+        }
+        let until = Instant::now() + LEFT_LIMIT;
+        let list = || Command::new("ip").args(["-o", "link"]).stderr(Stdio::null()).output();
+        loop {
+            let mut left = Vec::new();
+            for listed in [list(), self.site.in_peer_namespace(list)] {
+                let listed = listed.map_err(|error| Failure::new(format!("ip -o link: {error}")))?;
+                let text = String::from_utf8_lossy(&listed.stdout);
+                left.extend(text.lines().filter(|line| line.contains("xdp")).map(str::to_owned));
+            }
+            if left.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                lock(&self.status).fail(format!("programs are left on interfaces: {}", left.join("\n")));
+                return Ok(());
+            }
+            // The last processes may still be ending.
+            std::thread::sleep(TICK);
+        }
     }
 
     fn until(&mut self, otherwise: &str, is_so: impl Fn(&Child) -> bool) -> Outcome {
@@ -611,12 +699,13 @@ impl Scene {
             if let Some((early, late)) = child.memory.has_grown(MEMORY_GROWTH.0, MEMORY_GROWTH.1) {
                 status.fail(format!("peer {index}: its memory grew from {early} to {late} bytes"));
             }
-            if let Some((early, late)) = child.descriptors.has_grown(DESCRIPTOR_GROWTH.0, DESCRIPTOR_GROWTH.1)
-            {
-                status.fail(format!("peer {index}: its descriptors grew from {early} to {late}"));
-            }
         }
     }
+}
+
+/// All its sessions have ended, as it was told.
+const fn is_drained(child: &Child) -> bool {
+    child.report.ending && child.report.sessions == 0
 }
 
 /// For the picture, not for the judgement: the last ones.

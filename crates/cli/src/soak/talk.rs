@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The first line a peer gets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -16,10 +17,19 @@ pub struct Setup {
     pub seed: u64,
     /// How much of a core it may take.
     pub load_percent: u32,
+    /// How long a send, an attempt to connect or the silence of a peer may last, ms.
+    pub timeout_ms: u64,
     /// Peers on its own side can't be reached: both ends of one wire.
     pub across: bool,
     /// An error of its own, to see that it is found.
     pub plant: Option<Plant>,
+}
+
+impl Setup {
+    /// How long a send, an attempt to connect or the silence of a peer may last.
+    pub const fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms)
+    }
 }
 
 /// Errors that a peer makes on purpose.
@@ -54,6 +64,8 @@ pub enum Order {
     Explain,
     /// Begin nothing any more, finish what is under way.
     End,
+    /// Go on as before [`Order::End`].
+    Begin,
     /// Everybody has: check that nothing is left, and go.
     Leave,
 }
@@ -115,7 +127,8 @@ pub struct Report {
     pub lost: u64,
     /// Connections open now.
     pub open: u64,
-    /// Sessions under way now, those included that wait for their last completion.
+    /// Sessions under way now, those included that wait for their last completion, and those whose memory is to be looked
+    /// at once more.
     pub sessions: u64,
     /// [`Order::End`] has come.
     pub ending: bool,
@@ -129,6 +142,10 @@ pub struct Report {
     pub endpoints: u64,
     /// Regions registered so far.
     pub registered: u64,
+    /// Regions in which the last write of a peer ended half way.
+    pub torn: u64,
+    /// Times that a region was given up while a peer was in the middle of a copy to it.
+    pub revocations: u64,
     /// Times that the device failed, and a new endpoint was opened.
     pub device_failures: u64,
     /// Memory of the endpoint by its own account, bytes.
@@ -165,6 +182,8 @@ impl Report {
             (&mut self.rejected, other.rejected),
             (&mut self.endpoints, other.endpoints),
             (&mut self.registered, other.registered),
+            (&mut self.torn, other.torn),
+            (&mut self.revocations, other.revocations),
             (&mut self.device_failures, other.device_failures),
             (&mut self.memory_bytes, other.memory_bytes),
             (&mut self.retransmissions, other.retransmissions),

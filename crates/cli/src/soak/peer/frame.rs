@@ -17,6 +17,8 @@ pub struct Hello {
     pub back: u64,
     /// The one who asks wants memory to work on.
     pub memory: bool,
+    /// It will write all of the memory at once, again and again, and do nothing else with it.
+    pub flood: bool,
     /// Please say no.
     pub reject: bool,
 }

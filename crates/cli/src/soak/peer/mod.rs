@@ -1,5 +1,6 @@
 //! One process of a soak: an endpoint that connects to the others and is connected to, all the time.
 
+mod contents;
 mod flow;
 mod frame;
 mod lent;

@@ -11,7 +11,9 @@ pub enum Op {
     Done,
     /// A write to a slot.
     Write { slot: usize },
-    /// A read behind it.
+    /// A write of all slots at once.
+    Pour,
+    /// A read behind a write to a slot.
     Read { slot: usize, seed: u64, len: u64 },
     /// An addition to the word of the session.
     Add,

@@ -17,12 +17,6 @@ use std::time::Duration;
 
 /// Receive buffers: few, so that they run out.
 const RECV_BUFFERS: u32 = 192;
-/// How long a reliable send may take.
-const SEND_TIMEOUT: Duration = Duration::from_secs(15);
-/// Silence after which the library tells.
-const KEEPALIVE: Duration = Duration::from_secs(8);
-/// How long connecting may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(6);
 /// Sessions that this peer asks for, at once.
 const SESSIONS_MAX: usize = 5;
 /// How long a service may be in use by a process that is just dying.
@@ -36,6 +30,8 @@ const CATCH_UP_NS: u64 = 300_000_000;
 const BEGIN_NS: u64 = 250_000_000;
 /// Events taken between two looks at the rest.
 const EVENTS_MAX: usize = 128;
+/// What shared memory calls the times that giving up a region found the peer in the middle of a copy.
+const REVOCATIONS: [&str; 2] = ["rma_revocations_waited", "rma_detached"];
 /// Ends of sessions remembered.
 const RECENT_MAX: usize = 40;
 /// What [`Plant::Leak`] loses with each report.
@@ -102,14 +98,15 @@ struct Peer {
 }
 
 /// An endpoint with its ledger; a service that a dying process still has is waited for, and an interface that is down.
-fn open(name: &str, service: Option<&str>) -> Outcome<(Endpoint, Ledger)> {
+fn open(setup: &Setup, service: Option<&str>) -> Outcome<(Endpoint, Ledger)> {
+    let (name, timeout) = (setup.device.as_str(), setup.timeout());
     let options = Options::default()
         .service(service.map(str::to_owned))
         .recv_buffers(RECV_BUFFERS)
         .send_buffers(2048)
         .rma_operations(1024)
-        .send_timeout(SEND_TIMEOUT)
-        .keepalive(KEEPALIVE);
+        .send_timeout(timeout)
+        .keepalive(timeout);
     let until_ns = clock::now_ns() + OPEN_LIMIT_NS;
     let mut endpoint = loop {
         let failed = match find(name).map(|device| Endpoint::create(&device, options.clone())) {
@@ -149,7 +146,7 @@ fn find(name: &str) -> Outcome<Device> {
 
 impl Peer {
     fn new(setup: Setup, orders: Receiver<Order>) -> Outcome<Peer> {
-        let (endpoint, ledger) = open(&setup.device, Some(&setup.service))?;
+        let (endpoint, ledger) = open(&setup, Some(&setup.service))?;
         let shared = Shared {
             endpoint,
             ledger,
@@ -158,6 +155,7 @@ impl Peer {
             report: Report { endpoints: 1, ..Report::default() },
             scratch: Vec::new(),
             plant: setup.plant,
+            given_up: VecDeque::new(),
         };
         report(&PeerMessage::Ready { uri: shared.endpoint.uri().to_owned() });
         let now_ns = clock::now_ns();
@@ -250,7 +248,11 @@ impl Peer {
                     report(&PeerMessage::Explained(all.fold(kept, |text, one| text + &one + "\n")));
                 }
                 Ok(Order::Leave) => self.leaving = true,
-                Ok(Order::End) => self.ending = Some(clock::now_ns() + END_LIMIT_NS),
+                // What it says next is of after the order.
+                Ok(Order::Begin) => (self.ending, self.report_ns) = (None, 0),
+                Ok(Order::End) => {
+                    (self.ending, self.report_ns) = (Some(clock::now_ns() + END_LIMIT_NS), 0);
+                }
                 Err(TryRecvError::Empty) => return Ok(true),
                 Err(TryRecvError::Disconnected) => return Ok(false),
             }
@@ -262,8 +264,8 @@ impl Peer {
         self.sessions.clear();
         self.kept.clear();
         // Closed before the next is opened, which is to have the same service; one of no service is in between.
-        (self.shared.endpoint, self.shared.ledger) = open(&self.setup.device, None)?;
-        (self.shared.endpoint, self.shared.ledger) = open(&self.setup.device, Some(&self.setup.service))?;
+        (self.shared.endpoint, self.shared.ledger) = open(&self.setup, None)?;
+        (self.shared.endpoint, self.shared.ledger) = open(&self.setup, Some(&self.setup.service))?;
         self.shared.report.endpoints += 1;
         report(&PeerMessage::Ready { uri: self.shared.endpoint.uri().to_owned() });
         Ok(())
@@ -407,6 +409,7 @@ impl Peer {
             there: random.below(1 << magnitude),
             back: random.below(1 << magnitude),
             memory: attribute.is_reliable() && random.one_in(2),
+            flood: random.one_in(4),
             reject: random.one_in(12),
         };
         let id = self.next_session;
@@ -414,7 +417,7 @@ impl Peer {
         let request = serde_json::to_vec(&hello).unwrap_or_default();
         let context = u64::from(id) << 32;
         let started =
-            self.shared.endpoint.connect(&to.uri, &request, attribute, context, Some(CONNECT_TIMEOUT));
+            self.shared.endpoint.connect(&to.uri, &request, attribute, context, Some(self.setup.timeout()));
         started.map_err(|error| Failure::new(format!("connecting to {}: {error}", to.uri)))?;
         self.sessions.insert(id, Session::new(id, to.index, true, attribute, hello));
         Ok(())
@@ -443,6 +446,7 @@ impl Peer {
             self.leaked_files.extend((0..60).filter_map(|_| std::fs::File::open("/dev/null").ok()));
         }
         self.shared.ledger.check(true).map_err(Failure::new)?;
+        self.shared.check_given_up(Some(now_ns)).map_err(Failure::new)?;
         self.account()?;
         report(&PeerMessage::Report(self.shared.report.clone()));
         Ok(())
@@ -461,10 +465,12 @@ impl Peer {
         let report = &mut self.shared.report;
         report.memory_bytes = memory.total_bytes;
         report.open = counters.connections_open;
-        report.sessions = self.sessions.len() as u64;
+        report.sessions = (self.sessions.len() + self.shared.given_up.len()) as u64;
         report.ending = self.ending.is_some();
         let repeated = counters.device.iter().filter(|(name, _)| name.contains("retransm"));
         report.retransmissions = repeated.map(|(_, count)| count).sum();
+        let waited = counters.device.iter().filter(|(name, _)| REVOCATIONS.contains(name));
+        report.revocations = waited.map(|(_, count)| count).sum();
         Ok(())
     }
 
@@ -489,6 +495,7 @@ impl Peer {
     /// Nothing may be left. Then the endpoint goes.
     fn last_word(&mut self) -> Outcome {
         self.kept.clear();
+        self.shared.check_given_up(None).map_err(Failure::new)?;
         self.shared.ledger.check(false).map_err(Failure::new)?;
         self.shared.ledger.end(&mut self.shared.endpoint).map_err(Failure::new)?;
         self.account()?;

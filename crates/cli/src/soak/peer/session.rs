@@ -4,7 +4,7 @@ use super::super::random::Random;
 use super::super::talk::{Plant, Report};
 use super::flow::{Flight, Inflow, Script, is_data};
 use super::frame::{Fin, Frame, Hello};
-use super::lent::{Ledger, Lent};
+use super::lent::{GivenUp, Ledger, Lent};
 use super::op::Op;
 use super::work::Work;
 use crate::pattern::Pattern;
@@ -49,6 +49,21 @@ pub struct Shared {
     pub report: Report,
     pub scratch: Vec<u8>,
     pub plant: Option<Plant>,
+    /// Lent memory of sessions that have ended, which is looked at once more.
+    pub given_up: VecDeque<GivenUp>,
+}
+
+impl Shared {
+    /// Checks memory that was given up: all that is due at a time, or what there is.
+    pub fn check_given_up(&mut self, now_ns: Option<u64>) -> Result<(), String> {
+        while let Some(first) = self.given_up.front()
+            && now_ns.is_none_or(|now_ns| first.is_due(now_ns))
+        {
+            self.report.torn += u64::from(first.check()?);
+            self.given_up.pop_front();
+        }
+        Ok(())
+    }
 }
 
 /// Where the session is.
@@ -153,7 +168,8 @@ impl Session {
             self.remote = Remote::Awaited;
             return Ok(());
         }
-        let lent = Lent::new(&mut shared.endpoint, &shared.ledger, connection, &mut shared.random)
+        let Shared { endpoint, ledger, random, .. } = shared;
+        let lent = Lent::new(endpoint, ledger, connection, random, self.hello.flood)
             .map_err(|error| End::Wrong(format!("registering memory: {error}")))?;
         shared.report.registered += 1;
         self.frames.push_back(Frame::Offer(lent.offer()).encode());
@@ -191,13 +207,14 @@ impl Session {
             }
             (Frame::Offer(offer), remote @ Remote::Awaited) => {
                 let corrupt = shared.plant == Some(Plant::Memory) && shared.report.messages > 100;
-                let work = Work::new(&mut shared.endpoint, offer, &mut shared.random, corrupt)
-                    .map_err(|error| End::Wrong(format!("registering local memory: {error}")))?;
+                let work =
+                    Work::new(&mut shared.endpoint, offer, &mut shared.random, corrupt, self.hello.flood)
+                        .map_err(|error| End::Wrong(format!("registering local memory: {error}")))?;
                 shared.report.registered += 1;
                 *remote = Remote::Work(work);
             }
             (Frame::Note { slot, seed, len }, Remote::Lent(lent)) => {
-                lent.note(&mut shared.endpoint, slot, seed, len, &mut shared.scratch).map_err(End::Wrong)?;
+                lent.note(slot, seed, len).map_err(End::Wrong)?;
                 shared.report.transfers += 1;
                 shared.report.transfer_bytes += len;
                 self.frames.push_back(Frame::Noted { slot }.encode());
@@ -247,7 +264,7 @@ impl Session {
         if let Remote::Work(work) = &mut self.remote {
             let handled = status == Status::Success || status == Status::RmaHandle;
             if handled {
-                let outcome = work.completed(op, status, &mut shared.scratch).map_err(End::Wrong)?;
+                let outcome = work.completed(op, status).map_err(End::Wrong)?;
                 shared.report.transfers += u64::from(outcome.compared > 0);
                 shared.report.transfer_bytes += outcome.compared;
                 shared.report.atomics += outcome.atomics;
@@ -295,6 +312,9 @@ impl Session {
         }
         if now_ns > self.progress_ns + STALL_NS {
             return Err(End::Wrong(format!("nothing went on for {} s", STALL_NS / 1_000_000_000)));
+        }
+        if let Remote::Lent(lent) = &mut self.remote {
+            lent.step(&mut shared.endpoint, now_ns).map_err(End::Wrong)?;
         }
         let mut busy = self.send_frames(shared, connection)?;
         if may_begin {
@@ -476,7 +496,11 @@ impl Session {
         }
         self.frames.clear();
         match std::mem::replace(&mut self.remote, Remote::None) {
-            Remote::Lent(lent) => lent.end(&mut shared.endpoint, &mut shared.ledger),
+            Remote::Lent(lent) => {
+                let given_up = lent.end(&mut shared.endpoint, &mut shared.ledger)?;
+                shared.given_up.extend(given_up);
+                Ok(())
+            }
             Remote::Work(work) => work.end(&mut shared.endpoint),
             Remote::None | Remote::Awaited => Ok(()),
         }

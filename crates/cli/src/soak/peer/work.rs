@@ -1,20 +1,23 @@
 //! Work on a peer's memory: writes, reads, atomics, fences and messages behind the data, each with a known result.
 
 use super::super::random::Random;
+use super::contents;
 use super::flow::Flight;
 use super::frame::{Fin, Frame, Offer};
 use super::op::Op;
-use crate::memory;
 use cci::{
     Access, Atomic, AtomicKind, AtomicWidth, Connection, Endpoint, Foreign, Memory, RegionAddress,
     RegionHandle, RegisterError, Rma, RmaError, RmaFlags, RmaKind, Segment, Status,
 };
+use cci_sys::clock;
 
 /// Slots of a region, worked on apart.
 pub const SLOTS: usize = 4;
 /// Room for the words in front of them.
 pub const WORDS_BYTES: usize = 64;
 const WORD: u64 = 8;
+/// The longest time for which a flood lasts.
+const FLOOD_NS_MAX: u64 = 600_000_000;
 /// Where results of atomics go, behind the mirror of the region and what is read back.
 const RESULTS: usize = 2;
 
@@ -25,24 +28,6 @@ pub fn slot_at(region_bytes: usize, slot: usize) -> usize {
 
 const fn slot_bytes(region_bytes: usize) -> usize {
     region_bytes.saturating_sub(WORDS_BYTES) / SLOTS
-}
-
-/// Compares memory with what a seed makes.
-pub fn compare(
-    memory: &Memory,
-    at: usize,
-    len: usize,
-    seed: u64,
-    scratch: &mut Vec<u8>,
-) -> Result<(), String> {
-    if at.checked_add(len).is_none_or(|end| end > memory.len()) {
-        return Err(format!("{len} bytes at {at} of {}", memory.len()));
-    }
-    scratch.resize(len, 0);
-    if !memory.read(at, scratch) {
-        return Err(format!("{len} bytes at {at} can't be read"));
-    }
-    memory::check_slice(scratch, seed).map_err(|reason| format!("{len} bytes at {at}: {reason}"))
 }
 
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -66,6 +51,17 @@ pub struct Outcome {
     pub atomics: u64,
 }
 
+/// Writes of all slots at once.
+#[derive(Copy, Clone)]
+struct Flood {
+    /// The number of the next one.
+    number: u64,
+    /// One is under way.
+    pouring: bool,
+    /// None is begun after this.
+    until_ns: u64,
+}
+
 /// The work of one session.
 pub struct Work {
     offer: Offer,
@@ -82,15 +78,19 @@ pub struct Work {
     ledger: u64,
     given_up: bool,
     corrupt: bool,
+    /// Only writes of all slots at once, one after the other.
+    flood: Option<Flood>,
 }
 
 impl Work {
-    /// With local memory of either kind. `corrupt`: one byte is to be wrong.
+    /// With local memory of either kind. `corrupt`: one byte is to be wrong. `floods`: it does nothing but write all slots
+    /// at once, so that many a copy is under way whenever the process is killed or stopped.
     pub fn new(
         endpoint: &mut Endpoint,
         offer: Offer,
         random: &mut Random,
         corrupt: bool,
+        floods: bool,
     ) -> Result<Work, RegisterError> {
         let region_bytes = offer.region.len_bytes() as usize;
         let len = 2 * region_bytes + RESULTS * WORD as usize;
@@ -100,7 +100,16 @@ impl Work {
             endpoint.allocate(len)?
         };
         let handle = endpoint.register(&local, Access::LOCAL)?;
+        if floods {
+            let mut bytes = vec![0; region_bytes.saturating_sub(WORDS_BYTES)];
+            for number in 0..2 {
+                contents::fill_alternating(&mut bytes, WORDS_BYTES, number);
+                // There is room by the length above.
+                let _ = local.write(number as usize * region_bytes + WORDS_BYTES, &bytes);
+            }
+        }
         let left = random.between(1, 60) as u32;
+        let until_ns = clock::now_ns() + random.below(FLOOD_NS_MAX);
         Ok(Work {
             offer,
             local,
@@ -115,13 +124,15 @@ impl Work {
             ledger: 0,
             given_up: false,
             corrupt,
+            flood: floods.then_some(Flood { number: 0, pouring: false, until_ns }),
         })
     }
 
     /// Nothing is to begin, and nothing under way.
     pub fn is_over(&self) -> bool {
         let busy = |slot: &Slot| matches!(slot, Slot::Busy { .. });
-        self.given_up || (self.left == 0 && !self.slots.iter().any(busy))
+        let pouring = self.flood.is_some_and(|flood| flood.pouring);
+        self.given_up || (self.left == 0 && !pouring && !self.slots.iter().any(busy))
     }
 
     /// What the session reports at its end.
@@ -144,18 +155,36 @@ impl Work {
         }
         let mut start = Start { endpoint, connection, base, flight };
         let begun = match random.below(8) {
+            _ if self.flood.is_some() => self.pour(&mut start),
             0 => self.add(&mut start),
             1 => self.swap(&mut start, random),
             2 => self.add_to_ledger(&mut start),
             _ => self.transfer(&mut start, random, scratch),
         };
         match begun {
+            Ok(true) if self.flood.is_some() => {}
             Ok(true) => self.left -= 1,
             Ok(false) => {}
             Err(RmaError::WouldBlock) => return Ok(false),
             Err(error) => return Err(error),
         }
         begun
+    }
+
+    /// Writes all slots at once, as the write before did not.
+    fn pour(&mut self, start: &mut Start<'_>) -> Result<bool, RmaError> {
+        let Some(flood) = self.flood.filter(|flood| !flood.pouring) else { return Ok(false) };
+        if clock::now_ns() > flood.until_ns {
+            self.left = 0;
+            return Ok(false);
+        }
+        let at = (flood.number % 2) * self.region_bytes as u64 + WORDS_BYTES as u64;
+        let local = RegionAddress::new(self.handle, at);
+        let remote = RegionAddress::new(self.offer.region, WORDS_BYTES as u64);
+        let len = (self.region_bytes - WORDS_BYTES) as u64;
+        start.write(local, remote, len, false, Op::Pour)?;
+        self.flood = Some(Flood { number: flood.number + 1, pouring: true, ..flood });
+        Ok(true)
     }
 
     fn add(&mut self, start: &mut Start<'_>) -> Result<bool, RmaError> {
@@ -211,7 +240,7 @@ impl Work {
         let len = random.between(1, slot_bytes(self.region_bytes) as u64) as usize;
         let seed = random.next();
         scratch.resize(len, 0);
-        memory::fill_slice(scratch, seed);
+        contents::fill(scratch, at, seed);
         if std::mem::take(&mut self.corrupt)
             && let Some(byte) = scratch.last_mut()
         {
@@ -259,7 +288,7 @@ impl Work {
             };
             start.rma(rma, Op::Write { slot })?;
         } else {
-            start.write(local, remote, len, silent, slot)?;
+            start.write(local, remote, len, silent, Op::Write { slot })?;
         }
         let back = RegionAddress::new(self.handle, self.region_bytes as u64 + at);
         let read = start.read(back, remote, len, Op::Read { slot, seed, len });
@@ -295,7 +324,7 @@ impl Work {
 
     /// An operation completed: says what is wrong. Statuses other than success are for the caller, but for the one that
     /// memory taken back leads to.
-    pub fn completed(&mut self, op: Op, status: Status, scratch: &mut Vec<u8>) -> Result<Outcome, String> {
+    pub fn completed(&mut self, op: Op, status: Status) -> Result<Outcome, String> {
         if status == Status::RmaHandle && self.offer.withdrawn && op != Op::Ledger {
             self.given_up = true;
         }
@@ -328,9 +357,10 @@ impl Work {
                 outcome.atomics = 1;
             }
             Op::Write { slot } => self.one_less(slot),
+            Op::Pour => self.flood = self.flood.map(|flood| Flood { pouring: false, ..flood }),
             Op::Read { slot, seed, len } => {
-                let at = self.region_bytes + slot_at(self.region_bytes, slot);
-                compare(&self.local, at, len as usize, seed, scratch)
+                let offset = slot_at(self.region_bytes, slot);
+                contents::compare(&self.local, self.region_bytes + offset, len as usize, offset, seed)
                     .map_err(|reason| format!("read back behind a fence: {reason}"))?;
                 outcome.compared = len;
                 self.one_less(slot);
@@ -388,12 +418,12 @@ impl Start<'_> {
         to: RegionAddress,
         len: u64,
         silent: bool,
-        slot: usize,
+        op: Op,
     ) -> Result<(), RmaError> {
         let flags = if silent { RmaFlags::SILENT } else { RmaFlags::NONE };
         self.endpoint.rma_write(self.connection, from, to, len, self.context(), flags)?;
         if !silent {
-            self.flight.start(Op::Write { slot });
+            self.flight.start(op);
         }
         Ok(())
     }

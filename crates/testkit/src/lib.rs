@@ -1,10 +1,9 @@
 //! Seeded network, conformance suite and fault injection for CCI's tests.
 #![forbid(unsafe_code)]
 
+pub use cci_measure::held;
+
 pub mod conformance;
-pub mod crash;
-pub mod crash_peers;
-pub mod crash_rma;
 pub mod credentials;
 pub mod figures;
 pub mod fuzz;

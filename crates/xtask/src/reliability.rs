@@ -42,8 +42,8 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "processes that die",
-        arguments: &["test", "-p", "cci-capi", "--test", "crash"],
-        environment: &[("CCI_KILLS", "5000")],
+        arguments: &["test", "-p", "cci-cli", "--test", "crash"],
+        environment: &[("CCI_CRASH_SECONDS", "600")],
         limit: minutes(180),
     },
     Campaign {

@@ -6,7 +6,7 @@ use crate::queue;
 use crate::scene::{Failure, STAGES, Scene, Stage};
 use cci::{CreateError, Options, SharedEndpoint};
 use cci_testkit::conformance::DeviceUnderTest;
-use cci_testkit::crash::Held;
+use cci_testkit::held::Held;
 use cci_testkit::net::Veth;
 use std::collections::BTreeSet;
 
@@ -110,7 +110,7 @@ impl Child<'_> {
         }
         drop(scene);
         let after = Child::held();
-        assert!(after.same(&before), "{stage:?}: {failure:?}: left behind: {after:?}, before: {before:?}");
+        assert!(after == before, "{stage:?}: {failure:?}: left behind: {after:?}, before: {before:?}");
         true
     }
 
@@ -221,6 +221,6 @@ impl Child<'_> {
         self.times += 1;
         drop(open().expect("nothing is in its way"));
         let after = Child::held();
-        assert!(after.same(&before), "left behind: {after:?}, before: {before:?}");
+        assert!(after == before, "left behind: {after:?}, before: {before:?}");
     }
 }

@@ -13,7 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-measure", &["cci-sys"]),
     ("cci-cli", &["cci", "cci-sys", "cci-measure"]),
     ("cci-bench", &["cci", "cci-sys", "cci-measure"]),
-    ("cci-testkit", &["cci", "cci-proto", "cci-secure", "cci-sys"]),
+    ("cci-testkit", &["cci", "cci-measure", "cci-proto", "cci-secure", "cci-sys"]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,155 @@
+//! Processes that are killed, crash and stop at any instant, on every device: `cci soak` with such faults alone, and many of
+//! them. What it checks is in `cci soak --help`; what its peers check of the memory that they lend, in `soak/peer/contents.rs`.
+//!
+//! `CCI_CRASH_SECONDS` says for how long, `CCI_CRASH_SEED` sets another course of things.
+
+mod common;
+
+use common::{folder, json};
+use serde_json::Value;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Devices whose peers are all on this machine; `@` stands for a folder with credentials.
+const HERE: &[(&str, &str)] = &[
+    ("shm", "transport = shm"),
+    ("shm-pull", "transport = shm\ndirect = off\ncma = always"),
+    ("shm-ring", "transport = shm\ndirect = off\ncma = off"),
+    ("any", "transport = any\nip = 127.0.0.1"),
+];
+const LOOPBACK: &[(&str, &str)] = &[
+    ("tcp4", "transport = tcp\nip = 127.0.0.1"),
+    ("tcp-psk", "transport = tcp\nip = 127.0.0.1\nsecurity = psk\npsk_file = @/cluster.psk"),
+    ("udp4", "transport = udp\nip = 127.0.0.1"),
+    ("udp-bonded", "transport = udp\nip = 127.0.0.1, 127.0.0.2"),
+    ("udp-psk", "transport = udp\nip = 127.0.0.1\nsecurity = psk\npsk_file = @/cluster.psk"),
+    (
+        "udp-certificates",
+        "transport = udp\nip = 127.0.0.1\nsecurity = certificates\ncertificate = @/node1.pem\n\
+         private_key = @/node1.key\nauthorities = @/authority.pem",
+    ),
+];
+/// Raw Ethernet, with peers at both ends of a pair of interfaces.
+const ETHERNET: &[(&str, &str)] = &[
+    ("eth-best", "transport = eth\ninterface = wire0"),
+    ("eth-packet", "transport = eth\ninterface = wire0\nmode = packet"),
+    ("eth-psk", "transport = eth\ninterface = wire0\nsecurity = psk\npsk_file = @/cluster.psk"),
+];
+/// Through AF_XDP in the driver and no other way: there is room for one endpoint at each end.
+const ETHERNET_DRIVER: &[(&str, &str)] = &[("eth-driver", "transport = eth\ninterface = wire0\nmode = xdp")];
+
+const CREDENTIALS: &[(&str, &str)] = &[
+    ("cluster.psk", "cluster = 8b1f6a6f0d1c2e0f7a5b3c4d9e8f7061524334251607f8e9dacbbcad9e8f7061\n"),
+    ("authority.pem", include_str!("../../testkit/credentials/authority.pem")),
+    ("node1.pem", include_str!("../../testkit/credentials/node1.pem")),
+    ("node1.key", include_str!("../../testkit/credentials/node1.key")),
+];
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// An INI file with devices, beside the credentials that they name.
+fn configure(name: &str, devices: &[(&str, &str)]) -> PathBuf {
+    let folder = folder(name);
+    for (name, text) in CREDENTIALS {
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(folder.join(name));
+        file.and_then(|mut file| file.write_all(text.as_bytes())).expect("a file for this user alone");
+    }
+    let sections = devices.iter().map(|(name, keys)| format!("[{name}]\n{keys}\n"));
+    let path = folder.join("crash.ini");
+    let text = sections.collect::<String>().replace('@', folder.to_str().expect("UTF-8"));
+    std::fs::write(&path, text).expect("an INI file");
+    path
+}
+
+/// Adds to what `cargo xtask reliability` collects, where it does.
+fn note(name: &str, value: u64) {
+    let Some(path) = std::env::var_os("CCI_FIGURES") else { return };
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.and_then(|mut file| file.write_all(format!("{name}\t{value}\n").as_bytes()))
+        .expect("figures are kept");
+}
+
+/// Runs a soak of killed, crashed and stopped processes on some devices at once: all survive it.
+fn survive(mut soak: Command, devices: &[&str], peers: usize, more: &[&str]) {
+    let seconds = format!("{}s", number("CCI_CRASH_SECONDS", 6));
+    let seed = number("CCI_CRASH_SEED", 20_261_122).to_string();
+    soak.args(["soak", "--json", "--device", &devices.join(","), "--peers", &peers.to_string()]);
+    soak.args(["--for", &seconds, "--seed", &seed, "--faults", "kill,segv,stop", "--fault-every", "60ms"]);
+    soak.args(["--timeout", "4s", "--load", "8"]).args(more);
+    let printed = json(&soak.output().expect("it runs"));
+    let count = |device: &Value, of: &str, what: &str| device[of][what].as_u64().unwrap_or(0);
+    let mut torn = 0;
+    for device in printed["devices"].as_array().expect("devices") {
+        assert_eq!(device["verdict"], "survived", "{device}");
+        println!("{}: {} {}", device["device"], device["faults"], device["totals"]);
+        for what in ["messages", "transfers", "atomics", "clean"] {
+            assert!(count(device, "totals", what) > 10, "{what}: {device}");
+        }
+        for fault in ["kill", "segv", "stop"] {
+            assert!(count(device, "faults", fault) > 0, "{fault}: {device}");
+        }
+        torn += count(device, "totals", "torn");
+        note("faults.kills", count(device, "faults", "kill"));
+        note("faults.crashes", count(device, "faults", "segv"));
+        note("faults.stops", count(device, "faults", "stop"));
+        for what in ["messages", "transfers", "atomics"] {
+            note("faults.operations", count(device, "totals", what));
+        }
+    }
+    note("faults.torn_writes", torn);
+}
+
+fn survive_configured(name: &str, devices: &[(&str, &str)], peers: usize) {
+    let mut soak = Command::new(env!("CARGO_BIN_EXE_cci"));
+    soak.env("CCI_CONFIG", configure(name, devices));
+    survive(soak, &devices.iter().map(|(name, _)| *name).collect::<Vec<_>>(), peers, &[]);
+}
+
+/// Whether this process may make interfaces.
+fn is_root() -> bool {
+    let is_root =
+        std::fs::metadata("/proc/self").is_ok_and(|about| std::os::unix::fs::MetadataExt::uid(&about) == 0);
+    if !is_root {
+        println!("skipped: a pair of virtual interfaces takes root");
+    }
+    is_root
+}
+
+#[test]
+fn crashes_harm_nobody_on_shared_memory() {
+    survive_configured("crash-here", HERE, 6);
+}
+
+#[test]
+fn crashes_harm_nobody_on_udp_and_tcp() {
+    survive_configured("crash-loopback", LOOPBACK, 6);
+}
+
+#[test]
+fn crashes_harm_nobody_on_ethernet() {
+    if is_root() {
+        survive_configured("crash-ethernet", ETHERNET, 6);
+    }
+}
+
+#[test]
+fn crashes_harm_nobody_on_ethernet_in_the_driver() {
+    if is_root() {
+        survive_configured("crash-driver", ETHERNET_DRIVER, 2);
+    }
+}
+
+#[test]
+fn crashes_harm_nobody_between_namespaces() {
+    if is_root() {
+        let mut soak = Command::new(env!("CARGO_BIN_EXE_cci"));
+        soak.env_remove("CCI_CONFIG");
+        survive(soak, &["tcp", "any", "udp"], 6, &["--veth"]);
+    }
+}

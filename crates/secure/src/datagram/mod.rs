@@ -104,7 +104,7 @@ impl<A: Copy + Eq + Hash> Associations<A> {
 
     fn with_ids(config: Config<A>, now_ns: u64, ids: Ids, own: EndpointId) -> Option<Associations<A>> {
         let slots = config.associations_max.saturating_add(config.handshakes_max.saturating_mul(2));
-        assert!(slots <= SLOTS_MAX, "more associations and handshakes than indices: {slots}");
+        assert!(slots <= SLOTS_MAX as usize, "more associations and handshakes than indices: {slots}");
         Some(Associations {
             config,
             own,

@@ -4,123 +4,106 @@ use super::in_progress::InProgress;
 use super::link::Link;
 use crate::failure::Failure;
 use crate::identity::Identity;
+use cci_memory::slab::{Key, Slab};
 
-/// Bits of an index that name a slot; those above count how often the slot was used.
+/// How many of an index's bits name the slot.
 const SLOT_BITS: u32 = 20;
-pub(super) const SLOTS_MAX: usize = 1 << SLOT_BITS;
+/// How many entries a table can have.
+pub(super) const SLOTS_MAX: u32 = (1 << SLOT_BITS) - 1;
 
-/// A handshake, an association, or both: one that was made by a handshake of which the end may have to be repeated.
+/// A handshake, an association, or both: an association while the end of its handshake may have to be repeated.
 pub(super) struct Entry<A> {
     pub address: A,
-    /// Of the handshake.
+    /// The handshake's identifier, which both sides know.
     pub id: u64,
-    /// This side began it.
+    /// Whether this side began the handshake.
     pub initiator: bool,
-    /// What the peer calls it; 0: not known yet.
+    /// The index that the peer has given this entry; 0 while it is not known.
     pub peer_index: u32,
     pub in_progress: Option<Box<InProgress>>,
     pub link: Option<Box<Link>>,
-    /// The association counts: this side has asked for it, or something sealed by the peer has come.
+    /// Whether the association counts against the limits: this side has asked for it, or has received something that the
+    /// peer sealed by it.
     pub counts: bool,
-    /// It is in the list of those with something to transmit.
+    /// Whether it is in the list of entries with something to transmit.
     pub is_ready: bool,
-    /// An empty sealed datagram is due.
+    /// Whether an empty sealed datagram has to be sent.
     pub empty_is_due: bool,
 }
 
-struct Slot<A> {
-    generation: u32,
-    entry: Option<Entry<A>>,
-}
-
-/// Entries by index. An index is never 0, and a used one comes again late.
-pub(super) struct Table<A> {
-    slots: Vec<Slot<A>>,
-    free: Vec<u32>,
-}
+/// Entries by index. A [`Slab`]'s key becomes an index of 32 bits: below, the slot counted from 1, so that no index is 0;
+/// above, the generation's lowest bits, so that an index comes again only when its slot was used 4096 times.
+pub(super) struct Table<A>(Slab<Entry<A>>);
 
 impl<A> Table<A> {
     pub const fn new() -> Table<A> {
-        Table { slots: Vec::new(), free: Vec::new() }
+        Table(Slab::new(SLOTS_MAX))
     }
 
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.0.len() as usize
     }
 
-    /// Bytes of the tables, without what their entries own.
+    /// Bytes of the table, without what its entries own.
     pub fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<A>>() + self.free.capacity() * size_of::<u32>()
+        self.0.bytes()
     }
 
-    fn slot(index: u32) -> usize {
-        index as usize & (SLOTS_MAX - 1)
+    const fn index(key: Key) -> u32 {
+        key.generation << SLOT_BITS | (key.index + 1)
     }
 
-    /// The new entry's index. `None`: there are as many as there can be.
+    /// The slot that an index names. Index 0 names one that no table has.
+    const fn slot(index: u32) -> u32 {
+        (index & SLOTS_MAX).wrapping_sub(1)
+    }
+
+    /// The new entry's index. `None`: there are as many as there can be, or there is no memory.
     pub fn insert(&mut self, entry: Entry<A>) -> Option<u32> {
-        let at = match self.free.pop() {
-            Some(at) => at,
-            None if self.slots.len() < SLOTS_MAX => {
-                self.slots.push(Slot { generation: 0, entry: None });
-                u32::try_from(self.slots.len() - 1).ok()?
-            }
-            None => return None,
-        };
-        let slot = self.slots.get_mut(at as usize)?;
-        // From 1: no index is 0.
-        slot.generation = slot.generation % (u32::MAX >> SLOT_BITS) + 1;
-        slot.entry = Some(entry);
-        Some(slot.generation << SLOT_BITS | at)
+        self.0.insert(entry).ok().map(Self::index)
     }
 
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut Entry<A>> {
-        let slot = self.slots.get_mut(Table::<A>::slot(index))?;
-        if slot.generation != index >> SLOT_BITS { None } else { slot.entry.as_mut() }
+        self.0.at_mut(Self::slot(index)).filter(|(key, _)| Self::index(*key) == index).map(|(_, entry)| entry)
     }
 
     pub fn get(&self, index: u32) -> Option<&Entry<A>> {
-        let slot = self.slots.get(Table::<A>::slot(index))?;
-        if slot.generation != index >> SLOT_BITS { None } else { slot.entry.as_ref() }
+        self.0.at(Self::slot(index)).filter(|(key, _)| Self::index(*key) == index).map(|(_, entry)| entry)
     }
 
     pub fn remove(&mut self, index: u32) -> Option<Entry<A>> {
-        self.get(index)?;
-        let entry = self.slots.get_mut(Table::<A>::slot(index))?.entry.take();
-        self.free.push(index & (SLOTS_MAX as u32 - 1));
-        entry
+        let key = self.0.key_at(Self::slot(index)).filter(|key| Self::index(*key) == index)?;
+        self.0.remove(key)
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Entry<A>)> {
-        self.slots.iter_mut().enumerate().filter_map(|(at, slot)| {
-            let index = slot.generation << SLOT_BITS | u32::try_from(at).ok()?;
-            Some((index, slot.entry.as_mut()?))
-        })
+        self.0.iter_mut().map(|(key, entry)| (Self::index(key), entry))
     }
 }
 
 /// What is known of one address.
 #[derive(Default)]
 pub(super) struct AddressState {
-    /// What is used for sending.
+    /// The association that seals what is sent.
     pub current: Option<u32>,
-    /// What was before: the peer may still use it, until then.
+    /// The association that was current before, and until when (in nanoseconds) the peer may still use it.
     pub before: Option<(u32, u64)>,
     /// The handshake that this side began.
     pub as_initiator: Option<u32>,
-    /// The one that the peer began.
+    /// The handshake that the peer began.
     pub as_responder: Option<u32>,
-    /// Connections.
+    /// How many connections and requests use the address.
     pub users: u32,
-    /// Whose the address is while there are connections.
+    /// Whom the address belongs to while it has users.
     pub identity: Option<Identity>,
-    /// Whom connections with the address expect there: one name for each.
+    /// The names that connections expect at the address, one for each connection that expects one.
     pub expected: Vec<Box<str>>,
-    /// Waits for an association, and since when.
+    /// A datagram that waits for an association.
     pub held: Option<Vec<u8>>,
+    /// Since when it waits.
     pub held_ns: u64,
-    /// The last handshake's, in words, and when it failed.
+    /// Why the last handshake failed, for people to read, and when.
     pub failure: Option<(String, u64)>,
 }
 
@@ -129,7 +112,7 @@ impl AddressState {
         self.failure = Some((failure.to_string(), now_ns));
     }
 
-    /// That entry is no more.
+    /// Removes all mention of an entry that is gone.
     pub fn forget(&mut self, index: u32) {
         for of in [&mut self.current, &mut self.as_initiator, &mut self.as_responder] {
             of.take_if(|of| *of == index);
@@ -137,7 +120,7 @@ impl AddressState {
         self.before.take_if(|(of, _)| *of == index);
     }
 
-    /// There is nothing to be remembered.
+    /// Whether nothing needs to be remembered.
     pub fn is_empty(&self) -> bool {
         let entries = [self.current, self.before.map(|(of, _)| of), self.as_initiator, self.as_responder];
         entries == [None; 4]
@@ -145,5 +128,39 @@ impl AddressState {
             && self.expected.is_empty()
             && self.held.is_none()
             && self.failure.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_is_never_0_and_comes_again_late() {
+        let entry = |id| Entry {
+            address: (),
+            id,
+            initiator: true,
+            peer_index: 0,
+            in_progress: None,
+            link: None,
+            counts: false,
+            is_ready: false,
+            empty_is_due: false,
+        };
+        let mut table = Table::new();
+        assert!(table.get(0).is_none());
+        let first = table.insert(entry(0)).unwrap();
+        let mut last = first;
+        for id in 1..1 << (u32::BITS - SLOT_BITS) {
+            assert!(table.remove(last).is_some() && table.remove(last).is_none());
+            last = table.insert(entry(id)).unwrap();
+            assert!(last != 0 && last != first && table.get(first).is_none() && table.get(0).is_none());
+            assert_eq!(table.get_mut(last).map(|entry| entry.id), Some(id));
+        }
+        assert_eq!(table.iter_mut().map(|(index, _)| index).collect::<Vec<_>>(), [last]);
+        table.remove(last);
+        assert_eq!(table.len(), 0);
+        assert_eq!(table.insert(entry(0)), Some(first));
     }
 }

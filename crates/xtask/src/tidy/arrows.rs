@@ -6,7 +6,7 @@ use crate::workspace::{Package, Workspace};
 const ARROWS: &[(&str, &[&str])] = &[
     ("cci-proto", &[]),
     ("cci-memory", &[]),
-    ("cci-secure", &[]),
+    ("cci-secure", &["cci-memory"]),
     ("cci-sys", &["cci-memory"]),
     ("cci", &["cci-proto", "cci-sys", "cci-memory", "cci-secure"]),
     ("cci-capi", &["cci", "cci-memory"]),

@@ -5,11 +5,11 @@
 pub(super) enum Fault {
     /// No honest peer sends such a record.
     Record,
-    /// Nor such a handshake.
+    /// No honest peer sends such a handshake.
     Handshake,
     /// A second stream for a connection that there is not, or with another secret.
     Ticket,
-    /// Connected and said nothing for too long, or made room for others.
+    /// A client said nothing for too long, or had to make space for others.
     Silent,
     /// Sent records that want an answer, and did not read the answers.
     Answers,

@@ -32,7 +32,7 @@ impl Deadlines {
         }
     }
 
-    /// One of those with a deadline of their own.
+    /// A connection with a deadline of its own.
     pub fn get(&self, at: usize) -> Option<Key> {
         self.listed.get(at).copied()
     }
@@ -59,7 +59,7 @@ impl Deadlines {
         self.kept_alive.retain(|kept| *kept != key);
     }
 
-    /// Asks silent peers for a sign of life; tells the program of those that give none. Once: it is off then.
+    /// Asks silent peers for a sign of life, and reports those to the program that give none; keepalive is off for these then.
     pub fn ask_silent(&mut self, shared: &mut Shared, core: &mut Core, conns: &mut Conns) {
         let now_ns = shared.now_ns;
         if self.keepalive_due_ns > now_ns {

@@ -61,7 +61,7 @@ impl Dialler<'_> {
         }
         self.links.shared.now_ns = clock::now_ns();
         let stream = match Stream::connect(self.local.address, peer) {
-            // What this process lacks now it is told of now. What is lacking later is waited for.
+            // The program learns now what this process lacks now. If something is lacking later, the attempt waits for it.
             Err(error) if error.is_exhaustion() => return Err(ConnectError::System(error)),
             stream => stream,
         };
@@ -129,7 +129,7 @@ impl Dialler<'_> {
         }
     }
 
-    /// The kernel tells of a stream that was dialled.
+    /// Deals with the kernel's report of a stream that was dialled.
     pub fn ready(&mut self, key: Key, is_input: bool) {
         let Some(Dialling { attempt: Attempt::Made { stream, out }, .. }) = self.dialling(key) else {
             return;
@@ -142,7 +142,7 @@ impl Dialler<'_> {
         }
     }
 
-    /// The stream of a connection that was dialled can be written, or has failed.
+    /// Goes on with a stream that can be written, or has failed.
     fn connected(&mut self, key: Key) {
         let Some(dialling) = self.links.conns.get_mut(key).and_then(Conn::dialling_mut) else { return };
         let Attempt::Made { stream, out } = &mut dialling.attempt else { return };
@@ -160,7 +160,7 @@ impl Dialler<'_> {
         stream.watch(&self.core.poller, Some(if waits { Interest::Both } else { Interest::Read }));
     }
 
-    /// The system, or the network, says why the peer was not reached.
+    /// Deals with an error that says why the peer was not reached.
     fn call_failed(&mut self, key: Key, error: &io::Error) {
         let now_ns = self.links.shared.now_ns;
         let Some(dialling) = self.links.conns.get_mut(key).and_then(Conn::dialling_mut) else { return };
@@ -173,7 +173,7 @@ impl Dialler<'_> {
             return self.links.fail(self.core, key, refusal.why);
         }
         if dialling.is_heard {
-            // What was asked for once is not asked for again.
+            // The peer has got the request, which must not reach it twice.
             return self.links.fail(self.core, key, ConnectFailure::Disconnected);
         }
         match error.kind() {
@@ -181,7 +181,7 @@ impl Dialler<'_> {
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
                 self.links.fail(self.core, key, ConnectFailure::Disconnected);
             }
-            // The network may come back, ports and descriptors may become free: until the time is over.
+            // The network may come back, ports and descriptors may become free: it is tried until the attempt times out.
             _ => {
                 let at_ns = now_ns + AGAIN_NS;
                 dialling.give_up_until(self.core, at_ns);
@@ -191,7 +191,7 @@ impl Dialler<'_> {
         }
     }
 
-    /// The peer answers.
+    /// Reads what the peer has answered.
     fn answered(&mut self, key: Key) {
         let Some(dialling) = self.dialling(key) else { return };
         let Attempt::Made { stream, .. } = &mut dialling.attempt else { return };
@@ -295,7 +295,7 @@ impl Dialler<'_> {
         self.links.deadlines.due_ns = first_ns;
     }
 
-    /// The attempt to connect has taken too long.
+    /// Fails an attempt to connect that has taken too long.
     fn give_up(&mut self, key: Key) {
         // The answer may have come in this very moment.
         self.answered(key);

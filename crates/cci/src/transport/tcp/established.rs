@@ -21,16 +21,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Messages queued on a connection leave without waiting for the next progress once they are so many bytes.
+/// Bytes of queued messages that are written at once, instead of by the next progress.
 const BATCH_BYTES: u64 = 48 << 10;
-/// A connection may always have so many chunks, if there are any.
+/// Chunks that a connection may always have, if there are any.
 const CHUNKS_MIN: u32 = 4;
-/// A connection may never have more chunks than these: a megabyte.
+/// Chunks that a connection may have at most: a megabyte.
 const CHUNKS_MAX: u32 = 64;
-/// Between the two a connection may have this part of what is left, so that one slow peer does not take it all.
+/// The part of the unused chunks that a connection may have, between these limits: so one slow peer does not take them all.
 const CHUNKS_SHARE: u32 = 4;
-/// How long a record may take from its first byte to its last, unless the send timeout is longer. Only a peer that stands still in
-/// the middle takes so long: where this side does not read, its time does not count.
+/// How long a record may take from its first byte to its last, unless the send timeout is longer. Time in which this side does
+/// not read does not count, so only a peer that stops in the middle of a record takes so long.
 const RECORD_NS_MAX: u64 = if cfg!(test) { 1_500_000_000 } else { 30_000_000_000 };
 
 /// How long a record may take on a connection with this send timeout.
@@ -52,8 +52,8 @@ pub(super) enum Stage {
     PeerClosed {
         until_ns: u64,
     },
-    /// Our program has disconnected; what it sent before is still on its way. `sent`, `came`: whether CLOSING was sent, and
-    /// has come.
+    /// Our program has disconnected; what it sent before is still on its way. `sent` and `came` say whether CLOSING was sent
+    /// and whether it has come.
     Closing {
         until_ns: u64,
         sent: bool,
@@ -66,13 +66,13 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// Whether it ends once something has been done: there may be a step to take after each read and write.
+    /// Whether it may come to its end with any read or write.
     #[inline]
     pub fn may_end(self) -> bool {
         matches!(self, Stage::Closing { .. } | Stage::PeerClosed { .. })
     }
 
-    /// Our program has disconnected.
+    /// Whether this side's program has disconnected.
     pub fn is_left(self) -> bool {
         matches!(self, Stage::Closing { .. } | Stage::Lingering { .. })
     }
@@ -123,11 +123,11 @@ pub(super) enum Written {
 /// What a read brought.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Batch {
-    /// Bytes to deal with: those that were kept from before, and those that came.
+    /// Bytes to deal with: those that were kept, and those that have come.
     pub filled: usize,
     /// Bytes that came.
     fresh: usize,
-    /// They are out of the kernel; otherwise only what is dealt with leaves it.
+    /// Whether they have left the kernel. Otherwise only those leave it that are dealt with.
     pub keeps: bool,
 }
 
@@ -142,7 +142,7 @@ pub(super) enum ReadError {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     At(u64),
-    /// Its time is over, and it can't be taken back: so is the connection.
+    /// It is overdue and can't be taken back, so the connection has to end.
     Over,
     /// Nothing is under way.
     Never,
@@ -160,9 +160,9 @@ pub(super) struct Established {
     pub out: Out,
     /// Since when a part of a record of the first stream is here.
     pub record_ns: Option<u64>,
-    /// That part was left in the kernel, which tells when the record is whole.
+    /// Whether that part was left in the kernel, which reports the stream when the record is complete.
     leaves_part: bool,
-    /// The kernel has space for what follows such a part.
+    /// Whether the kernel has space for what follows such a part.
     has_space_behind_parts: bool,
     /// Polls that found something by asking the stream itself, since the last sleep.
     pub active_reads: u32,
@@ -173,7 +173,7 @@ pub(super) struct Established {
     pub moved_ns: u64,
     /// Of the sends in progress, those that are not silent.
     pub unreported: u32,
-    /// The second stream is wanted: asked for, or being dialled.
+    /// Whether the second stream was asked for, or is being dialled.
     pub wants_second: bool,
     /// The second stream and all of remote memory access.
     pub second: Second,
@@ -299,7 +299,7 @@ impl Established {
             }
         }
         if self.out.blocked && self.stream.lacks_buffer() {
-            // Nobody tells when there is one: it is tried again with the next progress.
+            // Nobody reports that a buffer is free, so the next progress tries again.
             self.out.blocked = false;
             shared.streams.write_later(&mut self.base.listed);
         }
@@ -336,7 +336,7 @@ impl Established {
         if self.out.blocked { Interest::Both } else { Interest::Read }
     }
 
-    /// The peer has closed: nothing is to be read or written any more.
+    /// Whether the peer has closed, so that nothing is to be read or written any more.
     #[inline]
     fn is_peer_closed(&self) -> bool {
         matches!(self.stage, Stage::PeerClosed { .. })
@@ -354,7 +354,7 @@ impl Established {
         Some(since_ns.saturating_add(record_ns_max(self.base.send_timeout_ns)))
     }
 
-    /// A part of a record has come on one of the streams: it has a time from now on.
+    /// Gives an incomplete record a deadline.
     #[inline]
     pub fn await_remainder(&mut self, shared: &mut Shared) {
         if !self.base.listed.is_unfinished() {
@@ -363,7 +363,7 @@ impl Established {
         }
     }
 
-    /// From here on messages are dropped, and the peer is told.
+    /// Drops messages from now on, and informs the peer.
     pub fn drop_messages(&mut self, shared: &mut Shared) {
         //= wire.md R-TCP-9
         self.input.take = Take::Dropping;
@@ -541,7 +541,7 @@ impl Established {
         Due::Never
     }
 
-    /// Nothing could be read: if that is because a sealed record is not whole, that has a time.
+    /// Called when nothing could be read: gives a sealed record that is incomplete a deadline.
     pub fn note_sealed_part(&mut self, shared: &mut Shared) {
         if self.stream.has_part() {
             self.record_ns.get_or_insert(shared.now_ns);
@@ -551,7 +551,7 @@ impl Established {
         }
     }
 
-    /// A send has ended.
+    /// Completes a send.
     #[inline]
     pub fn complete(&mut self, core: &mut Core, send: &Send, status: Status) {
         let op = send.op();
@@ -561,7 +561,7 @@ impl Established {
         core.complete(self.base.connection, op, status);
     }
 
-    /// Every send ends with this status.
+    /// Completes every send with this status.
     pub fn end_sends(&mut self, shared: &mut Shared, core: &mut Core, status: Status) {
         while let Some(send) = self.out.abandon(&mut shared.sends, &mut shared.chunks) {
             self.complete(core, &send, status);
@@ -572,14 +572,14 @@ impl Established {
         matches!(self.side, Side::Dialled { .. })
     }
 
-    /// The stream goes: its sends end with this status.
+    /// Gives back what the stream holds, and completes its sends with this status.
     pub fn end(&mut self, shared: &mut Shared, core: &mut Core, status: Status) {
         self.unwatch(core);
         self.input.drop_kept(&mut shared.keepers);
         self.end_sends(shared, core, status);
     }
 
-    /// A second stream is in order: once, and not behind CLOSING of either side.
+    /// Whether a second stream may come: only one, and not behind CLOSING of either side.
     pub fn second_may_come(&self) -> bool {
         let lives = match self.stage {
             Stage::Accepting { .. } | Stage::Open => true,
@@ -595,7 +595,7 @@ impl Established {
         self.base.messages_sent.saturating_sub(u64::from(self.out.sends()))
     }
 
-    /// The peer may send messages that we want.
+    /// Whether this side's program still wants messages of the peer.
     #[inline]
     pub fn takes_messages(&self) -> bool {
         matches!(self.stage, Stage::Open | Stage::PeerClosing)

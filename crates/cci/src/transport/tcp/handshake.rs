@@ -23,7 +23,7 @@ pub(super) struct Wanted {
 /// A stream whose peer has not said all that makes it a connection's.
 pub(super) struct Handshake {
     pub stream: Pipe,
-    /// Whom it comes from; None: this side has dialled it.
+    /// The address of the client; `None`: this side has dialled.
     pub peer: Option<SocketAddr>,
     /// When it began, and when it ends whatever the peer sends.
     pub since_ns: u64,
@@ -49,7 +49,7 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// A client has begun it; otherwise it is of a second stream that this side has dialled.
+    /// Whether a client has begun it; otherwise this side has, for a second stream.
     pub fn is_client(&self) -> bool {
         match self {
             Stage::Silent | Stage::Heard(_) | Stage::Waiting { .. } | Stage::Challenged { .. } => true,
@@ -57,7 +57,7 @@ impl Stage {
         }
     }
 
-    /// It waits for the program to decide on others.
+    /// Whether it waits for the program to decide on others.
     pub fn is_waiting(&self) -> bool {
         matches!(self, Stage::Waiting { .. })
     }

@@ -36,7 +36,7 @@ use cci_sys::{SysError, clock, random};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
-/// Clients let in by one poll.
+/// Clients that one poll lets in at most.
 const LET_IN_MAX: usize = 32;
 /// Time for which an endpoint does not listen when no more clients can be let in.
 const LISTEN_AGAIN_NS: u64 = 5_000_000;
@@ -46,7 +46,7 @@ const CONFIRM_NS_MAX: u64 = 30_000_000_000;
 /// How long the second stream may take to be made.
 const SECOND_NS_MAX: u64 = 30_000_000_000;
 
-/// Clients at most whose request is not known yet, or waits to be shown to the program.
+/// The most clients whose request is not known yet, or waits to be shown to the program.
 pub(super) const CLIENTS_MAX: u32 = 256;
 /// How long a client may take to send its request after it connected.
 const SILENCE_NS_MAX: u64 = 5_000_000_000;
@@ -675,7 +675,7 @@ impl Handshakes {
     }
 }
 
-/// Of the host that has the most handshakes the oldest one, and when it came.
+/// The oldest handshake of the host that has the most, and when it began.
 fn oldest_by_host<'a>(handshakes: impl Iterator<Item = (Key, &'a Handshake)>) -> Option<(Key, u64)> {
     oldest_of_most(
         handshakes.map(|(key, handshake)| (handshake.peer.map(Host::from), handshake.since_ns, key)),

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 /// Taken by one read at most.
 pub(super) const READ_BYTES: usize = 64 << 10;
-/// Room for that, and for the rest of a record from before.
+/// Space for one read, and for an incomplete record from before.
 pub(super) const SCRATCH_BYTES: usize = READ_BYTES + RECORD_BYTES_MAX;
 /// Keepers that are kept for the next connection that needs one.
 const SPARES_MAX: usize = 16;
@@ -139,7 +139,7 @@ impl Default for Keeper {
 /// What the inputs of one endpoint are kept in. Hosts share it by the threshold.
 pub(super) struct Keepers {
     bytes_max: u64,
-    /// Of all there are, spare ones too.
+    /// Bytes of all keepers, spare ones too.
     bytes: u64,
     spare: Vec<Vec<u8>>,
     lent: Quota,
@@ -155,19 +155,19 @@ impl Keepers {
         self.bytes + self.lent.bytes()
     }
 
-    /// So much is left that any host may have one more.
+    /// Whether so much is left that any host may have one more keeper.
     #[inline]
     pub fn has_plenty(&self) -> bool {
         self.lent.has_plenty_for(SCRATCH_BYTES as u64)
     }
 
-    /// Whether a host may have one more, the longest even.
+    /// Whether a host may have one more keeper, even of the greatest length.
     #[inline]
     pub fn has_space(&mut self, host: Host) -> bool {
         self.lent.has_space_for(host, SCRATCH_BYTES as u64)
     }
 
-    /// An empty one with room for so much.
+    /// Lends an empty keeper with space for so many bytes.
     fn lend(&mut self, host: Host, len: usize) -> Option<Keeper> {
         if !self.lent.can_note() {
             return None;
@@ -182,7 +182,7 @@ impl Keepers {
 
     fn make(&mut self, len: usize) -> Option<Vec<u8>> {
         let len = if len <= RECORD_BYTES_MAX { RECORD_BYTES_MAX } else { SCRATCH_BYTES };
-        // Spare ones that are too short make room.
+        // Spare keepers that are too short are freed to make space.
         while self.bytes.saturating_add(len as u64) > self.bytes_max
             && let Some(short) = self.spare.pop()
         {
@@ -193,7 +193,7 @@ impl Keepers {
         Some(keeper)
     }
 
-    /// One is free again.
+    /// Takes a keeper back.
     pub fn give_back(&mut self, keeper: Keeper) {
         let Keeper { mut bytes, host } = keeper;
         if bytes.capacity() == 0 {

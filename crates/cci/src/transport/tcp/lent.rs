@@ -1,5 +1,5 @@
-//! What of TCP's part of the memory cap sends have that wait for room ([`crate::engine::waiting`]): first what is set aside for
-//! them, then chunks that no connection holds.
+//! What TCP lends of its part of the memory cap to sends that wait for space ([`crate::engine::waiting`]): first what is set
+//! aside for them, then chunks that no connection holds.
 
 use crate::engine::chunks::{CHUNK_BYTES, Chunks};
 use crate::limits::KEPT_SHARE;
@@ -9,7 +9,7 @@ pub(super) struct Lent {
     /// Set aside when the endpoint was opened.
     own_bytes: u64,
     lent_bytes: u64,
-    /// Chunks that may not be made for as long as they are lent.
+    /// Chunks that are lent, and may not be made meanwhile.
     chunks: u32,
 }
 
@@ -18,7 +18,7 @@ impl Lent {
         Lent { own_bytes, lent_bytes: 0, chunks: 0 }
     }
 
-    /// Bytes that may be lent beyond those that are.
+    /// Bytes that may be lent beyond those that are lent already.
     pub fn spare_bytes(&self, chunks: &Chunks) -> u64 {
         let kept = (chunks.max() + self.chunks) / KEPT_SHARE as u32 + 1;
         let spare = u64::from(chunks.unused().saturating_sub(kept)) * CHUNK_BYTES as u64;
@@ -27,7 +27,7 @@ impl Lent {
         own_bytes.saturating_sub(self.lent_bytes) + spare
     }
 
-    /// So much is lent from now on.
+    /// Lends so many bytes, instead of those that were lent.
     pub fn lend(&mut self, chunks: &mut Chunks, bytes: u64) {
         self.lent_bytes = bytes;
         let wanted = bytes.saturating_sub(self.own_bytes).div_ceil(CHUNK_BYTES as u64);

@@ -1,5 +1,5 @@
-//! All connections of an endpoint, from when they are entered until they are forgotten: what is done with one after the
-//! other, and what the end of one means for what it holds.
+//! All connections of an endpoint: what polls do with one after the other, and how a connection gets from one stage to the
+//! next, up to its end.
 
 use super::conn::Conn;
 use super::conns::Conns;
@@ -24,14 +24,14 @@ use std::io::ErrorKind;
 
 /// Connections without a receive buffer that are looked at in one poll; the others have their turn in the next ones.
 const FED_MAX: usize = 64;
-/// Messages that came and are not acknowledged: from so many on their acknowledgement waits for no pause.
+/// Unacknowledged messages from which on an acknowledgement does not wait for the peer to pause.
 const UNANNOUNCED_MAX: u32 = 32;
 /// How long the peer's end of a stream is awaited once CLOSE was sent.
 const LINGER_NS: u64 = 1_000_000_000;
-/// What a connection that closes is given beyond the deadlines of what is under way.
+/// Time that a connection that closes has beyond the deadlines of what is under way.
 const CLOSING_NS_MIN: u64 = 1_000_000_000;
 
-/// So many connections at a time make room for those that wait.
+/// Connections that one look ends at most, so that those that wait get memory.
 const CROWDING_MAX: usize = 8;
 /// The table of connections, and what they share.
 pub(super) struct Links {
@@ -39,7 +39,7 @@ pub(super) struct Links {
     pub shared: Shared,
     pub transfers: Transfers,
     pub deadlines: Deadlines,
-    /// Connections whose second stream is to be dialled.
+    /// Connections whose second stream this side is to dial.
     pub seconds_wanted: Vec<Key>,
     /// Where streams are read into; empty while it is worked in.
     scratch: Box<[u8]>,
@@ -93,7 +93,7 @@ impl Links {
         }
     }
 
-    /// What the peer said before it went may still be there: the next read finds it, and the end behind it.
+    /// Reads what the peer has sent before it went, and the end of the stream behind it, after a write has failed.
     fn write_failed(&mut self, core: &mut Core, key: Key) {
         while self.read(core, key) {}
         let holds = self.conns.established(key).is_some_and(|conn| conn.input.is_holding());
@@ -163,7 +163,7 @@ impl Links {
             }
             _ => {}
         }
-        // Taken out as long as it is worked in; what goes wrong meanwhile puts it back all the same.
+        // Taken out as long as it is worked in, and put back whatever goes wrong meanwhile.
         let mut scratch = std::mem::take(&mut self.scratch);
         let came = match conn.read(&mut self.shared, &mut scratch) {
             Ok(None) => false,
@@ -204,7 +204,7 @@ impl Links {
         }
     }
 
-    /// Deals with all whole records; answers how many bytes they were. Where it had to stop, the rest is for later.
+    /// Deals with complete records, until one has to wait; answers how many bytes they were.
     #[inline]
     fn deal(&mut self, core: &mut Core, key: Key, bytes: &[u8], may_hold: bool) -> usize {
         let mut used = 0;
@@ -228,7 +228,7 @@ impl Links {
         }
     }
 
-    /// Connections whose messages wait for receive buffers: there are some again, or the wait was too long.
+    /// Goes on with connections whose messages wait for receive buffers, if there are some or the wait was too long.
     #[cold]
     pub fn feed(&mut self, core: &mut Core) {
         for _ in 0..self.shared.streams.starved().min(FED_MAX) {
@@ -249,7 +249,7 @@ impl Links {
                 }
                 Take::All | Take::Awaited => {}
                 Take::Holding { .. } => {
-                    // What is not read now would end each sleep at once.
+                    // Input that is not to be read now would end each sleep at once.
                     conn.unwatch(core);
                     self.shared.streams.starve(&mut conn.base.listed);
                 }
@@ -273,7 +273,7 @@ impl Links {
         conn.input.put_back(&mut self.shared.keepers, kept, at + used);
         if !conn.input.is_holding() {
             if !conn.input.kept().is_empty() || conn.stream.has_part() {
-                // A part of a record was behind what was held: from now on it has a time.
+                // An incomplete record was behind what was held. It has a deadline from now on.
                 conn.record_ns = Some(self.shared.now_ns);
                 conn.await_remainder(&mut self.shared);
             }
@@ -282,7 +282,7 @@ impl Links {
         }
     }
 
-    /// A stream of which nothing but the end is wanted.
+    /// Reads a stream of which nothing but the end is wanted.
     fn read_last(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.established_mut(key) else { return };
         match conn.stream.recv(&mut self.scratch) {
@@ -301,7 +301,7 @@ impl Links {
         if let Conn::Established(conn) = conn {
             match conn.stage {
                 Stage::Open | Stage::PeerClosing => {
-                    // All that is under way has a deadline; this one is for what the peer may think of beside it.
+                    // Whatever is under way has a deadline; this one is for a peer that never lets closing come to its end.
                     let timeout_ns =
                         conn.base.send_timeout_ns.saturating_mul(2).saturating_add(CLOSING_NS_MIN);
                     let allowance_ns = self.transfers.allowance_ns(conn);
@@ -506,7 +506,7 @@ impl Links {
         Ok(())
     }
 
-    /// Remote memory needs the second stream: sees to it that it comes, at which [`Links::second_came`] is called.
+    /// Dials the second stream, or has the peer dial it. Once it is there, [`Links::second_came`] is called.
     fn want_second(&mut self, key: Key) {
         let Some(conn) = self.conns.established_mut(key) else { return };
         if std::mem::replace(&mut conn.wants_second, true) {
@@ -523,7 +523,7 @@ impl Links {
     /// The second stream of a connection is there.
     pub fn second_came(&mut self, core: &mut Core, key: Key, stream: Pipe) {
         if self.conns.established(key).is_some_and(|conn| matches!(conn.stage, Stage::Accepting { .. })) {
-            // Nobody else knows the ticket: its CONFIRM is on the way.
+            // Only the peer knows the ticket, so its CONFIRM is on the way.
             self.open(core, key);
         }
         let Some(conn) = self.conns.established_mut(key).filter(|conn| conn.second_may_come()) else {
@@ -531,7 +531,7 @@ impl Links {
         };
         conn.wants_second = true;
         match self.transfers.attach(core, conn, stream) {
-            // What this side waits for can go; of what comes the kernel tells.
+            // What has waited can be sent. The kernel reports what comes.
             Some(true) => self.work(core, key, Work::Everything),
             Some(false) => {}
             None => {
@@ -541,7 +541,7 @@ impl Links {
         }
     }
 
-    /// The kernel has something to say of a second stream. Answers whether it is one that polls did not look at.
+    /// Deals with the kernel's report of a second stream. Returns whether it is one that polls did not look at.
     pub fn second_ready(&mut self, core: &Core, key: Key, hung_up: bool) -> bool {
         let Some(conn) = self.conns.established_mut(key) else { return false };
         self.transfers.ready(&self.shared, core, conn, hung_up)
@@ -652,12 +652,7 @@ impl Links {
         self.deadlines.ask_silent(&mut self.shared, core, &mut self.conns);
     }
 
-    /// Ends sends that are overdue.
-    ///
-    /// What the peer has refused for want of a buffer is taken back: it ends in RNR, was not delivered, and the connection
-    /// lives on. What it has not answered at all: `TimedOut`, whether it will be delivered is not known, and the
-    /// connection is broken. A peer that goes on taking messages, but has not come so far, gets more time: the send
-    /// timeout once more, whatever it says.
+    /// Ends overdue sends of all connections, and connections whose peers do not answer them.
     fn time_out_sends(&mut self, core: &mut Core) {
         self.flush_unwritten(core);
         let mut next_ns = u64::MAX;
@@ -670,7 +665,7 @@ impl Links {
         self.shared.sends_due_ns = next_ns;
     }
 
-    /// Answers when the next one is due.
+    /// Ends overdue sends of one connection, and returns when the next one is due.
     fn time_out_sends_of(&mut self, core: &mut Core, key: Key) -> u64 {
         let Some(conn) = self.conns.established_mut(key) else { return u64::MAX };
         match conn.time_out_sends(&mut self.shared, core) {
@@ -727,7 +722,7 @@ impl Links {
         }
     }
 
-    /// Ends connections on which a record does not get whole.
+    /// Ends connections on which a record was not completed in time.
     #[cold]
     fn time_out_unfinished(&mut self, core: &mut Core) {
         let now_ns = self.shared.now_ns;

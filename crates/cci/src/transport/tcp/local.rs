@@ -21,7 +21,7 @@ impl Local {
         let identity = stream.peer().and_then(|peer| peer.identity);
         let rights = match &self.security {
             Some(security) => security.sealing.rights(identity.as_ref()),
-            // It came to another endpoint, which tells peers apart.
+            // The stream came to another endpoint, which tells peers apart.
             None => stream.peer()?.rights,
         };
         Some(Peer { identity, rights })

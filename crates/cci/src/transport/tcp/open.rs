@@ -28,21 +28,21 @@ use cci_sys::clock;
 use cci_sys::tcp::Listener;
 use std::sync::Arc;
 
-/// Of the cap, this part may be messages on their way out,
+/// The part of the memory cap that messages on their way out may take.
 const CHUNKS_SHARE: u64 = 4;
-/// and no more than so many bytes.
+/// The most bytes that messages on their way out may take, however high the cap is.
 const CHUNKS_BYTES_MAX: u64 = 256 << 20;
-/// And this part what was read and not taken.
+/// The part of the cap for what was read and not taken.
 const INPUTS_SHARE: u64 = 16;
-/// And this part the table of connections, while it doubles.
+/// The part of the cap that the table of connections may take while it doubles.
 const CONNS_SHARE: u64 = 3;
-/// And this part what is sealed and not sent, and what came and is not opened.
+/// The part of the cap for what is sealed and not sent, and for what has come and is not opened.
 const BUFFERS_SHARE: u64 = 8;
-/// And this part the handshakes of clients whose streams are sealed.
+/// The part of the cap for the handshakes of clients whose streams are sealed.
 const HANDSHAKES_SHARE: u64 = 16;
-/// And this part may be sends that wait for room, before chunks are lent to them, too.
+/// The part of the cap for sends that wait for space. When it is used up, chunks are lent to them as well.
 const WAITING_SHARE: u64 = 16;
-/// Of the descriptors that this process may have, this part may be clients that wait for the program.
+/// The part of this process's descriptors that clients which wait for the program may take.
 const REQUESTS_SHARE: u64 = 4;
 
 /// Opens an endpoint's TCP transport.

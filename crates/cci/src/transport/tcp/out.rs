@@ -41,7 +41,7 @@ pub(super) struct Out {
     /// Where its last record begins, if that is an acknowledgement.
     ack_at: Option<usize>,
     pub flow: Flow,
-    /// The kernel took less than there was: wait until it has room.
+    /// The kernel took less than there was: nothing is written until it has space.
     pub blocked: bool,
     /// The poll since which a message has left alone.
     pub lone_poll: u32,
@@ -79,7 +79,7 @@ impl Out {
         self.fifo.len()
     }
 
-    /// Whether one more may be pushed, as far as sends are counted.
+    /// Whether the table of sends has space for one more.
     #[inline]
     pub fn has_space(&self, sends: &Sends, is_alone: bool) -> bool {
         sends.has_space_for(&self.fifo, is_alone)
@@ -118,7 +118,7 @@ impl Out {
         self.next != NIL && self.written > self.next_at
     }
 
-    /// Appends a message; [`Out::has_space`] was asked before. False: there is no room for its bytes.
+    /// Appends a message; [`Out::has_space`] was true. False: there is no space for its bytes.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "what it takes from its owner, who has it all")]
     pub fn push(
@@ -201,7 +201,7 @@ impl Out {
         self.control.extend_from_slice(bytes);
     }
 
-    /// Writes what may be written until all is, or the kernel has no room.
+    /// Writes all that may be written, as far as the kernel has space.
     pub fn write(&mut self, stream: &mut Pipe, sends: &Sends) -> io::Result<Wrote> {
         let mut done = Wrote::default();
         self.blocked = !stream.flush()?;
@@ -274,7 +274,7 @@ impl Out {
         end
     }
 
-    /// So many bytes of messages were written.
+    /// Notes that so many bytes of messages were written.
     #[inline]
     fn advance(&mut self, bytes: u64, sends: &Sends) {
         self.written += bytes;
@@ -340,7 +340,7 @@ impl Out {
         self.in_flight = 0;
     }
 
-    /// The peer has room for so many messages; RESUME was queued.
+    /// Writes messages again, as many as the peer has receive buffers for; RESUME was queued.
     pub fn resume(&mut self, window: u32) {
         self.flow = Flow::Going;
         self.window = window.max(1);

@@ -87,7 +87,7 @@ impl Receiver<'_> {
         let (conn, shared) = (&mut *self.conn, &mut *self.shared);
         let count = ack.wrapping_sub(conn.input.acked);
         if count > u32::MAX / 2 {
-            // Older than one that came before: of a record that was queued then.
+            // The record was queued before one that has overtaken it, so its acknowledgement is older.
             return Ok(());
         }
         conn.out.acked(count).map_err(|_| Fault::Record)?;
@@ -146,7 +146,7 @@ impl Receiver<'_> {
                 conn.moved_ns = shared.now_ns;
                 conn.out.dropped(&shared.sends).map_err(|_| Fault::Record)?;
                 if let Some(oldest) = conn.out.oldest(&shared.sends) {
-                    // One that is overdue can be taken back now, before the peer asks for it again.
+                    // An overdue send can be taken back now, before the peer asks for it again.
                     shared.sends_due_ns = shared.sends_due_ns.min(oldest.deadline_ns);
                 }
                 shared.counts.not_ready_received += 1;

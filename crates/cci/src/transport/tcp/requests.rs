@@ -24,7 +24,7 @@ impl Shown {
         Shown { table: Slab::new(max), quota: Quota::new(max.into()) }
     }
 
-    /// None: as many of this host's as are left for all others are with the program.
+    /// Enters a request of this host. `None`: the program has as many of that host as are left for all others.
     pub fn insert(&mut self, host: Host) -> Option<Key> {
         if !self.quota.has_space_for(host, 1) {
             return None;

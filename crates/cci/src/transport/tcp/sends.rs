@@ -10,7 +10,7 @@ pub(super) const NIL: u32 = u32::MAX;
 pub(super) struct Send {
     context: u64,
     pub deadline_ns: u64,
-    /// Of its record, with the header.
+    /// Length of its record, with the header.
     pub record_bytes: u32,
     /// The one behind it.
     pub next: u32,
@@ -58,7 +58,7 @@ pub(super) struct Sends {
 }
 
 impl Sends {
-    /// Room for `max` sends; the memory is the endpoint's from now on. None: the system has not so much.
+    /// A table with space for `max` sends, allocated now. `None`: the system has not so much memory.
     pub fn new(max: u32) -> Option<Sends> {
         let mut all = Vec::new();
         all.try_reserve_exact(max as usize).ok()?;

@@ -10,17 +10,17 @@ const ACTIVE_MAX: usize = 2;
 pub(super) struct Streams {
     /// Read in every poll; the one active last first.
     active: Vec<Key>,
-    /// Those with something to be written.
+    /// Connections with something to be written.
     unwritten: Vec<Key>,
-    /// Those with something to be acknowledged.
+    /// Connections with something to be acknowledged.
     unacknowledged: Vec<Key>,
-    /// Those with a message that waits for a receive buffer.
+    /// Connections with a message that waits for a receive buffer.
     starved: VecDeque<Key>,
-    /// Those with a part of a record, on either stream.
+    /// Connections with an incomplete record, on either stream.
     unfinished: Vec<Key>,
     /// None of these has to be whole before.
     pub unfinished_due_ns: u64,
-    /// Those that let answers pile up, to be cut off at the next poll.
+    /// Connections that let answers pile up, and are ended in the next poll.
     doomed: Vec<Key>,
 }
 
@@ -39,28 +39,28 @@ impl Listed {
         Listed { key, is_unwritten: false, is_unacknowledged: false, is_starved: false, is_unfinished: false }
     }
 
-    /// A part of a record is known to have come.
+    /// Whether an incomplete record is known to have come.
     #[inline]
     pub fn is_unfinished(&self) -> bool {
         self.is_unfinished
     }
 
-    /// The connection was taken out of the list of those with something to be written.
+    /// Notes that the connection was taken out of the list of those with something to be written.
     pub fn abandoned_unwritten(&mut self) {
         self.is_unwritten = false;
     }
 
-    /// The connection was taken out of the list of those with something to be acknowledged.
+    /// Notes that the connection was taken out of the list of those with something to be acknowledged.
     pub fn abandoned_unacknowledged(&mut self) {
         self.is_unacknowledged = false;
     }
 
-    /// The connection was taken out of the list of those with a message that waits.
+    /// Notes that the connection was taken out of the list of those with a message that waits.
     pub fn abandoned_starved(&mut self) {
         self.is_starved = false;
     }
 
-    /// The connection was taken out of the list of those with a part of a record.
+    /// Notes that the connection was taken out of the list of those with an incomplete record.
     pub fn abandoned_unfinished(&mut self) {
         self.is_unfinished = false;
     }
@@ -79,7 +79,7 @@ impl Streams {
         }
     }
 
-    /// Something is to be written on a connection.
+    /// Notes that something is to be written on a connection.
     #[inline]
     pub fn write_later(&mut self, listed: &mut Listed) {
         if !std::mem::replace(&mut listed.is_unwritten, true) {
@@ -87,7 +87,7 @@ impl Streams {
         }
     }
 
-    /// Something came on a connection that is to be acknowledged.
+    /// Notes that something has come on a connection that is to be acknowledged.
     #[inline]
     pub fn acknowledge_later(&mut self, listed: &mut Listed) {
         if !std::mem::replace(&mut listed.is_unacknowledged, true) {
@@ -95,14 +95,14 @@ impl Streams {
         }
     }
 
-    /// A message of a connection waits for a receive buffer.
+    /// Notes that a message of a connection waits for a receive buffer.
     pub fn starve(&mut self, listed: &mut Listed) {
         if !std::mem::replace(&mut listed.is_starved, true) {
             self.starved.push_back(listed.key);
         }
     }
 
-    /// A part of a record has come, whose rest is due then.
+    /// Notes that an incomplete record has come, whose rest is due then.
     pub fn await_remainder(&mut self, listed: &mut Listed, due_ns: u64) {
         if !std::mem::replace(&mut listed.is_unfinished, true) {
             self.unfinished_due_ns = self.unfinished_due_ns.min(due_ns);
@@ -110,35 +110,35 @@ impl Streams {
         }
     }
 
-    /// A connection is to be cut off.
+    /// Has a connection ended in the next poll.
     pub fn doom(&mut self, key: Key) {
         self.doomed.push(key);
     }
 
-    /// Something is to be written, or somebody to be cut off.
+    /// Whether something is to be written, or a connection to be ended.
     #[inline]
     pub fn has_unwritten(&self) -> bool {
         !self.unwritten.is_empty() || !self.doomed.is_empty()
     }
 
-    /// Those with something to be written.
+    /// The connections with something to be written.
     #[inline]
     pub fn unwritten(&self) -> &[Key] {
         &self.unwritten
     }
 
-    /// Takes out those with something to be written. The list has to come back with [`Streams::put_back`].
+    /// Takes out the list of connections with something to be written; [`Streams::put_back`] follows.
     pub fn take_unwritten(&mut self) -> Vec<Key> {
         std::mem::take(&mut self.unwritten)
     }
 
-    /// Puts the list back that was taken, and that is empty; what was queued meanwhile stays in it.
+    /// Puts back the list that was taken, and that is empty now; what was queued meanwhile stays in it.
     pub fn put_back(&mut self, mut list: Vec<Key>) {
         list.append(&mut self.unwritten);
         self.unwritten = list;
     }
 
-    /// Takes out one that is to be cut off.
+    /// Takes out a connection that is to be ended.
     pub fn next_doomed(&mut self) -> Option<Key> {
         self.doomed.pop()
     }
@@ -167,7 +167,7 @@ impl Streams {
         self.starved.pop_front()
     }
 
-    /// Those with a part of a record.
+    /// The connections with an incomplete record.
     pub fn unfinished(&self) -> &[Key] {
         &self.unfinished
     }
@@ -177,13 +177,13 @@ impl Streams {
         self.unfinished.swap_remove(at);
     }
 
-    /// Those that are read in every poll.
+    /// The connections that are read in every poll.
     #[inline]
     pub fn active(&self) -> &[Key] {
         &self.active
     }
 
-    /// Reads a connection in every poll from now on, instead of the one that was idle longest: that one is answered.
+    /// Has a connection read in every poll from now on. Returns the one that is not read any more: the one idle for longest.
     pub fn activate(&mut self, key: Key, lives: impl Fn(Key) -> bool) -> Option<Key> {
         self.active.retain(|active| *active != key && lives(*active));
         self.active.insert(0, key);

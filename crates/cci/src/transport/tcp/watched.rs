@@ -1,4 +1,4 @@
-//! A stream, and what the kernel tells of it.
+//! A stream, and what the kernel reports of it.
 
 use super::pipe::Pipe;
 use crate::engine::poller::Poller;
@@ -11,30 +11,29 @@ pub(super) struct Watched {
     pipe: Pipe,
     /// What the kernel knows it by.
     token: u64,
-    /// `None`: the kernel tells of nothing.
+    /// What the kernel reports; `None`: nothing.
     interest: Option<Interest>,
 }
 
 impl Watched {
-    /// A stream of which the kernel does not tell yet.
+    /// A stream that the kernel does not report yet.
     pub fn new(pipe: Pipe, token: u64) -> Watched {
         Watched { pipe, token, interest: None }
     }
 
-    /// What the kernel tells of it; `None`: nothing.
+    /// What the kernel reports of it; `None`: nothing.
     #[inline]
     pub fn interest(&self) -> Option<Interest> {
         self.interest
     }
 
-    /// The kernel tells when the stream can be written, too.
+    /// Whether the kernel reports when the stream can be written.
     #[inline]
     pub fn is_watched_for_space(&self) -> bool {
         self.interest == Some(Interest::Both)
     }
 
-    /// Has the kernel tell of this and of nothing else; `None`: of nothing at all. Where the system refuses, the next call
-    /// tries again.
+    /// Has the kernel report this and nothing else; `None`: nothing at all. If the system refuses, the next call tries again.
     pub fn watch(&mut self, poller: &Poller, wanted: Option<Interest>) {
         match (self.interest, wanted) {
             (None, Some(wanted)) if poller.watch(self.pipe.as_fd(), self.token).is_ok() => {

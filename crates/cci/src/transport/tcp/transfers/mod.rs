@@ -1,10 +1,10 @@
-//! Remote memory over TCP: a second stream beside the connection's, made when it is first needed, carries the records of
-//! [`ordered_rma`](crate::transport::ordered_rma). So no message stands behind a long transfer.
+//! Remote memory over TCP: the records of [`ordered_rma`](crate::transport::ordered_rma) go over a second stream of the
+//! connection, which is made when it is first needed. So no message waits behind a long transfer.
 //!
-//! What moves data on a connection takes [memory](quota), which all connections share. A connection that finds none waits in
-//! a queue, and its stream is not read meanwhile. Those that have theirs give way after a few turns while others wait: nothing
-//! more is read of them, what they asked for is served, and then what the peer relies on is kept in a few bytes
-//! ([`Suspended`](crate::transport::ordered_rma::Suspended)).
+//! A connection that moves data takes [memory](quota), of which all connections share a certain amount. One that finds none
+//! waits in a queue, and its stream is not read meanwhile. While others wait, a connection that has memory gives it up after
+//! a few turns: it is not read any more, what its peer has asked for is served, and then a few bytes are kept of what the peer
+//! relies on ([`Suspended`](crate::transport::ordered_rma::Suspended)).
 //!
 //! `docs/adr/0008-tcp.md` has the reasons.
 
@@ -42,22 +42,23 @@ use cci_memory::fallible;
 use cci_memory::slab::Key;
 use cci_sys::event::Interest;
 
-/// What may wait in the kernel without having been sent: as much as one record, so that a short one behind it waits for little.
+/// Bytes that may wait in the kernel to be sent: as many as one record has, so that a short one behind it does not wait for long.
 const UNSENT_BYTES_MAX: u32 = 256 << 10;
-/// A second stream that has ended may be the first sign that the peer's program disconnects: so long its CLOSE, and what it
-/// sent before, are waited for.
+/// How long CLOSE, and what was sent before it, is awaited once the second stream has ended: that end may be the first sign
+/// that the peer's program has disconnected.
 const GRACE_NS: u64 = 200_000_000;
-/// A connection on which nothing moves for so long gives back what it borrowed, and is polled no more.
+/// Time without movement after which a connection gives back what it has borrowed, and is not polled any more.
 const IDLE_NS: u64 = 1_000_000;
-/// Turns after which a connection gives way to those that wait.
+/// Turns that a connection has before it gives way to those that wait.
 const TURNS_BEFORE_YIELD: u32 = 4;
-/// Those that wait and are looked at in one poll: the first ones' hosts may have their share.
+/// Connections that wait and are looked at in one poll. It is more than one because the hosts of the first ones may have all
+/// that they are entitled to.
 const LOOKS_MAX: usize = 64;
-/// A connection whose peer has neither taken anything nor ended a record for so long makes room for those that wait, if its
-/// host holds the most.
+/// How long a peer may neither take anything nor complete a record while others wait for memory. Then its connection ends, if
+/// its host holds the most.
 const STANDSTILL_NS: u64 = 1_000_000_000;
 
-/// Why a turn was the last one of a second stream.
+/// Why a second stream is of no use any more.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum WorkError {
     /// The stream has ended by itself.
@@ -65,11 +66,11 @@ pub(super) enum WorkError {
     Fault(Fault),
 }
 
-/// What came of looking after a connection.
+/// What is to be done with a connection that was looked at.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Keep,
-    /// It is not active any more.
+    /// Nothing is under way: it is not active any more.
     Idle,
     Over(DisconnectReason),
     Fault(Fault),
@@ -78,7 +79,7 @@ pub(super) enum Verdict {
 /// Operations and second streams of all connections.
 pub(super) struct Transfers {
     flows: Flows,
-    /// What is read goes through here, unless it goes straight into its region.
+    /// Where input is read that does not go straight into its region.
     scratch: Vec<u8>,
     message_bytes_max: usize,
     pub schedule: Schedule,
@@ -100,8 +101,8 @@ impl Transfers {
         }
     }
 
-    /// Enters an operation on an open connection; `start` has no position and no time yet. Answers whether the second stream
-    /// is there.
+    /// Enters an operation on an open connection, and fills in the position and the time of `start`. Returns whether the
+    /// second stream is there.
     #[inline]
     pub fn start(
         &mut self,
@@ -111,7 +112,7 @@ impl Transfers {
         start: &mut Start<'_>,
     ) -> Result<bool, SendError> {
         let Established { base, second, .. } = conn;
-        // What a fence waits for: all sends before it have ended.
+        // A fence waits until so many messages have been taken.
         start.position = base.messages_sent;
         let Some(second) = second.get_or_make() else { return Err(SendError::Disconnected) };
         if !self.admit(shared, base, second, Account::Own) {
@@ -128,14 +129,14 @@ impl Transfers {
             return Err(SendError::WouldBlock);
         }
         counts.operations += 1;
-        // Looked after from now on.
+        // The next look finds out when it is due.
         self.clock.look_soon();
         Ok(second.stream.is_some())
     }
 
-    /// The second stream of a connection is there. Answers whether something waits for it; `None`: there is no memory.
+    /// Gives a connection its second stream. Returns whether an operation has waited for it; `None`: there is no memory.
     pub fn attach(&mut self, core: &Core, conn: &mut Established, mut stream: Pipe) -> Option<bool> {
-        // Without it a short record may have to wait for longer; that is all.
+        // If the system refuses, a short record may have to wait for longer; that is all.
         let _ = stream.set_unsent_bytes_max(UNSENT_BYTES_MAX);
         if self.scratch.is_empty() {
             self.scratch = fallible::filled(scratch_bytes(self.message_bytes_max), 0).ok()?.into_vec();
@@ -149,7 +150,7 @@ impl Transfers {
         Some(second.is_active())
     }
 
-    /// The kernel reports a second stream. Answers whether it is one that polls did not look at.
+    /// Deals with the kernel's report of a second stream. Returns whether it is one that polls did not look at.
     pub fn ready(&mut self, shared: &Shared, core: &Core, conn: &mut Established, hung_up: bool) -> bool {
         let Established { base, second, .. } = conn;
         let Some(second) = second.get_mut() else { return false };
@@ -160,7 +161,7 @@ impl Transfers {
         }
         if let Some(share) = second.share_mut() {
             if hung_up {
-                // What is left to be read is not much, and its end behind it.
+                // Little is left to be read before the end of the stream.
                 (share.turns, share.yields_ns) = (0, None);
             }
             // Its turn comes in this poll.
@@ -193,7 +194,7 @@ impl Transfers {
         true
     }
 
-    /// There is no memory for what has come on a second stream: it is not read until its turn comes.
+    /// Has a second stream wait, unread, until there is memory for what has come on it.
     fn queue(&mut self, shared: &Shared, core: &Core, key: Key, second: &mut SecondStream) {
         // Where that can't be noted, the kernel reports the stream again.
         if !second.is_waiting() && self.schedule.wait(key) {
@@ -203,7 +204,7 @@ impl Transfers {
         }
     }
 
-    /// Gives those that wait what they wait for, as far as it is there.
+    /// Gives memory to those that wait, as far as there is some.
     #[inline]
     pub fn admit_waiting(&mut self, shared: &Shared, core: &Core, conns: &mut Conns) {
         for _ in 0..self.schedule.waiting().len().min(LOOKS_MAX) {
@@ -214,7 +215,7 @@ impl Transfers {
                 second.watch(core, Some(Interest::Read));
                 self.schedule.at_once = true;
             } else {
-                // The queue has space for one that was taken out.
+                // It can't fail: one was just taken out of the queue.
                 let _ = self.schedule.wait(key);
             }
         }
@@ -243,7 +244,7 @@ impl Transfers {
         second.share().map_or(Work::Everything, Share::work)
     }
 
-    /// Reads what came on a connection's second stream, and writes what there is room for.
+    /// Has a connection's turn: reads what has come on its second stream, and writes as much as there is space for.
     #[inline]
     pub fn work(
         &mut self,
@@ -323,7 +324,8 @@ impl Transfers {
         Ok(())
     }
 
-    /// Behind a turn, while others wait: a connection that gives way, or on which nothing has moved, keeps no more than it must.
+    /// Called behind a turn while others wait: takes all memory that it can from a connection that gives way, or on which nothing
+    /// has moved.
     #[inline]
     pub fn retire_for_space(&mut self, core: &mut Core, conn: &mut Established) -> Result<(), Fault> {
         let delivers = conn.takes_messages();
@@ -338,12 +340,13 @@ impl Transfers {
         } else {
             self.trim(base.host(), second);
         }
-        // Whoever waits for that has its turn in the next poll.
+        // A connection that lacks memory has its turn in the next poll.
         self.schedule.at_once |= self.schedule.short_host().is_some();
         Ok(())
     }
 
-    /// Takes a connection's memory back, if nothing is under way on it that needs any. The caller takes it out of the active ones.
+    /// Takes a connection's memory back. False: something is under way that needs it. Otherwise the caller takes the connection
+    /// out of the active ones.
     fn suspend(
         &mut self,
         core: &mut Core,
@@ -351,7 +354,7 @@ impl Transfers {
         second: &mut SecondStream,
         delivers: bool,
     ) -> Result<bool, Fault> {
-        // The kernel does not report what it does not know of.
+        // The kernel would not report what has left it, or has not reached it.
         let is_still =
             second.stream.as_ref().is_some_and(|stream| !stream.has_unsent() && !stream.has_content());
         if !is_still || !second.writer.is_empty() {
@@ -372,7 +375,7 @@ impl Transfers {
         Ok(true)
     }
 
-    /// Has a connection that waits for its peer hold no more than what is on its way.
+    /// Takes the memory of a connection that waits for its peer, but for what is on its way.
     fn trim(&mut self, host: Host, second: &mut SecondStream) {
         second.writer.trim();
         let held_bytes = FLOW_BYTES as u64 + second.writer.held_bytes() + second.reader.held_bytes();
@@ -412,7 +415,7 @@ impl Transfers {
         let is_idle = now_ns >= second.moved_ns.saturating_add(IDLE_NS);
         let Transfers { flows, clock, counts, .. } = self;
         let Some((flow, ops)) = second.flow_mut(flows) else {
-            // Its turn comes, and its time.
+            // It has had no turn yet, or no memory for a flow.
             let is_suspended = is_idle && self.suspend(core, base, second, delivers).is_ok_and(|done| done);
             return if is_suspended { Verdict::Idle } else { Verdict::Keep };
         };
@@ -425,7 +428,7 @@ impl Transfers {
             flow.moved_ns = clock_ns;
         }
         if let Some(mut overdue_ns) = flow.deadline_ns(ops, clock_ns, timeout_ns) {
-            // While the peer has no buffers, nothing needs to move.
+            // While the peer has no receive buffers, nothing needs to move.
             overdue_ns =
                 overdue_ns.min(held_due_ns.unwrap_or_else(|| flow.moved_ns.saturating_add(timeout_ns)));
             if clock_ns >= overdue_ns {
@@ -436,7 +439,7 @@ impl Transfers {
         }
         let yields_ns = second.share().and_then(|share| share.yields_ns);
         if let Some(since_ns) = yields_ns.filter(|_| !flow.waits_for_buffers()) {
-            // Others wait for what it has, and it waits for its peer.
+            // Others wait for its memory, and it waits for its peer.
             let limit_ns = record_ns_max(timeout_ns).saturating_add(allowance_ns(flow.unsent_bytes()));
             let until_ns = since_ns.saturating_add(limit_ns);
             if now_ns >= until_ns {
@@ -481,7 +484,7 @@ impl Transfers {
         Some(key)
     }
 
-    /// Prepares for sleep.
+    /// Prepares for sleep; see [`Transport::arm`](crate::transport::Transport::arm).
     pub fn arm(&mut self, shared: &Shared, core: &mut Core, conns: &mut Conns) -> Armed {
         self.admit_waiting(shared, core, conns);
         if self.schedule.at_once || !self.arm_streams(core, conns) {
@@ -503,7 +506,7 @@ impl Transfers {
         Armed::Sleep { deadline_ns: (deadline_ns != u64::MAX).then_some(deadline_ns) }
     }
 
-    /// Has the kernel tell of what is waited for. False: something is to be done at once.
+    /// Has the kernel report what the active connections wait for. False: something is to be done at once.
     fn arm_streams(&mut self, core: &mut Core, conns: &mut Conns) -> bool {
         for key in self.schedule.active() {
             let Some(conn) = conns.established_mut(*key) else { continue };
@@ -524,7 +527,7 @@ impl Transfers {
             }
             let Some(stream) = &second.stream else { continue };
             let wants_space = (!second.writer.is_empty() || stream.has_unsent()) && !stream.lacks_buffer();
-            // What is not read now would end each sleep at once.
+            // Input that is not to be read now would end each sleep at once.
             let reads = second.share().is_none_or(|share| share.work() == Work::Everything);
             let interest = match (reads, wants_space) {
                 (true, true) => Interest::Both,
@@ -542,31 +545,31 @@ impl Transfers {
         conn.second.get()?.flow(&self.flows)
     }
 
-    /// No operation of this side's is under way on a connection.
+    /// Whether no operation of this side is under way on a connection.
     #[inline]
     pub fn are_over(&self, conn: &Established) -> bool {
         self.flow(conn).is_none_or(|flow| flow.operations() == 0)
     }
 
-    /// Operations of this side's are under way, whose answers may still come.
+    /// Whether operations of this side are under way whose answers may still come.
     #[inline]
     pub fn await_answers(&self, conn: &Established) -> bool {
         conn.second.get().is_some_and(|second| second.stream.is_some()) && !self.are_over(conn)
     }
 
-    /// The answers to the peer's operations are still to be sent.
+    /// Whether answers to the peer's operations are still to be sent.
     pub fn owe_answers(&self, conn: &Established) -> bool {
         let Some(second) = conn.second.get() else { return false };
         let Some(stream) = &second.stream else { return false };
         self.flow(conn).is_some_and(Flow::has_answers) || !second.writer.is_empty() || stream.has_unsent()
     }
 
-    /// How long what this side has under way on a connection may take at the least rate.
+    /// How long the operations of this side on a connection may take at the least rate of progress.
     pub fn allowance_ns(&self, conn: &Established) -> u64 {
         self.flow(conn).map_or(0, Flow::allowance_ns)
     }
 
-    /// A send timeout has changed: operations are looked at anew.
+    /// Has operations looked at anew, because a send timeout has changed.
     pub fn timeout_changed(&mut self) {
         self.clock.look_soon();
     }
@@ -587,7 +590,7 @@ impl Transfers {
         }
     }
 
-    /// The second stream of a connection has ended by itself.
+    /// Notes that the second stream of a connection has ended by itself.
     pub fn stream_ended(&mut self, shared: &Shared, core: &mut Core, conn: &mut Established) {
         //= wire.md R-TCP-24
         let until_ns = shared.now_ns.saturating_add(GRACE_NS);
@@ -600,7 +603,7 @@ impl Transfers {
         conn.second = Second::Ended { until_ns };
     }
 
-    /// A region is taken out of the table: nothing is read from it any more when this returns.
+    /// Has nothing read from a region any more, which is being taken out of the table.
     pub fn region_removed(&self, conns: &mut Conns, region: &Region) {
         for key in self.schedule.active() {
             if let Some(second) = conns.established_mut(*key).and_then(|conn| conn.second.get_mut()) {
@@ -614,7 +617,7 @@ impl Transfers {
         self.counts.add_to(into);
     }
 
-    /// Bytes held, those of connections included.
+    /// Bytes held, by connections too.
     pub fn bytes(&self, conns: &Conns) -> u64 {
         let of_conns = conns
             .iter()

@@ -1,16 +1,16 @@
-//! How much memory connections hold that move data: a flow, and a buffer each way. All connections share so much of it, by host.
+//! The memory of connections that move data: each has a flow, and a buffer for each direction. Hosts share a certain amount.
 
 use super::super::second_stream::{Account, SecondStream};
 use crate::transport::ordered_rma::FLOW_BYTES;
 use crate::transport::quota::{Host, Quota};
 
-/// What a connection with something under way holds at most: what it writes from, what it reads into, its flow.
+/// The most that a connection with something under way holds: what it writes from, what it reads into, and its flow.
 pub(super) const CONNECTION_BYTES: u64 = 160 << 10;
-/// All of them together hold no more than this part of the cap.
+/// The part of the memory cap that all connections together may hold.
 const CAP_SHARE: u64 = 4;
-/// However small the cap is, so many connections may have something under way.
+/// Connections that may have something under way at a time, however small the cap is.
 const CONNECTIONS_MIN: u64 = 4;
-/// Of all, what peers ask for leaves this part to what this side's program begins, and that to peers.
+/// The part of all that peers leave to operations of this side's program, and those to peers.
 const RESERVED_SHARE: u64 = 4;
 
 const _: () = assert!(FLOW_BYTES as u64 + (128 << 10) <= CONNECTION_BYTES);
@@ -18,10 +18,10 @@ const _: () = assert!(FLOW_BYTES as u64 + (128 << 10) <= CONNECTION_BYTES);
 /// Memory of all connections that move data.
 pub(super) struct TransferQuota {
     bytes_max: u64,
-    /// What peers have asked for, by host.
+    /// Bytes for what peers have asked for, by host, and in all.
     peers: Quota,
     peers_bytes: u64,
-    /// What this side's program has begun.
+    /// Bytes for operations of this side's program.
     own_bytes: u64,
 }
 
@@ -41,12 +41,12 @@ impl TransferQuota {
             }
     }
 
-    /// Which host has to make room for a connection of this one that waits; `None`: there is room.
+    /// Which host has to give up memory so that a connection of this one, which waits, gets some. `None`: there is enough.
     pub fn many(&mut self, host: Host) -> Option<Host> {
         if self.has_space_for(host, Account::Peer, CONNECTION_BYTES) { None } else { self.peers.most() }
     }
 
-    /// Gives a connection all that it may need, on this account. False: there is no room.
+    /// Charges a connection for all that it may need, to this account. False: there is not enough.
     pub fn admit(&mut self, host: Host, second: &mut SecondStream, account: Account) -> bool {
         let missing = CONNECTION_BYTES.saturating_sub(second.charged_bytes);
         if !self.has_space_for(host, account, missing) {
@@ -58,7 +58,7 @@ impl TransferQuota {
         true
     }
 
-    /// Gives a connection that was trimmed all that it may need. False: there is no room.
+    /// Charges a connection that was trimmed for all that it may need. False: there is not enough.
     #[inline]
     pub fn fill(&mut self, host: Host, second: &mut SecondStream) -> bool {
         if !second.share().is_some_and(|share| share.is_trimmed) {
@@ -75,7 +75,7 @@ impl TransferQuota {
         true
     }
 
-    /// A connection holds so much from now on, instead of what it is charged for.
+    /// Charges a connection for so many bytes, instead of what it is charged for.
     pub fn charge(&mut self, host: Host, second: &mut SecondStream, bytes: u64) {
         let before = std::mem::replace(&mut second.charged_bytes, bytes);
         match second.account {
@@ -88,7 +88,7 @@ impl TransferQuota {
         }
     }
 
-    /// Bytes held for counting.
+    /// Bytes that counting takes.
     pub fn bytes(&self) -> u64 {
         self.peers.bytes()
     }

@@ -1,4 +1,4 @@
-//! The second stream as [`ordered_rma`](crate::transport::ordered_rma) wants it.
+//! The second stream, in the form that [`ordered_rma`](crate::transport::ordered_rma) writes to and reads from.
 
 use super::super::pipe::{self, Pipe};
 use crate::transport::ordered_rma::stream::{ByteStream, Ended};
@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 /// A second stream, as long as a turn lasts.
 pub(super) struct Wire<'a> {
     pub stream: &'a mut Pipe,
-    /// Something came that the peer has not sealed.
+    /// Whether something has come that the peer has not sealed.
     pub forged: bool,
 }
 

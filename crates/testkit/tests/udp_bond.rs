@@ -117,9 +117,10 @@ impl Pair {
 
 #[test]
 fn bandwidth_adds_up() {
-    let Some(veth) = wires(Some(50_000_000)) else { return };
+    // So slow that a machine that is busy with other things fills them too. The simulator has faster ones (`proto_bond`).
+    let Some(veth) = wires(Some(10_000_000)) else { return };
     for attribute in [Attribute::ReliableUnordered, Attribute::ReliableOrdered] {
-        // On a machine that is busy with other things the links may stand idle: three tries.
+        // A machine may be so busy that they stand idle all the same: three tries.
         let best = (0..3).map(|_| gain(&veth, attribute)).find(|gain| *gain > 1.6);
         assert!(best.is_some(), "{attribute:?}: two interfaces carry no more than one");
     }

@@ -27,7 +27,7 @@ fn processor_seconds(args: &[&str]) -> f64 {
 fn info_lists_devices_and_limits_quickly() {
     let info = json(&cci(&["info", "--json"]));
     let took = processor_seconds(&["info", "--json"]);
-    assert!(took > 0.0 && took < 1.0, "{took} s");
+    assert!(took < 1.0, "{took} s");
     let devices = info["devices"].as_array().expect("devices");
     let of = |transport: &str| devices.iter().filter(|device| device["transport"] == transport).count();
     assert_eq!(of("shm"), 1);

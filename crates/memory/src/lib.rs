@@ -9,6 +9,7 @@
 //! - [`fallible`]: allocation that answers with an error where there is no memory.
 //! - [`slab`]: a table with generation-checked keys, for connections and the like (safe code).
 //! - [`bytes`]: copies and atomics on memory that anybody may change meanwhile, for remote memory access.
+//! - `simulated`, a feature: shared memory as the processes of a simulation see it.
 //! - [`atomic`]: where every atomic of this crate comes from.
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
@@ -18,8 +19,11 @@ pub mod atomic;
 pub mod bytes;
 pub mod fallible;
 pub mod pool;
+mod raw_atomic;
 pub mod returns;
 mod thread;
 
 pub mod ring;
+#[cfg(all(feature = "simulated", not(loom)))]
+pub mod simulated;
 pub mod slab;

@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 
-use crate::atomic::raw::{AtomicU64, Ordering};
+use crate::raw_atomic::{AtomicU64, Ordering};
 
 /// The number of no thread.
 pub(crate) const NONE: u64 = 0;

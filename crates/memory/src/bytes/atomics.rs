@@ -1,7 +1,7 @@
 //! The processor's own atomics on shared memory: atomic against every other process and thread that uses them there.
 
 use super::Bytes;
-use crate::atomic::raw::{AtomicU32, AtomicU64, Ordering};
+use crate::raw_atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// One operation on an atomic of either width.
 macro_rules! apply {
@@ -105,6 +105,11 @@ impl Bytes {
         if !at.addr().get().is_multiple_of(width) {
             return Err(AtomicRefusal::Misaligned);
         }
+        #[cfg(all(feature = "simulated", not(loom)))]
+        if crate::simulated::is_entered() {
+            // SAFETY: in range, as just checked.
+            return Ok(unsafe { simulated(at.as_ptr(), op) });
+        }
         match op.width {
             AtomicWidth::Four => {
                 // SAFETY: in range and aligned, as just checked; whoever else is at it uses atomics too or assembly.
@@ -117,6 +122,40 @@ impl Bytes {
                 let word = unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) };
                 Ok(apply!(word, op.kind, op.operand, op.compare))
             }
+        }
+    }
+}
+
+/// Does `op` on the word at `at` in the name of a simulated process.
+///
+/// # Safety
+///
+/// The word is readable and, unless it is only loaded, writable.
+#[cfg(all(feature = "simulated", not(loom)))]
+unsafe fn simulated(at: *mut u8, op: AtomicOp) -> u64 {
+    use crate::simulated::exchange;
+    let after = |before: u64, mask: u64| match op.kind {
+        AtomicKind::Load => None,
+        AtomicKind::Add => Some(before.wrapping_add(op.operand)),
+        AtomicKind::Swap => Some(op.operand),
+        AtomicKind::CompareSwap => (before == op.compare & mask).then_some(op.operand),
+        AtomicKind::And => Some(before & op.operand),
+        AtomicKind::Or => Some(before | op.operand),
+        AtomicKind::Xor => Some(before ^ op.operand),
+    };
+    match op.width {
+        AtomicWidth::Four => {
+            let replace = |before| {
+                let before = u64::from(u32::from_ne_bytes(before));
+                after(before, u64::from(u32::MAX)).map(|after| (after as u32).to_ne_bytes())
+            };
+            // SAFETY: the caller's promise.
+            u64::from(u32::from_ne_bytes(unsafe { exchange(at, Ordering::SeqCst, replace) }))
+        }
+        AtomicWidth::Eight => {
+            let replace = |before| after(u64::from_ne_bytes(before), u64::MAX).map(u64::to_ne_bytes);
+            // SAFETY: the caller's promise.
+            u64::from_ne_bytes(unsafe { exchange(at, Ordering::SeqCst, replace) })
         }
     }
 }

@@ -81,6 +81,12 @@ impl Bytes {
     #[must_use = "`false` means that nothing was copied"]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> bool {
         let Some(from) = self.at(offset, out.len()) else { return false };
+        #[cfg(all(feature = "simulated", not(loom)))]
+        if crate::simulated::is_entered() {
+            // SAFETY: as below.
+            unsafe { crate::simulated::load(from.as_ptr(), out.as_mut_ptr(), out.len()) };
+            return true;
+        }
         // SAFETY: `from` is good for that many bytes by `at`; `out` is ours alone.
         unsafe { copy::copy(from.as_ptr(), out.as_mut_ptr(), out.len()) };
         true
@@ -91,6 +97,12 @@ impl Bytes {
     #[must_use = "`false` means that nothing was copied"]
     pub fn write(&self, offset: usize, data: &[u8]) -> bool {
         let Some(to) = self.at(offset, data.len()) else { return false };
+        #[cfg(all(feature = "simulated", not(loom)))]
+        if crate::simulated::is_entered() {
+            // SAFETY: as below.
+            unsafe { crate::simulated::store(to.as_ptr(), data) };
+            return true;
+        }
         // SAFETY: `to` is good for that many bytes by `at`.
         unsafe { copy::copy_slice(data, to.as_ptr()) };
         true
@@ -103,6 +115,16 @@ impl Bytes {
     #[must_use = "`false` means that nothing was copied"]
     pub fn copy_from(&self, offset: usize, from: &Bytes, from_offset: usize, len: usize) -> bool {
         let (Some(to), Some(from)) = (self.at(offset, len), from.at(from_offset, len)) else { return false };
+        #[cfg(all(feature = "simulated", not(loom)))]
+        if crate::simulated::is_entered() {
+            let mut bytes = vec![0; len];
+            // SAFETY: as below.
+            unsafe {
+                crate::simulated::load(from.as_ptr(), bytes.as_mut_ptr(), len);
+                crate::simulated::store(to.as_ptr(), &bytes);
+            }
+            return true;
+        }
         // SAFETY: both are good for that many bytes by `at`.
         unsafe { copy::copy(from.as_ptr(), to.as_ptr(), len) };
         true
@@ -112,6 +134,12 @@ impl Bytes {
     #[must_use = "`false` means that nothing was written"]
     pub fn fill(&self, offset: usize, len: usize, byte: u8) -> bool {
         let Some(to) = self.at(offset, len) else { return false };
+        #[cfg(all(feature = "simulated", not(loom)))]
+        if crate::simulated::is_entered() {
+            // SAFETY: as below.
+            unsafe { crate::simulated::store(to.as_ptr(), &vec![byte; len]) };
+            return true;
+        }
         // SAFETY: `to` is good for that many bytes by `at`.
         unsafe { copy::fill(to.as_ptr(), byte, len) };
         true

@@ -5,7 +5,7 @@
 use core::ptr::NonNull;
 
 use super::{BadRegion, CONTROL_BYTES, DATA_BYTES_MAX, DATA_BYTES_MIN, LINE_BYTES, RECORD_HEADER_BYTES};
-use crate::atomic::AtomicU64;
+use crate::atomic::SharedWord;
 use crate::bytes::Bytes;
 
 /// Where the words in front of the data are, in bytes; see the module documentation for who writes which.
@@ -14,7 +14,7 @@ const STALL_AT: usize = 8;
 const ATTENTION_AT: usize = 128;
 const DIRECT_AT: usize = 192;
 
-const _: () = assert!(DIRECT_AT + size_of::<AtomicU64>() <= CONTROL_BYTES);
+const _: () = assert!(DIRECT_AT + size_of::<SharedWord>() <= CONTROL_BYTES);
 
 /// A mapped region and what keeps it mapped.
 pub(super) struct Region<M> {
@@ -58,7 +58,7 @@ impl<M> Region<M> {
     /// One of the words above. Word by word, as a reference to them all would cover the bytes between them, which
     /// are no atomics, and which a peer may write to.
     #[inline]
-    fn control<const AT: usize>(&self) -> &AtomicU64 {
+    fn control<const AT: usize>(&self) -> &SharedWord {
         const { assert!(AT < CONTROL_BYTES && AT.is_multiple_of(8)) };
         // SAFETY: in bounds and aligned, as just checked and as `new` checked; mapped as long as `self` lives; only
         // ever used as an atomic.
@@ -66,21 +66,21 @@ impl<M> Region<M> {
     }
 
     #[inline]
-    pub(super) fn head(&self) -> &AtomicU64 {
+    pub(super) fn head(&self) -> &SharedWord {
         self.control::<HEAD_AT>()
     }
 
     #[inline]
-    pub(super) fn stall(&self) -> &AtomicU64 {
+    pub(super) fn stall(&self) -> &SharedWord {
         self.control::<STALL_AT>()
     }
 
     #[inline]
-    pub(super) fn attention(&self) -> &AtomicU64 {
+    pub(super) fn attention(&self) -> &SharedWord {
         self.control::<ATTENTION_AT>()
     }
 
-    pub(super) fn direct(&self) -> &AtomicU64 {
+    pub(super) fn direct(&self) -> &SharedWord {
         self.control::<DIRECT_AT>()
     }
 
@@ -108,7 +108,7 @@ impl<M> Region<M> {
 
     /// The header word of the record at `position`.
     #[inline]
-    pub(super) fn word(&self, position: u64) -> &AtomicU64 {
+    pub(super) fn word(&self, position: u64) -> &SharedWord {
         // SAFETY: in bounds, aligned to a line, mapped as long as `self` lives, and only ever used as an atomic while
         // it can be a header (payload bytes there are written by the producer when no consumer looks).
         unsafe { self.at(position, 0, LINE_BYTES).cast().as_ref() }
@@ -130,7 +130,7 @@ impl<M> Region<M> {
 
     /// The second word of the header of the record at `position`.
     #[inline]
-    pub(super) fn tag(&self, position: u64) -> &AtomicU64 {
+    pub(super) fn tag(&self, position: u64) -> &SharedWord {
         // SAFETY: as for `word`, 8 bytes further.
         unsafe { self.at(position, 8, LINE_BYTES - 8).cast().as_ref() }
     }
@@ -152,6 +152,15 @@ impl<M> Region<M> {
         for segment in segments {
             assert!(segment.len() <= remaining, "the segments are as long as `len_bytes` says");
             remaining -= segment.len();
+            #[cfg(feature = "simulated")]
+            if crate::simulated::is_entered() {
+                // SAFETY: as below.
+                unsafe {
+                    crate::simulated::store(to.as_ptr(), segment);
+                    to = to.add(segment.len());
+                }
+                continue;
+            }
             // SAFETY: `remaining` shows that the bytes lie in what `at` checked. An honest consumer does not look at them
             // before the word is published and a segment, being a `&[u8]` of this process, is not in the ring. A
             // dishonest consumer that writes here at the same time spoils bytes that only it reads.
@@ -177,6 +186,11 @@ impl<M> Region<M> {
     #[inline(always)]
     pub(super) unsafe fn read(&self, position: u64, skip: usize, to: NonNull<u8>, len: usize) {
         let from = self.at(position, RECORD_HEADER_BYTES + skip, len);
+        #[cfg(feature = "simulated")]
+        if crate::simulated::is_entered() {
+            // SAFETY: as below.
+            return unsafe { crate::simulated::load(from.as_ptr(), to.as_ptr(), len) };
+        }
         // SAFETY: `from` is good for `len` bytes by `at`, `to` by the caller.
         unsafe { copy(from, to, len) };
     }

@@ -1,7 +1,7 @@
 //! Copies by relaxed atomics: whole words where both sides lie alike in them, bytes elsewhere.
 
-use crate::atomic::raw::Ordering::Relaxed;
-use crate::atomic::raw::{AtomicU8, AtomicU64};
+use crate::raw_atomic::Ordering::Relaxed;
+use crate::raw_atomic::{AtomicU8, AtomicU64};
 
 /// # Safety
 ///

@@ -5,5 +5,8 @@
 //! the system's clock. Instead of sleeping it asks [`sleep`] how long it may. It drops an endpoint once [`is_drained`], or
 //! [`abandon`]s it.
 
-pub use crate::endpoint::simulated::{Sleep, abandon, close_begins, is_drained, open, sleep};
+pub use crate::endpoint::simulated::{
+    Sleep, abandon, close_begins, is_drained, is_woken, open, open_shared_memory, sleep,
+};
 pub use crate::transport::datagram::{Network, SimulatedNode, TooLong};
+pub use cci_sys::simulated::{Memory, clear_fault, leave, now_ns, set_clock, set_fault, set_seed, settle};

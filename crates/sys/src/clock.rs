@@ -14,6 +14,10 @@ use estimate::{Estimate, Source};
 /// saturates.
 #[inline]
 pub fn now_ns() -> u64 {
+    #[cfg(feature = "simulated")]
+    if let Some(now_ns) = crate::simulated::now_ns() {
+        return now_ns;
+    }
     static CLOCK: Estimate<Machine> = Estimate::new(Machine);
     CLOCK.now_ns()
 }

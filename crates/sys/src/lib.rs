@@ -30,6 +30,8 @@ pub mod packet;
 pub mod process;
 pub mod random;
 pub mod shared_memory;
+#[cfg(feature = "simulated")]
+pub mod simulated;
 pub mod tcp;
 pub mod tcp_memory;
 pub mod thread;

@@ -7,6 +7,13 @@ use crate::error::{Result, SysError, Tried};
 
 /// Fills `out` with random bytes. Fails only where the kernel has no `getrandom` or a filter forbids it.
 pub fn fill(out: &mut [u8]) -> Result<()> {
+    #[cfg(feature = "simulated")]
+    if crate::simulated::is_entered() {
+        for (byte, random) in out.iter_mut().zip(std::iter::from_fn(crate::simulated::random)) {
+            *byte = random as u8;
+        }
+        return Ok(());
+    }
     let mut filled_bytes = 0;
     while let Some(remainder) = out.get_mut(filled_bytes..).filter(|remainder| !remainder.is_empty()) {
         match getrandom(remainder, GetRandomFlags::empty()) {

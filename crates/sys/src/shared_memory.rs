@@ -107,6 +107,8 @@ impl SharedMemory {
         if len == 0 || len > isize::MAX as usize {
             return Err(SysError::new(WHAT, Errno::INVAL));
         }
+        #[cfg(feature = "simulated")]
+        crate::simulated::fault("mmap").tried(WHAT)?;
         // SAFETY: a new mapping at an address the kernel picks touches no memory that exists.
         let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, &fd, 0) };
         let Some(base) = NonNull::new(start.tried(WHAT)?.cast::<u8>()) else {
@@ -134,6 +136,8 @@ impl Drop for SharedMemory {
         if !crate::process::fork::same_process(self.made_by) {
             return;
         }
+        #[cfg(feature = "simulated")]
+        cci_memory::simulated::unmap(self.base.as_ptr(), self.len);
         // SAFETY: the range was mapped by `map`, is unmapped only by this, and no reference to it is handed out.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "our own mapping: {unmapped:?}");
@@ -171,6 +175,8 @@ fn check(fd: &OwnedFd, len_bytes: usize) -> Result<()> {
 
 /// A memfd that can be sealed, and cannot be executed where the kernel (6.3) knows how to forbid it.
 fn memfd(name: &str, more: MemfdFlags) -> std::result::Result<OwnedFd, Errno> {
+    #[cfg(feature = "simulated")]
+    crate::simulated::fault("memfd_create")?;
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | more;
     match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         // A name with 250 bytes gets this answer, too: then the second call fails likewise.

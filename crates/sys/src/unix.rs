@@ -100,6 +100,10 @@ impl Stream {
     pub fn connect_warily(to: &Name) -> Result<Stream> {
         const WHAT: &str = "connect to a process on this machine";
         let on = |error: SysError| error.on(to);
+        #[cfg(feature = "simulated")]
+        if !crate::simulated::reaches_others() {
+            return Err(on(SysError::new(WHAT, Errno::CONNREFUSED)));
+        }
         let addr = to.to_addr().tried(WHAT).map_err(on)?;
         let fd = seqpacket().tried("make a UNIX socket").map_err(on)?;
         rights::take_descriptors(&fd, false);
@@ -133,6 +137,10 @@ impl Stream {
         if fds.len() > FDS_MAX || message.is_empty() {
             // An empty message would look like a closed connection at the other end.
             return Err(io::ErrorKind::InvalidInput.into());
+        }
+        #[cfg(feature = "simulated")]
+        if !crate::simulated::reaches_others() {
+            return Ok(());
         }
         let mut space = [MaybeUninit::uninit(); SEND_SPACE_BYTES];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -241,6 +249,8 @@ fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
 }
 
 fn seqpacket() -> rustix::io::Result<OwnedFd> {
+    #[cfg(feature = "simulated")]
+    crate::simulated::fault("socket")?;
     let (family, kind) = (rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET);
     rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
 }

@@ -1,7 +1,7 @@
 //! What the simulator needs of an endpoint beside its public interface.
 
 use super::{Endpoint, Poller};
-use crate::device::{Device, DeviceInfo, TransportKind};
+use crate::device::{Cma, Device, DeviceInfo, ShmKeys, TransportKind};
 use crate::engine::core::Core;
 use crate::engine::regions::Keys;
 use crate::error::CreateError;
@@ -9,6 +9,8 @@ use crate::limits::MESSAGE_BYTES_MAX;
 use crate::options::Options;
 use crate::transport::Activity;
 use crate::transport::datagram::{self, Network, SimulatedNode};
+use crate::transport::shm;
+use cci_sys::event::Events;
 use cci_sys::process::fork;
 use std::sync::Arc;
 
@@ -50,6 +52,29 @@ pub fn open(
     core.regions.keys = Keys::Seed(seed);
     let transport = datagram::open_simulated(node, network, &device.0, &options)?;
     Endpoint::of(&device, core, transport)
+}
+
+/// Opens an endpoint of shared memory, at this service, for the process that is entered.
+///
+/// # Errors
+/// Those of [`Endpoint::create`].
+pub fn open_shared_memory(service: &str, options: Options, seed: u64) -> Result<Endpoint, CreateError> {
+    let keys = ShmKeys { cma: Cma::Off, ..ShmKeys::default() };
+    let info = DeviceInfo {
+        max_send_size: shm::MESSAGE_BYTES_MAX,
+        shm: keys,
+        ..DeviceInfo::new("simulated".to_owned(), TransportKind::Shm)
+    };
+    let mut endpoint = Endpoint::create(&Device(Arc::new(info)), options.service(service.to_owned()))?;
+    endpoint.core.regions.keys = Keys::Seed(seed);
+    Ok(endpoint)
+}
+
+/// Whether its descriptor is readable: whoever sleeps on it wakes up.
+pub fn is_woken(endpoint: &Endpoint) -> bool {
+    let mut events = Events::with_capacity(1);
+    endpoint.core.poller.ready(&mut events);
+    !events.is_empty()
 }
 
 /// Prepares for sleep as [`Endpoint::arm`] does, and returns how long that sleep may be.

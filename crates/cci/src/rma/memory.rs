@@ -2,6 +2,7 @@
 
 use super::Access;
 use crate::Connection;
+use cci_memory::atomic::fence;
 use cci_memory::bytes::{self as ring, AtomicOp, AtomicRefusal, Backing, Bytes, Foreign};
 use cci_proto::{Atomic, AtomicKind, AtomicWidth};
 use cci_sys::SysError;
@@ -9,7 +10,7 @@ use cci_sys::memory::RmaMemory;
 use cci_sys::shared_memory::SharedMemory;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Memory that peers may read and write at any time, and the program too: through the copying calls here, or through

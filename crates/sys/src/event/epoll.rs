@@ -110,6 +110,8 @@ impl Epoll {
 
     /// Watches `fd`. The kernel forgets it when the last copy of it is closed.
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest, trigger: Trigger) -> Result<()> {
+        #[cfg(feature = "simulated")]
+        crate::simulated::fault("epoll_ctl").tried("watch a descriptor (EPOLL_CTL_ADD)")?;
         epoll::add(&self.0, fd, epoll::EventData::new_u64(token), flags(interest, trigger))
             .tried("watch a descriptor (EPOLL_CTL_ADD)")
     }

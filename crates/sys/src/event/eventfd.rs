@@ -23,6 +23,8 @@ pub struct EventFd {
 impl EventFd {
     /// A new one, not signalled.
     pub fn new() -> Result<EventFd> {
+        #[cfg(feature = "simulated")]
+        crate::simulated::fault("eventfd").tried("make a wake-up counter (eventfd)")?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let fd = rustix::event::eventfd(0, flags).tried("make a wake-up counter (eventfd)")?;
         Ok(EventFd { fd, foreign: false })
@@ -48,6 +50,10 @@ impl EventFd {
     ///
     /// `InvalidData`: the peer that sent it made it blocking; do not use it, or the peer, any more.
     pub fn signal(&self) -> io::Result<()> {
+        #[cfg(feature = "simulated")]
+        if !crate::simulated::reaches_others() {
+            return Ok(());
+        }
         if self.foreign {
             self.refuse_if_blocking()?;
         }

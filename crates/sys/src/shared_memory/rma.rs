@@ -99,6 +99,8 @@ impl SharedMemory {
             let child = std::io::Error::new(std::io::ErrorKind::Unsupported, "not mapped in a fork child");
             return Err(SysError::new(WHAT, child));
         }
+        #[cfg(feature = "simulated")]
+        cci_memory::simulated::unmap(self.as_ptr().as_ptr(), self.len());
         let len = self.len();
         let huge = if self.is_huge() { MemfdFlags::HUGETLB } else { MemfdFlags::empty() };
         // Normal pages in place of huge ones are better than a peer that keeps its access.

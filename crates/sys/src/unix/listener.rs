@@ -55,6 +55,8 @@ impl Listener {
     /// Takes the next connection; `None` when there is none now. The peer can't send descriptors before [`Stream::trust`], where the
     /// kernel is new enough.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
+        #[cfg(feature = "simulated")]
+        crate::simulated::fault("accept")?;
         loop {
             match rustix::net::accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(fd) => return Ok(Some(Stream(fd))),

@@ -1,6 +1,6 @@
 //! Scenarios drawn from a seed.
 
-use super::scenario::{Act, Answer, End, Job, Machine, Operating, Scenario, Step, Talk, Weather};
+use super::scenario::{Act, Answer, End, Fabric, Job, Machine, Operating, Scenario, Step, Talk, Weather};
 use super::speaker::can_operate;
 use crate::sim::Rng;
 use cci::Attribute;
@@ -43,6 +43,9 @@ const KINDS: &[Kind] = &[
     Kind::Everything,
 ];
 
+/// Processes that share memory, at most.
+const SHARED_MACHINES_MAX: usize = 6;
+
 impl Scenario {
     /// The scenario of a seed.
     #[must_use]
@@ -64,13 +67,57 @@ impl Scenario {
         let weather = draw_weather(&mut rng, kind);
         // Drawn apart, so that it changes nothing else of what a seed means.
         let sealed = Rng::new(seed ^ 0x7365_616c).pct(10.0);
-        let mut scenario = Scenario { seed, machines, weather, steps: Vec::new(), sealed, sabotage: None };
+        let mut scenario = Scenario {
+            seed,
+            machines,
+            weather,
+            steps: Vec::new(),
+            sealed,
+            fabric: Fabric::Datagrams,
+            sabotage: None,
+        };
         let span_ns = rng.pick(&[5 * MS, 50 * MS, 500 * MS, 3 * SECOND]);
         let talks = draw_talks(&mut rng, kind, count);
         for number in 0..talks {
             scenario.draw_talk(&mut rng, kind, number, span_ns);
         }
         scenario.draw_trouble(&mut rng, kind, span_ns);
+        scenario.steps.sort_by_key(|step| step.at_ns);
+        scenario
+    }
+
+    /// The scenario of a seed, for processes of one host that share memory.
+    #[must_use]
+    pub fn draw_shared(seed: u64) -> Scenario {
+        let mut rng = Rng::new(seed ^ 0x7368_6d00);
+        let mut scenario = Scenario::draw(rng.next_u64());
+        while scenario.machines.len() > SHARED_MACHINES_MAX {
+            scenario = Scenario::draw(rng.next_u64());
+        }
+        let gentle = scenario.is_gentle();
+        scenario.seed = seed;
+        scenario.sealed = false;
+        let fault_per_calls = if gentle { 0 } else { rng.pick(&[0, 0, 10, 100]) };
+        scenario.fabric = Fabric::SharedMemory { is_weak: rng.pct(50.0), fault_per_calls };
+        let rate_ppm = scenario.machines[0].rate_ppm;
+        for machine in &mut scenario.machines {
+            (machine.host, machine.rate_ppm) = (0, rate_ppm);
+            // Rings take what a datagram's state does not.
+            machine.memory_bytes_max *= if gentle { 64 } else { 8 };
+        }
+        scenario.steps.retain(|step| {
+            !matches!(
+                step.act,
+                Act::Outage(..) | Act::Split(..) | Act::Storm(..) | Act::Replay(_) | Act::Narrow(..)
+            )
+        });
+        let span_ns = scenario.steps.last().map_or(MS, |step| step.at_ns + 1);
+        for _ in 0..rng.below(4) {
+            let stop_ns =
+                rng.pick(if gentle { &[US, 100 * US, 5 * MS][..] } else { &[US, MS, 300 * MS, 3 * SECOND] });
+            let machine = rng.below(scenario.machines.len() as u64) as usize;
+            scenario.step(rng.below(span_ns), Act::Stop(machine, stop_ns));
+        }
         scenario.steps.sort_by_key(|step| step.at_ns);
         scenario
     }

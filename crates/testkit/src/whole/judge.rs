@@ -26,6 +26,8 @@ pub(super) struct Judge {
     /// Nothing may fail.
     pub gentle: bool,
     pub sabotage: Option<Sabotage>,
+    /// System calls are made to fail.
+    pub calls_may_fail: bool,
     /// Fold of everything that happened.
     pub trace: u64,
     /// Lines for people, if they are wanted.
@@ -74,7 +76,8 @@ impl Judge {
         // And what a peer does not acknowledge for too long may be an answer to it, of which no program knows.
         let unseen = |side: &Side| side.silent || side.work.is_some();
         let silent = !self.gentle && (unseen(this) || self.others(side).any(unseen));
-        this.reported_dead || silent || self.others(side).any(gone)
+        // A link ends with a system call that fails on it.
+        this.reported_dead || silent || self.calls_may_fail || self.others(side).any(gone)
     }
 
     /// A message came to `side`.
@@ -184,6 +187,8 @@ impl Judge {
             return;
         }
         self.failures += u64::from(status != Status::Success);
+        // Who looks at a peer's memory after a completion has heard of it, and hearing orders memory.
+        cci::simulated::settle();
         if let Err(what) = self.check_completed(now_ns, machine, connection, context, status) {
             self.fail(now_ns, "completion", format!("context {context:#x} completed {what}"));
         }

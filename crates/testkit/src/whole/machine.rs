@@ -3,10 +3,13 @@
 use super::clock::Clock;
 use super::network::{Wire, address_of};
 use super::scenario::Machine;
+use super::shared::Stage;
 use crate::sim::Rng;
+use crate::sim::rng::mix;
 use cci::simulated::{self, SimulatedNode};
 use cci::{Connection, Endpoint, Message, Options, Security};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Everybody's key, where endpoints are sealed.
@@ -24,6 +27,12 @@ pub(super) struct Host {
     pub spec: Machine,
     pub clock: Clock,
     pub wire: Wire,
+    /// Where it lives, if machines share memory.
+    pub stage: Option<Rc<Stage>>,
+    /// Which of the machines it is.
+    pub number: usize,
+    /// It is stopped until then.
+    pub stopped_until_ns: u64,
     pub endpoint: Option<Endpoint>,
     /// Whose connection that is.
     pub sides: BTreeMap<u64, usize>,
@@ -44,12 +53,15 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub fn new(spec: &Machine, seed: u64) -> Host {
+    pub fn new(spec: &Machine, seed: u64, number: usize, stage: Option<Rc<Stage>>) -> Host {
         let mut rng = Rng::new(seed ^ (spec.host as u64) << 20);
         Host {
             clock: Clock::new(spec.rate_ppm, 1_000_000_000 + rng.below(1 << 40)),
             spec: spec.clone(),
             wire: Wire::default(),
+            stage,
+            number,
+            stopped_until_ns: 0,
             endpoint: None,
             sides: BTreeMap::new(),
             active: Vec::new(),
@@ -66,10 +78,13 @@ impl Host {
     }
 
     /// Opens its endpoint.
-    pub fn open(&mut self, now_ns: u64, number: usize, seed: u64, sealed: bool) -> Result<(), String> {
+    pub fn open(&mut self, now_ns: u64, seed: u64, sealed: bool) -> Result<(), String> {
         self.incarnation += 1;
+        if let Some(stage) = &self.stage {
+            stage.begin(self.number);
+        }
         self.set_clock(now_ns);
-        let spec = &self.spec;
+        let (spec, number) = (&self.spec, self.number);
         let node = SimulatedNode {
             address: address_of(number),
             datagram_bytes_max: spec.datagram_bytes_max,
@@ -86,7 +101,12 @@ impl Host {
             .send_timeout(Duration::from_nanos(spec.send_timeout_ns))
             .keepalive(spec.keepalive_ns.map(Duration::from_nanos))
             .memory_bytes_max(spec.memory_bytes_max);
-        let opened = simulated::open(&node, Box::new(self.wire.clone()), options);
+        let opened = match &self.stage {
+            None => simulated::open(&node, Box::new(self.wire.clone()), options),
+            Some(stage) => {
+                simulated::open_shared_memory(&stage.service(number), options, mix(seed ^ number as u64))
+            }
+        };
         let endpoint = opened.map_err(|error| format!("machine {number}: {error}"))?;
         if spec.exported {
             let _ = endpoint.os_handle();
@@ -96,7 +116,8 @@ impl Host {
     }
 
     /// The endpoint is gone without a word, and so is everything that was its.
-    pub fn crash(&mut self) {
+    pub fn crash(&mut self, now_ns: u64) {
+        self.set_clock(now_ns);
         self.held.clear();
         if let Some(endpoint) = self.endpoint.take() {
             simulated::abandon(endpoint);
@@ -113,6 +134,9 @@ impl Host {
 
     pub fn set_clock(&self, now_ns: u64) {
         let shows_ns = self.clock.shows_ns(now_ns);
+        if let Some(stage) = &self.stage {
+            stage.enter(self.number, shows_ns);
+        }
         self.wire.plug().now_ns = shows_ns;
     }
 

@@ -113,17 +113,15 @@ fn contents(memory: &Memory) -> Vec<u8> {
 }
 
 impl Work {
-    /// Registers memory at both ends.
+    /// Registers memory at this end, for work in what the other end has [exposed](Self::expose).
     pub fn new(
         spec: &Operating,
         own: &mut Endpoint,
-        owner: &mut Endpoint,
-        only: Option<Connection>,
+        (target, handle): (Memory, RegionHandle),
     ) -> Result<Work, String> {
         let local = prepare(own, spec)?;
         let local_handle =
             own.register(&local, Access::LOCAL).map_err(|error| format!("register: {error}"))?;
-        let (target, handle) = Work::expose(spec, owner, only)?;
         Ok(Work {
             spec: spec.clone(),
             left: 0,
@@ -145,7 +143,8 @@ impl Work {
         })
     }
 
-    fn expose(
+    /// Registers memory at the other end.
+    pub fn expose(
         spec: &Operating,
         owner: &mut Endpoint,
         only: Option<Connection>,

@@ -17,6 +17,7 @@ mod network;
 mod program;
 mod scenario;
 mod sent;
+mod shared;
 mod shrink;
 mod side;
 mod speaker;
@@ -24,6 +25,8 @@ mod steps;
 mod world;
 
 pub use broken::Broken;
-pub use scenario::{Act, Answer, End, Job, Machine, Operating, Sabotage, Scenario, Step, Talk, Weather};
+pub use scenario::{
+    Act, Answer, End, Fabric, Job, Machine, Operating, Sabotage, Scenario, Step, Talk, Weather,
+};
 pub use shrink::{Limits, Shrunk, shrink};
 pub use world::{Report, run, run_with_trace};

@@ -211,7 +211,11 @@ pub(super) fn answer(
         Err(error) => {
             // Without memory a request is refused. Nothing else stands in the way of one.
             side.life = Life::Failed;
-            if !matches!(error, cci::AcceptError::NoMemory) || judge.gentle {
+            if !matches!(
+                error,
+                cci::AcceptError::NoMemory | cci::AcceptError::Gone | cci::AcceptError::System(_)
+            ) || judge.gentle
+            {
                 judge.fail(now_ns, "accept", format!("machine {by}: {error}"));
             }
         }

@@ -15,8 +15,24 @@ pub struct Scenario {
     pub steps: Vec<Step>,
     /// Endpoints seal what they send, and take nothing else.
     pub sealed: bool,
+    /// What connects the machines.
+    pub fabric: Fabric,
     /// What is broken on purpose, to see that it is found.
     pub sabotage: Option<Sabotage>,
+}
+
+/// What connects the machines.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Fabric {
+    /// A network of datagrams.
+    Datagrams,
+    /// They are processes of one host, and share memory. `is_weak`: stores become visible in any order that C++ allows.
+    SharedMemory {
+        /// Otherwise in the order of the program, as on x86-64.
+        is_weak: bool,
+        /// Of so many system calls one fails while things go wrong; 0: none does.
+        fault_per_calls: u64,
+    },
 }
 
 /// A machine, its clock, and how its endpoint is opened.
@@ -124,6 +140,8 @@ pub enum Act {
     Keepalive(u32, End, u64),
     /// A machine's endpoint is gone without a farewell; after so many nanoseconds there is another at the same address.
     Crash(usize, u64),
+    /// A machine's process is stopped for so many nanoseconds.
+    Stop(usize, u64),
     /// A machine's clock jumps forward by so many nanoseconds.
     Jump(usize, u64),
     /// Everything from one machine (None: from all) to one (None: to all) is lost for so many nanoseconds.
@@ -220,12 +238,22 @@ impl Scenario {
         let end = |step: &Step| {
             step.at_ns
                 + match step.act {
-                    Act::Crash(_, ns) | Act::Outage(.., ns) | Act::Split(_, ns) | Act::Storm(_, ns) => ns,
+                    Act::Crash(_, ns)
+                    | Act::Stop(_, ns)
+                    | Act::Outage(.., ns)
+                    | Act::Split(_, ns)
+                    | Act::Storm(_, ns) => ns,
                     Act::Hold(_, hold_ns, for_ns) => hold_ns.max(for_ns),
                     _ => 0,
                 }
         };
         self.steps.iter().map(end).max().unwrap_or(0)
+    }
+
+    /// System calls are made to fail.
+    #[must_use]
+    pub fn calls_may_fail(&self) -> bool {
+        matches!(self.fabric, Fabric::SharedMemory { fault_per_calls: 1.., .. })
     }
 
     /// Nothing happens that may make anything fail.
@@ -240,9 +268,11 @@ impl Scenario {
             Act::Send(..) | Act::Operate(..) | Act::Replay(_) | Act::Narrow(..) => true,
             Act::Keepalive(_, _, ns) => *ns >= 10_000_000_000,
             Act::Hold(_, hold_ns, _) => *hold_ns < 1_000_000_000,
+            Act::Stop(_, ns) => *ns < 1_000_000_000,
             _ => false,
         };
-        self.machines.iter().all(|machine| machine.send_timeout_ns >= 60_000_000_000)
+        !self.calls_may_fail()
+            && self.machines.iter().all(|machine| machine.send_timeout_ns >= 60_000_000_000)
             && self.steps.iter().all(gentle)
     }
 }

@@ -5,7 +5,7 @@
 //! datagrams, so what is left out changes little of the rest.
 
 use super::broken::Broken;
-use super::scenario::{Act, Job, Machine, Operating, Scenario, Step, Weather};
+use super::scenario::{Act, Fabric, Job, Machine, Operating, Scenario, Step, Weather};
 use std::time::{Duration, Instant};
 
 /// How much is spent on it.
@@ -123,6 +123,13 @@ impl<F: FnMut(&Scenario) -> Option<Broken>> Search<F> {
     }
 
     fn simplify(&mut self) {
+        if let Fabric::SharedMemory { is_weak, fault_per_calls } = self.best.fabric {
+            let without_faults = Fabric::SharedMemory { is_weak, fault_per_calls: 0 };
+            let in_order = Fabric::SharedMemory { is_weak: false, fault_per_calls };
+            for fabric in [without_faults, in_order] {
+                self.try_out(Scenario { fabric, ..self.best.clone() });
+            }
+        }
         self.simplify_weather();
         self.simplify_machines();
         for at in 0..self.best.steps.len() {

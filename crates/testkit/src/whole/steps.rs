@@ -36,6 +36,13 @@ impl World<'_> {
                 });
             }
             Act::Crash(machine, down_ns) => self.crash(*machine, *down_ns),
+            Act::Stop(machine, ns) => {
+                self.hosts[*machine].stopped_until_ns = now_ns + ns;
+                if let Some(stage) = &self.stage {
+                    stage.stop(*machine, true);
+                }
+                self.at(now_ns + ns, What::Resume(*machine));
+            }
             Act::Jump(machine, ns) => {
                 let host = self.scenario.machines[*machine].host;
                 for machine in 0..self.hosts.len() {
@@ -71,12 +78,25 @@ impl World<'_> {
         let host = &mut self.hosts[talk.client];
         host.set_clock(self.now_ns);
         let Some(endpoint) = &mut host.endpoint else { return };
-        let uri = format!("udp://{}", address_of(talk.server));
+        let uri = match &self.stage {
+            None => format!("udp://{}", address_of(talk.server)),
+            Some(stage) => format!("shm://{}", stage.service(talk.server)),
+        };
         let request = request_of(number, talk.request_bytes);
         let timeout = talk.timeout_ns.map(Duration::from_nanos);
-        if let Err(error) = endpoint.connect(&uri, &request, talk.attribute, number as u64, timeout) {
+        if let Some(stage) = &self.stage {
+            stage.calls_may_fail(self.now_ns < self.calm_ns);
+        }
+        let connected = endpoint.connect(&uri, &request, talk.attribute, number as u64, timeout);
+        self.calls_may_fail(false);
+        if let Err(error) = connected {
             side.life = Life::Failed;
-            if !matches!(error, cci::ConnectError::NoMemory) || self.judge.gentle {
+            let may_be = match error {
+                cci::ConnectError::NoMemory => !self.judge.gentle,
+                cci::ConnectError::System(_) => self.scenario.calls_may_fail(),
+                _ => false,
+            };
+            if !may_be {
                 self.judge.fail(self.now_ns, "connect", format!("side {number}: {error}"));
             }
         }
@@ -126,13 +146,18 @@ impl World<'_> {
                 Ok(both) => both,
                 Err(_) => return Ok(()),
             };
-            let (Some(own), Some(targets)) = (&mut own.endpoint, &mut targets.endpoint) else {
+            if own.endpoint.is_none() || targets.endpoint.is_none() {
                 return Ok(());
-            };
+            }
             let only = self.judge.sides[owner].connection.filter(|_| spec.draw.is_multiple_of(2));
             let work = &mut self.judge.sides[side].work;
             if work.is_none() {
-                *work = Some(Work::new(&spec, own, targets, only)?);
+                targets.set_clock(self.now_ns);
+                let Some(endpoint) = &mut targets.endpoint else { return Ok(()) };
+                let exposed = Work::expose(&spec, endpoint, only)?;
+                own.set_clock(self.now_ns);
+                let Some(endpoint) = &mut own.endpoint else { return Ok(()) };
+                *work = Some(Work::new(&spec, endpoint, exposed)?);
             }
             if let Some(work) = work {
                 work.left += spec.operations;
@@ -219,8 +244,16 @@ impl World<'_> {
         if self.hosts[machine].endpoint.is_none() {
             return;
         }
+        if let Some(stage) = self.stage.clone() {
+            // It dies in the middle of a turn.
+            self.hosts[machine].stopped_until_ns = 0;
+            stage.stop(machine, false);
+            stage.kill(machine);
+            self.poll(machine);
+        }
+        self.hosts[machine].set_clock(self.now_ns);
         self.waiting.retain(|waiting| waiting.machine != machine);
-        self.hosts[machine].crash();
+        self.hosts[machine].crash(self.now_ns);
         for side in self.judge.sides.iter_mut().filter(|side| side.machine == machine) {
             if !matches!(side.life, Life::Failed) {
                 side.life = Life::Crashed;
@@ -237,6 +270,7 @@ impl World<'_> {
 
     pub(super) fn answers(&mut self) {
         let now_ns = self.now_ns;
+        self.calls_may_fail(true);
         while let Some(at) = self.waiting.iter().position(|waiting| waiting.due_ns <= now_ns) {
             let waiting = self.waiting.remove(at);
             let machine = waiting.machine;
@@ -248,6 +282,7 @@ impl World<'_> {
                 self.wake(machine, now_ns);
             }
         }
+        self.calls_may_fail(false);
         self.begin_works();
         self.wake_for_answers();
     }

@@ -5,7 +5,8 @@ use super::judge::Judge;
 use super::machine::Host;
 use super::network::{Net, Packet, address_of, machine_at};
 use super::program::{self, Waiting};
-use super::scenario::{Act, Operating, Scenario};
+use super::scenario::{Act, Fabric, Operating, Scenario};
+use super::shared::Stage;
 use super::side::{Doing, Life, Side};
 use super::speaker::{self, Spoken};
 use crate::sim::contents;
@@ -14,14 +15,15 @@ use crate::sim::rng::mix;
 use cci::simulated::{self, Sleep};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 /// Events after which a run is a storm.
 const EVENTS_MAX: u64 = 10_000_000;
 /// Polls in a row that do nothing, within this time, before a machine is said to spin. While messages wait for buffers, an endpoint
-/// looks every millisecond.
-const IDLE_POLLS_MAX: u32 = 5_000;
+/// looks every millisecond; with a keepalive of a millisecond, its links ask and are asked some thousand times.
+const IDLE_POLLS_MAX: u32 = 10_000;
 const IDLE_POLLS_NS: u64 = SECOND;
 /// How long a connection may do nothing in fair weather though something is to be done: some of the longest waits there are (a
 /// second), by the slowest clock.
@@ -63,6 +65,10 @@ pub(super) enum What {
     AtLink(Packet),
     AtSocket(Packet),
     Wake(usize),
+    /// What a machine's process has stored is seen by others.
+    Show(usize),
+    /// A machine's process that was stopped goes on.
+    Resume(usize),
     Step(usize),
     Answer,
     Reopen(usize),
@@ -110,6 +116,8 @@ pub(super) struct World<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) net: Net,
     pub(super) hosts: Vec<Host>,
+    /// Where machines live that share memory.
+    pub(super) stage: Option<Rc<Stage>>,
     pub(super) judge: Judge,
     pub(super) waiting: Vec<Waiting>,
     /// What sides that do not exist yet are to do.
@@ -143,14 +151,25 @@ pub fn run_with_trace(scenario: &Scenario) -> Result<Report, Broken> {
 
 impl<'a> World<'a> {
     fn new(scenario: &'a Scenario, trace: bool) -> World<'a> {
-        let host = |spec| Host::new(spec, mix(scenario.seed));
+        let stage = match scenario.fabric {
+            Fabric::Datagrams => None,
+            Fabric::SharedMemory { is_weak, fault_per_calls } => {
+                Some(Stage::new(is_weak, fault_per_calls, scenario.seed, scenario.machines.len()))
+            }
+        };
+        let machines = scenario.machines.iter().enumerate();
+        let hosts = machines
+            .map(|(number, spec)| Host::new(spec, mix(scenario.seed), number, stage.clone()))
+            .collect();
         let mut world = World {
             scenario,
             net: Net::new(scenario),
-            hosts: scenario.machines.iter().map(host).collect(),
+            hosts,
+            stage,
             judge: Judge {
                 gentle: scenario.is_gentle() && scenario.sabotage.is_none(),
                 sabotage: scenario.sabotage,
+                calls_may_fail: scenario.calls_may_fail(),
                 lines: trace.then(Vec::new),
                 ..Judge::default()
             },
@@ -191,7 +210,7 @@ impl<'a> World<'a> {
         self.end();
         if let Some(mut broken) = self.judge.broken.take() {
             broken.lines = self.judge.lines.take().unwrap_or_default();
-            self.hosts.iter_mut().for_each(Host::crash);
+            self.hosts.iter_mut().for_each(|host| host.crash(self.now_ns));
             return Err(broken);
         }
         Ok(self.report())
@@ -237,7 +256,7 @@ impl<'a> World<'a> {
 
     pub(super) fn wake(&mut self, machine: usize, at_ns: u64) {
         let host = &mut self.hosts[machine];
-        let at_ns = at_ns.max(self.now_ns).max(host.next_poll_ns);
+        let at_ns = at_ns.max(self.now_ns).max(host.next_poll_ns).max(host.stopped_until_ns);
         if host.endpoint.is_some() && host.wake_ns.is_none_or(|set| set > at_ns) {
             host.wake_ns = Some(at_ns);
             self.at(at_ns, What::Wake(machine));
@@ -247,7 +266,7 @@ impl<'a> World<'a> {
     fn open(&mut self, machine: usize) {
         self.endpoints += 1;
         self.judge.log(self.now_ns, || format!("machine {machine} opens its endpoint"));
-        match self.hosts[machine].open(self.now_ns, machine, self.scenario.seed, self.scenario.sealed) {
+        match self.hosts[machine].open(self.now_ns, self.scenario.seed, self.scenario.sealed) {
             Ok(()) => self.wake(machine, self.now_ns),
             Err(what) => self.judge.fail(self.now_ns, "open", what),
         }
@@ -267,6 +286,12 @@ impl<'a> World<'a> {
                     self.poll(machine);
                 }
             }
+            What::Show(machine) => {
+                if let Some(stage) = &self.stage {
+                    stage.show(machine);
+                }
+            }
+            What::Resume(machine) => self.resume(machine),
             What::Step(number) => self.act(&self.scenario.steps[number]),
             What::Answer => self.answers(),
             What::Reopen(machine) => {
@@ -275,6 +300,45 @@ impl<'a> World<'a> {
                 }
             }
             What::Look => self.look(),
+        }
+        self.wake_called();
+    }
+
+    /// Who shares memory is woken by a descriptor.
+    fn wake_called(&mut self) {
+        if self.stage.is_none() {
+            return;
+        }
+        for machine in 0..self.hosts.len() {
+            let host = &self.hosts[machine];
+            let at_ns = self.now_ns + host.spec.poll_ns;
+            if host.wake_ns.is_none_or(|wake_ns| wake_ns > at_ns)
+                && host.endpoint.as_ref().is_some_and(simulated::is_woken)
+            {
+                self.wake(machine, at_ns);
+            }
+        }
+    }
+
+    fn resume(&mut self, machine: usize) {
+        if let Some(stage) =
+            self.stage.as_ref().filter(|_| self.hosts[machine].stopped_until_ns <= self.now_ns)
+        {
+            stage.stop(machine, false);
+            stage.show(machine);
+        }
+        self.wake(machine, self.now_ns);
+    }
+
+    /// The others may take turns in the middle of this machine's, or no more.
+    fn lend_others(&mut self, machine: usize, are_lent: bool) {
+        let Some(stage) = &self.stage else { return };
+        for (other, host) in self.hosts.iter_mut().enumerate().filter(|(other, _)| *other != machine) {
+            if are_lent {
+                stage.lend(other, host.endpoint.take());
+            } else {
+                host.endpoint = stage.take_back(other);
+            }
         }
     }
 
@@ -297,7 +361,34 @@ impl<'a> World<'a> {
     }
 
     /// One turn of a program's loop.
-    fn poll(&mut self, machine: usize) {
+    pub(super) fn poll(&mut self, machine: usize) {
+        let now_ns = self.now_ns;
+        if self.hosts[machine].stopped_until_ns > now_ns {
+            return self.wake(machine, now_ns);
+        }
+        self.lend_others(machine, true);
+        self.calls_may_fail(true);
+        self.poll_alone(machine);
+        self.calls_may_fail(false);
+        self.lend_others(machine, false);
+        let turns = self.stage.as_ref().map(|stage| stage.turns()).unwrap_or_default();
+        for (other, sleep) in turns {
+            self.sleep_for(other, sleep, None);
+        }
+        let shows_after_ns = self.stage.as_ref().and_then(|stage| stage.shows_after_ns(machine));
+        if let Some(ns) = shows_after_ns {
+            self.at(now_ns + ns, What::Show(machine));
+        }
+    }
+
+    /// System calls are made to fail from now on, or no more.
+    pub(super) fn calls_may_fail(&self, may_fail: bool) {
+        if let Some(stage) = &self.stage {
+            stage.calls_may_fail(may_fail && self.now_ns < self.calm_ns);
+        }
+    }
+
+    fn poll_alone(&mut self, machine: usize) {
         let now_ns = self.now_ns;
         let host = &mut self.hosts[machine];
         host.polls += 1;
@@ -310,9 +401,22 @@ impl<'a> World<'a> {
         let mut happened = heard + release(host, &mut self.judge, now_ns);
         let asked = self.waiting.len();
         let mut taken = program::take_all(host, machine, &mut self.judge, now_ns, &mut self.waiting);
-        let Spoken { started, next_ns, suspects } = speaker::speak(host, &mut self.judge, now_ns);
+        let Spoken { started, mut next_ns, suspects } = speaker::speak(host, &mut self.judge, now_ns);
         if started > 0 || !suspects.is_empty() {
-            taken += program::take_all(host, machine, &mut self.judge, now_ns, &mut self.waiting);
+            let ended = program::take_all(host, machine, &mut self.judge, now_ns, &mut self.waiting);
+            if ended > 0 {
+                // What waited for these to end is due.
+                next_ns = Some(now_ns);
+            }
+            taken += ended;
+        }
+        // Nothing announces space to who has only silent sends on the way: such a program looks again.
+        let waits_for_space = |side: &usize| {
+            let side = &self.judge.sides[*side];
+            side.has_more() && side.outstanding == 0
+        };
+        if host.active.iter().any(waits_for_space) {
+            next_ns = Some(next_ns.unwrap_or(u64::MAX).min(now_ns + MS));
         }
         for side in suspects {
             if !self.judge.may_be_over(side) {
@@ -342,9 +446,18 @@ impl<'a> World<'a> {
         }
         host.next_poll_ns = now_ns + host.spec.poll_ns.max(1);
         if host.idle_polls > IDLE_POLLS_MAX {
-            let what = format!("machine {machine} woke {IDLE_POLLS_MAX} times for nothing, now {sleep:?}");
+            let shows_ns = host.clock.shows_ns(now_ns);
+            let what = format!(
+                "machine {machine} woke {IDLE_POLLS_MAX} times for nothing, now {sleep:?} at {shows_ns} on its clock"
+            );
             return self.judge.fail(now_ns, "spinning", what);
         }
+        self.sleep_for(machine, sleep, next_ns);
+    }
+
+    /// A machine sleeps until its endpoint, its program or something that has come wants a turn.
+    fn sleep_for(&mut self, machine: usize, sleep: Sleep, next_ns: Option<u64>) {
+        let (now_ns, host) = (self.now_ns, &self.hosts[machine]);
         let due_ns = match sleep {
             Sleep::No => Some(now_ns),
             Sleep::Until(shown_ns) => Some(host.clock.when_ns(shown_ns)),
@@ -422,6 +535,10 @@ impl<'a> World<'a> {
         let now_ns = self.now_ns;
         self.begin_works();
         for machine in 0..self.hosts.len() {
+            // Those who share memory are woken when they should be, or that is a defect.
+            if self.stage.is_some() && self.waiting.is_empty() {
+                continue;
+            }
             // A request that another machine was to answer is decided on there; its own is woken by its descriptor.
             self.wake(machine, now_ns);
         }
@@ -498,7 +615,11 @@ impl<'a> World<'a> {
             let Some(work) = &self.judge.sides[number].work else { continue };
             let handles = [work.local_handle, work.handle];
             for (machine, handle) in ends.into_iter().zip(handles) {
-                let endpoint = machine.and_then(|machine| self.hosts[machine].endpoint.as_mut());
+                let host = machine.map(|machine| &mut self.hosts[machine]);
+                let endpoint = host.and_then(|host| {
+                    host.set_clock(self.now_ns);
+                    host.endpoint.as_mut()
+                });
                 if let Some(Err(error)) = endpoint.map(|endpoint| endpoint.deregister(&handle)) {
                     self.judge.fail(self.now_ns, "memory", format!("side {number} at the end: {error}"));
                 }
@@ -513,6 +634,7 @@ impl<'a> World<'a> {
         let now_ns = self.now_ns;
         self.judge.finish(now_ns);
         for machine in 0..self.hosts.len() {
+            self.hosts[machine].set_clock(now_ns);
             if let Err(what) = self.hosts[machine].check().and_then(|()| self.hosts[machine].check_home()) {
                 self.judge.fail(now_ns, "end", format!("machine {machine}: {what}"));
             }

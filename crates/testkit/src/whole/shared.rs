@@ -1,0 +1,188 @@
+//! Machines that are processes of one host: the memory that they share, and the turns that they take in the middle of each other's.
+
+use crate::sim::Rng;
+use cci::Endpoint;
+use cci::simulated::{self, Memory, Sleep};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The host.
+pub(super) struct Stage {
+    memory: Memory,
+    /// In the names of its services, which are the real host's.
+    run: u64,
+    /// By machine.
+    processes: RefCell<Vec<Process>>,
+    current: Cell<Option<usize>>,
+    rng: RefCell<Rng>,
+    /// Who took turns in the middle of others', and how long it may sleep then.
+    turns: RefCell<Vec<(usize, Sleep)>>,
+    calls_may_fail: Rc<Cell<bool>>,
+}
+
+/// A machine's process.
+#[derive(Default)]
+struct Process {
+    /// Its number in the memory; None: it has not begun.
+    number: Option<usize>,
+    /// What its clock showed last.
+    shown_ns: u64,
+    /// Its endpoint, while another one's program runs: it may take a turn then.
+    standby: Option<Endpoint>,
+    is_stopped: bool,
+}
+
+impl Stage {
+    /// A host for so many machines.
+    pub fn new(is_weak: bool, fault_per_calls: u64, seed: u64, machines: usize) -> Rc<Stage> {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        let mut rng = Rng::new(seed ^ 0x7374_6167);
+        simulated::set_seed(rng.next_u64());
+        let calls_may_fail = Rc::new(Cell::new(false));
+        if fault_per_calls > 0 {
+            let (may_fail, mut rng) = (Rc::clone(&calls_may_fail), Rng::new(seed ^ 0x6661_756c));
+            simulated::set_fault(move |_| {
+                (may_fail.get() && rng.below(fault_per_calls) == 0).then(|| rng.pick(&ERRORS))
+            });
+        }
+        let stage = Rc::new(Stage {
+            memory: Memory::new(is_weak, move |below| rng.below(below)),
+            run: RUNS.fetch_add(1, Ordering::Relaxed),
+            processes: RefCell::new((0..machines).map(|_| Process::default()).collect()),
+            current: Cell::new(None),
+            rng: RefCell::new(Rng::new(seed ^ 0x7475_726e)),
+            turns: RefCell::default(),
+            calls_may_fail,
+        });
+        let weak = Rc::downgrade(&stage);
+        stage.memory.set_turn(move || {
+            if let Some(stage) = weak.upgrade() {
+                stage.turn();
+            }
+        });
+        stage
+    }
+
+    /// What a machine's endpoint is called.
+    pub fn service(&self, machine: usize) -> String {
+        format!("sim-{}-{}-{machine}", std::process::id(), self.run)
+    }
+
+    /// System calls are made to fail from now on, or no more.
+    pub fn calls_may_fail(&self, may_fail: bool) {
+        self.calls_may_fail.set(may_fail);
+    }
+
+    /// A machine has a new process.
+    pub fn begin(&self, machine: usize) {
+        if let Some(process) = self.processes.borrow_mut().get_mut(machine) {
+            process.number = Some(self.memory.add_process());
+        }
+    }
+
+    /// From now on what is done is done by this machine's process. Its clock shows this, or what it has shown already.
+    pub fn enter(&self, machine: usize, shows_ns: u64) {
+        let mut processes = self.processes.borrow_mut();
+        if let Some(process) = self.current.get().and_then(|before| processes.get_mut(before)) {
+            process.shown_ns = simulated::now_ns().unwrap_or(0);
+        }
+        let Some(process) = processes.get_mut(machine) else { return };
+        if let Some(number) = process.number {
+            self.current.set(Some(machine));
+            self.memory.switch_to(number);
+            simulated::set_clock(process.shown_ns.max(shows_ns));
+        }
+    }
+
+    fn number(&self, machine: usize) -> Option<usize> {
+        self.processes.borrow().get(machine)?.number
+    }
+
+    /// The machine's process dies after a few more stores.
+    pub fn kill(&self, machine: usize) {
+        if let Some(number) = self.number(machine) {
+            self.memory.die_after(number, self.rng.borrow_mut().below(STORES_TO_DEATH_MAX));
+        }
+    }
+
+    /// The machine's process is stopped, or goes on.
+    pub fn stop(&self, machine: usize, is_stopped: bool) {
+        if let Some(process) = self.processes.borrow_mut().get_mut(machine) {
+            process.is_stopped = is_stopped;
+            if let Some(number) = process.number {
+                self.memory.stop(number, is_stopped);
+            }
+        }
+    }
+
+    /// After a turn of the machine's: perhaps all that it stored is seen at once. Otherwise, after how many nanoseconds.
+    pub fn shows_after_ns(&self, machine: usize) -> Option<u64> {
+        let number = self.number(machine)?;
+        let mut rng = self.rng.borrow_mut();
+        if self.memory.hidden(number) == 0 {
+            return None;
+        }
+        if rng.pct(50.0) {
+            self.memory.show_all(number);
+            return None;
+        }
+        Some(rng.below(HIDDEN_NS_MAX))
+    }
+
+    /// All that the machine's process has stored is seen, unless it is stopped.
+    pub fn show(&self, machine: usize) {
+        if let Some(process) = self.processes.borrow().get(machine)
+            && let Some(number) = process.number.filter(|_| !process.is_stopped)
+        {
+            self.memory.show_all(number);
+        }
+    }
+
+    /// A machine's endpoint may take turns in the middle of another one's.
+    pub fn lend(&self, machine: usize, endpoint: Option<Endpoint>) {
+        if let Some(process) = self.processes.borrow_mut().get_mut(machine) {
+            process.standby = endpoint;
+        }
+    }
+
+    /// The endpoint, back.
+    pub fn take_back(&self, machine: usize) -> Option<Endpoint> {
+        self.processes.borrow_mut().get_mut(machine)?.standby.take()
+    }
+
+    /// Who has taken turns in the middle of others' since this was asked last, and how long it may sleep.
+    pub fn turns(&self) -> Vec<(usize, Sleep)> {
+        self.turns.take()
+    }
+
+    /// Another process takes a turn.
+    fn turn(&self) {
+        let Some(current) = self.current.get() else { return };
+        let machine = self.rng.borrow_mut().below(self.processes.borrow().len() as u64) as usize;
+        let is_stopped = self.processes.borrow().get(machine).is_none_or(|process| process.is_stopped);
+        if is_stopped {
+            return;
+        }
+        let Some(mut endpoint) = self.take_back(machine) else { return };
+        self.enter(machine, 0);
+        endpoint.progress();
+        self.turns.borrow_mut().push((machine, simulated::sleep(&mut endpoint)));
+        self.lend(machine, Some(endpoint));
+        self.enter(current, 0);
+    }
+}
+
+/// Stores within which a process that is killed dies, in the turn that it has then.
+const STORES_TO_DEATH_MAX: u64 = 60;
+/// What calls fail with: EMFILE, ENFILE, ENOMEM.
+const ERRORS: [i32; 3] = [24, 23, 12];
+/// How long stores may stay unseen.
+const HIDDEN_NS_MAX: u64 = 20_000;
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        simulated::clear_fault();
+        simulated::leave();
+    }
+}

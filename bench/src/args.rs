@@ -17,7 +17,7 @@ const QUICK: Plan = Plan { rounds: 3, turn_ms: 40 };
 
 /// CCI beside the baseline and beside its peers, in turns on two pinned cores
 ///
-/// The baseline is the same exchange written by hand with nothing above the primitive. Everybody has one turn a round; what counts
+/// The baseline is the same exchange in the plainest code that the operating system's calls allow. Everybody has one turn a round; what counts
 /// is the ratio within a round. Each row's result is printed as it comes, and kept in target/bench/results.json.
 #[derive(Debug, Parser)]
 #[command(name = "bench", version, args_conflicts_with_subcommands = true)]
@@ -122,19 +122,19 @@ pub struct WorkArgs {
 pub enum By {
     /// One cache line handed back and forth.
     CacheLine,
-    /// Two UDP sockets by hand.
+    /// Two plain UDP sockets.
     PlainUdp,
-    /// Two TCP sockets by hand.
+    /// Two plain TCP sockets.
     PlainTcp,
-    /// Two AF_XDP sockets by hand.
+    /// Two plain AF_XDP sockets.
     PlainXdp,
     /// The C library's copy between mappings.
     Memcpy,
-    /// `process_vm_writev` and `process_vm_readv` by hand.
+    /// `process_vm_writev` and `process_vm_readv`, called directly.
     ProcessVm,
-    /// Two eventfds by hand.
+    /// Two plain eventfds.
     Eventfd,
-    /// A word in shared memory and `futex` by hand.
+    /// A word in shared memory, and `futex` called directly.
     Futex,
     /// CCI over shared memory.
     Shm,

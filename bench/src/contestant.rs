@@ -51,7 +51,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// The exchange by hand.
+    /// The baseline.
     pub const fn baseline(name: &'static str, by: By, placement: Placement) -> Worker {
         Worker { by, placement, name, role: Role::Baseline, work: None }
     }
@@ -78,7 +78,7 @@ impl Contestant for Worker {
 
     fn about(&self) -> Outcome<String> {
         Ok(if self.by.is_baseline() {
-            "by hand (bench/src/worker/baseline)".to_owned()
+            "baseline (bench/src/worker/baseline)".to_owned()
         } else {
             format!("cci {}", env!("CARGO_PKG_VERSION"))
         })

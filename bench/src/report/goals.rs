@@ -49,7 +49,7 @@ impl State {
 /// What was promised, but has no row yet: work, against, goal, why.
 const WITHOUT_ROW: &[[&str; 4]] = &[[
     "Half round trip over libfabric, 8 B",
-    "the same libfabric provider by hand",
+    "the same libfabric provider, called directly",
     "≤ 60 ns more",
     "CCI has no libfabric device yet",
 ]];

@@ -42,10 +42,10 @@ impl Family {
             ),
             Family::Udp => (
                 "UDP",
-                "Over the loopback interface. CCI's messages are reliable and ordered; UDP sockets by hand lose what they lose.",
+                "Over the loopback interface. CCI's messages are reliable and ordered; plain UDP sockets lose what the kernel drops.",
             ),
             Family::Tcp => {
-                ("TCP", "Over the loopback interface; the sockets by hand have Nagle's delay switched off.")
+                ("TCP", "Over the loopback interface; on the plain sockets Nagle's algorithm is off.")
             }
             Family::Ethernet => (
                 "Raw Ethernet",

@@ -18,33 +18,33 @@ pub const NOTES: &[(&str, &str)] = &[
     ),
     (
         "udp/half-trip/8",
-        "the calls alone, with this library's options, take 1.02 times two connected sockets by hand (`cargo run --release -p cci-sys --example udp_baseline`); the rest, 450 to 580 ns, is \
-         4,100 instructions a message of protocol and events on both sides, none of them a fiftieth of all (ADR 0014). That can be shortened and was not yet.",
+        "the calls alone, with this library's options, take 1.02 times as long as on two plain connected sockets (`cargo run --release -p cci-sys --example udp_baseline`); the rest, 450 to 580 ns, is \
+         4,100 instructions a message of protocol and events on both sides, of which no single part is 2 % (ADR 0014). It could be shortened; that has not been done.",
     ),
     (
         "tcp/half-trip/8",
-        "two system calls as by hand, and 2,100 instructions a message: x is 0.91 to 0.93 in `cci perf` (above 1 is faster) at real-time priority, somewhat more at this machine's ordinary one.",
+        "as many system calls (two) as the baseline makes, and 2,100 instructions a message: the ratio is 0.91 to 0.93 in `cci perf` (above 1 is faster) at real-time priority, somewhat more at this machine's ordinary one.",
     ),
     (
         "eth/half-trip/64",
-        "AF_XDP sockets by hand, which stand beside it, take 0.45 to 0.6 of UDP's time on a virtual pair: a frame is one `sendto` of 1.3 µs, most of it the receiving end's work, \
-         which virtual interfaces do on the sender's core. Of the rest 0.2 µs is the library's (ADR 0009). A real card, where sending is no call, was not at hand.",
+        "plain AF_XDP sockets, which were measured too, take 0.45 to 0.6 of UDP's time on a virtual pair: a frame is one `sendto` of 1.3 µs, most of it the receiving end's work, \
+         which virtual interfaces do on the sender's core. Of the rest, the library takes 0.2 µs (ADR 0009). No network card, which would send without a system call, was available.",
     ),
     (
         "shm/c/half-trip/8",
-        "a message through C is 2,340 instructions beside 1,580 (bench/instructions): each call of `cci.h` finds the endpoint, holds off others and gives its event as a record that \
-         has to be returned. It was 3,010 before this was looked at.",
+        "a message through C is 2,340 instructions beside 1,580 (bench/instructions): each call of `cci.h` finds the endpoint, holds off others and returns its event as a record that \
+         the program gives back. It was 3,010 before it was optimised.",
     ),
-    ("shm/c/rate/8", "the same."),
-    ("udp/c/rate/8", "the same."),
+    ("shm/c/rate/8", "the reason is that of the half round trip over shared memory."),
+    ("udp/c/rate/8", "the reason is that of the half round trip over shared memory."),
     (
         "tcp/wait-handle/8",
-        "who sleeps on the descriptor sleeps on an epoll set, and arms it, where by hand one blocking `read` does all: more system calls a message. \
-         `Endpoint::wait` polls a little before it sleeps, and is ahead.",
+        "sleeping on the descriptor means arming an epoll set and waiting for it, where the baseline makes one blocking call of `read`: more system calls for each message. \
+         `Endpoint::wait` polls for a moment before it sleeps, and is faster than the baseline.",
     ),
     (
         "udp/idle-memory/1000000",
-        "128 bytes are structure (96 in the protocol, 32 in the engine's table; runs gave 149 to 178); the rest is what thousands of connections that were just set up had borrowed, which an endpoint keeps for the next. \
-         To 120 it takes another eight bytes out of the protocol's entry and giving back what is not borrowed. Nothing physical is in the way.",
+        "128 bytes are structure (96 in the protocol, 32 in the engine's table; runs gave 149 to 178); the rest is what thousands of connections that were just set up had borrowed, which an endpoint keeps for later ones. \
+         To reach 120, the protocol's entry has to shrink by another eight bytes, and what is no longer borrowed has to be given back to the system.",
     ),
 ];

@@ -14,7 +14,7 @@ const MANY: u32 = 1_000_000;
 pub fn rows() -> Vec<Row> {
     let mut rows = vec![
         connect("udp", vec![baseline_tcp(), ours("cci udp", By::Udp)]),
-        connect("tcp", pair("TCP by hand", By::PlainTcp, "cci tcp", By::Tcp, SAME_HOST)),
+        connect("tcp", pair("plain TCP", By::PlainTcp, "cci tcp", By::Tcp, SAME_HOST)),
         connect("shm", vec![baseline_tcp(), ours("cci shm", By::Shm)]),
         poll("udp", By::Udp, &[100, 10_000, 100_000], vec![baseline_at_most(1.05)]),
         poll("shm", By::Shm, &[100, 1_000], Vec::new()),
@@ -35,7 +35,7 @@ fn ours(name: &'static str, by: By) -> Box<dyn Contestant> {
 }
 
 fn baseline_tcp() -> Box<dyn Contestant> {
-    Box::new(Worker::baseline("TCP by hand", By::PlainTcp, SAME_HOST))
+    Box::new(Worker::baseline("plain TCP", By::PlainTcp, SAME_HOST))
 }
 
 fn connect(device: &str, contestants: Vec<Box<dyn Contestant>>) -> Row {

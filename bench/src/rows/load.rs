@@ -17,13 +17,13 @@ pub fn rows() -> Vec<Row> {
             vec![Box::new(Worker::ours("cci shm", By::Shm, Placement::SameHost))]
         }),
         ("udp", "over UDP on loopback", &|| {
-            pair("UDP by hand", By::PlainUdp, "cci udp", By::Udp, Placement::SameHost)
+            pair("plain UDP", By::PlainUdp, "cci udp", By::Udp, Placement::SameHost)
         }),
         ("tcp", "over TCP on loopback", &|| {
-            pair("TCP by hand", By::PlainTcp, "cci tcp", By::Tcp, Placement::SameHost)
+            pair("plain TCP", By::PlainTcp, "cci tcp", By::Tcp, Placement::SameHost)
         }),
         ("eth", "across a pair of virtual Ethernet interfaces", &|| {
-            pair("UDP by hand", By::PlainUdp, "cci eth", By::Eth, Placement::VirtualPair)
+            pair("plain UDP", By::PlainUdp, "cci eth", By::Eth, Placement::VirtualPair)
         }),
     ];
     let mut rows = Vec::new();

@@ -17,7 +17,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         name: "udp",
         over: "over UDP on loopback",
         contestants: &|| {
-            with_peers(pair("UDP by hand", By::PlainUdp, "cci udp", By::Udp, SAME_HOST), peers.udp())
+            with_peers(pair("plain UDP", By::PlainUdp, "cci udp", By::Udp, SAME_HOST), peers.udp())
         },
         half_trip_goals: &[baseline_at_most(1.15)],
         rate_goals: &[baseline_at_least(10.0)],
@@ -27,7 +27,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         name: "tcp",
         over: "over TCP on loopback",
         contestants: &|| {
-            with_peers(pair("TCP by hand", By::PlainTcp, "cci tcp", By::Tcp, SAME_HOST), peers.tcp())
+            with_peers(pair("plain TCP", By::PlainTcp, "cci tcp", By::Tcp, SAME_HOST), peers.tcp())
         },
         half_trip_goals: &[baseline_at_most(1.1)],
         rate_goals: &[],
@@ -39,8 +39,8 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         // The first baseline is what the goals are about; the other one is what the socket can do at best.
         contestants: &|| {
             let socket: Box<dyn Contestant> =
-                Box::new(Worker::baseline("AF_XDP by hand", By::PlainXdp, VIRTUAL_PAIR));
-            with_peers(pair("UDP by hand", By::PlainUdp, "cci eth", By::Eth, VIRTUAL_PAIR), vec![socket])
+                Box::new(Worker::baseline("plain AF_XDP", By::PlainXdp, VIRTUAL_PAIR));
+            with_peers(pair("plain UDP", By::PlainUdp, "cci eth", By::Eth, VIRTUAL_PAIR), vec![socket])
         },
         half_trip_goals: &[baseline_at_most(0.5)],
         rate_goals: &[baseline_at_least(6.0)],
@@ -52,7 +52,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         let family = Family {
             name: &format!("pair-{name}"),
             over: &format!("over {title} across a pair of virtual Ethernet interfaces"),
-            contestants: &|| pair("sockets by hand", baseline_name, "cci", by, VIRTUAL_PAIR),
+            contestants: &|| pair("plain sockets", baseline_name, "cci", by, VIRTUAL_PAIR),
             half_trip_goals: &[],
             rate_goals: &[],
         };

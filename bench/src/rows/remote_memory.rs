@@ -1,4 +1,4 @@
-//! Remote memory: bandwidth by size, beside copies and streams by hand.
+//! Remote memory: bandwidth by size, beside plain copies and streams.
 
 use super::{Goal, Row, baseline_at_least, pair, with_peers};
 use crate::args::By;
@@ -43,7 +43,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
             name: "udp",
             of: "memory over UDP on loopback",
             sizes: &[65_536, MIB],
-            contestants: &|| pair("TCP stream by hand", By::PlainTcp, "cci udp", By::Udp, SAME_HOST),
+            contestants: &|| pair("plain TCP stream", By::PlainTcp, "cci udp", By::Udp, SAME_HOST),
             peers: &Vec::new,
             goal: baseline_at_least(1.0),
         },
@@ -51,7 +51,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
             name: "tcp",
             of: "memory over TCP on loopback",
             sizes: &[65_536, MIB],
-            contestants: &|| pair("TCP stream by hand", By::PlainTcp, "cci tcp", By::Tcp, SAME_HOST),
+            contestants: &|| pair("plain TCP stream", By::PlainTcp, "cci tcp", By::Tcp, SAME_HOST),
             peers: &|| peers.remote_memory_sockets(),
             goal: baseline_at_least(0.95),
         },

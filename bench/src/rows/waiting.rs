@@ -25,7 +25,7 @@ pub fn rows() -> Vec<Row> {
         baselines.push(one);
         baselines
     };
-    let (udp, tcp) = (("recv by hand", By::PlainUdp), ("read by hand", By::PlainTcp));
+    let (udp, tcp) = (("plain recv", By::PlainUdp), ("plain read", By::PlainTcp));
     vec![
         row("shm/wait", "waiting, over shared memory", with(memory(), ours("cci wait", By::Shm))),
         row(

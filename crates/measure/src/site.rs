@@ -74,7 +74,7 @@ impl Site {
         self.pair.is_some()
     }
 
-    /// The address of this side for sockets by hand, which the other side reaches.
+    /// The address of this side for plain sockets, which the other side reaches.
     pub const fn address(&self) -> IpAddr {
         if self.is_pair() { NEAR } else { IpAddr::V4(Ipv4Addr::LOCALHOST) }
     }

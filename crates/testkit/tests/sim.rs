@@ -4,15 +4,16 @@
 //! failure shows all that happened before it. `cargo xtask sim` sets them.
 
 use cci_testkit::whole::{
-    Act, Answer, Broken, End, Job, Limits, Machine, Report, Sabotage, Scenario, Step, Talk, Weather, run,
-    run_with_trace, shrink,
+    Act, Answer, Answer::Accept, Broken, End, Job, Limits, Machine, Operating, Report, Sabotage, Scenario,
+    Step, Talk, Weather, run, run_with_trace, shrink,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const SEEDS_DEFAULT: u64 = 2_000;
+const DATAGRAM_SEEDS: u64 = 2_000;
+const SHARED_MEMORY_SEEDS: u64 = 500;
 /// Failures after which the rest is not worth the time.
 const FAILURES_MAX: usize = 10;
 
@@ -35,7 +36,7 @@ fn guarded(run: impl FnOnce() -> Result<Report, Broken>) -> Result<Report, Broke
 }
 
 /// Everything worth knowing of a failure: the least scenario that fails so, and what happened in it.
-fn explain(seed: u64, scenario: &Scenario, broken: Broken) -> String {
+fn explain(fabric: &str, seed: u64, scenario: &Scenario, broken: Broken) -> String {
     let first = broken.to_string();
     let limits = Limits { runs: 600, time: Duration::from_secs(40) };
     let least = shrink(scenario, broken, |scenario| attempt(scenario).err(), limits);
@@ -54,14 +55,28 @@ fn explain(seed: u64, scenario: &Scenario, broken: Broken) -> String {
         let from = broken.lines.len().saturating_sub(lines_max);
         text += &broken.lines[from..].join("\n");
     }
-    text + &format!("\nreplay: cargo xtask sim --seed {seed} --trace\n")
+    text + &format!("\nreplay: cargo xtask sim --fabric {fabric} --seed {seed} --trace\n")
 }
 
 #[test]
-fn every_seed_keeps_the_promises() {
+fn every_seed_of_datagrams_keeps_the_promises() {
+    let sum = run_seeds("datagrams", DATAGRAM_SEEDS, Scenario::draw);
+    cci_testkit::figures::note("simulation.endpoints", sum.endpoints);
+    cci_testkit::figures::note("simulation.messages", sum.messages);
+    cci_testkit::figures::note("simulation.operations", sum.operations);
+    cci_testkit::figures::note("simulation.datagrams", sum.datagrams);
+}
+
+#[test]
+fn every_seed_of_shared_memory_keeps_the_promises() {
+    run_seeds("shared-memory", SHARED_MEMORY_SEEDS, Scenario::draw_shared);
+}
+
+/// Runs seeds, and answers what they did together.
+fn run_seeds(fabric: &str, seeds_default: u64, draw: fn(u64) -> Scenario) -> Report {
     let only = from_env("CCI_WORLD_SEED");
     let first = only.or_else(|| from_env("CCI_WORLD_FIRST")).unwrap_or(1);
-    let seeds = if only.is_some() { 1 } else { from_env("CCI_WORLD_SEEDS").unwrap_or(SEEDS_DEFAULT) };
+    let seeds = if only.is_some() { 1 } else { from_env("CCI_WORLD_SEEDS").unwrap_or(seeds_default) };
     let next = AtomicU64::new(first);
     let done = Mutex::new((Report::default(), 0u64, Vec::new(), Vec::new()));
     let work = || {
@@ -70,7 +85,7 @@ fn every_seed_keeps_the_promises() {
             if seed >= first + seeds || done.lock().unwrap().2.len() >= FAILURES_MAX {
                 return;
             }
-            let scenario = Scenario::draw(seed);
+            let scenario = draw(seed);
             let began = Instant::now();
             let result = attempt(&scenario);
             let mut done = done.lock().unwrap();
@@ -102,31 +117,29 @@ fn every_seed_keeps_the_promises() {
     let (sum, most, mut failed, mut times) = done.into_inner().unwrap();
     times.sort_unstable();
     println!(
-        "{seeds} seeds, {} s of virtual time, at most {most} endpoints: {sum:?}",
+        "{seeds} seeds of {fabric}, {} s of virtual time, at most {most} endpoints: {sum:?}",
         sum.end_ns / 1_000_000_000
     );
     println!("longest: {:?}", times.iter().rev().take(5).collect::<Vec<_>>());
-    cci_testkit::figures::note("simulation.seeds", seeds);
-    cci_testkit::figures::note("simulation.endpoints", sum.endpoints);
-    cci_testkit::figures::note("simulation.messages", sum.messages);
-    cci_testkit::figures::note("simulation.operations", sum.operations);
-    cci_testkit::figures::note("simulation.datagrams", sum.datagrams);
+    cci_testkit::figures::note(&format!("simulation.seeds.{fabric}"), seeds);
     failed.sort_by_key(|(seed, _)| *seed);
     for (seed, broken) in &failed {
         let line = broken.to_string();
         println!("seed {seed}: {}", line.lines().next().unwrap_or_default());
     }
     if let Some((seed, broken)) = failed.into_iter().next() {
-        panic!("{}", explain(seed, &Scenario::draw(seed), broken));
+        panic!("{}", explain(fabric, seed, &draw(seed), broken));
     }
+    sum
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 1..=60 {
-        let scenario = Scenario::draw(seed);
-        let (once, again) = (attempt(&scenario), attempt(&scenario));
-        assert_eq!(once.ok(), again.ok(), "seed {seed}");
+        for scenario in [Scenario::draw(seed), Scenario::draw_shared(seed)] {
+            let (once, again) = (attempt(&scenario), attempt(&scenario));
+            assert_eq!(once.ok(), again.ok(), "seed {seed}, {:?}", scenario.fabric);
+        }
     }
 }
 
@@ -189,6 +202,41 @@ fn a_way_that_becomes_narrower_takes_messages_as_long_as_was_agreed() {
         // The first is lost to the discovery, where nobody repeats it.
         assert!(report.messages >= 19, "{report:?}");
     }
+}
+
+/// Seed 46 of shared memory: two connections on one link, one of which ends while an operation of it has a time limit. The limit
+/// stayed, in the past, and the endpoint never slept again.
+#[test]
+fn what_was_due_on_a_connection_that_has_ended_keeps_nobody_awake() {
+    let talk = |number, at_ns| {
+        let talk = Talk {
+            number,
+            client: 0,
+            server: 1,
+            attribute: cci::Attribute::ReliableUnordered,
+            request_bytes: 1_024,
+            timeout_ns: Some(100_000_000),
+            answer: Accept,
+            answer_ns: 10_000,
+        };
+        Step { at_ns, act: Act::Connect(talk) }
+    };
+    let send = |at_ns, talk, messages, burst| {
+        let job = Job { messages, bytes_min: 8, bytes_max: 1_000, silent_pct: 0.0, burst, gap_ns: 0 };
+        Step { at_ns, act: Act::Send(talk, End::Client, job) }
+    };
+    let operating =
+        Operating { operations: 1, bytes: 18_831, outstanding_max: 3, draw: 9_146_423_996_276_013_109 };
+    let steps = vec![
+        talk(2, 1_821_786_949),
+        Step { at_ns: 2_019_888_416, act: Act::Hold(1, 5_000_000_000, 2_000_000_000) },
+        talk(3, 2_726_983_738),
+        send(3_069_229_479, 2, 6, 1),
+        Step { at_ns: 4_329_706_457, act: Act::Operate(2, End::Client, operating) },
+        send(4_361_993_966, 3, 1, 8),
+    ];
+    let scenario = Scenario::draw_shared(46);
+    run(&Scenario { steps, ..scenario }).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
 /// The first seed from which a sabotaged run breaks one of `rules`, shrunk.

@@ -3,7 +3,8 @@
 use crate::process::{cargo, run_tests};
 use std::time::Duration;
 
-const USAGE: &str = "usage: cargo xtask sim [--seeds N] [--first S] [--seed S] [--trace]";
+const USAGE: &str =
+    "usage: cargo xtask sim [--fabric datagrams|shared-memory] [--seeds N] [--first S] [--seed S] [--trace]";
 /// Seeds unless told otherwise: a night's worth.
 const SEEDS: &str = "10000";
 
@@ -11,6 +12,7 @@ const SEEDS: &str = "10000";
 pub fn run(arguments: &[&str]) -> Result<(), String> {
     let mut command = cargo(&["test", "--profile", "profiling", "-p", "cci-testkit", "--test", "sim"]);
     command.env("CCI_WORLD_SEEDS", SEEDS);
+    let mut filter = "every_seed";
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut number = || {
@@ -21,11 +23,19 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
             "--seeds" => command.env("CCI_WORLD_SEEDS", number()?),
             "--first" => command.env("CCI_WORLD_FIRST", number()?),
             "--seed" => command.env("CCI_WORLD_SEED", number()?),
+            "--fabric" => {
+                filter = match words.next() {
+                    Some(&"datagrams") => "every_seed_of_datagrams",
+                    Some(&"shared-memory") => "every_seed_of_shared_memory",
+                    _ => return Err(USAGE.to_owned()),
+                };
+                continue;
+            }
             "--trace" => command.env("CCI_WORLD_TRACE", "1"),
             _ => return Err(USAGE.to_owned()),
         };
     }
-    command.args(["every_seed", "--", "--nocapture"]);
+    command.args([filter, "--", "--nocapture"]);
     let tally = run_tests("whole endpoints in simulation", &mut command, Duration::from_secs(4 * 3_600));
     if tally.failed > 0 { Err(format!("simulation: {tally}")) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Two processes that wake each other by hand: eventfds, and a word with `futex`.
+//! Two processes that wake each other in the plainest way: eventfds, and a word with `futex`.
 
 use super::failed;
 use crate::args::WorkArgs;

@@ -1,4 +1,4 @@
-//! TCP connections set up by hand: one after the other, each accepted and told so, and closed.
+//! TCP connections without a library: one after the other is accepted, confirmed by a byte and closed.
 
 use super::failed;
 use crate::args::WorkArgs;
@@ -28,17 +28,17 @@ pub fn run(args: &WorkArgs) -> Outcome<Option<Reading>> {
         return Ok(None);
     }
     let site = partner::site(args)?;
-    let listener = TcpListener::bind((site.address(), 0)).map_err(failed("TCP by hand"))?;
-    let address = listener.local_addr().map_err(failed("TCP by hand"))?;
+    let listener = TcpListener::bind((site.address(), 0)).map_err(failed("plain TCP"))?;
+    let address = listener.local_addr().map_err(failed("plain TCP"))?;
     let partner = Partner::start(args, &site, &address.to_string())?;
     partner::pin(args)?;
-    listener.set_nonblocking(true).map_err(failed("TCP by hand"))?;
+    listener.set_nonblocking(true).map_err(failed("plain TCP"))?;
     // Kept until the partner has closed it, which it has when the next one comes.
     let mut _last = None;
     let mut begin_ns = clock::now_ns();
     for nth in 0..all {
         let mut stream = accept(&listener)?;
-        stream.write_all(&[1]).map_err(failed("TCP by hand"))?;
+        stream.write_all(&[1]).map_err(failed("plain TCP"))?;
         if nth + 1 == warm_up {
             begin_ns = clock::now_ns();
         }

@@ -1,4 +1,4 @@
-//! Memory copied by hand: between mappings, and into another process by system calls.
+//! Memory copied without a library: between mappings, and into another process by system calls.
 
 use super::failed;
 use crate::args::WorkArgs;

@@ -1,4 +1,4 @@
-//! The exchanges by hand: nothing above the primitive.
+//! The baselines: the plainest code for each exchange, on the operating system's calls alone.
 
 pub mod asleep;
 pub mod cache_line;

@@ -1,4 +1,4 @@
-//! Bulk data over one TCP connection by hand: a `write` for each transfer, straight from its place and into it.
+//! Bulk data over one plain TCP connection: one `write` for each transfer, straight from the source's memory and into the target's.
 
 use super::failed;
 use crate::args::WorkArgs;
@@ -26,10 +26,10 @@ pub fn run(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Option<Re
             match direction {
                 Direction::Write => {
                     fill(&mut stream, &mut memory, &slots, count)?;
-                    stream.write_all(&[1]).map_err(failed("TCP by hand"))?;
+                    stream.write_all(&[1]).map_err(failed("plain TCP"))?;
                 }
                 Direction::Read => {
-                    stream.read_exact(&mut [0]).map_err(failed("TCP by hand"))?;
+                    stream.read_exact(&mut [0]).map_err(failed("plain TCP"))?;
                     drain(&mut stream, &memory, &slots, count)?;
                 }
             }
@@ -37,21 +37,21 @@ pub fn run(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Option<Re
         return Ok(None);
     }
     let site = partner::site(args)?;
-    let listener = TcpListener::bind((site.address(), 0)).map_err(failed("TCP by hand"))?;
-    let address = listener.local_addr().map_err(failed("TCP by hand"))?;
+    let listener = TcpListener::bind((site.address(), 0)).map_err(failed("plain TCP"))?;
+    let address = listener.local_addr().map_err(failed("plain TCP"))?;
     let partner = Partner::start(args, &site, &address.to_string())?;
     partner::pin(args)?;
-    let mut stream = ready(listener.accept().map_err(failed("TCP by hand"))?.0)?;
+    let mut stream = ready(listener.accept().map_err(failed("plain TCP"))?.0)?;
     let mut took_ns = 0;
     for count in bursts {
         let begin_ns = clock::now_ns();
         match direction {
             Direction::Write => {
                 drain(&mut stream, &memory, &slots, count)?;
-                stream.read_exact(&mut [0]).map_err(failed("TCP by hand"))?;
+                stream.read_exact(&mut [0]).map_err(failed("plain TCP"))?;
             }
             Direction::Read => {
-                stream.write_all(&[1]).map_err(failed("TCP by hand"))?;
+                stream.write_all(&[1]).map_err(failed("plain TCP"))?;
                 fill(&mut stream, &mut memory, &slots, count)?;
             }
         }
@@ -62,9 +62,9 @@ pub fn run(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Option<Re
 }
 
 fn ready(stream: TcpStream) -> Outcome<TcpStream> {
-    stream.set_nodelay(true).map_err(failed("TCP by hand"))?;
-    stream.set_read_timeout(Some(LIMIT)).map_err(failed("TCP by hand"))?;
-    stream.set_write_timeout(Some(LIMIT)).map_err(failed("TCP by hand"))?;
+    stream.set_nodelay(true).map_err(failed("plain TCP"))?;
+    stream.set_read_timeout(Some(LIMIT)).map_err(failed("plain TCP"))?;
+    stream.set_write_timeout(Some(LIMIT)).map_err(failed("plain TCP"))?;
     Ok(stream)
 }
 
@@ -72,7 +72,7 @@ fn drain(stream: &mut TcpStream, memory: &[u8], slots: &Slots, count: u64) -> Ou
     for nth in 0..count {
         let at = slots.offset(nth) as usize;
         let chunk = memory.get(at..at + slots.len as usize).unwrap_or_default();
-        stream.write_all(chunk).map_err(failed("TCP by hand"))?;
+        stream.write_all(chunk).map_err(failed("plain TCP"))?;
     }
     Ok(())
 }
@@ -84,7 +84,7 @@ fn fill(stream: &mut TcpStream, memory: &mut [u8], slots: &Slots, count: u64) ->
     while nth < count {
         let row = (count - nth).min(slots.count);
         let part = memory.get_mut(..row as usize * slots.len as usize).unwrap_or_default();
-        stream.read_exact(part).map_err(failed("TCP by hand"))?;
+        stream.read_exact(part).map_err(failed("plain TCP"))?;
         nth += row;
     }
     Ok(())

@@ -29,9 +29,9 @@ pub struct PlainTcp<const SLEEPS: bool> {
 impl<const SLEEPS: bool> PlainTcp<SLEEPS> {
     fn of(stream: TcpStream, args: &WorkArgs) -> Outcome<Self> {
         let len = args.work.message_bytes().ok_or_else(|| Trouble::new("no messages"))? as usize;
-        stream.set_nodelay(true).map_err(failed("TCP by hand"))?;
-        stream.set_read_timeout(Some(LIMIT)).map_err(failed("TCP by hand"))?;
-        stream.set_nonblocking(!SLEEPS).map_err(failed("TCP by hand"))?;
+        stream.set_nodelay(true).map_err(failed("plain TCP"))?;
+        stream.set_read_timeout(Some(LIMIT)).map_err(failed("plain TCP"))?;
+        stream.set_nonblocking(!SLEEPS).map_err(failed("plain TCP"))?;
         let buffer = vec![0; READ_BYTES.max(len)].into_boxed_slice();
         Ok(PlainTcp { stream, len, buffer, taken: 0, filled: 0, rest: Vec::with_capacity(len) })
     }
@@ -42,7 +42,7 @@ impl<const SLEEPS: bool> PlainTcp<SLEEPS> {
         match self.stream.write(bytes) {
             Ok(done) => Ok(done),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
-            Err(error) => Err(failed("sending by hand")(error)),
+            Err(error) => Err(failed("sending")(error)),
         }
     }
 
@@ -69,7 +69,7 @@ impl<const SLEEPS: bool> PlainTcp<SLEEPS> {
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(failed("receiving by hand")(error)),
+            Err(error) => Err(failed("receiving")(error)),
         }
     }
 }
@@ -79,13 +79,13 @@ impl<const SLEEPS: bool> Channel for PlainTcp<SLEEPS> {
     type Listening = TcpListener;
 
     fn listen(_args: &WorkArgs, site: &Site) -> Outcome<(TcpListener, String)> {
-        let listener = TcpListener::bind((site.address(), 0)).map_err(failed("TCP by hand"))?;
-        let address = listener.local_addr().map_err(failed("TCP by hand"))?;
+        let listener = TcpListener::bind((site.address(), 0)).map_err(failed("plain TCP"))?;
+        let address = listener.local_addr().map_err(failed("plain TCP"))?;
         Ok((listener, address.to_string()))
     }
 
     fn accept(listener: TcpListener, args: &WorkArgs) -> Outcome<Self> {
-        let (stream, _) = listener.accept().map_err(failed("TCP by hand"))?;
+        let (stream, _) = listener.accept().map_err(failed("plain TCP"))?;
         PlainTcp::of(stream, args)
     }
 

@@ -20,7 +20,7 @@ pub struct PlainUdp<const SLEEPS: bool> {
 
 impl<const SLEEPS: bool> PlainUdp<SLEEPS> {
     fn of(socket: UdpSocket) -> Outcome<Self> {
-        socket.set_nonblocking(!SLEEPS).map_err(failed("UDP by hand"))?;
+        socket.set_nonblocking(!SLEEPS).map_err(failed("plain UDP"))?;
         Ok(PlainUdp { socket, buffer: vec![0; 1 << 16].into_boxed_slice() })
     }
 }
@@ -31,20 +31,20 @@ impl<const SLEEPS: bool> Channel for PlainUdp<SLEEPS> {
     type Listening = UdpSocket;
 
     fn listen(_args: &WorkArgs, site: &Site) -> Outcome<(UdpSocket, String)> {
-        let socket = UdpSocket::bind((site.address(), 0)).map_err(failed("UDP by hand"))?;
-        socket.set_read_timeout(Some(LIMIT)).map_err(failed("UDP by hand"))?;
-        let address = socket.local_addr().map_err(failed("UDP by hand"))?;
+        let socket = UdpSocket::bind((site.address(), 0)).map_err(failed("plain UDP"))?;
+        socket.set_read_timeout(Some(LIMIT)).map_err(failed("plain UDP"))?;
+        let address = socket.local_addr().map_err(failed("plain UDP"))?;
         Ok((socket, address.to_string()))
     }
 
     fn accept(socket: UdpSocket, _args: &WorkArgs) -> Outcome<Self> {
-        let (_, partner) = socket.recv_from(&mut [0; 8]).map_err(failed("UDP by hand"))?;
-        socket.connect(partner).map_err(failed("UDP by hand"))?;
+        let (_, partner) = socket.recv_from(&mut [0; 8]).map_err(failed("plain UDP"))?;
+        socket.connect(partner).map_err(failed("plain UDP"))?;
         PlainUdp::of(socket)
     }
 
     fn dial(_args: &WorkArgs, first: &str) -> Outcome<Self> {
-        let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed("UDP by hand"))?;
+        let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed("plain UDP"))?;
         socket.connect(first).map_err(failed(first))?;
         socket.set_read_timeout(Some(LIMIT)).map_err(failed(first))?;
         socket.send(b"hello").map_err(failed(first))?;
@@ -58,7 +58,7 @@ impl<const SLEEPS: bool> Channel for PlainUdp<SLEEPS> {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
             // About a message before: nobody was there any more.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(true),
-            Err(error) => Err(failed("sending by hand")(error)),
+            Err(error) => Err(failed("sending")(error)),
         }
     }
 
@@ -73,7 +73,7 @@ impl<const SLEEPS: bool> Channel for PlainUdp<SLEEPS> {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionRefused) => {
                 Ok(None)
             }
-            Err(error) => Err(failed("receiving by hand")(error)),
+            Err(error) => Err(failed("receiving")(error)),
         }
     }
 }

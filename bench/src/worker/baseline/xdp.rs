@@ -122,7 +122,7 @@ impl Channel for PlainXdp {
     #[inline]
     fn try_receive(&mut self) -> Outcome<Option<u64>> {
         if self.unsent {
-            self.socket.flush().map_err(failed("sending by hand"))?;
+            self.socket.flush().map_err(failed("sending"))?;
             self.unsent = false;
         }
         if self.held >= RELEASE_AFTER {

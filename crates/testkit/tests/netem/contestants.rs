@@ -1,4 +1,4 @@
-//! Who carries bytes from one end to the other: one TCP stream by hand, and CCI in several ways. All of them wait asleep:
+//! Who carries bytes from one end to the other: one plain TCP stream, and CCI in several ways. All of them wait asleep:
 //! the guest has one processor.
 
 use cci::{
@@ -68,7 +68,7 @@ impl Contestant {
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
-            Contestant::Tcp => "TCP by hand",
+            Contestant::Tcp => "plain TCP",
             Contestant::Ordered => "UDP, RO messages",
             Contestant::Unordered => "UDP, RU messages",
             Contestant::Sealed => "UDP, RO messages, sealed (psk)",

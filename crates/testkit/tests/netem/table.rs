@@ -48,7 +48,7 @@ fn page(rates: &Rates) -> String {
     let rounds = rates.values().flat_map(BTreeMap::values).map(Vec::len).max().unwrap_or(0);
     let mut page = format!(
         "<!-- Written by `cargo xtask netem`. -->\n\n# A network that loses packets\n\nThroughput by loss, in both directions, over a wire of {RATE_MBIT_PER_S} \
-         Mbit/s in a virtual machine (netem, two network namespaces, one processor), beside one TCP stream by hand (CUBIC) in the same run. Every byte is checked. \
+         Mbit/s in a virtual machine (netem, two network namespaces, one processor), beside one plain TCP stream (CUBIC) in the same run. Every byte is checked. \
          Medians of {rounds} rounds: TCP in MB/s, everything else as a multiple of it.\n\n| one way | reordered | lost | {} |\n|---|---|---|",
         names.join(" | ")
     );

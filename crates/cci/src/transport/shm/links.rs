@@ -341,7 +341,7 @@ impl Links {
     pub fn deadline_ns(&self, stalled_ns: u64) -> u64 {
         let mut next_ns = u64::MAX;
         for link in self.schedule.busy().iter().filter_map(|key| self.table.get(*key)) {
-            next_ns = next_ns.min(link.out.deadline_ns).min(link.transfers.deadline_ns);
+            next_ns = next_ns.min(link.out.deadline_ns).min(link.transfers.deadline_ns());
             if link.consumer.is_stalled() {
                 next_ns = next_ns.min(stalled_ns);
             }

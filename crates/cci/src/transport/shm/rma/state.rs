@@ -89,6 +89,12 @@ impl LinkTransfers {
         !self.flows.is_empty()
     }
 
+    /// When an operation is overdue; `u64::MAX`: never. Where the last connection with operations has ended otherwise, what was
+    /// due then is due no more.
+    pub fn deadline_ns(&self) -> u64 {
+        if self.is_in_use() { self.deadline_ns } else { u64::MAX }
+    }
+
     /// Whether something is to be pushed or fetched.
     #[inline]
     pub fn has_work(&self) -> bool {

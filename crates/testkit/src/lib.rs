@@ -14,4 +14,5 @@ pub mod pair;
 pub mod relay;
 pub mod sim;
 pub mod traffic;
+#[cfg(feature = "simulation")]
 pub mod whole;

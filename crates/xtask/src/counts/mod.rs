@@ -161,6 +161,8 @@ impl Bench {
     fn build(workspace: &Workspace) -> Result<Bench, String> {
         let mut build =
             cargo(&["build", "--locked", "--profile", "profiling", "-p", "cci-testkit", "-p", "cci-capi"]);
+        // Simulated memory and calls cost instructions.
+        build.args(["--no-default-features", "--features", "cci-capi/default"]);
         run("building what is counted", build.args(["--lib", "--example", "exchanges"]))?;
         let built = workspace.target.join("profiling");
         let folder = workspace.target.join("counts");

@@ -1,4 +1,4 @@
-//! How much may be in flight: Swift's answer to delay, and a gentle one to loss. Why: `docs/adr/0002`.
+//! How much may be in flight. It follows Swift where delay grows, and gives way gently to loss; `docs/adr/0002` gives the reasons.
 
 use crate::Time;
 use crate::limits::{
@@ -7,20 +7,20 @@ use crate::limits::{
 };
 use crate::reliable::rtt::Rtt;
 
-/// Smoothed delay above the least that is a queue when loss comes with it; less is noise.
+/// When something is lost, a smoothed delay so far above the least one means that there is a queue. Less than that is noise.
 const QUEUE_NS_MIN: u64 = 20_000;
 
 /// A connection's congestion window.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Window {
     bytes: u32,
-    /// What one full datagram weighs.
+    /// What one full datagram adds to the bytes in flight.
     unit_bytes: u32,
-    /// Doubling every round trip, until the first sign of a queue or of loss.
+    /// Slow start: the window doubles every round trip, until the first sign of a queue or of loss.
     slow_start: bool,
-    /// When it was last made smaller; once a round trip is enough.
+    /// When the window was last made smaller, which happens once in a round trip at most.
     shrunk_at: Time,
-    /// What loss in the same round trip does not make it smaller than.
+    /// The least that further loss in the same round trip may make of the window.
     loss_min_bytes: u32,
 }
 
@@ -36,7 +36,7 @@ impl Window {
         }
     }
 
-    /// Takes up where an idle connection left off, but not with a burst larger than a path can have forgotten.
+    /// An idle connection goes on with the window that it had, but with no larger burst than any path takes.
     pub fn restored(datagram_bytes: u16, kib: u16) -> Window {
         let mut window = Window::new(datagram_bytes);
         if kib != 0 {
@@ -49,7 +49,7 @@ impl Window {
         self.bytes
     }
 
-    /// Rounded up, for the compact form.
+    /// The window for the compact form of an idle connection, rounded up.
     pub fn kib(&self) -> u16 {
         self.bytes.div_ceil(1024).min(u32::from(u16::MAX)) as u16
     }
@@ -58,17 +58,17 @@ impl Window {
         self.slow_start
     }
 
-    /// The delay above which there is a queue: the path's own, what a busy receiver adds, and twice what it varies
-    /// by, so that jitter is not taken for a queue.
+    /// The delay above which there is a queue: the path's own delay, what a busy receiver adds, and twice the variation of the delay,
+    /// so that jitter is not taken for a queue.
     fn target_ns(rtt: &Rtt) -> u64 {
         rtt.min_ns() + rtt.min_ns() / 4 + TARGET_QUEUE_NS + 2 * rtt.variation_ns()
     }
 
-    /// `acked_bytes` left the network. `limited`: the window was what held sending back.
+    /// The peer has acknowledged `acked_bytes`. `limited`: the window was what held sending back.
     pub fn on_ack(&mut self, now: Time, acked_bytes: u32, limited: bool, rtt: &Rtt) {
         let target_ns = Window::target_ns(rtt);
         let delay_ns = rtt.smoothed_ns();
-        // Delay alone says little where processes wait for a core longer than for the network; so much may always be
+        // Where processes wait for a core longer than for the network, delay alone says little. So this much may always be
         // in flight until something is lost.
         if delay_ns < target_ns || self.bytes < DELAY_WINDOW_DATAGRAMS * self.unit_bytes {
             if limited {
@@ -82,8 +82,8 @@ impl Window {
         }
     }
 
-    /// Doubling in slow start; later one datagram and a sixteenth of the window per round trip, because on a
-    /// short fat path one datagram a round trip never arrives, and delay tells soon enough when it is too much.
+    /// Makes the window larger: twice as large in slow start, later by one datagram and a sixteenth of the window in each round trip.
+    /// On a short path of high bandwidth one datagram a round trip would take for ever, and delay shows soon enough when it is too much.
     fn growth_bytes(&self, acked_bytes: u32) -> u32 {
         if self.slow_start {
             return acked_bytes;
@@ -115,12 +115,12 @@ impl Window {
         self.slow_start = false;
     }
 
-    /// Nothing has come back for several probe time-outs. Meanwhile only probes leave; this is for what follows.
+    /// Nothing has come back for several probe time-outs. Only probes leave meanwhile; the small window is for what follows them.
     pub fn on_silence(&mut self, now: Time) {
         self.shrink(now, 0.5, INITIAL_WINDOW_DATAGRAMS);
     }
 
-    /// The receiver took no more: go on with less when it does.
+    /// The receiver took no more. When it does again, sending goes on with a smaller window.
     pub fn on_receiver_not_ready(&mut self, now: Time) {
         self.shrink(now, 0.5, 2);
     }

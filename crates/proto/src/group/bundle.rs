@@ -16,7 +16,7 @@ pub struct GroupBundle {
 }
 
 impl GroupBundle {
-    /// For datagrams of up to `datagram_bytes_max` bytes (1,152 to 65,504, rounded down to a multiple of 8). `None`:
+    /// An empty one, for datagrams of up to `datagram_bytes_max` bytes (1,152 to 65,504, rounded down to a multiple of 8). `None`:
     /// there is no memory.
     #[must_use]
     pub fn new(datagram_bytes_max: u16) -> Option<GroupBundle> {
@@ -39,7 +39,7 @@ impl GroupBundle {
         self.messages == 0
     }
 
-    /// Messages in it.
+    /// How many messages are in it.
     #[must_use]
     pub fn messages(&self) -> u16 {
         self.messages
@@ -54,7 +54,7 @@ impl GroupBundle {
             && self.len + record_bytes(payload_bytes) <= self.bytes.len()
     }
 
-    /// Adds a message made of the segments, `payload_bytes` long together. False: it does not fit; nothing changed.
+    /// Adds a message made of the segments, which have `payload_bytes` together. False: it does not fit, and nothing changed.
     #[must_use]
     pub fn push(&mut self, segments: &[&[u8]], payload_bytes: usize) -> bool {
         debug_assert_eq!(payload_bytes, segments.iter().map(|segment| segment.len()).sum::<usize>());
@@ -67,7 +67,7 @@ impl GroupBundle {
         true
     }
 
-    /// The datagram, complete: the next of `sender` to `group`.
+    /// Completes the datagram, as the next one of `sender` to `group`.
     pub fn finish(&mut self, group: GroupName, sender: u64, number: u64) -> &[u8] {
         let body_bytes = self.len - GROUP_HEADER_BYTES;
         if let Some(header) = self.bytes.first_chunk_mut::<GROUP_HEADER_BYTES>() {

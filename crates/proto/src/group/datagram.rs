@@ -5,11 +5,11 @@ use crate::limits::{DATAGRAM_BYTES_MAX, GROUP_HEADER_BYTES, VERSION};
 use crate::wire::{Holds, Messages, check, types};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Which group a datagram is for, as it travels: address and port. Zones are left out: they mean something on one
+/// The group that a datagram is for, as it travels: address and port. A zone is left out, since it means something on one
 /// machine only.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GroupName {
-    /// IPv6, or IPv4 mapped into it.
+    /// An IPv6 address, or an IPv4 address mapped into one.
     ip: [u8; 16],
     port: u16,
 }
@@ -35,7 +35,7 @@ impl std::fmt::Display for GroupName {
     }
 }
 
-/// One datagram to a group, understood: everything is checked but whether it is for us.
+/// One datagram to a group, parsed. Everything has been checked but whether it is for this endpoint.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct GroupDatagram<'a> {
     //= wire.md R-MC-2
@@ -45,9 +45,9 @@ pub struct GroupDatagram<'a> {
     /// Its sender: 48 random bits of an endpoint, and a count of the times it began to number.
     pub sender: u64,
     //= wire.md R-MC-4
-    /// Counts the sender's datagrams to this group.
+    /// The number that the sender gave this datagram, among all of its to this group.
     pub number: u64,
-    /// Checked records.
+    /// The records, checked.
     body: &'a [u8],
 }
 
@@ -55,7 +55,7 @@ impl<'a> GroupDatagram<'a> {
     /// Reads one datagram.
     ///
     /// # Errors
-    /// What is wrong with it. It is then to be counted and forgotten.
+    /// What is wrong with it. The caller counts and drops it.
     pub fn parse(datagram: &'a [u8]) -> Result<GroupDatagram<'a>, PeerFault> {
         //= wire.md R-MC-1
         if datagram.len() > DATAGRAM_BYTES_MAX.into() || !datagram.len().is_multiple_of(8) {

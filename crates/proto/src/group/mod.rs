@@ -1,7 +1,7 @@
 //! Multicast groups: datagrams that one sends and many get, without connection, acknowledgement or repeat (CCI-031).
 //!
-//! A [`GroupBundle`] packs messages, [`GroupDatagram::parse`] reads what came, and [`Senders`] tells repeats from what is
-//! new and counts what is missing. All that a receiver keeps is bounded, whoever sends.
+//! A [`GroupBundle`] packs messages, [`GroupDatagram::parse`] reads what came, and [`Senders`] tells new datagrams from repeats
+//! and counts those that are missing. All that a receiver keeps is bounded, whoever sends.
 
 mod bundle;
 mod datagram;

@@ -1,4 +1,4 @@
-//! What a receiver remembers of a group's senders: enough to know a repeat, and how much is missing.
+//! What a receiver remembers of a group's senders: enough to recognise a repeat, and to know how much is missing.
 
 use std::hash::BuildHasher;
 
@@ -6,7 +6,7 @@ use crate::Address;
 use crate::limits::{GROUP_JUMP_MAX, GROUP_RESTART_MIN, GROUP_RUN_MAX, GROUP_SENDERS_MAX, GROUP_WINDOW};
 use crate::secret::KeyedHash;
 
-/// Senders that hash alike share this many entries. When they are full, one of the host that has most of them is forgotten.
+/// Senders with the same hash share this many entries. When all are taken, a sender of the host that has most of them is forgotten.
 const SET_SENDERS: usize = 8;
 const SETS: usize = GROUP_SENDERS_MAX / SET_SENDERS;
 
@@ -15,42 +15,42 @@ const _: () = {
     assert!(GROUP_WINDOW == u64::BITS as u64, "`seen` has one bit for each");
 };
 
-/// What a datagram is, going by its number.
+/// What the number of a datagram says about it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Later than all before it; so many between have not come.
+    /// It is later than all that have come, and some between have not come.
     New {
-        /// Datagrams missing between the last and this.
+        /// How many datagrams are missing between the latest one and this one.
         missing: u64,
     },
-    /// Earlier than one that has come, and new.
+    /// It is earlier than one that has come, and has not come before.
     Late {
-        /// The datagram had been counted as missing.
+        /// It had been counted as missing.
         was_missing: bool,
     },
-    /// The datagram had come before, and is to be dropped.
+    /// It has come before, and is to be dropped.
     Repeat,
-    /// So much earlier that it may be a repeat: to be dropped.
+    /// It is so much earlier that it may be a repeat, and is to be dropped.
     TooLate,
-    /// So much later than all before it that it may be forged: to be dropped.
+    /// It is so much later than all that have come that it may be forged, and is to be dropped.
     TooEarly,
 }
 
 #[derive(Copy, Clone, Debug)]
 struct Sender {
-    /// When it was last heard of, in datagrams of the group.
+    /// When it last sent something, counted in datagrams of the group.
     heard: u64,
     source: Address,
     id: u64,
-    /// The number heard of first.
+    /// The first number that came.
     first: u64,
     highest: u64,
-    /// Bit `i`: `highest - i` has come.
+    /// Bit `i` says that number `highest - i` has come.
     seen: u64,
     /// Datagrams that have come without a long gap between them, up to [`GROUP_RUN_MAX`].
     run: u32,
-    /// Numbers far from these that follow each other: how many, and the last. They are the sender's own if somebody else sent the
-    /// highest in its name.
+    /// Numbers that follow each other far from these: how many there were, and the last one. They are the sender's own if somebody
+    /// else sent the highest in its name.
     others: u32,
     other: u64,
 }
@@ -70,7 +70,7 @@ pub struct Senders {
 }
 
 impl Senders {
-    /// Knows nobody. Nobody else knows `key`, so that nobody can tell which senders share places. `None`: there is no memory.
+    /// A table that knows no sender. `key` is secret, so that nobody can tell which senders share a set. `None`: there is no memory.
     #[must_use]
     pub fn new(key: u64) -> Option<Senders> {
         let mut table = Vec::new();
@@ -104,11 +104,11 @@ impl Senders {
         self.restarted
     }
 
-    /// Notes a datagram and says what it is.
+    /// Notes a datagram, and returns what its number says about it.
     //= wire.md R-MC-6
     pub fn note(&mut self, source: Address, id: u64, number: u64) -> Arrival {
         self.clock += 1;
-        // Anybody can put any number into a datagram, and on some networks any source address, too.
+        // Anybody can put any number into a datagram and, on some networks, any source address.
         let set = (self.hash.hash_one((source, id)) as usize & (SETS - 1)) * SET_SENDERS;
         let Some(slots) = self.table.get_mut(set..set + SET_SENDERS) else { return Arrival::TooLate };
         let known = slots.iter_mut().flatten().find(|sender| sender.id == id && sender.source == source);
@@ -117,7 +117,8 @@ impl Senders {
             return sender.note(number, &mut self.restarted);
         }
         //= wire.md R-MC-7
-        // A free place; else one of the host that has most, the newcomer's own before others', that was silent longest.
+        // A free entry is taken first. Otherwise the entry of the host that has most goes, and of those the sender that was silent longest;
+        // among hosts that have equally many, the newcomer's own comes first.
         let own = source.host();
         let mut hosts = [None; SET_SENDERS];
         for (host, entry) in hosts.iter_mut().zip(slots.iter()) {
@@ -174,10 +175,10 @@ impl Sender {
                 self.seen = self.seen << ahead | 1;
                 self.run = (self.run + 1).min(GROUP_RUN_MAX);
             } else {
-                // Nothing that came before speaks for this number.
+                // Nothing that came before makes this number likely.
                 (self.seen, self.run) = (1, 1);
             }
-            // The run goes on: what is far from it has to come more often than that.
+            // The run goes on. Numbers far from it have to come more often than this one has.
             self.others = self.others.saturating_sub(1);
             return Arrival::New { missing: ahead - 1 };
         }

@@ -5,7 +5,7 @@ use crate::limits::padded;
 use crate::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, REQUEST_BYTES_MAX, VERSION};
 use crate::{Attribute, PeerFault, Seq};
 
-/// First word of a client: asks for a cookie. As long as the longest answer to it.
+/// The first datagram of a client, which asks for a cookie. It is as long as the longest answer to it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     /// The version in which the client asks.
@@ -27,7 +27,7 @@ impl Hello {
         Ok(hello)
     }
 
-    /// The part that is the same in every version.
+    /// Parses the part that is the same in every version.
     //= wire.md R-VER-2
     pub(super) fn parse_any_version(datagram: &[u8]) -> Result<Hello, PeerFault> {
         //= wire.md R-HS-2
@@ -103,7 +103,7 @@ impl Retry {
     }
 }
 
-/// The request proper: cookie, parameters, and the program's payload.
+/// The request itself: cookie, parameters, and the program's payload.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Connect<'a> {
     pub index: u32,
@@ -116,7 +116,7 @@ pub(crate) struct Connect<'a> {
     pub datagram_bytes_max: u16,
     pub window_kib: u16,
     pub attribute: Attribute,
-    /// The client has another path to the server and would use both.
+    /// The client has another path to the server and would like to use both.
     pub bond: bool,
     pub payload: &'a [u8],
 }
@@ -185,7 +185,7 @@ fn bond_flag(flags: u8) -> Result<bool, PeerFault> {
 }
 
 //= wire.md R-GEN-1
-/// A datagram size a peer may name.
+/// Checks a datagram size that a peer names.
 fn datagram_bytes(bytes: u16) -> Result<u16, PeerFault> {
     if bytes.is_multiple_of(8) && (DATAGRAM_BYTES_MIN..=DATAGRAM_BYTES_MAX).contains(&bytes) {
         Ok(bytes)
@@ -290,7 +290,7 @@ impl Reject {
     }
 }
 
-/// Answer to a [`Hello`] of another version: names the versions spoken. The same in every version.
+/// The answer to a [`Hello`] of another version, which names the versions that are spoken. Its form is the same in every version.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VersionNotice {
     pub index: u32,
@@ -330,7 +330,7 @@ impl VersionNotice {
     }
 }
 
-/// Answer to a datagram for a connection that is not there; echoes what only the real peer can have sent.
+/// The answer to a datagram for a connection that does not exist. It repeats what only the real peer can have sent.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reset {
     /// The receiver's table index, from the datagram answered.

@@ -8,9 +8,9 @@ use crate::{PeerFault, Seq};
 pub(crate) mod flags {
     /// The sender of this datagram refuses data until it says otherwise (receiver not ready).
     pub const RNR: u8 = 1;
-    /// Please answer at once.
+    /// The sender asks for an answer at once.
     pub const PROBE: u8 = 2;
-    /// The sender of this datagram has closed: it delivers what it has, and takes no more.
+    /// The sender of this datagram has closed. It still delivers what it has received, and takes no more.
     pub const CLOSING: u8 = 4;
     /// The body of this DATA is a part of a bundle.
     pub const PART: u8 = 8;
@@ -55,16 +55,16 @@ pub(crate) struct Head {
     pub source_index: u32,
     /// Proof that the connection was established; the receiver chose it.
     pub nonce: u64,
-    /// Data: the bundle's number; else: the number the next bundle will have.
+    /// In DATA the bundle's number; in all else the number that the next bundle will have.
     pub seq: Seq,
     /// Every bundle before this one has been stored.
     pub ack: Seq,
     pub timestamp: u32,
-    /// The timestamp received last, plus the time since then.
+    /// The timestamp that was received last, plus the time that has passed since.
     pub echo: u32,
     /// What may be in flight to the sender of this datagram, in KiB.
     pub window_kib: u16,
-    /// The receiver-not-ready epoch this data is sent in.
+    /// The receiver-not-ready epoch in which this data is sent.
     pub epoch: u16,
     /// The epoch in which the sender of this datagram takes data.
     pub epoch_ack: u16,
@@ -74,7 +74,7 @@ pub(crate) struct Head {
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sack {
     pub words: [u64; SACK_WORDS_MAX],
-    /// How many of the words travel.
+    /// How many of the words are in the datagram.
     pub len: u8,
 }
 
@@ -85,12 +85,12 @@ impl Sack {
 }
 
 //= wire.md R-PATH-1
-/// The body of a PATH: a question about the path that it goes by, an answer to the peer's, or both.
+/// The body of a PATH: a question about the path that it takes, an answer to the peer's question, or both.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathBody {
-    /// To be sent back by the path that it came by; 0: nothing is asked.
+    /// The question, which is to be sent back on the path that it came by; 0: nothing is asked.
     pub challenge: u64,
-    /// What the peer asked about this path; 0: nothing.
+    /// The question that the peer asked about this path, sent back; 0: it asked nothing.
     pub answer: u64,
 }
 
@@ -105,30 +105,30 @@ impl PathBody {
 }
 
 //= wire.md R-MTU-3
-/// What a part of a bundle says of itself, before its data.
+/// What stands in a part of a bundle in front of its data.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartHead {
-    /// Which part.
+    /// Its number among the parts, from 0.
     pub number: u16,
-    /// All parts but the last are so long.
+    /// The length of every part but the last, in bytes.
     pub stride_bytes: u16,
-    /// The whole bundle.
+    /// The length of the whole bundle, in bytes.
     pub whole_bytes: u16,
 }
 
 impl PartHead {
-    /// How many parts the bundle has: one at least.
+    /// How many parts the bundle has, which is at least one.
     pub fn count(self) -> u32 {
         u32::from(self.whole_bytes.div_ceil(self.stride_bytes.max(1)))
     }
 
-    /// The part's place in the bundle.
+    /// The range of the bundle that the part covers.
     fn range(self) -> std::ops::Range<usize> {
         let start = usize::from(self.number) * usize::from(self.stride_bytes);
         start..(start + usize::from(self.stride_bytes)).min(self.whole_bytes.into())
     }
 
-    /// A part and its data; what is behind that fills the datagram.
+    /// Parses a part and its data. What lies behind fills the datagram.
     pub(crate) fn parse(body: &[u8]) -> Result<(PartHead, &[u8]), PeerFault> {
         let mut read = Reader(body);
         let bytes = |units: u16| units.checked_mul(8).filter(|&bytes| bytes != 0).ok_or(PeerFault::Field);
@@ -202,7 +202,7 @@ impl Head {
         // Ethernet pads short frames, so bytes after the body are not an error.
         let body = tail.get(..body_bytes).ok_or(PeerFault::Short)?;
         let holds = if flags & flags::PART != 0 {
-            // What it holds is known when it is whole.
+            // What it holds is checked once the bundle is whole.
             if kind == Kind::Data { Holds::Part } else { return Err(PeerFault::Field) }
         } else if kind == Kind::Data {
             record::check(body)?

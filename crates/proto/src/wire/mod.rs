@@ -1,4 +1,4 @@
-//! The datagrams, byte for byte. `docs/wire.md` is the rule; this is its only reader and writer.
+//! The datagrams, byte for byte, as `docs/wire.md` has them. Nothing else reads or writes them.
 //!
 //! Everything is parsed once, into values that cannot be wrong; fields are little-endian.
 
@@ -18,7 +18,7 @@ pub(crate) use record::{
 use crate::limits::{DATAGRAM_BYTES_MAX, HEADER_BYTES, VERSION, padded};
 use crate::{PeerFault, Time};
 
-/// One datagram, understood.
+/// One datagram, parsed.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Packet<'a> {
     Hello(Hello),
@@ -28,7 +28,7 @@ pub(crate) enum Packet<'a> {
     Reject(Reject),
     Version(VersionNotice),
     Reset(Reset),
-    /// Every type that only an established connection sends; the body is a checked run of records.
+    /// A datagram of any type that only an established connection sends. Its body is a sequence of records, checked.
     Established(Head, Sack, Holds, &'a [u8]),
 }
 
@@ -48,14 +48,14 @@ pub(crate) mod types {
     pub const PING: u8 = 10;
     pub const CLOSE: u8 = 11;
     pub const CLOSE_ACK: u8 = 12;
-    /// Not for an endpoint's own address: see [`crate::group`].
+    /// A datagram to a group, which never comes to an endpoint's own address: see [`crate::group`].
     pub const GROUP: u8 = 13;
-    /// Not for the protocol: the carrier opens them and gives it what is inside.
+    /// A sealed datagram. The carrier opens it and gives the protocol what is inside.
     pub const SEALED: u8 = 14;
     pub const PATH: u8 = 15;
 }
 
-/// Header and tag of a sealed datagram: no such is shorter.
+/// Bytes of the header and the tag of a sealed datagram: none is shorter.
 const SEALED_OVERHEAD_BYTES: usize = 32;
 
 /// The first byte of a datagram of type `kind`.
@@ -69,8 +69,8 @@ pub(crate) const fn timestamp(now: Time) -> u32 {
     (now.0 >> 6) as u32
 }
 
-/// Nanoseconds from `earlier` to `later`, both as they travel; 0 if the result makes no sense (later than half
-/// the wrap).
+/// Nanoseconds from `earlier` to `later`, both as they travel. 0 if the result makes no sense, which is more than half
+/// the wrap.
 pub(crate) const fn timestamp_ns_between(earlier: u32, later: u32) -> u64 {
     let units = later.wrapping_sub(earlier);
     if units < 1 << 31 { (units as u64) << 6 } else { 0 }
@@ -87,7 +87,7 @@ impl Packet<'_> {
         let &[first, ..] = datagram else { return Err(PeerFault::Short) };
         //= wire.md R-VER-1
         if first >> 4 != VERSION {
-            // The two datagrams that every version understands; for all else a version is all or nothing.
+            // Every version understands these two datagrams. Of all others, those of another version mean nothing.
             return match first & 15 {
                 types::HELLO => Hello::parse_any_version(datagram).map(Packet::Hello),
                 types::VERSION => VersionNotice::parse(datagram).map(Packet::Version),
@@ -111,10 +111,10 @@ impl Packet<'_> {
     }
 }
 
-/// How long the first datagram in `bytes` is, which may hold several of one sender side by side: by its
-/// header, without looking at whether that is right. All of `bytes` where the header has no length.
+/// The length of the first datagram in `bytes`, which may hold several of one sender side by side. It is what the
+/// header says, unchecked; all of `bytes` where the header has no length.
 ///
-/// For carriers whose kernel joins datagrams: this spares them asking it where the seams are.
+/// For carriers whose kernel joins datagrams: they need not ask it where one ends.
 #[inline]
 #[must_use]
 pub fn first_datagram_bytes(bytes: &[u8]) -> usize {
@@ -132,7 +132,7 @@ pub fn first_datagram_bytes(bytes: &[u8]) -> usize {
                 HEADER_BYTES + 8 * (words + u16_at(bytes, 46))
             }
             //= wire.md R-GEN-5
-            // At least its header and tag: whoever lies about it must not make a thousand datagrams of one.
+            // At least its header and tag, so that a false length can't make a thousand datagrams of one.
             types::SEALED => u16_at(bytes, 2).max(SEALED_OVERHEAD_BYTES),
             _ => bytes.len(),
         },
@@ -176,7 +176,7 @@ impl<'a> Reader<'a> {
         self.bytes().map(u64::from_le_bytes)
     }
 
-    /// Reserved bytes: zero in this version.
+    /// Skips reserved bytes, which are zero in this version.
     fn zero<const N: usize>(&mut self) -> Result<(), PeerFault> {
         if self.bytes::<N>()? == [0; N] { Ok(()) } else { Err(PeerFault::Field) }
     }
@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes fields in order; what does not fit is a bug of ours, not the peer's.
+/// Writes fields in order. That they fit is up to the caller, never to the peer.
 struct Writer<'a> {
     out: &'a mut [u8],
     at: usize,
@@ -225,7 +225,7 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// The length written, a multiple of 8.
+    /// How many bytes were written, a multiple of 8.
     fn finish(self) -> usize {
         debug_assert!(self.at.is_multiple_of(8), "every datagram is a multiple of 8 bytes long");
         self.at

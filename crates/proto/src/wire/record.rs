@@ -1,4 +1,4 @@
-//! The records a data datagram's body is made of.
+//! The records that the body of a DATA datagram is made of.
 
 use crate::PeerFault;
 use crate::limits::{RECORD_BYTES, RECORDS_MAX, padded, record_bytes};
@@ -6,7 +6,7 @@ use crate::rma::{self, Record};
 
 /// The record kinds that are not remote memory access; those are in [`crate::rma`].
 mod kind {
-    /// Nothing: a message whose sender has given it up.
+    /// No message any more: its sender has given it up.
     pub const VOID: u8 = 0;
     pub const MESSAGE: u8 = 1;
 }
@@ -14,27 +14,27 @@ mod kind {
 /// One record of a bundle.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content<'a> {
-    /// Nothing: the record has been given up, or has been handled.
+    /// No record any more: it has been given up, or has been handled.
     Void,
     /// One message.
     Message(&'a [u8]),
     Rma(Record<'a>),
 }
 
-/// What a bundle holds, as far as it matters for when it is dealt with.
+/// What a bundle holds, as far as it decides when the bundle is processed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Holds {
     /// Messages only.
     Messages,
-    /// Data of a remote operation that is written to its address as soon as it comes.
+    /// Data of a remote operation, which is written to its address as soon as it comes.
     Bulk,
-    /// Remote memory access, in the order of the bundles; with or without messages for the program.
+    /// Remote memory access that has to wait for its turn among the bundles, perhaps with messages for the program.
     Rma { messages: bool },
     /// A part of a bundle, of which nothing is known yet.
     Part,
 }
 
-/// Checks a whole body, so that [`Records`] and [`Messages`] can walk it without doubt; says what it holds.
+/// Checks a whole body, so that [`Records`] and [`Messages`] may rely on it, and returns what it holds.
 //= wire.md R-REC-1
 #[inline]
 pub(crate) fn check(body: &[u8]) -> Result<Holds, PeerFault> {
@@ -56,7 +56,7 @@ pub(crate) fn check(body: &[u8]) -> Result<Holds, PeerFault> {
     if tail.is_empty() { Ok(Holds::Messages) } else { Err(PeerFault::Record) }
 }
 
-/// Checks a body that holds records of remote memory access; says what it holds.
+/// Checks a body that holds records of remote memory access, and returns what it holds.
 #[inline(never)]
 fn check_rma(mut body: &[u8]) -> Result<Holds, PeerFault> {
     let (mut count, mut messages, mut bulk) = (0, false, false);
@@ -85,13 +85,13 @@ fn check_rma(mut body: &[u8]) -> Result<Holds, PeerFault> {
     }
 }
 
-/// Data that goes where it says whenever it comes, if its bundle holds nothing else.
+/// Whether a record is data that may be written to its address whenever it comes, if its bundle holds nothing else.
 #[inline]
 fn is_bulk(record: &Record<'_>) -> bool {
     matches!(record, Record::Write { last: false, .. } | Record::Data { .. } | Record::Gone { .. })
 }
 
-/// Walks the records of a checked body: what each is, and the offset behind it.
+/// Iterates over the records of a checked body: each record, and the offset behind it.
 pub(crate) struct Records<'a> {
     body: &'a [u8],
     at: usize,
@@ -123,7 +123,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Walks a checked body for its messages only: `None` for whatever else a record is, and the offset behind it.
+/// Iterates over a checked body for its messages only: `None` for any other record, and the offset behind each.
 pub(crate) struct Messages<'a>(Records<'a>);
 
 impl<'a> Messages<'a> {
@@ -147,7 +147,7 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Writes one message record at the start of `out`; returns its length. The caller has made sure it fits.
+/// Writes one message record at the start of `out`, and returns its length. The caller has made sure that it fits.
 #[inline]
 pub(crate) fn write_record(out: &mut [u8], segments: &[&[u8]], payload_bytes: usize) -> usize {
     let total = record_bytes(payload_bytes);
@@ -169,7 +169,7 @@ pub(crate) fn write_record(out: &mut [u8], segments: &[&[u8]], payload_bytes: us
     total
 }
 
-/// Turns the record at `at` into nothing of the same length.
+/// Makes the record at `at` an empty one of the same length.
 pub(crate) fn set_void_at(body: &mut [u8], at: usize) {
     if let Some(header) = body.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<RECORD_BYTES>()) {
         let [l0, l1, ..] = *header;
@@ -177,7 +177,7 @@ pub(crate) fn set_void_at(body: &mut [u8], at: usize) {
     }
 }
 
-/// Turns the NOTIFY at `at` into a message like any other.
+/// Makes the NOTIFY at `at` a message like any other.
 pub(crate) fn set_message_at(body: &mut [u8], at: usize) {
     if let Some(header) = body.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<RECORD_BYTES>()) {
         let [l0, l1, ..] = *header;
@@ -185,14 +185,14 @@ pub(crate) fn set_message_at(body: &mut [u8], at: usize) {
     }
 }
 
-/// Turns the NOTIFY at `at` into one that delivers nothing.
+/// Makes the NOTIFY at `at` one that delivers nothing.
 pub(crate) fn set_bare_at(body: &mut [u8], at: usize) {
     if let Some([_, _, rma::kind::NOTIFY, flags, ..]) = body.get_mut(at..) {
         *flags = rma::flag::BARE;
     }
 }
 
-/// Turns all messages of a body but the last `remaining` into nothing, so that they can never be delivered.
+/// Makes all messages of a body but the last `remaining` empty records, so that they can never be delivered.
 //= wire.md R-RNR-6
 pub(crate) fn set_void(body: &mut [u8], remaining: u16) {
     let is_message = |content: &Content| matches!(content, Content::Void | Content::Message(_));

@@ -1,4 +1,4 @@
-//! What is emitted parses back; no bytes panic.
+//! What is written parses back to what it was, and no bytes make a parser panic.
 
 use super::*;
 use crate::limits::{HEADER_BYTES, PART_HEAD_BYTES, RECORDS_MAX, record_bytes};

@@ -1,4 +1,4 @@
-//! What a pair of virtual Ethernet interfaces between two namespaces can do at best, by hand: half round trips of 64 B
+//! What a pair of virtual Ethernet interfaces between two namespaces can do at best, without the library: half round trips of 64 B
 //! and 64 B messages a second, one a frame, over AF_XDP, AF_PACKET and UDP sockets. Both ends poll.
 //!
 //! As root: `cargo run --release -p cci-sys --example eth_baseline` (`chrt -f 20` before it on a busy machine).

@@ -1,4 +1,4 @@
-//! What each thing that the library asks of UDP sockets costs in the kernel, by hand: half round trips of one datagram over
+//! What each thing that the library asks of UDP sockets costs in the kernel, measured without it: half round trips of one datagram over
 //! loopback between two processes, each polling on a core of its own, one thing more in each row (`docs/adr/0014`).
 //!
 //! `cargo run --release -p cci-sys --example udp_baseline` (`chrt -f 20` before it on a busy machine).

@@ -1,4 +1,4 @@
-//! What a peer grants, and what becomes of it here: a peer made by hand that owns the memory.
+//! What a peer grants, and what the endpoint makes of it. The peer, which owns the memory, is scripted.
 
 use super::*;
 use crate::{Access, RegionAddress, RegionHandle, RmaFlags};

@@ -1,4 +1,4 @@
-//! What was granted, and is taken back, with a peer made by hand.
+//! What the endpoint has granted and takes back, with a scripted peer.
 
 use super::*;
 use crate::rma::Access;

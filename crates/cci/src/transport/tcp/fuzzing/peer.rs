@@ -102,7 +102,7 @@ impl Scene {
         }
     }
 
-    /// An honest handshake, by hand.
+    /// An honest handshake, written out byte for byte.
     fn accepted(&mut self, attribute: Attribute) {
         self.dial();
         self.write(&Preamble::Hello { attribute, mss: 8192, payload: Some(b"hi".to_vec()) }.bytes());

@@ -39,7 +39,7 @@ fn deaf_port() -> (u16, OwnedFd, Vec<OwnedFd>) {
     (port, listener, fill)
 }
 
-/// A connection with a server by hand, whose second stream is to be dialled at `port`.
+/// A connection with a scripted server, whose second stream is to be dialled at `port`.
 fn join(client: &mut Endpoint, listener: &TcpListener, port: u16) -> (Connection, TcpStream) {
     let at = listener.local_addr().unwrap();
     client.connect(&format!("tcp://{at}"), b"", RO, 1, Some(PATIENCE)).unwrap();

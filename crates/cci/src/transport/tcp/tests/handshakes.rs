@@ -1,4 +1,4 @@
-//! Handshakes by hand: what is shown to the program, and when; and who speaks another version.
+//! Scripted handshakes: what the program learns, and when, and what becomes of peers that speak another version.
 
 use super::hostile::{RO, dial, record};
 use super::{PATIENCE, dropped, endpoint, until};

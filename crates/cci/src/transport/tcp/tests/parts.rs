@@ -95,7 +95,7 @@ fn a_byte_now_and_then_does_not_keep_a_record_unfinished() {
     }
 }
 
-/// The server's end of a connection by hand, told by its first message.
+/// The server's end of a scripted connection, which is known by its first message.
 fn until_open(server: &mut Endpoint, stream: &mut std::net::TcpStream) -> crate::Connection {
     stream.write_all(&record(Kind::Message, 0, b"here")).unwrap();
     let mut found = None;

@@ -43,7 +43,7 @@ fn server() -> Endpoint {
     Endpoint::create(&device(), Options { memory_bytes_max: CAP_BYTES, ..poor }).unwrap()
 }
 
-/// A sealed peer by hand.
+/// A scripted peer that seals what it sends.
 struct Peer {
     stream: TcpStream,
     sealed: SealedStream,

@@ -32,7 +32,7 @@ fn endpoint(options: Options) -> Endpoint {
     Endpoint::create(context.default_device(), options).unwrap()
 }
 
-/// A client by hand, and the server's side of its connection.
+/// A scripted client, and the server's side of its connection.
 struct Scene {
     server: Endpoint,
     connection: Connection,
@@ -71,7 +71,7 @@ fn hear(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<Preamble> {
     }
 }
 
-/// A client by hand connects.
+/// A scripted client connects.
 fn join(server: &mut Endpoint, at: SocketAddr) -> (TcpStream, Ticket, Connection) {
     let mut first = TcpStream::connect(at).unwrap();
     let hello =
@@ -105,7 +105,7 @@ fn join(server: &mut Endpoint, at: SocketAddr) -> (TcpStream, Ticket, Connection
     (first, ticket.unwrap(), connection)
 }
 
-/// A second stream of a client by hand. With a key of no connection it is closed.
+/// A second stream of a scripted client. With a key of no connection it is closed.
 fn second(server: &mut Endpoint, at: SocketAddr, ticket: Ticket) -> TcpStream {
     let mut second = TcpStream::connect(at).unwrap();
     second.set_nodelay(true).unwrap();

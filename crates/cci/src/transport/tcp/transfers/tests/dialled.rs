@@ -17,7 +17,7 @@ fn listen(ip: &str) -> TcpListener {
     listener
 }
 
-/// A client of the library that writes to the memory of a server by hand, which has the second stream dialled at the port of
+/// A client of the library that writes to the memory of a scripted server, which has the second stream dialled at the port of
 /// `bulk_at`: it can't name another host.
 fn client(bulk_at: SocketAddr) -> (Endpoint, TcpStream) {
     let mut client = endpoint(Options { send_timeout: Duration::from_millis(300), ..Options::default() });

@@ -24,7 +24,7 @@ fn poor() -> Scene {
     })
 }
 
-/// A peer by hand, both of its streams.
+/// Both streams of a scripted peer.
 struct Peer {
     _first: TcpStream,
     second: TcpStream,

@@ -4,7 +4,7 @@
 //! A connection that moves data takes [memory](quota), of which all connections share a certain amount. One that finds none
 //! waits in a queue, and its stream is not read meanwhile. While others wait, a connection that has memory gives it up after
 //! a few turns: it is not read any more, what its peer has asked for is served, and then a few bytes are kept of what the peer
-//! relies on ([`Suspended`](crate::transport::ordered_rma::Suspended)).
+//! relies on ([`Suspended`]).
 //!
 //! `docs/adr/0008-tcp.md` has the reasons.
 

@@ -374,6 +374,13 @@ impl Traffic {
         took
     }
 
+    /// Sets the send timeout of both sides.
+    pub fn set_send_timeout(&mut self, timeout: Duration) {
+        for side in [&mut self.client, &mut self.server] {
+            side.endpoint.set_send_timeout(side.connection, timeout).expect("an open connection");
+        }
+    }
+
     /// Messages that both sides have received.
     pub fn received(&self) -> u64 {
         self.client.next + self.server.next

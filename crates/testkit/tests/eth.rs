@@ -36,7 +36,16 @@ fn open(interface: &str, mode: &str) -> Endpoint {
 fn open_with(interface: &str, mode: &str, options: Options) -> Endpoint {
     let device = device(interface, &format!("mode = {mode}"));
     assert!(device.is_up(), "{:?}", device.unavailable());
-    Endpoint::create(&device, options).unwrap()
+    let start = Instant::now();
+    loop {
+        match Endpoint::create(&device, options.clone()) {
+            // The kernel frees the queue of a socket that was closed when it finds the time.
+            Err(error) if error.to_string().contains("queue is taken") && start.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            created => return created.unwrap(),
+        }
+    }
 }
 
 /// Connects `client` to `server`, which accepts.

@@ -17,7 +17,7 @@ pub use crate::simulated::fence;
 #[cfg(all(feature = "simulated", not(loom)))]
 pub(crate) use crate::simulated::Word as SharedWord;
 /// A word of memory that other processes share.
-#[cfg(not(all(feature = "simulated", not(loom))))]
+#[cfg(not(any(feature = "simulated", loom)))]
 pub(crate) use AtomicU64 as SharedWord;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const DATAGRAM_SEEDS: u64 = 2_000;
-const SHARED_MEMORY_SEEDS: u64 = 500;
+const SHARED_MEMORY_SEEDS: u64 = 2_000;
 /// Failures after which the rest is not worth the time.
 const FAILURES_MAX: usize = 10;
 

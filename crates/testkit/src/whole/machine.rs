@@ -118,6 +118,11 @@ impl Host {
     /// The endpoint is gone without a word, and so is everything that was its.
     pub fn crash(&mut self, now_ns: u64) {
         self.set_clock(now_ns);
+        if let Some(stage) = &self.stage {
+            // What a processor has stored is seen, although its process is dead.
+            stage.stop(self.number, false);
+            stage.show(self.number);
+        }
         self.held.clear();
         if let Some(endpoint) = self.endpoint.take() {
             simulated::abandon(endpoint);

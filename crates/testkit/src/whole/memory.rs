@@ -5,11 +5,13 @@
 
 use super::scenario::Operating;
 use super::sent::Sent;
+use super::shared::Withdrawal;
 use crate::sim::Rng;
 use crate::sim::contents::{fill_pattern, is_pattern};
 use crate::sim::rng::mix;
 use cci::{Access, Connection, Endpoint, Memory, RegionHandle, Registration, Status};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 const SLOTS: usize = 8;
 /// Before the first slot: the word that atomics change.
@@ -82,6 +84,8 @@ pub(super) struct Work {
     found: BTreeSet<u64>,
     results: [bool; RESULTS],
     results_lost: usize,
+    /// The region is about to be deregistered, or was just.
+    withdrawn: Option<Withdrawal>,
     /// Regions that were deregistered, and what they held then.
     graves: Vec<(Memory, Vec<u8>)>,
 }
@@ -139,6 +143,7 @@ impl Work {
             found: BTreeSet::new(),
             results: [false; RESULTS],
             results_lost: 0,
+            withdrawn: None,
             graves: Vec::new(),
         })
     }
@@ -161,13 +166,24 @@ impl Work {
         self.left > 0 && slot && self.results_lost < RESULTS
     }
 
+    /// The owner takes the region back soon.
+    pub fn withdrawal(&mut self) -> Withdrawal {
+        let (handle, memory) = (self.handle, self.target.clone());
+        self.withdrawn.get_or_insert_with(|| Withdrawal { handle, memory, held: Rc::default() }).clone()
+    }
+
+    /// Whether this generation's region has been taken back already.
+    pub fn is_withdrawn(&self) -> bool {
+        self.withdrawn.as_ref().is_some_and(|withdrawal| withdrawal.held.borrow().is_some())
+    }
+
     /// The owner takes the region back and offers another.
     pub fn renew(&mut self, owner: &mut Endpoint, only: Option<Connection>) -> Result<(), String> {
-        owner.deregister(&self.handle).map_err(|error| format!("deregister: {error}"))?;
+        let held = self.withdrawal().carry_out(owner)?;
+        self.withdrawn = None;
         self.check_adds()?;
         let (target, handle) = Work::expose(&self.spec, owner, only)?;
         let old = std::mem::replace(&mut self.target, target);
-        let held = contents(&old);
         self.graves.push((old, held));
         self.stale = Some(std::mem::replace(&mut self.handle, handle));
         self.generation += 1;
@@ -240,6 +256,7 @@ impl Work {
 
     /// A completion came: says what is wrong with it.
     pub fn completed(&mut self, side: usize, index: u32, status: Status, gentle: bool) -> Result<(), String> {
+        let is_withdrawn = self.is_withdrawn();
         let op = self.ops.get_mut(index as usize).ok_or("of an operation never started")?;
         if let Some(first) = op.sent.status.replace(status) {
             return Err(format!("twice: {first:?}, then {status:?}"));
@@ -249,7 +266,7 @@ impl Work {
         }
         let op = *op;
         self.outstanding = self.outstanding.saturating_sub(1);
-        let current = op.generation == self.generation;
+        let current = op.generation == self.generation && !is_withdrawn;
         let good = match op.kind {
             Kind::Bad => matches!(status, Status::RmaHandle),
             Kind::Odd => matches!(status, Status::RmaOperation) || (status == Status::RmaHandle && !current),

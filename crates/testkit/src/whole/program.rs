@@ -55,6 +55,10 @@ fn handle(
     event: Event,
     waiting: &mut Vec<Waiting>,
 ) {
+    if cci::simulated::is_dead() {
+        // The process has died in the middle of this turn: its program learns of nothing any more.
+        return;
+    }
     match event {
         Event::Send { connection, context, status } => {
             judge.completed(now_ns, machine, connection, context, status);

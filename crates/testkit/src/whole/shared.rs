@@ -1,15 +1,15 @@
 //! Machines that are processes of one host: the memory that they share, and the turns that they take in the middle of each other's.
 
 use crate::sim::Rng;
-use cci::Endpoint;
-use cci::simulated::{self, Memory, Sleep};
+use cci::simulated::{self, Sleep};
+use cci::{Endpoint, Memory, RegionHandle};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The host.
 pub(super) struct Stage {
-    memory: Memory,
+    memory: simulated::Memory,
     /// In the names of its services, which are the real host's.
     run: u64,
     /// By machine.
@@ -19,6 +19,34 @@ pub(super) struct Stage {
     /// Who took turns in the middle of others', and how long it may sleep then.
     turns: RefCell<Vec<(usize, Sleep)>>,
     calls_may_fail: Rc<Cell<bool>>,
+    /// Regions that are about to be deregistered.
+    withdrawals: RefCell<Vec<(usize, Withdrawal)>>,
+}
+
+/// A region that its machine deregisters soon, perhaps in the middle of another one's turn.
+#[derive(Clone, Debug)]
+pub(super) struct Withdrawal {
+    pub handle: RegionHandle,
+    pub memory: Memory,
+    /// What the memory held when that was done; None: it is still to be done.
+    pub held: Rc<RefCell<Option<Vec<u8>>>>,
+}
+
+impl Withdrawal {
+    /// Deregisters the region, unless that was done.
+    ///
+    /// # Errors
+    /// Why it could not be.
+    pub fn carry_out(&self, endpoint: &mut Endpoint) -> Result<Vec<u8>, String> {
+        if let Some(held) = self.held.borrow().as_ref() {
+            return Ok(held.clone());
+        }
+        endpoint.deregister(&self.handle).map_err(|error| format!("deregister: {error}"))?;
+        let mut held = vec![0; self.memory.len()];
+        let _ = self.memory.read(0, &mut held);
+        *self.held.borrow_mut() = Some(held.clone());
+        Ok(held)
+    }
 }
 
 /// A machine's process.
@@ -47,13 +75,14 @@ impl Stage {
             });
         }
         let stage = Rc::new(Stage {
-            memory: Memory::new(is_weak, move |below| rng.below(below)),
+            memory: simulated::Memory::new(is_weak, move |below| rng.below(below)),
             run: RUNS.fetch_add(1, Ordering::Relaxed),
             processes: RefCell::new((0..machines).map(|_| Process::default()).collect()),
             current: Cell::new(None),
             rng: RefCell::new(Rng::new(seed ^ 0x7475_726e)),
             turns: RefCell::default(),
             calls_may_fail,
+            withdrawals: RefCell::default(),
         });
         let weak = Rc::downgrade(&stage);
         stage.memory.set_turn(move || {
@@ -156,6 +185,23 @@ impl Stage {
         self.turns.take()
     }
 
+    /// The machine deregisters a region soon.
+    pub fn withdraw(&self, machine: usize, withdrawal: Withdrawal) {
+        self.withdrawals.borrow_mut().push((machine, withdrawal));
+    }
+
+    /// Perhaps the machine deregisters what it is about to.
+    fn withdraw_some(&self, machine: usize, endpoint: &mut Endpoint) {
+        let mut withdrawals = self.withdrawals.borrow_mut();
+        withdrawals.retain(|(of, withdrawal)| {
+            if *of != machine || self.rng.borrow_mut().pct(50.0) {
+                return true;
+            }
+            // What stands in the way now is reported when its time has come.
+            withdrawal.carry_out(endpoint).is_err()
+        });
+    }
+
     /// Another process takes a turn.
     fn turn(&self) {
         let Some(current) = self.current.get() else { return };
@@ -167,6 +213,7 @@ impl Stage {
         let Some(mut endpoint) = self.take_back(machine) else { return };
         self.enter(machine, 0);
         endpoint.progress();
+        self.withdraw_some(machine, &mut endpoint);
         self.turns.borrow_mut().push((machine, simulated::sleep(&mut endpoint)));
         self.lend(machine, Some(endpoint));
         self.enter(current, 0);

@@ -10,6 +10,9 @@ use super::world::{What, World};
 use crate::sim::rng::mix;
 use std::time::Duration;
 
+/// How long before its region is deregistered a machine may do that in the middle of another one's turn.
+const WITHDRAWAL_NS: u64 = 100_000;
+
 impl World<'_> {
     pub(super) fn act(&mut self, step: &Step) {
         let now_ns = self.now_ns;
@@ -18,7 +21,15 @@ impl World<'_> {
             Act::Connect(talk) => self.connect(talk),
             Act::Send(talk, end, job) => self.log(*talk, *end, job),
             Act::Operate(talk, end, spec) => self.operate(*talk, *end, spec),
-            Act::Deregister(talk, end) => self.renew(*talk, *end),
+            Act::Deregister(talk, end) => {
+                if self.stage.is_some() {
+                    // Until then another process may be in the middle of a copy when it happens.
+                    self.withdraw(*talk, *end);
+                    self.at(now_ns + WITHDRAWAL_NS, What::Renew(*talk, *end));
+                } else {
+                    self.renew(*talk, *end);
+                }
+            }
             Act::HangUp(talk, end) => {
                 if let Some(side) = self.judge.side_of(*talk, *end) {
                     self.hang_up(side, true);
@@ -190,7 +201,16 @@ impl World<'_> {
         }
     }
 
-    fn renew(&mut self, talk: u32, end: End) {
+    fn withdraw(&mut self, talk: u32, end: End) {
+        let Some(side) = self.judge.side_of(talk, end) else { return };
+        let Some(owner) = self.judge.peer(side) else { return };
+        let Side { machine, life, .. } = self.judge.sides[owner];
+        if let (Life::Up, Some(work), Some(stage)) = (life, &mut self.judge.sides[side].work, &self.stage) {
+            stage.withdraw(machine, work.withdrawal());
+        }
+    }
+
+    pub(super) fn renew(&mut self, talk: u32, end: End) {
         let Some(side) = self.judge.side_of(talk, end) else { return };
         let Some(owner) = self.judge.peer(side) else { return };
         let Side { machine, life, connection, .. } = self.judge.sides[owner];

@@ -5,7 +5,7 @@ use super::judge::Judge;
 use super::machine::Host;
 use super::network::{Net, Packet, address_of, machine_at};
 use super::program::{self, Waiting};
-use super::scenario::{Act, Fabric, Operating, Scenario};
+use super::scenario::{Act, End, Fabric, Operating, Scenario};
 use super::shared::Stage;
 use super::side::{Doing, Life, Side};
 use super::speaker::{self, Spoken};
@@ -67,6 +67,8 @@ pub(super) enum What {
     Wake(usize),
     /// What a machine's process has stored is seen by others.
     Show(usize),
+    /// One end of a talk deregisters what the other works in, if it has not done so, and registers new memory.
+    Renew(u32, End),
     /// A machine's process that was stopped goes on.
     Resume(usize),
     Step(usize),
@@ -170,6 +172,7 @@ impl<'a> World<'a> {
                 gentle: scenario.is_gentle() && scenario.sabotage.is_none(),
                 sabotage: scenario.sabotage,
                 calls_may_fail: scenario.calls_may_fail(),
+                is_shared: matches!(scenario.fabric, Fabric::SharedMemory { .. }),
                 lines: trace.then(Vec::new),
                 ..Judge::default()
             },
@@ -291,6 +294,7 @@ impl<'a> World<'a> {
                     stage.show(machine);
                 }
             }
+            What::Renew(talk, end) => self.renew(talk, end),
             What::Resume(machine) => self.resume(machine),
             What::Step(number) => self.act(&self.scenario.steps[number]),
             What::Answer => self.answers(),
@@ -401,6 +405,9 @@ impl<'a> World<'a> {
         let mut happened = heard + release(host, &mut self.judge, now_ns);
         let asked = self.waiting.len();
         let mut taken = program::take_all(host, machine, &mut self.judge, now_ns, &mut self.waiting);
+        if simulated::is_dead() {
+            return;
+        }
         let Spoken { started, mut next_ns, suspects } = speaker::speak(host, &mut self.judge, now_ns);
         if started > 0 || !suspects.is_empty() {
             let ended = program::take_all(host, machine, &mut self.judge, now_ns, &mut self.waiting);
@@ -613,8 +620,9 @@ impl<'a> World<'a> {
             let machine_of = |at: usize| self.judge.sides[at].machine;
             let ends = [Some(number), peer].map(|end| end.filter(|end| alive(*end)).map(machine_of));
             let Some(work) = &self.judge.sides[number].work else { continue };
-            let handles = [work.local_handle, work.handle];
+            let handles = [Some(work.local_handle), Some(work.handle).filter(|_| !work.is_withdrawn())];
             for (machine, handle) in ends.into_iter().zip(handles) {
+                let Some(handle) = handle else { continue };
                 let host = machine.map(|machine| &mut self.hosts[machine]);
                 let endpoint = host.and_then(|host| {
                     host.set_clock(self.now_ns);

@@ -42,11 +42,12 @@ fn explain(fabric: &str, seed: u64, scenario: &Scenario, broken: Broken) -> Stri
     let least = shrink(scenario, broken, |scenario| attempt(scenario).err(), limits);
     let steps: Vec<String> = least.scenario.steps.iter().map(|step| format!("  {step:?}")).collect();
     let mut text = format!(
-        "seed {seed}: {first}\nleast scenario, after {} runs: {} of {} steps\n{}\nweather {:?}\nwhich breaks: {}\n",
+        "seed {seed}: {first}\nleast scenario, after {} runs: {} of {} steps\n{}\n{:?}, weather {:?}\nwhich breaks: {}\n",
         least.runs,
         least.scenario.steps.len(),
         scenario.steps.len(),
         steps.join("\n"),
+        least.scenario.fabric,
         least.scenario.weather,
         least.broken,
     );

@@ -112,6 +112,16 @@ impl Scenario {
             )
         });
         let span_ns = scenario.steps.last().map_or(MS, |step| step.at_ns + 1);
+        if !gentle {
+            // Memory is taken back while operations on it are under way.
+            for Step { at_ns, act } in scenario.steps.clone() {
+                if let Act::Operate(talk, end, _) = act
+                    && rng.pct(50.0)
+                {
+                    scenario.step(at_ns + rng.below(50 * US), Act::Deregister(talk, end));
+                }
+            }
+        }
         for _ in 0..rng.below(4) {
             let stop_ns =
                 rng.pick(if gentle { &[US, 100 * US, 5 * MS][..] } else { &[US, MS, 300 * MS, 3 * SECOND] });

@@ -151,7 +151,10 @@ impl Judge {
                 let work = sender.work.as_mut().ok_or("of an operation, of which there were none")?;
                 work.delivered(from, index, payload.len()).map_err(|what| format!("message {what}"))
             }
-            _ => sender.flow.deliver(from, payload, ordered),
+            _ => {
+                sender.flow.may_complete_late = self.is_shared;
+                sender.flow.deliver(from, payload, ordered)
+            }
         }
     }
 
@@ -261,7 +264,7 @@ impl Judge {
             return Err(format!("message {index} never completed ({:?})", side.flow.sent[index]));
         }
         if let Some(work) = &side.work {
-            work.finish(alive)?;
+            work.finish(alive, self.calls_may_fail)?;
         }
         // A peer that had closed, or whose attempt to accept had ended, may have taken what came without looking at it.
         let closed = |other: &Side| {

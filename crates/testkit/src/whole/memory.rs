@@ -373,7 +373,7 @@ impl Work {
     }
 
     /// At the end: nothing beside the slots was touched, nor what was deregistered.
-    pub fn finish(&self, owed: bool) -> Result<(), String> {
+    pub fn finish(&self, owed: bool, may_stay_mapped: bool) -> Result<(), String> {
         self.check_adds()?;
         for memory in [&self.target, &self.local] {
             for slot in 0..2 * SLOTS {
@@ -385,7 +385,8 @@ impl Work {
                 }
             }
         }
-        if self.graves.iter().any(|(memory, held)| contents(memory) != *held) {
+        // Where memory can't be replaced for want of other memory, a peer in the middle of a copy keeps what it had (`detach_failed`).
+        if !may_stay_mapped && self.graves.iter().any(|(memory, held)| contents(memory) != *held) {
             return Err("a region changed after it was deregistered".into());
         }
         let never = |op: &&Op| op.kind != Kind::Silent && op.sent.status.is_none();

@@ -25,6 +25,8 @@ pub(super) enum Life {
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     pub sent: Vec<Sent>,
+    /// A message may be given up before its sender is told.
+    pub may_complete_late: bool,
     /// Ordered: the first that has not come and was not skipped.
     next: u32,
     /// Unordered: messages too short to say which they are.
@@ -204,8 +206,13 @@ impl Flow {
             if this {
                 return Ok(index);
             }
-            // A silent send that fails says nothing, so one may be missing without a word.
-            if sent.status != Some(Status::ReceiverNotReady) && !sent.silent {
+            // A silent send that fails says nothing, so one may be missing without a word. And the completion of a send may wait for
+            // an operation before it: how it ended is judged when it comes.
+            let may_be_missing = match sent.status {
+                Some(status) => status == Status::ReceiverNotReady,
+                None => sent.silent || self.may_complete_late,
+            };
+            if !may_be_missing {
                 return Err(format!("message {named:?} came though {index} did not ({sent:?})"));
             }
         }

@@ -23,7 +23,7 @@ const SECOND: u64 = 1_000 * MS;
 const EVENTS_MAX: u64 = 10_000_000;
 /// Polls in a row that do nothing, within this time, before a machine is said to spin. While messages wait for buffers, an endpoint
 /// looks every millisecond; with a keepalive of a millisecond, its links ask and are asked some thousand times.
-const IDLE_POLLS_MAX: u32 = 10_000;
+const IDLE_POLLS_MAX: u32 = 20_000;
 const IDLE_POLLS_NS: u64 = SECOND;
 /// How long a connection may do nothing in fair weather though something is to be done: some of the longest waits there are (a
 /// second), by the slowest clock.

@@ -8,6 +8,7 @@ use crate::reading::Unit;
 use crate::results::{Results, RowResult, Run, Turn};
 use crate::statistics::spread;
 use cci_measure::noise::Noise;
+use cci_measure::table;
 use cci_measure::units;
 use std::fmt::Write;
 
@@ -210,7 +211,7 @@ fn machine(results: &Results, out: &mut String) {
             noise.others_running.map(|count| count.to_string())
         }),
     ];
-    *out += &tables::table(&["how noisy it was", "before", "after"], lines.into_iter());
+    *out += &table::markdown(&["how noisy it was", "before", "after"], lines);
     let steal = run.steal_fraction.map(|part| format!("{:.2} % of the time", part * 100.0));
     let _ = write!(
         out,
@@ -241,14 +242,14 @@ fn contestants(results: &Results, out: &mut String) {
     let tracks = || results.rows.iter().flat_map(|row| row.tracks.iter().map(move |track| (row, track)));
     let took_part = tracks().filter(|(_, track)| track.absent.is_none());
     let lines = merged(took_part.map(|(row, track)| (row, track.name.clone(), one_line(&track.about))));
-    *out += &tables::table(&["who", "what exactly", "in"], lines.into_iter());
+    *out += &table::markdown(&["who", "what exactly", "in"], lines);
     let absent = tracks()
         .filter_map(|(row, track)| Some((row, track.name.clone(), one_line(track.absent.as_deref()?))));
     let lines = merged(absent);
     out.push('\n');
     if !lines.is_empty() {
         out.push_str("Who did not:\n\n");
-        *out += &tables::table(&["who", "why", "in"], lines.into_iter());
+        *out += &table::markdown(&["who", "why", "in"], lines);
     } else if results.run.with_peers {
         out.push_str("Nobody stayed away.\n");
     }

@@ -5,14 +5,15 @@ use super::groups::{self, Family, Group};
 use crate::contestant::Role;
 use crate::results::{Results, RowResult, Track};
 use crate::work::Work;
+use cci_measure::plot::{Curve, Plot, RGBColor};
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_measure::units;
-use plotters::prelude::*;
 
 /// Pixels of the whole, and of the list of names on its right.
 const SIZE: (u32, u32) = (860, 420);
 const NAMES_WIDTH: u32 = 190;
-const FONT: &str = "sans-serif";
+/// Heights and widths of what stands beside the axes.
+const LABEL_SIZES: (u32, u32) = (44, 78);
 
 /// CCI: one colour that nobody else has; its other forms are darker.
 const OURS: [RGBColor; 4] =
@@ -33,31 +34,22 @@ const PEERS: [RGBColor; 10] = [
 ];
 
 /// One file.
-pub struct Plot {
+pub struct File {
     /// Its name.
     pub file: String,
     /// Its content.
     pub svg: String,
 }
 
-/// One curve.
-struct Curve {
-    name: String,
-    colour: RGBColor,
-    width: u32,
-    dashed: bool,
-    points: Vec<(f64, f64)>,
-}
-
 /// Of all groups that have more than one size.
-pub fn all(results: &Results) -> Outcome<Vec<Plot>> {
+pub fn all(results: &Results) -> Outcome<Vec<File>> {
     let mut plots = Vec::new();
     for family in Family::ALL {
         for group in groups::groups(results, family) {
             if let Some(file) = file(&group) {
-                let svg = draw(&group, &curves(&group, results))
-                    .map_err(|error| Trouble::new(format!("{file}: {error}")))?;
-                plots.push(Plot { file, svg });
+                let drawn = draw(&group, &curves(&group, results));
+                let svg = drawn.map_err(|trouble| Trouble::new(format!("{file}: {trouble}")))?;
+                plots.extend(svg.map(|svg| File { file, svg }));
             }
         }
     }
@@ -92,11 +84,12 @@ fn curves(group: &Group<'_>, results: &Results) -> Vec<Curve> {
                 |track| Some(track.quantiles_ns()?[2].median),
             ];
             for ((name, value), dashed) in names.into_iter().zip(values).zip([false, true]) {
-                curves.push(Curve { name, colour, width, dashed, points: points(value) });
+                curves.push(Curve { name, colour, width, dashed, points: points(value), band: None });
             }
         } else {
             let points = points(|track| Some(track.values()?.median));
-            curves.push(Curve { name: name.to_owned(), colour, width, dashed, points });
+            let name = name.to_owned();
+            curves.push(Curve { name, colour, width, dashed, points, band: None });
         }
     }
     curves.retain(|curve| !curve.points.is_empty());
@@ -136,99 +129,21 @@ fn colour(group: &Group<'_>, results: &Results, role: Role, name: &str) -> RGBCo
     colours[at % colours.len()]
 }
 
-type Drawn = Result<(), Box<dyn std::error::Error>>;
-
-fn draw(group: &Group<'_>, curves: &[Curve]) -> Result<String, Box<dyn std::error::Error>> {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE).map_err(words)?;
-        let (left, right) = root.split_horizontally(SIZE.0 - NAMES_WIDTH);
-        axes_and_curves(&left, group, curves)?;
-        names(&right, curves)?;
-        root.present().map_err(words)?;
-    }
-    // A final line break, as text files have.
-    Ok(svg.trim_end().to_owned() + "\n")
-}
-
-/// The backend's errors borrow from it.
-fn words(error: impl std::fmt::Display) -> Box<dyn std::error::Error> {
-    error.to_string().into()
-}
-
-fn axes_and_curves(
-    area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
-    group: &Group<'_>,
-    curves: &[Curve],
-) -> Drawn {
-    let mut sizes: Vec<f64> =
-        curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.0)).collect();
-    sizes.sort_by(f64::total_cmp);
-    sizes.dedup();
-    let (Some(&first), Some(&last)) = (sizes.first(), sizes.last()) else { return Ok(()) };
-    let values = curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.1));
-    let (low, high) =
-        values.fold((f64::MAX, f64::MIN_POSITIVE), |(low, high), value| (low.min(value), high.max(value)));
-    let (low, high) = (low / 1.25, high * 1.25);
-    let Some(row) = group.rows.first() else { return Ok(()) };
+fn draw(group: &Group<'_>, curves: &[Curve]) -> Outcome<Option<String>> {
+    let Some(row) = group.rows.first() else { return Ok(None) };
     let (work, unit) = (row.work, row.work.unit());
-    let mut chart = ChartBuilder::on(area)
-        .caption(&group.title, (FONT, 16))
-        .margin(10)
-        .x_label_area_size(44)
-        .y_label_area_size(78)
-        .build_cartesian_2d(
-            (first / 1.2..last * 1.2).log_scale().with_key_points(sizes),
-            (low..high).log_scale().with_key_points(ticks(low, high)),
-        )
-        .map_err(words)?;
-    chart
-        .configure_mesh()
-        .light_line_style(WHITE)
-        .bold_line_style(RGBColor(225, 225, 225))
-        .axis_style(RGBColor(120, 120, 120))
-        .label_style((FONT, 13))
-        .axis_desc_style((FONT, 13))
-        .x_desc(size_axis(work))
-        .x_label_formatter(&|size| size_tick(work, *size))
-        .y_label_formatter(&|value| figures::value(unit, *value).replace(".00", "").replace(".0 ", " "))
-        .draw()
-        .map_err(words)?;
-    for curve in curves {
-        let style = curve.colour.stroke_width(curve.width);
-        let points = curve.points.iter().copied();
-        if curve.dashed {
-            chart.draw_series(DashedLineSeries::new(points, 6, 4, style)).map_err(words)?;
-        } else {
-            chart.draw_series(LineSeries::new(points, style)).map_err(words)?;
-        }
-        let dots = curve.points.iter().map(|&point| Circle::new(point, 3, curve.colour.filled()));
-        chart.draw_series(dots).map_err(words)?;
-    }
-    Ok(())
-}
-
-/// On the right, where no curve is.
-fn names(area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>, curves: &[Curve]) -> Drawn {
-    for (curve, y) in curves.iter().zip((44..).step_by(20)) {
-        let style = curve.colour.stroke_width(curve.width);
-        let pieces: &[(i32, i32)] = if curve.dashed { &[(4, 10), (14, 20), (24, 30)] } else { &[(4, 30)] };
-        for &(from, to) in pieces {
-            area.draw(&PathElement::new(vec![(from, y), (to, y)], style)).map_err(words)?;
-        }
-        area.draw(&Text::new(curve.name.clone(), (38, y - 7), (FONT, 13))).map_err(words)?;
-    }
-    Ok(())
-}
-
-/// Powers of ten; where those are few, twos and fives between them.
-fn ticks(low: f64, high: f64) -> Vec<f64> {
-    let decades = (high / low).log10();
-    let steps: &[f64] = if decades > 3.2 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-    let powers = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
-    let all = powers.flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power)));
-    all.filter(|tick| (low..=high).contains(tick)).collect()
+    let plot = Plot {
+        caption: &group.title,
+        size: SIZE,
+        names_width: NAMES_WIDTH,
+        label_sizes: LABEL_SIZES,
+        x_words: size_axis(work),
+        y_words: "",
+        x_label: &|size| size_tick(work, size),
+        y_label: &|value| figures::value(unit, value),
+        curves,
+    };
+    plot.svg()
 }
 
 const fn size_axis(work: Work) -> &'static str {

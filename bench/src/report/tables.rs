@@ -8,6 +8,7 @@ use crate::reading::Unit;
 use crate::results::{RowResult, Track};
 use crate::statistics::spread;
 use crate::work::Work;
+use cci_measure::table::markdown as table;
 use std::fmt::Write;
 
 const NOTHING: &str = "–";
@@ -109,15 +110,4 @@ fn value_cell(row: &RowResult, track: &Track) -> Option<String> {
 fn ratio_cell(row: &RowResult, track: &Track) -> Option<String> {
     let ours = row.ours()?;
     (ours.name != track.name).then(|| ours.ratio_to(track))?.map(|ratio| figures::ratio(&ratio))
-}
-
-/// Cells may hold anything but line breaks.
-pub fn table(head: &[&str], lines: impl Iterator<Item = Vec<String>>) -> String {
-    let mut out = format!("| {} |\n|{}\n", head.join(" | "), "---|".repeat(head.len()));
-    for cells in lines {
-        let cells: Vec<String> =
-            cells.iter().map(|cell| cell.replace('|', "\\|").replace(['\n', '\r'], " ")).collect();
-        let _ = writeln!(out, "| {} |", cells.join(" | "));
-    }
-    out
 }

@@ -3,13 +3,29 @@
 use crate::args::InfoArgs;
 use crate::devices;
 use crate::failure::Outcome;
-use crate::text::{self, Table};
+use crate::text;
 use cci::{Context, Device, TransportKind, Unavailable};
+use cci_measure::table::{Column, Table, pairs};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Descriptors that a server with many shared-memory peers should be allowed: three or so for each.
 const DESCRIPTORS_WANTED: u64 = 4096;
+
+const DEVICES: [Column; 12] = [
+    Column::words("device", 0),
+    Column::words("transport", 0),
+    Column::words("up", 0),
+    Column::words("default", 0),
+    Column::words("address", 0),
+    Column::words("connections", 0),
+    Column::words("remote memory", 0),
+    Column::words("encryption", 0),
+    Column::figures("priority", 0),
+    Column::figures("MTU", 0),
+    Column::figures("longest message", 0),
+    Column::figures("rate", 0),
+];
 
 /// Runs the subcommand.
 pub fn run(args: &InfoArgs) -> Outcome {
@@ -21,25 +37,9 @@ fn as_text(context: &Context) -> String {
     let mut out = String::new();
     let config = config_file().map_or_else(|| "found".to_owned(), |path| format!("from {path}"));
     let _ = writeln!(out, "cci {}, devices {config}\n", env!("CARGO_PKG_VERSION"));
-    let mut table = Table::new(
-        8,
-        &[
-            "device",
-            "transport",
-            "up",
-            "default",
-            "address",
-            "connections",
-            "remote memory",
-            "encryption",
-            "priority",
-            "MTU",
-            "longest message",
-            "rate",
-        ],
-    );
+    let mut table = Table::new(DEVICES);
     for device in context.devices() {
-        table.row(vec![
+        table.row([
             device.name().to_owned(),
             device.transport().to_string(),
             yes_no(device.is_up()),
@@ -54,12 +54,12 @@ fn as_text(context: &Context) -> String {
             rate(device),
         ]);
     }
-    out.push_str(&table.render(0));
+    out.push_str(&table.text(0));
     let _ = writeln!(out, "\nremote memory (read, write, atomics; on RO and RU)");
     let all = Path::ALL.iter().filter(|path| {
         context.devices().iter().any(|device| rma_paths(device).iter().any(|own| own.name == path.name))
     });
-    out.push_str(&pairs(&all.map(|path| (path.name, path.what.to_owned())).collect::<Vec<_>>()));
+    out.push_str(&pairs(all.map(|path| (path.name, path.what.to_owned()))));
     let _ = writeln!(out, "\nencryption");
     out.push_str(&encryption_lines(context));
     lacking(context, &mut out);
@@ -70,9 +70,9 @@ fn as_text(context: &Context) -> String {
         let _ = writeln!(out, "  {note}");
     }
     let _ = writeln!(out, "\nlimits of an endpoint, unless another value is given");
-    out.push_str(&pairs(&library_limits()));
+    out.push_str(&pairs(library_limits()));
     let _ = writeln!(out, "\nlimits of this machine");
-    out.push_str(&pairs(&machine_limits()));
+    out.push_str(&pairs(machine_limits()));
     out
 }
 
@@ -126,7 +126,7 @@ fn encryption_lines(context: &Context) -> String {
          a device\n  of udp, tcp, eth or any. Shared memory does not leave this host\n"
             .to_owned()
     } else {
-        pairs(&on)
+        pairs(on)
     }
 }
 
@@ -167,14 +167,6 @@ fn lacking(context: &Context, out: &mut String) {
         let _ = writeln!(out, "    why:    {}", missing.reason);
         let _ = writeln!(out, "    remedy: {}", missing.remedy);
     }
-}
-
-fn pairs(rows: &[(&str, String)]) -> String {
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    rows.iter().fold(String::new(), |mut out, (name, value)| {
-        let _ = writeln!(out, "  {name:<width$}  {value}");
-        out
-    })
 }
 
 fn library_limits() -> Vec<(&'static str, String)> {

@@ -11,6 +11,8 @@ pub mod cores;
 pub mod held;
 pub mod machine;
 pub mod noise;
+pub mod plot;
 pub mod site;
+pub mod table;
 pub mod trouble;
 pub mod units;

@@ -1,9 +1,10 @@
 //! What the user sees while it is measured: each line as soon as it is there, above a bar that says how long it will take.
 
-use super::results::{AtomicCell, Cell, RmaCell, Target};
+use super::results::Target;
 use super::table;
 use crate::failure::Outcome;
 use crate::text;
+use cci_measure::table::Table;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// The progress bar and the rows that are shown while measuring goes on.
@@ -58,26 +59,10 @@ impl Live {
         self.bar.set_position(steps);
     }
 
-    /// The last line of messages.
-    pub fn cell(&self, target: &Target, cell: &Cell) -> Outcome {
-        let columns = table::message_columns(target);
-        let head = if target.cells.is_empty() { table::titles(&columns) } else { String::new() };
-        self.print(&(head + &table::line(&columns, &table::row(cell, target))))
-    }
-
-    /// The last line of remote memory.
-    pub fn rma(&self, target: &Target, cell: &RmaCell) -> Outcome {
-        let head = match target.rma.is_empty() {
-            true => format!("  remote memory ({})\n{}", cell.r#type, table::titles(&[table::MEMORY])),
-            false => String::new(),
-        };
-        self.print(&(head + &table::line(&[table::MEMORY], &table::rma_row(cell, target))))
-    }
-
-    /// The last line of atomics.
-    pub fn atomic(&self, target: &Target, cell: &AtomicCell) -> Outcome {
-        let head = if target.atomics.is_empty() { table::titles(&[table::ATOMICS]) } else { String::new() };
-        self.print(&(head + &table::line(&[table::ATOMICS], &table::atomic_row(cell))))
+    /// The row that a table got last; with the first one its titles, below `head`.
+    pub fn row(&self, table: &Table, head: &str) -> Outcome {
+        let head = if table.rows().len() == 1 { format!("{head}{}", table.titles()) } else { String::new() };
+        self.print(&(head + &table.last_line()))
     }
 
     /// Takes the bar away.

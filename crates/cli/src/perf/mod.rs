@@ -1,13 +1,11 @@
 //! `cci perf`: how fast messages and remote memory are, over every device, with every byte verified.
 
-mod chart;
 mod child;
 mod client;
-mod html;
 mod latency;
 mod live;
 mod machine;
-mod markup;
+mod page;
 mod plain;
 mod plan;
 mod rate;
@@ -94,7 +92,7 @@ fn report(args: &PerfArgs, results: &Results) -> Outcome {
         text::emit(table::end(results).as_bytes())?;
     }
     if let Some(path) = page {
-        match text::write_file(&path, html::render(results).as_bytes()) {
+        match text::write_file(&path, page::render(results)?.as_bytes()) {
             Ok(()) if args.json => {}
             Ok(()) => text::emit(format!("curves: {}\n", path.display()).as_bytes())?,
             Err(failure) if args.html.is_some() => return Err(failure),
@@ -213,8 +211,8 @@ fn measure_at(
                 None => None,
             };
             let cell = Cell { r#type: kind, size_bytes: len, latency, rate, plain };
-            live.cell(target, &cell)?;
             target.cells.push(cell);
+            live.row(&table::messages(target), "")?;
         }
         client.close(&data);
     }

@@ -263,6 +263,39 @@ impl Results {
     }
 }
 
+impl Results {
+    /// The machine, how it was measured, and what interfered: a line each.
+    pub fn machine_lines(&self) -> [String; 3] {
+        let (machine, noise) = (&self.machine, &self.noise);
+        let steal = noise.steal_fraction.map_or_else(|| "unknown".to_owned(), percent);
+        [
+            format!(
+                "{}, {}, {}, cci {}",
+                machine.processor,
+                text::count(machine.cores, "core"),
+                machine.kernel,
+                machine.version
+            ),
+            format!(
+                "clock {} ({} a reading); {}; {}",
+                machine.clock,
+                text::duration(noise.clock_read_ns),
+                machine.method,
+                machine.budget()
+            ),
+            format!(
+                "noise: {} of a bare loop taken away, {} at once at most; stolen by the hypervisor: {steal}",
+                percent(noise.interrupted_fraction),
+                text::duration(noise.longest_interruption_ns as f64)
+            ),
+        ]
+    }
+}
+
+fn percent(fraction: f64) -> String {
+    format!("{:.2} %", fraction * 100.0)
+}
+
 /// "45 s", "2 min 5 s".
 pub fn minutes(seconds: f64) -> String {
     let seconds = seconds.round() as u64;

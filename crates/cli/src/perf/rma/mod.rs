@@ -9,6 +9,7 @@ use super::client::Client;
 use super::live::Live;
 use super::plan::Plan;
 use super::results::{Spread, Target};
+use super::table;
 use super::work::{Direction, Kind, Operation, ROUNDS_MIN};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::{LENT_BYTES_MAX, Lent};
@@ -56,8 +57,9 @@ pub fn measure(
                         .transfer(plan, &region, &mut baseline, direction, size)
                         .map_err(|failure| failure.of(&what))?;
                     (cell.r#type, cell.memory) = (attribute.short_name(), kind.name());
-                    live.rma(target, &cell)?;
+                    let head = format!("  remote memory ({})\n", cell.r#type);
                     target.rma.push(cell);
+                    live.row(&table::memory(target), &head)?;
                     live.step();
                 }
             }
@@ -71,8 +73,8 @@ pub fn measure(
             let mut cell =
                 client.atomics(plan, &region, operation).map_err(|failure| failure.of(operation.name()))?;
             cell.r#type = attribute.short_name();
-            live.atomic(target, &cell)?;
             target.atomics.push(cell);
+            live.row(&table::atomics(target), "")?;
             live.step();
             region.close(client)?;
         }

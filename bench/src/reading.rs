@@ -23,6 +23,16 @@ impl Reading {
     pub const fn of(value: f64) -> Reading {
         Reading { value, quantiles_ns: None, arrived: None, per_s: None }
     }
+
+    /// So many of something, a second.
+    pub fn of_rate(count: u64, took_ns: u64) -> Reading {
+        Reading::of(count as f64 * 1e9 / took_ns.max(1) as f64)
+    }
+
+    /// The bytes of transfers of `len` bytes each, a second.
+    pub fn of_bytes(len: u32, count: u64, took_ns: u64) -> Reading {
+        Reading::of_rate(count * u64::from(len), took_ns)
+    }
 }
 
 /// What values are in.

@@ -2,19 +2,18 @@
 //! it starts. The result is one line of JSON.
 
 mod baseline;
-mod channel;
+mod dialled;
 mod exchange;
 mod ours;
 pub mod partner;
-mod slots;
 
 use crate::args::{By, WorkArgs};
 use crate::reading::Reading;
 use crate::work::Work;
-use baseline::tcp::PlainTcp;
-use baseline::udp::PlainUdp;
+use cci_measure::baseline::{PlainTcp, PlainUdp};
+use cci_measure::cache_line;
+use cci_measure::transfer::Direction;
 use cci_measure::trouble::{Outcome, Trouble};
-use ours::Direction;
 
 /// Does what was asked for, on whichever side this process is.
 pub fn run(args: &WorkArgs) -> Outcome {
@@ -27,7 +26,7 @@ pub fn run(args: &WorkArgs) -> Outcome {
 
 fn plain(args: &WorkArgs) -> Outcome<Option<Reading>> {
     match (args.by, args.work) {
-        (By::CacheLine, Work::HalfTrip { .. }) => baseline::cache_line::half_trip(args.count).map(Some),
+        (By::CacheLine, Work::HalfTrip { .. }) => cache_line(args).map(Some),
         (By::PlainUdp, Work::BlockingTrip { .. }) => exchange::run::<PlainUdp<true>>(args),
         (By::PlainUdp, _) => exchange::run::<PlainUdp<false>>(args),
         (By::PlainTcp, Work::BlockingTrip { .. }) => exchange::run::<PlainTcp<true>>(args),
@@ -45,6 +44,16 @@ fn plain(args: &WorkArgs) -> Outcome<Option<Reading>> {
         (By::Futex, Work::BlockingTrip { .. }) => baseline::asleep::futex(args),
         _ => Err(exchange::not_done(args)),
     }
+}
+
+/// One cache line handed back and forth between two threads.
+fn cache_line(args: &WorkArgs) -> Outcome<Reading> {
+    // To be asked before pinning: afterwards there is one.
+    let second = partner::cores()?.second;
+    partner::pin(args)?;
+    let found = cache_line::half_round_trips_ns(second, &[args.count / 10, args.count]);
+    let found = found.map_err(|error| Trouble::new(error.to_string()))?;
+    found.last().map(|&ns| Reading::of(ns)).ok_or_else(|| Trouble::new("no trips"))
 }
 
 fn by_cci(args: &WorkArgs) -> Outcome<Option<Reading>> {

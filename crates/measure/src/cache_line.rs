@@ -2,68 +2,63 @@
 //! virtual machine this changes by a factor with where the hypervisor puts the two.
 
 use crate::cores::Cores;
-use cci_sys::{clock, cpu};
+use cci_sys::{SysError, clock, cpu};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 /// Round trips in a batch, and batches, of which the fastest counts: an interruption spoils only its own.
 const ROUNDS: u64 = 2_000;
-const BATCHES: u64 = 21;
+const BATCHES: usize = 21;
+
+/// A line with nothing else in it or beside it.
+#[repr(align(128))]
+struct Line(AtomicU64);
 
 /// Half of the round trip of one cache line between the two cores, nanoseconds. None where there are not two.
 pub fn half_round_trip_ns(cores: &Cores) -> Option<f64> {
-    let theirs = cores.theirs?;
-    let line = AtomicU64::new(0);
+    let batches = half_round_trips_ns(cores.theirs?, &[ROUNDS; BATCHES]).ok()?;
+    batches.into_iter().reduce(f64::min)
+}
+
+/// Half of the mean round trip of one cache line between this thread and one on another core, nanoseconds: of so many
+/// round trips after the other. Threads, since where memory is shared a line does not know whose it is.
+///
+/// # Errors
+/// The other thread can't be pinned: unpinned, it would measure something else.
+pub fn half_round_trips_ns(theirs: usize, batches: &[u64]) -> Result<Vec<f64>, SysError> {
+    let line = Line(AtomicU64::new(0));
+    let all: u64 = batches.iter().sum();
     thread::scope(|scope| {
         let other = scope.spawn(|| {
-            // Unpinned, it would measure something else: better nothing.
-            let pinned = cpu::pin(theirs).is_ok();
-            line.store(if pinned { 1 } else { u64::MAX }, Ordering::Release);
-            if pinned {
-                answer(&line);
-            }
+            let pinned = cpu::pin(theirs);
+            // Also where that failed: this side waits for its answers.
+            (0..all).for_each(|trip| line.hand_on(2 * trip + 1));
             pinned
         });
-        let fastest = ask(&line);
-        other.join().is_ok_and(|pinned| pinned).then_some(fastest)
+        let mut trip = 0;
+        let mut batch = |rounds: u64| {
+            let begin_ns = clock::now_ns();
+            for _ in 0..rounds {
+                line.hand_on(2 * trip);
+                trip += 1;
+            }
+            (clock::now_ns() - begin_ns) as f64 / rounds.max(1) as f64 / 2.0
+        };
+        let found = batches.iter().map(|&rounds| batch(rounds)).collect();
+        other.join().unwrap_or(Ok(())).map(|()| found)
     })
 }
 
-/// Odd numbers are answered with the next even one.
-fn answer(line: &AtomicU64) {
-    let last = 2 + 2 * ROUNDS * BATCHES;
-    let mut due = 3;
-    while due < last {
-        // Pairs with the Release of `ask`.
-        while line.load(Ordering::Acquire) != due {
+impl Line {
+    /// Waits until the line says `due`, and says the next number.
+    #[inline]
+    fn hand_on(&self, due: u64) {
+        // Acquire and Release, as an exchange with data behind it would need.
+        while self.0.load(Ordering::Acquire) != due {
             std::hint::spin_loop();
         }
-        line.store(due + 1, Ordering::Release);
-        due += 2;
+        self.0.store(due + 1, Ordering::Release);
     }
-}
-
-fn ask(line: &AtomicU64) -> f64 {
-    // Pairs with the Release of the other thread: it is pinned now, or will not answer.
-    while line.load(Ordering::Acquire) == 0 {
-        std::hint::spin_loop();
-    }
-    if line.load(Ordering::Acquire) == u64::MAX {
-        return 0.0;
-    }
-    let mut number = 1;
-    let batches = (0..BATCHES).map(|_| {
-        let begin_ns = clock::now_ns();
-        for _ in 0..ROUNDS {
-            number += 2;
-            line.store(number, Ordering::Release);
-            while line.load(Ordering::Acquire) != number + 1 {
-                std::hint::spin_loop();
-            }
-        }
-        (clock::now_ns() - begin_ns) as f64 / ROUNDS as f64 / 2.0
-    });
-    batches.fold(f64::MAX, f64::min)
 }
 
 #[cfg(test)]

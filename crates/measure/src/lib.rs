@@ -7,12 +7,15 @@
 
 pub mod baseline;
 pub mod cache_line;
+pub mod channel;
 pub mod cores;
+pub mod half_trip;
 pub mod held;
 pub mod machine;
 pub mod noise;
 pub mod plot;
 pub mod site;
 pub mod table;
+pub mod transfer;
 pub mod trouble;
 pub mod units;

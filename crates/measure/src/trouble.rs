@@ -6,7 +6,7 @@ use std::fmt;
 pub type Outcome<T = ()> = Result<T, Trouble>;
 
 /// Why, with a remedy where there is one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Trouble {
     /// What happened.
     pub message: String,

@@ -1,9 +1,9 @@
 //! Two processes that wake each other in the plainest way: eventfds, and a word with `futex`.
 
-use super::failed;
 use crate::args::WorkArgs;
 use crate::reading::Reading;
 use crate::worker::partner::{self, Partner};
+use cci_measure::baseline::failed;
 use cci_measure::baseline::{self, SharedWord};
 use cci_measure::site::Site;
 use cci_measure::trouble::{Outcome, Trouble};

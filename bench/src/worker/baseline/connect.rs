@@ -1,9 +1,9 @@
 //! TCP connections without a library: one after the other is accepted, confirmed by a byte and closed.
 
-use super::failed;
 use crate::args::WorkArgs;
 use crate::reading::Reading;
 use crate::worker::partner::{self, Partner};
+use cci_measure::baseline::failed;
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
 use rustix::net::sockopt::set_socket_linger;
@@ -46,7 +46,7 @@ pub fn run(args: &WorkArgs) -> Outcome<Option<Reading>> {
     }
     let took_ns = clock::now_ns() - begin_ns;
     partner.end(|| {})?;
-    Ok(Some(Reading::of(args.count as f64 * 1e9 / took_ns.max(1) as f64)))
+    Ok(Some(Reading::of_rate(args.count, took_ns)))
 }
 
 fn accept(listener: &TcpListener) -> Outcome<TcpStream> {

@@ -1,13 +1,12 @@
 //! Memory copied without a library: between mappings, and into another process by system calls.
 
-use super::failed;
 use crate::args::WorkArgs;
 use crate::reading::Reading;
-use crate::worker::ours::Direction;
 use crate::worker::partner::{self, Partner};
-use crate::worker::slots::Slots;
+use cci_measure::baseline::failed;
 use cci_measure::baseline::{Mappings, Process};
 use cci_measure::site::Site;
+use cci_measure::transfer::{Direction, Slots};
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
 use std::io::{BufRead, BufReader, Read};
@@ -46,11 +45,7 @@ pub fn process(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Optio
     let reading = timed(args, &slots, |offset| {
         let at = offset as usize;
         let chunk = mine.get_mut(at..at + len as usize).unwrap_or_default();
-        match direction {
-            Direction::Write => process.write(address + offset, chunk),
-            Direction::Read => process.read(address + offset, chunk),
-        }
-        .map_err(failed("process_vm_writev"))
+        process.transfer(direction, address + offset, chunk).map_err(failed("process_vm_*v"))
     })?;
     drop(open);
     partner.end(|| {})?;
@@ -67,5 +62,5 @@ fn timed(args: &WorkArgs, slots: &Slots, mut transfer: impl FnMut(u64) -> Outcom
         transfer(slots.offset(nth))?;
     }
     let took_ns = clock::now_ns() - begin_ns;
-    Ok(Reading::of(args.count as f64 * f64::from(slots.len) * 1e9 / took_ns.max(1) as f64))
+    Ok(Reading::of_bytes(slots.len, args.count, took_ns))
 }

@@ -1,8 +1,9 @@
 //! Two AF_XDP sockets at the ends of a pair of interfaces: a frame for each message, both polling.
 
-use super::failed;
 use crate::args::WorkArgs;
-use crate::worker::channel::{Channel, stamp};
+use crate::worker::dialled::Dialled;
+use cci_measure::baseline::failed;
+use cci_measure::channel::{Channel, stamp};
 use cci_measure::site::Site;
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
@@ -58,47 +59,6 @@ impl PlainXdp {
 
 impl Channel for PlainXdp {
     const RELIABLE: bool = false;
-    type Listening = PlainXdp;
-
-    fn listen(_args: &WorkArgs, _site: &Site) -> Outcome<(PlainXdp, String)> {
-        let first = PlainXdp::open([0; 6])?;
-        let words: Vec<String> = first.header.from.iter().map(u8::to_string).collect();
-        Ok((first, words.join(":")))
-    }
-
-    fn accept(mut first: PlainXdp, _args: &WorkArgs) -> Outcome<PlainXdp> {
-        let until_ns = clock::now_ns() + LIMIT_NS;
-        while clock::now_ns() < until_ns {
-            if let Some(partner) = first.sender() {
-                first.header.to = partner;
-                // So that it stops saying hello.
-                first.send(HELLO)?;
-                first.flush();
-                return Ok(first);
-            }
-        }
-        Err(Trouble::new("nobody connects"))
-    }
-
-    fn dial(_args: &WorkArgs, first: &str) -> Outcome<PlainXdp> {
-        let mut to = [0; 6];
-        for (byte, word) in to.iter_mut().zip(first.split(':')) {
-            *byte = word.parse().map_err(|_| Trouble::new(format!("{first} is no address")))?;
-        }
-        let mut partner = PlainXdp::open(to)?;
-        let until_ns = clock::now_ns() + LIMIT_NS;
-        while clock::now_ns() < until_ns {
-            partner.send(HELLO)?;
-            partner.flush();
-            let again_ns = clock::now_ns() + HELLO_NS;
-            while clock::now_ns() < again_ns {
-                if partner.sender().is_some() {
-                    return Ok(partner);
-                }
-            }
-        }
-        Err(Trouble::new("no answer"))
-    }
 
     #[inline]
     fn try_send(&mut self, message: &[u8]) -> Outcome<bool> {
@@ -139,5 +99,49 @@ impl Channel for PlainXdp {
         self.held += 1;
         let payload = FrameHeader::parse(frame).ok().map(|(_, payload)| payload);
         Ok(payload.filter(|payload| payload.len() > HELLO.len()).map(stamp))
+    }
+}
+
+impl Dialled for PlainXdp {
+    type Listening = PlainXdp;
+
+    fn listen(_args: &WorkArgs, _site: &Site) -> Outcome<(PlainXdp, String)> {
+        let first = PlainXdp::open([0; 6])?;
+        let words: Vec<String> = first.header.from.iter().map(u8::to_string).collect();
+        Ok((first, words.join(":")))
+    }
+
+    fn accept(mut first: PlainXdp, _args: &WorkArgs) -> Outcome<PlainXdp> {
+        let until_ns = clock::now_ns() + LIMIT_NS;
+        while clock::now_ns() < until_ns {
+            if let Some(partner) = first.sender() {
+                first.header.to = partner;
+                // So that it stops saying hello.
+                first.send(HELLO)?;
+                first.flush();
+                return Ok(first);
+            }
+        }
+        Err(Trouble::new("nobody connects"))
+    }
+
+    fn dial(_args: &WorkArgs, first: &str) -> Outcome<PlainXdp> {
+        let mut to = [0; 6];
+        for (byte, word) in to.iter_mut().zip(first.split(':')) {
+            *byte = word.parse().map_err(|_| Trouble::new(format!("{first} is no address")))?;
+        }
+        let mut partner = PlainXdp::open(to)?;
+        let until_ns = clock::now_ns() + LIMIT_NS;
+        while clock::now_ns() < until_ns {
+            partner.send(HELLO)?;
+            partner.flush();
+            let again_ns = clock::now_ns() + HELLO_NS;
+            while clock::now_ns() < again_ns {
+                if partner.sender().is_some() {
+                    return Ok(partner);
+                }
+            }
+        }
+        Err(Trouble::new("no answer"))
     }
 }

@@ -3,7 +3,7 @@
 //! is left out because the one before was slow (no coordinated omission).
 
 use crate::reading::Reading;
-use crate::worker::channel::{Channel, put_stamp};
+use cci_measure::channel::{Channel, put_stamp};
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
 use hdrhistogram::Histogram;
@@ -153,8 +153,6 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::WorkArgs;
-    use cci_measure::site::Site;
     use std::collections::VecDeque;
 
     /// Echoes of its own, none of them for a while after the first message by the clock.
@@ -164,18 +162,8 @@ mod tests {
     }
 
     impl Channel for Stalls {
-        type Listening = ();
-        fn listen(_: &WorkArgs, _: &Site) -> Outcome<((), String)> {
-            Err(Trouble::new("never"))
-        }
-        fn accept((): (), _: &WorkArgs) -> Outcome<Self> {
-            Err(Trouble::new("never"))
-        }
-        fn dial(_: &WorkArgs, _: &str) -> Outcome<Self> {
-            Err(Trouble::new("never"))
-        }
         fn try_send(&mut self, message: &[u8]) -> Outcome<bool> {
-            self.echoes.push_back(crate::worker::channel::stamp(message));
+            self.echoes.push_back(cci_measure::channel::stamp(message));
             if self.until_ns == 0 {
                 self.until_ns = clock::now_ns() + 100_000_000;
             }

@@ -1,24 +1,24 @@
 //! What is done with channels, whatever they are made of.
 
-mod half_trip;
 mod loaded;
 mod rate;
 
-use super::channel::Channel;
+use super::dialled::Dialled;
 use super::partner::{self, Partner};
 use crate::args::WorkArgs;
 use crate::reading::Reading;
 use crate::work::Work;
+use cci_measure::half_trip;
 use cci_measure::trouble::{Outcome, Trouble};
 
 /// The work over this kind of channel, on whichever side this process is. The partner has no reading.
-pub fn run<C: Channel>(args: &WorkArgs) -> Outcome<Option<Reading>> {
+pub fn run<C: Dialled>(args: &WorkArgs) -> Outcome<Option<Reading>> {
     if let Some(first) = &args.partner_of {
         partner::pin(args)?;
         let mut channel = C::dial(args, first)?;
         match args.work {
             Work::HalfTrip { len } | Work::BlockingTrip { len } => {
-                half_trip::answer(&mut channel, args.count, len)?
+                half_trip::answer(&mut channel, len, args.count)?
             }
             Work::Rate { len } => rate::take(&mut channel, args.count, len)?,
             Work::Loaded { len, .. } => loaded::echo(&mut channel, len)?,
@@ -33,7 +33,9 @@ pub fn run<C: Channel>(args: &WorkArgs) -> Outcome<Option<Reading>> {
     partner::pin(args)?;
     let mut channel = C::accept(listening, args)?;
     let reading = match args.work {
-        Work::HalfTrip { len } | Work::BlockingTrip { len } => half_trip::ask(&mut channel, args.count, len)?,
+        Work::HalfTrip { len } | Work::BlockingTrip { len } => {
+            half_trip::mean_ns(&mut channel, len, args.count).map(Reading::of)?
+        }
         Work::Rate { len } => rate::send(&mut channel, args.count, len)?,
         Work::Loaded { len, percent } => loaded::run(&mut channel, len, percent)?,
         _ => return Err(not_done(args)),

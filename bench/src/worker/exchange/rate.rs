@@ -1,7 +1,7 @@
 //! Messages one way, as fast as they go.
 
 use crate::reading::Reading;
-use crate::worker::channel::{Channel, put_stamp};
+use cci_measure::channel::{Channel, put_stamp};
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
 
@@ -25,13 +25,13 @@ pub fn send<C: Channel>(channel: &mut C, count: u64, len: u32) -> Outcome<Readin
         lossy_burst(channel, &mut message, warm_up(count), 0)?;
         let (took_ns, came) = lossy_burst(channel, &mut message, count, 1)?;
         let arrived = Some(came as f64 / count.max(1) as f64);
-        return Ok(Reading { arrived, ..Reading::of(per_s(count, took_ns)) });
+        return Ok(Reading { arrived, ..Reading::of_rate(count, took_ns) });
     }
     burst(channel, &message, warm_up(count))?;
     let took_ns = burst(channel, &message, count)?;
     // The partner's answer is on its way until we have said that we have it.
     channel.send(&message)?;
-    Ok(Reading::of(per_s(count, took_ns)))
+    Ok(Reading::of_rate(count, took_ns))
 }
 
 /// The partner.
@@ -62,10 +62,6 @@ pub fn take<C: Channel>(channel: &mut C, count: u64, len: u32) -> Outcome {
 
 fn warm_up(count: u64) -> u64 {
     count / 10 + 1
-}
-
-fn per_s(count: u64, took_ns: u64) -> f64 {
-    count as f64 * 1e9 / took_ns.max(1) as f64
 }
 
 /// Sends so many, and waits for the partner's word that it has them. Nanoseconds.

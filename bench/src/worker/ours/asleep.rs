@@ -2,10 +2,7 @@
 
 use super::dial;
 use super::messages::{Messages, received};
-use crate::args::WorkArgs;
-use crate::worker::channel::Channel;
-use cci::Endpoint;
-use cci_measure::site::Site;
+use cci_measure::channel::Channel;
 use cci_measure::trouble::{Outcome, Trouble};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -20,21 +17,14 @@ pub struct Waiting(Messages);
 /// In `poll`, on the descriptor that the endpoint gives: it always sleeps.
 pub struct OnHandle(Messages);
 
+impl From<Messages> for Waiting {
+    fn from(messages: Messages) -> Waiting {
+        Waiting(messages)
+    }
+}
+
 impl Channel for Waiting {
     const POLLS_PER_LOOK: u32 = 1;
-    type Listening = Endpoint;
-
-    fn listen(args: &WorkArgs, site: &Site) -> Outcome<(Endpoint, String)> {
-        Messages::listen(args, site)
-    }
-
-    fn accept(endpoint: Endpoint, args: &WorkArgs) -> Outcome<Waiting> {
-        Messages::accept(endpoint, args).map(Waiting)
-    }
-
-    fn dial(args: &WorkArgs, first: &str) -> Outcome<Waiting> {
-        Messages::dial(args, first).map(Waiting)
-    }
 
     #[inline]
     fn try_send(&mut self, message: &[u8]) -> Outcome<bool> {
@@ -55,21 +45,14 @@ impl Channel for Waiting {
     }
 }
 
+impl From<Messages> for OnHandle {
+    fn from(messages: Messages) -> OnHandle {
+        OnHandle(messages)
+    }
+}
+
 impl Channel for OnHandle {
     const POLLS_PER_LOOK: u32 = 1;
-    type Listening = Endpoint;
-
-    fn listen(args: &WorkArgs, site: &Site) -> Outcome<(Endpoint, String)> {
-        Messages::listen(args, site)
-    }
-
-    fn accept(endpoint: Endpoint, args: &WorkArgs) -> Outcome<OnHandle> {
-        Messages::accept(endpoint, args).map(OnHandle)
-    }
-
-    fn dial(args: &WorkArgs, first: &str) -> Outcome<OnHandle> {
-        Messages::dial(args, first).map(OnHandle)
-    }
 
     #[inline]
     fn try_send(&mut self, message: &[u8]) -> Outcome<bool> {

@@ -40,5 +40,5 @@ pub fn run(args: &WorkArgs) -> Outcome<Option<Reading>> {
     }
     let took_ns = clock::now_ns() - begin_ns;
     partner.end(|| endpoint.progress())?;
-    Ok(Some(Reading::of(args.count as f64 * 1e9 / took_ns.max(1) as f64)))
+    Ok(Some(Reading::of_rate(args.count, took_ns)))
 }

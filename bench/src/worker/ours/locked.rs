@@ -1,10 +1,8 @@
 //! Messages through the locking form of an endpoint, which several threads may use.
 
 use super::messages::{Messages, received, taken};
-use crate::args::WorkArgs;
-use crate::worker::channel::Channel;
 use cci::{Connection, Endpoint, SendFlags, SharedEndpoint};
-use cci_measure::site::Site;
+use cci_measure::channel::Channel;
 use cci_measure::trouble::Outcome;
 
 /// One end.
@@ -20,20 +18,6 @@ impl From<Messages> for Locked {
 }
 
 impl Channel for Locked {
-    type Listening = Endpoint;
-
-    fn listen(args: &WorkArgs, site: &Site) -> Outcome<(Endpoint, String)> {
-        Messages::listen(args, site)
-    }
-
-    fn accept(endpoint: Endpoint, args: &WorkArgs) -> Outcome<Locked> {
-        Messages::accept(endpoint, args).map(Locked::from)
-    }
-
-    fn dial(args: &WorkArgs, first: &str) -> Outcome<Locked> {
-        Messages::dial(args, first).map(Locked::from)
-    }
-
     #[inline]
     fn try_send(&mut self, message: &[u8]) -> Outcome<bool> {
         taken(self.endpoint.send(self.connection, message, 0, SendFlags::SILENT))

@@ -2,8 +2,9 @@
 
 use super::dial;
 use crate::args::WorkArgs;
-use crate::worker::channel::{Channel, stamp};
+use crate::worker::dialled::Dialled;
 use cci::{Attribute, Connection, Endpoint, Event, SendError, SendFlags};
+use cci_measure::channel::{Channel, stamp};
 use cci_measure::site::Site;
 use cci_measure::trouble::{Outcome, Trouble};
 
@@ -16,25 +17,6 @@ pub struct Messages {
 }
 
 impl Channel for Messages {
-    type Listening = Endpoint;
-
-    fn listen(args: &WorkArgs, _site: &Site) -> Outcome<(Endpoint, String)> {
-        let endpoint = dial::endpoint(args)?;
-        let uri = endpoint.uri().to_owned();
-        Ok((endpoint, uri))
-    }
-
-    fn accept(mut endpoint: Endpoint, _args: &WorkArgs) -> Outcome<Messages> {
-        let connection = dial::accept(&mut endpoint)?;
-        Ok(Messages { endpoint, connection })
-    }
-
-    fn dial(args: &WorkArgs, first: &str) -> Outcome<Messages> {
-        let mut endpoint = dial::endpoint(args)?;
-        let connection = dial::connect(&mut endpoint, first, Attribute::ReliableOrdered)?;
-        Ok(Messages { endpoint, connection })
-    }
-
     #[inline]
     fn try_send(&mut self, message: &[u8]) -> Outcome<bool> {
         taken(self.endpoint.send(self.connection, message, 0, SendFlags::SILENT))
@@ -51,6 +33,28 @@ impl Channel for Messages {
             None => Ok(None),
             Some(event) => received(&event),
         }
+    }
+}
+
+/// Whatever goes over a connection for messages is set up as that is.
+impl<C: Channel + From<Messages>> Dialled for C {
+    type Listening = Endpoint;
+
+    fn listen(args: &WorkArgs, _site: &Site) -> Outcome<(Endpoint, String)> {
+        let endpoint = dial::endpoint(args)?;
+        let uri = endpoint.uri().to_owned();
+        Ok((endpoint, uri))
+    }
+
+    fn accept(mut endpoint: Endpoint, _args: &WorkArgs) -> Outcome<C> {
+        let connection = dial::accept(&mut endpoint)?;
+        Ok(C::from(Messages { endpoint, connection }))
+    }
+
+    fn dial(args: &WorkArgs, first: &str) -> Outcome<C> {
+        let mut endpoint = dial::endpoint(args)?;
+        let connection = dial::connect(&mut endpoint, first, Attribute::ReliableOrdered)?;
+        Ok(C::from(Messages { endpoint, connection }))
     }
 }
 

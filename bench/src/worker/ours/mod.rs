@@ -11,4 +11,3 @@ pub mod rma;
 pub use asleep::{OnHandle, Waiting};
 pub use locked::Locked;
 pub use messages::Messages;
-pub use rma::Direction;

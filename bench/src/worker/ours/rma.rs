@@ -4,10 +4,11 @@ use super::dial;
 use super::messages::Messages;
 use crate::args::{By, WorkArgs};
 use crate::reading::Reading;
-use crate::worker::channel::Channel;
+use crate::worker::dialled::Dialled;
 use crate::worker::partner::{self, Partner};
-use crate::worker::slots::Slots;
 use cci::{Access, Event, Foreign, Memory, RegionAddress, RegionHandle, RmaError, RmaFlags, Status};
+use cci_measure::channel::Channel;
+use cci_measure::transfer::{Direction, Slots};
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
 
@@ -17,15 +18,6 @@ const WINDOW_MIN: u64 = 4;
 const WINDOW_MAX: u64 = 64;
 /// Nothing is waited for longer.
 const SILENCE_NS: u64 = 20_000_000_000;
-
-/// The direction in which bytes go, seen from the first side.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// To the partner's memory.
-    Write,
-    /// From it.
-    Read,
-}
 
 /// The first side's reading; the partner has none.
 pub fn run(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Option<Reading>> {
@@ -44,8 +36,7 @@ pub fn run(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Option<Re
     let took_ns = transfers.run(args.count)?;
     transfers.channel.send(b"bye")?;
     partner.end(|| transfers.channel.linger())?;
-    let bytes = args.count as f64 * f64::from(len);
-    Ok(Some(Reading::of(bytes * 1e9 / took_ns.max(1) as f64)))
+    Ok(Some(Reading::of_bytes(len, args.count, took_ns)))
 }
 
 /// The partner: memory for the first side, until that has done with it.

@@ -1,7 +1,7 @@
 //! Round trips, one at a time.
 
 use super::client::{Client, Data, no_failure};
-use super::plan::{Budget, Plan};
+use super::plan::Plan;
 use super::results::Latency;
 use crate::failure::{Failure, Outcome};
 use crate::pattern::{Pattern, SEQ_BYTES};
@@ -53,11 +53,7 @@ impl Client {
                 None if seq >= WARM_UP || now_ns - begin_ns > WARM_UP_NS => *counted_from_ns.insert(now_ns),
                 None => continue,
             };
-            let over = match plan.budget {
-                Budget::Nanoseconds(ns) => now_ns - counted_from_ns >= ns,
-                Budget::Messages(count) => rtt.len() >= count || lost >= count,
-            };
-            if over {
+            if plan.budget.is_spent(now_ns - counted_from_ns, rtt.len().max(lost)) {
                 break;
             }
         }

@@ -1,10 +1,11 @@
 //! What is measured, for how long.
 
-use super::work::{Direction, Kind, Operation, ROUNDS_MIN};
+use super::work::{Kind, Operation, ROUNDS_MIN};
 use crate::args::{PerfArgs, Size, What};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::LENT_BYTES_MAX;
 use cci::{Attribute, Device, TransportKind};
+use cci_measure::transfer::Direction;
 
 const QUICK_NS: u64 = 20_000_000;
 /// The most that a measurement takes unless another value is given; with `--full` each takes so long.
@@ -69,6 +70,17 @@ pub enum Budget {
     Nanoseconds(u64),
     /// After so many messages.
     Messages(u64),
+}
+
+impl Budget {
+    /// Whether so much time, or so many messages or operations, are enough.
+    #[inline]
+    pub const fn is_spent(self, took_ns: u64, count: u64) -> bool {
+        match self {
+            Budget::Nanoseconds(ns) => took_ns >= ns,
+            Budget::Messages(wanted) => count >= wanted,
+        }
+    }
 }
 
 impl Plan {

@@ -14,15 +14,6 @@ pub enum Kind {
     Foreign,
 }
 
-/// The direction in which bytes go.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// To the server.
-    Write,
-    /// From the server.
-    Read,
-}
-
 impl Kind {
     /// The kinds that differ on a device.
     pub fn of(transport: TransportKind) -> &'static [Kind] {
@@ -37,19 +28,6 @@ impl Kind {
         match self {
             Kind::Library => "library",
             Kind::Foreign => "foreign",
-        }
-    }
-}
-
-impl Direction {
-    /// Both directions.
-    pub const BOTH: [Direction; 2] = [Direction::Write, Direction::Read];
-
-    /// For people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Direction::Write => "write",
-            Direction::Read => "read",
         }
     }
 }

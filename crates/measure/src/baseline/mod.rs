@@ -2,8 +2,22 @@
 
 mod memory;
 mod process;
+mod stream;
+mod tcp;
+mod udp;
 mod wake;
+
+use crate::trouble::Trouble;
+use std::io;
 
 pub use memory::Mappings;
 pub use process::Process;
+pub use stream::Stream;
+pub use tcp::PlainTcp;
+pub use udp::PlainUdp;
 pub use wake::{SharedWord, eventfd};
+
+/// The error of a system call, with what was done.
+pub fn failed(what: &str) -> impl Fn(io::Error) -> Trouble + '_ {
+    move |error| Trouble::new(format!("{what}: {error}"))
+}

@@ -1,5 +1,6 @@
 //! Another process's memory, read and written by one system call for each transfer.
 
+use crate::transfer::Direction;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -20,6 +21,18 @@ impl Process {
                 Ok(Process(Pid::from_raw(number)))
             }
             _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    /// Moves `chunk` to or from `address` of the process, in one system call.
+    ///
+    /// # Errors
+    /// Those of [`Process::write`] and [`Process::read`].
+    #[inline]
+    pub fn transfer(&self, direction: Direction, address: u64, chunk: &mut [u8]) -> io::Result<()> {
+        match direction {
+            Direction::Write => self.write(address, chunk),
+            Direction::Read => self.read(address, chunk),
         }
     }
 

@@ -2,14 +2,15 @@
 //! comparison the one it must; and in the end, what is left in the memory.
 
 use super::super::client::Client;
-use super::super::plan::{Budget, Plan};
+use super::super::plan::Plan;
 use super::super::results::AtomicCell;
-use super::super::work::{Direction, Operation};
+use super::super::work::Operation;
 use super::operations::{Atomics, Transfers};
 use super::{ROUNDS, Region, histogram, median, spread};
 use crate::failure::Outcome;
 use crate::{memory, signals};
 use cci::{Atomic, AtomicKind, AtomicWidth};
+use cci_measure::transfer::Direction;
 use cci_sys::clock;
 
 /// Operations of a round, one at a time and many under way.
@@ -58,10 +59,7 @@ impl Client {
             if counts {
                 per_s.push(STREAM as f64 * 1e9 / took_ns.max(1) as f64);
             }
-            let enough = match plan.budget {
-                Budget::Nanoseconds(ns) => clock::now_ns() - begin_ns >= ns,
-                Budget::Messages(count) => times.len() >= count,
-            };
+            let enough = plan.budget.is_spent(clock::now_ns() - begin_ns, times.len());
             if enough && state.round > *ROUNDS.start() || state.round > *ROUNDS.end() {
                 break;
             }

@@ -10,13 +10,13 @@ use super::live::Live;
 use super::plan::Plan;
 use super::results::{Spread, Target};
 use super::table;
-use super::work::{Direction, Kind, Operation, ROUNDS_MIN};
+use super::work::{Kind, Operation, ROUNDS_MIN};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::{LENT_BYTES_MAX, Lent};
-use baseline::Baseline;
 use cci::{Access, Attribute, Connection, Device, Foreign, Memory, RegionHandle, TransportKind};
 use cci_measure::cores::Cores;
 use cci_measure::site::Site;
+use cci_measure::transfer::Direction;
 use hdrhistogram::Histogram;
 
 /// An operation that takes longer is a failure: longer than the library's own send timeout.
@@ -48,7 +48,7 @@ pub fn measure(
             let (region, lent) = Region::open(client, data.connection, kind, plan.rma_bytes())?;
             // Only a server of ours runs where we know, with nothing else to do.
             let own = target.uri.is_none();
-            let mut baseline = Baseline::open(device, kind, place, &lent, plan.rma_bytes(), own)?;
+            let mut baseline = baseline::open(device, kind, place, &lent, plan.rma_bytes(), own)?;
             for direction in Direction::BOTH {
                 for size in plan.rma_sizes() {
                     let what = format!("{} {}, {size} B", kind.name(), direction.name());

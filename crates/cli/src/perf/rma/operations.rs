@@ -1,12 +1,12 @@
 //! Starting operations and waiting for their completion.
 
 use super::super::client::{Client, no_failure};
-use super::super::work::Direction;
 use super::{Region, STUCK_AFTER_NS};
 use crate::dial;
 use crate::failure::{Failure, Outcome};
 use crate::signals;
 use cci::{Atomic, Event, RegionAddress, RmaError, RmaFlags, Status};
+use cci_measure::transfer::Direction;
 use cci_sys::clock;
 use hdrhistogram::Histogram;
 

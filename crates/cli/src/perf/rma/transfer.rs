@@ -1,14 +1,14 @@
 //! One size, one direction: rounds of latency, bandwidth and baseline, each verified before the next begins.
 
 use super::super::client::Client;
-use super::super::plan::{Budget, Plan};
+use super::super::plan::Plan;
 use super::super::results::{PlainMemory, RmaCell};
-use super::super::work::Direction;
-use super::baseline::Baseline;
+use super::baseline::{self, Baseline};
 use super::operations::Transfers;
 use super::{ROUNDS, Region, histogram, median, spread};
 use crate::failure::Outcome;
 use crate::{memory, signals};
+use cci_measure::transfer::Direction;
 use cci_sys::clock;
 use hdrhistogram::Histogram;
 
@@ -37,7 +37,7 @@ impl Client {
         &mut self,
         plan: &Plan,
         region: &Region,
-        baseline: &mut Baseline,
+        plain: &mut Option<Box<dyn Baseline>>,
         direction: Direction,
         size: u64,
     ) -> Outcome<RmaCell> {
@@ -67,19 +67,21 @@ impl Client {
             let rate = |ns: u64| (stream * size) as f64 * 1e9 / ns.max(1) as f64;
             found.bytes_per_s.push(rate(took_ns));
             found.seed += 1;
-            if let Some(baseline_ns) = baseline.run(self, direction, size, stream, found.seed)? {
+            let seed = found.seed;
+            let run = |plain: &mut Box<dyn Baseline>| {
+                baseline::run(plain.as_mut(), self, direction, (size, stream), seed)
+            };
+            let plain_ns = plain.as_mut().map(run);
+            if let Some(baseline_ns) = plain_ns.transpose()?.flatten() {
                 found.baseline_bytes_per_s.push(rate(baseline_ns));
                 found.ratios.push(baseline_ns as f64 / took_ns.max(1) as f64);
             }
-            let enough = match plan.budget {
-                Budget::Nanoseconds(ns) => clock::now_ns() - begin_ns >= ns,
-                Budget::Messages(count) => found.transfers >= count,
-            };
+            let enough = plan.budget.is_spent(clock::now_ns() - begin_ns, found.transfers);
             if enough && round >= *ROUNDS.start() {
                 break;
             }
         }
-        Ok(found.cell(direction, size, baseline.name()))
+        Ok(found.cell(direction, size, plain.as_ref().map(|plain| plain.name())))
     }
 
     /// Contents in place, caches warm, then what is to be timed; then every byte of it is compared.

@@ -1,12 +1,10 @@
 //! A TCP connection without delays: a `write` for each message, both polling. Messages all have one length.
 
 use super::failed;
-use crate::args::WorkArgs;
-use crate::worker::channel::{Channel, stamp};
-use cci_measure::site::Site;
-use cci_measure::trouble::{Outcome, Trouble};
+use crate::channel::{Channel, stamp};
+use crate::trouble::{Outcome, Trouble};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 /// Nothing is waited for longer.
@@ -27,8 +25,12 @@ pub struct PlainTcp<const SLEEPS: bool> {
 }
 
 impl<const SLEEPS: bool> PlainTcp<SLEEPS> {
-    fn of(stream: TcpStream, args: &WorkArgs) -> Outcome<Self> {
-        let len = args.work.message_bytes().ok_or_else(|| Trouble::new("no messages"))? as usize;
+    /// Messages of `len` bytes over a connection.
+    ///
+    /// # Errors
+    /// Those of setting its options.
+    pub fn over(stream: TcpStream, len: u32) -> Outcome<Self> {
+        let len = len as usize;
         stream.set_nodelay(true).map_err(failed("plain TCP"))?;
         stream.set_read_timeout(Some(LIMIT)).map_err(failed("plain TCP"))?;
         stream.set_nonblocking(!SLEEPS).map_err(failed("plain TCP"))?;
@@ -76,22 +78,6 @@ impl<const SLEEPS: bool> PlainTcp<SLEEPS> {
 
 impl<const SLEEPS: bool> Channel for PlainTcp<SLEEPS> {
     const POLLS_PER_LOOK: u32 = if SLEEPS { 1 } else { 1 << 16 };
-    type Listening = TcpListener;
-
-    fn listen(_args: &WorkArgs, site: &Site) -> Outcome<(TcpListener, String)> {
-        let listener = TcpListener::bind((site.address(), 0)).map_err(failed("plain TCP"))?;
-        let address = listener.local_addr().map_err(failed("plain TCP"))?;
-        Ok((listener, address.to_string()))
-    }
-
-    fn accept(listener: TcpListener, args: &WorkArgs) -> Outcome<Self> {
-        let (stream, _) = listener.accept().map_err(failed("plain TCP"))?;
-        PlainTcp::of(stream, args)
-    }
-
-    fn dial(args: &WorkArgs, first: &str) -> Outcome<Self> {
-        PlainTcp::of(TcpStream::connect(first).map_err(failed(first))?, args)
-    }
 
     #[inline]
     fn try_send(&mut self, message: &[u8]) -> Outcome<bool> {

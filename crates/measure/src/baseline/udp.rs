@@ -1,10 +1,8 @@
 //! Two UDP sockets, each connected to the other: a system call for each message, both polling.
 
 use super::failed;
-use crate::args::WorkArgs;
-use crate::worker::channel::{Channel, stamp};
-use cci_measure::site::Site;
-use cci_measure::trouble::Outcome;
+use crate::channel::{Channel, stamp};
+use crate::trouble::Outcome;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -19,7 +17,12 @@ pub struct PlainUdp<const SLEEPS: bool> {
 }
 
 impl<const SLEEPS: bool> PlainUdp<SLEEPS> {
-    fn of(socket: UdpSocket) -> Outcome<Self> {
+    /// Over a socket that is connected to its peer.
+    ///
+    /// # Errors
+    /// Those of setting its options.
+    pub fn over(socket: UdpSocket) -> Outcome<Self> {
+        socket.set_read_timeout(Some(LIMIT)).map_err(failed("plain UDP"))?;
         socket.set_nonblocking(!SLEEPS).map_err(failed("plain UDP"))?;
         Ok(PlainUdp { socket, buffer: vec![0; 1 << 16].into_boxed_slice() })
     }
@@ -28,28 +31,6 @@ impl<const SLEEPS: bool> PlainUdp<SLEEPS> {
 impl<const SLEEPS: bool> Channel for PlainUdp<SLEEPS> {
     const POLLS_PER_LOOK: u32 = if SLEEPS { 1 } else { 1 << 16 };
     const RELIABLE: bool = false;
-    type Listening = UdpSocket;
-
-    fn listen(_args: &WorkArgs, site: &Site) -> Outcome<(UdpSocket, String)> {
-        let socket = UdpSocket::bind((site.address(), 0)).map_err(failed("plain UDP"))?;
-        socket.set_read_timeout(Some(LIMIT)).map_err(failed("plain UDP"))?;
-        let address = socket.local_addr().map_err(failed("plain UDP"))?;
-        Ok((socket, address.to_string()))
-    }
-
-    fn accept(socket: UdpSocket, _args: &WorkArgs) -> Outcome<Self> {
-        let (_, partner) = socket.recv_from(&mut [0; 8]).map_err(failed("plain UDP"))?;
-        socket.connect(partner).map_err(failed("plain UDP"))?;
-        PlainUdp::of(socket)
-    }
-
-    fn dial(_args: &WorkArgs, first: &str) -> Outcome<Self> {
-        let socket = UdpSocket::bind("0.0.0.0:0").map_err(failed("plain UDP"))?;
-        socket.connect(first).map_err(failed(first))?;
-        socket.set_read_timeout(Some(LIMIT)).map_err(failed(first))?;
-        socket.send(b"hello").map_err(failed(first))?;
-        PlainUdp::of(socket)
-    }
 
     #[inline]
     fn try_send(&mut self, message: &[u8]) -> Outcome<bool> {

@@ -1,11 +1,34 @@
-//! Where transfers go: one place behind the other, and round again. The same places for all contestants, since what the
-//! caches hold decides how fast memory is.
+//! Transfers between memories: their direction, and the places where they go.
+
+/// The direction in which bytes go, seen from the side that measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the other side's memory.
+    Write,
+    /// From it.
+    Read,
+}
+
+impl Direction {
+    /// Both directions.
+    pub const BOTH: [Direction; 2] = [Direction::Write, Direction::Read];
+
+    /// Its name for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Direction::Write => "write",
+            Direction::Read => "read",
+        }
+    }
+}
 
 /// All places together, unless one alone is longer.
 const BYTES: u64 = 16 << 20;
 const COUNT_MAX: u64 = 4096;
 
-/// Places of one length.
+/// Places of one length: one behind the other, and round again. They are the same for all contestants, since what the
+/// caches hold decides how fast memory is.
+#[derive(Clone, Copy, Debug)]
 pub struct Slots {
     /// Bytes in each.
     pub len: u32,
@@ -19,12 +42,12 @@ impl Slots {
         Slots { len: len.max(1), count: (BYTES / u64::from(len.max(1))).clamp(1, COUNT_MAX) }
     }
 
-    /// All of them.
+    /// The bytes of all of them.
     pub fn bytes(&self) -> usize {
         (self.count * u64::from(self.len)) as usize
     }
 
-    /// Where this transfer goes.
+    /// Where the transfer of this number goes.
     #[inline]
     pub fn offset(&self, nth: u64) -> u64 {
         nth % self.count * u64::from(self.len)

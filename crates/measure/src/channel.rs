@@ -1,12 +1,10 @@
 //! A channel for messages, as exchanges use it: the same exchange runs over CCI and over plain sockets.
 
-use crate::args::WorkArgs;
-use cci_measure::site::Site;
-use cci_measure::trouble::{Outcome, Trouble};
+use crate::trouble::{Outcome, Trouble};
 use cci_sys::clock;
 
 /// Nothing is waited for longer.
-const SILENCE_NS: u64 = 20_000_000_000;
+pub const SILENCE_NS: u64 = 20_000_000_000;
 
 /// One end of a connection.
 pub trait Channel: Sized {
@@ -14,18 +12,6 @@ pub trait Channel: Sized {
     const RELIABLE: bool = true;
     /// Receives between two looks at the clock while nothing comes: 1 where a receive sleeps.
     const POLLS_PER_LOOK: u32 = 1 << 16;
-
-    /// The first side, not connected yet.
-    type Listening;
-
-    /// Opens the first side, and tells where it is.
-    fn listen(args: &WorkArgs, site: &Site) -> Outcome<(Self::Listening, String)>;
-
-    /// Takes the partner's connection.
-    fn accept(listening: Self::Listening, args: &WorkArgs) -> Outcome<Self>;
-
-    /// The partner's side: connects to the first one.
-    fn dial(args: &WorkArgs, first: &str) -> Outcome<Self>;
 
     /// False: no room now; room comes with receiving.
     fn try_send(&mut self, message: &[u8]) -> Outcome<bool>;
@@ -63,18 +49,22 @@ pub trait Channel: Sized {
     /// Waits for a message.
     #[inline]
     fn receive(&mut self) -> Outcome<u64> {
+        self.receive_within(SILENCE_NS)?.ok_or_else(|| Trouble::new("nothing comes"))
+    }
+
+    /// Waits for a message; `None` where none came for so long, or somewhat longer.
+    #[inline]
+    fn receive_within(&mut self, silence_ns: u64) -> Outcome<Option<u64>> {
         let mut silent_since_ns = 0;
         loop {
             for _ in 0..Self::POLLS_PER_LOOK {
                 if let Some(stamp) = self.try_receive()? {
-                    return Ok(stamp);
+                    return Ok(Some(stamp));
                 }
             }
             match silent_since_ns {
                 0 => silent_since_ns = clock::now_ns(),
-                since_ns if clock::now_ns() - since_ns > SILENCE_NS => {
-                    return Err(Trouble::new("nothing comes"));
-                }
+                since_ns if clock::now_ns() - since_ns > silence_ns => return Ok(None),
                 _ => {}
             }
         }

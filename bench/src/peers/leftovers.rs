@@ -1,48 +1,16 @@
 //! What peers leave behind in shared memory when they are ended before they are done.
 
-use super::program::Program;
-use crate::contestant::{Contestant, Role};
-use crate::reading::Reading;
-use crate::work::Work;
-use cci_measure::trouble::Outcome;
 use std::fs;
 use std::path::Path;
 
 /// Where programs put what they share.
 const FOLDERS: [&str; 2] = ["/dev/shm", "/tmp"];
 
-/// A program whose files are named by a prefix and its process's number. They are cleared away after a turn that failed;
-/// after a good one it has done so itself.
-pub struct Tidied {
-    /// Who does the work.
-    pub program: Program,
-    /// How names of its files begin.
-    pub prefix: &'static str,
+/// Removes files whose names begin with this prefix and the number of a process that is gone.
+pub fn sweep_all(prefix: &str) {
+    FOLDERS.iter().for_each(|folder| sweep(Path::new(folder), prefix));
 }
 
-impl Contestant for Tidied {
-    fn name(&self) -> String {
-        self.program.name()
-    }
-
-    fn role(&self) -> Role {
-        self.program.role()
-    }
-
-    fn about(&self) -> Outcome<String> {
-        self.program.about()
-    }
-
-    fn turn(&self, work: Work, count: u64) -> Outcome<Reading> {
-        let reading = self.program.turn(work, count);
-        if reading.is_err() {
-            FOLDERS.iter().for_each(|folder| sweep(Path::new(folder), self.prefix));
-        }
-        reading
-    }
-}
-
-/// Removes what was left there by processes that are gone.
 fn sweep(folder: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {

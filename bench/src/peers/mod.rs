@@ -1,92 +1,65 @@
-//! What people would use instead: one file a peer, each with its best honest configuration.
+//! What people would use instead of CCI.
 
-mod aeron;
-mod grpc;
-mod iceoryx2;
 mod leftovers;
-mod libfabric;
-mod mpi;
-mod nng;
 mod program;
+mod programs;
 mod ucx;
-mod zeromq;
 
 use crate::contestant::Contestant;
-use program::Installed;
+use program::{Installed, Peer, Program};
+use programs::*;
 use std::path::PathBuf;
+use ucx::Ucx;
 
 /// The peers that may take part.
 pub struct Peers {
     /// Where `bench/install-peers` put their programs. None: no peers are wanted.
-    folder: Option<PathBuf>,
+    installed: Option<Installed>,
 }
 
 impl Peers {
-    /// Those installed there.
-    pub const fn new(folder: Option<PathBuf>) -> Peers {
-        Peers { folder }
+    /// Those installed in this folder.
+    pub fn new(folder: Option<PathBuf>) -> Peers {
+        Peers { installed: folder.map(Installed::new) }
     }
 
     /// Over shared memory: `Work::HalfTrip` and `Work::Rate`.
     pub fn shared_memory(&self) -> Vec<Box<dyn Contestant>> {
-        let Some(installed) = self.installed() else { return Vec::new() };
-        vec![
-            Box::new(ucx::shared_memory(&installed)),
-            Box::new(libfabric::shared_memory(&installed)),
-            Box::new(mpi::open_mpi_shared_memory(&installed)),
-            Box::new(mpi::mpich_shared_memory(&installed)),
-            Box::new(zeromq::ipc(&installed)),
-            Box::new(nng::ipc(&installed)),
-            Box::new(iceoryx2::publish_subscribe(&installed)),
-            Box::new(aeron::ipc(&installed)),
-            Box::new(grpc::unix(&installed)),
-        ]
+        let others =
+            [LIBFABRIC_SHM, OPEN_MPI_SHM, MPICH_SHM, ZEROMQ_IPC, NNG_IPC, ICEORYX2, AERON_IPC, GRPC_UNIX];
+        self.of(Some(Ucx::shared_memory), others)
     }
 
     /// Over UDP on loopback, reliable: `Work::HalfTrip` and `Work::Rate`.
     pub fn udp(&self) -> Vec<Box<dyn Contestant>> {
-        let Some(installed) = self.installed() else { return Vec::new() };
-        vec![Box::new(libfabric::udp(&installed)), Box::new(aeron::udp(&installed))]
+        self.of(None, [LIBFABRIC_UDP, AERON_UDP])
     }
 
     /// Over TCP on loopback: `Work::HalfTrip` and `Work::Rate`.
     pub fn tcp(&self) -> Vec<Box<dyn Contestant>> {
-        let Some(installed) = self.installed() else { return Vec::new() };
-        vec![
-            Box::new(ucx::tcp(&installed)),
-            Box::new(libfabric::tcp(&installed)),
-            Box::new(mpi::open_mpi_tcp(&installed)),
-            Box::new(mpi::mpich_tcp(&installed)),
-            Box::new(zeromq::tcp(&installed)),
-            Box::new(nng::tcp(&installed)),
-            Box::new(grpc::tcp(&installed)),
-        ]
+        self.of(Some(Ucx::tcp), [LIBFABRIC_TCP, OPEN_MPI_TCP, MPICH_TCP, ZEROMQ_TCP, NNG_TCP, GRPC_TCP])
     }
 
     /// Remote memory over shared memory: `Work::Write`.
     pub fn remote_memory(&self) -> Vec<Box<dyn Contestant>> {
-        let Some(installed) = self.installed() else { return Vec::new() };
-        vec![
-            Box::new(ucx::shared_memory(&installed)),
-            Box::new(libfabric::shared_memory(&installed)),
-            Box::new(mpi::open_mpi_shared_memory(&installed)),
-            Box::new(mpi::mpich_shared_memory(&installed)),
-        ]
+        self.of(Some(Ucx::shared_memory), [LIBFABRIC_SHM, OPEN_MPI_SHM, MPICH_SHM])
     }
 
     /// Remote memory over sockets on loopback: `Work::Write`.
     pub fn remote_memory_sockets(&self) -> Vec<Box<dyn Contestant>> {
-        let Some(installed) = self.installed() else { return Vec::new() };
-        vec![
-            Box::new(ucx::tcp(&installed)),
-            Box::new(libfabric::tcp(&installed)),
-            Box::new(libfabric::udp(&installed)),
-            Box::new(mpi::open_mpi_tcp(&installed)),
-            Box::new(mpi::mpich_tcp(&installed)),
-        ]
+        self.of(Some(Ucx::tcp), [LIBFABRIC_TCP, LIBFABRIC_UDP, OPEN_MPI_TCP, MPICH_TCP])
     }
 
-    fn installed(&self) -> Option<Installed> {
-        self.folder.clone().map(Installed::new)
+    fn of<const N: usize>(
+        &self,
+        ucx: Option<fn(Installed) -> Ucx>,
+        programs: [Program; N],
+    ) -> Vec<Box<dyn Contestant>> {
+        let Some(installed) = &self.installed else { return Vec::new() };
+        let ucx = ucx.map(|ucx| -> Box<dyn Contestant> { Box::new(ucx(installed.clone())) });
+        let others = programs.into_iter().map(|program| -> Box<dyn Contestant> {
+            Box::new(Peer { program, installed: installed.clone() })
+        });
+        ucx.into_iter().chain(others).collect()
     }
 }

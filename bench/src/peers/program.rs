@@ -1,5 +1,6 @@
 //! Peers that are one program of `bench/peers`, which does one turn and tells it as a [`Reading`].
 
+use super::leftovers;
 use crate::child;
 use crate::contestant::{Contestant, Role};
 use crate::reading::Reading;
@@ -40,13 +41,14 @@ impl Installed {
     }
 }
 
-/// A peer that is one program of `bench/peers`.
+/// A program of `bench/peers`, and what it is set up for.
+#[derive(Clone, Copy)]
 pub struct Program {
     /// Its name in the tables.
     pub name: &'static str,
-    /// Its program's name, in the folder.
+    /// Its file's name, in the folder.
     pub program: &'static str,
-    /// The program's name for the way the messages go.
+    /// Its name for the way the messages go.
     pub transport: &'static str,
     /// How it was set up, for the table's notes.
     pub set_up: &'static str,
@@ -54,28 +56,38 @@ pub struct Program {
     pub launcher: fn(Work) -> Vec<&'static str>,
     /// The environment it is given.
     pub variables: &'static [(&'static str, &'static str)],
+    /// How the names of its files begin, before its process's number. They are cleared away after a turn that failed;
+    /// after a good one it has done so itself.
+    pub files: Option<&'static str>,
+}
+
+/// A peer that is one program of `bench/peers`.
+pub struct Peer {
+    /// The program.
+    pub program: Program,
     /// Where it is installed.
     pub installed: Installed,
 }
 
-impl Program {
+impl Peer {
     fn command(&self, work: Work, count: u64) -> Outcome<Command> {
+        let Program { name, program, transport, launcher, variables, .. } = self.program;
         let (word, len) = word_and_len(work)
-            .ok_or_else(|| Trouble::new(format!("{} has no program that does {work}", self.name)))?;
-        let mut words: Vec<OsString> = (self.launcher)(work).into_iter().map(OsString::from).collect();
-        words.push(self.installed.path(self.program).into());
+            .ok_or_else(|| Trouble::new(format!("{name} has no program that does {work}")))?;
+        let mut words: Vec<OsString> = launcher(work).into_iter().map(OsString::from).collect();
+        words.push(self.installed.path(program).into());
         let mut words = words.into_iter();
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words);
-        command.args([word, &len.to_string(), &count.max(1).to_string(), self.transport]);
-        command.envs(self.variables.iter().copied());
+        command.args([word, &len.to_string(), &count.max(1).to_string(), transport]);
+        command.envs(variables.iter().copied());
         Ok(command)
     }
 }
 
-impl Contestant for Program {
+impl Contestant for Peer {
     fn name(&self) -> String {
-        self.name.to_owned()
+        self.program.name.to_owned()
     }
 
     fn role(&self) -> Role {
@@ -83,11 +95,15 @@ impl Contestant for Program {
     }
 
     fn about(&self) -> Outcome<String> {
-        Ok(format!("{}: {}", self.installed.version(self.program)?, self.set_up))
+        Ok(format!("{}: {}", self.installed.version(self.program.program)?, self.program.set_up))
     }
 
     fn turn(&self, work: Work, count: u64) -> Outcome<Reading> {
-        child::reading(self.command(work, count)?)
+        let reading = child::reading(self.command(work, count)?);
+        if let (Err(_), Some(prefix)) = (&reading, self.program.files) {
+            leftovers::sweep_all(prefix);
+        }
+        reading
     }
 }
 
@@ -107,12 +123,17 @@ pub const fn no_launcher(_: Work) -> Vec<&'static str> {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
+    use crate::peers::programs::{AERON_UDP, ICEORYX2, NNG_IPC, OPEN_MPI_SHM};
+
+    fn peer(program: Program) -> Peer {
+        Peer { program, installed: Installed::new(PathBuf::from("p")) }
+    }
 
     /// The command of a program as one line.
-    pub fn line(program: &Program, work: Work) -> String {
-        let command = program.command(work, 1_000).unwrap();
+    fn line(program: Program, work: Work) -> String {
+        let command = peer(program).command(work, 1_000).unwrap();
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
     }
@@ -125,10 +146,35 @@ pub mod tests {
     }
 
     #[test]
-    fn programs_are_asked_only_for_what_they_do() {
-        let nng = super::super::nng::ipc(&Installed::new(PathBuf::from("p")));
-        assert_eq!(line(&nng, Work::Rate { len: 64 }), "p/nng rate 64 1000 ipc");
-        let error = nng.command(Work::Connect, 1).unwrap_err().to_string();
+    fn programs_are_called_as_they_expect_and_only_for_what_they_do() {
+        assert_eq!(line(NNG_IPC, Work::Rate { len: 64 }), "p/nng rate 64 1000 ipc");
+        assert_eq!(line(ICEORYX2, Work::HalfTrip { len: 8 }), "p/iceoryx2 half-trip 8 1000 ipc");
+        assert_eq!(line(AERON_UDP, Work::Rate { len: 64 }), "p/aeron rate 64 1000 udp");
+        let error = peer(NNG_IPC).command(Work::Connect, 1).unwrap_err().to_string();
         assert!(error.contains("connect"), "{error}");
+    }
+
+    #[test]
+    fn each_work_takes_the_way_that_is_better_at_it() {
+        let (trip, rate) =
+            (line(OPEN_MPI_SHM, Work::HalfTrip { len: 8 }), line(OPEN_MPI_SHM, Work::Rate { len: 8 }));
+        assert!(
+            trip.contains("-n 2 --mca pml ob1") && trip.ends_with("p/openmpi half-trip 8 1000 shm"),
+            "{trip}"
+        );
+        assert!(rate.contains("--mca pml ucx") && rate.ends_with("p/openmpi rate 8 1000 shm"), "{rate}");
+    }
+
+    #[test]
+    fn what_programs_say_is_understood() {
+        // As iceoryx2, Aeron (half trip, rate) and gRPC printed them.
+        for (printed, value) in [
+            (r#"{"value": 157.8, "unit": "ns"}"#, 157.8),
+            (r#"{"value": 81.5, "unit": "ns"}"#, 81.5),
+            (r#"{"value": 86302901.1, "unit": "1/s"}"#, 86_302_901.1),
+            (r#"{"value": 10514641, "unit": "1/s"}"#, 10_514_641.0),
+        ] {
+            assert_eq!(serde_json::from_str::<Reading>(printed).unwrap(), Reading::of(value));
+        }
     }
 }

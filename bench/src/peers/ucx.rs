@@ -30,27 +30,20 @@ pub struct Ucx {
     installed: Installed,
 }
 
-/// Its two kinds of shared memory, and the other process's memory directly.
-pub fn shared_memory(installed: &Installed) -> Ucx {
-    Ucx {
-        name: "UCX shm",
-        set_up: "ucx_perftest tag_lat, tag_bw, ucp_put_bw; UCX_TLS=posix,sysv,cma,self",
-        variables: &[("UCX_TLS", "posix,sysv,cma,self")],
-        installed: installed.clone(),
-    }
-}
-
-/// TCP on loopback.
-pub fn tcp(installed: &Installed) -> Ucx {
-    Ucx {
-        name: "UCX tcp",
-        set_up: "ucx_perftest tag_lat, tag_bw, ucp_put_bw; UCX_TLS=tcp,self",
-        variables: &[("UCX_TLS", "tcp,self"), ("UCX_NET_DEVICES", "lo")],
-        installed: installed.clone(),
-    }
-}
-
 impl Ucx {
+    /// Its two kinds of shared memory, and the other process's memory directly.
+    pub fn shared_memory(installed: Installed) -> Ucx {
+        let set_up = "ucx_perftest tag_lat, tag_bw, ucp_put_bw; UCX_TLS=posix,sysv,cma,self";
+        Ucx { name: "UCX shm", set_up, variables: &[("UCX_TLS", "posix,sysv,cma,self")], installed }
+    }
+
+    /// TCP on loopback.
+    pub fn tcp(installed: Installed) -> Ucx {
+        let set_up = "ucx_perftest tag_lat, tag_bw, ucp_put_bw; UCX_TLS=tcp,self";
+        let variables = &[("UCX_TLS", "tcp,self"), ("UCX_NET_DEVICES", "lo")];
+        Ucx { name: "UCX tcp", set_up, variables, installed }
+    }
+
     fn perftest(&self, port: u16, core: usize) -> Command {
         let mut command = Command::new(PERFTEST);
         command.args(["-p", &port.to_string(), "-c", &core.to_string()]);

@@ -33,45 +33,6 @@ impl Family {
         Family::UnderLoad,
     ];
 
-    /// Heading, and what is to be known of all that is below it.
-    pub const fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Family::SharedMemory => (
-                "Shared memory",
-                "Two processes on one host. The baseline is one cache line handed back and forth: no message can be faster.",
-            ),
-            Family::Udp => (
-                "UDP",
-                "Over the loopback interface. CCI's messages are reliable and ordered; plain UDP sockets lose what the kernel drops.",
-            ),
-            Family::Tcp => {
-                ("TCP", "Over the loopback interface; on the plain sockets Nagle's algorithm is off.")
-            }
-            Family::Ethernet => (
-                "Raw Ethernet",
-                "Over a pair of virtual interfaces between two network namespaces, both sides polling.",
-            ),
-            Family::RemoteMemory => (
-                "Remote memory",
-                "One side writes into the other's memory, or reads from it; the other's program does nothing.",
-            ),
-            Family::Waiting => (
-                "Waiting",
-                "As the half round trips above, but both sides sleep in the kernel until something comes.",
-            ),
-            Family::Connections => {
-                ("Connections", "Setting them up, and what it costs to have many that are idle.")
-            }
-            Family::Forms => ("Forms of the interface", "The same work through other doors of the library."),
-            Family::UnderLoad => (
-                "Latency under load",
-                "Round trips while messages leave by the clock, at a part of the highest rate of that contestant, whether or \
-                 not answers have come; counted from when a message was due, so that a delay is charged to all that it \
-                 delays.",
-            ),
-        }
-    }
-
     /// By what is done first, and then by the device, which the name begins with.
     pub fn of(row: &RowResult) -> Family {
         match row.work {

@@ -4,8 +4,7 @@ mod figures;
 mod goals;
 mod groups;
 pub mod json;
-mod markdown;
-mod notes;
+mod page;
 mod plots;
 mod tables;
 pub mod text;
@@ -52,7 +51,7 @@ fn write(results: &Results, folder: &Path) -> Outcome {
 /// Path below the folder, content: what the results determine.
 fn files(results: &Results) -> Outcome<Vec<(PathBuf, String)>> {
     let mut files = vec![
-        (PathBuf::from(PAGE), markdown::page(results)),
+        (PathBuf::from(PAGE), page::page(results)?),
         (Path::new(FOLDER).join(RESULTS), json::render(results)?),
     ];
     for plot in plots::all(results)? {

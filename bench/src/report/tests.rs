@@ -157,7 +157,7 @@ fn results_are_read_as_they_were_written() {
 
 #[test]
 fn the_page_tells_everything() {
-    let page = markdown::page(&sample());
+    let page = page::page(&sample()).unwrap();
     for words in [
         "3 of 8 met",
         "## Shared memory",

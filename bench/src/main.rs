@@ -22,7 +22,6 @@ mod results;
 mod rounds;
 mod rows;
 mod run;
-mod statistics;
 mod work;
 mod worker;
 

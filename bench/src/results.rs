@@ -3,9 +3,9 @@
 use crate::contestant::Role;
 use crate::reading::Reading;
 use crate::rows::Goal;
-use crate::statistics::{Spread, spread};
 use crate::work::Work;
 use cci_measure::noise::Noise;
+use cci_measure::statistics::{Spread, spread};
 use serde::{Deserialize, Serialize};
 
 /// A whole run.

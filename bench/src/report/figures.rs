@@ -2,7 +2,7 @@
 
 use crate::reading::Unit;
 use crate::rows::Bound;
-use crate::statistics::Spread;
+use cci_measure::statistics::Spread;
 use cci_measure::units::three_digits;
 
 /// Divisor and suffix that make it short.
@@ -78,7 +78,7 @@ pub fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics;
+    use cci_measure::statistics;
 
     #[test]
     fn figures_share_a_unit() {

@@ -3,7 +3,7 @@
 use super::figures;
 use crate::results::{Results, RowResult, Track};
 use crate::rows::{Against, Bound, Goal};
-use crate::statistics::Spread;
+use cci_measure::statistics::Spread;
 
 /// One goal and its result.
 pub struct Verdict {

@@ -6,8 +6,8 @@ use super::groups::{self, Group};
 use crate::contestant::Role;
 use crate::reading::Unit;
 use crate::results::{RowResult, Track};
-use crate::statistics::spread;
 use crate::work::Work;
+use cci_measure::statistics::spread;
 use cci_measure::table::markdown as table;
 use std::fmt::Write;
 

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
+mod client;
 mod devices;
 mod dial;
 mod failure;

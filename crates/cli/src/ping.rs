@@ -1,21 +1,16 @@
 //! `cci ping`: does the peer answer, how fast, and by which path.
 
 use crate::args::PingArgs;
+use crate::client::{Client, Data, Echo};
 use crate::devices;
-use crate::dial;
 use crate::failure::{Failure, Outcome};
-use crate::pattern::{Pattern, SEQ_BYTES};
-use crate::protocol::{self, Hello, Role};
 use crate::{signals, text};
-use cci::{Connection, Endpoint, Event, Explanation, Fact, Options, SendError, SendFlags, Status};
+use cci::{Explanation, Fact, SendFlags};
+use cci_measure::statistics::Times;
 use cci_sys::clock;
-use hdrhistogram::Histogram;
 use serde_json::json;
 use std::fmt::Write;
 use std::time::Duration;
-
-/// The longest wait without a look at whether the user or the server has ended it.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Runs the subcommand.
 pub fn run(args: &PingArgs) -> Outcome {
@@ -27,18 +22,17 @@ pub fn run(args: &PingArgs) -> Outcome {
     };
     check_size(args, device.max_send_size(), &format!("device {}", device.name()))?;
     signals::catch_interrupts()?;
-    let mut endpoint = dial::open(device, Options::default())?;
-    let hello = protocol::encode(&Hello::new(Role::Echo, 0));
-    let attribute = args.r#type.attribute();
-    let connection = dial::connect(&mut endpoint, &uri, &hello, attribute, args.timeout.into())?;
+    let (timeout, attribute) = (args.timeout.into(), args.r#type.attribute());
+    let (client, data) = Client::for_echoes(device, &uri, attribute, timeout)?;
     // The path to the peer may take less than the device.
-    check_size(args, endpoint.max_send_size(connection).unwrap_or(0), "this connection")?;
-    let explanation = endpoint.explain(connection);
-    let (pattern, rtt) = (Pattern::new(), Rtt::new());
-    let mut pinger = Pinger { args, endpoint, connection, pattern, rtt, sent: 0, received: 0, unanswered: 0 };
+    check_size(args, data.len_max, "this connection")?;
+    let explanation = client.endpoint.explain(data.connection);
+    let mut pinger = Pinger { args, client, data, rtt: Times::default(), sent: 0 };
     let outcome = pinger.ping();
     // One that has ended explains nothing any more.
-    let explanation = pinger.endpoint.explain(connection).or(explanation);
+    let explanation = pinger.client.endpoint.explain(pinger.data.connection).or(explanation);
+    // What the user has ended has not failed.
+    let outcome = if signals::interrupted() { Ok(()) } else { outcome };
     pinger.report(explanation, outcome.as_ref().err())?;
     outcome
 }
@@ -54,70 +48,38 @@ fn check_size(args: &PingArgs, longest: u32, of: &str) -> Outcome {
 
 struct Pinger<'a> {
     args: &'a PingArgs,
-    endpoint: Endpoint,
-    connection: Connection,
-    pattern: Pattern,
-    rtt: Rtt,
+    client: Client,
+    data: Data,
+    rtt: Times,
+    /// Those that were answered or lost: one whose echo the user did not wait for is neither.
     sent: u64,
-    received: u64,
-    /// The last one, where the user did not wait for its echo: it is not lost.
-    unanswered: u64,
-}
-
-/// What came of one ping.
-enum Echo {
-    /// The echo, after so many nanoseconds.
-    After(u64),
-    /// None came, which only an unreliable connection may do.
-    Lost,
-    /// The user ended it.
-    Interrupted,
-}
-
-/// Round trips, all of them.
-struct Rtt(Histogram<u64>);
-
-impl Rtt {
-    fn new() -> Rtt {
-        // A minute at three digits: the bounds are right, so this can't fail.
-        Rtt(Histogram::new_with_bounds(1, 60_000_000_000, 3)
-            .unwrap_or_else(|_| unreachable!("bounds are right")))
-    }
 }
 
 impl Pinger<'_> {
+    /// Fails where the user ends it, too.
     fn ping(&mut self) -> Outcome {
         let last = self.args.count.checked_sub(1);
         for seq in 0.. {
-            let rtt_ns = match self.once(seq)? {
-                Echo::After(rtt_ns) => {
-                    self.received += 1;
-                    self.rtt.0.saturating_record(rtt_ns);
-                    Some(rtt_ns)
+            let what = match self.once(seq)? {
+                Some(rtt_ns) => {
+                    format!(
+                        "{} bytes back: seq={seq} time={}\n",
+                        self.args.size,
+                        text::duration(rtt_ns as f64)
+                    )
                 }
-                Echo::Lost => None,
-                Echo::Interrupted => return Ok(()),
+                None => format!("lost: seq={seq}\n"),
             };
             if !self.args.json && self.worth_a_line(seq) {
-                let line = match rtt_ns {
-                    Some(rtt_ns) => {
-                        format!(
-                            "{} bytes back: seq={seq} time={}\n",
-                            self.args.size,
-                            text::duration(rtt_ns as f64)
-                        )
-                    }
-                    None => format!("lost: seq={seq}\n"),
-                };
-                text::emit(line.as_bytes())?;
+                text::emit(what.as_bytes())?;
             }
             if Some(seq) == last {
                 break;
             }
-            self.pause(self.args.interval.into())?;
-            if signals::interrupted() {
-                break;
-            }
+            // Between two pings the library goes on: acknowledgements, and late echoes, which are dropped.
+            let pause_ns = Duration::from(self.args.interval).as_nanos() as u64;
+            self.client.let_pass(clock::now_ns() + pause_ns)?;
+            signals::go_on()?;
         }
         Ok(())
     }
@@ -127,121 +89,64 @@ impl Pinger<'_> {
         seq < 10 || !Duration::from(self.args.interval).is_zero()
     }
 
-    /// Sends one and waits for it.
-    fn once(&mut self, seq: u64) -> Outcome<Echo> {
-        let (number, len) = (seq.to_le_bytes(), self.args.size as usize);
-        let head: &[u8] = if len < SEQ_BYTES { &[] } else { &number };
-        let until_ns = clock::now_ns() + Duration::from(self.args.timeout).as_nanos() as u64;
-        let sent_ns = loop {
-            let now_ns = clock::now_ns();
-            let segments = [head, self.pattern.body(seq, len)];
-            match self.endpoint.send_vectored(self.connection, &segments, seq, SendFlags::NONE) {
-                Ok(()) => break now_ns,
-                Err(SendError::WouldBlock) if signals::interrupted() => return Ok(Echo::Interrupted),
-                Err(SendError::WouldBlock) if now_ns < until_ns => self.endpoint.progress(),
-                Err(error) => return Err(dial::not_sent(error)),
+    /// Sends one and waits for it. `None`: no echo came, which only an unreliable connection may do.
+    fn once(&mut self, seq: u64) -> Outcome<Option<u64>> {
+        let patience_ns = Duration::from(self.args.timeout).as_nanos() as u64;
+        let what = (seq, self.args.size);
+        let is_any_lost = self.rtt.count() < self.sent;
+        let echo = self.client.round_trip(&self.data, what, SendFlags::NONE, patience_ns, is_any_lost);
+        self.sent += u64::from(echo.is_ok() || !signals::interrupted());
+        match echo? {
+            Echo::After { ns, wrong: None } => {
+                self.rtt.record(ns);
+                Ok(Some(ns))
             }
-        };
-        self.sent += 1;
-        loop {
-            match self.next(until_ns)? {
-                Some(Event::Recv(message)) => {
-                    let rtt_ns = clock::now_ns() - sent_ns;
-                    let is_late = Pattern::seq_of(&message).is_some_and(|number| number < seq);
-                    match self.pattern.check(&message, seq, len) {
-                        Ok(()) => return Ok(Echo::After(rtt_ns)),
-                        Err(_) if is_late && self.args.r#type != crate::args::Kind::Ro => {}
-                        Err(reason) => {
-                            return Err(Failure::new(format!("the answer is not what was sent: {reason}"))
-                                .remedy("is it `cci serve` that listens there?"));
-                        }
-                    }
-                }
-                Some(Event::Send { status: Status::Success, .. }) => {}
-                Some(Event::Send { status, .. }) => return Err(dial::not_delivered(status)),
-                Some(Event::Disconnected { reason, .. }) => {
-                    return Err(Failure::new(format!("the server is gone: {reason}")));
-                }
-                Some(Event::DeviceFailed) => return Err(Failure::new("the device failed")),
-                None if signals::interrupted() => {
-                    self.unanswered = 1;
-                    return Ok(Echo::Interrupted);
-                }
-                None if !self.args.r#type.attribute().is_reliable() => return Ok(Echo::Lost),
-                None => return Err(self.no_echo()),
-                Some(_) => {}
+            Echo::After { wrong: Some(reason), .. } => {
+                Err(Failure::new(format!("the answer is not what was sent: {reason}"))
+                    .remedy("is it `cci serve` that listens there?"))
+            }
+            Echo::Missing if !self.data.attribute.is_reliable() => Ok(None),
+            Echo::Missing => {
+                let failure = self.client.silent(&format!("no echo within {}", self.args.timeout));
+                Err(failure.remedy(
+                    "see whether it is `cci serve` that listens there, and whether it runs or is stopped",
+                ))
             }
         }
-    }
-
-    /// The next event; none when the time has come or the user wants no more.
-    fn next(&mut self, until_ns: u64) -> Outcome<Option<Event>> {
-        loop {
-            let left_ns = until_ns.saturating_sub(clock::now_ns());
-            let event = dial::wait(&mut self.endpoint, LOOK.min(Duration::from_nanos(left_ns)))?;
-            if event.is_some() || left_ns == 0 || signals::interrupted() {
-                return Ok(event);
-            }
-            if !self.endpoint.is_open(self.connection) {
-                return Err(dial::not_sent(SendError::Disconnected));
-            }
-        }
-    }
-
-    fn no_echo(&self) -> Failure {
-        let held = self.endpoint.explain(self.connection).and_then(|explanation| explanation.blocked_on);
-        let held = held.map_or_else(String::new, |reason| format!("; held up by: {reason}"));
-        Failure::new(format!("no echo within {}{held}", self.args.timeout))
-            .remedy("see whether it is `cci serve` that listens there, and whether it runs or is stopped")
-    }
-
-    /// Between two pings the library goes on: acknowledgements, and late echoes, which are dropped.
-    fn pause(&mut self, interval: Duration) -> Outcome {
-        let until_ns = clock::now_ns() + interval.as_nanos() as u64;
-        while let Some(event) = self.next(until_ns)? {
-            if let Event::Send { status, .. } = event
-                && status != Status::Success
-            {
-                return Err(dial::not_delivered(status));
-            }
-        }
-        Ok(())
     }
 
     /// The summary, however it ended.
     fn report(&self, explanation: Option<Explanation>, failure: Option<&Failure>) -> Outcome {
-        let (sent, rtt) = (self.sent, &self.rtt.0);
-        let lost = sent - self.received - self.unanswered;
+        let (sent, rtt) = (self.sent, self.rtt.summary(1.0));
+        let received = rtt.samples;
+        let lost = sent - received;
         if self.args.json {
             text::emit_json(&json!({
                 "uri": self.args.uri,
-                "device": self.endpoint.device().name(),
+                "device": self.client.endpoint.device().name(),
                 "type": self.args.r#type.attribute().short_name(),
                 "size_bytes": self.args.size,
                 "sent": sent,
-                "received": self.received,
+                "received": received,
                 "lost": lost,
-                "round_trip_ns": (self.received > 0).then(|| json!({
-                    "min": rtt.min(), "mean": rtt.mean(), "max": rtt.max(),
-                    "p50": rtt.value_at_quantile(0.5), "p90": rtt.value_at_quantile(0.9),
-                    "p99": rtt.value_at_quantile(0.99), "p999": rtt.value_at_quantile(0.999),
+                "round_trip_ns": (received > 0).then(|| json!({
+                    "min": rtt.min as u64, "mean": rtt.mean, "max": rtt.max as u64,
+                    "p50": rtt.p50 as u64, "p90": self.rtt.quantile_ns(0.9),
+                    "p99": rtt.p99 as u64, "p999": rtt.p999 as u64,
                 })),
                 "interrupted": signals::interrupted(),
                 "failure": failure.map(Failure::line),
                 "explanation": explanation.as_ref().map(explanation_json),
             }))?;
         } else {
-            let mut out = format!("\n{sent} sent, {} came back, {lost} lost\n", self.received);
-            if self.received > 0 {
-                let show = |ns: u64| text::duration(ns as f64);
-                let at = |quantile| show(rtt.value_at_quantile(quantile));
-                let (min, mean, max) = (show(rtt.min()), text::duration(rtt.mean()), show(rtt.max()));
+            let mut out = format!("\n{sent} sent, {} came back, {lost} lost\n", received);
+            if received > 0 {
+                let p90 = self.rtt.quantile_ns(0.9) as f64;
+                let [min, mean, max, p50, p90, p99] =
+                    [rtt.min, rtt.mean, rtt.max, rtt.p50, p90, rtt.p99].map(text::duration);
                 let _ = writeln!(
                     out,
-                    "round trip: min {min}, mean {mean}, max {max}; p50 {}, p90 {}, p99 {}",
-                    at(0.5),
-                    at(0.9),
-                    at(0.99)
+                    "round trip: min {min}, mean {mean}, max {max}; p50 {p50}, p90 {p90}, p99 {p99}"
                 );
             }
             if let Some(explanation) = explanation.filter(|_| self.args.explain) {
@@ -249,7 +154,7 @@ impl Pinger<'_> {
             }
             text::emit(out.as_bytes())?;
         }
-        let is_vain = self.received == 0 && failure.is_none() && !signals::interrupted();
+        let is_vain = received == 0 && failure.is_none() && !signals::interrupted();
         if is_vain { Err(Failure::new("nothing came back")) } else { Ok(()) }
     }
 }

@@ -15,6 +15,7 @@ pub mod machine;
 pub mod noise;
 pub mod plot;
 pub mod site;
+pub mod statistics;
 pub mod table;
 pub mod transfer;
 pub mod trouble;

@@ -4,9 +4,9 @@
 
 use crate::reading::Reading;
 use cci_measure::channel::{Channel, put_stamp};
+use cci_measure::statistics::Times;
 use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
-use hdrhistogram::Histogram;
 
 /// How long the highest rate is looked for, and how long messages leave by the clock.
 const SEARCH_NS: u64 = 100_000_000;
@@ -41,7 +41,7 @@ pub fn run<C: Channel>(channel: &mut C, len: u32, percent: u32) -> Outcome<Readi
     if found.came == 0 {
         return Err(Trouble::new("no echoes by the clock"));
     }
-    let at = |quantile: f64| found.times.value_at_quantile(quantile) as f64;
+    let at = |part: f64| found.times.quantile_ns(part) as f64;
     Ok(Reading {
         quantiles_ns: Some([at(0.5), at(0.99), at(0.999)]),
         arrived: (!C::RELIABLE).then(|| found.came as f64 / found.sent.max(1) as f64),
@@ -93,14 +93,13 @@ fn highest_per_s(channel: &mut impl Channel, message: &mut [u8]) -> Outcome<f64>
 
 /// What came of messages by the clock.
 struct Load {
-    times: Histogram<u64>,
+    times: Times,
     sent: u64,
     came: u64,
 }
 
 fn load<C: Channel>(channel: &mut C, message: &mut [u8], per_s: f64) -> Outcome<Load> {
-    let times = Histogram::new_with_bounds(1, SILENCE_NS, 3);
-    let mut times = times.map_err(|error| Trouble::new(format!("histogram: {error}")))?;
+    let mut times = Times::default();
     let clock = Schedule { begin_ns: clock::now_ns(), per_s };
     let total = ((LOAD_NS as f64 * per_s / 1e9) as u64).max(1);
     let patience_ns = if C::RELIABLE { SILENCE_NS } else { LOST_AFTER_NS };
@@ -122,7 +121,7 @@ fn load<C: Channel>(channel: &mut C, message: &mut [u8], per_s: f64) -> Outcome<
                 Some(0) => {}
                 Some(stamp) => {
                     let due_ns = clock.due_ns(stamp - 1);
-                    times.saturating_record(clock::now_ns().saturating_sub(due_ns).max(1));
+                    times.record(clock::now_ns().saturating_sub(due_ns).max(1));
                     came += 1;
                 }
             }
@@ -180,8 +179,9 @@ mod tests {
         let found = load(&mut channel, &mut [0; 8], 10_000.0).unwrap();
         assert_eq!((found.came, found.sent), (4_000, 4_000));
         // 100 of 400 ms were silent: about a quarter of the messages waited, half of these longer than 50 ms.
-        let late = found.times.len() - found.times.count_between(0, 40_000_000);
-        assert!(late >= 550, "{late}");
-        assert!(found.times.max() >= 99_000_000, "{}", found.times.max());
+        // So at least 550 of 4,000 are late by 40 ms or more.
+        let late_ns = found.times.quantile_ns(1.0 - 550.0 / 4_000.0);
+        assert!(late_ns >= 40_000_000, "{late_ns}");
+        assert!(found.times.quantile_ns(1.0) >= 99_000_000, "{}", found.times.quantile_ns(1.0));
     }
 }

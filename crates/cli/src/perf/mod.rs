@@ -1,7 +1,6 @@
 //! `cci perf`: how fast messages and remote memory are, over every device, with every byte verified.
 
 mod child;
-mod client;
 mod latency;
 mod live;
 mod machine;
@@ -15,6 +14,7 @@ mod table;
 mod work;
 
 use crate::args::{PerfArgs, ServeArgs};
+use crate::client::Client;
 use crate::devices;
 use crate::failure::{Failure, Outcome};
 use crate::{serve, signals, text};
@@ -22,7 +22,6 @@ use cci::{Device, TransportKind};
 use cci_measure::cores::Cores;
 use cci_measure::site::Site;
 use child::Child;
-use client::Client;
 use live::Live;
 use plain::PlainSockets;
 use plan::Plan;
@@ -203,7 +202,7 @@ fn measure_at(
             live.step();
             let plain = match &sockets {
                 Some(sockets) => {
-                    let (half_ns, per_s) = (latency.half_round_trip_ns_p50, rate.messages_per_s);
+                    let (half_ns, per_s) = (latency.half_round_trip.0.p50, rate.messages_per_s);
                     sockets
                         .measure(&mut client, plan, len, half_ns, per_s)
                         .map_err(|failure| failure.of(&of("plain sockets")))?

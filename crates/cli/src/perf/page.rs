@@ -57,8 +57,8 @@ const GROUPS: &[Group] = &[
                 y_label: text::duration,
                 points: |target| {
                     let with_p99 = |cell: &Cell| Point {
-                        p99: Some(cell.latency.half_round_trip_ns_p99),
-                        ..of_messages(cell, cell.latency.half_round_trip_ns_p50)
+                        p99: Some(cell.latency.half_round_trip.0.p99),
+                        ..of_messages(cell, cell.latency.half_round_trip.0.p50)
                     };
                     target.cells.iter().map(with_p99).collect()
                 },
@@ -101,9 +101,7 @@ const GROUPS: &[Group] = &[
                 what: "From the call to the completion, median. Lower is better.",
                 y_words: "time",
                 y_label: text::duration,
-                points: |target| {
-                    target.rma.iter().map(|cell| of_memory(cell, cell.latency.completion_ns_p50)).collect()
-                },
+                points: |target| target.rma.iter().map(|cell| of_memory(cell, cell.latency.0.p50)).collect(),
             },
             Chart {
                 title: "Remote memory: bandwidth",

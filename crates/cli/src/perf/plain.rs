@@ -1,8 +1,8 @@
 //! Messages over plain sockets with nothing above them, on the cores and the path that the library used just before.
 
-use super::client::Client;
 use super::plan::Plan;
 use super::results::Plain;
+use crate::client::Client;
 use crate::failure::Outcome;
 use crate::signals;
 use cci::{Device, TransportKind};
@@ -11,9 +11,9 @@ use cci_measure::channel::Channel;
 use cci_measure::cores::Cores;
 use cci_measure::half_trip::{self, Meter};
 use cci_measure::site::Site;
+use cci_measure::statistics;
 use cci_measure::trouble::{self, Trouble};
 use cci_sys::{clock, cpu};
-use hdrhistogram::Histogram;
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,7 @@ type Ends<C> = (C, C);
 /// The times of trips, as the library's are taken, until the plan has enough.
 struct Times<'a> {
     plan: &'a Plan,
-    trips: Histogram<u64>,
+    trips: statistics::Times,
     begin_ns: u64,
     left_ns: u64,
     done: u64,
@@ -55,10 +55,10 @@ impl Meter for Times<'_> {
         let now_ns = clock::now_ns();
         self.done += 1;
         if self.done > WARM_UP {
-            self.trips.saturating_record(now_ns - self.left_ns);
+            self.trips.record(now_ns - self.left_ns);
         }
-        let enough = self.plan.budget.is_spent(now_ns - self.begin_ns, self.trips.len());
-        !signals::interrupted() && (!enough || self.trips.is_empty())
+        let enough = self.plan.budget.is_spent(now_ns - self.begin_ns, self.trips.count());
+        !signals::interrupted() && (!enough || self.trips.count() == 0)
     }
 }
 
@@ -120,9 +120,7 @@ impl<'a> PlainSockets<'a> {
         len: u32,
         sockets: impl Fn() -> trouble::Outcome<Ends<C>>,
     ) -> trouble::Outcome<(f64, f64)> {
-        let trips = Histogram::new_with_bounds(1, cci_measure::channel::SILENCE_NS, 3);
-        let trips = trips.map_err(|error| Trouble::new(format!("histogram: {error}")))?;
-        let begin_ns = clock::now_ns();
+        let (trips, begin_ns) = (statistics::Times::default(), clock::now_ns());
         let mut times = Times { plan, trips, begin_ns, left_ns: 0, done: 0 };
         let echo = vec![7; len as usize];
         self.beside(sockets()?, |theirs| theirs.send(&echo), |mine| half_trip::ask(mine, len, &mut times))?;
@@ -144,7 +142,7 @@ impl<'a> PlainSockets<'a> {
                 }
             },
         )?;
-        Ok((times.trips.value_at_quantile(0.5) as f64 / 2.0, per_s))
+        Ok((times.trips.summary(0.5).p50, per_s))
     }
 
     /// Does the work here, while a thread on the other core has the other end and answers whatever comes.

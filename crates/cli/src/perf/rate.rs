@@ -1,8 +1,8 @@
 //! Messages and bytes a second: a window kept full, the receiver counts.
 
-use super::client::{Client, Data, no_failure};
 use super::plan::{Budget, Plan};
 use super::results::Rate;
+use crate::client::{Client, Data, no_failure};
 use crate::dial;
 use crate::failure::Outcome;
 use crate::protocol::Report;

@@ -4,7 +4,9 @@ use super::machine::Machine;
 use crate::text;
 use cci::{Device, TransportKind};
 use cci_measure::noise::Noise;
-use serde::Serialize;
+use cci_measure::statistics::Summary;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 /// One run.
 #[derive(Clone, Debug, Serialize)]
@@ -80,16 +82,10 @@ pub struct Plain {
 
 /// Half of the time from sending a message to having its echo.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)]
 pub struct Latency {
-    pub half_round_trip_ns_min: f64,
-    pub half_round_trip_ns_p50: f64,
-    pub half_round_trip_ns_p99: f64,
-    pub half_round_trip_ns_p999: f64,
-    pub half_round_trip_ns_max: f64,
-    pub half_round_trip_ns_mean: f64,
-    /// Round trips in these numbers: those after the warm-up.
-    pub samples: u64,
+    /// Those after the warm-up.
+    #[serde(flatten)]
+    pub half_round_trip: HalfRoundTrip,
     /// Messages sent, warm-up included.
     pub sent: u64,
     /// Those of which both directions were verified.
@@ -131,7 +127,7 @@ pub struct RmaCell {
     /// Bytes in each transfer.
     pub size_bytes: u64,
     /// One at a time.
-    pub latency: Spread,
+    pub latency: Completion,
     /// Many under way: median of the rounds.
     pub bytes_per_s: f64,
     /// How many those were.
@@ -165,7 +161,7 @@ pub struct AtomicCell {
     /// "fetch-add" or "compare-swap".
     pub operation: &'static str,
     /// One at a time.
-    pub latency: Spread,
+    pub latency: Completion,
     /// Many under way: operations a second, median of the rounds.
     pub per_s: f64,
     /// How many were under way.
@@ -178,17 +174,36 @@ pub struct AtomicCell {
     pub wrong: Option<String>,
 }
 
-/// From the call that starts an operation to having its completion.
-#[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)]
-pub struct Spread {
-    pub completion_ns_min: f64,
-    pub completion_ns_p50: f64,
-    pub completion_ns_p99: f64,
-    pub completion_ns_p999: f64,
-    pub completion_ns_max: f64,
-    pub completion_ns_mean: f64,
-    pub samples: u64,
+/// Times of half a round trip.
+#[derive(Clone, Debug)]
+pub struct HalfRoundTrip(pub Summary);
+
+/// Times from the call that starts an operation to having its completion.
+#[derive(Clone, Debug)]
+pub struct Completion(pub Summary);
+
+impl Serialize for HalfRoundTrip {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        serialize(&self.0, "half_round_trip_ns", to)
+    }
+}
+
+impl Serialize for Completion {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        serialize(&self.0, "completion_ns", to)
+    }
+}
+
+/// With what it is, and the unit, in the names of the fields.
+fn serialize<S: Serializer>(times: &Summary, what: &str, to: S) -> Result<S::Ok, S::Error> {
+    let Summary { min, p50, p99, p999, max, mean, samples } = times;
+    let mut map = to.serialize_map(Some(7))?;
+    for (name, ns) in [("min", min), ("p50", p50), ("p99", p99), ("p999", p999), ("max", max), ("mean", mean)]
+    {
+        map.serialize_entry(&format!("{what}_{name}"), ns)?;
+    }
+    map.serialize_entry("samples", samples)?;
+    map.end()
 }
 
 impl Results {

@@ -1,6 +1,6 @@
 //! The results as tables, on the terminal and in the page: each row can be printed as soon as it is measured.
 
-use super::results::{Cell, Plain, Results, Spread, Target};
+use super::results::{Cell, Completion, Plain, Results, Target};
 use crate::text;
 use cci::TransportKind;
 use cci_measure::table::{Column, Table};
@@ -99,14 +99,11 @@ fn in_short(results: &Results) -> String {
         table.row([
             target.device.clone(),
             least.map_or_else(missing, |cell| format!("{} {} B", cell.r#type, cell.size_bytes)),
-            least.map_or_else(missing, |cell| latency(cell, cell.latency.half_round_trip_ns_p50)),
+            least.map_or_else(missing, |cell| latency(cell, cell.latency.half_round_trip.0.p50)),
             least.map_or_else(missing, |cell| per_s(cell.rate.messages_per_s)),
             most(&mut target.cells.iter().map(|cell| cell.rate.bytes_per_s)),
             most(&mut target.rma.iter().map(|cell| cell.bytes_per_s)),
-            target
-                .atomics
-                .first()
-                .map_or_else(missing, |cell| text::duration(cell.latency.completion_ns_p50)),
+            target.atomics.first().map_or_else(missing, |cell| text::duration(cell.latency.0.p50)),
         ]);
     }
     table.text(2)
@@ -121,9 +118,9 @@ pub fn messages(target: &Target) -> Table {
         let mut row = vec![
             cell.r#type.to_owned(),
             format!("{} B", cell.size_bytes),
-            latency(cell, trip.half_round_trip_ns_p50),
-            latency(cell, trip.half_round_trip_ns_p99),
-            latency(cell, trip.half_round_trip_ns_p999),
+            latency(cell, trip.half_round_trip.0.p50),
+            latency(cell, trip.half_round_trip.0.p99),
+            latency(cell, trip.half_round_trip.0.p999),
             per_s(rate.messages_per_s),
             if cell.size_bytes == 0 { NOT_APPLICABLE.to_owned() } else { bytes_per_s(rate.bytes_per_s) },
             match (rate.lost, trip.lost) {
@@ -184,8 +181,8 @@ pub fn atomics(target: &Target) -> Table {
     table
 }
 
-fn times(spread: &Spread) -> [String; 3] {
-    [spread.completion_ns_p50, spread.completion_ns_p99, spread.completion_ns_p999].map(text::duration)
+fn times(Completion(times): &Completion) -> [String; 3] {
+    [times.p50, times.p99, times.p999].map(text::duration)
 }
 
 fn per_s(value: f64) -> String {
@@ -203,5 +200,5 @@ fn times_as_fast(value: f64) -> String {
 
 /// A time of round trips, unless all of them were lost.
 fn latency(cell: &Cell, ns: f64) -> String {
-    if cell.latency.samples == 0 { NOT_MEASURED.to_owned() } else { text::duration(ns) }
+    if cell.latency.half_round_trip.0.samples == 0 { NOT_MEASURED.to_owned() } else { text::duration(ns) }
 }

@@ -1,15 +1,16 @@
 //! Atomics: one at a time, and many under way. Every result is checked: each addition has found another value, each
 //! comparison the one it must; and in the end, what is left in the memory.
 
-use super::super::client::Client;
 use super::super::plan::Plan;
-use super::super::results::AtomicCell;
+use super::super::results::{AtomicCell, Completion};
 use super::super::work::Operation;
 use super::operations::{Atomics, Transfers};
-use super::{ROUNDS, Region, histogram, median, spread};
+use super::{ROUNDS, Region};
+use crate::client::Client;
 use crate::failure::Outcome;
 use crate::{memory, signals};
 use cci::{Atomic, AtomicKind, AtomicWidth};
+use cci_measure::statistics::{Times, median};
 use cci_measure::transfer::Direction;
 use cci_sys::clock;
 
@@ -42,7 +43,7 @@ impl Client {
         operation: Operation,
     ) -> Outcome<AtomicCell> {
         let mut state = State { operation, sum: 0, round: 0, operations: 0, verified: 0, wrong: None };
-        let (mut times, mut per_s) = (histogram()?, Vec::new());
+        let (mut times, mut per_s) = (Times::default(), Vec::new());
         let begin_ns = clock::now_ns();
         loop {
             signals::go_on()?;
@@ -59,7 +60,7 @@ impl Client {
             if counts {
                 per_s.push(STREAM as f64 * 1e9 / took_ns.max(1) as f64);
             }
-            let enough = plan.budget.is_spent(clock::now_ns() - begin_ns, times.len());
+            let enough = plan.budget.is_spent(clock::now_ns() - begin_ns, times.count());
             if enough && state.round > *ROUNDS.start() || state.round > *ROUNDS.end() {
                 break;
             }
@@ -69,7 +70,7 @@ impl Client {
         Ok(AtomicCell {
             r#type: "",
             operation: operation.name(),
-            latency: spread(&times),
+            latency: Completion(times.summary(1.0)),
             per_s: median(per_s),
             outstanding: WINDOW,
             operations: state.operations,

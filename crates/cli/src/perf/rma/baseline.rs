@@ -1,7 +1,7 @@
 //! The plainest code for the same transfers, in the same run on the same cores: what the library's speed is worth.
 
-use super::super::client::Client;
 use super::super::work::Kind;
+use crate::client::Client;
 use crate::failure::{Failure, Outcome};
 use crate::memory;
 use crate::protocol::Lent;

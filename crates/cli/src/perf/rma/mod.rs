@@ -5,19 +5,18 @@ mod baseline;
 mod operations;
 mod transfer;
 
-use super::client::Client;
 use super::live::Live;
 use super::plan::Plan;
-use super::results::{Spread, Target};
+use super::results::Target;
 use super::table;
 use super::work::{Kind, Operation, ROUNDS_MIN};
+use crate::client::Client;
 use crate::failure::{Failure, Outcome};
 use crate::protocol::{LENT_BYTES_MAX, Lent};
 use cci::{Access, Attribute, Connection, Device, Foreign, Memory, RegionHandle, TransportKind};
 use cci_measure::cores::Cores;
 use cci_measure::site::Site;
 use cci_measure::transfer::Direction;
-use hdrhistogram::Histogram;
 
 /// An operation that takes longer is a failure: longer than the library's own send timeout.
 const STUCK_AFTER_NS: u64 = 12_000_000_000;
@@ -115,28 +114,4 @@ impl Region {
 
 fn no_memory(error: cci::RegisterError) -> Failure {
     Failure::new(format!("memory: {error}")).remedy("`cci info` shows how much there is")
-}
-
-fn histogram() -> Outcome<Histogram<u64>> {
-    Histogram::new_with_bounds(1, STUCK_AFTER_NS, 3)
-        .map_err(|error| Failure::new(format!("histogram: {error}")))
-}
-
-fn spread(times: &Histogram<u64>) -> Spread {
-    let at = |quantile: f64| times.value_at_quantile(quantile) as f64;
-    Spread {
-        completion_ns_min: times.min() as f64,
-        completion_ns_p50: at(0.5),
-        completion_ns_p99: at(0.99),
-        completion_ns_p999: at(0.999),
-        completion_ns_max: times.max() as f64,
-        completion_ns_mean: times.mean(),
-        samples: times.len(),
-    }
-}
-
-/// Of the rounds; 0 without any.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }

@@ -1,14 +1,14 @@
 //! Starting operations and waiting for their completion.
 
-use super::super::client::{Client, no_failure};
 use super::{Region, STUCK_AFTER_NS};
+use crate::client::{Client, no_failure};
 use crate::dial;
 use crate::failure::{Failure, Outcome};
 use crate::signals;
 use cci::{Atomic, Event, RegionAddress, RmaError, RmaFlags, Status};
+use cci_measure::statistics::Times;
 use cci_measure::transfer::Direction;
 use cci_sys::clock;
-use hdrhistogram::Histogram;
 
 /// What is done over and over: to the `nth` of a batch of places.
 pub trait Batch {
@@ -69,13 +69,10 @@ impl Client {
         region: &Region,
         batch: &impl Batch,
         count: u64,
-        times: Option<&mut Histogram<u64>>,
+        times: Option<&mut Times>,
     ) -> Outcome {
-        let mut ignored = None;
-        let times = match times {
-            Some(times) => times,
-            None => ignored.insert(super::histogram()?),
-        };
+        let mut ignored = Times::default();
+        let times = times.unwrap_or(&mut ignored);
         for nth in 0..count {
             signals::go_on()?;
             let start_ns = clock::now_ns();
@@ -87,7 +84,7 @@ impl Client {
                 }
             }
             self.completed(until_ns)?;
-            times.saturating_record(clock::now_ns() - start_ns);
+            times.record(clock::now_ns() - start_ns);
         }
         Ok(())
     }

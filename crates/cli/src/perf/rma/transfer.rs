@@ -1,16 +1,16 @@
 //! One size, one direction: rounds of latency, bandwidth and baseline, each verified before the next begins.
 
-use super::super::client::Client;
 use super::super::plan::Plan;
-use super::super::results::{PlainMemory, RmaCell};
+use super::super::results::{Completion, PlainMemory, RmaCell};
 use super::baseline::{self, Baseline};
 use super::operations::Transfers;
-use super::{ROUNDS, Region, histogram, median, spread};
+use super::{ROUNDS, Region};
+use crate::client::Client;
 use crate::failure::Outcome;
 use crate::{memory, signals};
+use cci_measure::statistics::{Times, median};
 use cci_measure::transfer::Direction;
 use cci_sys::clock;
-use hdrhistogram::Histogram;
 
 /// Operations of a round, and bytes in them unless one alone has more.
 const SINGLE: u64 = 256;
@@ -19,8 +19,9 @@ const SINGLE_BYTES: u64 = 4 << 20;
 const WARM_BYTES_MAX: u64 = 16 << 20;
 
 /// What is found in the rounds.
+#[derive(Default)]
 struct Found {
-    times: Histogram<u64>,
+    times: Times,
     bytes_per_s: Vec<f64>,
     baseline_bytes_per_s: Vec<f64>,
     ratios: Vec<f64>,
@@ -45,7 +46,7 @@ impl Client {
         let single = (SINGLE_BYTES / size).clamp(1, SINGLE);
         let stream = plan.transfers(size);
         let window = u64::from(plan.window(u32::try_from(size).unwrap_or(u32::MAX)));
-        let mut found = Found::new(size)?;
+        let mut found = Found { seed: size << 32, ..Found::default() };
         // A path that has to be set up is set up by the first operations.
         self.one_by_one(region, &batch, SINGLE.min(stream), None)?;
         let begin_ns = clock::now_ns();
@@ -60,7 +61,7 @@ impl Client {
             self.round(region, &batch, stream, &mut found, |client, found| {
                 took_ns = client.all_at_once(region, &batch, stream, window)?;
                 if stream == 1 {
-                    found.times.saturating_record(took_ns);
+                    found.times.record(took_ns);
                 }
                 Ok(())
             })?;
@@ -122,26 +123,13 @@ impl Client {
 }
 
 impl Found {
-    fn new(size: u64) -> Outcome<Found> {
-        Ok(Found {
-            times: histogram()?,
-            bytes_per_s: Vec::new(),
-            baseline_bytes_per_s: Vec::new(),
-            ratios: Vec::new(),
-            transfers: 0,
-            verified: 0,
-            wrong: None,
-            seed: size << 32,
-        })
-    }
-
     fn cell(self, direction: Direction, size: u64, baseline: Option<&'static str>) -> RmaCell {
         RmaCell {
             r#type: "",
             memory: "",
             operation: direction.name(),
             size_bytes: size,
-            latency: spread(&self.times),
+            latency: Completion(self.times.summary(1.0)),
             rounds: self.bytes_per_s.len() as u64,
             bytes_per_s: median(self.bytes_per_s),
             plain: baseline.filter(|_| !self.ratios.is_empty()).map(|name| PlainMemory {

@@ -1,4 +1,5 @@
-//! The client's side of a measurement: connections to the server, and orders.
+//! The client's side of `cci ping` and of the measurements of `cci perf`: connections to the server, messages with their
+//! echoes, and orders.
 
 use crate::dial;
 use crate::failure::{Failure, Outcome};
@@ -13,7 +14,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The server answers an order at once, or after its grace for messages that are late.
 const ANSWER_NS: u64 = 15_000_000_000;
 /// How long to sleep without looking whether the server is still there.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(50);
 /// Polls without an event between two looks at the clock.
 const POLLS_PER_LOOK: u32 = 64;
 
@@ -40,6 +41,19 @@ pub struct Data {
     pub len_max: u32,
 }
 
+/// What came of one message.
+pub enum Echo {
+    /// It came back.
+    After {
+        /// After so many nanoseconds.
+        ns: u64,
+        /// What is wrong with it, if anything.
+        wrong: Option<String>,
+    },
+    /// It did not, in time.
+    Missing,
+}
+
 impl Client {
     /// Connects to the server at `uri`.
     pub fn open(device: &Device, uri: &str, spin: bool) -> Outcome<Client> {
@@ -49,6 +63,22 @@ impl Client {
         let control = dial::connect(&mut endpoint, uri, &hello, Attribute::ReliableOrdered, CONNECT_TIMEOUT)?;
         let uri = uri.to_owned();
         Ok(Client { endpoint, pattern: Pattern::new(), control, uri, session, spin })
+    }
+
+    /// Connects to whoever sends back what comes. Waits without polling, and takes no orders.
+    pub fn for_echoes(
+        device: &Device,
+        uri: &str,
+        attribute: Attribute,
+        timeout: Duration,
+    ) -> Outcome<(Client, Data)> {
+        let mut endpoint = dial::open(device, Options::default())?;
+        let hello = protocol::encode(&Hello::new(Role::Echo, 0));
+        let connection = dial::connect(&mut endpoint, uri, &hello, attribute, timeout)?;
+        let len_max = endpoint.max_send_size(connection).unwrap_or(0);
+        let (pattern, uri) = (Pattern::new(), uri.to_owned());
+        let client = Client { endpoint, pattern, control: connection, uri, session: 0, spin: false };
+        Ok((client, Data { connection, attribute, len_max }))
     }
 
     /// One more connection, for messages of one kind.
@@ -148,6 +178,55 @@ impl Client {
         let head: &[u8] = if len < SEQ_BYTES { &[] } else { &number };
         let segments = [head, self.pattern.body(seq, len)];
         taken(self.endpoint.send_vectored(data.connection, &segments, seq, flags))
+    }
+
+    /// Sends message `seq` of `len` bytes and waits for its echo, which must come within a time. `is_any_lost`: of those
+    /// before, some have not come back, and may still do so.
+    #[inline]
+    pub fn round_trip(
+        &mut self,
+        data: &Data,
+        (seq, len): (u64, u32),
+        flags: SendFlags,
+        patience_ns: u64,
+        is_any_lost: bool,
+    ) -> Outcome<Echo> {
+        let sent_ns = clock::now_ns();
+        let until_ns = sent_ns + patience_ns;
+        while !self.send(data, seq, len, flags)? {
+            self.endpoint.progress();
+            signals::go_on()?;
+            if clock::now_ns() > until_ns {
+                return Err(self.silent("no room to send"));
+            }
+        }
+        loop {
+            match self.next(until_ns)? {
+                Some(Event::Recv(message)) if message.connection() == data.connection => {
+                    let ns = clock::now_ns() - sent_ns;
+                    let is_late = Pattern::seq_of(&message).is_some_and(|number| number < seq);
+                    // What was given up as lost may still come.
+                    if is_late && !data.attribute.is_reliable() {
+                        continue;
+                    }
+                    // Where messages carry no number, it may even come now.
+                    let is_unnumbered = is_any_lost && (len as usize) < SEQ_BYTES;
+                    let due = if is_unnumbered { self.pattern.seq_like(&message) } else { seq };
+                    let wrong = self.pattern.check(&message, due, len as usize).err();
+                    return Ok(Echo::After { ns, wrong });
+                }
+                Some(event) => no_failure(&event)?,
+                None => return Ok(Echo::Missing),
+            }
+        }
+    }
+
+    /// Takes whatever still comes until then, so that it is not mistaken for what comes next.
+    pub fn let_pass(&mut self, until_ns: u64) -> Outcome {
+        while let Some(event) = self.next(until_ns)? {
+            no_failure(&event)?;
+        }
+        Ok(())
     }
 
     fn try_send(&mut self, connection: Connection, segments: &[&[u8]], flags: SendFlags) -> Outcome<bool> {

@@ -264,22 +264,25 @@ impl Endpoint {
         let link = conn.link;
         let op = SendOp { context, silent: flags.contains(SendFlags::SILENT) };
         let is_queued = conn.attribute == Attribute::ReliableOrdered && !op.silent;
-        if is_queued && !self.core.order.is_empty() && !self.core.order.reserve() {
-            return Err(SendError::WouldBlock);
-        }
-        if self.core.waiting.is_empty() {
-            match self.transport.send(&mut self.core, connection, link, segments, op) {
-                Ok(()) => {}
-                Err(SendError::WouldBlock) => self.send_or_wait(connection, link, segments, len_bytes, op)?,
-                Err(other) => return Err(other),
-            }
-        } else {
-            self.send_or_wait(connection, link, segments, len_bytes, op)?;
-        }
+        let mut entered = None;
         if is_queued && !self.core.order.is_empty() {
-            // On a connection without operations this enters nothing: its completions come as its sends end.
-            self.core.order.enter_send(connection.index, context);
+            if !self.core.order.reserve() {
+                return Err(SendError::WouldBlock);
+            }
+            // Before the transport may complete it. Without operations nothing is entered: completions come as sends end.
+            entered = self.core.order.enter_send(connection.index, context);
         }
+        let mut sent = Err(SendError::WouldBlock);
+        if self.core.waiting.is_empty() {
+            sent = self.transport.send(&mut self.core, connection, link, segments, op);
+        }
+        if let Err(SendError::WouldBlock) = sent {
+            sent = self.send_or_wait(connection, link, segments, len_bytes, op);
+        }
+        if let (Err(_), Some(entry)) = (&sent, entered) {
+            self.core.order.take_send_back(connection.index, entry);
+        }
+        sent?;
         self.core.counters.messages_sent += 1;
         self.core.counters.bytes_sent += len_bytes as u64;
         self.touched();

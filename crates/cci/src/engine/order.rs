@@ -22,6 +22,14 @@ pub(crate) struct Due {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EntryId(u32);
 
+/// Names the entry of a send for as long as the transport has not taken it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SendEntry {
+    at: u32,
+    /// The open send before it, if there is one.
+    before: u32,
+}
+
 /// No entry.
 const NIL: u32 = u32::MAX;
 
@@ -145,21 +153,35 @@ impl Order {
         self.enter(conn, context, silent).map(EntryId)
     }
 
-    /// Enters a send that is not silent, on a connection with a queue. False: there is no queue, or no memory, which
+    /// Enters a send that is not silent, on a connection with a queue. None: there is no queue, or no memory, which
     /// [`Order::reserve`] would have said.
-    pub fn enter_send(&mut self, conn: u32, context: u64) -> bool {
+    pub fn enter_send(&mut self, conn: u32, context: u64) -> Option<SendEntry> {
         if !self.holds(conn) {
-            return false;
+            return None;
         }
-        let Some(at) = self.enter(conn, context, false) else { return false };
+        let at = self.enter(conn, context, false)?;
         let Order { queues, entries, .. } = self;
-        let Some(queue) = queues.get_mut(&conn) else { return false };
-        match entries.get_mut(queue.last_send as usize).filter(|_| queue.open_send != NIL) {
+        let queue = queues.get_mut(&conn)?;
+        let before = if queue.open_send == NIL { NIL } else { queue.last_send };
+        match entries.get_mut(before as usize) {
             Some(before) => before.next_send = at,
             None => queue.open_send = at,
         }
         queue.last_send = at;
-        true
+        Some(SendEntry { at, before })
+    }
+
+    /// Removes the send entered last, which the transport has not taken.
+    #[cold]
+    pub fn take_send_back(&mut self, conn: u32, SendEntry { at, before }: SendEntry) {
+        let Order { queues, entries, .. } = self;
+        let Some(queue) = queues.get_mut(&conn) else { return };
+        if queue.open_send == at {
+            queue.open_send = NIL;
+        } else if let Some(entry) = entries.get_mut(before as usize) {
+            (entry.next_send, queue.last_send) = (NIL, before);
+        }
+        self.take_back(conn, EntryId(at));
     }
 
     /// Puts an entry at the end of a queue that is there.
@@ -182,7 +204,7 @@ impl Order {
         Some(at)
     }
 
-    /// Removes the operation entered last, which the transport has not taken.
+    /// Removes what was entered last, which the transport has not taken.
     pub fn take_back(&mut self, conn: u32, EntryId(at): EntryId) {
         let Order { queues, entries, .. } = self;
         let Some(queue) = queues.get_mut(&conn).filter(|queue| queue.last == at) else { return };
@@ -270,7 +292,7 @@ mod tests {
     fn completions_come_in_the_order_of_issue() {
         let mut order = Order::default();
         let first = order.enter_operation(7, 10, false, || 2).unwrap();
-        assert!(order.enter_send(7, 11));
+        assert!(order.enter_send(7, 11).is_some());
         let second = order.enter_operation(7, 12, true, || unreachable!("there is a queue")).unwrap();
         assert_eq!((order.held(), order.held_by(7), order.held_by(8)), (3, 3, 0));
         order.operation_done(second, Status::Success);
@@ -294,6 +316,18 @@ mod tests {
         let entry = order.enter_operation(7, 2, false, || 0).unwrap();
         order.operation_done(entry, Status::TimedOut);
         assert_eq!(due(&mut order, 7), [(2, Status::TimedOut)]);
+        let operation = order.enter_operation(7, 3, false, || 0).unwrap();
+        for others in 0..2 {
+            let entry = order.enter_send(7, 4).unwrap();
+            order.take_send_back(7, entry);
+            assert_eq!(order.held_by(7), 1 + others);
+            assert!(order.enter_send(7, 5).is_some());
+        }
+        order.operation_done(operation, Status::Success);
+        assert!(order.send_done(7, Status::Success) && order.send_done(7, Status::TimedOut));
+        let done = [(3, Status::Success), (5, Status::Success), (5, Status::TimedOut)];
+        assert_eq!(due(&mut order, 7), done);
+        assert!(order.is_empty());
     }
 
     #[test]
@@ -303,7 +337,7 @@ mod tests {
         for round in 0..100 {
             for conn in 0..10 {
                 let entry = order.enter_operation(conn, 0, false, || 0).unwrap();
-                (0..20).for_each(|context| assert!(order.enter_send(conn, context)));
+                (0..20).for_each(|context| assert!(order.enter_send(conn, context).is_some()));
                 order.operation_done(entry, Status::Success);
             }
             for conn in 0..10 {
@@ -366,7 +400,7 @@ mod tests {
                     Step::Send => {
                         // This is what the endpoint does.
                         if order.holds(conn) {
-                            prop_assert!(order.enter_send(conn, model.issued));
+                            prop_assert!(order.enter_send(conn, model.issued).is_some());
                         }
                         model.sends.push_back(model.issued);
                         model.issued += 1;

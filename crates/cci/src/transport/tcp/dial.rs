@@ -137,9 +137,15 @@ impl Dialler<'_> {
         if stream.is_watched_for_space() || out.blocked {
             self.connected(key);
         }
-        if is_input {
+        // As long as the streams shake hands only `connected` reads. HELLO waits for that, and nobody would report that it can go.
+        if is_input && !self.is_in_handshake(key) {
             self.answered(key);
         }
+    }
+
+    fn is_in_handshake(&mut self, key: Key) -> bool {
+        let attempt = self.dialling(key).map(|dialling| &dialling.attempt);
+        matches!(attempt, Some(Attempt::Made { stream, .. }) if stream.is_in_handshake())
     }
 
     /// Goes on with a stream that can be written, or has failed.

@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::rma::{Access, Memory, RegionHandle};
 use crate::transport::ordered_rma::flow::Flow;
 use crate::transport::ordered_rma::operations::Ops;
-use crate::transport::ordered_rma::{Flows, Start, What};
+use crate::transport::ordered_rma::{Channel, Flows, Pushed, Start, What};
 use cci_memory::bytes::Foreign;
 use cci_memory::slab::Key;
 use cci_proto::{Atomic, AtomicKind, AtomicWidth, RemoteAddress, RmaKind, RmaSegment};
@@ -427,4 +427,17 @@ fn what_no_honest_peer_says_is_a_fault() {
         }
         assert_eq!(end, Err(Over::Fault), "{what}");
     }
+}
+
+/// A stream that takes next to nothing from its first write on counts as full: its owner sleeps until there is space.
+#[test]
+fn a_stream_may_be_full_from_the_first_write_on() {
+    let pipe = |space| Rc::new(RefCell::new(Pipe { bytes: VecDeque::new(), space, cuts: vec![100], at: 0 }));
+    let mut ends = Ends { out: pipe(100), into: pipe(0) };
+    let mut writer = Writer::default();
+    assert!(writer.may_try(1_000));
+    let mut channel = StreamChannel { stream: &mut ends, writer: &mut writer, taken: 0 };
+    assert!(matches!(channel.push(&[1; 200], &[]), Pushed::Yes));
+    assert!(matches!(writer.flush(&mut ends), Ok(false)));
+    assert!(writer.is_full());
 }

@@ -78,7 +78,7 @@ impl Writer {
     /// A program that polls would otherwise write each few bytes for which there is room.
     fn wait(&mut self, taken: usize) {
         self.next_wait_polls =
-            if taken < WRITE_BYTES_MIN { (self.next_wait_polls * 2).min(WAIT_POLLS_MAX) } else { 1 };
+            if taken < WRITE_BYTES_MIN { (self.next_wait_polls * 2).clamp(1, WAIT_POLLS_MAX) } else { 1 };
         self.wait_polls = self.next_wait_polls;
     }
 

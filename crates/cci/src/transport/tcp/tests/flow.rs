@@ -2,6 +2,7 @@
 
 use super::{PATIENCE, connect, counted, endpoint, until};
 use crate::{Attribute, Event, Options, SendError, SendFlags, Status};
+use cci_sys::event::{Epoll, Events, Interest, Trigger};
 use std::time::{Duration, Instant};
 
 const RO: Attribute = Attribute::ReliableOrdered;
@@ -123,4 +124,15 @@ fn a_receiver_that_eats_slowly_gets_all() {
             assert_eq!(counted(&server, "rnr_sent"), counted(&client, "rnr_received"));
         }
     }
+}
+
+/// A send timeout that changes while no operation is under way leaves nothing due, for which the program would wake up at once.
+#[test]
+fn a_program_sleeps_after_it_has_changed_a_send_timeout() {
+    let (mut client, mut server) = (endpoint(Options::default()), endpoint(Options::default()));
+    let (connection, _) = connect(&mut client, &mut server, Attribute::ReliableOrdered).unwrap();
+    client.set_send_timeout(connection, Duration::from_secs(50)).unwrap();
+    let (watch, mut woken) = (Epoll::new().unwrap(), Events::with_capacity(1));
+    watch.add(&client, 0, Interest::Read, Trigger::Level).unwrap();
+    until(&mut client, |client, _| !client.arm() && watch.wait(&mut woken, Some(1_000_000)).unwrap() == 0);
 }

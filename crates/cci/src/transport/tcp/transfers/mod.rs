@@ -491,7 +491,8 @@ impl Transfers {
             return Armed::Pending;
         }
         self.clock.sleep();
-        let mut deadline_ns = self.clock.due_ns();
+        // Without connections to look at there is no look, whatever was due on those that are gone.
+        let mut deadline_ns = if self.schedule.has_any() { self.clock.due_ns() } else { u64::MAX };
         let waits_for_buffers = |key: &Key| {
             let Some(second) = conns.established(*key).and_then(|conn| conn.second.get()) else {
                 return false;

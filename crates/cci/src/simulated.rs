@@ -6,9 +6,9 @@
 //! [`abandon`]s it.
 
 pub use crate::endpoint::simulated::{
-    Sleep, abandon, close_begins, is_drained, is_woken, open, open_shared_memory, sleep,
+    Sleep, abandon, close_begins, is_drained, is_woken, open, open_shared_memory, open_streams, sleep,
 };
 pub use crate::transport::datagram::{Network, SimulatedNode, TooLong};
 pub use cci_sys::simulated::{
-    Memory, clear_fault, is_dead, leave, now_ns, set_clock, set_fault, set_seed, settle,
+    Memory, clear_fault, is_dead, leave, now_ns, set_clock, set_fault, set_seed, settle, streams,
 };

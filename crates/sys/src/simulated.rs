@@ -1,14 +1,17 @@
 //! System calls as the processes of a simulation make them, all in one thread.
 //!
 //! A simulated process lives on [`Memory`]; while one is entered, [`clock`](crate::clock) shows the time that the simulation has set,
-//! random numbers follow from a seed, and timers never go off: the simulation knows when they would. Sockets, shared memory and
-//! eventfds are the kernel's own, which does what they ask before it returns. What a process that has died would do to others is
-//! not done. A simulation may make calls fail.
+//! random numbers follow from a seed, and timers never go off: the simulation knows when they would. UNIX sockets, shared memory and
+//! eventfds are the kernel's own, which does what they ask before it returns; TCP goes over simulated [`streams`], and there is no UDP.
+//! What a process that has died would do to others is not done. A simulation may make calls fail.
 
 use std::cell::{Cell, RefCell};
 
 use rustix::io::Errno;
 
+pub mod streams;
+
+use cci_memory::simulated::pass;
 pub use cci_memory::simulated::{Memory, is_dead, is_entered, leave, settle};
 
 /// Looks at the clock in one turn, after which the process is taken to wait.

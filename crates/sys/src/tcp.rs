@@ -9,6 +9,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, sockopt};
 
 use crate::error::{Result, SysError, Tried};
+#[cfg(feature = "simulated")]
+use crate::simulated::streams;
 
 mod info;
 
@@ -31,6 +33,11 @@ impl Listener {
     /// Listens on `local`; port 0 lets the kernel choose. `AddrInUse`, `AddrNotAvailable`, `PermissionDenied`.
     pub fn bind(local: SocketAddr) -> Result<Listener> {
         let on = |error: SysError| error.on(local);
+        #[cfg(feature = "simulated")]
+        if let Some(made) = streams::listen(local) {
+            let (fd, local) = made.tried("listen on a TCP socket").map_err(on)?;
+            return Ok(Listener { fd, local });
+        }
         let fd = socket_for(&local).map_err(on)?;
         if local.is_ipv6() {
             sockopt::set_ipv6_v6only(&fd, true).tried("keep to IPv6 (IPV6_V6ONLY)").map_err(on)?;
@@ -51,6 +58,11 @@ impl Listener {
 
     /// Takes a stream that a peer has connected. `WouldBlock`: there is none.
     pub fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        #[cfg(feature = "simulated")]
+        if let Some(accepted) = streams::accept(&self.fd) {
+            let (fd, from) = accepted?;
+            return Ok((Stream { fd }, from));
+        }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
             match rustix::net::acceptfrom_with(&self.fd, flags) {
@@ -86,6 +98,11 @@ impl Stream {
     /// Begins to connect to `to` from the address of `from`, whose port is ignored. It is made, or has failed, once the
     /// stream is writable: [`Stream::take_error`] has it.
     pub fn connect(from: SocketAddr, to: SocketAddr) -> Result<Stream> {
+        #[cfg(feature = "simulated")]
+        if let Some(made) = streams::connect(from, to) {
+            let fd = made.tried("connect a TCP socket").map_err(|error| error.on(to))?;
+            return Ok(Stream { fd });
+        }
         let fd = socket_for(&to)?;
         let stream = Stream { fd };
         stream.set_no_delay().tried("switch Nagle's delay off (TCP_NODELAY)")?;
@@ -105,6 +122,10 @@ impl Stream {
 
     /// What has gone wrong since it was last asked; also why a connection was not made.
     pub fn take_error(&self) -> io::Result<()> {
+        #[cfg(feature = "simulated")]
+        if let Some(done) = streams::take_error(&self.fd) {
+            return Ok(done?);
+        }
         match sockopt::socket_error(&self.fd) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) | Err(error) => Err(error.into()),
@@ -113,6 +134,10 @@ impl Stream {
 
     /// The peer's address; an error while it is not connected.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        #[cfg(feature = "simulated")]
+        if let Some(peer) = streams::peer_addr(&self.fd) {
+            return Ok(peer?);
+        }
         let peer = rustix::net::getpeername(&self.fd)?;
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
         peer.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
@@ -120,6 +145,10 @@ impl Stream {
 
     /// Its own address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        #[cfg(feature = "simulated")]
+        if let Some(local) = streams::local_addr(&self.fd) {
+            return Ok(local?);
+        }
         let local = rustix::net::getsockname(&self.fd)?;
         SocketAddr::try_from(local).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
     }
@@ -127,15 +156,15 @@ impl Stream {
     /// Takes what has come, as much as fits; 0: the peer has closed its side. `WouldBlock`: nothing is there.
     #[inline]
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        again(|| rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::empty()).map(|(len, _)| len))
+        again(|| self.recv_once(buffer, RecvFlags::empty()))
     }
 
     /// Takes what has come, as [`Stream::recv`] does, for callers that poll: `None` if nothing has come, which makes no error.
     #[inline]
     pub fn recv_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
-            match rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::empty()) {
-                Ok((len, _)) => return Ok(Some(len)),
+            match self.recv_once(buffer, RecvFlags::empty()) {
+                Ok(len) => return Ok(Some(len)),
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -145,29 +174,49 @@ impl Stream {
 
     /// Copies what has come, as [`Stream::recv`] does, and leaves it in the kernel.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        again(|| rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::PEEK).map(|(len, _)| len))
+        again(|| self.recv_once(buffer, RecvFlags::PEEK))
     }
 
     /// Gives the kernel as many bytes as it takes, and returns how many. `WouldBlock`: none.
     #[inline]
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        again(|| rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL))
+        again(|| {
+            #[cfg(feature = "simulated")]
+            if let Some(done) = streams::send(&self.fd, std::iter::once(bytes)) {
+                return done;
+            }
+            rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL)
+        })
     }
 
     /// Gives the kernel as many bytes as it takes of several slices in a row, and returns how many. `WouldBlock`: none.
     pub fn send_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut none = rustix::net::SendAncillaryBuffer::default();
-        again(|| rustix::net::sendmsg(&self.fd, parts, &mut none, SendFlags::NOSIGNAL))
+        again(|| {
+            #[cfg(feature = "simulated")]
+            if let Some(done) = streams::send(&self.fd, parts.iter().map(|part| &**part)) {
+                return done;
+            }
+            rustix::net::sendmsg(&self.fd, parts, &mut none, SendFlags::NOSIGNAL)
+        })
     }
 
     /// Closes this side: the peer reads the end behind what was sent.
     pub fn shutdown_write(&self) -> io::Result<()> {
+        #[cfg(feature = "simulated")]
+        if let Some(done) = streams::shut(&self.fd) {
+            return Ok(done?);
+        }
         Ok(rustix::net::shutdown(&self.fd, Shutdown::Write)?)
     }
 
     /// What was sent may be unacknowledged by the peer's kernel for so long; then the connection is broken. 0: as long
     /// as the system's retransmissions take.
     pub fn set_user_timeout_ms(&self, timeout_ms: u32) -> io::Result<()> {
+        #[cfg(feature = "simulated")]
+        if let Some(done) = streams::set_user_timeout_ms(&self.fd, timeout_ms) {
+            return Ok(done?);
+        }
         Ok(sockopt::set_tcp_user_timeout(&self.fd, timeout_ms)?)
     }
 
@@ -188,6 +237,10 @@ impl Stream {
 
     /// It counts as readable once so many bytes are there, or the end; 1 as a rule.
     pub fn set_wakeup_bytes(&self, bytes: u32) -> io::Result<()> {
+        #[cfg(feature = "simulated")]
+        if let Some(done) = streams::set_wakeup_bytes(&self.fd, bytes) {
+            return Ok(done?);
+        }
         let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         set_int(&self.fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
     }
@@ -204,11 +257,25 @@ impl Stream {
 
     /// Whether the peer has closed its side or died. What it sent before may still be there.
     pub fn has_ended(&self) -> bool {
+        #[cfg(feature = "simulated")]
+        if let Some(has_ended) = streams::has_ended(&self.fd) {
+            return has_ended;
+        }
         use rustix::event::{PollFd, PollFlags, poll};
         let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         let over = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
         poll(&mut fds, Some(&now)).is_ok() && fds.iter().any(|fd| fd.revents().intersects(over))
+    }
+
+    /// Receives once, even if a signal interrupts it.
+    #[inline]
+    fn recv_once(&self, buffer: &mut [u8], flags: RecvFlags) -> rustix::io::Result<usize> {
+        #[cfg(feature = "simulated")]
+        if let Some(done) = streams::recv(&self.fd, buffer, flags.contains(RecvFlags::PEEK)) {
+            return done;
+        }
+        rustix::net::recv(&self.fd, buffer, flags).map(|(len, _)| len)
     }
 
     fn set_no_delay(&self) -> io::Result<()> {
@@ -219,6 +286,20 @@ impl Stream {
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(feature = "simulated")]
+impl Drop for Listener {
+    fn drop(&mut self) {
+        streams::close(&self.fd);
+    }
+}
+
+#[cfg(feature = "simulated")]
+impl Drop for Stream {
+    fn drop(&mut self) {
+        streams::close(&self.fd);
     }
 }
 

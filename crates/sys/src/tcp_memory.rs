@@ -7,6 +7,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use cci_memory::bytes::Bytes;
 
+#[cfg(feature = "simulated")]
+use crate::simulated::streams;
+
 /// Sends `head`, then `data`, as far as the kernel takes them; answers how many bytes of both that is. `head` may be empty,
 /// so may `data`.
 ///
@@ -14,6 +17,12 @@ use cci_memory::bytes::Bytes;
 ///
 /// `WouldBlock`: there is no room now. Everything else is the end of the stream; no signal is raised.
 pub fn send(fd: BorrowedFd<'_>, head: &[u8], data: Option<&Bytes>) -> io::Result<usize> {
+    #[cfg(feature = "simulated")]
+    if streams::is_end(fd) {
+        let mut bytes = vec![0; data.map_or(0, Bytes::len)];
+        data.map(|data| data.read(0, &mut bytes));
+        return streams::repeat(|| streams::send(&fd, [head, &bytes].into_iter()));
+    }
     let (start, len) = data.map_or((std::ptr::null_mut(), 0), |data| (data.as_ptr().as_ptr(), data.len()));
     let mut parts = [
         libc::iovec { iov_base: head.as_ptr().cast_mut().cast(), iov_len: head.len() },
@@ -38,6 +47,15 @@ pub fn send(fd: BorrowedFd<'_>, head: &[u8], data: Option<&Bytes>) -> io::Result
 ///
 /// `WouldBlock`: nothing is there now. Everything else is the end of the stream.
 pub fn recv(fd: BorrowedFd<'_>, to: Option<&Bytes>, buffer: &mut [u8]) -> io::Result<usize> {
+    #[cfg(feature = "simulated")]
+    if streams::is_end(fd) {
+        let mut bytes = vec![0; to.map_or(0, Bytes::len) + buffer.len()];
+        let count = streams::repeat(|| streams::recv(&fd, &mut bytes, false))?;
+        let (placed, behind) = bytes.split_at(count).0.split_at(count.min(to.map_or(0, Bytes::len)));
+        to.map(|to| to.write(0, placed));
+        buffer.iter_mut().zip(behind).for_each(|(to, from)| *to = *from);
+        return Ok(count);
+    }
     let (start, len) = to.map_or((std::ptr::null_mut(), 0), |to| (to.as_ptr().as_ptr(), to.len()));
     let mut parts = [
         libc::iovec { iov_base: start.cast(), iov_len: len },

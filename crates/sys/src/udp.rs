@@ -182,6 +182,10 @@ pub fn source_for(to: SocketAddr) -> Option<SocketAddr> {
 }
 
 fn socket_for(addr: &SocketAddr) -> Result<OwnedFd> {
+    #[cfg(feature = "simulated")]
+    if crate::simulated::is_entered() {
+        return Err(rustix::io::Errno::AFNOSUPPORT).tried("make a UDP socket");
+    }
     let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socket_with(family, SocketType::DGRAM, flags, None).tried("make a UDP socket")

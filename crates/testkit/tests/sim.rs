@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 const DATAGRAM_SEEDS: u64 = 2_000;
 const SHARED_MEMORY_SEEDS: u64 = 2_000;
+const STREAM_SEEDS: u64 = 1_000;
 /// Failures after which the rest is not worth the time.
 const FAILURES_MAX: usize = 10;
 
@@ -71,6 +72,11 @@ fn every_seed_of_datagrams_keeps_the_promises() {
 #[test]
 fn every_seed_of_shared_memory_keeps_the_promises() {
     run_seeds("shared-memory", SHARED_MEMORY_SEEDS, Scenario::draw_shared);
+}
+
+#[test]
+fn every_seed_of_streams_keeps_the_promises() {
+    run_seeds("streams", STREAM_SEEDS, Scenario::draw_streams);
 }
 
 /// Runs seeds, and answers what they did together.
@@ -137,7 +143,7 @@ fn run_seeds(fabric: &str, seeds_default: u64, draw: fn(u64) -> Scenario) -> Rep
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 1..=60 {
-        for scenario in [Scenario::draw(seed), Scenario::draw_shared(seed)] {
+        for scenario in [Scenario::draw(seed), Scenario::draw_shared(seed), Scenario::draw_streams(seed)] {
             let (once, again) = (attempt(&scenario), attempt(&scenario));
             assert_eq!(once.ok(), again.ok(), "seed {seed}, {:?}", scenario.fabric);
         }

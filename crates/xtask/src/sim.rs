@@ -3,8 +3,7 @@
 use crate::process::{cargo, run_tests};
 use std::time::Duration;
 
-const USAGE: &str =
-    "usage: cargo xtask sim [--fabric datagrams|shared-memory] [--seeds N] [--first S] [--seed S] [--trace]";
+const USAGE: &str = "usage: cargo xtask sim [--fabric datagrams|shared-memory|streams] [--seeds N] [--first S] [--seed S] [--trace]";
 /// Seeds unless told otherwise: a night's worth.
 const SEEDS: &str = "10000";
 
@@ -27,6 +26,7 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
                 filter = match words.next() {
                     Some(&"datagrams") => "every_seed_of_datagrams",
                     Some(&"shared-memory") => "every_seed_of_shared_memory",
+                    Some(&"streams") => "every_seed_of_streams",
                     _ => return Err(USAGE.to_owned()),
                 };
                 continue;

@@ -9,9 +9,9 @@ use crate::limits::MESSAGE_BYTES_MAX;
 use crate::options::Options;
 use crate::transport::Activity;
 use crate::transport::datagram::{self, Network, SimulatedNode};
-use crate::transport::shm;
 use cci_sys::event::Events;
 use cci_sys::process::fork;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// How long a program may sleep.
@@ -59,13 +59,38 @@ pub fn open(
 /// # Errors
 /// Those of [`Endpoint::create`].
 pub fn open_shared_memory(service: &str, options: Options, seed: u64) -> Result<Endpoint, CreateError> {
-    let keys = ShmKeys { cma: Cma::Off, ..ShmKeys::default() };
+    open_entered(TransportKind::Shm, None, options.service(service.to_owned()), seed)
+}
+
+/// Opens an endpoint of TCP at an address, for the process that is entered; one of `any`, if there is a service for shared memory.
+///
+/// # Errors
+/// Those of [`Endpoint::create`].
+pub fn open_streams(
+    at: SocketAddr,
+    service: Option<String>,
+    mut options: Options,
+    seed: u64,
+) -> Result<Endpoint, CreateError> {
+    let kind = if service.is_some() { TransportKind::Any } else { TransportKind::Tcp };
+    options.service = service;
+    open_entered(kind, Some(at), options, seed)
+}
+
+fn open_entered(
+    kind: TransportKind,
+    at: Option<SocketAddr>,
+    options: Options,
+    seed: u64,
+) -> Result<Endpoint, CreateError> {
     let info = DeviceInfo {
-        max_send_size: shm::MESSAGE_BYTES_MAX,
-        shm: keys,
-        ..DeviceInfo::new("simulated".to_owned(), TransportKind::Shm)
+        max_send_size: MESSAGE_BYTES_MAX,
+        ip: at.map(|at| at.ip()),
+        port: at.map_or(0, |at| at.port()),
+        shm: ShmKeys { cma: Cma::Off, ..ShmKeys::default() },
+        ..DeviceInfo::new("simulated".to_owned(), kind)
     };
-    let mut endpoint = Endpoint::create(&Device(Arc::new(info)), options.service(service.to_owned()))?;
+    let mut endpoint = Endpoint::create(&Device(Arc::new(info)), options)?;
     endpoint.core.regions.keys = Keys::Seed(seed);
     Ok(endpoint)
 }

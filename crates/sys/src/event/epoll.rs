@@ -9,6 +9,8 @@ use rustix::time::Timespec;
 
 use super::timerfd::timespec;
 use crate::error::{Result, Tried};
+#[cfg(feature = "simulated")]
+use crate::simulated::streams;
 
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -66,6 +68,17 @@ impl Events {
         Events { raw: vec![none; capacity.max(1)].into_boxed_slice(), len: 0 }
     }
 
+    /// Adds what a simulation reports, for which there is room.
+    #[cfg(feature = "simulated")]
+    fn add(&mut self, ready: Vec<(u64, epoll::EventFlags)>) {
+        for (token, flags) in ready {
+            if let Some(raw) = self.raw.get_mut(self.len) {
+                *raw = epoll::Event { flags, data: epoll::EventData::new_u64(token) };
+                self.len += 1;
+            }
+        }
+    }
+
     /// How many the last wait reported.
     pub fn len(&self) -> usize {
         self.len
@@ -105,25 +118,40 @@ pub struct Epoll(OwnedFd);
 impl Epoll {
     /// A new one that watches nothing.
     pub fn new() -> Result<Epoll> {
-        epoll::create(epoll::CreateFlags::CLOEXEC).tried("make a waiter (epoll_create1)").map(Epoll)
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).tried("make a waiter (epoll_create1)")?;
+        #[cfg(feature = "simulated")]
+        streams::note_set(&set);
+        Ok(Epoll(set))
     }
 
     /// Watches `fd`. The kernel forgets it when the last copy of it is closed.
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest, trigger: Trigger) -> Result<()> {
         #[cfg(feature = "simulated")]
         crate::simulated::fault("epoll_ctl").tried("watch a descriptor (EPOLL_CTL_ADD)")?;
+        #[cfg(feature = "simulated")]
+        if let Some(done) = streams::watch(&self.0, fd.as_fd(), token, flags(interest, trigger)) {
+            return done.tried("watch a descriptor (EPOLL_CTL_ADD)");
+        }
         epoll::add(&self.0, fd, epoll::EventData::new_u64(token), flags(interest, trigger))
             .tried("watch a descriptor (EPOLL_CTL_ADD)")
     }
 
     /// Changes what is watched of `fd`.
     pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest, trigger: Trigger) -> Result<()> {
+        #[cfg(feature = "simulated")]
+        if let Some(done) = streams::rewatch(&self.0, fd.as_fd(), Some(flags(interest, trigger))) {
+            return done.tried("change what is watched of a descriptor (EPOLL_CTL_MOD)");
+        }
         epoll::modify(&self.0, fd, epoll::EventData::new_u64(token), flags(interest, trigger))
             .tried("change what is watched of a descriptor (EPOLL_CTL_MOD)")
     }
 
     /// Watches `fd` no more.
     pub fn remove(&self, fd: impl AsFd) -> Result<()> {
+        #[cfg(feature = "simulated")]
+        if let Some(done) = streams::rewatch(&self.0, fd.as_fd(), None) {
+            return done.tried("stop watching a descriptor (EPOLL_CTL_DEL)");
+        }
         epoll::delete(&self.0, fd).tried("stop watching a descriptor (EPOLL_CTL_DEL)")
     }
 
@@ -144,7 +172,9 @@ impl Epoll {
         match done {
             Ok(count) => {
                 events.len = count;
-                Ok(count)
+                #[cfg(feature = "simulated")]
+                events.add(streams::ready(&self.0, events.raw.len().saturating_sub(count)));
+                Ok(events.len)
             }
             Err(Errno::INTR) => Ok(0),
             Err(error) => Err(error.into()),
@@ -155,6 +185,13 @@ impl Epoll {
 impl AsFd for Epoll {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+#[cfg(feature = "simulated")]
+impl Drop for Epoll {
+    fn drop(&mut self) {
+        streams::forget_set(&self.0);
     }
 }
 

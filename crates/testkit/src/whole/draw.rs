@@ -43,8 +43,8 @@ const KINDS: &[Kind] = &[
     Kind::Everything,
 ];
 
-/// Processes that share memory, at most.
-const SHARED_MACHINES_MAX: usize = 6;
+/// Machines whose system calls are simulated, at most.
+const PROCESSES_MAX: usize = 6;
 
 impl Scenario {
     /// The scenario of a seed.
@@ -90,46 +90,82 @@ impl Scenario {
     #[must_use]
     pub fn draw_shared(seed: u64) -> Scenario {
         let mut rng = Rng::new(seed ^ 0x7368_6d00);
-        let mut scenario = Scenario::draw(rng.next_u64());
-        while scenario.machines.len() > SHARED_MACHINES_MAX {
-            scenario = Scenario::draw(rng.next_u64());
-        }
+        let mut scenario = Scenario::draw_few(seed, &mut rng);
         let gentle = scenario.is_gentle();
-        scenario.seed = seed;
         scenario.sealed = false;
         let fault_per_calls = if gentle { 0 } else { rng.pick(&[0, 0, 10, 100]) };
         scenario.fabric = Fabric::SharedMemory { is_weak: rng.pct(50.0), fault_per_calls };
         let rate_ppm = scenario.machines[0].rate_ppm;
         for machine in &mut scenario.machines {
             (machine.host, machine.rate_ppm) = (0, rate_ppm);
-            // Rings take what a datagram's state does not.
+        }
+        scenario.steps.retain(|step| !matches!(step.act, Act::Outage(..) | Act::Split(..) | Act::Storm(..)));
+        scenario.draw_processes(&mut rng, gentle);
+        scenario
+    }
+
+    /// The scenario of a seed, for endpoints that are connected by streams, and some by shared memory, too.
+    #[must_use]
+    pub fn draw_streams(seed: u64) -> Scenario {
+        let mut rng = Rng::new(seed ^ 0x7463_7000);
+        let mut scenario = Scenario::draw_few(seed, &mut rng);
+        let (gentle, any) = (scenario.is_gentle(), rng.pct(30.0));
+        let fault_per_calls = if gentle { 0 } else { rng.pick(&[0, 0, 0, 10, 100]) };
+        scenario.fabric = Fabric::Streams { any, fault_per_calls };
+        let count = scenario.machines.len() as u64;
+        for _ in 0..if any { rng.below(count) } else { 0 } {
+            scenario.share_host(rng.below(count) as usize, rng.below(count) as usize);
+        }
+        for step in &mut scenario.steps {
+            if let Act::Crash(machine, down_ns) = step.act
+                && rng.pct(30.0)
+            {
+                step.act = Act::PowerFailure(machine, down_ns);
+            }
+        }
+        let span_ns = scenario.steps.last().map_or(MS, |step| step.at_ns + 1);
+        for _ in 0..if gentle || rng.pct(60.0) { 0 } else { rng.range(1, 4) } {
+            let cut = Act::Cut(rng.below(count) as usize, rng.below(count) as usize);
+            scenario.step(rng.below(span_ns), cut);
+        }
+        scenario.draw_processes(&mut rng, gentle);
+        scenario
+    }
+
+    /// A scenario of few machines.
+    fn draw_few(seed: u64, rng: &mut Rng) -> Scenario {
+        let mut scenario = Scenario::draw(rng.next_u64());
+        while scenario.machines.len() > PROCESSES_MAX {
+            scenario = Scenario::draw(rng.next_u64());
+        }
+        Scenario { seed, ..scenario }
+    }
+
+    /// What happens to processes whose system calls are simulated.
+    fn draw_processes(&mut self, rng: &mut Rng, gentle: bool) {
+        for machine in &mut self.machines {
+            // Rings and streams take what a datagram's state does not.
             machine.memory_bytes_max *= if gentle { 64 } else { 8 };
         }
-        scenario.steps.retain(|step| {
-            !matches!(
-                step.act,
-                Act::Outage(..) | Act::Split(..) | Act::Storm(..) | Act::Replay(_) | Act::Narrow(..)
-            )
-        });
-        let span_ns = scenario.steps.last().map_or(MS, |step| step.at_ns + 1);
+        self.steps.retain(|step| !matches!(step.act, Act::Replay(_) | Act::Narrow(..)));
+        let span_ns = self.steps.last().map_or(MS, |step| step.at_ns + 1);
         if !gentle {
             // Memory is taken back while operations on it are under way.
-            for Step { at_ns, act } in scenario.steps.clone() {
+            for Step { at_ns, act } in self.steps.clone() {
                 if let Act::Operate(talk, end, _) = act
                     && rng.pct(50.0)
                 {
-                    scenario.step(at_ns + rng.below(50 * US), Act::Deregister(talk, end));
+                    self.step(at_ns + rng.below(50 * US), Act::Deregister(talk, end));
                 }
             }
         }
         for _ in 0..rng.below(4) {
             let stop_ns =
                 rng.pick(if gentle { &[US, 100 * US, 5 * MS][..] } else { &[US, MS, 300 * MS, 3 * SECOND] });
-            let machine = rng.below(scenario.machines.len() as u64) as usize;
-            scenario.step(rng.below(span_ns), Act::Stop(machine, stop_ns));
+            let machine = rng.below(self.machines.len() as u64) as usize;
+            self.step(rng.below(span_ns), Act::Stop(machine, stop_ns));
         }
-        scenario.steps.sort_by_key(|step| step.at_ns);
-        scenario
+        self.steps.sort_by_key(|step| step.at_ns);
     }
 
     fn step(&mut self, at_ns: u64, act: Act) {

@@ -30,6 +30,8 @@ pub(super) struct Judge {
     pub calls_may_fail: bool,
     /// The machines share memory: what a library takes out of a ring has arrived.
     pub is_shared: bool,
+    /// They are connected by streams.
+    pub is_streamed: bool,
     /// Fold of everything that happened.
     pub trace: u64,
     /// Lines for people, if they are wanted.
@@ -153,6 +155,7 @@ impl Judge {
             }
             _ => {
                 sender.flow.may_complete_late = self.is_shared;
+                sender.flow.may_time_out_alone = self.is_streamed;
                 sender.flow.deliver(from, payload, ordered)
             }
         }

@@ -34,6 +34,8 @@ pub(super) struct Host {
     /// It is stopped until then.
     pub stopped_until_ns: u64,
     pub endpoint: Option<Endpoint>,
+    /// Where its endpoint is, or was last.
+    pub uri: String,
     /// Whose connection that is.
     pub sides: BTreeMap<u64, usize>,
     /// Sides that live here, for as long as there is something to be done.
@@ -63,6 +65,7 @@ impl Host {
             number,
             stopped_until_ns: 0,
             endpoint: None,
+            uri: format!("udp://{}", address_of(number)),
             sides: BTreeMap::new(),
             active: Vec::new(),
             held: Vec::new(),
@@ -103,11 +106,12 @@ impl Host {
             .memory_bytes_max(spec.memory_bytes_max);
         let opened = match &self.stage {
             None => simulated::open(&node, Box::new(self.wire.clone()), options),
-            Some(stage) => {
-                simulated::open_shared_memory(&stage.service(number), options, mix(seed ^ number as u64))
-            }
+            Some(stage) => stage.open(number, spec.host, options, mix(seed ^ number as u64)),
         };
         let endpoint = opened.map_err(|error| format!("machine {number}: {error}"))?;
+        if self.stage.is_some() {
+            endpoint.uri().clone_into(&mut self.uri);
+        }
         if spec.exported {
             let _ = endpoint.os_handle();
         }

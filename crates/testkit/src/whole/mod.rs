@@ -22,6 +22,7 @@ mod shrink;
 mod side;
 mod speaker;
 mod steps;
+mod streams;
 mod world;
 
 pub use broken::Broken;

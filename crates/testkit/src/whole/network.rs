@@ -5,7 +5,7 @@ use crate::sim::Rng;
 use crate::sim::rng::mix;
 use cci::simulated::{Network, TooLong};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const PORT: u16 = 4_791;
@@ -30,12 +30,17 @@ pub(super) fn address_of(machine: usize) -> SocketAddr {
 
 /// The machine at an address.
 pub(super) fn machine_at(address: SocketAddr) -> Option<usize> {
+    (address.is_ipv4() && address.port() == PORT).then(|| machine_at_ip(address.ip()))
+}
+
+/// The machine, or the host of several, at an address of IPv4.
+pub(super) fn machine_at_ip(address: IpAddr) -> usize {
     match address {
-        SocketAddr::V4(v4) if v4.port() == PORT => {
-            let [_, _, high, low] = v4.ip().octets();
-            Some(usize::from(u16::from_be_bytes([high, low])))
+        IpAddr::V4(v4) => {
+            let [_, _, high, low] = v4.octets();
+            usize::from(u16::from_be_bytes([high, low]))
         }
-        _ => None,
+        IpAddr::V6(_) => usize::MAX,
     }
 }
 
@@ -178,19 +183,12 @@ impl Net {
         }
         self.seen.push_back(packet.clone());
         let (from, to) = (packet.from, packet.to);
-        let count = self.counts.entry((from, to)).or_default();
-        *count += 1;
-        let mut rng = Rng::new(self.seed ^ mix((from as u64) << 32 | to as u64) ^ mix(*count));
-        self.outages.retain(|outage| outage.until_ns > now_ns);
-        if self.outages.iter().any(|outage| outage.hits(from, to)) {
+        let mut rng = self.chance(from, to);
+        if self.is_out(now_ns, from, to) {
             self.lost += 1;
             return Vec::new();
         }
-        let weather = match &self.storm {
-            Some((storm, until_ns)) if now_ns < *until_ns => storm,
-            _ if now_ns >= self.calm_ns => &self.fair,
-            _ => &self.weather,
-        };
+        let weather = self.weather(now_ns);
         let lost = rng.pct(weather.loss_pct);
         let copies = 1 + usize::from(rng.pct(weather.duplicate_pct));
         let under_way: Vec<u64> = (0..copies)
@@ -208,6 +206,42 @@ impl Net {
             return Vec::new();
         }
         under_way.into_iter().map(|ns| left_ns + ns).collect()
+    }
+
+    /// What happens next on the way from one machine to another.
+    pub fn chance(&mut self, from: usize, to: usize) -> Rng {
+        let count = self.counts.entry((from, to)).or_default();
+        *count += 1;
+        Rng::new(self.seed ^ mix((from as u64) << 32 | to as u64) ^ mix(*count))
+    }
+
+    fn is_out(&mut self, now_ns: u64, from: usize, to: usize) -> bool {
+        self.outages.retain(|outage| outage.until_ns > now_ns);
+        self.outages.iter().any(|outage| outage.hits(from, to))
+    }
+
+    fn weather(&self, now_ns: u64) -> &Weather {
+        match &self.storm {
+            Some((storm, until_ns)) if now_ns < *until_ns => storm,
+            _ if now_ns >= self.calm_ns => &self.fair,
+            _ => &self.weather,
+        }
+    }
+
+    /// How long a part of a stream is under way.
+    pub fn under_way_ns(&mut self, now_ns: u64, from: usize, to: usize) -> u64 {
+        let mut rng = self.chance(from, to);
+        let weather = self.weather(now_ns);
+        weather.delay_ns + rng.below(weather.jitter_ns + 1)
+    }
+
+    /// Whether a part of a stream, or the answer to it, is lost.
+    pub fn loses(&mut self, now_ns: u64, from: usize, to: usize) -> bool {
+        let is_out = self.is_out(now_ns, from, to) || self.is_out(now_ns, to, from);
+        self.sent += 1;
+        let is_lost = self.chance(from, to).pct(self.weather(now_ns).loss_pct) || is_out;
+        self.lost += u64::from(is_lost);
+        is_lost
     }
 
     /// A datagram comes to its machine's link: when it is through; None: the queue is full.

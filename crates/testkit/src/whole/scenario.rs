@@ -33,6 +33,13 @@ pub enum Fabric {
         /// Of so many system calls one fails while things go wrong; 0: none does.
         fault_per_calls: u64,
     },
+    /// TCP streams.
+    Streams {
+        /// The endpoints are of `any`: those of one host share memory, too.
+        any: bool,
+        /// Of so many system calls one fails while things go wrong; 0: none does.
+        fault_per_calls: u64,
+    },
 }
 
 /// A machine, its clock, and how its endpoint is opened.
@@ -140,6 +147,10 @@ pub enum Act {
     Keepalive(u32, End, u64),
     /// A machine's endpoint is gone without a farewell; after so many nanoseconds there is another at the same address.
     Crash(usize, u64),
+    /// Somebody between two machines breaks all streams between them.
+    Cut(usize, usize),
+    /// A machine loses its power, and has it back after so many nanoseconds: its streams are gone without a word.
+    PowerFailure(usize, u64),
     /// A machine's process is stopped for so many nanoseconds.
     Stop(usize, u64),
     /// A machine's clock jumps forward by so many nanoseconds.
@@ -239,6 +250,7 @@ impl Scenario {
             step.at_ns
                 + match step.act {
                     Act::Crash(_, ns)
+                    | Act::PowerFailure(_, ns)
                     | Act::Stop(_, ns)
                     | Act::Outage(.., ns)
                     | Act::Split(_, ns)
@@ -253,7 +265,16 @@ impl Scenario {
     /// System calls are made to fail.
     #[must_use]
     pub fn calls_may_fail(&self) -> bool {
-        matches!(self.fabric, Fabric::SharedMemory { fault_per_calls: 1.., .. })
+        matches!(
+            self.fabric,
+            Fabric::SharedMemory { fault_per_calls: 1.., .. } | Fabric::Streams { fault_per_calls: 1.., .. }
+        )
+    }
+
+    /// Links may end though neither end has a reason to.
+    #[must_use]
+    pub fn links_may_end(&self) -> bool {
+        self.calls_may_fail() || self.steps.iter().any(|step| matches!(step.act, Act::Cut(..)))
     }
 
     /// Nothing happens that may make anything fail.

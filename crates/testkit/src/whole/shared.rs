@@ -1,14 +1,20 @@
-//! Machines that are processes of one host: the memory that they share, and the turns that they take in the middle of each other's.
+//! Machines that are simulated processes: the memory that they may share, their streams, and the turns that they take in the middle
+//! of each other's.
 
+use super::network::address_of;
+use super::scenario::Fabric;
+use super::streams::PARTS;
 use crate::sim::Rng;
+use cci::simulated::streams::{self, Way};
 use cci::simulated::{self, Sleep};
-use cci::{Endpoint, Memory, RegionHandle};
+use cci::{CreateError, Endpoint, Memory, Options, RegionHandle};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The host.
+/// Where processes live.
 pub(super) struct Stage {
+    fabric: Fabric,
     memory: simulated::Memory,
     /// In the names of its services, which are the real host's.
     run: u64,
@@ -19,6 +25,8 @@ pub(super) struct Stage {
     /// Who took turns in the middle of others', and how long it may sleep then.
     turns: RefCell<Vec<(usize, Sleep)>>,
     calls_may_fail: Rc<Cell<bool>>,
+    /// Streams with something to carry that nothing holds up.
+    under_way: RefCell<Vec<Way>>,
     /// Regions that are about to be deregistered.
     withdrawals: RefCell<Vec<(usize, Withdrawal)>>,
 }
@@ -62,8 +70,13 @@ struct Process {
 }
 
 impl Stage {
-    /// A host for so many machines.
-    pub fn new(is_weak: bool, fault_per_calls: u64, seed: u64, machines: usize) -> Rc<Stage> {
+    /// A place for so many machines; None: they need none.
+    pub fn new(fabric: Fabric, seed: u64, machines: usize) -> Option<Rc<Stage>> {
+        let (is_weak, fault_per_calls) = match fabric {
+            Fabric::Datagrams => return None,
+            Fabric::SharedMemory { is_weak, fault_per_calls } => (is_weak, fault_per_calls),
+            Fabric::Streams { fault_per_calls, .. } => (false, fault_per_calls),
+        };
         static RUNS: AtomicU64 = AtomicU64::new(0);
         let mut rng = Rng::new(seed ^ 0x7374_6167);
         simulated::set_seed(rng.next_u64());
@@ -74,7 +87,12 @@ impl Stage {
                 (may_fail.get() && rng.below(fault_per_calls) == 0).then(|| rng.pick(&ERRORS))
             });
         }
+        if matches!(fabric, Fabric::Streams { .. }) {
+            let mut rng = Rng::new(seed ^ 0x7374_7265);
+            streams::begin(move |below| rng.below(below));
+        }
         let stage = Rc::new(Stage {
+            fabric,
             memory: simulated::Memory::new(is_weak, move |below| rng.below(below)),
             run: RUNS.fetch_add(1, Ordering::Relaxed),
             processes: RefCell::new((0..machines).map(|_| Process::default()).collect()),
@@ -82,6 +100,7 @@ impl Stage {
             rng: RefCell::new(Rng::new(seed ^ 0x7475_726e)),
             turns: RefCell::default(),
             calls_may_fail,
+            under_way: RefCell::default(),
             withdrawals: RefCell::default(),
         });
         let weak = Rc::downgrade(&stage);
@@ -90,12 +109,43 @@ impl Stage {
                 stage.turn();
             }
         });
-        stage
+        Some(stage)
     }
 
-    /// What a machine's endpoint is called.
-    pub fn service(&self, machine: usize) -> String {
-        format!("sim-{}-{}-{machine}", std::process::id(), self.run)
+    /// Opens the endpoint of a machine, which is a process of that host.
+    pub fn open(
+        &self,
+        machine: usize,
+        host: usize,
+        options: Options,
+        seed: u64,
+    ) -> Result<Endpoint, CreateError> {
+        let service = format!("sim-{}-{}-{machine}", std::process::id(), self.run);
+        match self.fabric {
+            Fabric::Streams { any, .. } => {
+                let mut at = address_of(host);
+                at.set_port(at.port() + machine as u16);
+                simulated::open_streams(at, any.then_some(service), options, seed)
+            }
+            _ => simulated::open_shared_memory(&service, options, seed),
+        }
+    }
+
+    /// Whether the machine's streams have something to carry that nothing holds up.
+    pub fn is_under_way(&self, way: Way, is_under_way: bool) {
+        let mut ways = self.under_way.borrow_mut();
+        ways.retain(|other| *other != way);
+        if is_under_way {
+            ways.push(way);
+        }
+    }
+
+    /// Something arrives in the middle of a turn.
+    fn carry(&self) {
+        let (ways, mut rng) = (self.under_way.borrow(), self.rng.borrow_mut());
+        if let Some(way) = ways.get(rng.below(ways.len().max(1) as u64) as usize) {
+            streams::carry(*way, rng.pick(&PARTS));
+        }
     }
 
     /// System calls are made to fail from now on, or no more.
@@ -205,6 +255,7 @@ impl Stage {
     /// Another process takes a turn.
     fn turn(&self) {
         let Some(current) = self.current.get() else { return };
+        self.carry();
         let machine = self.rng.borrow_mut().below(self.processes.borrow().len() as u64) as usize;
         let is_stopped = self.processes.borrow().get(machine).is_none_or(|process| process.is_stopped);
         if is_stopped {
@@ -230,6 +281,7 @@ const HIDDEN_NS_MAX: u64 = 20_000;
 impl Drop for Stage {
     fn drop(&mut self) {
         simulated::clear_fault();
+        streams::end();
         simulated::leave();
     }
 }

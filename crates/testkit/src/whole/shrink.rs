@@ -130,6 +130,13 @@ impl<F: FnMut(&Scenario) -> Option<Broken>> Search<F> {
                 self.try_out(Scenario { fabric, ..self.best.clone() });
             }
         }
+        if let Fabric::Streams { any, fault_per_calls } = self.best.fabric {
+            let without_faults = Fabric::Streams { any, fault_per_calls: 0 };
+            let alone = Fabric::Streams { any: false, fault_per_calls };
+            for fabric in [without_faults, alone] {
+                self.try_out(Scenario { fabric, ..self.best.clone() });
+            }
+        }
         self.simplify_weather();
         self.simplify_machines();
         for at in 0..self.best.steps.len() {

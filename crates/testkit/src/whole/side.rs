@@ -27,6 +27,8 @@ pub(super) struct Flow {
     pub sent: Vec<Sent>,
     /// A message may be given up before its sender is told.
     pub may_complete_late: bool,
+    /// A message that timed out before any of it left ends nothing but itself.
+    pub may_time_out_alone: bool,
     /// Ordered: the first that has not come and was not skipped.
     next: u32,
     /// Unordered: messages too short to say which they are.
@@ -209,6 +211,7 @@ impl Flow {
             // A silent send that fails says nothing, so one may be missing without a word. And the completion of a send may wait for
             // an operation before it: how it ended is judged when it comes.
             let may_be_missing = match sent.status {
+                Some(Status::TimedOut) => self.may_time_out_alone,
                 Some(status) => status == Status::ReceiverNotReady,
                 None => sent.silent || self.may_complete_late,
             };

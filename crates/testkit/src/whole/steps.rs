@@ -6,8 +6,10 @@ use super::program::{self, request_of};
 use super::scenario::{Act, End, Job, Operating, Step, Talk};
 use super::side::{Doing, Life, Side};
 use super::speaker;
+use super::streams::{ASK_NS, Load};
 use super::world::{What, World};
 use crate::sim::rng::mix;
+use cci::simulated::streams;
 use std::time::Duration;
 
 /// How long before its region is deregistered a machine may do that in the middle of another one's turn.
@@ -47,6 +49,11 @@ impl World<'_> {
                 });
             }
             Act::Crash(machine, down_ns) => self.crash(*machine, *down_ns),
+            Act::PowerFailure(machine, down_ns) => self.fail_power(*machine, *down_ns),
+            Act::Cut(one, other) => {
+                let ip_of = |machine: usize| address_of(self.place(machine)).ip();
+                streams::cut(ip_of(*one), ip_of(*other));
+            }
             Act::Stop(machine, ns) => {
                 self.hosts[*machine].stopped_until_ns = now_ns + ns;
                 if let Some(stage) = &self.stage {
@@ -64,7 +71,10 @@ impl World<'_> {
                     }
                 }
             }
-            Act::Outage(from, to, ns) => self.net.outage(*from, *to, now_ns + ns),
+            Act::Outage(from, to, ns) => {
+                let [from, to] = [from, to].map(|machine| machine.map(|machine| self.place(machine)));
+                self.net.outage(from, to, now_ns + ns);
+            }
             Act::Split(group, ns) => self.net.split(*group, now_ns + ns),
             Act::Storm(weather, ns) => self.net.storm(weather, now_ns + ns),
             Act::Hold(machine, hold_ns, for_ns) => {
@@ -86,13 +96,11 @@ impl World<'_> {
     fn connect(&mut self, talk: &Talk) {
         let number = self.judge.sides.len();
         let mut side = Side::new(talk, End::Client, talk.client, None);
+        let (server, is_near) = (&self.hosts[talk.server], self.is_near(talk.client, talk.server));
+        let uri = if is_near { server.uri.clone() } else { from_afar(&server.uri) };
         let host = &mut self.hosts[talk.client];
         host.set_clock(self.now_ns);
         let Some(endpoint) = &mut host.endpoint else { return };
-        let uri = match &self.stage {
-            None => format!("udp://{}", address_of(talk.server)),
-            Some(stage) => format!("shm://{}", stage.service(talk.server)),
-        };
         let request = request_of(number, talk.request_bytes);
         let timeout = talk.timeout_ns.map(Duration::from_nanos);
         if let Some(stage) = &self.stage {
@@ -114,6 +122,10 @@ impl World<'_> {
         side.jobs.extend(self.jobs.get(&(talk.number, true)).into_iter().flatten().cloned());
         self.judge.sides.push(side);
         self.wake(talk.client, self.now_ns);
+    }
+
+    fn is_near(&self, one: usize, other: usize) -> bool {
+        self.scenario.machines[one].host == self.scenario.machines[other].host
     }
 
     fn log(&mut self, talk: u32, end: End, job: &Job) {
@@ -260,6 +272,25 @@ impl World<'_> {
         self.wake(machine, self.now_ns);
     }
 
+    /// Where in the network a machine is.
+    fn place(&self, machine: usize) -> usize {
+        if self.stage.is_some() { self.scenario.machines[machine].host } else { machine }
+    }
+
+    fn fail_power(&mut self, machine: usize, down_ns: u64) {
+        let (host, until_ns) = (self.place(machine), self.now_ns + down_ns);
+        self.net.outage(Some(host), None, until_ns);
+        self.net.outage(None, Some(host), until_ns);
+        for machine in 0..self.hosts.len() {
+            if self.place(machine) == host {
+                self.crash(machine, down_ns);
+            }
+        }
+        for way in streams::forget(address_of(host).ip()) {
+            self.at(self.now_ns + ASK_NS, What::Carry(Load::ask(way, self.now_ns)));
+        }
+    }
+
     fn crash(&mut self, machine: usize, down_ns: u64) {
         if self.hosts[machine].endpoint.is_none() {
             return;
@@ -306,4 +337,11 @@ impl World<'_> {
         self.begin_works();
         self.wake_for_answers();
     }
+}
+
+/// What of a URI serves from another host.
+fn from_afar(uri: &str) -> String {
+    let Some(parts) = uri.strip_prefix("any://") else { return uri.to_owned() };
+    let serves = |part: &&str| !part.starts_with("id=") && !part.starts_with("shm=");
+    format!("any://{}", parts.split(',').filter(serves).collect::<Vec<_>>().join(","))
 }

@@ -9,9 +9,11 @@ use super::scenario::{Act, End, Fabric, Operating, Scenario};
 use super::shared::Stage;
 use super::side::{Doing, Life, Side};
 use super::speaker::{self, Spoken};
+use super::streams::Load;
 use crate::sim::contents;
 use crate::sim::dissect;
 use crate::sim::rng::mix;
+use cci::simulated::streams::{self, Way};
 use cci::simulated::{self, Sleep};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -69,6 +71,8 @@ pub(super) enum What {
     Show(usize),
     /// One end of a talk deregisters what the other works in, if it has not done so, and registers new memory.
     Renew(u32, End),
+    /// What a stream carries arrives.
+    Carry(Load),
     /// A machine's process that was stopped goes on.
     Resume(usize),
     Step(usize),
@@ -153,12 +157,7 @@ pub fn run_with_trace(scenario: &Scenario) -> Result<Report, Broken> {
 
 impl<'a> World<'a> {
     fn new(scenario: &'a Scenario, trace: bool) -> World<'a> {
-        let stage = match scenario.fabric {
-            Fabric::Datagrams => None,
-            Fabric::SharedMemory { is_weak, fault_per_calls } => {
-                Some(Stage::new(is_weak, fault_per_calls, scenario.seed, scenario.machines.len()))
-            }
-        };
+        let stage = Stage::new(scenario.fabric, scenario.seed, scenario.machines.len());
         let machines = scenario.machines.iter().enumerate();
         let hosts = machines
             .map(|(number, spec)| Host::new(spec, mix(scenario.seed), number, stage.clone()))
@@ -171,8 +170,9 @@ impl<'a> World<'a> {
             judge: Judge {
                 gentle: scenario.is_gentle() && scenario.sabotage.is_none(),
                 sabotage: scenario.sabotage,
-                calls_may_fail: scenario.calls_may_fail(),
-                is_shared: matches!(scenario.fabric, Fabric::SharedMemory { .. }),
+                calls_may_fail: scenario.links_may_end(),
+                is_shared: scenario.fabric != Fabric::Datagrams,
+                is_streamed: matches!(scenario.fabric, Fabric::Streams { .. }),
                 lines: trace.then(Vec::new),
                 ..Judge::default()
             },
@@ -295,6 +295,11 @@ impl<'a> World<'a> {
                 }
             }
             What::Renew(talk, end) => self.renew(talk, end),
+            What::Carry(load) => {
+                let way = load.way;
+                let more = load.arrive(&mut self.net, self.now_ns);
+                self.carry_on(way, more);
+            }
             What::Resume(machine) => self.resume(machine),
             What::Step(number) => self.act(&self.scenario.steps[number]),
             What::Answer => self.answers(),
@@ -305,10 +310,24 @@ impl<'a> World<'a> {
             }
             What::Look => self.look(),
         }
+        for way in streams::pending() {
+            let load = Load::depart(way, &mut self.net, self.now_ns);
+            self.carry_on(way, Some(load));
+        }
         self.wake_called();
     }
 
-    /// Who shares memory is woken by a descriptor.
+    /// A stream carries more, or has no more to carry.
+    fn carry_on(&mut self, way: Way, more: Option<(u64, Load)>) {
+        if let Some(stage) = &self.stage {
+            stage.is_under_way(way, more.as_ref().is_some_and(|(_, load)| !load.is_held_up()));
+        }
+        if let Some((at_ns, load)) = more {
+            self.at(at_ns, What::Carry(load));
+        }
+    }
+
+    /// A machine's process that shares memory, or has streams, is woken by a descriptor.
     fn wake_called(&mut self) {
         if self.stage.is_none() {
             return;

@@ -1,10 +1,9 @@
 //! The forms of the interface side by side: C beside Rust, locked beside unlocked.
 
-use super::{Goal, Row, baseline_at_least, baseline_at_most};
+use super::{Contestants, Goal, Row, baseline, baseline_at_least, baseline_at_most, ours};
 use crate::args::By;
 use crate::c_program::CProgram;
-use crate::contestant::{Contestant, Worker};
-use crate::work::{Placement, Work};
+use crate::work::Work;
 
 const LEN: u32 = 8;
 
@@ -12,53 +11,19 @@ const LEN: u32 = 8;
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for (device, plain, locked) in [("shm", By::Shm, By::ShmLocked), ("udp", By::Udp, By::UdpLocked)] {
-        let plain =
-            || -> Box<dyn Contestant> { Box::new(Worker::baseline("Rust", plain, Placement::SameHost)) };
-        let c = || -> Box<dyn Contestant> { Box::new(CProgram::over(device)) };
-        let locked =
-            || -> Box<dyn Contestant> { Box::new(Worker::ours("Rust, locked", locked, Placement::SameHost)) };
-        for (work, what, bound) in [
-            (Work::HalfTrip { len: LEN }, "half-trip", baseline_at_most(1.05)),
-            (Work::Rate { len: LEN }, "rate", baseline_at_least(0.95)),
+        for (work, name, what, bound) in [
+            (Work::HalfTrip { len: LEN }, "half-trip", "half round trip", baseline_at_most(1.05)),
+            (Work::Rate { len: LEN }, "rate", "messages a second", baseline_at_least(0.95)),
         ] {
-            rows.push(row(
-                &format!("{device}/c/{what}/{LEN}"),
-                "C beside Rust",
-                device,
-                work,
-                vec![bound],
-                vec![plain(), c()],
-            ));
-            rows.push(row(
-                &format!("{device}/locked/{what}/{LEN}"),
-                "Locked beside unlocked",
-                device,
-                work,
-                Vec::new(),
-                vec![plain(), locked()],
-            ));
+            let mut row = |form: &str, title: &str, contestants: Contestants, goals: &[Goal]| {
+                let title = format!("{title}: {what}, {device}, {LEN} B");
+                let row = Row::new(format!("{device}/{form}/{name}/{LEN}"), title, work, contestants);
+                rows.push(row.with_goals(goals));
+            };
+            let rust = || baseline("Rust", plain);
+            row("c", "C beside Rust", vec![rust(), Box::new(CProgram::over(device))], &[bound]);
+            row("locked", "Locked beside unlocked", vec![rust(), ours("Rust, locked", locked)], &[]);
         }
     }
     rows
-}
-
-fn row(
-    name: &str,
-    title: &str,
-    device: &str,
-    work: Work,
-    goals: Vec<Goal>,
-    contestants: Vec<Box<dyn Contestant>>,
-) -> Row {
-    let what = match work {
-        Work::HalfTrip { .. } => "half round trip",
-        _ => "messages a second",
-    };
-    Row {
-        name: name.to_owned(),
-        title: format!("{title}: {what}, {device}, {LEN} B"),
-        work,
-        goals,
-        contestants,
-    }
 }

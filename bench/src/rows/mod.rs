@@ -79,21 +79,41 @@ pub fn all(peers: &Peers) -> Vec<Row> {
     rows
 }
 
-/// A baseline and CCI.
-fn pair(
-    baseline_name: &'static str,
-    plain: By,
-    ours: &'static str,
-    by: By,
-    place: Placement,
-) -> Vec<Box<dyn Contestant>> {
-    vec![Box::new(Worker::baseline(baseline_name, plain, place)), Box::new(Worker::ours(ours, by, place))]
+/// Who takes part.
+type Contestants = Vec<Box<dyn Contestant>>;
+
+impl Row {
+    /// Without goals.
+    fn new(name: String, title: String, work: Work, contestants: Contestants) -> Row {
+        Row { name, title, work, goals: Vec::new(), contestants }
+    }
+
+    /// With what must be reached.
+    fn with_goals(self, goals: &[Goal]) -> Row {
+        Row { goals: goals.to_vec(), ..self }
+    }
 }
 
-fn with_peers(
-    mut contestants: Vec<Box<dyn Contestant>>,
-    peers: Vec<Box<dyn Contestant>>,
-) -> Vec<Box<dyn Contestant>> {
+/// A baseline on this machine as it is.
+fn baseline(name: &'static str, by: By) -> Box<dyn Contestant> {
+    Box::new(Worker::baseline(name, by, Placement::SameHost))
+}
+
+/// CCI on this machine as it is.
+fn ours(name: &'static str, by: By) -> Box<dyn Contestant> {
+    Box::new(Worker::ours(name, by, Placement::SameHost))
+}
+
+/// A baseline and CCI across a pair of virtual interfaces.
+fn across_a_pair(baseline: (&'static str, By), ours: (&'static str, By)) -> Contestants {
+    let place = Placement::VirtualPair;
+    vec![
+        Box::new(Worker::baseline(baseline.0, baseline.1, place)),
+        Box::new(Worker::ours(ours.0, ours.1, place)),
+    ]
+}
+
+fn with_peers(mut contestants: Contestants, peers: Contestants) -> Contestants {
     contestants.extend(peers);
     contestants
 }

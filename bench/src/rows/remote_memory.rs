@@ -1,22 +1,20 @@
 //! Remote memory: bandwidth by size, beside plain copies and streams.
 
-use super::{Goal, Row, baseline_at_least, pair, with_peers};
+use super::{Contestants, Goal, Row, baseline, baseline_at_least, ours, with_peers};
 use crate::args::By;
-use crate::contestant::Contestant;
 use crate::peers::Peers;
-use crate::work::{Placement, Work};
+use crate::work::Work;
 
 const MIB: u32 = 1 << 20;
-const SAME_HOST: Placement = Placement::SameHost;
 
 /// What has a goal, for transfers of 1 MiB.
 struct Family<'a> {
     name: &'a str,
     of: &'a str,
     sizes: &'a [u32],
-    contestants: &'a dyn Fn() -> Vec<Box<dyn Contestant>>,
+    contestants: &'a dyn Fn() -> Contestants,
     /// Those of the peers that write.
-    peers: &'a dyn Fn() -> Vec<Box<dyn Contestant>>,
+    peers: &'a dyn Fn() -> Contestants,
     goal: Goal,
 }
 
@@ -27,7 +25,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
             name: "shm",
             of: "library memory over shared memory",
             sizes: &[8, 4096, 65_536, MIB, 16 * MIB],
-            contestants: &|| pair("memcpy", By::Memcpy, "cci shm", By::Shm, SAME_HOST),
+            contestants: &|| vec![baseline("memcpy", By::Memcpy), ours("cci shm", By::Shm)],
             peers: &|| peers.remote_memory(),
             goal: baseline_at_least(0.95),
         },
@@ -35,7 +33,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
             name: "shm-foreign",
             of: "the program's own memory over shared memory",
             sizes: &[4096, 65_536, MIB, 16 * MIB],
-            contestants: &|| pair("process_vm_*v", By::ProcessVm, "cci shm", By::ShmForeign, SAME_HOST),
+            contestants: &|| vec![baseline("process_vm_*v", By::ProcessVm), ours("cci shm", By::ShmForeign)],
             peers: &Vec::new,
             goal: baseline_at_least(0.95),
         },
@@ -43,7 +41,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
             name: "udp",
             of: "memory over UDP on loopback",
             sizes: &[65_536, MIB],
-            contestants: &|| pair("plain TCP stream", By::PlainTcp, "cci udp", By::Udp, SAME_HOST),
+            contestants: &|| vec![baseline("plain TCP stream", By::PlainTcp), ours("cci udp", By::Udp)],
             peers: &Vec::new,
             goal: baseline_at_least(1.0),
         },
@@ -51,7 +49,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
             name: "tcp",
             of: "memory over TCP on loopback",
             sizes: &[65_536, MIB],
-            contestants: &|| pair("plain TCP stream", By::PlainTcp, "cci tcp", By::Tcp, SAME_HOST),
+            contestants: &|| vec![baseline("plain TCP stream", By::PlainTcp), ours("cci tcp", By::Tcp)],
             peers: &|| peers.remote_memory_sockets(),
             goal: baseline_at_least(0.95),
         },
@@ -61,12 +59,11 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
 
 impl Family<'_> {
     fn rows(&self) -> Vec<Row> {
-        let row = |verb: &str, work: Work, len: u32, contestants| Row {
-            name: format!("{}/{verb}/{len}", self.name),
-            title: format!("Remote {verb}s of {}, {len} B", self.of),
-            work,
-            goals: if len == MIB { vec![self.goal] } else { Vec::new() },
-            contestants,
+        let row = |verb: &str, work: Work, len: u32, contestants| {
+            let (name, title) =
+                (format!("{}/{verb}/{len}", self.name), format!("Remote {verb}s of {}, {len} B", self.of));
+            let row = Row::new(name, title, work, contestants);
+            row.with_goals(if len == MIB { std::slice::from_ref(&self.goal) } else { &[] })
         };
         let writes = self.sizes.iter().map(|&len| {
             row("write", Work::Write { len }, len, with_peers((self.contestants)(), (self.peers)()))

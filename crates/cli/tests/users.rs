@@ -1,10 +1,13 @@
 //! Two users on one host: a process of another user can't connect over shared memory; the same user can.
 
+mod common;
+
+use common::{Server, stderr, stdout};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Users that own nothing; they need not be in any table.
@@ -13,32 +16,18 @@ const STRANGER_UID: u32 = 65_531;
 
 #[test]
 fn another_users_process_may_not_connect_over_shared_memory() {
-    let folder = Folder::new();
-    let Some(command) = folder.command() else {
-        println!("skipped: not root, so no process of another user can be started");
-        return;
-    };
-    let server = Server::start(&command, "shm");
-    let stranger = ping(&command, STRANGER_UID, &server.uri);
-    let printed = String::from_utf8_lossy(&stranger.stderr).into_owned();
-    assert_eq!(stranger.status.code(), Some(1), "{printed}");
-    assert!(printed.contains("not permitted"), "{printed}");
-    assert!(printed.contains("same user"), "it says what to do: {printed}");
-
-    let own = ping(&command, SERVER_UID, &server.uri);
-    assert_eq!(own.status.code(), Some(0), "{}", String::from_utf8_lossy(&own.stderr));
-    let root = ping(&command, 0, &server.uri);
-    assert_eq!(root.status.code(), Some(0), "{}", String::from_utf8_lossy(&root.stderr));
+    let Some(folder) = Folder::with_command() else { return };
+    let server = folder.serve(SERVER_UID, &["--device", "shm"], None);
+    // It says what to do.
+    folder.check_ping(STRANGER_UID, &server.uri, 1, &["not permitted", "same user"]);
+    folder.check_ping(SERVER_UID, &server.uri, 0, &[]);
+    folder.check_ping(0, &server.uri, 0, &[]);
 }
 
 #[test]
 fn another_users_process_goes_another_way_on_the_device_any() {
-    let folder = Folder::new();
-    let Some(command) = folder.command() else {
-        println!("skipped: not root, so no process of another user can be started");
-        return;
-    };
-    let server = Server::start(&command, "any");
+    let Some(folder) = Folder::with_command() else { return };
+    let server = folder.serve(SERVER_UID, &["--device", "any"], None);
     if !server.uri.contains(",udp=") {
         println!("skipped: no network interface is up here");
         return;
@@ -47,9 +36,9 @@ fn another_users_process_goes_another_way_on_the_device_any() {
         (STRANGER_UID, "udp (any)", "not  shared memory: the process there is another user's"),
         (SERVER_UID, "shm (any)", "uses shared memory: the peer's endpoint is on this host"),
     ] {
-        let output = ping(&command, uid, &server.uri);
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+        let output = folder.ping(uid, &server.uri);
+        let printed = stdout(&output);
+        assert_eq!(output.status.code(), Some(0), "{printed}{}", stderr(&output));
         assert!(printed.contains(address) && printed.contains(why), "{printed}");
     }
 }
@@ -57,25 +46,17 @@ fn another_users_process_goes_another_way_on_the_device_any() {
 /// Another user was first to listen under a name: who looks for the endpoint there is not fooled.
 #[test]
 fn a_name_that_another_user_has_taken_fools_nobody() {
-    let folder = Folder::new();
-    let Some(command) = folder.command() else {
-        println!("skipped: not root, so no process of another user can be started");
-        return;
-    };
+    let Some(folder) = Folder::with_command() else { return };
     // A name that a program chose; and one of the kind that the library makes, which says whose it is: also to root, who may
     // connect with everybody.
     let chosen = format!("users-{}", std::process::id());
     let made = format!("u{SERVER_UID}-{:016x}", std::process::id());
     for (service, uid) in [(&chosen, SERVER_UID), (&made, SERVER_UID), (&made, 0)] {
-        let squatter =
-            Server::start_as(STRANGER_UID, &command, &["serve", "--device", "shm", "--service", service]);
-        let victim = ping(&command, uid, &format!("shm://{service}"));
-        let printed = String::from_utf8_lossy(&victim.stderr).into_owned();
-        assert_eq!(victim.status.code(), Some(1), "{service}, user {uid}: {printed}");
-        assert!(printed.contains("not permitted"), "{printed}");
-        // The process that was meant can't listen there, and says so.
         let serve = ["serve", "--device", "shm", "--service", service];
-        let output = Command::new(&command).args(serve).uid(SERVER_UID).gid(SERVER_UID).output().unwrap();
+        let squatter = folder.serve(STRANGER_UID, &serve[1..], None);
+        folder.check_ping(uid, &format!("shm://{service}"), 1, &["not permitted"]);
+        // The process that was meant can't listen there, and says so.
+        let output = folder.command(SERVER_UID, &serve).output().unwrap();
         assert_ne!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
         drop(squatter);
     }
@@ -92,14 +73,10 @@ fn shm_name(uri: &str) -> Option<&str> {
 
 #[test]
 fn a_sealed_endpoint_is_closed_to_other_users_of_the_host() {
-    let folder = Folder::new();
-    let Some(command) = folder.command() else {
-        println!("skipped: not root, so no process of another user can be started");
-        return;
-    };
+    let Some(folder) = Folder::with_command() else { return };
     for uid in [0, SERVER_UID] {
         let config = folder.sealed(uid, "");
-        let server = Server::start_with(uid, &command, &["serve", "--device", "lan"], Some(&config));
+        let server = folder.serve(uid, &["--device", "lan"], Some(&config));
         let name = shm_name(&server.uri).expect("a part for shared memory");
         // Every user of the host finds the name.
         let names =
@@ -107,92 +84,56 @@ fn a_sealed_endpoint_is_closed_to_other_users_of_the_host() {
         assert!(String::from_utf8_lossy(&names.stdout).contains(&format!("@cci/{name}")), "{name}");
         // Root, too, where it is not the user of the server.
         for stranger in [NOBODY_UID, if uid == 0 { STRANGER_UID } else { 0 }] {
-            let output = ping(&command, stranger, &format!("shm://{name}"));
-            let printed = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(
-                output.status.code(),
-                Some(1),
-                "user {stranger} at the server of user {uid}: {printed}"
-            );
-            assert!(printed.contains("not permitted"), "{printed}");
+            folder.check_ping(stranger, &format!("shm://{name}"), 1, &["not permitted"]);
         }
-        let own = ping(&command, uid, &format!("shm://{name}"));
-        assert_eq!(own.status.code(), Some(0), "{}", String::from_utf8_lossy(&own.stderr));
+        folder.check_ping(uid, &format!("shm://{name}"), 0, &[]);
     }
 }
 
 #[test]
 fn where_names_have_rights_no_connection_goes_without_a_name() {
-    let folder = Folder::new();
-    let Some(command) = folder.command() else {
-        println!("skipped: not root, so the files would have to be another user's");
-        return;
-    };
+    let Some(folder) = Folder::with_command() else { return };
     for list in ["allow_connect", "allow_rma_read", "allow_rma_write"] {
         let config = folder.sealed(0, &format!("{list} = node1\n"));
-        let server = Server::start_with(0, &command, &["serve", "--device", "lan"], Some(&config));
+        let server = folder.serve(0, &["--device", "lan"], Some(&config));
         assert_eq!(shm_name(&server.uri), None, "{list}: {}", server.uri);
         let arguments =
             ["ping", &server.uri, "--device", "lan", "--count", "2", "--interval", "1ms", "--explain"];
-        let output = Command::new(&command).args(arguments).env("CCI_CONFIG", &config).output().unwrap();
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+        let output = folder.command(0, &arguments).env("CCI_CONFIG", &config).output().unwrap();
+        let printed = stdout(&output);
+        assert_eq!(output.status.code(), Some(0), "{printed}{}", stderr(&output));
         assert!(printed.contains("peer node1 known by Noise"), "{list}: {printed}");
     }
 }
 
 #[test]
 fn root_serves_other_users_only_where_its_configuration_says_so() {
-    let folder = Folder::new();
-    let Some(command) = folder.command() else {
-        println!("skipped: not root, so no process of another user can be started");
-        return;
-    };
+    let Some(folder) = Folder::with_command() else { return };
     for device in ["shm", "any"] {
-        let server = Server::start_with(0, &command, &["serve", "--device", device], None);
+        let server = folder.serve(0, &["--device", device], None);
         let name = if device == "any" { shm_name(&server.uri) } else { server.uri.strip_prefix("shm://") };
-        let output = ping(&command, NOBODY_UID, &format!("shm://{}", name.expect("a name")));
-        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{device}: {printed}");
-        assert!(
-            printed.contains("not permitted") && printed.contains("all_users = on"),
-            "{device}: {printed}"
-        );
+        let uri = format!("shm://{}", name.expect("a name"));
+        folder.check_ping(NOBODY_UID, &uri, 1, &["not permitted", "all_users = on"]);
     }
     let config = folder.file(0, "open.ini", "[open]\ntransport = shm\nall_users = on\n");
     for uid in [0, SERVER_UID] {
-        let server = Server::start_with(uid, &command, &["serve", "--device", "open"], Some(&config));
-        let output = ping(&command, NOBODY_UID, &server.uri);
-        assert_eq!(output.status.code(), Some(0), "user {uid}: {}", String::from_utf8_lossy(&output.stderr));
+        let server = folder.serve(uid, &["--device", "open"], Some(&config));
+        folder.check_ping(NOBODY_UID, &server.uri, 0, &[]);
     }
 }
 
 #[test]
 fn a_client_trusts_its_own_user_root_and_whom_it_named() {
-    let folder = Folder::new();
-    let Some(command) = folder.command() else {
-        println!("skipped: not root, so no process of another user can be started");
-        return;
-    };
+    let Some(folder) = Folder::with_command() else { return };
     let config = folder.file(0, "open.ini", "[open]\ntransport = shm\nall_users = on\n");
     let chosen = format!("trust-{}", std::process::id());
-    let serve = ["serve", "--device", "open", "--service", &chosen];
-    let server = Server::start_with(STRANGER_UID, &command, &serve, Some(&config));
+    let server = folder.serve(STRANGER_UID, &["--device", "open", "--service", &chosen], Some(&config));
     // The server is open to all; the name does not say whose it is.
     for uid in [0, SERVER_UID] {
-        let output = ping(&command, uid, &server.uri);
-        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "user {uid}: {printed}");
-        assert!(printed.contains("not permitted"), "{printed}");
+        folder.check_ping(uid, &server.uri, 1, &["not permitted"]);
         let arguments = ["ping", &server.uri, "--device", "open", "--count", "1"];
-        let output = Command::new(&command)
-            .args(arguments)
-            .env("CCI_CONFIG", &config)
-            .uid(uid)
-            .gid(uid)
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(0), "user {uid}: {}", String::from_utf8_lossy(&output.stderr));
+        let output = folder.command(uid, &arguments).env("CCI_CONFIG", &config).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "user {uid}: {}", stderr(&output));
     }
 }
 
@@ -200,15 +141,10 @@ fn a_client_trusts_its_own_user_root_and_whom_it_named() {
 /// /proc, its memory by /proc and by tracing.
 #[test]
 fn another_users_process_reads_nothing_of_an_endpoint() {
-    let folder = Folder::new();
-    let Some(command) = folder.command() else {
-        println!("skipped: not root, so no process of another user can be started");
-        return;
-    };
-    let server = Server::start(&command, "shm");
-    let own = ping(&command, SERVER_UID, &server.uri);
-    assert_eq!(own.status.code(), Some(0), "{}", String::from_utf8_lossy(&own.stderr));
-    let id = server.child.id();
+    let Some(folder) = Folder::with_command() else { return };
+    let server = folder.serve(SERVER_UID, &["--device", "shm"], None);
+    folder.check_ping(SERVER_UID, &server.uri, 0, &[]);
+    let id = server.process.id();
     let tries = [
         format!("ls /proc/{id}/fd"),
         format!("cat /proc/{id}/maps"),
@@ -231,31 +167,61 @@ fn another_users_process_reads_nothing_of_an_endpoint() {
     assert_eq!(theirs.count(), 0);
 }
 
-fn ping(command: &Path, uid: u32, uri: &str) -> Output {
-    let arguments = ["ping", uri, "--count", "2", "--interval", "1ms", "--timeout", "5s", "--explain"];
-    Command::new(command).args(arguments).uid(uid).gid(uid).output().unwrap()
-}
-
 /// A place where every user may run the command: the build folder may lie in root's home.
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Folder {
+    /// With a copy of the command. `None`, and a word on that, if this process can't become another user.
+    fn with_command() -> Option<Folder> {
         static FOLDERS: AtomicU32 = AtomicU32::new(0);
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("cci-users-{}-{number}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        Folder(path)
+        let folder = Folder(std::env::temp_dir().join(format!("cci-users-{}-{number}", std::process::id())));
+        std::fs::create_dir(&folder.0).unwrap();
+        let copy = folder.0.join("cci");
+        std::fs::copy(env!("CARGO_BIN_EXE_cci"), &copy).unwrap();
+        for path in [&folder.0, &copy] {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        let tried = folder.command(STRANGER_UID, &["--version"]).output();
+        if tried.is_ok_and(|output| output.status.success()) {
+            return Some(folder);
+        }
+        println!("skipped: not root, so no process of another user can be started");
+        None
     }
 
-    /// The command's copy; None if this process can't become another user.
-    fn command(&self) -> Option<PathBuf> {
-        let copy = self.0.join("cci");
-        std::fs::copy(env!("CARGO_BIN_EXE_cci"), &copy).unwrap();
-        std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
-        let tried = Command::new(&copy).arg("--version").uid(STRANGER_UID).gid(STRANGER_UID).output();
-        tried.is_ok_and(|output| output.status.success()).then_some(copy)
+    /// The command as a user runs it.
+    fn command(&self, uid: u32, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.0.join("cci"));
+        command.args(arguments).uid(uid).gid(uid).env_remove("CCI_CONFIG");
+        command
+    }
+
+    fn ping(&self, uid: u32, uri: &str) -> Output {
+        let arguments = ["ping", uri, "--count", "2", "--interval", "1ms", "--timeout", "5s", "--explain"];
+        self.command(uid, &arguments).output().unwrap()
+    }
+
+    /// A ping that ends like this, and says that on standard error.
+    #[track_caller]
+    fn check_ping(&self, uid: u32, uri: &str, code: i32, words: &[&str]) {
+        let output = self.ping(uid, uri);
+        let printed = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "user {uid} at {uri}: {printed}");
+        assert!(words.iter().all(|word| printed.contains(word)), "user {uid} at {uri}: {printed}");
+    }
+
+    fn serve(&self, uid: u32, arguments: &[&str], config: Option<&Path>) -> Server {
+        let mut command = self.command(uid, &[&["serve"], arguments].concat());
+        config.map(|config| command.env("CCI_CONFIG", config));
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let uri_in =
+            |line: String| line.split_whitespace().find(|word| word.contains("://")).map(str::to_owned);
+        let uri = lines.by_ref().map_while(Result::ok).find_map(uri_in).expect("the server prints its URI");
+        // Its later lines must not fill the pipe; they end with it.
+        std::thread::spawn(move || lines.for_each(drop));
+        Server { process, uri }
     }
 }
 
@@ -283,45 +249,5 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-struct Server {
-    child: Child,
-    uri: String,
-}
-
-impl Server {
-    fn start(command: &Path, device: &str) -> Server {
-        Server::start_as(SERVER_UID, command, &["serve", "--device", device])
-    }
-
-    fn start_as(uid: u32, command: &Path, arguments: &[&str]) -> Server {
-        Server::start_with(uid, command, arguments, None)
-    }
-
-    fn start_with(uid: u32, command: &Path, arguments: &[&str], config: Option<&Path>) -> Server {
-        let mut command = Command::new(command);
-        command.args(arguments).uid(uid).gid(uid).stdout(Stdio::piped());
-        if let Some(config) = config {
-            command.env("CCI_CONFIG", config);
-        }
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let uri = lines
-            .by_ref()
-            .map_while(Result::ok)
-            .find_map(|line| line.split_whitespace().find(|word| word.contains("://")).map(str::to_owned));
-        let uri = uri.expect("the server prints its URI");
-        // Its later lines must not fill the pipe; they end with it.
-        std::thread::spawn(move || lines.for_each(drop));
-        Server { child, uri }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

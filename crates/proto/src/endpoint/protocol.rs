@@ -190,9 +190,9 @@ impl Protocol {
         if conn.base.state != ConnState::Up || asks || conn.base.idle_window.take_heard() {
             return;
         }
-        let is_busy = conn.active.as_deref().is_some_and(|active| {
-            active.keepalive_ns != 0 || !active.tx.is_empty() || active.operations() != 0
-        });
+        // Operations that wait for an answer end one by one, and the connection does not end with them: their peer is asked.
+        let is_busy =
+            conn.active.as_deref().is_some_and(|active| active.keepalive_ns != 0 || !active.tx.is_empty());
         // Without memory to ask with, its turn comes again.
         if !is_busy && let Some(mut conn) = self.shared.wake(conn, index, now) {
             self.ask_idle(&mut conn, now);

@@ -1,5 +1,6 @@
 //! Peers of idle connections that live, and that do not.
 
+use super::rma::{pair, segment};
 use super::*;
 use crate::limits::{IDLE_ASKS_MIN, IDLE_LOOK_NS, IDLE_LOOKS_PER_SECOND_MAX};
 
@@ -49,6 +50,31 @@ fn a_peer_that_vanishes_from_an_idle_connection_is_missed() {
         net.run(SECOND);
         assert!(net.ends.iter().all(|end| end.connections() == 0 && end.next_deadline().is_none()));
         net.assert_clean();
+    }
+}
+
+/// Seeds 24677 and 32358 of the simulation: the target gave its answer up, and with it the connection. Each operation of the
+/// initiator's waited for its own timeout then, one after the other, on a connection that never ended.
+#[test]
+fn a_peer_that_gave_up_an_answer_is_missed() {
+    for (seed, attribute) in (31..).zip([Attribute::ReliableOrdered, Attribute::ReliableUnordered]) {
+        let (mut net, client, server) = pair(seed, attribute, 2_000);
+        net.ends[0].set_send_timeout(client, 900 * SECOND).unwrap();
+        net.ends[1].set_send_timeout(server, 100 * MS).unwrap();
+        // Requests and acknowledgements pass, and data does not.
+        net.largest = 200;
+        net.operate(client, RmaKind::Read, &[segment(0, 0, 1_000)], None, false, 1);
+        net.run(MS);
+        // This acknowledges the request, which would be repeated otherwise, and be answered by RESET in the end.
+        net.send(1, server, b"small", 7);
+        net.run_until(SECOND, "the target gives up", |net| !ends(&net.apps[1]).is_empty());
+        net.ends[1].disconnect(net.now, server).unwrap();
+        // Nor does what it says of that.
+        net.cut = true;
+        net.run_until(100 * SECOND, "it says no more", |net| net.ends[1].connections() == 0);
+        (net.cut, net.largest) = (false, usize::MAX);
+        net.run_until(100 * SECOND, "the initiator is told", |net| !ends(&net.apps[0]).is_empty());
+        assert_eq!(net.apps[0].operations(), [(1, Status::Disconnected)], "{attribute:?}");
     }
 }
 

@@ -17,6 +17,8 @@ use cci::{Attribute, Connection, DisconnectReason, Status};
 
 /// In the context of an operation.
 const OPERATION: u64 = 1 << 63;
+/// A clock that jumps by less makes nothing late.
+const JUMP_NS_MIN: u64 = 1_000_000_000;
 /// In the name of a message behind an operation.
 pub(super) const BEHIND: u32 = 1 << 23;
 
@@ -81,7 +83,15 @@ impl Judge {
         let unseen = |side: &Side| side.silent || side.work.is_some();
         let silent = !self.gentle && (unseen(this) || self.others(side).any(unseen));
         // A link ends with a system call that fails on it.
-        this.reported_dead || silent || self.calls_may_fail || self.others(side).any(gone)
+        let late = this.jumped || self.others(side).any(|other| other.jumped);
+        this.reported_dead || silent || late || self.calls_may_fail || self.others(side).any(gone)
+    }
+
+    /// The clock of a machine has jumped. What was under way there may be too late by it.
+    pub fn jumped(&mut self, machine: usize, ns: u64) {
+        for side in self.sides.iter_mut().filter(|side| side.machine == machine) {
+            side.jumped |= ns >= JUMP_NS_MIN;
+        }
     }
 
     /// A message came to `side`.
@@ -155,7 +165,6 @@ impl Judge {
             }
             _ => {
                 sender.flow.may_complete_late = self.is_shared;
-                sender.flow.may_time_out_alone = self.is_streamed;
                 sender.flow.deliver(from, payload, ordered)
             }
         }

@@ -254,6 +254,13 @@ impl Work {
         self.ops.push(op);
     }
 
+    /// A write was refused. If the region was taken back in the middle of it, a part of the data may be there.
+    pub fn refused(&mut self, slot: usize) {
+        if self.is_withdrawn() {
+            self.slots[slot].dead = true;
+        }
+    }
+
     /// A completion came: says what is wrong with it.
     pub fn completed(&mut self, side: usize, index: u32, status: Status, gentle: bool) -> Result<(), String> {
         let is_withdrawn = self.is_withdrawn();

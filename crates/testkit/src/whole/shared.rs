@@ -155,6 +155,8 @@ impl Stage {
 
     /// A machine has a new process.
     pub fn begin(&self, machine: usize) {
+        // What the process before had promised to deregister went with it.
+        self.withdrawals.borrow_mut().retain(|(of, _)| *of != machine);
         if let Some(process) = self.processes.borrow_mut().get_mut(machine) {
             process.number = Some(self.memory.add_process());
         }

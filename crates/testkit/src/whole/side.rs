@@ -27,8 +27,6 @@ pub(super) struct Flow {
     pub sent: Vec<Sent>,
     /// A message may be given up before its sender is told.
     pub may_complete_late: bool,
-    /// A message that timed out before any of it left ends nothing but itself.
-    pub may_time_out_alone: bool,
     /// Ordered: the first that has not come and was not skipped.
     next: u32,
     /// Unordered: messages too short to say which they are.
@@ -59,6 +57,8 @@ pub(super) struct Side {
     pub hung_up: bool,
     /// It asks in vain: its request was given to its own endpoint, which can't take it.
     pub asks_itself: bool,
+    /// The clock of one of the two hosts has jumped by more than what is under way may take.
+    pub jumped: bool,
     /// It was told that the connection is over.
     pub reported_dead: bool,
     /// The library has said so by an event, behind which nothing more comes.
@@ -90,6 +90,7 @@ impl Side {
             peer,
             hung_up: false,
             asks_itself: false,
+            jumped: false,
             reported_dead: false,
             disconnected: false,
             flow: Flow::default(),
@@ -209,10 +210,10 @@ impl Flow {
                 return Ok(index);
             }
             // A silent send that fails says nothing, so one may be missing without a word. And the completion of a send may wait for
-            // an operation before it: how it ended is judged when it comes.
+            // an operation before it: how it ended is judged when it comes. A send that waited in the engine until its time was over
+            // leaves its connection open (ADR 26).
             let may_be_missing = match sent.status {
-                Some(Status::TimedOut) => self.may_time_out_alone,
-                Some(status) => status == Status::ReceiverNotReady,
+                Some(status) => matches!(status, Status::ReceiverNotReady | Status::TimedOut),
                 None => sent.silent || self.may_complete_late,
             };
             if !may_be_missing {
@@ -224,12 +225,20 @@ impl Flow {
     /// A message that succeeded and never came.
     pub fn missing(&self, ordered: bool, all: bool) -> Option<String> {
         let owed = |sent: &Sent| sent.status == Some(Status::Success) || (all && sent.silent);
-        let named = |sent: &Sent| ordered || sent.len_bytes as usize >= contents::NAMED_BYTES_MIN;
-        if !ordered {
-            let shorts = self.sent.iter().filter(|sent| !named(sent) && owed(sent)).count() as u64;
-            if shorts > self.shorts_delivered {
-                return Some(format!("{shorts} short messages succeeded, {} came", self.shorts_delivered));
-            }
+        // A silent send may have failed without a word, and one that timed out may have come or not: what came behind it may have
+        // been taken for it, if it is too short to say which it is.
+        let is_uncertain = |sent: &Sent| sent.silent || sent.status == Some(Status::TimedOut);
+        let all_known = ordered && !self.sent.iter().any(is_uncertain);
+        let named = |sent: &Sent| all_known || sent.len_bytes as usize >= contents::NAMED_BYTES_MIN;
+        let shorts = || self.sent.iter().filter(|sent| !named(sent));
+        let owed_count = shorts().filter(|sent| owed(sent)).count() as u64;
+        let came = if ordered {
+            shorts().map(|sent| u64::from(sent.delivered)).sum()
+        } else {
+            self.shorts_delivered
+        };
+        if owed_count > came {
+            return Some(format!("{owed_count} short messages succeeded, {came} came"));
         }
         let lost = self.sent.iter().position(|sent| named(sent) && owed(sent) && sent.delivered == 0)?;
         Some(format!("message {lost} succeeded and never came ({:?})", self.sent[lost]))

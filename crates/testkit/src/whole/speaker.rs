@@ -184,6 +184,9 @@ fn operate(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u6
     let Some(drawn) = draw(work, &mut rng, number, index, mss) else { return Tried::Blocked };
     let tried = start(endpoint, work, connection, number, index, &drawn, &mut rng);
     if !matches!(tried, Tried::Started) {
+        if matches!(drawn.kind, Kind::Write { .. }) {
+            work.refused(drawn.slot);
+        }
         return tried;
     }
     let silent = drawn.kind == Kind::Silent;
@@ -225,8 +228,11 @@ fn fenced(
     let drawn = Drawn { kind: Kind::Write { message: false }, slot, fenced: true, message: Vec::new() };
     match start(endpoint, work, connection, number, index, &drawn, rng) {
         Tried::Started => {}
-        // The first of the two has been taken.
-        Tried::Blocked => return Tried::Started,
+        Tried::Blocked => {
+            work.refused(slot);
+            // The first of the two has been taken.
+            return Tried::Started;
+        }
         other => return other,
     }
     work.left -= 1;

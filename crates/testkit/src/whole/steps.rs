@@ -66,6 +66,7 @@ impl World<'_> {
                 for machine in 0..self.hosts.len() {
                     if self.hosts[machine].spec.host == host {
                         self.hosts[machine].clock.jump(*ns);
+                        self.judge.jumped(machine, *ns);
                         self.hosts[machine].wake_ns = None;
                         self.wake(machine, now_ns);
                     }

@@ -611,7 +611,9 @@ impl<'a> World<'a> {
         // What a dead peer's connection waits for is its send timeout, which may be long.
         let starved: Vec<usize> = (0..self.judge.sides.len())
             .filter(starved)
-            .filter(|side| !self.judge.may_be_over(*side) && self.peer_is_up(*side))
+            .filter(|side| {
+                !self.judge.may_be_over(*side) && self.peer_is_up(*side) && !self.waits_for_dead(*side)
+            })
             .collect();
         if let Some(first) = starved.first() {
             let Side { machine, connection, .. } = self.judge.sides[*first];
@@ -625,6 +627,17 @@ impl<'a> World<'a> {
             );
             self.judge.fail(self.now_ns, "starvation", text);
         }
+    }
+
+    /// Whether another connection of the same endpoint waits for a dead peer. It was alone perhaps and has all the places for sends,
+    /// until its send timeout (ADR 19).
+    fn waits_for_dead(&self, side: usize) -> bool {
+        let machine = self.judge.sides[side].machine;
+        let holds = |other: &usize| {
+            let other_side = &self.judge.sides[*other];
+            other_side.machine == machine && other_side.outstanding > 0 && !self.peer_is_up(*other)
+        };
+        (0..self.judge.sides.len()).any(|other| holds(&other))
     }
 
     fn peer_is_up(&self, side: usize) -> bool {

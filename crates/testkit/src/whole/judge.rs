@@ -32,8 +32,6 @@ pub(super) struct Judge {
     pub calls_may_fail: bool,
     /// The machines share memory: what a library takes out of a ring has arrived.
     pub is_shared: bool,
-    /// They are connected by streams.
-    pub is_streamed: bool,
     /// Fold of everything that happened.
     pub trace: u64,
     /// Lines for people, if they are wanted.

@@ -172,7 +172,6 @@ impl<'a> World<'a> {
                 sabotage: scenario.sabotage,
                 calls_may_fail: scenario.links_may_end(),
                 is_shared: scenario.fabric != Fabric::Datagrams,
-                is_streamed: matches!(scenario.fabric, Fabric::Streams { .. }),
                 lines: trace.then(Vec::new),
                 ..Judge::default()
             },

@@ -6,7 +6,7 @@ use crate::contestant::{Contestant, Role, this_program};
 use crate::reading::Reading;
 use crate::work::Work;
 use crate::worker::partner::cores;
-use cci_measure::trouble::{Outcome, Trouble};
+use cci_measure::failure::{Failure, Outcome};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,22 +27,22 @@ impl CProgram {
 
     /// Compiles it, once for each build of the library.
     fn program() -> Outcome<PathBuf> {
-        let trouble =
-            |what: &Path, error: std::io::Error| Trouble::new(format!("{}: {error}", what.display()));
+        let failed =
+            |what: &Path, error: std::io::Error| Failure::new(format!("{}: {error}", what.display()));
         let own = this_program()?;
         // Tests are one folder below.
         let folder = own.ancestors().skip(1).find(|folder| folder.join("libcci_capi.so").exists());
         let folder = folder.ok_or_else(|| {
-            Trouble::new("no libcci_capi.so beside this program").remedy("cargo build --release -p cci-capi")
+            Failure::new("no libcci_capi.so beside this program").remedy("cargo build --release -p cci-capi")
         })?;
         let library = folder.join("libcci_capi.so");
         let work = folder.join("bench-c");
-        fs::create_dir_all(&work).map_err(|error| trouble(&work, error))?;
+        fs::create_dir_all(&work).map_err(|error| failed(&work, error))?;
         for name in ["libcci.so.2", "libcci.so"] {
             let link = work.join(name);
             if fs::read_link(&link).ok().as_deref() != Some(&library) {
                 let _ = fs::remove_file(&link);
-                std::os::unix::fs::symlink(&library, &link).map_err(|error| trouble(&link, error))?;
+                std::os::unix::fs::symlink(&library, &link).map_err(|error| failed(&link, error))?;
             }
         }
         let program = work.join("messages");
@@ -83,7 +83,7 @@ impl Contestant for CProgram {
         let (what, len) = match work {
             Work::HalfTrip { len } => ("half-trip", len),
             Work::Rate { len } => ("rate", len),
-            _ => return Err(Trouble::new(format!("C does not do {work}"))),
+            _ => return Err(Failure::new(format!("C does not do {work}"))),
         };
         let device = if self.device == "udp" { "udp-lo" } else { self.device };
         let cores = cores()?;

@@ -1,7 +1,7 @@
 //! Processes of contestants: started, bounded in time, ended with all that they started.
 
 use crate::reading::Reading;
-use cci_measure::trouble::{Outcome, Trouble};
+use cci_measure::failure::{Failure, Outcome};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -19,7 +19,7 @@ pub fn reading(command: Command) -> Outcome<Reading> {
     let found = out.lines().rev().find_map(|line| serde_json::from_str::<Reading>(line).ok());
     found
         .filter(|reading| reading.value.is_finite() && reading.value > 0.0)
-        .ok_or_else(|| Trouble::new(format!("{name}: no figure in what it said: {}", tail(&out))))
+        .ok_or_else(|| Failure::new(format!("{name}: no figure in what it said: {}", tail(&out))))
 }
 
 /// Runs it to its end, in a process group of its own, and returns its standard output. It is killed, with all it
@@ -27,18 +27,18 @@ pub fn reading(command: Command) -> Outcome<Reading> {
 pub fn output(mut command: Command, limit: Duration) -> Outcome<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn().map_err(|error| Trouble::new(format!("{name}: {error}")))?;
+    let mut child = command.spawn().map_err(|error| Failure::new(format!("{name}: {error}")))?;
     let (printed, ended) = (reader(child.stdout.take()), reader(child.stderr.take()));
     let Ok(out) = printed.recv_timeout(limit) else {
         kill_group(&mut child);
-        return Err(Trouble::new(format!("{name}: not done after {} s", limit.as_secs())));
+        return Err(Failure::new(format!("{name}: not done after {} s", limit.as_secs())));
     };
-    let status = child.wait().map_err(|error| Trouble::new(format!("{name}: {error}")))?;
+    let status = child.wait().map_err(|error| Failure::new(format!("{name}: {error}")))?;
     if status.success() {
         return Ok(out);
     }
     let words = ended.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
-    Err(Trouble::new(format!("{name}: {status}: {} {}", tail(&out), tail(&words)).trim().to_owned()))
+    Err(Failure::new(format!("{name}: {status}: {} {}", tail(&out), tail(&words)).trim().to_owned()))
 }
 
 fn reader(from: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {

@@ -4,7 +4,7 @@ use crate::args::By;
 use crate::child;
 use crate::reading::Reading;
 use crate::work::{Placement, Work};
-use cci_measure::trouble::{Outcome, Trouble};
+use cci_measure::failure::{Failure, Outcome};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::process::Command;
@@ -95,5 +95,5 @@ impl Contestant for Worker {
 
 /// The path of this program.
 pub fn this_program() -> Outcome<PathBuf> {
-    std::env::current_exe().map_err(|error| Trouble::new(format!("the path of this program: {error}")))
+    std::env::current_exe().map_err(|error| Failure::new(format!("the path of this program: {error}")))
 }

@@ -39,8 +39,8 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(trouble) => {
-            eprintln!("bench: {trouble}");
+        Err(failure) => {
+            eprintln!("bench: {failure}");
             ExitCode::FAILURE
         }
     }

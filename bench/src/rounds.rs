@@ -6,7 +6,7 @@ use crate::reading::Reading;
 use crate::results::{RowResult, Track, Turn};
 use crate::rows::Row;
 use crate::work::Work;
-use cci_measure::trouble::Outcome;
+use cci_measure::failure::Outcome;
 
 /// A first turn is never repeated more often than this to find how much fills a turn.
 const SIZING_TURNS: u32 = 4;
@@ -54,7 +54,7 @@ pub fn measure(row: &Row, plan: Plan, watch: &mut dyn Watch) -> RowResult {
             watch.turn(&row.name, &track.name);
             match contestant.turn(row.work, track.count) {
                 Ok(reading) => track.turns.push(Turn::Done(reading)),
-                Err(trouble) => track.turns.push(Turn::Failed { failed: trouble.to_string() }),
+                Err(failure) => track.turns.push(Turn::Failed { failed: failure.to_string() }),
             }
             watch.done(1);
             if !track.takes_part() {
@@ -90,7 +90,7 @@ fn enter(row: &Row, contestant: &dyn Contestant, plan: Plan) -> Track {
     });
     match entered {
         Ok(count) => track.count = count,
-        Err(trouble) => track.absent = Some(trouble.to_string()),
+        Err(failure) => track.absent = Some(failure.to_string()),
     }
     track
 }
@@ -121,7 +121,7 @@ impl Track {
 mod tests {
     use super::*;
     use crate::contestant::Role;
-    use cci_measure::trouble::Trouble;
+    use cci_measure::failure::Failure;
     use std::cell::Cell;
 
     /// Takes 50 ns a message; fails from some turn on.
@@ -145,7 +145,7 @@ mod tests {
 
         fn turn(&self, _: Work, _: u64) -> Outcome<Reading> {
             match self.turns_before_failing.get() {
-                0 => Err(Trouble::new("scripted failure")),
+                0 => Err(Failure::new("scripted failure")),
                 left => {
                     self.turns_before_failing.set(left - 1);
                     Ok(Reading::of(50.0))

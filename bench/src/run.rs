@@ -11,9 +11,9 @@ use crate::results::{Machine, Results, RowResult, Run};
 use crate::rounds;
 use crate::rows::{self, Row};
 use crate::work::Work;
+use cci_measure::failure::{Failure, Outcome};
 use cci_measure::machine;
 use cci_measure::noise::{self, Noise, StealClock};
-use cci_measure::trouble::{Outcome, Trouble};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Instant, SystemTime};
@@ -33,7 +33,7 @@ pub fn run(args: &Args) -> Outcome {
     let order: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
     rows.retain(|row| args.only.is_empty() || args.only.iter().any(|text| row.name.contains(text)));
     if rows.is_empty() {
-        return Err(Trouble::new("no row has such a name").remedy("--list shows them"));
+        return Err(Failure::new("no row has such a name").remedy("--list shows them"));
     }
     if args.list {
         list(&rows);
@@ -119,7 +119,7 @@ fn resumed(file: &Path, args: &Args) -> Outcome<Results> {
     let same = |run: &Run| (run.machine.clone(), run.version.clone(), run.rounds, run.turn_ms);
     if same(&earlier.run) != same(&now) {
         let what = "measured on another machine, of another version or with other rounds";
-        return Err(Trouble::new(format!("{}: {what}", file.display())));
+        return Err(Failure::new(format!("{}: {what}", file.display())));
     }
     earlier.run.with_peers |= now.with_peers;
     Ok(earlier)

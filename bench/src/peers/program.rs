@@ -5,7 +5,7 @@ use crate::child;
 use crate::contestant::{Contestant, Role};
 use crate::reading::Reading;
 use crate::work::Work;
-use cci_measure::trouble::{Outcome, Trouble};
+use cci_measure::failure::{Failure, Outcome};
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ impl Installed {
         };
         line("version").ok_or_else(|| {
             let why = line("why-not").map_or(String::new(), |why| format!(": {why}"));
-            Trouble::new(format!("{name} is not installed{why}"))
+            Failure::new(format!("{name} is not installed{why}"))
                 .remedy(format!("bench/install-peers {}", self.0.display()))
         })
     }
@@ -73,7 +73,7 @@ impl Peer {
     fn command(&self, work: Work, count: u64) -> Outcome<Command> {
         let Program { name, program, transport, launcher, variables, .. } = self.program;
         let (word, len) = word_and_len(work)
-            .ok_or_else(|| Trouble::new(format!("{name} has no program that does {work}")))?;
+            .ok_or_else(|| Failure::new(format!("{name} has no program that does {work}")))?;
         let mut words: Vec<OsString> = launcher(work).into_iter().map(OsString::from).collect();
         words.push(self.installed.path(program).into());
         let mut words = words.into_iter();

@@ -11,7 +11,7 @@ use crate::contestant::{Contestant, Role};
 use crate::reading::Reading;
 use crate::work::Work;
 use crate::worker::partner;
-use cci_measure::trouble::{Outcome, Trouble};
+use cci_measure::failure::{Failure, Outcome};
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -67,7 +67,7 @@ impl Contestant for Ucx {
 
     fn turn(&self, work: Work, count: u64) -> Outcome<Reading> {
         let (test, len) =
-            test_and_len(work).ok_or_else(|| Trouble::new(format!("{PERFTEST} does no {work}")))?;
+            test_and_len(work).ok_or_else(|| Failure::new(format!("{PERFTEST} does no {work}")))?;
         let (cores, port) = (partner::cores()?, free_port()?);
         let _server = Server::start(self.perftest(port, cores.second), port)?;
         let mut client = self.perftest(port, cores.first);
@@ -76,7 +76,7 @@ impl Contestant for Ucx {
         client.args(["-n", &count.max(1).to_string(), "-w", &(count / 10 + 1).to_string()]);
         per_second(&child::output(client, TURN_LIMIT)?)
             .map(|rate| reading(work, rate))
-            .ok_or_else(|| Trouble::new(format!("{PERFTEST}: no figures in what it said")))
+            .ok_or_else(|| Failure::new(format!("{PERFTEST}: no figures in what it said")))
     }
 }
 
@@ -110,7 +110,7 @@ fn reading(work: Work, rate: f64) -> Reading {
 
 fn free_port() -> Outcome<u16> {
     let found = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    found.map(|address| address.port()).map_err(|error| Trouble::new(format!("a free port: {error}")))
+    found.map(|address| address.port()).map_err(|error| Failure::new(format!("a free port: {error}")))
 }
 
 /// The side that answers; it ends with the turn.
@@ -121,14 +121,14 @@ impl Server {
     /// read instead.
     fn start(mut command: Command, port: u16) -> Outcome<Server> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().map_err(|error| Trouble::new(format!("{PERFTEST}: {error}")))?;
+        let child = command.spawn().map_err(|error| Failure::new(format!("{PERFTEST}: {error}")))?;
         let (mut server, started) = (Server(child), Instant::now());
         while !listens(&fs::read_to_string("/proc/net/tcp").unwrap_or_default(), port) {
             if !matches!(server.0.try_wait(), Ok(None)) {
-                return Err(Trouble::new(format!("{PERFTEST}: the server did not start")));
+                return Err(Failure::new(format!("{PERFTEST}: the server did not start")));
             }
             if started.elapsed() > START_LIMIT {
-                return Err(Trouble::new(format!("{PERFTEST}: the server does not listen")));
+                return Err(Failure::new(format!("{PERFTEST}: the server does not listen")));
             }
             thread::sleep(Duration::from_millis(5));
         }

@@ -1,7 +1,7 @@
 //! Results as a file, one row a line, so that two runs can be compared by `diff`.
 
 use crate::results::Results;
-use cci_measure::trouble::{Outcome, Trouble};
+use cci_measure::failure::{Failure, Outcome};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub fn render(results: &Results) -> Outcome<String> {
 }
 
 fn line(what: &impl Serialize) -> Outcome<String> {
-    serde_json::to_string(what).map_err(|error| Trouble::new(format!("results as JSON: {error}")))
+    serde_json::to_string(what).map_err(|error| Failure::new(format!("results as JSON: {error}")))
 }
 
 /// From a file.

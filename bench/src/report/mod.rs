@@ -10,7 +10,7 @@ mod tables;
 pub mod text;
 
 use crate::results::Results;
-use cci_measure::trouble::{Outcome, Trouble};
+use cci_measure::failure::{Failure, Outcome};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -66,8 +66,8 @@ fn old_plots(folder: &Path) -> Vec<PathBuf> {
     entries.filter(|path| path.extension().is_some_and(|extension| extension == "svg")).collect()
 }
 
-fn failed(path: &Path, error: &dyn std::fmt::Display) -> Trouble {
-    Trouble::new(format!("{}: {error}", path.display()))
+fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use super::groups::{self, Family, Group};
 use super::{plots, tables};
 use crate::reading::Unit;
 use crate::results::{Results, RowResult, Run, Track, Turn};
+use cci_measure::failure::{Failure, Outcome};
 use cci_measure::noise::Noise;
 use cci_measure::statistics::spread;
 use cci_measure::table;
-use cci_measure::trouble::{Outcome, Trouble};
 use cci_measure::units;
 use minijinja::{Environment, Value, context};
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ pub fn page(results: &Results) -> Outcome<String> {
         stayed_away => contestants(results, ["who", "why", "in"], |track| track.absent.as_deref()),
     };
     let drawn = templates.render_str(include_str!("page.md"), page);
-    drawn.map_err(|error| Trouble::new(format!("the page: {error}")))
+    drawn.map_err(|error| Failure::new(format!("the page: {error}")))
 }
 
 /// What makes the whole page doubtful.

@@ -5,8 +5,8 @@ use super::groups::{self, Family, Group};
 use crate::contestant::Role;
 use crate::results::{Results, RowResult, Track};
 use crate::work::Work;
+use cci_measure::failure::{Failure, Outcome};
 use cci_measure::plot::{Curve, Plot, RGBColor};
-use cci_measure::trouble::{Outcome, Trouble};
 use cci_measure::units;
 
 /// Pixels of the whole, and of the list of names on its right.
@@ -48,7 +48,7 @@ pub fn all(results: &Results) -> Outcome<Vec<File>> {
         for group in groups::groups(results, family) {
             if let Some(file) = file(&group) {
                 let drawn = draw(&group, &curves(&group, results));
-                let svg = drawn.map_err(|trouble| Trouble::new(format!("{file}: {trouble}")))?;
+                let svg = drawn.map_err(|failure| Failure::new(format!("{file}: {failure}")))?;
                 plots.extend(svg.map(|svg| File { file, svg }));
             }
         }

@@ -1,6 +1,6 @@
 //! Latency under load: at a tenth, a half and four fifths of the highest rate that each can do itself.
 
-use super::{Contestants, Row, across_a_pair, baseline, ours};
+use super::{Makes, Row, across_a_pair, baseline, ours};
 use crate::args::By;
 use crate::work::Work;
 
@@ -8,7 +8,7 @@ const LEN: u32 = 64;
 
 /// The rows that measure latency under load.
 pub fn rows() -> Vec<Row> {
-    let families: [(&str, &str, fn() -> Contestants); 4] = [
+    let families: [(&str, &str, Makes); 4] = [
         ("shm", "over shared memory", || vec![ours("cci shm", By::Shm)]),
         ("udp", "over UDP on loopback", || {
             vec![baseline("plain UDP", By::PlainUdp), ours("cci udp", By::Udp)]
@@ -20,7 +20,7 @@ pub fn rows() -> Vec<Row> {
             across_a_pair(("plain UDP", By::PlainUdp), ("cci eth", By::Eth))
         }),
     ];
-    let row = |(name, over, contestants): (&str, &str, fn() -> Contestants), percent: u32| {
+    let row = |(name, over, contestants): (&str, &str, Makes), percent: u32| {
         let title = format!("Round trip {over} at {percent} % of the highest rate, {LEN} B");
         Row::new(format!("{name}/loaded/{percent}"), title, Work::Loaded { len: LEN, percent }, contestants())
     };

@@ -81,6 +81,8 @@ pub fn all(peers: &Peers) -> Vec<Row> {
 
 /// Who takes part.
 type Contestants = Vec<Box<dyn Contestant>>;
+/// Makes those of one row.
+type Makes = fn() -> Contestants;
 
 impl Row {
     /// Without goals.

@@ -1,6 +1,6 @@
 //! Both sides asleep until there is something.
 
-use super::{Contestants, Row, baseline, baseline_at_most, ours};
+use super::{Contestants, Makes, Row, baseline, baseline_at_most, ours};
 use crate::args::By;
 use crate::work::Work;
 
@@ -9,7 +9,7 @@ const LEN: u32 = 8;
 /// `Endpoint::wait` spins for a while where that has paid, which is the library's offer to those who wait; the rows of
 /// the descriptor are those in which both sides surely sleep.
 pub fn rows() -> Vec<Row> {
-    let families: [(&str, &str, fn() -> Contestants, By, By); 3] = [
+    let families: [(&str, &str, Makes, By, By); 3] = [
         (
             "shm",
             "over shared memory",

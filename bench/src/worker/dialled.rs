@@ -3,8 +3,8 @@
 use crate::args::WorkArgs;
 use cci_measure::baseline::{PlainTcp, PlainUdp, failed};
 use cci_measure::channel::Channel;
+use cci_measure::failure::{Failure, Outcome};
 use cci_measure::site::Site;
-use cci_measure::trouble::{Outcome, Trouble};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl<const SLEEPS: bool> Dialled for PlainTcp<SLEEPS> {
 }
 
 fn message_bytes(args: &WorkArgs) -> Outcome<u32> {
-    args.work.message_bytes().ok_or_else(|| Trouble::new("no messages"))
+    args.work.message_bytes().ok_or_else(|| Failure::new("no messages"))
 }
 
 impl<const SLEEPS: bool> Dialled for PlainUdp<SLEEPS> {

@@ -12,8 +12,8 @@ use crate::reading::Reading;
 use crate::work::Work;
 use cci_measure::baseline::{PlainTcp, PlainUdp};
 use cci_measure::cache_line;
+use cci_measure::failure::{Failure, Outcome};
 use cci_measure::transfer::Direction;
-use cci_measure::trouble::{Outcome, Trouble};
 
 /// Does what was asked for, on whichever side this process is.
 pub fn run(args: &WorkArgs) -> Outcome {
@@ -52,8 +52,7 @@ fn cache_line(args: &WorkArgs) -> Outcome<Reading> {
     let second = partner::cores()?.second;
     partner::pin(args)?;
     let found = cache_line::half_round_trips_ns(second, &[args.count / 10, args.count]);
-    let found = found.map_err(|error| Trouble::new(error.to_string()))?;
-    found.last().map(|&ns| Reading::of(ns)).ok_or_else(|| Trouble::new("no trips"))
+    found?.last().map(|&ns| Reading::of(ns)).ok_or_else(|| Failure::new("no trips"))
 }
 
 fn by_cci(args: &WorkArgs) -> Outcome<Option<Reading>> {
@@ -71,7 +70,7 @@ fn by_cci(args: &WorkArgs) -> Outcome<Option<Reading>> {
 }
 
 fn print(reading: &Reading) -> Outcome {
-    let line = serde_json::to_string(reading).map_err(|error| Trouble::new(error.to_string()))?;
+    let line = serde_json::to_string(reading).map_err(|error| Failure::new(error.to_string()))?;
     println!("{line}");
     Ok(())
 }

@@ -3,8 +3,8 @@
 use crate::args::WorkArgs;
 use crate::contestant::this_program;
 use crate::work::Placement;
+use cci_measure::failure::{Failure, Outcome};
 use cci_measure::site::Site;
-use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::{clock, cpu};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -23,9 +23,9 @@ pub struct Cores {
 
 /// The two first cores this process may use.
 pub fn cores() -> Outcome<Cores> {
-    match cpu::allowed().map_err(|error| Trouble::new(error.to_string()))?.as_slice() {
+    match cpu::allowed()?.as_slice() {
         &[first, second, ..] => Ok(Cores { first, second }),
-        _ => Err(Trouble::new("two cores are needed, one for each side")),
+        _ => Err(Failure::new("two cores are needed, one for each side")),
     }
 }
 
@@ -33,7 +33,7 @@ pub fn cores() -> Outcome<Cores> {
 pub fn pin(args: &WorkArgs) -> Outcome {
     let cores = cores()?;
     let mine = if args.partner_of.is_some() { cores.second } else { cores.first };
-    cpu::pin(mine).map_err(|error| Trouble::new(error.to_string()))
+    Ok(cpu::pin(mine)?)
 }
 
 /// Where the sides are; this process is on the first one's.
@@ -65,7 +65,7 @@ impl Partner {
         command.args(["--count", &args.count.to_string(), "--placement", &args.placement.word()]);
         command.args(["--partner-of", first]).stdin(input).stdout(output);
         let child = site.in_peer_namespace(|| command.spawn());
-        Ok(Partner(child.map_err(|error| Trouble::new(format!("starting the second process: {error}")))?))
+        Ok(Partner(child.map_err(|error| Failure::new(format!("starting the second process: {error}")))?))
     }
 
     /// Its number.
@@ -87,10 +87,10 @@ impl Partner {
             }
             match self.0.try_wait() {
                 Ok(None) if clock::now_ns() < until_ns => {}
-                Ok(None) => return Err(Trouble::new("the second process does not end")),
+                Ok(None) => return Err(Failure::new("the second process does not end")),
                 Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(Some(status)) => return Err(Trouble::new(format!("the second process: {status}"))),
-                Err(error) => return Err(Trouble::new(format!("the second process: {error}"))),
+                Ok(Some(status)) => return Err(Failure::new(format!("the second process: {status}"))),
+                Err(error) => return Err(Failure::new(format!("the second process: {error}"))),
             }
         }
     }

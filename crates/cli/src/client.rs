@@ -58,7 +58,7 @@ impl Client {
     /// Connects to the server at `uri`.
     pub fn open(device: &Device, uri: &str, spin: bool) -> Outcome<Client> {
         let mut endpoint = dial::open(device, Options::default())?;
-        let session = random::u64().map_err(|error| Failure::new(error.to_string()))?;
+        let session = random::u64()?;
         let hello = protocol::encode(&Hello::new(Role::Control, session));
         let control = dial::connect(&mut endpoint, uri, &hello, Attribute::ReliableOrdered, CONNECT_TIMEOUT)?;
         let uri = uri.to_owned();

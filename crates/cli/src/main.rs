@@ -23,14 +23,14 @@ mod text;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
-use failure::{Failure, Outcome};
+use failure::{Failure, Outcome, report};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     match signals::survive_file_size_limit().and_then(|()| run(command)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => report(&failure),
     }
 }
 

@@ -135,7 +135,7 @@ impl Pinger<'_> {
                     "p99": rtt.p99 as u64, "p999": rtt.p999 as u64,
                 })),
                 "interrupted": signals::interrupted(),
-                "failure": failure.map(Failure::line),
+                "failure": failure.map(Failure::to_string),
                 "explanation": explanation.as_ref().map(explanation_json),
             }))?;
         } else {

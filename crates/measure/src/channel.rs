@@ -1,6 +1,6 @@
 //! A channel for messages, as exchanges use it: the same exchange runs over CCI and over plain sockets.
 
-use crate::trouble::{Outcome, Trouble};
+use crate::failure::{Failure, Outcome};
 use cci_sys::clock;
 
 /// Nothing is waited for longer.
@@ -41,7 +41,7 @@ pub trait Channel: Sized {
                 return Ok(());
             }
             if clock::now_ns() > until_ns {
-                return Err(Trouble::new("no room for a message"));
+                return Err(Failure::new("no room for a message"));
             }
         }
     }
@@ -49,7 +49,7 @@ pub trait Channel: Sized {
     /// Waits for a message.
     #[inline]
     fn receive(&mut self) -> Outcome<u64> {
-        self.receive_within(SILENCE_NS)?.ok_or_else(|| Trouble::new("nothing comes"))
+        self.receive_within(SILENCE_NS)?.ok_or_else(|| Failure::new("nothing comes"))
     }
 
     /// Waits for a message; `None` where none came for so long, or somewhat longer.

@@ -1,6 +1,6 @@
 //! Which core each of the two processes runs on.
 
-use crate::trouble::{Outcome, Trouble};
+use crate::failure::{Failure, Outcome};
 use cci_sys::cpu;
 
 /// The two cores that both sides of a measurement are pinned to.
@@ -29,7 +29,7 @@ impl Cores {
         if !wanted || !can_spin {
             return Ok(free);
         }
-        cpu::pin(mine).map_err(|error| Trouble::new(error.to_string()).remedy("--no-pin"))?;
+        cpu::pin(mine).map_err(|error| Failure::from(error).remedy("--no-pin"))?;
         Ok(Cores { mine: Some(mine), theirs: other_is_ours.then_some(theirs), ..free })
     }
 }

@@ -1,7 +1,7 @@
 //! Messages there and back, one at a time.
 
 use crate::channel::{Channel, SILENCE_NS};
-use crate::trouble::{Outcome, Trouble};
+use crate::failure::{Failure, Outcome};
 use cci_sys::clock;
 
 /// Where messages may be lost, an echo that takes longer is: its message is sent again, so often at most.
@@ -75,7 +75,7 @@ pub fn ask<C: Channel>(channel: &mut C, len: u32, meter: &mut impl Meter) -> Out
         } else {
             again += 1;
             if C::RELIABLE || again > SENT_AGAIN_MAX {
-                return Err(Trouble::new("nothing comes"));
+                return Err(Failure::new("nothing comes"));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Curves over a number, such as a size, as SVG: both axes are logarithmic.
 
-use crate::trouble::{Outcome, Trouble};
+use crate::failure::{Failure, Outcome};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 pub use plotters::style::RGBColor;
@@ -69,7 +69,7 @@ impl Plot<'_> {
         let Some(numbers) = Numbers::of(self.curves) else { return Ok(None) };
         let mut svg = String::new();
         let drawn = self.draw(&SVGBackend::with_string(&mut svg, self.size).into_drawing_area(), &numbers);
-        drawn.map_err(|error| Trouble::new(format!("a plot: {error}")))?;
+        drawn.map_err(|error| Failure::new(format!("a plot: {error}")))?;
         // The text ends with one line break, as files of text do.
         Ok(Some(svg.trim_end().to_owned() + "\n"))
     }

@@ -4,7 +4,7 @@
 //! Between two addresses of one namespace the kernel hands packets over without any interface; across a pair they take
 //! the way that they would take to a network. And raw Ethernet needs two interfaces.
 
-use crate::trouble::{Outcome, Trouble};
+use crate::failure::{Failure, Outcome};
 use cci_sys::net::interfaces;
 use cci_sys::net::namespace::{Inside, Namespace};
 use std::io::{self, Write};
@@ -42,7 +42,7 @@ impl Site {
     /// The two ends of a new pair; the calling thread goes to one of them.
     pub fn across_a_pair() -> Outcome<Site> {
         let entered = |error: cci_sys::SysError| {
-            Trouble::new(error.to_string())
+            Failure::from(error)
                 .remedy("as root, or without --veth, with the URI of another machine's server")
         };
         let other = Namespace::fresh().map_err(entered)?;
@@ -62,7 +62,7 @@ impl Site {
         let until = Instant::now() + CARRIER_LIMIT;
         while !has_carrier() {
             if Instant::now() > until {
-                return Err(Trouble::new("the new pair of interfaces gets no carrier"));
+                return Err(Failure::new("the new pair of interfaces gets no carrier"));
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -117,7 +117,7 @@ fn has_carrier() -> bool {
 }
 
 fn ip(batch: &str) -> Outcome {
-    let failed = |message: String| Trouble::new(format!("ip: {message}")).remedy("install iproute2");
+    let failed = |message: String| Failure::new(format!("ip: {message}")).remedy("install iproute2");
     let mut child = Command::new("ip")
         .args(["-batch", "-"])
         .stdin(Stdio::piped())

@@ -5,8 +5,8 @@ use crate::reading::Reading;
 use crate::worker::partner::{self, Partner};
 use cci_measure::baseline::failed;
 use cci_measure::baseline::{self, SharedWord};
+use cci_measure::failure::{Failure, Outcome};
 use cci_measure::site::Site;
-use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -53,25 +53,24 @@ fn hear(counter: &mut File) -> Outcome {
 /// Two processes that wake each other through one word: odd numbers are for the partner, even ones are its answers.
 pub fn futex(args: &WorkArgs) -> Outcome<Option<Reading>> {
     let all = args.count / 10 + args.count;
-    let trouble = |error: cci_sys::SysError| Trouble::new(error.to_string());
     let hear = |word: &SharedWord, value: u32| match word.sleep_until(value, LIMIT) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Trouble::new("nothing comes")),
+        Ok(false) => Err(Failure::new("nothing comes")),
         Err(error) => Err(failed("futex")(error)),
     };
     // It goes round: only neighbours are told apart.
     let (question, answer) = (|trip: u64| (2 * trip + 1) as u32, |trip: u64| (2 * trip + 2) as u32);
     if args.partner_of.is_some() {
         partner::pin(args)?;
-        let word = SharedWord::open(inherited(&io::stdin())?).map_err(trouble)?;
+        let word = SharedWord::open(inherited(&io::stdin())?)?;
         for trip in 0..all {
             hear(&word, question(trip))?;
             word.store(answer(trip)).map_err(failed("futex"))?;
         }
         return Ok(None);
     }
-    let word = SharedWord::create().map_err(trouble)?;
-    let shared = word.fd().ok_or_else(|| Trouble::new("the word has no descriptor"))?;
+    let word = SharedWord::create()?;
+    let shared = word.fd().ok_or_else(|| Failure::new("the word has no descriptor"))?;
     let shared = shared.try_clone_to_owned().map_err(failed("futex"))?;
     let partner =
         Partner::start_with(args, &Site::same_host(), "inherited", (Stdio::from(shared), Stdio::null()))?;

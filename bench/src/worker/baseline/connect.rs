@@ -4,7 +4,7 @@ use crate::args::WorkArgs;
 use crate::reading::Reading;
 use crate::worker::partner::{self, Partner};
 use cci_measure::baseline::failed;
-use cci_measure::trouble::{Outcome, Trouble};
+use cci_measure::failure::{Failure, Outcome};
 use cci_sys::clock;
 use rustix::net::sockopt::set_socket_linger;
 use std::io::{ErrorKind, Read, Write};
@@ -55,7 +55,7 @@ fn accept(listener: &TcpListener) -> Outcome<TcpStream> {
         match listener.accept() {
             Ok((stream, _)) => return Ok(stream),
             Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(failed("accept")(error)),
-            Err(_) if clock::now_ns() > until_ns => return Err(Trouble::new("nobody connects")),
+            Err(_) if clock::now_ns() > until_ns => return Err(Failure::new("nobody connects")),
             Err(_) => {}
         }
     }

@@ -5,9 +5,9 @@ use crate::reading::Reading;
 use crate::worker::partner::{self, Partner};
 use cci_measure::baseline::failed;
 use cci_measure::baseline::{Mappings, Process};
+use cci_measure::failure::{Failure, Outcome};
 use cci_measure::site::Site;
 use cci_measure::transfer::{Direction, Slots};
-use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -19,7 +19,7 @@ pub fn copies(args: &WorkArgs, len: u32) -> Outcome<Reading> {
     let mut mappings = Mappings::create(slots.bytes())?;
     timed(args, &slots, |offset| {
         let copied = mappings.copy(offset as usize, len as usize);
-        if copied { Ok(()) } else { Err(Trouble::new("out of range")) }
+        if copied { Ok(()) } else { Err(Failure::new("out of range")) }
     })
 }
 
@@ -37,10 +37,10 @@ pub fn process(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Optio
     let (input, open) = std::io::pipe().map_err(failed("a pipe"))?;
     let mut partner = Partner::start_with(args, &Site::same_host(), "pipe", (input.into(), Stdio::piped()))?;
     partner::pin(args)?;
-    let output = partner.output().ok_or_else(|| Trouble::new("no output"))?;
+    let output = partner.output().ok_or_else(|| Failure::new("no output"))?;
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line).map_err(failed("the second process"))?;
-    let address: u64 = line.trim().parse().map_err(|_| Trouble::new(format!("no address: {line}")))?;
+    let address: u64 = line.trim().parse().map_err(|_| Failure::new(format!("no address: {line}")))?;
     let process = Process::of(partner.pid()).map_err(failed("the second process"))?;
     let reading = timed(args, &slots, |offset| {
         let at = offset as usize;

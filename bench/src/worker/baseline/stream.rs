@@ -4,8 +4,8 @@ use crate::args::WorkArgs;
 use crate::reading::Reading;
 use crate::worker::partner::{self, Partner};
 use cci_measure::baseline::{Stream, failed};
+use cci_measure::failure::Outcome;
 use cci_measure::transfer::{Direction, Slots};
-use cci_measure::trouble::Outcome;
 use std::net::{TcpListener, TcpStream};
 
 /// Bytes a second, after every place was used once.

@@ -4,8 +4,8 @@ use crate::args::WorkArgs;
 use crate::worker::dialled::Dialled;
 use cci_measure::baseline::failed;
 use cci_measure::channel::{Channel, stamp};
+use cci_measure::failure::{Failure, Outcome};
 use cci_measure::site::Site;
-use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
 use cci_sys::ethernet::{EndpointLock, FrameHeader, FrameSocket, Link, Mac};
 use cci_sys::xdp::{Attachment, Options, Program, Refusal, Socket, Wanted};
@@ -32,10 +32,9 @@ pub struct PlainXdp {
 
 impl PlainXdp {
     fn open(to: Mac) -> Outcome<PlainXdp> {
-        let trouble = |error: cci_sys::SysError| Trouble::new(error.to_string());
-        let refused = |refusal: Refusal| Trouble::new(refusal.to_string()).remedy(refusal.remedy());
-        let link = Link::of(Site::INTERFACE).map_err(trouble)?;
-        let lock = EndpointLock::take(link.mac, ENDPOINT).map_err(trouble)?;
+        let refused = |refusal: Refusal| Failure::new(refusal.to_string()).remedy(refusal.remedy());
+        let link = Link::of(Site::INTERFACE)?;
+        let lock = EndpointLock::take(link.mac, ENDPOINT)?;
         let program = Program::attach(link.index, Wanted::Auto).map_err(refused)?;
         let options = Options {
             interface_index: link.index,
@@ -122,13 +121,13 @@ impl Dialled for PlainXdp {
                 return Ok(first);
             }
         }
-        Err(Trouble::new("nobody connects"))
+        Err(Failure::new("nobody connects"))
     }
 
     fn dial(_args: &WorkArgs, first: &str) -> Outcome<PlainXdp> {
         let mut to = [0; 6];
         for (byte, word) in to.iter_mut().zip(first.split(':')) {
-            *byte = word.parse().map_err(|_| Trouble::new(format!("{first} is no address")))?;
+            *byte = word.parse().map_err(|_| Failure::new(format!("{first} is no address")))?;
         }
         let mut partner = PlainXdp::open(to)?;
         let until_ns = clock::now_ns() + LIMIT_NS;
@@ -142,6 +141,6 @@ impl Dialled for PlainXdp {
                 }
             }
         }
-        Err(Trouble::new("no answer"))
+        Err(Failure::new("no answer"))
     }
 }

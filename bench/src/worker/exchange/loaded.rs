@@ -4,8 +4,8 @@
 
 use crate::reading::Reading;
 use cci_measure::channel::{Channel, put_stamp};
+use cci_measure::failure::{Failure, Outcome};
 use cci_measure::statistics::Times;
-use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
 
 /// How long the highest rate is looked for, and how long messages leave by the clock.
@@ -26,7 +26,7 @@ const END: u64 = u64::MAX;
 /// The first side: the highest rate of echoes first, and then `percent` of it.
 pub fn run<C: Channel>(channel: &mut C, len: u32, percent: u32) -> Outcome<Reading> {
     if len < 8 {
-        return Err(Trouble::new("too short to tell messages apart"));
+        return Err(Failure::new("too short to tell messages apart"));
     }
     let mut message = vec![7; len as usize];
     // Once to warm up.
@@ -36,10 +36,10 @@ pub fn run<C: Channel>(channel: &mut C, len: u32, percent: u32) -> Outcome<Readi
     put_stamp(&mut message, END);
     channel.send(&message)?;
     if C::RELIABLE && found.came < found.sent {
-        return Err(Trouble::new(format!("{} of {} messages came", found.came, found.sent)));
+        return Err(Failure::new(format!("{} of {} messages came", found.came, found.sent)));
     }
     if found.came == 0 {
-        return Err(Trouble::new("no echoes by the clock"));
+        return Err(Failure::new("no echoes by the clock"));
     }
     let at = |part: f64| found.times.quantile_ns(part) as f64;
     Ok(Reading {
@@ -86,7 +86,7 @@ fn highest_per_s(channel: &mut impl Channel, message: &mut [u8]) -> Outcome<f64>
         }
     }
     if came == 0 {
-        return Err(Trouble::new("no echoes"));
+        return Err(Failure::new("no echoes"));
     }
     Ok(came as f64 * 1e9 / (last_ns - begin_ns).max(1) as f64)
 }

@@ -8,8 +8,8 @@ use super::partner::{self, Partner};
 use crate::args::WorkArgs;
 use crate::reading::Reading;
 use crate::work::Work;
+use cci_measure::failure::{Failure, Outcome};
 use cci_measure::half_trip;
-use cci_measure::trouble::{Outcome, Trouble};
 
 /// The work over this kind of channel, on whichever side this process is. The partner has no reading.
 pub fn run<C: Dialled>(args: &WorkArgs) -> Outcome<Option<Reading>> {
@@ -45,6 +45,6 @@ pub fn run<C: Dialled>(args: &WorkArgs) -> Outcome<Option<Reading>> {
 }
 
 /// What the command line allows but nobody can do.
-pub fn not_done(args: &WorkArgs) -> Trouble {
-    Trouble::new(format!("{} does not do {}", args.by.word(), args.work))
+pub fn not_done(args: &WorkArgs) -> Failure {
+    Failure::new(format!("{} does not do {}", args.by.word(), args.work))
 }

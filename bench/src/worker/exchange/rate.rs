@@ -2,7 +2,7 @@
 
 use crate::reading::Reading;
 use cci_measure::channel::{Channel, put_stamp};
-use cci_measure::trouble::{Outcome, Trouble};
+use cci_measure::failure::{Failure, Outcome};
 use cci_sys::clock;
 
 /// Messages between two calls of [`Channel::flush`].
@@ -20,7 +20,7 @@ pub fn send<C: Channel>(channel: &mut C, count: u64, len: u32) -> Outcome<Readin
     let mut message = vec![7; len as usize];
     if !C::RELIABLE {
         if len < 8 {
-            return Err(Trouble::new("too short to be counted where messages may be lost"));
+            return Err(Failure::new("too short to be counted where messages may be lost"));
         }
         lossy_burst(channel, &mut message, warm_up(count), 0)?;
         let (took_ns, came) = lossy_burst(channel, &mut message, count, 1)?;
@@ -104,7 +104,7 @@ fn lossy_burst<C: Channel>(
             }
         }
     }
-    Err(Trouble::new("no answer"))
+    Err(Failure::new("no answer"))
 }
 
 /// How many come before this one. Ends of the burst before, said twice, do not count.

@@ -3,7 +3,7 @@
 use super::dial;
 use super::messages::{Messages, received};
 use cci_measure::channel::Channel;
-use cci_measure::trouble::{Outcome, Trouble};
+use cci_measure::failure::{Failure, Outcome};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::time::Duration;
@@ -73,7 +73,7 @@ impl Channel for OnHandle {
         let timeout = Timespec { tv_sec: LOOK.as_secs() as i64, tv_nsec: 0 };
         match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(None),
-            Err(error) => Err(Trouble::new(format!("poll: {error}"))),
+            Err(error) => Err(Failure::new(format!("poll: {error}"))),
         }
     }
 }

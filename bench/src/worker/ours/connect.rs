@@ -5,7 +5,7 @@ use crate::args::WorkArgs;
 use crate::reading::Reading;
 use crate::worker::partner::{self, Partner};
 use cci::Attribute;
-use cci_measure::trouble::Outcome;
+use cci_measure::failure::Outcome;
 use cci_sys::clock;
 
 /// Connections a second, at the side that accepts.

@@ -3,16 +3,16 @@
 use crate::args::{By, WorkArgs};
 use crate::work::Placement;
 use cci::{Attribute, Connection, Context, Device, Endpoint, Event, Options, TransportKind};
-use cci_measure::trouble::{Outcome, Trouble};
+use cci_measure::failure::{Failure, Outcome};
 use cci_sys::clock;
 use std::net::Ipv4Addr;
 
 /// Nothing is waited for longer.
 const LIMIT_NS: u64 = 20_000_000_000;
 
-/// What the library says, as trouble of the benchmark.
-pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> Trouble + '_ {
-    move |error| Trouble::new(format!("{what}: {error}"))
+/// What the library says, as a failure of the benchmark.
+pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> Failure + '_ {
+    move |error| Failure::new(format!("{what}: {error}"))
 }
 
 /// An endpoint on the device that the contestant stands for, with the default options.
@@ -42,11 +42,11 @@ fn device<'a>(context: &'a Context, args: &WorkArgs) -> Outcome<&'a Device> {
         | By::ProcessVm
         | By::Eventfd
         | By::Futex => {
-            return Err(Trouble::new("no device of CCI's"));
+            return Err(Failure::new("no device of CCI's"));
         }
     };
     let found = context.devices().iter().find(|device| device.transport() == kind && is_at(device, args));
-    found.ok_or_else(|| Trouble::new(format!("no {} device here", kind.name())))
+    found.ok_or_else(|| Failure::new(format!("no {} device here", kind.name())))
 }
 
 /// Loopback, or the pair: each of its namespaces has only that.
@@ -68,7 +68,7 @@ pub fn connect(endpoint: &mut Endpoint, uri: &str, attribute: Attribute) -> Outc
             return result.map_err(|error| failed(uri)(&error));
         }
     }
-    Err(Trouble::new(format!("{uri}: no answer")))
+    Err(Failure::new(format!("{uri}: no answer")))
 }
 
 /// Accepts the first request.
@@ -83,5 +83,5 @@ pub fn accept(endpoint: &mut Endpoint) -> Outcome<Connection> {
             _ => {}
         }
     }
-    Err(Trouble::new("nobody connects"))
+    Err(Failure::new("nobody connects"))
 }

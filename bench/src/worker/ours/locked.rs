@@ -3,7 +3,7 @@
 use super::messages::{Messages, received, taken};
 use cci::{Connection, Endpoint, SendFlags, SharedEndpoint};
 use cci_measure::channel::Channel;
-use cci_measure::trouble::Outcome;
+use cci_measure::failure::Outcome;
 
 /// One end.
 pub struct Locked {

@@ -7,7 +7,7 @@ use crate::reading::Reading;
 use crate::worker::partner::{self, Partner};
 use cci::{Attribute, Connection, Endpoint, Event, Options, SendFlags};
 use cci_measure::channel::Channel;
-use cci_measure::trouble::{Outcome, Trouble};
+use cci_measure::failure::{Failure, Outcome};
 use cci_sys::clock;
 use std::fs;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl Side {
         let until_ns = clock::now_ns() + REST.as_nanos() as u64;
         while clock::now_ns() < until_ns {
             if let Some(Event::DeviceFailed) = self.endpoint.next_event() {
-                return Err(Trouble::new("the device failed"));
+                return Err(Failure::new("the device failed"));
             }
         }
         Ok(())
@@ -76,8 +76,8 @@ impl Side {
 /// The proportional set: of what both processes map, each counts half.
 fn resident_bytes(process: &str) -> Outcome<u64> {
     let path = format!("/proc/{process}/smaps_rollup");
-    let text = fs::read_to_string(&path).map_err(|error| Trouble::new(format!("{path}: {error}")))?;
-    parse_pss(&text).ok_or_else(|| Trouble::new(format!("{path}: no Pss")))
+    let text = fs::read_to_string(&path).map_err(|error| Failure::new(format!("{path}: {error}")))?;
+    parse_pss(&text).ok_or_else(|| Failure::new(format!("{path}: no Pss")))
 }
 
 fn parse_pss(text: &str) -> Option<u64> {
@@ -137,7 +137,7 @@ fn accept_all(endpoint: &mut Endpoint, count: u32) -> Outcome<Connection> {
             }
             Some(_) => {}
             None if clock::now_ns() - last_ns > SILENCE_NS => {
-                return Err(Trouble::new(format!("{open} of {count} connections are open")));
+                return Err(Failure::new(format!("{open} of {count} connections are open")));
             }
             None => {}
         }
@@ -164,7 +164,7 @@ fn connect_all(args: &WorkArgs, first: &str, connections: u32) -> Outcome {
             }
             Some(_) => {}
             None if clock::now_ns() - last_ns > SILENCE_NS => {
-                return Err(Trouble::new(format!("{open} of {connections} connections are open")));
+                return Err(Failure::new(format!("{open} of {connections} connections are open")));
             }
             None => {}
         }

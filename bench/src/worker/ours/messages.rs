@@ -5,8 +5,8 @@ use crate::args::WorkArgs;
 use crate::worker::dialled::Dialled;
 use cci::{Attribute, Connection, Endpoint, Event, SendError, SendFlags};
 use cci_measure::channel::{Channel, stamp};
+use cci_measure::failure::{Failure, Outcome};
 use cci_measure::site::Site;
-use cci_measure::trouble::{Outcome, Trouble};
 
 /// One end.
 pub struct Messages {
@@ -73,7 +73,7 @@ pub fn taken(sent: Result<(), SendError>) -> Outcome<bool> {
 pub fn received(event: &Event) -> Outcome<Option<u64>> {
     match event {
         Event::Recv(message) => Ok(Some(stamp(message))),
-        Event::DeviceFailed => Err(Trouble::new("the device failed")),
+        Event::DeviceFailed => Err(Failure::new("the device failed")),
         _ => Ok(None),
     }
 }

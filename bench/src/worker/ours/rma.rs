@@ -8,8 +8,8 @@ use crate::worker::dialled::Dialled;
 use crate::worker::partner::{self, Partner};
 use cci::{Access, Event, Foreign, Memory, RegionAddress, RegionHandle, RmaError, RmaFlags, Status};
 use cci_measure::channel::Channel;
+use cci_measure::failure::{Failure, Outcome};
 use cci_measure::transfer::{Direction, Slots};
-use cci_measure::trouble::{Outcome, Trouble};
 use cci_sys::clock;
 
 /// Under way at once: as many as fill the bytes, and these at least and at most.
@@ -79,10 +79,10 @@ impl Transfers {
         let until_ns = clock::now_ns() + SILENCE_NS;
         let remote = loop {
             if let Some(Event::Recv(message)) = channel.endpoint.next_event() {
-                break RegionHandle::from_message(&message).ok_or_else(|| Trouble::new("no handle"))?;
+                break RegionHandle::from_message(&message).ok_or_else(|| Failure::new("no handle"))?;
             }
             if clock::now_ns() > until_ns {
-                return Err(Trouble::new("the partner lends no memory"));
+                return Err(Failure::new("the partner lends no memory"));
             }
         };
         let window = (WINDOW_BYTES / u64::from(slots.len)).clamp(WINDOW_MIN, WINDOW_MAX);
@@ -101,13 +101,13 @@ impl Transfers {
             match self.channel.endpoint.next_event() {
                 Some(Event::Send { status: Status::Success, .. }) => done += 1,
                 Some(Event::Send { status, .. }) => {
-                    return Err(Trouble::new(format!("a transfer failed: {status}")));
+                    return Err(Failure::new(format!("a transfer failed: {status}")));
                 }
                 Some(_) => {}
                 None => {
                     polls += 1;
                     if polls.is_multiple_of(1 << 16) && clock::now_ns() - begin_ns > 3 * SILENCE_NS {
-                        return Err(Trouble::new("a transfer does not complete"));
+                        return Err(Failure::new("a transfer does not complete"));
                     }
                 }
             }

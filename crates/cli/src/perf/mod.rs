@@ -96,7 +96,7 @@ fn report(args: &PerfArgs, results: &Results) -> Outcome {
             Ok(()) => text::emit(format!("curves: {}\n", path.display()).as_bytes())?,
             Err(failure) if args.html.is_some() => return Err(failure),
             // Nobody asked for it: the measurement is what counts.
-            Err(failure) => eprintln!("cci: no page with curves, {}", failure.line()),
+            Err(failure) => eprintln!("cci: no page with curves, {failure}"),
         }
     }
     match results.failures().as_slice() {
@@ -170,7 +170,7 @@ fn measure(
         }),
     };
     // What the user has ended has not failed.
-    target.failure = outcome.err().filter(|_| !signals::interrupted()).map(|failure| failure.line());
+    target.failure = outcome.err().filter(|_| !signals::interrupted()).map(|failure| failure.to_string());
     if let Some(failure) = &target.failure {
         live.print(&format!("  FAILED: {failure}\n"))?;
     }

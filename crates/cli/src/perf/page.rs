@@ -233,7 +233,7 @@ impl Chart {
             curves: &curves,
         };
         let svg =
-            plot.svg().map_err(|trouble| Error::new(ErrorKind::InvalidOperation, trouble.to_string()))?;
+            plot.svg().map_err(|failure| Error::new(ErrorKind::InvalidOperation, failure.to_string()))?;
         Ok(svg.map(|svg| {
             let svg = self.embedded(&svg, &classes, &tips);
             context! { title => self.title, what => self.what, svg => Value::from_safe_string(svg) }

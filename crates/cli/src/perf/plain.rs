@@ -3,7 +3,7 @@
 use super::plan::Plan;
 use super::results::Plain;
 use crate::client::Client;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::signals;
 use cci::{Device, TransportKind};
 use cci_measure::baseline::{PlainTcp, PlainUdp, failed};
@@ -12,7 +12,6 @@ use cci_measure::cores::Cores;
 use cci_measure::half_trip::{self, Meter};
 use cci_measure::site::Site;
 use cci_measure::statistics;
-use cci_measure::trouble::{self, Trouble};
 use cci_sys::{clock, cpu};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Barrier;
@@ -118,8 +117,8 @@ impl<'a> PlainSockets<'a> {
         &self,
         plan: &Plan,
         len: u32,
-        sockets: impl Fn() -> trouble::Outcome<Ends<C>>,
-    ) -> trouble::Outcome<(f64, f64)> {
+        sockets: impl Fn() -> Outcome<Ends<C>>,
+    ) -> Outcome<(f64, f64)> {
         let (trips, begin_ns) = (statistics::Times::default(), clock::now_ns());
         let mut times = Times { plan, trips, begin_ns, left_ns: 0, done: 0 };
         let echo = vec![7; len as usize];
@@ -149,15 +148,15 @@ impl<'a> PlainSockets<'a> {
     fn beside<C: Channel + Send, T>(
         &self,
         (mut mine, mut theirs): Ends<C>,
-        answer: impl Fn(&mut C) -> trouble::Outcome + Sync,
-        work: impl FnOnce(&mut C) -> trouble::Outcome<T>,
-    ) -> trouble::Outcome<T> {
+        answer: impl Fn(&mut C) -> Outcome + Sync,
+        work: impl FnOnce(&mut C) -> Outcome<T>,
+    ) -> Outcome<T> {
         let (stop, placed, core) = (AtomicBool::new(false), Barrier::new(2), self.core);
         thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let pinned = core.map_or(Ok(()), cpu::pin);
                 placed.wait();
-                pinned.map_err(|error| Trouble::new(error.to_string()))?;
+                pinned?;
                 while !stop.load(Ordering::Relaxed) {
                     match theirs.try_receive() {
                         Ok(Some(_)) if answer(&mut theirs).is_ok() => {}
@@ -173,12 +172,12 @@ impl<'a> PlainSockets<'a> {
             let done = work(&mut mine);
             stop.store(true, Ordering::Relaxed);
             drop(mine);
-            let ended = other.join().unwrap_or_else(|_| Err(Trouble::new("the other end panicked")));
+            let ended = other.join().unwrap_or_else(|_| Err(Failure::new("the other end panicked")));
             done.and_then(|done| ended.map(|()| done))
         })
     }
 
-    fn streams(&self, len: u32) -> trouble::Outcome<Ends<PlainTcp<false>>> {
+    fn streams(&self, len: u32) -> Outcome<Ends<PlainTcp<false>>> {
         let failed = failed("plain sockets, to compare with");
         let listener =
             self.site.in_peer_namespace(|| TcpListener::bind((self.remote, 0))).map_err(&failed)?;
@@ -187,7 +186,7 @@ impl<'a> PlainSockets<'a> {
         Ok((PlainTcp::over(mine, len)?, PlainTcp::over(theirs, len)?))
     }
 
-    fn datagrams(&self) -> trouble::Outcome<Ends<PlainUdp<false>>> {
+    fn datagrams(&self) -> Outcome<Ends<PlainUdp<false>>> {
         let failed = failed("plain sockets, to compare with");
         let mine = UdpSocket::bind((self.local, 0)).map_err(&failed)?;
         let theirs = self.site.in_peer_namespace(|| UdpSocket::bind((self.remote, 0))).map_err(&failed)?;
@@ -207,7 +206,7 @@ mod tests {
         let site = Site::same_host();
         let lo = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let plain = |tcp| PlainSockets { site: &site, core: None, local: lo, remote: lo, tcp };
-        fn trips<C: Channel + Send>(plain: &PlainSockets<'_>, ends: trouble::Outcome<Ends<C>>) -> f64 {
+        fn trips<C: Channel + Send>(plain: &PlainSockets<'_>, ends: Outcome<Ends<C>>) -> f64 {
             let work = |mine: &mut C| half_trip::mean_ns(mine, 100, 10);
             plain.beside(ends.unwrap(), |theirs| theirs.send(&[3; 100]), work).unwrap()
         }

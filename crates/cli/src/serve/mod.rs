@@ -35,9 +35,8 @@ pub fn run(args: &ServeArgs) -> Outcome {
         thread::spawn(move || end_with_parent(&stop));
     }
     if let Some(core) = args.core {
-        cci_sys::cpu::pin(core).map_err(|error| {
-            Failure::new(error.to_string()).remedy("a --core that `taskset -p $$` allows, or none")
-        })?;
+        cci_sys::cpu::pin(core)
+            .map_err(|error| Failure::from(error).remedy("a --core that `taskset -p $$` allows, or none"))?;
     }
     let servers = open(args)?;
     for server in &servers {
@@ -76,7 +75,7 @@ fn open(args: &ServeArgs) -> Outcome<Vec<Server>> {
         };
         match server(device, service) {
             Ok(server) => servers.push(server),
-            Err(failure) => eprintln!("left out: {}", failure.line()),
+            Err(failure) => eprintln!("left out: {failure}"),
         }
     }
     if let (Some(service), [_, ..]) = (&args.service, need_number.as_slice()) {

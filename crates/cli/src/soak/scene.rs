@@ -132,7 +132,7 @@ pub fn run(plan: Plan, status: &Arc<Mutex<Status>>, stop: Arc<AtomicBool>) {
     let ran = Scene::new(plan, status.clone(), stop).and_then(|mut scene| scene.run());
     let mut status = lock(status);
     if let Err(failure) = ran {
-        status.fail(failure.line());
+        status.fail(failure.to_string());
     }
     status.conclude();
 }

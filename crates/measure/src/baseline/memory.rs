@@ -1,6 +1,6 @@
 //! A copy within one process, between mappings of the kind that remote memory access copies between.
 
-use crate::trouble::{Outcome, Trouble};
+use crate::failure::Outcome;
 use cci_sys::memory::PrivateMemory;
 
 /// Two mappings that nobody else can reach.
@@ -13,8 +13,8 @@ pub struct Mappings {
 impl Mappings {
     /// Both have at least `len_bytes`, above 0.
     pub fn create(len_bytes: usize) -> Outcome<Mappings> {
-        let memory = || PrivateMemory::create(len_bytes).map_err(|error| Trouble::new(error.to_string()));
-        Ok(Mappings { source: memory()?, target: memory()? })
+        let (source, target) = (PrivateMemory::create(len_bytes)?, PrivateMemory::create(len_bytes)?);
+        Ok(Mappings { source, target })
     }
 
     /// What is copied from.

@@ -7,7 +7,7 @@ mod tcp;
 mod udp;
 mod wake;
 
-use crate::trouble::Trouble;
+use crate::failure::Failure;
 use std::io;
 
 pub use memory::Mappings;
@@ -18,6 +18,6 @@ pub use udp::PlainUdp;
 pub use wake::{SharedWord, eventfd};
 
 /// The error of a system call, with what was done.
-pub fn failed(what: &str) -> impl Fn(io::Error) -> Trouble + '_ {
-    move |error| Trouble::new(format!("{what}: {error}"))
+pub fn failed(what: &str) -> impl Fn(io::Error) -> Failure + '_ {
+    move |error| Failure::new(format!("{what}: {error}"))
 }

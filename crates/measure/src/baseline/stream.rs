@@ -1,8 +1,8 @@
 //! Bulk data over one plain TCP connection: one `write` for each transfer, straight from the source's memory and into the target's.
 
 use super::failed;
+use crate::failure::Outcome;
 use crate::transfer::{Direction, Slots};
-use crate::trouble::Outcome;
 use cci_sys::clock;
 use std::io::{Read, Write};
 use std::net::TcpStream;

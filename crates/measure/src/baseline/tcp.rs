@@ -2,7 +2,7 @@
 
 use super::failed;
 use crate::channel::{Channel, stamp};
-use crate::trouble::{Outcome, Trouble};
+use crate::failure::{Failure, Outcome};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -65,7 +65,7 @@ impl<const SLEEPS: bool> PlainTcp<SLEEPS> {
             (self.taken, self.filled) = (0, self.filled - self.taken);
         }
         match self.stream.read(self.buffer.get_mut(self.filled..).unwrap_or_default()) {
-            Ok(0) => Err(Trouble::new("the other side closed its TCP connection")),
+            Ok(0) => Err(Failure::new("the other side closed its TCP connection")),
             Ok(count) => {
                 self.filled += count;
                 Ok(true)

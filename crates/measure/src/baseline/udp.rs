@@ -2,7 +2,7 @@
 
 use super::failed;
 use crate::channel::{Channel, stamp};
-use crate::trouble::Outcome;
+use crate::failure::Outcome;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::time::Duration;

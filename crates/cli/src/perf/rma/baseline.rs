@@ -10,7 +10,6 @@ use cci_measure::baseline::{Mappings, Process, Stream, failed};
 use cci_measure::cores::Cores;
 use cci_measure::site::Site;
 use cci_measure::transfer::{Direction, Slots};
-use cci_measure::trouble::{self, Trouble};
 use cci_sys::{clock, cpu};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -118,7 +117,7 @@ fn part(bytes: &mut [u8], len: usize) -> &mut [u8] {
 }
 
 /// Nanoseconds of one transfer after the other, each at its offset.
-fn timed(slots: &Slots, mut transfer: impl FnMut(u64) -> trouble::Outcome) -> Outcome<u64> {
+fn timed(slots: &Slots, mut transfer: impl FnMut(u64) -> Outcome) -> Outcome<u64> {
     let begin_ns = clock::now_ns();
     for nth in 0..slots.count {
         transfer(slots.offset(nth))?;
@@ -144,7 +143,7 @@ impl Baseline for Mappings {
         let len = work.slots.len as usize;
         timed(&work.slots, |offset| {
             let copied = self.copy(offset as usize, len);
-            if copied { Ok(()) } else { Err(Trouble::new("out of range")) }
+            if copied { Ok(()) } else { Err(Failure::new("out of range")) }
         })
     }
 
@@ -202,7 +201,7 @@ impl Baseline for ByProcess {
 struct Streams {
     mine: Stream,
     tasks: Sender<Task>,
-    answers: Receiver<trouble::Outcome<Option<String>>>,
+    answers: Receiver<Outcome<Option<String>>>,
 }
 
 /// What the other end is to do.
@@ -213,7 +212,7 @@ enum Task {
 }
 
 impl Streams {
-    fn open(site: &Site, at: IpAddr, core: Option<usize>, len: usize) -> trouble::Outcome<Streams> {
+    fn open(site: &Site, at: IpAddr, core: Option<usize>, len: usize) -> Outcome<Streams> {
         let failed = failed("a plain TCP stream, to compare with");
         let listener = site.in_peer_namespace(|| TcpListener::bind((at, 0))).map_err(&failed)?;
         let mine = listener.local_addr().and_then(TcpStream::connect).map_err(&failed)?;
@@ -221,7 +220,7 @@ impl Streams {
         let (tasks, to_do) = mpsc::channel();
         let (answer, answers) = mpsc::channel();
         thread::spawn(move || {
-            let pinned = core.map_or(Ok(()), cpu::pin).map_err(|error| Trouble::new(error.to_string()));
+            let pinned = core.map_or(Ok(()), cpu::pin).map_err(Failure::from);
             for task in to_do {
                 // The first word says that this thread is awake: that takes no part in what is timed.
                 let _ = answer.send(Ok(None));
@@ -242,11 +241,11 @@ impl Streams {
     /// Waits for the other end's next word.
     fn answer(&self) -> Outcome<Option<String>> {
         let answer = self.answers.recv();
-        Ok(answer.map_err(|_| Failure::new("the other end of the TCP stream is gone"))??)
+        answer.map_err(|_| Failure::new("the other end of the TCP stream is gone"))?
     }
 }
 
-fn do_task(stream: &mut Stream, task: Task) -> trouble::Outcome<Option<String>> {
+fn do_task(stream: &mut Stream, task: Task) -> Outcome<Option<String>> {
     match task {
         Task::Serve(Work { direction, slots }) => {
             stream.serve(direction, &slots, slots.count)?;

@@ -58,7 +58,7 @@ pub fn run() -> Outcome {
     match peer.run() {
         Ok(()) => Ok(()),
         Err(failure) => {
-            report(&PeerMessage::Wrong(failure.line()));
+            report(&PeerMessage::Wrong(failure.to_string()));
             Err(failure)
         }
     }

@@ -4,6 +4,7 @@ use crate::contestant::Role;
 use crate::reading::Reading;
 use crate::rows::Goal;
 use crate::work::Work;
+pub use cci_measure::machine::Machine;
 use cci_measure::noise::Noise;
 use cci_measure::statistics::{Spread, spread};
 use serde::{Deserialize, Serialize};
@@ -42,19 +43,6 @@ pub struct Run {
     pub noise_after: Option<Noise>,
     /// The part of all cores' time that the hypervisor gave to others during the run.
     pub steal_fraction: Option<f64>,
-}
-
-/// See [`cci_measure::machine`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
-    /// Model of the processor.
-    pub processor: String,
-    /// Cores that may be used.
-    pub cores: usize,
-    /// Whether a hypervisor is below.
-    pub virtual_machine: bool,
-    /// Kernel name and version.
-    pub kernel: String,
 }
 
 /// What came of one row.

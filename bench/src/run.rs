@@ -12,7 +12,6 @@ use crate::rounds;
 use crate::rows::{self, Row};
 use crate::work::Work;
 use cci_measure::failure::{Failure, Outcome};
-use cci_measure::machine;
 use cci_measure::noise::{self, Noise, StealClock};
 use std::path::Path;
 use std::process::Command;
@@ -130,12 +129,7 @@ fn describe(args: &Args) -> Run {
     Run {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: commit().unwrap_or_default(),
-        machine: Machine {
-            processor: machine::processor(),
-            cores: cci_sys::cpu::available(),
-            virtual_machine: machine::is_virtual(),
-            kernel: machine::kernel(),
-        },
+        machine: Machine::here(cci_sys::cpu::available()),
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         took_s: 0,
         rounds: plan.rounds,

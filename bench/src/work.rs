@@ -106,21 +106,18 @@ impl FromStr for Work {
     fn from_str(text: &str) -> Result<Work, String> {
         let mut words = text.split(':');
         let name = words.next().unwrap_or_default();
-        let mut number = || -> Result<u32, String> {
-            let word = words.next().ok_or_else(|| format!("{text}: a number is missing"))?;
-            word.parse().map_err(|_| format!("{text}: {word} is no number"))
-        };
-        Ok(match name {
-            "half-trip" => Work::HalfTrip { len: number()? },
-            "rate" => Work::Rate { len: number()? },
-            "write" => Work::Write { len: number()? },
-            "read" => Work::Read { len: number()? },
-            "blocking-trip" => Work::BlockingTrip { len: number()? },
-            "connect" => Work::Connect,
-            "poll" => Work::Poll { connections: number()? },
-            "idle-memory" => Work::IdleMemory { connections: number()? },
-            "loaded" => Work::Loaded { len: number()?, percent: number()? },
-            _ => return Err(format!("{text}: no such work")),
+        let numbers: Result<Vec<u32>, _> = words.map(str::parse).collect();
+        Ok(match (name, numbers.as_deref()) {
+            ("half-trip", Ok(&[len])) => Work::HalfTrip { len },
+            ("rate", Ok(&[len])) => Work::Rate { len },
+            ("write", Ok(&[len])) => Work::Write { len },
+            ("read", Ok(&[len])) => Work::Read { len },
+            ("blocking-trip", Ok(&[len])) => Work::BlockingTrip { len },
+            ("connect", Ok(&[])) => Work::Connect,
+            ("poll", Ok(&[connections])) => Work::Poll { connections },
+            ("idle-memory", Ok(&[connections])) => Work::IdleMemory { connections },
+            ("loaded", Ok(&[len, percent])) => Work::Loaded { len, percent },
+            _ => return Err(format!("{text}: no such work, or not with such numbers")),
         })
     }
 }

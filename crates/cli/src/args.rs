@@ -275,40 +275,6 @@ pub enum Size {
     Max,
 }
 
-impl Size {
-    /// Of messages, with `--quick`.
-    pub const QUICK: &[Size] = &[Size::Bytes(8), Size::Max];
-    /// Of messages, unless another value is given.
-    pub const USUAL: &[Size] = &[Size::Bytes(8), Size::Bytes(64), Size::Bytes(1024), Size::Max];
-    /// Of messages, with `--full`.
-    pub const ALL: &[Size] = &[
-        Size::Bytes(0),
-        Size::Bytes(8),
-        Size::Bytes(64),
-        Size::Bytes(512),
-        Size::Bytes(1024),
-        Size::Bytes(4096),
-        Size::Max,
-    ];
-    /// Of remote memory, with `--quick`.
-    pub const QUICK_RMA: &[Size] = &[Size::Bytes(8), Size::Bytes(64 << 10)];
-    /// Of remote memory, unless another value is given.
-    pub const USUAL_RMA: &[Size] =
-        &[Size::Bytes(8), Size::Bytes(4 << 10), Size::Bytes(64 << 10), Size::Bytes(1 << 20)];
-    /// Of remote memory, with `--full`.
-    pub const ALL_RMA: &[Size] = &[
-        Size::Bytes(8),
-        Size::Bytes(64),
-        Size::Bytes(512),
-        Size::Bytes(4 << 10),
-        Size::Bytes(32 << 10),
-        Size::Bytes(256 << 10),
-        Size::Bytes(1 << 20),
-        Size::Bytes(4 << 20),
-        Size::Bytes(64 << 20),
-    ];
-}
-
 impl std::str::FromStr for Size {
     type Err = String;
     fn from_str(text: &str) -> Result<Size, String> {

@@ -1,27 +1,36 @@
 //! What machine this is.
 
+use serde::{Deserialize, Serialize};
 use std::fs;
 
-/// Model of the processor, or at least its architecture.
-pub fn processor() -> String {
-    model().unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+/// A machine on which something is measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Model of the processor, or at least its architecture.
+    pub processor: String,
+    /// Cores that may be used.
+    pub cores: usize,
+    /// Whether a hypervisor is below, as the processor tells.
+    pub virtual_machine: bool,
+    /// Kernel name and version.
+    pub kernel: String,
 }
 
-fn model() -> Option<String> {
-    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
-}
-
-/// Kernel name and version.
-pub fn kernel() -> String {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("Linux {}", release.trim())
-}
-
-/// Whether a hypervisor is below, as the processor tells.
-pub fn is_virtual() -> bool {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let flags = text.lines().find(|line| line.starts_with("flags"));
-    flags.is_some_and(|line| line.split_whitespace().any(|flag| flag == "hypervisor"))
+impl Machine {
+    /// This one, of which so many cores may be used.
+    pub fn here(cores: usize) -> Machine {
+        let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let value = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            Some(line.split_once(':')?.1.trim())
+        };
+        let flags = value("flags").unwrap_or_default();
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Machine {
+            processor: value("model name").unwrap_or(std::env::consts::ARCH).to_owned(),
+            cores,
+            virtual_machine: flags.split_whitespace().any(|flag| flag == "hypervisor"),
+            kernel: format!("Linux {}", release.trim()),
+        }
+    }
 }

@@ -7,19 +7,16 @@ use cci_measure::machine;
 use serde::Serialize;
 use std::time::SystemTime;
 
-/// The machine on which a run was measured.
+/// The machine on which a run was measured, and how.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// Version of this program.
     pub version: &'static str,
     /// Start of the run, UTC.
     pub date: String,
-    /// Model of the processor.
-    pub processor: String,
-    /// Cores that may be used.
-    pub cores: usize,
-    /// Kernel name and version.
-    pub kernel: String,
+    /// Its processor and kernel.
+    #[serde(flatten)]
+    pub machine: machine::Machine,
     /// The clock that times come from.
     pub clock: &'static str,
     /// How both processes wait, and on which cores they are.
@@ -45,9 +42,7 @@ pub fn describe(cores: &Cores, plan: &Plan) -> Machine {
     Machine {
         version: env!("CARGO_PKG_VERSION"),
         date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-        processor: machine::processor(),
-        cores: cores.available,
-        kernel: machine::kernel(),
+        machine: machine::Machine::here(cores.available),
         clock: "CLOCK_MONOTONIC",
         method: format!("{waiting}, {placed}"),
         measurement_ns,

@@ -19,120 +19,103 @@ const LABEL_SIZES: (u32, u32) = (56, 124);
 const LINE: u8 = 1;
 const SHADE: u8 = 2;
 
-/// What one chart shows: a value by size, for each device and kind.
-struct Chart {
+/// What one chart shows of cells: a value by size, for each device and kind.
+struct Chart<C: 'static> {
     title: &'static str,
     what: &'static str,
     y_words: &'static str,
     y_label: fn(f64) -> String,
-    points: fn(&Target) -> Vec<Point>,
-}
-
-struct Point {
-    kind: String,
-    size: f64,
-    value: f64,
+    value: fn(&C) -> f64,
     /// How far the shade reaches.
-    p99: Option<f64>,
+    p99: Option<fn(&C) -> f64>,
 }
 
 /// Charts whose kinds are chosen together.
-struct Group {
+struct Group<C: 'static> {
     /// The class of its kinds.
     class: &'static str,
     title: &'static str,
-    charts: &'static [Chart],
-    kind_name: fn(&str) -> String,
+    cells: fn(&Target) -> &[C],
+    kind: fn(&C) -> String,
+    size: fn(&C) -> f64,
+    charts: &'static [Chart<C>],
 }
 
-const GROUPS: &[Group] = &[
-    Group {
-        class: "kind",
-        title: "messages",
-        charts: &[
-            Chart {
-                title: "Latency of messages",
-                what: "Median. Lower is better.",
-                y_words: "half a round trip",
-                y_label: text::duration,
-                points: |target| {
-                    let with_p99 = |cell: &Cell| Point {
-                        p99: Some(cell.latency.half_round_trip.0.p99),
-                        ..of_messages(cell, cell.latency.half_round_trip.0.p50)
-                    };
-                    target.cells.iter().map(with_p99).collect()
-                },
-            },
-            Chart {
-                title: "Message rate",
-                what: "Messages a second that came. Higher is better.",
-                y_words: "messages a second",
-                y_label: text::si,
-                points: |target| {
-                    target.cells.iter().map(|cell| of_messages(cell, cell.rate.messages_per_s)).collect()
-                },
-            },
-            Chart {
-                title: "Bandwidth of messages",
-                what: "Bytes of messages a second that came. Higher is better.",
-                y_words: "bytes a second",
-                y_label: bytes_per_s,
-                points: |target| {
-                    target.cells.iter().map(|cell| of_messages(cell, cell.rate.bytes_per_s)).collect()
-                },
-            },
-        ],
-        kind_name: |kind| {
-            match kind {
-                "RO" => "RO: reliable, ordered",
-                "RU" => "RU: reliable, unordered",
-                "UU" => "UU: unreliable",
-                other => other,
-            }
-            .to_owned()
+const MESSAGES: Group<Cell> = Group {
+    class: "kind",
+    title: "messages",
+    cells: |target| &target.cells,
+    kind: |cell| {
+        let words = match cell.r#type {
+            "RO" => ": reliable, ordered",
+            "RU" => ": reliable, unordered",
+            "UU" => ": unreliable",
+            _ => "",
+        };
+        format!("{}{words}", cell.r#type)
+    },
+    size: |cell| f64::from(cell.size_bytes),
+    charts: &[
+        Chart {
+            title: "Latency of messages",
+            what: "Median. Lower is better.",
+            y_words: "half a round trip",
+            y_label: text::duration,
+            value: |cell| cell.latency.half_round_trip.0.p50,
+            p99: Some(|cell| cell.latency.half_round_trip.0.p99),
         },
-    },
-    Group {
-        class: "mem",
-        title: "memory",
-        charts: &[
-            Chart {
-                title: "Remote memory: time of one operation",
-                what: "From the call to the completion, median. Lower is better.",
-                y_words: "time",
-                y_label: text::duration,
-                points: |target| target.rma.iter().map(|cell| of_memory(cell, cell.latency.0.p50)).collect(),
-            },
-            Chart {
-                title: "Remote memory: bandwidth",
-                what: "Bytes written or read a second, many operations under way. Higher is better.",
-                y_words: "bytes a second",
-                y_label: bytes_per_s,
-                points: |target| target.rma.iter().map(|cell| of_memory(cell, cell.bytes_per_s)).collect(),
-            },
-            Chart {
-                title: "Remote memory: times as fast as plain code",
-                what: "Bandwidth over that of the plainest code: memcpy, process_vm_writev or a TCP stream. Higher is better.",
-                y_words: "x",
-                y_label: |value| format!("{value:.2}"),
-                points: |target| {
-                    let times = |cell: &RmaCell| cell.plain.as_ref().map_or(0.0, |plain| plain.times_as_fast);
-                    target.rma.iter().map(|cell| of_memory(cell, times(cell))).collect()
-                },
-            },
-        ],
-        kind_name: str::to_owned,
-    },
-];
+        Chart {
+            title: "Message rate",
+            what: "Messages a second that came. Higher is better.",
+            y_words: "messages a second",
+            y_label: text::si,
+            value: |cell| cell.rate.messages_per_s,
+            p99: None,
+        },
+        Chart {
+            title: "Bandwidth of messages",
+            what: "Bytes of messages a second that came. Higher is better.",
+            y_words: "bytes a second",
+            y_label: bytes_per_s,
+            value: |cell| cell.rate.bytes_per_s,
+            p99: None,
+        },
+    ],
+};
 
-fn of_messages(cell: &Cell, value: f64) -> Point {
-    Point { kind: cell.r#type.to_owned(), size: f64::from(cell.size_bytes), value, p99: None }
-}
-
-fn of_memory(cell: &RmaCell, value: f64) -> Point {
-    let kind = format!("{}, {} memory", cell.operation, cell.memory);
-    Point { kind, size: cell.size_bytes as f64, value, p99: None }
-}
+const MEMORY: Group<RmaCell> = Group {
+    class: "mem",
+    title: "memory",
+    cells: |target| &target.rma,
+    kind: |cell| format!("{}, {} memory", cell.operation, cell.memory),
+    size: |cell| cell.size_bytes as f64,
+    charts: &[
+        Chart {
+            title: "Remote memory: time of one operation",
+            what: "From the call to the completion, median. Lower is better.",
+            y_words: "time",
+            y_label: text::duration,
+            value: |cell| cell.latency.0.p50,
+            p99: None,
+        },
+        Chart {
+            title: "Remote memory: bandwidth",
+            what: "Bytes written or read a second, many operations under way. Higher is better.",
+            y_words: "bytes a second",
+            y_label: bytes_per_s,
+            value: |cell| cell.bytes_per_s,
+            p99: None,
+        },
+        Chart {
+            title: "Remote memory: times as fast as plain code",
+            what: "Bandwidth over that of the plainest code: memcpy, process_vm_writev or a TCP stream. Higher is better.",
+            y_words: "x",
+            y_label: |value| format!("{value:.2}"),
+            value: |cell| cell.plain.as_ref().map_or(0.0, |plain| plain.times_as_fast),
+            p99: None,
+        },
+    ],
+};
 
 fn bytes_per_s(value: f64) -> String {
     format!("{}B/s", text::si(value))
@@ -146,15 +129,8 @@ pub fn render(results: &Results) -> Outcome<String> {
 fn page(results: &Results) -> Result<String, Error> {
     let mut templates = Environment::new();
     templates.add_template("page.html", include_str!("page.html"))?;
-    let (mut groups, mut charts) = (Vec::new(), Vec::new());
-    for group in GROUPS {
-        let kinds = group.kinds(results);
-        let names: Vec<String> = kinds.iter().map(|kind| (group.kind_name)(kind)).collect();
-        groups.push(context! { class => group.class, title => group.title, names });
-        for chart in group.charts {
-            charts.extend(chart.draw(group, &kinds, results)?);
-        }
-    }
+    let ((messages, mut charts), (memory, of_memory)) = (MESSAGES.draw(results)?, MEMORY.draw(results)?);
+    charts.extend(of_memory);
     templates.get_template("page.html")?.render(context! {
         interrupted => results.interrupted,
         date => results.machine.date.clone(),
@@ -162,55 +138,55 @@ fn page(results: &Results) -> Result<String, Error> {
         lines => results.machine_lines().to_vec(),
         warning => results.noise.warning(),
         failures => results.failures(),
-        groups,
+        groups => [messages, memory],
         charts,
         devices => results.targets.iter().map(device).collect::<Vec<_>>(),
     })
 }
 
-impl Group {
-    /// The kinds that were measured, in that order: their place decides their dashes.
-    fn kinds(&self, results: &Results) -> Vec<String> {
-        let mut kinds = Vec::new();
-        for point in
-            self.charts.iter().take(1).flat_map(|chart| results.targets.iter().flat_map(chart.points))
-        {
-            if !kinds.contains(&point.kind) {
-                kinds.push(point.kind);
+impl<C> Group<C> {
+    /// What there is to choose, and the charts.
+    fn draw(&self, results: &Results) -> Result<(Value, Vec<Value>), Error> {
+        // In the order in which they were measured: their place decides their dashes.
+        let mut kinds: Vec<String> = Vec::new();
+        for kind in results.targets.iter().flat_map(self.cells).map(self.kind) {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
             }
         }
-        kinds
+        let charts = self.charts.iter().map(|chart| self.chart(chart, &kinds, results));
+        let charts: Result<Vec<Option<Value>>, Error> = charts.collect();
+        let choice = context! { class => self.class, title => self.title, names => kinds };
+        Ok((choice, charts?.into_iter().flatten().collect()))
     }
-}
 
-impl Chart {
     /// The chart with its words; `None` where there is nothing to draw.
-    fn draw(&self, group: &Group, kinds: &[String], results: &Results) -> Result<Option<Value>, Error> {
+    fn chart(&self, chart: &Chart<C>, kinds: &[String], results: &Results) -> Result<Option<Value>, Error> {
         let (mut curves, mut classes, mut tips) = (Vec::new(), Vec::new(), Vec::new());
         for (device, target) in results.targets.iter().enumerate() {
-            let all = (self.points)(target);
             for (place, kind) in kinds.iter().enumerate() {
-                let points: Vec<&Point> =
-                    all.iter().filter(|point| point.kind == *kind && point.value > 0.0).collect();
-                if points.is_empty() {
+                let of_kind = |cell: &&C| (self.kind)(cell) == *kind && (chart.value)(cell) > 0.0;
+                let cells: Vec<&C> = (self.cells)(target).iter().filter(of_kind).collect();
+                if cells.is_empty() {
                     continue;
                 }
-                let colour = |part| RGBColor(part, device as u8, place as u8);
-                let p99: Option<Vec<(f64, f64)>> =
-                    points.iter().map(|point| Some((point.size, point.p99?))).collect();
-                let tip = |point: &&Point| {
-                    format!("{} {kind}, {} B: {}", target.device, point.size, (self.y_label)(point.value))
+                let points = |value: fn(&C) -> f64| -> Vec<(f64, f64)> {
+                    cells.iter().map(|cell| ((self.size)(cell), value(cell))).collect()
                 };
-                tips.extend(points.iter().map(tip));
+                let colour = |part| RGBColor(part, device as u8, place as u8);
+                let kind = kind.split(':').next().unwrap_or_default();
+                for (size, value) in points(chart.value) {
+                    tips.push(format!("{} {kind}, {size} B: {}", target.device, (chart.y_label)(value)));
+                }
                 curves.push(Curve {
                     name: String::new(),
                     colour: colour(LINE),
                     width: 2,
                     dashed: false,
-                    points: points.iter().map(|point| (point.size, point.value)).collect(),
-                    band: p99.map(|p99| (colour(SHADE), p99)),
+                    points: points(chart.value),
+                    band: chart.p99.map(|p99| (colour(SHADE), points(p99))),
                 });
-                let of = format!("c{} dev{device} {1} {1}{place}", device % COLOURS, group.class);
+                let of = format!("c{} dev{device} {1} {1}{place}", device % COLOURS, self.class);
                 for (attribute, part, class) in [
                     ("stroke", LINE, format!("line dash{} {of}", place % DASHES)),
                     ("fill", LINE, format!("dot {of}")),
@@ -227,39 +203,39 @@ impl Chart {
             names_width: 0,
             label_sizes: LABEL_SIZES,
             x_words: "size in bytes",
-            y_words: self.y_words,
+            y_words: chart.y_words,
             x_label: &|size| text::bytes(size as u64).trim_end_matches('B').trim_end().to_owned(),
-            y_label: &self.y_label,
+            y_label: &chart.y_label,
             curves: &curves,
         };
         let svg =
             plot.svg().map_err(|failure| Error::new(ErrorKind::InvalidOperation, failure.to_string()))?;
         Ok(svg.map(|svg| {
-            let svg = self.embedded(&svg, &classes, &tips);
-            context! { title => self.title, what => self.what, svg => Value::from_safe_string(svg) }
+            let svg = embedded(chart.title, &svg, &classes, &tips);
+            context! { title => chart.title, what => chart.what, svg => Value::from_safe_string(svg) }
         }))
     }
+}
 
-    /// As a part of the page: with classes in place of colours, a tooltip for each dot, and the size that the page gives.
-    fn embedded(&self, svg: &str, classes: &[(String, String)], tips: &[String]) -> String {
-        let title = format!("role=\"img\" aria-label=\"{}\"", self.title);
-        let svg = svg
-            .replace(
-                &format!("width=\"{}\" height=\"{}\" viewBox", SIZE.0, SIZE.1),
-                &format!("{title} viewBox"),
-            )
-            .replace(" xmlns=\"http://www.w3.org/2000/svg\"", "");
-        let svg = classes.iter().fold(svg, |svg, (drawn, class)| svg.replace(drawn, class));
-        let mut tips = tips.iter();
-        let element = |element: &str| match element.trim_start().starts_with("<circle") {
-            true => {
-                let tip = tips.next().map_or("", String::as_str);
-                element.replacen("/>", &format!("><title>{}</title></circle>", HtmlEscape(tip)), 1)
-            }
-            false => element.to_owned(),
-        };
-        svg.split_inclusive("/>").map(element).collect()
-    }
+/// As a part of the page: with classes in place of colours, a tooltip for each dot, and the size that the page gives.
+fn embedded(title: &str, svg: &str, classes: &[(String, String)], tips: &[String]) -> String {
+    let described = format!("role=\"img\" aria-label=\"{}\"", title);
+    let svg = svg
+        .replace(
+            &format!("width=\"{}\" height=\"{}\" viewBox", SIZE.0, SIZE.1),
+            &format!("{described} viewBox"),
+        )
+        .replace(" xmlns=\"http://www.w3.org/2000/svg\"", "");
+    let svg = classes.iter().fold(svg, |svg, (drawn, class)| svg.replace(drawn, class));
+    let mut tips = tips.iter();
+    let element = |element: &str| match element.trim_start().starts_with("<circle") {
+        true => {
+            let tip = tips.next().map_or("", String::as_str);
+            element.replacen("/>", &format!("><title>{}</title></circle>", HtmlEscape(tip)), 1)
+        }
+        false => element.to_owned(),
+    };
+    svg.split_inclusive("/>").map(element).collect()
 }
 
 fn device(target: &Target) -> Value {

@@ -1,13 +1,13 @@
 //! What is measured, for how long.
 
 use super::work::{Kind, Operation, ROUNDS_MIN};
+use crate::args::Size::{Bytes, Max};
 use crate::args::{PerfArgs, Size, What};
 use crate::failure::{Failure, Outcome};
 use crate::protocol::LENT_BYTES_MAX;
 use cci::{Attribute, Device, TransportKind};
 use cci_measure::transfer::Direction;
 
-const QUICK_NS: u64 = 20_000_000;
 /// The most that a measurement takes unless another value is given; with `--full` each takes so long.
 const USUAL_NS_MAX: u64 = 200_000_000;
 /// The least: shorter ones say little.
@@ -20,11 +20,7 @@ const OVERHEAD_PERCENT: u64 = 120;
 /// that a byte takes then, more or less.
 const PASSES: u64 = 10;
 const NS_PER_BYTE: u64 = 1;
-/// Bytes under way in a round of remote memory, unless one transfer has more.
-const FULL_ROUND_BYTES: u64 = 16 << 20;
-const USUAL_ROUND_BYTES: u64 = 8 << 20;
-const QUICK_ROUND_BYTES: u64 = 1 << 20;
-/// And transfers.
+/// Transfers in a round of remote memory.
 const TRANSFERS_MAX: u64 = 4096;
 /// To start a server and to connect, for each device.
 const START_NS: u64 = 500_000_000;
@@ -37,12 +33,56 @@ const WINDOW_MIN: u32 = 16;
 const RMA_BYTES_MIN: u64 = 16 << 20;
 
 /// How much is measured where nothing else is said.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Extent {
-    Quick,
-    Usual,
-    Full,
+struct Extent {
+    /// Kinds of connection.
+    attributes: &'static [Attribute],
+    /// Of messages.
+    sizes: &'static [Size],
+    /// Of transfers of remote memory.
+    rma_sizes: &'static [Size],
+    /// Bytes under way in a round of remote memory, unless one transfer has more.
+    round_bytes: u64,
+    /// How long a measurement takes at most.
+    measurement_ns: u64,
+    /// Shorter where there are many measurements.
+    is_fitted: bool,
 }
+
+/// With `--quick`.
+const QUICK: Extent = Extent {
+    attributes: &[Attribute::ReliableOrdered],
+    sizes: &[Bytes(8), Max],
+    rma_sizes: &[Bytes(8), Bytes(64 << 10)],
+    round_bytes: 1 << 20,
+    measurement_ns: 20_000_000,
+    is_fitted: false,
+};
+const USUAL: Extent = Extent {
+    attributes: &[Attribute::ReliableOrdered, Attribute::ReliableUnordered, Attribute::Unreliable],
+    sizes: &[Bytes(8), Bytes(64), Bytes(1024), Max],
+    rma_sizes: &[Bytes(8), Bytes(4 << 10), Bytes(64 << 10), Bytes(1 << 20)],
+    round_bytes: 8 << 20,
+    measurement_ns: USUAL_NS_MAX,
+    is_fitted: true,
+};
+/// With `--full`.
+const FULL: Extent = Extent {
+    sizes: &[Bytes(0), Bytes(8), Bytes(64), Bytes(512), Bytes(1024), Bytes(4096), Max],
+    rma_sizes: &[
+        Bytes(8),
+        Bytes(64),
+        Bytes(512),
+        Bytes(4 << 10),
+        Bytes(32 << 10),
+        Bytes(256 << 10),
+        Bytes(1 << 20),
+        Bytes(4 << 20),
+        Bytes(64 << 20),
+    ],
+    round_bytes: 16 << 20,
+    is_fitted: false,
+    ..USUAL
+};
 
 /// What `cci perf` measures, and for how long.
 pub struct Plan {
@@ -87,9 +127,9 @@ impl Plan {
     /// From the command line.
     pub fn new(args: &PerfArgs) -> Plan {
         let extent = match (args.quick, args.full) {
-            (true, _) => Extent::Quick,
-            (false, true) => Extent::Full,
-            (false, false) => Extent::Usual,
+            (true, _) => QUICK,
+            (false, true) => FULL,
+            (false, false) => USUAL,
         };
         let mut attributes: Vec<Attribute> = Vec::new();
         for kind in &args.r#type {
@@ -98,30 +138,25 @@ impl Plan {
             }
         }
         if attributes.is_empty() {
-            use Attribute::{ReliableOrdered, ReliableUnordered, Unreliable};
-            attributes.push(ReliableOrdered);
-            if extent != Extent::Quick {
-                attributes.extend([ReliableUnordered, Unreliable]);
-            }
+            attributes = extent.attributes.to_vec();
         }
         let wants = |what: What| args.only.is_empty() || args.only.contains(&what);
         // Remote memory needs a reliable connection.
         let reliable = attributes.iter().any(|attribute| attribute.is_reliable());
-        let usual_ns = if extent == Extent::Quick { QUICK_NS } else { USUAL_NS_MAX };
         Plan {
             attributes,
             sizes: args.sizes.clone(),
-            extent,
             with_messages: wants(What::Messages),
             with_rma: reliable && wants(What::Rma),
             with_atomics: reliable && wants(What::Atomics),
             budget: match (args.iterations, args.seconds) {
                 (Some(count), _) => Budget::Messages(count),
                 (None, Some(seconds)) => Budget::Nanoseconds((seconds * 1e9) as u64),
-                (None, None) => Budget::Nanoseconds(usual_ns),
+                (None, None) => Budget::Nanoseconds(extent.measurement_ns),
             },
-            is_fitted: extent == Extent::Usual && args.iterations.is_none() && args.seconds.is_none(),
+            is_fitted: extent.is_fitted && args.iterations.is_none() && args.seconds.is_none(),
             window: args.window,
+            extent,
         }
     }
 
@@ -172,25 +207,15 @@ impl Plan {
 
     /// Transfers of one size in a round of remote memory.
     pub fn transfers(&self, size: u64) -> u64 {
-        let bytes = match self.extent {
-            Extent::Quick => QUICK_ROUND_BYTES,
-            Extent::Usual => USUAL_ROUND_BYTES,
-            Extent::Full => FULL_ROUND_BYTES,
-        };
-        (bytes / size.max(1)).clamp(1, TRANSFERS_MAX)
+        (self.extent.round_bytes / size.max(1)).clamp(1, TRANSFERS_MAX)
     }
 
     /// The sizes for a connection that takes `len_max` bytes: ascending, each once, those that are too long left out.
     pub fn sizes(&self, len_max: u32) -> Outcome<Vec<u32>> {
-        let usual = match self.extent {
-            Extent::Quick => Size::QUICK,
-            Extent::Usual => Size::USUAL,
-            Extent::Full => Size::ALL,
-        };
-        let chosen = if self.sizes.is_empty() { usual } else { &self.sizes };
+        let chosen = if self.sizes.is_empty() { self.extent.sizes } else { &self.sizes };
         let as_bytes = |size: &Size| match *size {
-            Size::Bytes(count) => count,
-            Size::Max => len_max,
+            Bytes(count) => count,
+            Max => len_max,
         };
         let sizes = ascending(chosen.iter().map(as_bytes).filter(|&len| len <= len_max));
         // Those that remote memory takes and no message are not a mistake.
@@ -203,15 +228,10 @@ impl Plan {
 
     /// The sizes of transfers of remote memory, ascending, each once.
     pub fn rma_sizes(&self) -> Vec<u64> {
-        let usual = match self.extent {
-            Extent::Quick => Size::QUICK_RMA,
-            Extent::Usual => Size::USUAL_RMA,
-            Extent::Full => Size::ALL_RMA,
-        };
-        let chosen = if self.sizes.is_empty() { usual } else { &self.sizes };
+        let chosen = if self.sizes.is_empty() { self.extent.rma_sizes } else { &self.sizes };
         let as_bytes = |size: &Size| match *size {
-            Size::Bytes(count) => u64::from(count),
-            Size::Max => LENT_BYTES_MAX,
+            Bytes(count) => u64::from(count),
+            Max => LENT_BYTES_MAX,
         };
         ascending(chosen.iter().map(as_bytes).filter(|len| (1..=LENT_BYTES_MAX).contains(len)))
     }

@@ -214,71 +214,53 @@ impl Results {
 
     /// Everything that went wrong, a line each.
     pub fn failures(&self) -> Vec<String> {
-        let mut all = Vec::new();
+        let mut all: Vec<(String, Option<&String>)> = Vec::new();
         for target in &self.targets {
+            let device = &target.device;
             for cell in &target.cells {
-                let of = |what: &str, reason: &str| {
-                    format!("{} {}, {} B, {what}: {reason}", target.device, cell.r#type, cell.size_bytes)
-                };
-                all.extend(cell.latency.wrong.as_ref().map(|reason| of("latency", reason)));
-                all.extend(cell.rate.wrong.as_ref().map(|reason| of("rate", reason)));
+                let of = |what: &str| format!("{device} {}, {} B, {what}", cell.r#type, cell.size_bytes);
+                all.push((of("latency"), cell.latency.wrong.as_ref()));
+                all.push((of("rate"), cell.rate.wrong.as_ref()));
             }
             for cell in &target.rma {
-                let wrong = cell.wrong.as_ref();
-                all.extend(wrong.map(|reason| {
-                    let (memory, kind, size) = (cell.memory, cell.operation, cell.size_bytes);
-                    format!("{} {memory} memory, {kind}, {size} B: {reason}", target.device)
-                }));
+                let (memory, kind, size) = (cell.memory, cell.operation, cell.size_bytes);
+                all.push((format!("{device} {memory} memory, {kind}, {size} B"), cell.wrong.as_ref()));
             }
             for cell in &target.atomics {
-                let wrong = cell.wrong.as_ref();
-                all.extend(wrong.map(|reason| format!("{} {}: {reason}", target.device, cell.operation)));
+                all.push((format!("{device} {}", cell.operation), cell.wrong.as_ref()));
             }
-            all.extend(target.failure.as_ref().map(|reason| format!("{}: {reason}", target.device)));
+            all.push((device.clone(), target.failure.as_ref()));
         }
-        all
-    }
-
-    /// Messages verified in all.
-    pub fn verified(&self) -> u64 {
-        let cells = self.targets.iter().flat_map(|target| &target.cells);
-        cells.map(|cell| cell.latency.verified + cell.rate.verified).sum()
-    }
-}
-
-impl Results {
-    /// Operations on remote memory verified in all.
-    pub fn rma_verified(&self) -> u64 {
-        let transfers = self.targets.iter().flat_map(|target| &target.rma).map(|cell| cell.verified);
-        let atomics = self.targets.iter().flat_map(|target| &target.atomics).map(|cell| cell.verified);
-        transfers.chain(atomics).sum()
+        all.into_iter().filter_map(|(what, reason)| Some(format!("{what}: {}", reason?))).collect()
     }
 
     /// What was verified, in words.
     pub fn verified_line(&self) -> String {
-        let messages = (self.verified() > 0).then(|| format!("{} messages", self.verified()));
-        let rma = (self.rma_verified() > 0).then(|| format!("{} operations on memory", self.rma_verified()));
-        let both: Vec<String> = messages.into_iter().chain(rma).collect();
-        format!("{} verified", if both.is_empty() { "nothing".to_owned() } else { both.join(" and ") })
+        let sum = |of: fn(&Target) -> u64| self.targets.iter().map(of).sum::<u64>();
+        let messages =
+            sum(|target| target.cells.iter().map(|cell| cell.latency.verified + cell.rate.verified).sum());
+        let operations = sum(|target| {
+            let atomics = target.atomics.iter().map(|cell| cell.verified);
+            target.rma.iter().map(|cell| cell.verified).chain(atomics).sum()
+        });
+        match (messages, operations) {
+            (0, 0) => "nothing verified".to_owned(),
+            (_, 0) => format!("{messages} messages verified"),
+            (0, _) => format!("{operations} operations on memory verified"),
+            _ => format!("{messages} messages and {operations} operations on memory verified"),
+        }
     }
-}
 
-impl Results {
     /// What took how long.
     pub fn time_line(&self) -> String {
-        let each: Vec<String> = self
-            .targets
-            .iter()
-            .map(|target| format!("{} {:.0} s", target.device, target.elapsed_s))
-            .collect();
+        let of = |target: &Target| format!("{} {:.0} s", target.device, target.elapsed_s);
+        let each: Vec<String> = self.targets.iter().map(of).collect();
         match each.as_slice() {
             [_, _, ..] => format!("took {}: {}", minutes(self.elapsed_s), each.join(", ")),
             _ => format!("took {}", minutes(self.elapsed_s)),
         }
     }
-}
 
-impl Results {
     /// The machine, how it was measured, and what interfered: a line each.
     pub fn machine_lines(&self) -> [String; 3] {
         let (machine, noise) = (&self.machine, &self.noise);
@@ -286,9 +268,9 @@ impl Results {
         [
             format!(
                 "{}, {}, {}, cci {}",
-                machine.processor,
-                text::count(machine.cores, "core"),
-                machine.kernel,
+                machine.machine.processor,
+                text::count(machine.machine.cores, "core"),
+                machine.machine.kernel,
                 machine.version
             ),
             format!(
@@ -339,9 +321,7 @@ impl Target {
             atomics: Vec::new(),
         }
     }
-}
 
-impl Target {
     /// What to know when reading the numbers.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();

@@ -154,6 +154,15 @@ pub const fn record_bytes(payload_bytes: usize) -> usize {
     (payload_bytes + RECORD_HEADER_BYTES).next_multiple_of(LINE_BYTES)
 }
 
+/// Bytes of a payload that is gathered from `segments`.
+#[inline(always)]
+pub fn payload_bytes(segments: &[&[u8]]) -> usize {
+    if let [message] = segments {
+        return message.len();
+    }
+    segments.iter().fold(0, |bytes, segment| bytes.saturating_add(segment.len()))
+}
+
 /// A region that can't be a ring: its size, alignment or the maximum payload is wrong. The caller's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadRegion {

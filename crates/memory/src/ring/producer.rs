@@ -114,10 +114,7 @@ impl<M> Producer<M> {
     /// [`PushError`] says why; nothing was written.
     #[inline(always)]
     pub fn push(&mut self, header: RecordHeader, segments: &[&[u8]]) -> Result<Span, PushError> {
-        let mut len_bytes = 0usize;
-        for segment in segments {
-            len_bytes = len_bytes.saturating_add(segment.len());
-        }
+        let len_bytes = super::payload_bytes(segments);
         let span = self.begin(len_bytes)?;
         // SAFETY: the space between the tail and the limit is ours, and unpublished.
         unsafe { self.region.write(span.start, segments, len_bytes) };

@@ -20,6 +20,8 @@ const _: () = assert!(DIRECT_AT + size_of::<SharedWord>() <= CONTROL_BYTES);
 pub(super) struct Region<M> {
     base: NonNull<u8>,
     data_bytes: usize,
+    /// What makes the offset of a line of any position.
+    line_mask: usize,
     _owner: M,
 }
 
@@ -47,7 +49,8 @@ impl<M> Region<M> {
         if payload_bytes_max as usize > super::payload_bytes_limit(data_bytes) {
             return Err(BadRegion::Payload);
         }
-        Ok(Region { base, data_bytes, _owner: owner })
+        let line_mask = (data_bytes - 1) & !(LINE_BYTES - 1);
+        Ok(Region { base, data_bytes, line_mask, _owner: owner })
     }
 
     #[inline]
@@ -93,10 +96,17 @@ impl<M> Region<M> {
         unsafe { Bytes::new(from, len) }
     }
 
+    /// The address of the line at `position`: whatever that is, all [`LINE_BYTES`] of it lie in the data.
+    #[inline(always)]
+    fn line(&self, position: u64) -> NonNull<u8> {
+        // SAFETY: the mask leaves a multiple of the line's size that is less than the data's, and these are whole lines.
+        unsafe { self.base.add(CONTROL_BYTES + (position as usize & self.line_mask)) }
+    }
+
     /// The address of the byte `skip` bytes into the line at `position`, in bounds for `len` bytes.
-    #[inline]
+    #[inline(always)]
     fn at(&self, position: u64, skip: usize, len: usize) -> NonNull<u8> {
-        let offset = (position as usize & (self.data_bytes - 1) & !(LINE_BYTES - 1)) + skip;
+        let offset = (position as usize & self.line_mask) + skip;
         // Our own arithmetic, on numbers that `decode` or `push` have checked; one compare, and no lie gets past it.
         assert!(
             len <= self.data_bytes && offset <= self.data_bytes - len,
@@ -111,13 +121,13 @@ impl<M> Region<M> {
     pub(super) fn word(&self, position: u64) -> &SharedWord {
         // SAFETY: in bounds, aligned to a line, mapped as long as `self` lives, and only ever used as an atomic while
         // it can be a header (payload bytes there are written by the producer when no consumer looks).
-        unsafe { self.at(position, 0, LINE_BYTES).cast().as_ref() }
+        unsafe { self.line(position).cast().as_ref() }
     }
 
     /// Asks the processor to fetch the line at `position` for writing, if it has an instruction for that.
     #[inline]
     pub(super) fn prefetch_for_write(&self, position: u64) {
-        let line = self.at(position, 0, LINE_BYTES);
+        let line = self.line(position);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: changes no memory, register or flag; faults on no address; on processors without it, it does nothing.
         // (`_mm_prefetch` fetches for reading only, unless the target is known to have this one.)
@@ -132,7 +142,7 @@ impl<M> Region<M> {
     #[inline]
     pub(super) fn tag(&self, position: u64) -> &SharedWord {
         // SAFETY: as for `word`, 8 bytes further.
-        unsafe { self.at(position, 8, LINE_BYTES - 8).cast().as_ref() }
+        unsafe { self.line(position).add(8).cast().as_ref() }
     }
 
     /// Writes the payload of the record at `position`, whose length is `len_bytes`, the sum of the segments'.
@@ -148,24 +158,18 @@ impl<M> Region<M> {
             // SAFETY: records are whole lines, so the last word of the payload is all ours.
             unsafe { to.write_bytes(0, len_bytes.next_multiple_of(8)) };
         }
+        if let [message] = segments {
+            assert!(message.len() <= len_bytes, "the message is as long as `len_bytes` says");
+            // SAFETY: its bytes lie in what `at` checked.
+            return unsafe { put(message, to) };
+        }
         let mut remaining = len_bytes;
         for segment in segments {
             assert!(segment.len() <= remaining, "the segments are as long as `len_bytes` says");
             remaining -= segment.len();
-            #[cfg(feature = "simulated")]
-            if crate::simulated::is_entered() {
-                // SAFETY: as below.
-                unsafe {
-                    crate::simulated::store(to.as_ptr(), segment);
-                    to = to.add(segment.len());
-                }
-                continue;
-            }
-            // SAFETY: `remaining` shows that the bytes lie in what `at` checked. An honest consumer does not look at them
-            // before the word is published and a segment, being a `&[u8]` of this process, is not in the ring. A
-            // dishonest consumer that writes here at the same time spoils bytes that only it reads.
+            // SAFETY: `remaining` shows that the bytes lie in what `at` checked.
             unsafe {
-                copy(NonNull::from(*segment).cast(), to, segment.len());
+                put(segment, to);
                 to = to.add(segment.len());
             }
         }
@@ -194,6 +198,24 @@ impl<M> Region<M> {
         // SAFETY: `from` is good for `len` bytes by `at`, `to` by the caller.
         unsafe { copy(from, to, len) };
     }
+}
+
+/// Copies a segment of a message into the ring.
+///
+/// # Safety
+///
+/// The bytes at `to` lie in the payload of a record that is not published. (An honest consumer does not look at them before it
+/// is, and a `&[u8]` of this process is not in the ring. A dishonest consumer that writes here at the same time spoils bytes
+/// that only it reads.)
+#[inline(always)]
+unsafe fn put(segment: &[u8], to: NonNull<u8>) {
+    #[cfg(feature = "simulated")]
+    if crate::simulated::is_entered() {
+        // SAFETY: the caller's promise.
+        return unsafe { crate::simulated::store(to.as_ptr(), segment) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { copy(NonNull::from(segment).cast(), to, segment.len()) };
 }
 
 /// `memcpy`, without the call for the sizes that hurry: two parts that may overlap, or byte by byte below 4 bytes.

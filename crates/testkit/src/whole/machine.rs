@@ -1,26 +1,20 @@
 //! A machine: a clock, a plug, an endpoint, and what its program holds.
 
 use super::clock::Clock;
+use super::held::Held;
 use super::network::{Wire, address_of};
 use super::scenario::Machine;
 use super::shared::Stage;
 use crate::sim::Rng;
 use crate::sim::rng::mix;
 use cci::simulated::{self, SimulatedNode};
-use cci::{Connection, Endpoint, Message, Options, Security};
+use cci::{Connection, Endpoint, Options, Security};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// Everybody's key, where endpoints are sealed.
 const KEY: &[u8] = b"all = 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n";
-
-/// A message that the program keeps.
-pub(super) struct Held {
-    pub until_ns: u64,
-    pub side: usize,
-    pub message: Message,
-}
 
 /// A machine.
 pub(super) struct Host {

@@ -10,6 +10,7 @@
 mod broken;
 mod clock;
 mod draw;
+mod held;
 mod judge;
 mod machine;
 mod memory;

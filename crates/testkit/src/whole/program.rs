@@ -1,7 +1,8 @@
 //! What programs do with their events.
 
+use super::held::Held;
 use super::judge::Judge;
-use super::machine::{Held, Host};
+use super::machine::Host;
 use super::scenario::{Answer, End};
 use super::side::{Life, Side};
 use crate::sim::contents;

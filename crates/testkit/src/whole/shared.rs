@@ -1,6 +1,7 @@
 //! Machines that are simulated processes: the memory that they may share, their streams, and the turns that they take in the middle
 //! of each other's.
 
+use super::held::Held;
 use super::network::address_of;
 use super::scenario::Fabric;
 use super::streams::PARTS;
@@ -57,6 +58,12 @@ impl Withdrawal {
     }
 }
 
+/// A machine's endpoint, and the messages that its program keeps.
+pub(super) struct Standby {
+    pub endpoint: Endpoint,
+    pub held: Vec<Held>,
+}
+
 /// A machine's process.
 #[derive(Default)]
 struct Process {
@@ -64,8 +71,8 @@ struct Process {
     number: Option<usize>,
     /// What its clock showed last.
     shown_ns: u64,
-    /// Its endpoint, while another one's program runs: it may take a turn then.
-    standby: Option<Endpoint>,
+    /// What it has while another one's program runs: it may take a turn then.
+    standby: Option<Standby>,
     is_stopped: bool,
 }
 
@@ -220,15 +227,15 @@ impl Stage {
         }
     }
 
-    /// A machine's endpoint may take turns in the middle of another one's.
-    pub fn lend(&self, machine: usize, endpoint: Option<Endpoint>) {
+    /// A machine may take turns in the middle of another one's.
+    pub fn lend(&self, machine: usize, standby: Standby) {
         if let Some(process) = self.processes.borrow_mut().get_mut(machine) {
-            process.standby = endpoint;
+            process.standby = Some(standby);
         }
     }
 
-    /// The endpoint, back.
-    pub fn take_back(&self, machine: usize) -> Option<Endpoint> {
+    /// What it was lent with, back.
+    pub fn take_back(&self, machine: usize) -> Option<Standby> {
         self.processes.borrow_mut().get_mut(machine)?.standby.take()
     }
 
@@ -263,12 +270,16 @@ impl Stage {
         if is_stopped {
             return;
         }
-        let Some(mut endpoint) = self.take_back(machine) else { return };
+        let Some(Standby { mut endpoint, mut held }) = self.take_back(machine) else { return };
         self.enter(machine, 0);
+        if self.rng.borrow_mut().pct(50.0) {
+            // Its program has done with a message. One that has changed is reported when its time has come.
+            held.pop_if(|held| !held.is_damaged());
+        }
         endpoint.progress();
         self.withdraw_some(machine, &mut endpoint);
         self.turns.borrow_mut().push((machine, simulated::sleep(&mut endpoint)));
-        self.lend(machine, Some(endpoint));
+        self.lend(machine, Standby { endpoint, held });
         self.enter(current, 0);
     }
 }

@@ -6,11 +6,10 @@ use super::machine::Host;
 use super::network::{Net, Packet, address_of, machine_at};
 use super::program::{self, Waiting};
 use super::scenario::{Act, End, Fabric, Operating, Scenario};
-use super::shared::Stage;
+use super::shared::{Stage, Standby};
 use super::side::{Doing, Life, Side};
 use super::speaker::{self, Spoken};
 use super::streams::Load;
-use crate::sim::contents;
 use crate::sim::dissect;
 use crate::sim::rng::mix;
 use cci::simulated::streams::{self, Way};
@@ -356,10 +355,12 @@ impl<'a> World<'a> {
     fn lend_others(&mut self, machine: usize, are_lent: bool) {
         let Some(stage) = &self.stage else { return };
         for (other, host) in self.hosts.iter_mut().enumerate().filter(|(other, _)| *other != machine) {
-            if are_lent {
-                stage.lend(other, host.endpoint.take());
-            } else {
-                host.endpoint = stage.take_back(other);
+            if !are_lent {
+                if let Some(Standby { endpoint, held }) = stage.take_back(other) {
+                    (host.endpoint, host.held) = (Some(endpoint), held);
+                }
+            } else if let Some(endpoint) = host.endpoint.take() {
+                stage.lend(other, Standby { endpoint, held: std::mem::take(&mut host.held) });
             }
         }
     }
@@ -686,9 +687,7 @@ fn release(host: &mut Host, judge: &mut Judge, now_ns: u64) -> usize {
     let before = host.held.len();
     host.held.retain(|held| {
         let keep = held.until_ns > now_ns;
-        // Nobody may have written into it meanwhile.
-        let short = held.message.len() < contents::NAMED_BYTES_MIN;
-        if !keep && !short && contents::identify(&held.message).is_none() {
+        if !keep && held.is_damaged() {
             judge.fail(
                 now_ns,
                 "buffer",

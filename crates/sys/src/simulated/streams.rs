@@ -228,11 +228,6 @@ pub fn forget(host: IpAddr) -> Vec<Way> {
     .unwrap_or_default()
 }
 
-/// How many ends processes have descriptors of.
-pub fn open_ends() -> usize {
-    with(|net| net.ends.iter().filter(|end| !end.is_closed).count()).unwrap_or(0)
-}
-
 fn with<T>(what: impl FnOnce(&mut Net) -> T) -> Option<T> {
     NET.try_with(|net| net.try_borrow_mut().ok()?.as_mut().map(what)).ok()?
 }

@@ -24,9 +24,12 @@ enum Effort {
     /// So many inputs from a fixed seed, or so many seconds, whichever is over first.
     Bounded,
     Seconds(u64),
+    /// No new inputs: the corpus becomes the few inputs, kept and new, that reach what all of them reach.
+    Minimise,
 }
 
-/// `cargo xtask fuzz [--seconds N | --bounded] [TARGET...]`: new inputs stay below `target/fuzz`, and what was found is told.
+/// `cargo xtask fuzz [--seconds N | --bounded | --minimise] [TARGET...]`: new inputs stay below `target/fuzz`, until
+/// `--minimise` takes those that reach more into `fuzz/corpus`; what was found is told.
 pub fn run(arguments: &[&str]) -> Result<(), String> {
     let (effort, chosen) = match arguments {
         ["--seconds", number, chosen @ ..] => {
@@ -34,6 +37,7 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
             (Effort::Seconds(seconds), chosen)
         }
         ["--bounded", chosen @ ..] => (Effort::Bounded, chosen),
+        ["--minimise", chosen @ ..] => (Effort::Minimise, chosen),
         chosen => (Effort::Seconds(60), chosen),
     };
     let workspace = Workspace::load()?;
@@ -89,7 +93,11 @@ fn all(workspace: &Workspace, targets: &[String], effort: Effort) -> Result<Tall
     let mut inputs = 0;
     for target in targets {
         let binary = home.join(&host).join("release").join(target);
-        match one(workspace, &home, &binary, target, effort) {
+        let done = match effort {
+            Effort::Minimise => minimise(workspace, &home, &binary, target),
+            Effort::Bounded | Effort::Seconds(_) => one(workspace, &home, &binary, target, effort),
+        };
+        match done {
             Ok(count) => {
                 tally.passed += 1;
                 inputs += count;
@@ -141,10 +149,8 @@ fn one(
 ) -> Result<u64, String> {
     // What is found new goes to the first of the folders.
     let folders = match effort {
-        Effort::Bounded => vec![workspace.root.join("fuzz/corpus").join(target)],
-        Effort::Seconds(_) => {
-            vec![made(home.join("corpus").join(target))?, workspace.root.join("fuzz/corpus").join(target)]
-        }
+        Effort::Seconds(_) => vec![made(home.join("corpus").join(target))?, kept(workspace, target)],
+        _ => vec![kept(workspace, target)],
     };
     let found = made(home.join("artifacts").join(target))?;
     let mut command = Command::new(binary);
@@ -155,7 +161,11 @@ fn one(
         "-print_final_stats=1".to_owned(),
     ]);
     let limit = match effort {
-        Effort::Bounded => {
+        Effort::Seconds(seconds) => {
+            command.arg(format!("-max_total_time={seconds}"));
+            Duration::from_secs(seconds) + MINUTE
+        }
+        _ => {
             // Nothing is written into the repository: what is kept there was chosen.
             let fixed = ["-seed=1".to_owned(), format!("-runs={RUNS}"), "-reduce_inputs=0".to_owned()];
             command.args(fixed).arg(format!("-max_total_time={SECONDS_BOUND}"));
@@ -164,10 +174,6 @@ fn one(
             let _ = fs::remove_dir_all(&scratch);
             command.arg(made(scratch)?);
             MINUTE
-        }
-        Effort::Seconds(seconds) => {
-            command.arg(format!("-max_total_time={seconds}"));
-            Duration::from_secs(seconds) + MINUTE
         }
     };
     let dictionary = workspace.root.join("fuzz/dictionaries").join(target);
@@ -184,6 +190,38 @@ fn one(
     let count = executions(&log);
     println!("--- fuzz: {target}: {count} inputs");
     Ok(count)
+}
+
+/// Replaces the corpus of a target by the fewest inputs that reach the same edges of the program; answers how many.
+///
+/// Edges only: inputs that take the same edges more often are what fuzzing makes anew from these in its first seconds.
+fn minimise(workspace: &Workspace, home: &Path, binary: &Path, target: &str) -> Result<u64, String> {
+    let (old, found) = (kept(workspace, target), made(home.join("corpus").join(target))?);
+    let new = home.join("minimised").join(target);
+    let _ = fs::remove_dir_all(&new);
+    let mut command = Command::new(binary);
+    command.args(["-set_cover_merge=1", "-use_counters=0", "-detect_leaks=0"]);
+    command.arg(format!("-max_len={INPUT_BYTES_MAX}"));
+    command.args([made(new.clone())?, old.clone(), found]);
+    let log = home.join(format!("{target}.log"));
+    logged(&mut command, &log)?;
+    run_quietly(target, &mut command, BUILD_LIMIT)
+        .map_err(|reason| format!("{reason}{}", last_lines(&log)))?;
+    let failed = |error: std::io::Error| format!("{target}: {error}");
+    fs::remove_dir_all(&old).map_err(failed)?;
+    fs::create_dir(&old).map_err(failed)?;
+    let mut count = 0;
+    for entry in fs::read_dir(&new).map_err(failed)?.flatten() {
+        fs::copy(entry.path(), old.join(entry.file_name())).map_err(failed)?;
+        count += 1;
+    }
+    println!("--- fuzz: {target}: {count} inputs are kept");
+    Ok(count)
+}
+
+/// Where the repository keeps inputs for a target.
+fn kept(workspace: &Workspace, target: &str) -> PathBuf {
+    workspace.root.join("fuzz/corpus").join(target)
 }
 
 fn made(folder: PathBuf) -> Result<PathBuf, String> {

@@ -45,7 +45,7 @@
 //!
 //! # A new lie
 //!
-//! Add a test to the file of its transport in `tests/hostile_scripts`. See it fail on the code without the fix.
+//! Add a test to the file of its transport in `tests/hostile/scripts`. See it fail on the code without the fix.
 
 pub mod datagram;
 pub mod mirror;

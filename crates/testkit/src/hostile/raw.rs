@@ -119,26 +119,31 @@ fn internet_checksum(bytes: &[u8]) -> u16 {
     !((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// Forges the word of a router on the way of the victim's datagrams to `to`: they are longer than `mtu_bytes`.
+/// ICMP's word of a router to `from`: a datagram of 1,400 bytes to `to` was longer than `mtu_bytes`.
+pub fn fragmentation_needed(from: SocketAddrV4, to: SocketAddrV4, mtu_bytes: u16) -> Vec<u8> {
+    // It shows the beginning of what it is about.
+    let len = (IP_BYTES + UDP_BYTES + 1_400) as u16;
+    let mut about = vec![0x45, 0];
+    about.extend(len.to_be_bytes());
+    about.extend([0, 1, 0x40, 0, 64, 17, 0, 0]);
+    about.extend(from.ip().octets());
+    about.extend(to.ip().octets());
+    let sum = internet_checksum(&about);
+    about[10..12].copy_from_slice(&sum.to_be_bytes());
+    about.extend(&udp_packet(from, to, &[0; 1_400])[..UDP_BYTES]);
+    let mut icmp = ICMP_TOO_BIG.to_vec();
+    icmp.extend([0; 4]);
+    icmp.extend(mtu_bytes.to_be_bytes());
+    icmp.extend(&about);
+    let sum = internet_checksum(&icmp);
+    icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+    icmp
+}
+
+/// Forges that word, on the way of the victim's datagrams to `to`.
 pub fn too_big(from: SocketAddrV4, to: SocketAddrV4, mtu_bytes: u16) -> Act<Raw> {
     act(move |raw: &mut Raw| {
-        // It shows the beginning of what it is about.
-        let len = (IP_BYTES + UDP_BYTES + 1_400) as u16;
-        let mut about = vec![0x45, 0];
-        about.extend(len.to_be_bytes());
-        about.extend([0, 1, 0x40, 0, 64, 17, 0, 0]);
-        about.extend(from.ip().octets());
-        about.extend(to.ip().octets());
-        let sum = internet_checksum(&about);
-        about[10..12].copy_from_slice(&sum.to_be_bytes());
-        about.extend(&udp_packet(from, to, &[0; 1_400])[..UDP_BYTES]);
-        let mut icmp = ICMP_TOO_BIG.to_vec();
-        icmp.extend([0; 4]);
-        icmp.extend(mtu_bytes.to_be_bytes());
-        icmp.extend(&about);
-        let sum = internet_checksum(&icmp);
-        icmp[2..4].copy_from_slice(&sum.to_be_bytes());
-        raw.packet(*to.ip(), *from.ip(), 1, &icmp);
+        raw.packet(*to.ip(), *from.ip(), 1, &fragmentation_needed(from, to, mtu_bytes));
     })
 }
 

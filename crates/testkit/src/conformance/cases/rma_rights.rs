@@ -145,7 +145,7 @@ pub fn ranges_are_kept<D: Driver>(env: &Environment<D>) {
     }
 }
 
-/// Stale handles, handles of others, and what somebody makes up. Many more: `tests/rma_hostile.rs`.
+/// Stale handles, handles of others, and what somebody makes up. Many more: `tests/hostile/rma_hostile.rs`.
 pub fn handles_are_checked<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
         let mut pair = Pair::<D>::plain(env, attribute);

@@ -1,5 +1,5 @@
 //! Sealed datagrams over real sockets, as far as a test has to look inside. Other tests are in
-//! `crates/testkit/tests/sealed_udp`.
+//! `crates/testkit/tests/hostile/sealed_udp`.
 
 use super::*;
 use crate::Security;

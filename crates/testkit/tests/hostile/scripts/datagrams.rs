@@ -31,19 +31,10 @@ fn forge_each_acknowledgement(what: &str, forgery: fn(&mut Head, &mut Datagrams)
     figures::note("hostile.lies", 1);
 }
 
-#[test]
-fn not_ready_for_ever() {
-    forge_each_acknowledgement("not ready for ever", |head, _| head.flags |= flag::RNR);
-}
-
-#[test]
-fn no_window() {
-    forge_each_acknowledgement("no window", |head, _| head.window_kib = 0);
-}
-
-#[test]
-fn a_huge_window() {
-    forge_each_acknowledgement("a huge window", |head, _| head.window_kib = u16::MAX);
+tests! {
+    fn not_ready_for_ever() = forge_each_acknowledgement("not ready for ever", |head, _| head.flags |= flag::RNR);
+    fn no_window() = forge_each_acknowledgement("no window", |head, _| head.window_kib = 0);
+    fn a_huge_window() = forge_each_acknowledgement("a huge window", |head, _| head.window_kib = u16::MAX);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What those get who have no key, or not the right one: nothing.
 
-use crate::stage::*;
+use super::stage::*;
 use cci::{ConnectFailure, Security};
 use cci_testkit::figures;
 use std::net::UdpSocket;

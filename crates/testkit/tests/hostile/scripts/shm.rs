@@ -85,24 +85,11 @@ fn another_user_is_not_let_in(name: &str) {
     scene.judge();
 }
 
-#[test]
-fn another_user() {
-    another_user_is_not_let_in("shm");
-}
-
-#[test]
-fn another_user_where_there_are_several_transports() {
-    another_user_is_not_let_in("any");
-}
-
-#[test]
-fn another_user_where_a_key_is_asked_for() {
-    another_user_is_not_let_in("any-psk");
-}
-
-#[test]
-fn another_user_where_certificates_are_asked_for() {
-    another_user_is_not_let_in("any-certificates");
+tests! {
+    fn another_user() = another_user_is_not_let_in("shm");
+    fn another_user_where_there_are_several_transports() = another_user_is_not_let_in("any");
+    fn another_user_where_a_key_is_asked_for() = another_user_is_not_let_in("any-psk");
+    fn another_user_where_certificates_are_asked_for() = another_user_is_not_let_in("any-certificates");
 }
 
 /// A8: a peer whose copies never end is waited for once, and not for each region that its owner takes back.

@@ -1,7 +1,7 @@
 //! Completions that wait their turn behind a long operation, on a reliable ordered connection, count against that connection
 //! only: sends to other peers go on.
 
-use crate::scene::{HONEST, PATIENCE, SILENT, Scene};
+use super::scene::{HONEST, PATIENCE, SILENT, Scene};
 use cci::{Rma, RmaFlags, RmaKind, Status};
 use std::time::Instant;
 
@@ -69,22 +69,9 @@ fn held_completions_stop_nobody_else(name: &str) {
     assert!(scene.send(SILENT, 0), "it may go on");
 }
 
-#[test]
-fn held_completions_stop_nobody_else_on_shm() {
-    held_completions_stop_nobody_else("shm-ring");
-}
-
-#[test]
-fn held_completions_stop_nobody_else_on_udp() {
-    held_completions_stop_nobody_else("udp");
-}
-
-#[test]
-fn held_completions_stop_nobody_else_on_tcp() {
-    held_completions_stop_nobody_else("tcp");
-}
-
-#[test]
-fn held_completions_stop_nobody_else_on_eth() {
-    held_completions_stop_nobody_else("eth");
+tests! {
+    fn held_completions_stop_nobody_else_on_shm() = held_completions_stop_nobody_else("shm-ring");
+    fn held_completions_stop_nobody_else_on_udp() = held_completions_stop_nobody_else("udp");
+    fn held_completions_stop_nobody_else_on_tcp() = held_completions_stop_nobody_else("tcp");
+    fn held_completions_stop_nobody_else_on_eth() = held_completions_stop_nobody_else("eth");
 }

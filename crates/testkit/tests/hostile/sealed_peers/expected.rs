@@ -1,6 +1,6 @@
 //! A dial names whom it expects: nobody else is told anything of the request.
 
-use crate::stage::*;
+use super::stage::*;
 use cci::{
     Attribute, ConnectError, ConnectFailure, Context, CreateError, Endpoint, Options, Security,
     SharedEndpoint,

@@ -1,7 +1,7 @@
 //! Somebody on the path, without a key, gives an endpoint what it says to its peer back from another address: unless it knows
 //! its own words it connects to itself, as a peer of good name, and tells itself what was for the other one.
 
-use crate::stage::*;
+use super::stage::*;
 use cci::{ConnectFailure, Endpoint, Options};
 use cci_testkit::net::{End, Veth};
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Floods from strangers, counted: nothing is kept before a cookie has come back, no answer is larger than its question, and
-//! guesses at a nonce meet silence. That honest peers still get in is in `hostile_scripts`.
+//! guesses at a nonce meet silence. That honest peers still get in is in `scripts`.
 //!
 //! `CCI_HOSTILE_FLOOD` (1,000,000 if not given): datagrams of each flood.
 
@@ -71,6 +71,12 @@ impl End {
         End { protocol, program: Program::default(), now: Time(5), in_bytes: 0, out_bytes: 0 }
     }
 
+    /// Asks the endpoint at the address of number 0 for a connection.
+    fn dial(&mut self) -> cci_proto::ConnKey {
+        let attribute = cci_proto::Attribute::ReliableOrdered;
+        self.protocol.connect(self.now, address_of(0), b"hi", attribute, 1, None).unwrap()
+    }
+
     fn take(&mut self, from: Address, datagram: &[u8]) {
         self.in_bytes += datagram.len() as u64;
         self.protocol.handle_datagram(self.now, from, datagram, &mut self.program);
@@ -97,10 +103,7 @@ fn stranger(number: u64) -> Address {
 /// What a client sends first.
 fn hello() -> Vec<u8> {
     let mut client = End::new(1);
-    client
-        .protocol
-        .connect(client.now, address_of(0), b"hi", cci_proto::Attribute::ReliableOrdered, 1, None)
-        .unwrap();
+    client.dial();
     client.give().remove(0).1
 }
 
@@ -138,10 +141,7 @@ fn nothing_is_kept_of_a_million_strangers() {
 fn cookies_are_not_guessed() {
     let (mut end, count) = (End::new(0), flood());
     let mut client = End::new(1);
-    client
-        .protocol
-        .connect(client.now, address_of(0), b"hi", cci_proto::Attribute::ReliableOrdered, 1, None)
-        .unwrap();
+    client.dial();
     let hello = client.give().remove(0).1;
     end.take(address_of(1), &hello);
     let retry = end.give().remove(0).1;
@@ -179,10 +179,7 @@ fn requests_of_one_host_leave_room_for_others() {
     let ask = |end: &mut End, host: u8, number: u64| {
         let from = SocketAddr::from((Ipv4Addr::new(10, 1, 0, host), 1_024 + number as u16));
         let mut client = End::new(1 + (number % 200) as u8);
-        client
-            .protocol
-            .connect(end.now, address_of(0), b"hi", cci_proto::Attribute::ReliableOrdered, 1, None)
-            .unwrap();
+        client.dial();
         let before = end.program.requests.len();
         for _ in 0..2 {
             for (_, datagram) in client.give() {
@@ -222,8 +219,7 @@ fn answered_requests_of_one_host_leave_room_for_others() {
         let from = SocketAddr::from((Ipv4Addr::new(10, 1, 0, host), 1_024)).into();
         let (mut client, mut shown) = (End::new(host), 0);
         for _ in 0..times {
-            let kind = cci_proto::Attribute::ReliableOrdered;
-            let key = client.protocol.connect(client.now, address_of(0), b"hi", kind, 1, None).unwrap();
+            let key = client.dial();
             for _ in 0..3 {
                 for (_, datagram) in client.give() {
                     end.take(from, &datagram);
@@ -259,11 +255,7 @@ fn answered_requests_of_one_host_leave_room_for_others() {
 #[test]
 fn guesses_at_a_nonce_meet_silence() {
     let (mut end, mut client, count) = (End::new(0), End::new(1), flood());
-    let token = 1;
-    let key = client
-        .protocol
-        .connect(client.now, address_of(0), b"hi", cci_proto::Attribute::ReliableOrdered, token, None)
-        .unwrap();
+    let key = client.dial();
     let mut header = None;
     for _ in 0..4 {
         for (_, datagram) in client.give() {

@@ -1,6 +1,6 @@
 //! Messages and segments of remote operations with a peer that is silent leave half of what is kept for them to others.
 
-use crate::scene::{HONEST, Memories, PATIENCE, SILENT, Scene};
+use super::scene::{HONEST, Memories, PATIENCE, SILENT, Scene};
 use cci::{Rma, RmaError, RmaFlags, RmaKind, Status};
 use std::time::Instant;
 
@@ -90,42 +90,13 @@ fn segments_leave_their_share(name: &str) {
     operations_leave_their_share(name, |_| Shape { segments: 1_024, message_bytes: 0 });
 }
 
-#[test]
-fn messages_leave_their_share_on_shm() {
-    messages_leave_their_share("shm-ring");
-}
-
-#[test]
-fn messages_leave_their_share_on_tcp() {
-    messages_leave_their_share("tcp");
-}
-
-#[test]
-fn messages_leave_their_share_on_udp() {
-    messages_leave_their_share("udp");
-}
-
-#[test]
-fn messages_leave_their_share_on_eth() {
-    messages_leave_their_share("eth");
-}
-
-#[test]
-fn segments_leave_their_share_on_shm() {
-    segments_leave_their_share("shm-ring");
-}
-
-#[test]
-fn segments_leave_their_share_on_tcp() {
-    segments_leave_their_share("tcp");
-}
-
-#[test]
-fn segments_leave_their_share_on_udp() {
-    segments_leave_their_share("udp");
-}
-
-#[test]
-fn segments_leave_their_share_on_eth() {
-    segments_leave_their_share("eth");
+tests! {
+    fn messages_leave_their_share_on_shm() = messages_leave_their_share("shm-ring");
+    fn messages_leave_their_share_on_tcp() = messages_leave_their_share("tcp");
+    fn messages_leave_their_share_on_udp() = messages_leave_their_share("udp");
+    fn messages_leave_their_share_on_eth() = messages_leave_their_share("eth");
+    fn segments_leave_their_share_on_shm() = segments_leave_their_share("shm-ring");
+    fn segments_leave_their_share_on_tcp() = segments_leave_their_share("tcp");
+    fn segments_leave_their_share_on_udp() = segments_leave_their_share("udp");
+    fn segments_leave_their_share_on_eth() = segments_leave_their_share("eth");
 }

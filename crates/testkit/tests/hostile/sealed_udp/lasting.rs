@@ -1,6 +1,6 @@
 //! Associations over time: peers restart, addresses change hands, silence.
 
-use crate::stage::*;
+use super::stage::*;
 use cci::{ConnectFailure, Options};
 use cci_testkit::figures;
 use std::time::Duration;

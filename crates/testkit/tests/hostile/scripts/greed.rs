@@ -111,37 +111,12 @@ fn shm_notifies() -> Script<shm::Shm> {
     in_each_slot(client().on(rma::DONE, again.clone()).on(rma::AGAIN, again), ask)
 }
 
-#[test]
-fn reads_udp() {
-    greed_takes_its_share("udp", "reads", datagram_reads());
-}
-
-#[test]
-fn reads_tcp() {
-    greed_takes_its_share("tcp", "reads", tcp_reads());
-}
-
-#[test]
-fn reads_eth() {
-    greed_takes_its_share("eth", "reads", datagram_reads());
-}
-
-#[test]
-fn notifications_udp() {
-    greed_takes_its_share("udp", "notifications", datagram_notifies());
-}
-
-#[test]
-fn notifications_tcp() {
-    greed_takes_its_share("tcp", "notifications", tcp_notifies());
-}
-
-#[test]
-fn notifications_eth() {
-    greed_takes_its_share("eth", "notifications", datagram_notifies());
-}
-
-#[test]
-fn notifications_shm() {
-    greed_takes_its_share("shm", "notifications", shm_notifies());
+tests! {
+    fn reads_udp() = greed_takes_its_share("udp", "reads", datagram_reads());
+    fn reads_tcp() = greed_takes_its_share("tcp", "reads", tcp_reads());
+    fn reads_eth() = greed_takes_its_share("eth", "reads", datagram_reads());
+    fn notifications_udp() = greed_takes_its_share("udp", "notifications", datagram_notifies());
+    fn notifications_tcp() = greed_takes_its_share("tcp", "notifications", tcp_notifies());
+    fn notifications_eth() = greed_takes_its_share("eth", "notifications", datagram_notifies());
+    fn notifications_shm() = greed_takes_its_share("shm", "notifications", shm_notifies());
 }

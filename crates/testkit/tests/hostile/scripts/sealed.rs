@@ -26,24 +26,11 @@ fn what_is_reflected_is_refused(name: &str) {
     scene.judge();
 }
 
-#[test]
-fn reflected_datagrams_with_a_key() {
-    what_is_reflected_is_refused("udp-psk");
-}
-
-#[test]
-fn reflected_datagrams_with_certificates() {
-    what_is_reflected_is_refused("udp-certificates");
-}
-
-#[test]
-fn reflected_streams_with_a_key() {
-    what_is_reflected_is_refused("tcp-psk");
-}
-
-#[test]
-fn reflected_streams_with_certificates() {
-    what_is_reflected_is_refused("tcp-certificates");
+tests! {
+    fn reflected_datagrams_with_a_key() = what_is_reflected_is_refused("udp-psk");
+    fn reflected_datagrams_with_certificates() = what_is_reflected_is_refused("udp-certificates");
+    fn reflected_streams_with_a_key() = what_is_reflected_is_refused("tcp-psk");
+    fn reflected_streams_with_certificates() = what_is_reflected_is_refused("tcp-certificates");
 }
 
 /// A4: handshakes of one host leave places for those of others.

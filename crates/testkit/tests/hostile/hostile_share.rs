@@ -1,15 +1,12 @@
 //! One endpoint, two honest peers and a hostile one, each a process of its own: what a peer does that floods, or whose
 //! messages the program keeps, does not keep the others from their share. Compared is what peers get within one run.
-//! A peer's process is told `<honest or hostile> <attribute> <bytes> <URI>`.
 //!
 //! `CCI_HOSTILE_MESSAGES` (2,000 if not given): messages that each honest peer has to get through beside the hostile one.
 
-#[path = "common/hostile.rs"]
-mod hostile;
-
-use cci::{Attribute, Connection, Endpoint, Event, Message, Options, SendError, SendFlags};
+use super::processes::{Environment, Killed, PATIENCE, Role, messages};
+use cci::{Connection, Device, Endpoint, Event, Message, Options, SendError, SendFlags};
 use cci_testkit::figures;
-use hostile::{CONFIG, Environment, Killed, PATIENCE, ROLE, device, messages};
+use cci_testkit::hostile::device;
 use std::time::{Duration, Instant};
 
 /// Few, so that they run out.
@@ -19,24 +16,14 @@ const PROGRAM_SPINS: u32 = 3_000;
 /// Sends that an honest peer has under way.
 const HONEST_SENDS: u32 = 16;
 
-/// Not a test: a peer, when one of the tests below has started it. Sends until it is killed, or its connection is over.
-#[test]
-fn peer() {
-    let (Ok(role), Ok(config)) = (std::env::var(ROLE), std::env::var(CONFIG)) else { return };
-    let mut words = role.split(' ');
-    let mut word = || words.next().unwrap();
-    let (name, attribute, bytes, uri) = (word(), word(), word().parse().unwrap(), word());
-    let attribute = match attribute {
-        "UU" => Attribute::Unreliable,
-        "RU" => Attribute::ReliableUnordered,
-        _ => Attribute::ReliableOrdered,
-    };
-    let mut endpoint = Endpoint::create(&device(&config), Options::default()).unwrap();
-    endpoint.connect(uri, name.as_bytes(), attribute, 0, Some(PATIENCE)).unwrap();
-    let (start, text) = (Instant::now(), vec![b'x'; bytes]);
+/// A peer's process: sends until it is killed, or its connection is over.
+pub fn send(role: &Role<'_>, device: &Device) {
+    let mut endpoint = Endpoint::create(device, Options::default()).unwrap();
+    endpoint.connect(role.uri, role.manner.as_bytes(), role.attribute, 0, Some(PATIENCE)).unwrap();
+    let (start, text) = (Instant::now(), vec![b'x'; role.bytes]);
     let (mut connection, mut under_way) = (None, 0);
     while start.elapsed() < 2 * PATIENCE {
-        let full = name == "honest" && under_way >= HONEST_SENDS;
+        let full = role.manner == "honest" && under_way >= HONEST_SENDS;
         let sent = match connection {
             Some(on) if !full => endpoint.send(on, &text, 0, SendFlags::NONE),
             _ => Err(SendError::WouldBlock),
@@ -192,42 +179,13 @@ fn a_flood_of_messages_takes_its_share_at_most(name: &str) {
     }
 }
 
-#[test]
-fn kept_udp() {
-    kept_messages_take_half_at_most("udp");
-}
-
-#[test]
-fn kept_tcp() {
-    kept_messages_take_half_at_most("tcp");
-}
-
-#[test]
-fn kept_shm() {
-    kept_messages_take_half_at_most("shm");
-}
-
-#[test]
-fn kept_eth() {
-    kept_messages_take_half_at_most("eth");
-}
-
-#[test]
-fn flood_udp() {
-    a_flood_of_messages_takes_its_share_at_most("udp");
-}
-
-#[test]
-fn flood_tcp() {
-    a_flood_of_messages_takes_its_share_at_most("tcp");
-}
-
-#[test]
-fn flood_shm() {
-    a_flood_of_messages_takes_its_share_at_most("shm");
-}
-
-#[test]
-fn flood_eth() {
-    a_flood_of_messages_takes_its_share_at_most("eth");
+tests! {
+    fn kept_udp() = kept_messages_take_half_at_most("udp");
+    fn kept_tcp() = kept_messages_take_half_at_most("tcp");
+    fn kept_shm() = kept_messages_take_half_at_most("shm");
+    fn kept_eth() = kept_messages_take_half_at_most("eth");
+    fn flood_udp() = a_flood_of_messages_takes_its_share_at_most("udp");
+    fn flood_tcp() = a_flood_of_messages_takes_its_share_at_most("tcp");
+    fn flood_shm() = a_flood_of_messages_takes_its_share_at_most("shm");
+    fn flood_eth() = a_flood_of_messages_takes_its_share_at_most("eth");
 }

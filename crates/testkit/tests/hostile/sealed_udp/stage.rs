@@ -1,7 +1,8 @@
 //! Endpoints with keys, and a wire between them that can be listened to.
 
 use cci::{
-    Attribute, ConnectFailure, Connection, Context, Endpoint, Event, Options, Security, SendFlags, Status,
+    Attribute, ConnectFailure, ConnectRequest, Connection, Context, Endpoint, Event, Options, Security,
+    SendFlags, Status,
 };
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -130,6 +131,19 @@ pub fn join(client: &mut Side, server: &mut Side, tap: &mut Option<Tap>) {
     let both = |sides: &[&mut Side]| sides[0].made.len() > ours && sides[1].made.len() > theirs;
     assert!(run(&mut [client, server], tap, PATIENCE, both), "{:?}", server.endpoint.counters());
     assert!(client.made.last().unwrap().is_ok() && server.made.last().unwrap().is_ok());
+}
+
+/// Has the first ask the second to connect, and takes the request before the second's program answers it.
+pub fn ask(client: &mut Side, server: &mut Side) -> ConnectRequest {
+    client.dial(address(&server.endpoint), PATIENCE);
+    let until = Instant::now() + PATIENCE;
+    loop {
+        client.poll();
+        if let Some(Event::ConnectRequest(request)) = server.endpoint.next_event() {
+            return request;
+        }
+        assert!(Instant::now() < until);
+    }
 }
 
 /// What becomes of an attempt that nobody is to hear of.

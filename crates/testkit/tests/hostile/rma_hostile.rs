@@ -1,6 +1,5 @@
 //! Forged handles, thrown at a real endpoint over each device: whatever the bytes are, who was not given a region does
 //! not read it, change it, or hear a word of it, and the owner goes on. `CCI_HOSTILE_HANDLES` sets how many a device.
-#![forbid(unsafe_code)]
 
 use cci::{
     Access, Atomic, AtomicKind, AtomicWidth, Attribute, RegionHandle, Rma, RmaFlags, RmaKind, Segment, Status,
@@ -390,22 +389,9 @@ fn forged_handles_open_nothing(device: DeviceUnderTest) {
     );
 }
 
-#[test]
-fn shm() {
-    forged_handles_open_nothing(SHM);
-}
-
-#[test]
-fn shm_pull() {
-    forged_handles_open_nothing(SHM_PULL);
-}
-
-#[test]
-fn shm_ring() {
-    forged_handles_open_nothing(SHM_RING);
-}
-
-#[test]
-fn udp() {
-    forged_handles_open_nothing(UDP4);
+tests! {
+    fn shm() = forged_handles_open_nothing(SHM);
+    fn shm_pull() = forged_handles_open_nothing(SHM_PULL);
+    fn shm_ring() = forged_handles_open_nothing(SHM_RING);
+    fn udp() = forged_handles_open_nothing(UDP4);
 }

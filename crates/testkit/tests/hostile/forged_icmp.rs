@@ -4,6 +4,7 @@
 
 use cci::{Attribute, Connection, Context, Device, Endpoint, Event, Options, SendFlags};
 use cci_testkit::credentials;
+use cci_testkit::hostile::raw::fragmentation_needed;
 use cci_testkit::net::{End, Veth, Wire};
 use rustix::net::{AddressFamily, SendFlags as Flags, SocketType, ipproto, sendto, socket};
 use std::net::{IpAddr, SocketAddr};
@@ -17,8 +18,6 @@ const MESSAGE_BYTES: usize = 1_300;
 /// What the lie says that the way takes.
 const FORGED_V4_BYTES: u16 = 68;
 const FORGED_V6_BYTES: u32 = 1_280;
-/// A UDP header, of which ICMP tells the beginning.
-const UDP_BYTES: usize = 8;
 
 fn device(ip: IpAddr, sealed: bool) -> Device {
     let mut text = format!("[x]\ntransport = udp\nip = {ip}\n");
@@ -102,52 +101,18 @@ impl Pair {
     }
 }
 
-/// The Internet's checksum.
-fn checksum(bytes: &[u8]) -> u16 {
-    let sum = bytes.chunks(2).fold(0_u32, |sum, pair| {
-        let word = u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]);
-        sum + u32::from(word)
-    });
-    let sum = (sum & 0xffff) + (sum >> 16);
-    !((sum & 0xffff) + (sum >> 16)) as u16
-}
-
 /// What a router would say to `from` of a datagram that was too long on its way to `to`.
 fn too_long(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
-    let udp_len = (MESSAGE_BYTES as u16).to_be_bytes();
-    let udp = [from.port().to_be_bytes(), to.port().to_be_bytes(), udp_len, [0, 0]].concat();
-    assert_eq!(udp.len(), UDP_BYTES);
-    match (from.ip(), to.ip()) {
-        (IpAddr::V4(source), IpAddr::V4(target)) => {
-            let mut inner = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0];
-            inner[2..4].copy_from_slice(&(20 + MESSAGE_BYTES as u16).to_be_bytes());
-            inner.extend(source.octets());
-            inner.extend(target.octets());
-            let sum = checksum(&inner);
-            inner[10..12].copy_from_slice(&sum.to_be_bytes());
-            // Destination unreachable, fragmentation needed.
-            let mut icmp = vec![3, 4, 0, 0, 0, 0];
-            icmp.extend(FORGED_V4_BYTES.to_be_bytes());
-            icmp.extend(inner);
-            icmp.extend(udp);
-            let sum = checksum(&icmp);
-            icmp[2..4].copy_from_slice(&sum.to_be_bytes());
-            icmp
-        }
-        (IpAddr::V6(source), IpAddr::V6(target)) => {
-            // Packet too big; the kernel sums it up.
-            let mut icmp = vec![2, 0, 0, 0];
-            icmp.extend(FORGED_V6_BYTES.to_be_bytes());
-            icmp.extend([0x60, 0, 0, 0]);
-            icmp.extend((MESSAGE_BYTES as u16).to_be_bytes());
-            icmp.extend([17, 64]);
-            icmp.extend(source.octets());
-            icmp.extend(target.octets());
-            icmp.extend(udp);
-            icmp
-        }
+    let (source, target) = match (from, to) {
+        (SocketAddr::V4(from), SocketAddr::V4(to)) => return fragmentation_needed(from, to, FORGED_V4_BYTES),
+        (SocketAddr::V6(from), SocketAddr::V6(to)) => (from.ip().octets(), to.ip().octets()),
         other => unreachable!("{other:?}"),
-    }
+    };
+    // Packet too big; the kernel sums it up. Behind it are the headers of IPv6 and UDP.
+    let len = (MESSAGE_BYTES as u16).to_be_bytes();
+    let about = [&[0x60, 0, 0, 0][..], &len, &[17, 64], &source, &target].concat();
+    let udp = [from.port().to_be_bytes(), to.port().to_be_bytes(), len, [0, 0]].concat();
+    [&[2, 0, 0, 0][..], &FORGED_V6_BYTES.to_be_bytes(), &about, &udp].concat()
 }
 
 /// Tells the client so, from the other host.

@@ -1,13 +1,22 @@
 //! What peers may do, by name.
 
-use crate::stage::*;
+use super::stage::*;
 use cci::{
-    Access, Atomic, AtomicKind, AtomicWidth, Attribute, ConnectError, ConnectFailure, Event, Names,
-    RegionAddress, Rma, RmaFlags, RmaKind, Security, Segment, Status,
+    Access, Atomic, AtomicKind, AtomicWidth, Attribute, ConnectError, ConnectFailure, Names, RegionAddress,
+    RegionHandle, Rma, RmaFlags, RmaKind, Security, Segment, Status,
 };
 
 fn names(list: &str) -> Names {
     Names::parse(list).unwrap()
+}
+
+/// Starts an operation of context 1 on the newest connection, between the beginnings of two regions.
+fn operate(side: &mut Side, kind: RmaKind, [ours, theirs]: [RegionHandle; 2]) {
+    side.ended.clear();
+    let (local, remote) = ([Segment::new(ours, 0, 1000)], [Segment::new(theirs, 0, 1000)]);
+    let (context, flags) = (1, RmaFlags::NONE);
+    let rma = Rma { kind, local: &local, remote: &remote, message: None, context, flags };
+    side.endpoint.rma(side.last(), &rma).unwrap();
 }
 
 #[test]
@@ -61,16 +70,7 @@ fn memory_is_for_those_who_may() {
         let to = client.last();
         let refused = if writes { Status::Success } else { Status::RmaHandle };
         for (kind, status) in [(RmaKind::Read, Status::Success), (RmaKind::Write, refused)] {
-            let rma = Rma {
-                kind,
-                local: &[Segment::new(ours, 0, 1000)],
-                remote: &[Segment::new(theirs, 0, 1000)],
-                message: None,
-                context: 1,
-                flags: RmaFlags::NONE,
-            };
-            client.endpoint.rma(to, &rma).unwrap();
-            client.ended.clear();
+            operate(&mut client, kind, [ours, theirs]);
             assert!(run(&mut [&mut client, &mut server], &mut None, PATIENCE, |sides| !sides[0]
                 .ended
                 .is_empty()));
@@ -92,17 +92,6 @@ fn memory_is_for_those_who_may() {
 fn a_request_may_be_accepted_elsewhere_by_those_who_may() {
     let mut broker = Side::with(&format!("{KEY2}{KEY1}"));
     let mut client = Side::with(KEY1);
-    let ask = |client: &mut Side, broker: &mut Side| {
-        client.dial(address(&broker.endpoint), PATIENCE);
-        let until = std::time::Instant::now() + PATIENCE;
-        loop {
-            client.poll();
-            if let Some(Event::ConnectRequest(request)) = broker.endpoint.next_event() {
-                break request;
-            }
-            assert!(std::time::Instant::now() < until);
-        }
-    };
     // A worker with the same key of its own, to whom the client has never spoken.
     let mut worker = Side::with(KEY1);
     let request = ask(&mut client, &mut broker);
@@ -130,17 +119,6 @@ fn a_request_may_be_accepted_elsewhere_by_those_who_may() {
 /// Who asks a plain endpoint has no name. Where another endpoint accepts, by which rights go by name, it has none of them.
 #[test]
 fn who_asked_a_plain_endpoint_has_the_rights_of_nobody() {
-    let ask = |client: &mut Side, broker: &mut Side| {
-        client.dial(address(&broker.endpoint), PATIENCE);
-        let until = std::time::Instant::now() + PATIENCE;
-        loop {
-            client.poll();
-            if let Some(Event::ConnectRequest(request)) = broker.endpoint.next_event() {
-                break request;
-            }
-            assert!(std::time::Instant::now() < until);
-        }
-    };
     let (mut client, mut broker) = (Side::new(open(None, None)), Side::new(open(None, None)));
     let offered = || keys(KEY1).required(false);
     let mut worker = Side::new(open(Some(offered().allow_rma_write(names("node1"))), None));
@@ -152,16 +130,7 @@ fn who_asked_a_plain_endpoint_has_the_rights_of_nobody() {
     assert!(run(&mut [&mut client, &mut broker, &mut worker], &mut None, PATIENCE, made));
     let own = client.endpoint.allocate(4096).unwrap();
     let ours = client.endpoint.register(&own, Access::LOCAL).unwrap();
-    let to = client.last();
-    let rma = Rma {
-        kind: RmaKind::Write,
-        local: &[Segment::new(ours, 0, 1000)],
-        remote: &[Segment::new(theirs, 0, 1000)],
-        message: None,
-        context: 1,
-        flags: RmaFlags::NONE,
-    };
-    client.endpoint.rma(to, &rma).unwrap();
+    operate(&mut client, RmaKind::Write, [ours, theirs]);
     let ended = |sides: &[&mut Side]| !sides[0].ended.is_empty();
     assert!(run(&mut [&mut client, &mut broker, &mut worker], &mut None, PATIENCE, ended));
     assert_eq!(client.ended, [(1, Status::RmaHandle)], "only node1 may write");
@@ -175,15 +144,7 @@ fn who_asked_a_plain_endpoint_has_the_rights_of_nobody() {
 #[test]
 fn a_request_that_comes_back_to_who_asked_is_refused_with_a_reason() {
     let (mut broker, mut client) = (Side::with(KEY1), Side::with(KEY1));
-    client.dial(address(&broker.endpoint), PATIENCE);
-    let until = std::time::Instant::now() + PATIENCE;
-    let request = loop {
-        client.poll();
-        if let Some(Event::ConnectRequest(request)) = broker.endpoint.next_event() {
-            break request;
-        }
-        assert!(std::time::Instant::now() < until);
-    };
+    let request = ask(&mut client, &mut broker);
     let refused = client.endpoint.accept(request, 5).unwrap_err();
     assert!(matches!(refused, cci::AcceptError::Itself), "{refused}");
     let has_made = |sides: &[&mut Side]| !sides[0].made.is_empty();

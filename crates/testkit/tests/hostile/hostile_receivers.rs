@@ -2,17 +2,14 @@
 //! nothing at all, does not keep the endpoint from sending to the others, or from reaching their memory.
 //!
 //! `CCI_HOSTILE_MESSAGES` (2,000 if not given): what each honest peer has to get.
-//! A peer's process is told `<takes, keeps or freezes> <attribute> <URI>`.
 
-#[path = "common/hostile.rs"]
-mod hostile;
-
+use super::processes::{Environment, Killed, PATIENCE, Role, messages};
 use cci::{
-    Access, Attribute, Connection, Endpoint, Event, Options, RegionAddress as Spot, RegionHandle, RmaError,
+    Access, Connection, Device, Endpoint, Event, Options, RegionAddress as Spot, RegionHandle, RmaError,
     RmaFlags, SendError, SendFlags,
 };
 use cci_testkit::figures;
-use hostile::{CONFIG, Environment, Killed, PATIENCE, ROLE, device, messages};
+use cci_testkit::hostile::device;
 use std::time::{Duration, Instant};
 
 /// Sends, and operations, that the endpoint may have in progress: few, so that they run out.
@@ -22,21 +19,14 @@ const TURNS_WITHOUT: u32 = 20_000;
 /// Receive buffers of a peer that keeps what it gets.
 const KEPT_MAX: u32 = 16;
 
-fn attribute_named(name: &str) -> Attribute {
-    if name == "RU" { Attribute::ReliableUnordered } else { Attribute::ReliableOrdered }
-}
-
-/// Not a test: a peer, when one of the tests below has started it.
-#[test]
-fn peer() {
-    let (Ok(role), Ok(config)) = (std::env::var(ROLE), std::env::var(CONFIG)) else { return };
-    let [manner, attribute, uri] = role.split(' ').collect::<Vec<_>>()[..] else { panic!("{role}") };
+/// A peer's process: tells its region, and receives in its manner until it is killed.
+pub fn receive(role: &Role<'_>, device: &Device) {
+    let manner = role.manner;
     let recv_buffers = if manner == "keeps" { KEPT_MAX } else { 256 };
-    let mut endpoint =
-        Endpoint::create(&device(&config), Options::default().recv_buffers(recv_buffers)).unwrap();
+    let mut endpoint = Endpoint::create(device, Options::default().recv_buffers(recv_buffers)).unwrap();
     let memory = endpoint.allocate(4096).unwrap();
     let handle = endpoint.register(&memory, Access::ALL).unwrap().to_bytes();
-    endpoint.connect(uri, manner.as_bytes(), attribute_named(attribute), 0, Some(PATIENCE)).unwrap();
+    endpoint.connect(role.uri, manner.as_bytes(), role.attribute, 0, Some(PATIENCE)).unwrap();
     let (start, mut kept, mut is_sent) = (Instant::now(), Vec::new(), false);
     while start.elapsed() < 2 * PATIENCE {
         match endpoint.wait(Some(Duration::from_millis(1))).unwrap() {
@@ -80,7 +70,7 @@ impl Arena {
         let mut arena = Arena { server, place, peers: Vec::new(), children: Vec::new() };
         // The hostile one first: whoever comes after finds what it has left.
         for manner in [hostile, "takes", "takes"] {
-            let role = format!("{manner} {attribute} {}", arena.server.uri());
+            let role = format!("{manner} {attribute} 0 {}", arena.server.uri());
             arena.children.push(arena.place.start(&role));
             let (start, before) = (Instant::now(), arena.peers.len());
             while arena.peers.len() == before || arena.peers[before].handle.is_none() {
@@ -195,37 +185,12 @@ fn operations_pass_by_one_that_answers_nothing(name: &str) {
     figures::note("hostile.receivers", 1);
 }
 
-#[test]
-fn sends_udp() {
-    sends_pass_by_one_that_takes_nothing("udp");
-}
-
-#[test]
-fn sends_tcp() {
-    sends_pass_by_one_that_takes_nothing("tcp");
-}
-
-#[test]
-fn sends_shm() {
-    sends_pass_by_one_that_takes_nothing("shm");
-}
-
-#[test]
-fn sends_eth() {
-    sends_pass_by_one_that_takes_nothing("eth");
-}
-
-#[test]
-fn operations_udp() {
-    operations_pass_by_one_that_answers_nothing("udp");
-}
-
-#[test]
-fn operations_tcp() {
-    operations_pass_by_one_that_answers_nothing("tcp");
-}
-
-#[test]
-fn operations_eth() {
-    operations_pass_by_one_that_answers_nothing("eth");
+tests! {
+    fn sends_udp() = sends_pass_by_one_that_takes_nothing("udp");
+    fn sends_tcp() = sends_pass_by_one_that_takes_nothing("tcp");
+    fn sends_shm() = sends_pass_by_one_that_takes_nothing("shm");
+    fn sends_eth() = sends_pass_by_one_that_takes_nothing("eth");
+    fn operations_udp() = operations_pass_by_one_that_answers_nothing("udp");
+    fn operations_tcp() = operations_pass_by_one_that_answers_nothing("tcp");
+    fn operations_eth() = operations_pass_by_one_that_answers_nothing("eth");
 }

@@ -1,6 +1,5 @@
 //! What one peer, or one operation, may use of what all connections of an endpoint share. Real endpoints, driven in turns by one
 //! thread, so that nothing depends on time: a peer that is silent is one that gets no turn.
-#![forbid(unsafe_code)]
 
 mod held_completions;
 mod operations;

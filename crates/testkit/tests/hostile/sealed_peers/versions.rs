@@ -1,6 +1,6 @@
 //! Peers whose handshakes are of version 1, by the bytes that they sent.
 
-use crate::stage::*;
+use super::stage::*;
 use cci::ConnectFailure;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};

@@ -156,15 +156,18 @@ pub fn fails(client: &mut Side, server: &mut Side, to: SocketAddr) -> ConnectFai
     client.made.last().unwrap().expect_err("it connected")
 }
 
-/// A message there and one back, whole.
+/// A message there and one back, whole; afterwards neither side waits for a word of the other.
 pub fn talk(client: &mut Side, server: &mut Side, tap: &mut Option<Tap>) {
     for len in [0, 1, 100, 1300] {
         let (message, back) = (vec![7; len], vec![9; len]);
-        client.messages.clear();
-        server.messages.clear();
+        for side in [&mut *client, &mut *server] {
+            side.messages.clear();
+            side.ended.clear();
+        }
         client.send(&message, 1);
         server.send(&back, 2);
-        let both = |sides: &[&mut Side]| !sides[0].messages.is_empty() && !sides[1].messages.is_empty();
+        let is_over = |side: &&mut Side| !side.messages.is_empty() && !side.ended.is_empty();
+        let both = |sides: &[&mut Side]| sides.iter().all(is_over);
         assert!(run(&mut [client, server], tap, PATIENCE, both), "{len} bytes");
         assert_eq!((&server.messages[0], &client.messages[0]), (&message, &back));
     }

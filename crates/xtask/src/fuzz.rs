@@ -1,5 +1,6 @@
 //! `cargo xtask fuzz`: every target in `fuzz/`, by cargo-fuzz, for a while; and the bounded run of `cargo xtask test`.
 
+use crate::form::Form;
 use crate::process::{Tally, run_quietly, succeeds};
 use crate::toolchain::{have_nightly, nightly};
 use crate::workspace::Workspace;
@@ -54,9 +55,13 @@ pub fn run(arguments: &[&str]) -> Result<(), String> {
     if tally.failed == 0 { Ok(()) } else { Err(format!("{} targets found something", tally.failed)) }
 }
 
-/// The bounded run; each target counts as a test. Skipped where there is no nightly toolchain.
-pub fn test(workspace: &Workspace) -> Tally {
-    let result = targets(&workspace.root).and_then(|targets| all(workspace, &targets, Effort::Bounded));
+/// The bounded run, or at length five minutes of each target; each counts as a test. Skipped where there is no nightly toolchain.
+pub fn test(workspace: &Workspace, form: Form) -> Tally {
+    let effort = match form {
+        Form::Short => Effort::Bounded,
+        Form::Long => Effort::Seconds(300),
+    };
+    let result = targets(&workspace.root).and_then(|targets| all(workspace, &targets, effort));
     result.unwrap_or_else(|reason| {
         println!("--- fuzz: FAILED: {reason}");
         Tally { failed: 1, ..Tally::default() }

@@ -6,6 +6,7 @@ mod bpf;
 mod counts;
 mod devices;
 mod features;
+mod form;
 mod fuzz;
 mod install;
 mod lint;
@@ -19,6 +20,7 @@ mod tidy;
 mod toolchain;
 mod workspace;
 
+use form::Form;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -26,8 +28,8 @@ Usage: cargo xtask TASK
 
   ci                     lint, then test: everything a change must pass
   lint                   rustfmt, clippy, tidy, bpf --check, rustdoc and cargo-deny
-  test                   all tests: unit, integration, documentation and C tests, then loom and miri on cci-memory,
-                         and counts
+  test [--long]          all tests: unit, integration, documentation and C tests, then loom and miri on cci-memory, fuzzing,
+                         sanitizers and counts; with --long for a night, with properties from a new seed
   tidy                   the project's own rules: crate arrows, homes of unsafe code, file lengths, cited clauses
   devices                run the conformance suite and write the table in docs/devices.md; with --from REPORT, write it
                          from what an earlier run of all tests left in target/conformance-report.tsv
@@ -55,7 +57,8 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["ci"] => ci(),
         ["lint"] => lint::run(),
-        ["test"] => test::run(),
+        ["test"] => test::run(Form::Short),
+        ["test", "--long"] => test::run(Form::Long),
         ["tidy"] => tidy::run(),
         ["devices"] => devices::run(),
         ["devices", "--from", report] => devices::from(report),
@@ -100,6 +103,6 @@ fn ci() -> Result<(), String> {
     if let Err(message) = &linted {
         eprintln!("xtask: {message}");
     }
-    test::run()?;
+    test::run(Form::Short)?;
     linted.map_err(|_| "tests passed, lints failed".to_owned())
 }

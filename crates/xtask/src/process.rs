@@ -50,6 +50,41 @@ impl fmt::Display for Tally {
     }
 }
 
+/// What has been spent since then. It is shown as clock and processor time.
+pub struct Spent {
+    since: Instant,
+    /// What all that was waited for had used by then.
+    processor: Duration,
+}
+
+impl Spent {
+    /// Begins to measure.
+    pub fn now() -> Spent {
+        Spent { since: Instant::now(), processor: processor_time() }
+    }
+}
+
+impl fmt::Display for Spent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let processor = processor_time().saturating_sub(self.processor);
+        write!(f, "{} s, {} s of processor time", self.since.elapsed().as_secs(), processor.as_secs())
+    }
+}
+
+/// Of the programs that this one ran and that have ended, with all that they ran in turn. Zero where the kernel does not tell.
+fn processor_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // See proc_pid_stat(5): cutime and cstime, in ticks of 10 ms, are fields 16 and 17; the state is the third.
+    let ticks =
+        after_name(&stat).split_whitespace().skip(13).take(2).map_while(|word| word.parse::<u64>().ok());
+    Duration::from_millis(ticks.sum::<u64>() * 10)
+}
+
+/// What comes after the name in `/proc/PID/stat`. The name, in parentheses, may hold anything: its end is found from behind.
+fn after_name(stat: &str) -> &str {
+    stat.rsplit_once(')').map_or("", |(_, rest)| rest)
+}
+
 /// A cargo command that is not bound to the toolchain that runs this program.
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new("cargo");
@@ -158,9 +193,8 @@ fn children_of(parent: u32) -> Vec<u32> {
     let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     let is_child = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name, in parentheses, may hold anything: count from its end. State, then parent.
-        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        after_name.split_whitespace().nth(1).and_then(|word| word.parse().ok()) == Some(parent)
+        // The state, then the parent.
+        after_name(&stat).split_whitespace().nth(1).and_then(|word| word.parse().ok()) == Some(parent)
     };
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter(is_child).collect()
@@ -181,6 +215,16 @@ mod tests {
         tally.count("test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out");
         tally.count("test foo ... ok");
         assert_eq!(tally, Tally { passed: 13, failed: 2, ignored: 3 });
+    }
+
+    #[test]
+    fn processor_time_is_that_of_programs_that_ended() {
+        let before = super::processor_time();
+        let mut shell = Command::new("sh");
+        // Counts until it has used a second of its own.
+        shell.args(["-c", "ulimit -t 1; while :; do :; done"]);
+        assert!(!super::succeeds(&mut shell, Duration::from_secs(300)));
+        assert!(super::processor_time() - before >= Duration::from_millis(900));
     }
 
     #[test]

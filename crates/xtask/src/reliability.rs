@@ -60,6 +60,11 @@ const CAMPAIGNS: &[Campaign] = &[
     },
 ];
 
+/// What has tests of the workspace do as much as the long run's.
+pub fn at_length() -> impl Iterator<Item = (&'static str, &'static str)> {
+    CAMPAIGNS.iter().flat_map(|campaign| campaign.environment.iter().copied())
+}
+
 /// Figures by name, added up.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Figures(BTreeMap<String, u64>);

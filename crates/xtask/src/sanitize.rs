@@ -3,6 +3,7 @@
 //! The library is linked statically, and with it the runtime that comes with rustc: two runtimes in one process would not
 //! know of each other. Nothing is suppressed.
 
+use crate::form::Form;
 use crate::process::{Tally, run_quietly};
 use crate::toolchain::{have_nightly, nightly};
 use crate::workspace::Workspace;
@@ -63,8 +64,13 @@ const THREADED: &[(&str, &[&str])] = &[
     ("rma", &["udp"]),
 ];
 
-/// Those that the tests run: one build of the library, which serves for two of them.
-pub const IN_CI: &[&str] = &["address"];
+/// Those that the tests run. The short form has one build of the library, which serves for two of them.
+pub fn of(form: Form) -> &'static [&'static str] {
+    match form {
+        Form::Short => &["address"],
+        Form::Long => &["address", "undefined", "thread"],
+    }
+}
 
 const SANITIZERS: &[Sanitizer] = &[
     Sanitizer {

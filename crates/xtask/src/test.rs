@@ -1,53 +1,96 @@
-//! All tests, in one command: the workspace's own, then the model checkers on cci-memory, and instructions counted.
+//! All tests, in one command: the workspace's own, the model checkers on cci-memory, fuzzing, sanitizers, and instructions counted.
 
 use crate::counts;
 use crate::devices;
+use crate::form::Form;
 use crate::fuzz;
-use crate::process::{Tally, cargo, run_tests};
+use crate::process::{Spent, Tally, cargo, run_tests};
 use crate::reliability;
 use crate::sanitize;
 use crate::toolchain::{have_miri, nightly};
 use crate::workspace::Workspace;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Nothing may hang CI: each step has its end, several times what it takes.
 const WORKSPACE_LIMIT: Duration = MINUTE.saturating_mul(50);
 const LOOM_LIMIT: Duration = MINUTE.saturating_mul(10);
 const MIRI_LIMIT: Duration = MINUTE.saturating_mul(12);
+/// The long form is for a night.
+const LONG_LIMIT: Duration = MINUTE.saturating_mul(6 * 60);
 
 /// Proptest takes its seed from here.
 const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
+const SHORT_SEED: u64 = 16;
 
-/// Runs them all; the last line on standard output is `N passed, N failed`.
-pub fn run() -> Result<(), String> {
+/// Part of all tests.
+struct Step {
+    name: &'static str,
+    run: fn(&Workspace, Form) -> Result<Tally, String>,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "workspace", run: tests },
+    Step { name: "loom", run: |workspace, _| Ok(loom(workspace)) },
+    Step { name: "miri", run: |workspace, _| Ok(miri(workspace)) },
+    Step { name: "fuzz", run: |workspace, form| Ok(fuzz::test(workspace, form)) },
+    Step { name: "sanitize", run: |workspace, form| Ok(sanitize::test(workspace, sanitize::of(form))) },
+    Step { name: "counts", run: |workspace, _| Ok(counts::test(workspace)) },
+];
+
+/// Runs them all, telling how far it is; the last line on standard output is `N passed, N failed`.
+pub fn run(form: Form) -> Result<(), String> {
     let workspace = Workspace::load()?;
     let mut tally = Tally::default();
-    let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--locked"]);
-    // What properties are tried on follows from a seed, so that a change that passes once passes again. `cargo test` by hand draws
-    // anew each time.
-    if std::env::var_os(PROPERTY_SEED).is_none() {
-        tests.env(PROPERTY_SEED, "16");
+    let mut times = Vec::new();
+    let started = Spent::now();
+    for (number, step) in (1..).zip(STEPS) {
+        let to_come: Vec<&str> = STEPS.iter().skip(number).map(|step| step.name).collect();
+        let to_come = if to_come.is_empty() { "nothing".to_owned() } else { to_come.join(", ") };
+        println!(
+            "=== step {number} of {}: {} ({started} so far; to come: {to_come})",
+            STEPS.len(),
+            step.name
+        );
+        let before = Spent::now();
+        let came_to = (step.run)(&workspace, form)?;
+        times.push(format!("=== {:<9} {before}; {came_to}", step.name));
+        tally.add(came_to);
     }
-    let report = devices::record(&workspace, &mut tests)?;
-    let figures = reliability::record(&workspace, &mut tests)?;
-    tally.add(run_tests("tests", &mut tests, WORKSPACE_LIMIT));
-    // The table of devices is a test of its own: what it says is what ran.
-    match devices::check(&workspace, &report) {
-        Ok(()) => tally.passed += 1,
-        Err(_) => tally.failed += 1,
-    }
-    tally.add(loom(&workspace));
-    tally.add(miri(&workspace));
-    tally.add(fuzz::test(&workspace));
-    tally.add(sanitize::test(&workspace, sanitize::IN_CI));
-    tally.add(counts::test(&workspace));
-    reliability::print(&figures);
+    println!("{}\n=== {:<9} {started}", times.join("\n"), "all");
     if tally.ignored > 0 {
         println!("({} tests are marked ignored)", tally.ignored);
     }
     println!("{tally}");
     if tally.failed == 0 { Ok(()) } else { Err(format!("{} tests failed", tally.failed)) }
+}
+
+/// The workspace's own tests, and what they say of the devices.
+fn tests(workspace: &Workspace, form: Form) -> Result<Tally, String> {
+    let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--locked"]);
+    if form == Form::Long {
+        tests.envs(reliability::at_length());
+    }
+    // `cargo test` by hand draws anew each time.
+    if std::env::var_os(PROPERTY_SEED).is_none() {
+        let seed = match form {
+            Form::Short => SHORT_SEED,
+            Form::Long => UNIX_EPOCH.elapsed().map_or(SHORT_SEED, |since| since.as_secs()),
+        };
+        println!("--- properties: {PROPERTY_SEED}={seed} repeats this run");
+        tests.env(PROPERTY_SEED, seed.to_string());
+    }
+    let report = devices::record(workspace, &mut tests)?;
+    let figures = reliability::record(workspace, &mut tests)?;
+    let limit = if form == Form::Long { LONG_LIMIT } else { WORKSPACE_LIMIT };
+    let mut tally = run_tests("tests", &mut tests, limit);
+    // The table of devices is a test of its own: what it says is what ran.
+    match devices::check(workspace, &report) {
+        Ok(()) => tally.passed += 1,
+        Err(_) => tally.failed += 1,
+    }
+    reliability::print(&figures);
+    Ok(tally)
 }
 
 /// Every interleaving of the ring's and the pool's operations. In a target directory of its own: the flag applies

@@ -3,9 +3,9 @@
 use crate::process::{self, cargo};
 
 /// Runs it.
-pub fn run(arguments: &[&str]) -> Result<(), String> {
+pub fn run(options: &[String]) -> Result<(), String> {
     // For the rows of the C interface: the shared library beside the program.
     process::run("libcci", &mut cargo(&["build", "--release", "--locked", "-q", "-p", "cci-capi", "--lib"]))?;
     let mut command = cargo(&["run", "--release", "--locked", "-q", "-p", "cci-bench", "--"]);
-    process::run("bench", command.args(arguments))
+    process::run("bench", command.args(options))
 }

@@ -29,27 +29,37 @@ enum Effort {
     Minimise,
 }
 
-/// `cargo xtask fuzz [--seconds N | --bounded | --minimise] [TARGET...]`: new inputs stay below `target/fuzz`, until
-/// `--minimise` takes those that reach more into `fuzz/corpus`; what was found is told.
-pub fn run(arguments: &[&str]) -> Result<(), String> {
-    let (effort, chosen) = match arguments {
-        ["--seconds", number, chosen @ ..] => {
-            let seconds = number.parse().map_err(|_| format!("--seconds {number}: not a number"))?;
-            (Effort::Seconds(seconds), chosen)
-        }
-        ["--bounded", chosen @ ..] => (Effort::Bounded, chosen),
-        ["--minimise", chosen @ ..] => (Effort::Minimise, chosen),
-        chosen => (Effort::Seconds(60), chosen),
+/// Of the command line.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// How long each target runs
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// As `test` does: a fixed number of inputs from a fixed seed
+    #[arg(long, conflicts_with_all = ["seconds", "minimise"])]
+    bounded: bool,
+    /// Add what was found so far to fuzz/corpus, and keep there only the inputs that reach something that no other does
+    #[arg(long, conflicts_with = "seconds")]
+    minimise: bool,
+    /// Only these, by the names of their files in fuzz/fuzz_targets
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+}
+
+/// `cargo xtask fuzz`: new inputs stay below `target/fuzz`, until `--minimise` takes those that reach more into
+/// `fuzz/corpus`; what was found is told.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    let effort = match arguments {
+        Arguments { bounded: true, .. } => Effort::Bounded,
+        Arguments { minimise: true, .. } => Effort::Minimise,
+        Arguments { seconds, .. } => Effort::Seconds(*seconds),
     };
     let workspace = Workspace::load()?;
-    let targets = targets(&workspace.root)?;
-    if let Some(unknown) = chosen.iter().find(|name| !targets.iter().any(|target| target == *name)) {
+    let mut targets = targets(&workspace.root)?;
+    if let Some(unknown) = arguments.targets.iter().find(|name| !targets.contains(name)) {
         return Err(format!("there is no target {unknown:?}; there are {}", targets.join(", ")));
     }
-    let targets: Vec<String> = match chosen {
-        [] => targets,
-        chosen => chosen.iter().map(|&name| name.to_owned()).collect(),
-    };
+    targets.retain(|target| arguments.targets.is_empty() || arguments.targets.contains(target));
     let tally = all(&workspace, &targets, effort)?;
     println!("test result: {}. {} passed; {} failed", verdict(&tally), tally.passed, tally.failed);
     if tally.failed == 0 { Ok(()) } else { Err(format!("{} targets found something", tally.failed)) }

@@ -1,4 +1,4 @@
-//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask ci|lint|test|tidy|devices|bench|counts|reliability|sim|netem|fuzz|sanitize|bpf|install`.
+//! Developer tasks, so that what CI runs is what a person runs: `cargo xtask help` lists them.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -20,72 +20,106 @@ mod tidy;
 mod toolchain;
 mod workspace;
 
+use clap::{Parser, Subcommand};
 use form::Form;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "\
-Usage: cargo xtask TASK
+/// Developer tasks of CCI.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
 
-  ci                     lint, then test: everything a change must pass
-  lint                   rustfmt, clippy, tidy, bpf --check, rustdoc and cargo-deny
-  test [--long]          all tests: unit, integration, documentation and C tests, then loom and miri on cci-memory, fuzzing,
-                         sanitizers and counts; with --long for a night, with properties from a new seed
-  tidy                   the project's own rules: crate arrows, homes of unsafe code, file lengths, cited clauses
-  devices                run the conformance suite and write the table in docs/devices.md; with --from REPORT, write it
-                         from what an earlier run of all tests left in target/conformance-report.tsv
-  bench [OPTION...]      CCI beside the baseline and its peers, in turns on two cores (`bench --help`; peers come by
-                         bench/install-peers)
-  counts [--bless]       count the instructions of one operation on each device (valgrind) and compare them with
-                         bench/instructions; with --bless, write them there
-  reliability            the campaigns of docs/reliability.md at length, hours of them, and the figures into it; with
-                         --from FILE, the figures that an earlier run of tests left in target/figures.tsv
-  netem                  CCI beside TCP on a network that loses packets, into docs/reliability/netem.md; needs netem or a testbed
-  sim [--seeds N] [--first S] [--seed S] [--trace]
-                         whole endpoints in simulation: 10,000 seeds unless told otherwise, or one; a failure is shrunk
-  fuzz [--seconds N | --bounded] [TARGET...]
-                         give any bytes to every parser and state machine (cargo-fuzz, nightly), each target for N
-                         seconds, 60 unless told otherwise; or as `test` does: a fixed number of inputs from a fixed seed
-  sanitize [address|undefined|thread]
-                         the C test programs and the library with sanitizers (nightly); all of them unless one is named
-  bpf [--check]          build the kernel's part of raw Ethernet anew (needs clang), or check that it is up to date
-  install --prefix DIR   build for release and install libraries, header, cci.pc and the command `cci` below DIR
-";
+#[derive(Subcommand)]
+enum Task {
+    /// Lint, then test: everything a change must pass
+    Ci,
+    /// Run rustfmt, clippy, tidy, bpf --check, rustdoc and cargo-deny
+    Lint,
+    /// Run all tests: unit, integration, documentation and C tests, loom, miri, fuzzing, sanitizers and counts
+    Test {
+        /// As much as a night allows, with properties from a new seed
+        #[arg(long)]
+        long: bool,
+        /// Run these steps alone
+        #[arg(value_parser = test::names(), value_name = "STEP")]
+        steps: Vec<String>,
+    },
+    /// Check the project's own rules: crate arrows, homes of unsafe code, file lengths, cited clauses
+    Tidy,
+    /// Run the conformance suite and write the table in docs/devices.md
+    Devices {
+        /// Write it from what an earlier run of all tests left in target/conformance-report.tsv
+        #[arg(long, value_name = "REPORT")]
+        from: Option<PathBuf>,
+    },
+    /// Run CCI beside the baseline and its peers, in turns on two cores; peers come by bench/install-peers
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Options of the benchmark: `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
+    /// Count the instructions of one operation on each device (valgrind) and compare them with bench/instructions
+    Counts {
+        /// Write them there
+        #[arg(long)]
+        bless: bool,
+    },
+    /// Run the campaigns of docs/reliability.md at length, hours of them, and write the figures into it
+    Reliability {
+        /// Write the figures that an earlier run of tests left in target/figures.tsv
+        #[arg(long, value_name = "FIGURES")]
+        from: Option<PathBuf>,
+    },
+    /// Run CCI beside TCP on a network that loses packets, into docs/reliability/netem.md; needs netem or a testbed
+    Netem,
+    /// Run whole endpoints in simulation; a failure is shrunk
+    Sim(sim::Arguments),
+    /// Give any bytes to every parser and state machine (cargo-fuzz, nightly)
+    Fuzz(fuzz::Arguments),
+    /// Run the C test programs and the library with sanitizers (nightly)
+    Sanitize {
+        /// Only this one
+        #[arg(value_parser = sanitize::names())]
+        sanitizer: Option<String>,
+    },
+    /// Build the kernel's part of raw Ethernet anew (needs clang)
+    Bpf {
+        /// Check that it is up to date instead
+        #[arg(long)]
+        check: bool,
+    },
+    /// Build for release and install libraries, header, cci.pc and the command `cci`
+    Install {
+        /// Where
+        #[arg(long, value_name = "DIR")]
+        prefix: PathBuf,
+    },
+}
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = args.iter().map(String::as_str).collect();
-    let result = match words.as_slice() {
-        ["ci"] => ci(),
-        ["lint"] => lint::run(),
-        ["test"] => test::run(Form::Short),
-        ["test", "--long"] => test::run(Form::Long),
-        ["tidy"] => tidy::run(),
-        ["devices"] => devices::run(),
-        ["devices", "--from", report] => devices::from(report),
-        ["bench", arguments @ ..] => bench::run(arguments),
-        ["counts"] => counts::run_task(false),
-        ["counts", "--bless"] => counts::run_task(true),
-        ["reliability"] => reliability::run(),
-        ["reliability", "--from", figures] => reliability::from(figures),
-        ["sim", arguments @ ..] => sim::run(arguments),
-        ["netem"] => netem::run(),
-        ["fuzz", arguments @ ..] => fuzz::run(arguments),
-        ["sanitize"] => sanitize::run(None),
-        ["sanitize", name] => sanitize::run(Some(name)),
-        ["bpf"] => bpf::build(),
-        ["bpf", "--check"] => bpf::check(),
-        ["install", "--prefix", prefix] => install::run(prefix.as_ref()),
-        ["install", prefix] if prefix.starts_with("--prefix=") => {
-            install::run(prefix["--prefix=".len()..].as_ref())
-        }
-        ["help" | "--help" | "-h"] => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        _ => {
-            eprint!("{USAGE}");
-            return ExitCode::from(2);
-        }
+    let result = match Arguments::parse().task {
+        Task::Ci => ci(),
+        Task::Lint => lint::run(),
+        Task::Test { long, steps } => test::run(if long { Form::Long } else { Form::Short }, &steps),
+        Task::Tidy => tidy::run(),
+        Task::Devices { from: None } => devices::run(),
+        Task::Devices { from: Some(report) } => devices::from(&report),
+        Task::Bench { options } => bench::run(&options),
+        Task::Counts { bless } => counts::run_task(bless),
+        Task::Reliability { from: None } => reliability::run(),
+        Task::Reliability { from: Some(figures) } => reliability::from(&figures),
+        Task::Netem => netem::run(),
+        Task::Sim(arguments) => sim::run(&arguments),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
+        Task::Sanitize { sanitizer } => sanitize::run(sanitizer.as_deref()),
+        Task::Bpf { check: false } => bpf::build(),
+        Task::Bpf { check: true } => bpf::check(),
+        Task::Install { prefix } => install::run(&prefix),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -103,6 +137,6 @@ fn ci() -> Result<(), String> {
     if let Err(message) = &linted {
         eprintln!("xtask: {message}");
     }
-    test::run(Form::Short)?;
+    test::run(Form::Short, &[])?;
     linted.map_err(|_| "tests passed, lints failed".to_owned())
 }

@@ -153,8 +153,8 @@ pub fn run() -> Result<(), String> {
 }
 
 /// Writes the document's figures from what an earlier run has noted.
-pub fn from(path: &str) -> Result<(), String> {
-    write(&Workspace::load()?, Path::new(path))
+pub fn from(path: &Path) -> Result<(), String> {
+    write(&Workspace::load()?, path)
 }
 
 fn read(path: &Path) -> Result<Figures, String> {

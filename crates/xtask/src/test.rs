@@ -34,18 +34,26 @@ const STEPS: &[Step] = &[
     Step { name: "loom", run: |workspace, _| Ok(loom(workspace)) },
     Step { name: "miri", run: |workspace, _| Ok(miri(workspace)) },
     Step { name: "fuzz", run: |workspace, form| Ok(fuzz::test(workspace, form)) },
-    Step { name: "sanitize", run: |workspace, form| Ok(sanitize::test(workspace, sanitize::of(form))) },
+    Step { name: "sanitize", run: |workspace, form| Ok(sanitize::test(workspace, &sanitize::of(form))) },
     Step { name: "counts", run: |workspace, _| Ok(counts::test(workspace)) },
 ];
 
-/// Runs them all, telling how far it is; the last line on standard output is `N passed, N failed`.
-pub fn run(form: Form) -> Result<(), String> {
+/// What the steps are called.
+pub fn names() -> Vec<&'static str> {
+    STEPS.iter().map(|step| step.name).collect()
+}
+
+/// Runs the steps of these names, or all if none is named, telling how far it is; the last line on standard output is
+/// `N passed, N failed`.
+pub fn run(form: Form, only: &[String]) -> Result<(), String> {
     let workspace = Workspace::load()?;
+    let chosen = |step: &&Step| only.is_empty() || only.iter().any(|name| name == step.name);
+    let steps: Vec<&Step> = STEPS.iter().filter(chosen).collect();
     let mut tally = Tally::default();
     let mut times = Vec::new();
     let started = Spent::now();
-    for (number, step) in (1..).zip(STEPS) {
-        let to_come: Vec<&str> = STEPS.iter().skip(number).map(|step| step.name).collect();
+    for (number, step) in (1..).zip(&steps) {
+        let to_come: Vec<&str> = steps.iter().skip(number).map(|step| step.name).collect();
         let to_come = if to_come.is_empty() { "nothing".to_owned() } else { to_come.join(", ") };
         println!(
             "=== step {number} of {}: {} ({started} so far; to come: {to_come})",

@@ -41,8 +41,8 @@ pub fn run() -> Result<(), String> {
 }
 
 /// Writes the table from what an earlier run has written down.
-pub fn from(path: &str) -> Result<(), String> {
-    write(&Workspace::load()?, Path::new(path))
+pub fn from(path: &Path) -> Result<(), String> {
+    write(&Workspace::load()?, path)
 }
 
 fn write(workspace: &Workspace, path: &Path) -> Result<(), String> {

@@ -141,6 +141,11 @@ impl Child {
         Some(message)
     }
 
+    /// All its sessions have ended, as it was told.
+    pub const fn has_ended_sessions(&self) -> bool {
+        self.report.ending && self.report.sessions == 0
+    }
+
     /// Its number.
     pub fn pid(&self) -> u32 {
         self.process.id()

@@ -2,22 +2,20 @@
 
 use super::child::Child;
 use super::faults::{Fault, FaultSchedule, Next};
+use super::network::{Network, programs_left};
+use super::peers::{EXCUSE, Peers, Slot};
+use super::plan::Plan;
 use super::random::mix;
-use super::relay::{Relay, Weather};
 use super::status::{State, Status};
-use super::talk::{Address, Order, PeerMessage, Plant, Report, Setup};
+use super::talk::{Order, PeerMessage, Report};
 use crate::failure::{Failure, Outcome};
 use cci_measure::site::Site;
 use cci_sys::process::Signal;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long after a fault sessions may still end because of it: the longest time-out, and some more.
-const EXCUSE: Duration = Duration::from_secs(45);
 /// A peer that is not stopped tells something within this.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Peers that nothing is done to get on within this.
@@ -33,91 +31,18 @@ const WARM_SESSIONS: u64 = 6;
 /// Time for what the dead have left to go.
 const LEFT_LIMIT: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(10);
-/// Memory and descriptors are looked at so often in a long run, more often in a short one: what grows is judged by
-/// [`SAMPLES_WANTED`] of them or more, also where the peers were slow to start.
-const SAMPLE_MAX: Duration = Duration::from_secs(1);
-const SAMPLE_MIN: Duration = Duration::from_millis(50);
-const SAMPLES_WANTED: u32 = 64;
 /// Rates are over so many samples.
 const RATE_SAMPLES: usize = 5;
 /// Survivors' memory may grow by so much, percent and bytes, from the second quarter of the time to the last.
 const MEMORY_GROWTH: (u64, u64) = (10, 16 << 20);
 
-/// What to do.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Its place among the devices of the soak.
-    pub number: usize,
-    /// Device, or what drives it.
-    pub device: String,
-    /// What drives it.
-    pub transport: String,
-    /// Across a virtual pair.
-    pub pair: bool,
-    /// Through a relay.
-    pub relay: bool,
-    /// Processes.
-    pub peers: usize,
-    /// The seed of everything random in the soak.
-    pub seed: u64,
-    /// Percent of a core that each peer may take.
-    pub load_percent: u32,
-    /// How long the soak lasts.
-    pub lasts: Duration,
-    /// What goes wrong.
-    pub faults: Vec<Fault>,
-    /// The mean time between two faults.
-    pub fault_every: Duration,
-    /// How long a peer waits for another.
-    pub timeout: Duration,
-    /// An error of the first peer.
-    pub plant: Option<Plant>,
-}
-
-impl Plan {
-    /// Time between two looks at the peers.
-    fn sample_every(&self) -> Duration {
-        (self.lasts / SAMPLES_WANTED).clamp(SAMPLE_MIN, SAMPLE_MAX)
-    }
-
-    /// Where the peers are, in words.
-    pub const fn site_name(&self) -> &'static str {
-        match (self.pair, self.relay) {
-            (true, _) => "virtual pair",
-            (false, true) => "loopback, relayed",
-            (false, false) => "this machine",
-        }
-    }
-
-    /// Two on different sides of the pair.
-    fn survivors(&self) -> usize {
-        if self.peers > 2 { 2 } else { 1 }
-    }
-}
-
-struct PeerSlot {
-    setup: Setup,
-    child: Option<Child>,
-    /// To be started again then.
-    start_at: Option<Instant>,
-    /// To go on then.
-    continue_at: Option<Instant>,
-    /// Sessions with it may end early until then.
-    excused_until: Option<Instant>,
-    relay: Option<Relay>,
-}
-
 /// The peers of one device, the faults they meet, and the judge of what they report.
 pub struct Scene {
     plan: Plan,
-    site: Site,
-    slots: Vec<PeerSlot>,
+    peers: Peers,
+    network: Network,
     schedule: FaultSchedule,
     next: Option<(Instant, Next)>,
-    weather: Arc<Weather>,
-    weather_until: Option<Instant>,
-    link_up_at: Option<Instant>,
-    link_down: bool,
     /// Totals of processes that are no more.
     dead: Report,
     status: Arc<Mutex<Status>>,
@@ -155,15 +80,11 @@ impl Scene {
         let schedule =
             FaultSchedule::new(seed, kinds, plan.peers, plan.survivors(), plan.fault_every, plan.timeout);
         let now = Instant::now();
-        let mut scene = Scene {
-            site,
-            slots: Vec::new(),
+        Ok(Scene {
+            peers: Peers::start(&plan, site, seed)?,
+            network: Network::default(),
             schedule,
             next: None,
-            weather: Arc::default(),
-            weather_until: None,
-            link_up_at: None,
-            link_down: false,
             dead: Report::default(),
             status,
             stop,
@@ -171,51 +92,17 @@ impl Scene {
             sampled: now,
             recent: VecDeque::new(),
             plan,
-        };
-        for index in 0..scene.plan.peers {
-            let setup = scene.setup(index, seed);
-            let child = Some(Child::start(&setup, &scene.site, scene.is_there(index))?);
-            scene.slots.push(PeerSlot {
-                setup,
-                child,
-                start_at: None,
-                continue_at: None,
-                excused_until: None,
-                relay: None,
-            });
-        }
-        Ok(scene)
+        })
     }
 
-    fn setup(&self, index: usize, seed: u64) -> Setup {
-        let (pid, plan) = (std::process::id(), &self.plan);
-        // Below the ports that the system gives away by itself.
-        let port = 20_000 + (pid as usize % 50 * 20 + plan.number % 20) * 10 + index;
-        let service = match plan.transport.as_str() {
-            "udp" | "tcp" => port.to_string(),
-            "eth" => (index + 1).to_string(),
-            _ => format!("soak-{pid}-{}-{index}", plan.device),
-        };
-        Setup {
-            device: plan.device.clone(),
-            service,
-            index: index as u32,
-            seed: mix(seed.wrapping_add(index as u64)),
-            load_percent: plan.load_percent,
-            timeout_ms: plan.timeout.as_millis() as u64,
-            across: plan.pair,
-            plant: plan.plant.filter(|_| index == 0),
-        }
-    }
-
-    fn is_there(&self, index: usize) -> bool {
-        index % 2 == 1
+    fn has_failed(&self) -> bool {
+        !lock(&self.status).failures.is_empty()
     }
 
     fn run(&mut self) -> Outcome {
         self.await_all()?;
         self.warm_up()?;
-        if !lock(&self.status).failures.is_empty() {
+        if self.has_failed() {
             return self.explain();
         }
         lock(&self.status).state = State::Running;
@@ -224,14 +111,14 @@ impl Scene {
         while self.begin.elapsed() < self.plan.lasts && !self.stop.load(Ordering::Relaxed) {
             self.tick()?;
             self.do_faults()?;
-            if !lock(&self.status).failures.is_empty() {
+            if self.has_failed() {
                 return self.explain();
             }
             std::thread::sleep(TICK);
         }
         lock(&self.status).state = State::Ending;
         self.end()?;
-        if lock(&self.status).failures.is_empty() { Ok(()) } else { self.explain() }
+        if !self.has_failed() { Ok(()) } else { self.explain() }
     }
 
     /// Lets all work undisturbed until what is made once has been made; then takes down what the survivors hold while
@@ -243,28 +130,23 @@ impl Scene {
             clean >= WARM_SESSIONS && transfers > 0 && atomics > 0
         };
         self.until("they hardly get started", is_warm)?;
-        self.order(&Order::End);
-        self.until("their first sessions do not end", is_drained)?;
-        for child in self.slots.iter_mut().take(survivors).filter_map(|slot| slot.child.as_mut()) {
+        self.peers.order(&Order::End);
+        self.until("their first sessions do not end", Child::has_ended_sessions)?;
+        for child in self.peers.slots.iter_mut().take(survivors).filter_map(|slot| slot.child.as_mut()) {
             child.before = Some(child.held());
         }
         lock(&self.status).note(format!("warm after {:.1} s", begin.elapsed().as_secs_f64()));
-        self.order(&Order::Begin);
-        for child in self.slots.iter_mut().filter_map(|slot| slot.child.as_mut()) {
-            child.report.ending = false;
-        }
+        self.peers.order(&Order::Begin);
+        self.peers.children_mut().for_each(|child| child.report.ending = false);
         Ok(())
-    }
-
-    fn order(&mut self, order: &Order) {
-        self.slots.iter_mut().filter_map(|slot| slot.child.as_mut()).for_each(|child| child.order(order));
     }
 
     fn await_all(&mut self) -> Outcome {
         let until = Instant::now() + START_LIMIT;
-        while self.slots.iter().any(|slot| slot.child.as_ref().is_none_or(|child| child.uri.is_none())) {
+        while self.peers.slots.iter().any(|slot| slot.child.as_ref().is_none_or(|child| child.uri.is_none()))
+        {
             self.listen()?;
-            if !lock(&self.status).failures.is_empty() {
+            if self.has_failed() {
                 return Err(Failure::new("the peers could not be started"));
             }
             if Instant::now() > until {
@@ -282,16 +164,9 @@ impl Scene {
     fn tick(&mut self) -> Outcome {
         self.listen()?;
         let now = Instant::now();
-        for index in 0..self.slots.len() {
-            self.go_on(index, now)?;
-        }
-        if self.weather_until.is_some_and(|until| now > until) {
-            self.weather_until = None;
-            self.weather.set(0, 0, 0);
-        }
-        if self.link_up_at.is_some_and(|at| now > at) {
-            self.link_up_at = None;
-            self.set_link(true)?;
+        self.peers.go_on(now)?;
+        if self.network.tick(now)? {
+            self.peers.excuse_all(now);
         }
         if now > self.sampled + self.plan.sample_every() {
             self.sampled = now;
@@ -300,61 +175,23 @@ impl Scene {
         Ok(())
     }
 
-    fn go_on(&mut self, index: usize, now: Instant) -> Outcome {
-        let there = self.is_there(index);
-        let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
-        if slot.start_at.is_some_and(|at| now > at) {
-            slot.start_at = None;
-            slot.excused_until = Some(now + EXCUSE);
-            slot.setup.seed = mix(slot.setup.seed);
-            slot.child = Some(Child::start(&slot.setup, &self.site, there)?);
-        }
-        let Some(child) = &mut slot.child else { return Ok(()) };
-        if slot.continue_at.is_some_and(|at| now > at) {
-            slot.continue_at = None;
-            // One that was stopped for a moment has no excuse, and needs none.
-            slot.excused_until = slot.excused_until.map(|until| until.max(now + EXCUSE));
-            child.signal(Signal::Continue);
-            child.stopped = false;
-            (child.heard, child.progress.1) = (now, now);
-        }
-        Ok(())
-    }
-
     fn listen(&mut self) -> Outcome {
-        let mut messages = Vec::new();
-        for (index, slot) in self.slots.iter_mut().enumerate() {
-            let Some(child) = &mut slot.child else { continue };
-            while let Some(one) = child.listen() {
-                messages.push((index, one));
-            }
-            let is_last =
-                |one: &(usize, PeerMessage)| matches!(one.1, PeerMessage::Done(_) | PeerMessage::Wrong(_));
-            if child.drained
-                && !child.done
-                && !messages.last().is_some_and(|one| one.0 == index && is_last(one))
-                && let Some(status) = child.ended()
-            {
-                let words = child.words();
-                messages.push((index, PeerMessage::Wrong(format!("ended by itself, {status}: {words}"))));
-            }
-        }
-        for (index, message) in messages {
-            self.handle(index, message)?;
-        }
-        Ok(())
+        self.peers.listen().into_iter().try_for_each(|(index, message)| self.handle(index, message))
     }
 
     fn handle(&mut self, index: usize, message: PeerMessage) -> Outcome {
         let at = self.begin.elapsed().as_secs_f64();
         match message {
-            PeerMessage::Ready { uri } => self.ready(index, uri)?,
+            PeerMessage::Ready { uri } => {
+                let weather = self.plan.relay.then_some(&self.network.weather);
+                self.peers.ready(index, uri, weather)?;
+            }
             PeerMessage::Report(_) => {}
             PeerMessage::Broken { with, why, explained } => {
                 let now = Instant::now();
-                let excused = [index, with as usize].iter().any(|&one| {
-                    self.slots.get(one).and_then(|slot| slot.excused_until).is_some_and(|until| now < until)
-                });
+                let excused = [index, with as usize]
+                    .iter()
+                    .any(|&one| self.peers.slots.get(one).is_some_and(|slot| slot.is_excused(now)));
                 let mut status = lock(&self.status);
                 if excused {
                     status.excused += 1;
@@ -366,56 +203,21 @@ impl Scene {
                 }
             }
             PeerMessage::Wrong(what) => {
-                if let Some(child) = self.slots.get_mut(index).and_then(|slot| slot.child.as_mut()) {
+                if let Some(child) = self.peers.child(index) {
                     child.done = true;
                 }
                 lock(&self.status).found(format!("at {at:.3} s: peer {index}: {what}"));
             }
             PeerMessage::Explained(text) => {
-                if let Some(child) = self.slots.get_mut(index).and_then(|slot| slot.child.as_mut()) {
+                if let Some(child) = self.peers.child(index) {
                     child.explained = Some(text);
                 }
             }
             PeerMessage::Note(line) => lock(&self.status).note(format!("{at:.1} s: peer {index}: {line}")),
             PeerMessage::Done(_) => {
-                if let Some(child) = self.slots.get_mut(index).and_then(|slot| slot.child.as_mut()) {
+                if let Some(child) = self.peers.child(index) {
                     child.done = true;
                 }
-            }
-        }
-        Ok(())
-    }
-
-    /// Everybody is to know where it is.
-    fn ready(&mut self, index: usize, uri: String) -> Outcome {
-        let Some(slot) = self.slots.get_mut(index) else { return Ok(()) };
-        let mut address = uri;
-        if self.plan.relay
-            && let Some(server) = address.strip_prefix("udp://").and_then(|at| at.parse::<SocketAddr>().ok())
-        {
-            match &slot.relay {
-                Some(relay) => relay.point_to(server),
-                None => {
-                    let relay = Relay::start(server, self.weather.clone(), slot.setup.seed);
-                    let failed = |error| Failure::new(format!("a relay: {error}"));
-                    slot.relay = Some(relay.map_err(failed)?);
-                }
-            }
-            if let Some(relay) = &slot.relay {
-                address = format!("udp://{}", relay.front());
-            }
-        }
-        if let Some(child) = &mut slot.child {
-            child.uri = Some(address);
-        }
-        let uri_of = |slot: &PeerSlot| slot.child.as_ref().and_then(|child| child.uri.clone());
-        let all = self.slots.iter().enumerate();
-        let peers: Vec<Address> = all
-            .filter_map(|(index, slot)| Some(Address { index: index as u32, uri: uri_of(slot)? }))
-            .collect();
-        if peers.len() > 1 {
-            for child in self.slots.iter_mut().filter_map(|slot| slot.child.as_mut()) {
-                child.order(&Order::Peers(peers.clone()));
             }
         }
         Ok(())
@@ -450,22 +252,19 @@ impl Scene {
         let end = now + next.lasts;
         match next.fault {
             Fault::Weather => {
-                let (lost, repeated, late) = self.schedule.weather();
-                self.weather.set(lost, repeated, late);
-                self.weather_until = Some(end);
+                self.network.spoil(self.schedule.weather(), end);
                 return Ok(true);
             }
             Fault::Link => {
-                if self.link_down {
-                    return Ok(false);
+                let is_new = self.network.take_down(end)?;
+                if is_new {
+                    self.peers.excuse_all(now);
                 }
-                self.set_link(false)?;
-                self.link_up_at = Some(end);
-                return Ok(true);
+                return Ok(is_new);
             }
             _ => {}
         }
-        let Some(slot) = self.slots.get_mut(next.whom) else { return Ok(false) };
+        let Some(slot) = self.peers.slots.get_mut(next.whom) else { return Ok(false) };
         // One that does not listen yet can only die, and one that is stopped only be killed.
         let can = |child: &&mut Child| match next.fault {
             Fault::Kill => true,
@@ -504,30 +303,14 @@ impl Scene {
         Ok(true)
     }
 
-    fn set_link(&mut self, up: bool) -> Outcome {
-        self.link_down = !up;
-        let now = Instant::now();
-        self.slots.iter_mut().for_each(|slot| slot.excused_until = Some(now + EXCUSE));
-        let state = if up { "up" } else { "down" };
-        let failed = |text: String| Failure::new(format!("ip link set {}: {text}", Site::INTERFACE));
-        let done = Command::new("ip")
-            .args(["link", "set", Site::INTERFACE, state])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status()
-            .map_err(|error| failed(error.to_string()))?;
-        if done.success() { Ok(()) } else { Err(failed(done.to_string())) }
-    }
-
     /// At each sample: totals and rates, memory and descriptors, silence and stalls.
     fn sample(&mut self, now: Instant) {
         let mut total = self.dead.clone();
         let (mut memory, mut descriptors, mut peers) = (0, 0, 0);
-        let quiet = self.link_up_at.is_none() && !self.link_down;
-        let calm = |slot: &PeerSlot| slot.excused_until.is_none_or(|until| now > until) && quiet;
-        let all_calm = self.slots.iter().all(calm);
+        let quiet = self.network.has_link();
+        let all_calm = quiet && !self.peers.slots.iter().any(|slot| slot.is_excused(now));
         let mut failures = Vec::new();
-        for (index, slot) in self.slots.iter_mut().enumerate() {
+        for (index, slot) in self.peers.slots.iter_mut().enumerate() {
             let Some(child) = &mut slot.child else { continue };
             peers += 1;
             total.add(&child.report);
@@ -554,7 +337,7 @@ impl Scene {
         status.peers = peers;
         status.elapsed = self.begin.elapsed();
         status.total = total;
-        status.spoiled = self.weather.spoiled.load(Ordering::Relaxed);
+        status.spoiled = self.network.spoiled();
         let counted = status.counted();
         if let Some((then, before)) = self.recent.front() {
             let seconds = now.duration_since(*then).as_secs_f64().max(0.001);
@@ -573,23 +356,21 @@ impl Scene {
 
     /// All sessions come to their ends, all peers go, and nothing is left.
     fn end(&mut self) -> Outcome {
-        self.weather.set(0, 0, 0);
-        if self.link_down {
-            self.link_up_at = None;
-            self.set_link(true)?;
+        if self.network.calm_down()? {
+            self.peers.excuse_all(Instant::now());
         }
         let now = Instant::now();
-        for slot in &mut self.slots {
+        for slot in &mut self.peers.slots {
             slot.start_at = None;
             if slot.continue_at.is_some() {
                 slot.continue_at = Some(now);
             }
         }
-        self.order(&Order::End);
-        self.until("their sessions do not end", is_drained)?;
+        self.peers.order(&Order::End);
+        self.until("their sessions do not end", Child::has_ended_sessions)?;
         self.judge_growth();
         self.check_nothing_left()?;
-        self.order(&Order::Leave);
+        self.peers.order(&Order::Leave);
         self.until("they do not go", |child| child.done)?;
         self.sample(Instant::now());
         self.check_interfaces()
@@ -599,9 +380,11 @@ impl Scene {
     fn check_nothing_left(&mut self) -> Outcome {
         let until = Instant::now() + LEFT_LIMIT;
         for index in 0..self.plan.survivors() {
-            while lock(&self.status).failures.is_empty() {
+            while !self.has_failed() {
                 self.tick()?;
-                let Some(child) = self.slots.get(index).and_then(|slot| slot.child.as_ref()) else { break };
+                let Some(child) = self.peers.slots.get(index).and_then(|slot| slot.child.as_ref()) else {
+                    break;
+                };
                 let (now, before) = (child.held(), child.before.as_ref());
                 if before == Some(&now) {
                     break;
@@ -622,14 +405,8 @@ impl Scene {
             return Ok(());
         }
         let until = Instant::now() + LEFT_LIMIT;
-        let list = || Command::new("ip").args(["-o", "link"]).stderr(Stdio::null()).output();
         loop {
-            let mut left = Vec::new();
-            for listed in [list(), self.site.in_peer_namespace(list)] {
-                let listed = listed.map_err(|error| Failure::new(format!("ip -o link: {error}")))?;
-                let text = String::from_utf8_lossy(&listed.stdout);
-                left.extend(text.lines().filter(|line| line.contains("xdp")).map(str::to_owned));
-            }
+            let left = programs_left(&self.peers.site)?;
             if left.is_empty() {
                 return Ok(());
             }
@@ -646,12 +423,13 @@ impl Scene {
         let until = Instant::now() + END_LIMIT;
         loop {
             self.tick()?;
-            let mut children = self.slots.iter().filter_map(|slot| slot.child.as_ref());
-            if children.all(&is_so) || !lock(&self.status).failures.is_empty() {
+            let mut children = self.peers.children();
+            if children.all(&is_so) || self.has_failed() {
                 return Ok(());
             }
             if Instant::now() > until {
                 let late: Vec<String> = self
+                    .peers
                     .slots
                     .iter()
                     .enumerate()
@@ -669,19 +447,17 @@ impl Scene {
     /// connections. What the others notice of that may be heard first, and is a consequence: the cause is known once each
     /// peer has answered or has ended.
     fn explain(&mut self) -> Outcome {
-        for child in self.slots.iter_mut().filter_map(|slot| slot.child.as_mut()) {
-            child.order(&Order::Explain);
-        }
+        self.peers.order(&Order::Explain);
         let until = Instant::now() + EXPLAIN_LIMIT;
-        let owes = |slot: &PeerSlot| {
+        let owes = |slot: &Slot| {
             let child = slot.child.as_ref();
             child.is_some_and(|child| !child.stopped && !child.drained && child.explained.is_none())
         };
-        while self.slots.iter().any(owes) && Instant::now() < until {
+        while self.peers.slots.iter().any(owes) && Instant::now() < until {
             self.listen()?;
             std::thread::sleep(TICK);
         }
-        let children = self.slots.iter().map(|slot| slot.child.as_ref()).enumerate();
+        let children = self.peers.slots.iter().map(|slot| slot.child.as_ref()).enumerate();
         let explained: Vec<String> = children
             .filter_map(|(index, child)| Some(format!("peer {index}: {}", child?.explained.as_ref()?)))
             .collect();
@@ -693,7 +469,7 @@ impl Scene {
     }
 
     fn judge_growth(&self) {
-        for (index, slot) in self.slots.iter().enumerate().take(self.plan.survivors()) {
+        for (index, slot) in self.peers.slots.iter().enumerate().take(self.plan.survivors()) {
             let Some(child) = &slot.child else { continue };
             let mut status = lock(&self.status);
             if let Some((early, late)) = child.memory.has_grown(MEMORY_GROWTH.0, MEMORY_GROWTH.1) {
@@ -701,11 +477,6 @@ impl Scene {
             }
         }
     }
-}
-
-/// All its sessions have ended, as it was told.
-const fn is_drained(child: &Child) -> bool {
-    child.report.ending && child.report.sessions == 0
 }
 
 /// For the picture, not for the judgement: the last ones.

@@ -3,7 +3,7 @@
 use super::script::{Peer, Script, Wire};
 use super::side::Side;
 use super::stage::{Stage, device};
-use cci::{Attribute, Connection, Endpoint, Options, RegionHandle, RmaKind, Status};
+use cci::{Attribute, ConnectFailure, Connection, Endpoint, Options, RegionHandle, RmaKind, Status};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use std::time::{Duration, Instant};
@@ -161,6 +161,11 @@ impl Scene {
     /// Attempts to connect with a hostile peer that have failed, whoever made them.
     pub fn failed(&self, id: PeerId) -> u32 {
         self.victim.met.get(&id.number()).map_or(0, |met| met.failed)
+    }
+
+    /// Why the last attempt to connect with it failed.
+    pub fn failure(&self, id: PeerId) -> Option<ConnectFailure> {
+        self.victim.met.get(&id.number())?.failure
     }
 
     /// A new honest endpoint connects with the victim, says a word, and leaves.

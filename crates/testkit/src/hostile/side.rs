@@ -2,8 +2,8 @@
 
 use super::script::Site;
 use cci::{
-    Access, Attribute, Connection, DisconnectReason, Endpoint, Event, Memory, RegionAddress, RegionHandle,
-    Rma, RmaError, RmaFlags, RmaKind, Segment, SendError, SendFlags, Status,
+    Access, Attribute, ConnectFailure, Connection, DisconnectReason, Endpoint, Event, Memory, RegionAddress,
+    RegionHandle, Rma, RmaError, RmaFlags, RmaKind, Segment, SendError, SendFlags, Status,
 };
 use std::collections::HashMap;
 
@@ -34,6 +34,8 @@ pub struct Met {
     pub connection: Option<Connection>,
     /// Attempts that failed.
     pub failed: u32,
+    /// Why the last of them did, where it went on the wire.
+    pub failure: Option<ConnectFailure>,
 }
 
 /// An endpoint, its memory, and the book of its program.
@@ -123,7 +125,7 @@ impl Side {
                 let met = self.met.entry(context).or_default();
                 match result {
                     Ok(connection) => met.connection = Some(connection),
-                    Err(_) => met.failed += 1,
+                    Err(failure) => (met.failed, met.failure) = (met.failed + 1, Some(failure)),
                 }
             }
             Event::Recv(message) => {

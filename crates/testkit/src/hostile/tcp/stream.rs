@@ -72,11 +72,14 @@ impl Stream {
         ended
     }
 
-    /// Gives another stream what came on this one. Whether anything did.
+    /// Gives another stream what came on this one, and ends it with this one. Whether anything came.
     pub fn pass_to(&mut self, other: &mut Stream) -> bool {
         self.read();
         let bytes = std::mem::take(&mut self.input);
         other.write(&bytes);
+        if self.take_end() {
+            *other = Stream::none();
+        }
         !bytes.is_empty()
     }
 

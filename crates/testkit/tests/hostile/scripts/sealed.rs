@@ -1,7 +1,7 @@
 //! Peers without a key, where one is asked for.
 
 use super::{ALWAYS, ms, soon};
-use cci::Attribute;
+use cci::{Attribute, ConnectFailure};
 use cci_testkit::hostile::mirror::reflect;
 use cci_testkit::hostile::sealed::{Kind, begin, from_address, replay, show_cookie, tap};
 use cci_testkit::hostile::{STRANGER, Scene, Script, act};
@@ -14,7 +14,7 @@ fn open(name: &str) -> Scene {
     Scene::open(name, soon()).expect("every machine has it")
 }
 
-/// A2: nobody connects an endpoint to itself.
+/// A2: nobody connects an endpoint to itself, as a peer of good name that is told what was for another one.
 fn what_is_reflected_is_refused(name: &str) {
     let mut scene = open(name);
     scene.connect_timeout = ms(500);
@@ -23,6 +23,9 @@ fn what_is_reflected_is_refused(name: &str) {
     assert!(!scene.has_met(peer), "{name}: the victim is connected to itself");
     let requests = scene.victim.met.get(&STRANGER).map_or(0, |met| met.requests);
     assert_eq!(requests, 0, "{name}: the victim was shown its own request");
+    let why = if name.starts_with("tcp") { ConnectFailure::NotPermitted } else { ConnectFailure::TimedOut };
+    assert_eq!(scene.failure(peer), Some(why), "{name}");
+    assert!(scene.victim.count("handshake-own") > 0, "{name}: its own words were not known as such");
     scene.judge();
 }
 

@@ -4,8 +4,6 @@ use cci::{Attribute, ConnectFailure, Connection, Context, Device, Endpoint, Even
 use cci_sys::ethernet::{FrameHeader, FrameSocket, Link};
 use cci_sys::packet;
 use cci_testkit::credentials;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -116,91 +114,6 @@ impl Between for Nobody {
 
     fn uri(&self) -> String {
         String::new()
-    }
-}
-
-fn address(uri: &str) -> SocketAddr {
-    let (_, rest) = uri.split_once("://").unwrap();
-    rest.split('?').next().unwrap().parse().unwrap()
-}
-
-/// Gives whoever sends to its front all of it back from its other side, and the answers from its front.
-pub struct UdpMirror {
-    sides: [UdpSocket; 2],
-    victim: SocketAddr,
-}
-
-impl UdpMirror {
-    pub fn of(victim: &Endpoint) -> UdpMirror {
-        let socket = || {
-            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-            socket.set_nonblocking(true).unwrap();
-            socket
-        };
-        UdpMirror { sides: [socket(), socket()], victim: address(victim.uri()) }
-    }
-}
-
-impl Between for UdpMirror {
-    fn pump(&mut self) {
-        let mut bytes = [0; 65_536];
-        for (from, to) in [(0, 1), (1, 0)] {
-            while let Ok((len, _)) = self.sides[from].recv_from(&mut bytes) {
-                let _ = self.sides[to].send_to(&bytes[..len], self.victim);
-            }
-        }
-    }
-
-    fn uri(&self) -> String {
-        format!("udp://{}", self.sides[0].local_addr().unwrap())
-    }
-}
-
-/// A mirror of streams: each that comes in is passed on to the victim's own port.
-pub struct TcpMirror {
-    listener: TcpListener,
-    victim: SocketAddr,
-    streams: Vec<[TcpStream; 2]>,
-    pub passed: usize,
-}
-
-impl TcpMirror {
-    pub fn of(victim: &Endpoint) -> TcpMirror {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        listener.set_nonblocking(true).unwrap();
-        TcpMirror { listener, victim: address(victim.uri()), streams: Vec::new(), passed: 0 }
-    }
-}
-
-impl Between for TcpMirror {
-    fn pump(&mut self) {
-        while let Ok((one, _)) = self.listener.accept() {
-            let other = TcpStream::connect(self.victim).unwrap();
-            one.set_nonblocking(true).unwrap();
-            other.set_nonblocking(true).unwrap();
-            self.streams.push([one, other]);
-        }
-        let mut bytes = [0; 65_536];
-        let mut passed = 0;
-        self.streams.retain(|streams| {
-            for (from, to) in [(0, 1), (1, 0)] {
-                match (&streams[from]).read(&mut bytes) {
-                    Ok(0) => return false,
-                    Ok(len) => {
-                        passed += len;
-                        let _ = (&streams[to]).write_all(&bytes[..len]);
-                    }
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    Err(_) => return false,
-                }
-            }
-            true
-        });
-        self.passed += passed;
-    }
-
-    fn uri(&self) -> String {
-        format!("tcp://{}", self.listener.local_addr().unwrap())
     }
 }
 

@@ -238,13 +238,12 @@ impl Established {
         let lone = self.out.is_quiet() && self.out.lone_poll != shared.pace.polls;
         shared.pace.begin_send(lone, &mut shared.now_ns);
         let len = segments.iter().map(|segment| segment.len()).sum();
-        let ack = if lone { self.input.announce() } else { self.input.taken() };
         let deadline_ns = shared.now_ns.saturating_add(self.base.send_timeout_ns);
         let chunks_max = (shared.chunks.unused() / CHUNKS_SHARE).clamp(CHUNKS_MIN, CHUNKS_MAX);
         if self.out.sends() == 0 {
             self.moved_ns = shared.now_ns;
         }
-        let header = Out::message(len, ack);
+        let header = Out::message(len, self.input.taken());
         let Shared { sends, chunks, .. } = shared;
         if !self.out.has_space(sends, is_alone)
             || !self.out.push(sends, chunks, header, segments, op, deadline_ns, chunks_max)
@@ -256,6 +255,7 @@ impl Established {
         self.base.messages_sent += 1;
         self.base.bytes_sent += len as u64;
         if lone {
+            self.input.announce();
             return Ok(self.write_lone(shared, core));
         }
         shared.streams.write_later(&mut self.base.listed);

@@ -49,6 +49,35 @@ fn an_answer_acknowledges() {
     assert_eq!(counted(&server, "acks_sent"), 0);
 }
 
+/// Both sides have as many sends under way as they may. What came meanwhile is acknowledged although a further send, which would have
+/// carried that, finds no space. Seed 10080 of the simulated streams: neither side acknowledged any more, and both waited.
+#[test]
+fn a_send_without_space_takes_no_acknowledgement_along() {
+    let options = Options { send_buffers: 2, ..Options::default() };
+    let (mut client, mut server) = (endpoint(options.clone()), endpoint(options));
+    let (to_server, to_client) = connect(&mut client, &mut server, RO).unwrap();
+    for (end, to) in [(&mut client, to_server), (&mut server, to_client)] {
+        for context in 0..2 {
+            end.send(to, b"there is space", context, SendFlags::NONE).unwrap();
+        }
+        end.progress();
+    }
+    for (end, to) in [(&mut client, to_server), (&mut server, to_client)] {
+        until(end, |_, event| matches!(event, Some(Event::Recv(_))));
+        assert_eq!(end.send(to, b"there is none", 2, SendFlags::NONE), Err(SendError::WouldBlock));
+    }
+    let (mut sent, start) = ([0, 0], Instant::now());
+    while sent != [2, 2] {
+        for (end, sent) in [&mut client, &mut server].into_iter().zip(&mut sent) {
+            if let Some(Event::Send { status, .. }) = end.next_event() {
+                assert_eq!(status, Status::Success);
+                *sent += 1;
+            }
+        }
+        assert!(start.elapsed() < PATIENCE, "stuck: {:?} {:?}", client.counters(), server.counters());
+    }
+}
+
 /// A peer that does not poll at all: what is sent to it is as much as there are send buffers, ends as timed out, and so does the
 /// connection.
 #[test]

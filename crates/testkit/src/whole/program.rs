@@ -204,7 +204,7 @@ pub(super) fn answer(
         return Some(machine);
     };
     let number = judge.sides.len();
-    let mut side = Side::new(&talk, End::Server, by, Some(client));
+    let mut side = Side::new(&talk, End::Server, (by, host.spec.send_timeout_ns), Some(client));
     jobs(&mut side);
     match endpoint.accept(request, number as u64) {
         Ok(()) => {}

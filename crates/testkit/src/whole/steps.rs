@@ -37,9 +37,14 @@ impl World<'_> {
                     self.hang_up(side, true);
                 }
             }
-            Act::SendTimeout(talk, end, ns) => self.set(*talk, *end, |endpoint, connection| {
-                endpoint.set_send_timeout(connection, Duration::from_nanos(*ns)).is_ok()
-            }),
+            Act::SendTimeout(talk, end, ns) => {
+                self.set(*talk, *end, |endpoint, connection| {
+                    endpoint.set_send_timeout(connection, Duration::from_nanos(*ns)).is_ok()
+                });
+                if let Some(side) = self.judge.side_of(*talk, *end) {
+                    self.judge.sides[side].send_timeout_ns = *ns;
+                }
+            }
             Act::Keepalive(talk, end, ns) => {
                 if let Some(side) = self.judge.side_of(*talk, *end) {
                     self.judge.sides[side].keepalives += 1;
@@ -96,7 +101,8 @@ impl World<'_> {
 
     fn connect(&mut self, talk: &Talk) {
         let number = self.judge.sides.len();
-        let mut side = Side::new(talk, End::Client, talk.client, None);
+        let send_timeout_ns = self.hosts[talk.client].spec.send_timeout_ns;
+        let mut side = Side::new(talk, End::Client, (talk.client, send_timeout_ns), None);
         let (server, is_near) = (&self.hosts[talk.server], self.is_near(talk.client, talk.server));
         let uri = if is_near { server.uri.clone() } else { from_afar(&server.uri) };
         let host = &mut self.hosts[talk.client];

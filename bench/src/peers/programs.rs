@@ -81,7 +81,7 @@ pub const ZEROMQ_IPC: Program = Program {
     name: "ZeroMQ ipc",
     program: "zeromq",
     transport: "ipc",
-    set_up: "VIRTUAL_PAIR sockets; asks without sleeping and yields the core to the library's thread in between",
+    set_up: "PAIR sockets; asks without sleeping and yields the core to the library's thread in between",
     ..PLAIN
 };
 /// Over TCP.

@@ -132,7 +132,7 @@ fn measured_again(results: &Results) -> Vec<String> {
     rows.map(|row| format!("{} ({})", row.name, row.commit)).collect()
 }
 
-/// What is told of the noise, where it is known.
+/// What is known of the noise.
 type Words = fn(&Noise) -> Option<String>;
 
 fn noise(run: &Run) -> String {

@@ -31,7 +31,7 @@ const MUCH_BYTES: usize = 512;
 
 /// One end of a stream, as the simulation names it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Direction {
     end: usize,
     /// From where to where it carries.
     pub from: IpAddr,
@@ -171,32 +171,32 @@ pub fn end() {
 }
 
 /// The streams that have something to carry since this was asked last.
-pub fn pending() -> Vec<Way> {
+pub fn pending() -> Vec<Direction> {
     with(|net| {
         let pending = std::mem::take(&mut net.pending);
-        pending.into_iter().filter_map(|end| net.way(end)).collect()
+        pending.into_iter().filter_map(|end| net.direction(end)).collect()
     })
     .unwrap_or_default()
 }
 
 /// Carries as many bytes, and what is behind them.
-pub fn carry(way: Way, bytes_max: usize) -> Carried {
-    with(|net| net.carry(way.end, bytes_max)).unwrap_or(Carried::All)
+pub fn carry(direction: Direction, bytes_max: usize) -> Carried {
+    with(|net| net.carry(direction.end, bytes_max)).unwrap_or(Carried::All)
 }
 
 /// After how long without an answer the stream breaks, nanoseconds; None: nothing is to be answered.
-pub fn patience_ns(way: Way) -> Option<u64> {
+pub fn patience_ns(direction: Direction) -> Option<u64> {
     const SYSTEM_NS: u64 = 900_000_000_000;
     const CONNECTING_NS: u64 = 127_000_000_000;
     with(|net| {
-        let end = net.ends.get(way.end).filter(|end| !end.is_broken)?;
+        let end = net.ends.get(direction.end).filter(|end| !end.is_broken)?;
         Some(if end.is_connecting() { CONNECTING_NS } else { end.user_timeout_ns.unwrap_or(SYSTEM_NS) })
     })?
 }
 
 /// The stream breaks here, as the other end has not answered for too long.
-pub fn time_out(way: Way) {
-    with(|net| net.ends.get_mut(way.end).map(|end| end.break_with(Errno::TIMEDOUT)));
+pub fn time_out(direction: Direction) {
+    with(|net| net.ends.get_mut(direction.end).map(|end| end.break_with(Errno::TIMEDOUT)));
 }
 
 /// Somebody between two hosts breaks all streams between them.
@@ -213,7 +213,7 @@ pub fn cut(one: IpAddr, other: IpAddr) {
 
 /// A host forgets all of its streams without a word. Answers the other ends of them, which learn of that once something is
 /// carried from there.
-pub fn forget(host: IpAddr) -> Vec<Way> {
+pub fn forget(host: IpAddr) -> Vec<Direction> {
     with(|net| {
         let mut others = Vec::new();
         for end in net.ends.iter_mut().filter(|end| end.local.ip() == host) {
@@ -223,7 +223,7 @@ pub fn forget(host: IpAddr) -> Vec<Way> {
             end.break_with(Errno::NETDOWN);
             end.is_forgotten = true;
         }
-        others.into_iter().filter_map(|end| net.way(end)).collect()
+        others.into_iter().filter_map(|end| net.direction(end)).collect()
     })
     .unwrap_or_default()
 }
@@ -538,9 +538,9 @@ impl Net {
         self.ends.get_mut(end).ok_or(Errno::BADF)
     }
 
-    fn way(&self, end: usize) -> Option<Way> {
+    fn direction(&self, end: usize) -> Option<Direction> {
         let this = self.ends.get(end)?;
-        Some(Way { end, from: this.local.ip(), to: this.remote.ip() })
+        Some(Direction { end, from: this.local.ip(), to: this.remote.ip() })
     }
 
     fn listener_at(&self, local: SocketAddr) -> Option<usize> {

@@ -6,7 +6,7 @@ use super::network::address_of;
 use super::scenario::Fabric;
 use super::streams::PARTS;
 use crate::sim::Rng;
-use cci::simulated::streams::{self, Way};
+use cci::simulated::streams::{self, Direction};
 use cci::simulated::{self, Sleep};
 use cci::{CreateError, Endpoint, Memory, Options, RegionHandle};
 use std::cell::{Cell, RefCell};
@@ -27,7 +27,7 @@ pub(super) struct Stage {
     turns: RefCell<Vec<(usize, Sleep)>>,
     calls_may_fail: Rc<Cell<bool>>,
     /// Streams with something to carry that nothing holds up.
-    under_way: RefCell<Vec<Way>>,
+    under_way: RefCell<Vec<Direction>>,
     /// Regions that are about to be deregistered.
     withdrawals: RefCell<Vec<(usize, Withdrawal)>>,
 }
@@ -139,19 +139,19 @@ impl Stage {
     }
 
     /// Whether the machine's streams have something to carry that nothing holds up.
-    pub fn is_under_way(&self, way: Way, is_under_way: bool) {
-        let mut ways = self.under_way.borrow_mut();
-        ways.retain(|other| *other != way);
+    pub fn is_under_way(&self, direction: Direction, is_under_way: bool) {
+        let mut directions = self.under_way.borrow_mut();
+        directions.retain(|other| *other != direction);
         if is_under_way {
-            ways.push(way);
+            directions.push(direction);
         }
     }
 
     /// Something arrives in the middle of a turn.
     fn carry(&self) {
-        let (ways, mut rng) = (self.under_way.borrow(), self.rng.borrow_mut());
-        if let Some(way) = ways.get(rng.below(ways.len().max(1) as u64) as usize) {
-            streams::carry(*way, rng.pick(&PARTS));
+        let (directions, mut rng) = (self.under_way.borrow(), self.rng.borrow_mut());
+        if let Some(direction) = directions.get(rng.below(directions.len().max(1) as u64) as usize) {
+            streams::carry(*direction, rng.pick(&PARTS));
         }
     }
 

@@ -293,8 +293,8 @@ impl World<'_> {
                 self.crash(machine, down_ns);
             }
         }
-        for way in streams::forget(address_of(host).ip()) {
-            self.at(self.now_ns + ASK_NS, What::Carry(Load::ask(way, self.now_ns)));
+        for direction in streams::forget(address_of(host).ip()) {
+            self.at(self.now_ns + ASK_NS, What::Carry(Load::ask(direction, self.now_ns)));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Streams between machines: when their bytes arrive, in which parts, and when nobody answers for too long.
 
 use super::network::{Net, machine_at_ip};
-use cci::simulated::streams::{self, Carried, Way};
+use cci::simulated::streams::{self, Carried, Direction};
 
 /// After how long what was lost is sent again, at first and at last.
 const AGAIN_NS: u64 = 200_000_000;
@@ -14,7 +14,7 @@ pub(super) const PARTS: [usize; 8] = [1, 2, 30, 500, 1_448, 1_448, 65_536, 65_53
 /// What a stream has to carry, on its way.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
-    pub way: Way,
+    pub direction: Direction,
     /// Since when nobody has answered, and how often it was sent since.
     since_ns: u64,
     tries: u32,
@@ -22,14 +22,15 @@ pub(super) struct Load {
 
 impl Load {
     /// A stream has something to carry now. Answers when it arrives.
-    pub fn depart(way: Way, net: &mut Net, now_ns: u64) -> (u64, Load) {
-        let under_way_ns = net.under_way_ns(now_ns, machine_at_ip(way.from), machine_at_ip(way.to));
-        (now_ns + under_way_ns, Load { way, since_ns: now_ns, tries: 0 })
+    pub fn depart(direction: Direction, net: &mut Net, now_ns: u64) -> (u64, Load) {
+        let under_way_ns =
+            net.under_way_ns(now_ns, machine_at_ip(direction.from), machine_at_ip(direction.to));
+        (now_ns + under_way_ns, Load { direction, since_ns: now_ns, tries: 0 })
     }
 
     /// A host asks whether the other one still knows the stream.
-    pub fn ask(way: Way, now_ns: u64) -> Load {
-        Load { way, since_ns: now_ns, tries: 0 }
+    pub fn ask(direction: Direction, now_ns: u64) -> Load {
+        Load { direction, since_ns: now_ns, tries: 0 }
     }
 
     /// Whether it was lost, and waits to be sent again.
@@ -39,12 +40,12 @@ impl Load {
 
     /// It arrives, or is lost. Answers when there is more to be done.
     pub fn arrive(mut self, net: &mut Net, now_ns: u64) -> Option<(u64, Load)> {
-        let (from, to) = (machine_at_ip(self.way.from), machine_at_ip(self.way.to));
+        let (from, to) = (machine_at_ip(self.direction.from), machine_at_ip(self.direction.to));
         let carried = if net.loses(now_ns, from, to) {
             Carried::Nothing
         } else {
             let bytes_max = net.chance(from, to).pick(&PARTS);
-            streams::carry(self.way, bytes_max)
+            streams::carry(self.direction, bytes_max)
         };
         match carried {
             Carried::All => None,
@@ -53,8 +54,8 @@ impl Load {
                 let gap_ns = net.chance(from, to).below(net.under_way_ns(now_ns, from, to) / 8 + 100);
                 Some((now_ns + gap_ns, self))
             }
-            Carried::Nothing if now_ns - self.since_ns > streams::patience_ns(self.way)? => {
-                streams::time_out(self.way);
+            Carried::Nothing if now_ns - self.since_ns > streams::patience_ns(self.direction)? => {
+                streams::time_out(self.direction);
                 None
             }
             Carried::Nothing => {

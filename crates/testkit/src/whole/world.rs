@@ -12,7 +12,7 @@ use super::speaker::{self, Spoken};
 use super::streams::Load;
 use crate::sim::dissect;
 use crate::sim::rng::mix;
-use cci::simulated::streams::{self, Way};
+use cci::simulated::streams::{self, Direction};
 use cci::simulated::{self, Sleep};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -294,9 +294,9 @@ impl<'a> World<'a> {
             }
             What::Renew(talk, end) => self.renew(talk, end),
             What::Carry(load) => {
-                let way = load.way;
+                let direction = load.direction;
                 let more = load.arrive(&mut self.net, self.now_ns);
-                self.carry_on(way, more);
+                self.carry_on(direction, more);
             }
             What::Resume(machine) => self.resume(machine),
             What::Step(number) => self.act(&self.scenario.steps[number]),
@@ -308,17 +308,17 @@ impl<'a> World<'a> {
             }
             What::Look => self.look(),
         }
-        for way in streams::pending() {
-            let load = Load::depart(way, &mut self.net, self.now_ns);
-            self.carry_on(way, Some(load));
+        for direction in streams::pending() {
+            let load = Load::depart(direction, &mut self.net, self.now_ns);
+            self.carry_on(direction, Some(load));
         }
         self.wake_called();
     }
 
     /// A stream carries more, or has no more to carry.
-    fn carry_on(&mut self, way: Way, more: Option<(u64, Load)>) {
+    fn carry_on(&mut self, direction: Direction, more: Option<(u64, Load)>) {
         if let Some(stage) = &self.stage {
-            stage.is_under_way(way, more.as_ref().is_some_and(|(_, load)| !load.is_held_up()));
+            stage.is_under_way(direction, more.as_ref().is_some_and(|(_, load)| !load.is_held_up()));
         }
         if let Some((at_ns, load)) = more {
             self.at(at_ns, What::Carry(load));

@@ -42,7 +42,8 @@ fn it_ends_with_a_picture_and_a_verdict() {
     let file =
         std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("soak-{}.json", std::process::id()));
     let path = file.to_str().expect("UTF-8");
-    let usual = ["--for", "2s", "--device", "shm", "--faults", "none", "--plain", "--every", "1s"];
+    let usual =
+        ["--for", "2s", "--device", "shm", "--faults", "none", "--plain", "--every", "1s", "--seed", "7"];
     let output = soak(&[&usual[..], &["--json-file", path]].concat());
     let written: Value = serde_json::from_slice(&std::fs::read(&file).expect("a file")).expect("JSON");
     assert_eq!(written["survived"], true, "{written}");
@@ -80,7 +81,8 @@ fn errors_made_on_purpose_are_found() {
 fn what_grows_is_found() {
     for (plant, expected) in [("leak", "its memory grew"), ("descriptors", "left behind")] {
         let output = soak(&[
-            "--for", "10s", "--device", "shm", "--faults", "none", "--plant", plant, "--load", "5", "--plain",
+            "--for", "10s", "--device", "shm", "--faults", "none", "--plant", plant, "--load", "5", "--seed",
+            "12", "--plain",
         ]);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(EXIT_FAILED), "{plant}: {stderr}");

@@ -33,8 +33,9 @@ const LEFT_LIMIT: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(10);
 /// Rates are over so many samples.
 const RATE_SAMPLES: usize = 5;
-/// Survivors' memory may grow by so much, percent and bytes, from the second quarter of the time to the last.
-const MEMORY_GROWTH: (u64, u64) = (10, 16 << 20);
+/// Survivors' memory may grow by so much, percent and bytes, from the second quarter of the time to the last. Sessions lend, and
+/// hold for a last look, up to some 20 MiB at a time; how much at which time is drawn.
+const MEMORY_GROWTH: (u64, u64) = (10, 48 << 20);
 
 /// The peers of one device, the faults they meet, and the judge of what they report.
 pub struct Scene {

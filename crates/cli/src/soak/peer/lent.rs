@@ -81,6 +81,11 @@ pub struct GivenUp {
 }
 
 impl GivenUp {
+    /// The memory and the copy of what it contained, bytes.
+    pub fn held_bytes(&self) -> usize {
+        2 * self.memory.len()
+    }
+
     /// Enough time has passed for a late write to show.
     pub fn is_due(&self, now_ns: u64) -> bool {
         now_ns > self.at_ns + GIVEN_UP_NS

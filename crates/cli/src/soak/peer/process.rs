@@ -428,6 +428,7 @@ impl Peer {
     }
 
     fn housekeeping(&mut self, now_ns: u64) -> Outcome {
+        self.shared.check_given_up(Some(now_ns)).map_err(Failure::new)?;
         if now_ns >= self.keep_until_ns {
             self.kept.clear();
         }
@@ -446,7 +447,6 @@ impl Peer {
             self.leaked_files.extend((0..60).filter_map(|_| std::fs::File::open("/dev/null").ok()));
         }
         self.shared.ledger.check(true).map_err(Failure::new)?;
-        self.shared.check_given_up(Some(now_ns)).map_err(Failure::new)?;
         self.account()?;
         report(&PeerMessage::Report(self.shared.report.clone()));
         Ok(())

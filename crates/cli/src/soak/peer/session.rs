@@ -40,6 +40,9 @@ pub enum End {
     Wrong(String),
 }
 
+/// So much memory of sessions that have ended is held, to be looked at once more, bytes.
+const GIVEN_UP_BYTES_MAX: usize = 4 << 20;
+
 /// What sessions share.
 pub struct Shared {
     pub endpoint: Endpoint,
@@ -54,11 +57,15 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Checks memory that was given up: all that is due at a time, or what there is.
+    /// Checks memory that was given up: all that is due at a time, or what there is. Where sessions end so fast that more than
+    /// [`GIVEN_UP_BYTES_MAX`] would be held, the oldest is checked early: how much memory a peer needs does not follow the
+    /// speed of the machine.
     pub fn check_given_up(&mut self, now_ns: Option<u64>) -> Result<(), String> {
+        let mut held_bytes: usize = self.given_up.iter().map(GivenUp::held_bytes).sum();
         while let Some(first) = self.given_up.front()
-            && now_ns.is_none_or(|now_ns| first.is_due(now_ns))
+            && (held_bytes > GIVEN_UP_BYTES_MAX || now_ns.is_none_or(|now_ns| first.is_due(now_ns)))
         {
+            held_bytes -= first.held_bytes();
             self.report.torn += u64::from(first.check()?);
             self.given_up.pop_front();
         }

@@ -4,7 +4,9 @@
 pub use cci_measure::held;
 
 pub mod conformance;
+pub(crate) mod contents;
 pub mod credentials;
+pub(crate) mod dissect;
 pub mod figures;
 pub mod fuzz;
 pub mod hostile;
@@ -12,6 +14,7 @@ pub mod loopback;
 pub mod net;
 pub mod pair;
 pub mod relay;
+pub mod rng;
 pub mod sim;
 pub mod traffic;
 #[cfg(feature = "simulation")]

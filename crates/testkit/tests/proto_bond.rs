@@ -2,8 +2,9 @@
 //! arrives exactly once (CCI-032, SS-010).
 
 use cci_proto::{Attribute, PathInfo, PathState};
+use cci_testkit::rng::Rng;
 use cci_testkit::sim::{
-    Fault, Link, Net, NodePlan, Outage, Path, Plan, RmaWork, Rng, SECOND, Sizes, Talk, Workload, World,
+    Fault, Link, Net, NodePlan, Outage, Path, Plan, RmaWork, SECOND, Sizes, Talk, Workload, World,
 };
 
 const MS: u64 = 1_000_000;

@@ -37,7 +37,7 @@ fn op() -> impl Strategy<Value = Op> {
 fn any_operations_and_any_network() {
     let (seed, cases) = common::fuzz_settings(3_000);
     let mut bytes = [0; 32];
-    cci_testkit::sim::Rng::new(seed).fill(&mut bytes);
+    cci_testkit::rng::Rng::new(seed).fill(&mut bytes);
     let config = ProptestConfig {
         cases,
         max_shrink_iters: 4_000,

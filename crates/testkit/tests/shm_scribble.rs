@@ -12,7 +12,7 @@ use cci::{
 };
 use cci_testkit::figures;
 use cci_testkit::held::{Held, files};
-use cci_testkit::sim::Rng;
+use cci_testkit::rng::Rng;
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

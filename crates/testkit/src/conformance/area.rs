@@ -3,7 +3,7 @@
 use super::driver::{Driver, Grant, Port, Refusal, Shared, Whose};
 use super::side::{Pair, Side};
 use super::{Conn, conformance_timeout};
-use crate::sim::Rng;
+use crate::rng::Rng;
 use cci::{Access, Atomic, RegionAddress, RegionHandle, Rma, RmaFlags, RmaKind, Segment, Status};
 use std::ops::Range;
 use std::time::Instant;

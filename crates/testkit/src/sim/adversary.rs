@@ -59,7 +59,7 @@ impl World {
                     self.rng.fill(&mut bytes);
                     if let Some(first) = bytes.first_mut().filter(|_| self.rng.pct(80.0)) {
                         // More is looked at than chance would have it.
-                        *first = super::dissect::first_byte(&mut self.rng);
+                        *first = crate::dissect::first_byte(&mut self.rng);
                     }
                     if self.rng.pct(80.0) {
                         bytes.truncate(bytes.len() & !7);
@@ -68,9 +68,9 @@ impl World {
                 }
             };
             if self.rng.pct(50.0) && bytes.len() >= 48 {
-                super::dissect::make_harmful(&mut bytes, &mut self.rng);
+                crate::dissect::make_harmful(&mut bytes, &mut self.rng);
             }
-            super::dissect::spoil_identity(&mut bytes, &mut self.rng);
+            crate::dissect::spoil_identity(&mut bytes, &mut self.rng);
             let source = if self.rng.pct(20.0) { self.rng.below(nodes) as usize } else { source };
             self.launch(Packet { source, target, bytes: Rc::from(bytes) }, true, self.now_ns);
         }

@@ -16,10 +16,10 @@ mod ends;
 
 use cci_proto::{Attribute, ConnKey, Status};
 
-use super::contents;
 use super::rma::Rma;
 use super::rma::names::operation_side;
-use super::rng::mix;
+use crate::contents;
+use crate::rng::mix;
 
 /// Which end of a conversation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,6 @@
 //! follows from the seed: the same seed gives the same [`Report::trace`].
 
 mod adversary;
-pub(crate) mod contents;
-pub(crate) mod dissect;
 mod ledger;
 mod net;
 mod node;
@@ -14,7 +12,6 @@ mod operator;
 mod plan;
 mod reader;
 mod rma;
-pub(crate) mod rng;
 mod scenario;
 mod talks;
 mod world;
@@ -25,6 +22,5 @@ pub use node::{address_of, node_at};
 pub use plan::{Fault, HangUp, NodePlan, Plan, Sizes, Talk, Workload};
 pub use reader::Reading;
 pub use rma::{Exposed, Operation, Region, Regions, Rma, RmaCounts, RmaSide, RmaWork, What};
-pub use rng::Rng;
 pub use scenario::{Kind, Scenario};
 pub use world::{Report, World};

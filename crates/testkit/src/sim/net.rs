@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rng::Rng;
+use crate::rng::Rng;
 
 /// A node's second interface is called by the node's number and this; it has links, paths and cuts of its own.
 pub const SECOND: usize = 1 << 10;

@@ -8,13 +8,13 @@ use cci_proto::{
     SendError, Sink, Time, Transmit,
 };
 
-use super::contents;
 use super::ledger::{Ledger, SideState};
 use super::net::{SECOND, node_of};
 use super::operator::Operator;
 use super::plan::{NodePlan, Sizes, Workload};
 use super::reader::Reader;
-use super::rng::Rng;
+use crate::contents;
+use crate::rng::Rng;
 
 /// A datagram on its way from one node's interface to another's.
 #[derive(Clone, Debug)]

@@ -4,14 +4,14 @@ use cci_proto::{
     Atomic, AtomicKind, ConnKey, ConnState, Endpoint, RemoteAddress, RmaError, RmaKind, RmaSegment, Time,
 };
 
-use super::contents;
 use super::ledger::Ledger;
 use super::rma::names::{fill_message, name_of};
 use super::rma::operation::{Operation, RESULT_BYTES, What, base_of};
 use super::rma::ring::Ring;
 use super::rma::words::{WORDS, word_kind};
 use super::rma::{Exposed, RmaWork};
-use super::rng::Rng;
+use crate::contents;
+use crate::rng::Rng;
 
 /// A region of this side's own, each byte of it in use by one operation at a time.
 struct Space {

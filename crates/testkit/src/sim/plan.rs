@@ -5,7 +5,7 @@ use cci_proto::{Attribute, Config};
 use super::net::Link;
 use super::reader::Reading;
 use super::rma::RmaWork;
-use super::rng::Rng;
+use crate::rng::Rng;
 
 /// One node: an endpoint and a program over it.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ impl Workload {
         let least = match self.sizes {
             Sizes::Fixed(least) | Sizes::Between(least, _) => least,
         };
-        self.messages == 0 || least >= super::contents::NAMED_BYTES_MIN
+        self.messages == 0 || least >= crate::contents::NAMED_BYTES_MIN
     }
 }
 

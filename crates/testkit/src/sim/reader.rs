@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::rng::Rng;
+use crate::rng::Rng;
 
 /// How a node's program treats received messages.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use super::net::{Link, Net, Outage};
 use super::plan::{Fault, HangUp, NodePlan, Plan, Sizes, Talk, Workload};
 use super::reader::Reading;
 use super::rma::RmaWork;
-use super::rng::Rng;
 use super::world::{Report, World};
+use crate::rng::Rng;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;

@@ -8,8 +8,8 @@ use super::node::{Node, Sender, address_of, node_at};
 use super::operator::Operator;
 use super::plan::{Fault, HangUp};
 use super::rma::RmaWork;
-use super::rng::{Rng, mix};
 use super::world::{What, World};
+use crate::rng::{Rng, mix};
 
 impl World {
     /// Bytes of a request: the conversation's number, then a pattern.

@@ -8,7 +8,7 @@ use super::net::{Delivery, Net, NetCounts, SECOND, node_of};
 use super::node::{Node, Packet, address_of, node_at};
 use super::plan::{Fault, HangUp, Plan};
 use super::rma::RmaCounts;
-use super::rng::{Rng, mix};
+use crate::rng::{Rng, mix};
 
 /// Events after which a run is a storm. The longest honest run of the tests has a tenth of it.
 const EVENTS_MAX: u64 = 20_000_000;
@@ -411,7 +411,7 @@ impl World {
         self.note(2, (source << 8 | target) as u64, bytes as u64);
         let delivery = self.net.launch(at_ns, source, target, bytes, fragment);
         self.log_line(|| {
-            format!("{source}>{target} {bytes:>5} B {delivery:?} {}", super::dissect::line(&packet.bytes))
+            format!("{source}>{target} {bytes:>5} B {delivery:?} {}", crate::dissect::line(&packet.bytes))
         });
         match delivery {
             Delivery::Lost => {}

@@ -2,7 +2,7 @@
 
 use super::scenario::{Act, Answer, End, Fabric, Job, Machine, Operating, Scenario, Step, Talk, Weather};
 use super::speaker::can_operate;
-use crate::sim::Rng;
+use crate::rng::Rng;
 use cci::Attribute;
 
 const US: u64 = 1_000;

@@ -1,6 +1,6 @@
 //! Messages that programs keep.
 
-use crate::sim::contents;
+use crate::contents;
 use cci::Message;
 
 /// A message that the program keeps.

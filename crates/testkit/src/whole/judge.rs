@@ -11,8 +11,8 @@ use super::broken::Broken;
 use super::memory::Kind;
 use super::scenario::{End, Sabotage};
 use super::side::{Life, Side};
-use crate::sim::contents;
-use crate::sim::rng::mix;
+use crate::contents;
+use crate::rng::mix;
 use cci::{Attribute, Connection, DisconnectReason, Status};
 
 /// In the context of an operation.

@@ -6,9 +6,9 @@
 use super::scenario::Operating;
 use super::sent::Sent;
 use super::shared::Withdrawal;
-use crate::sim::Rng;
-use crate::sim::contents::{fill_pattern, is_pattern};
-use crate::sim::rng::mix;
+use crate::contents::{fill_pattern, is_pattern};
+use crate::rng::Rng;
+use crate::rng::mix;
 use cci::{Access, Connection, Endpoint, Memory, RegionHandle, Registration, Status};
 use std::collections::BTreeSet;
 use std::rc::Rc;

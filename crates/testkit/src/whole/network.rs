@@ -1,8 +1,8 @@
 //! The network between machines: lengths and times, and what each machine's plug holds.
 
 use super::scenario::{Scenario, Weather};
-use crate::sim::Rng;
-use crate::sim::rng::mix;
+use crate::rng::Rng;
+use crate::rng::mix;
 use cci::simulated::{Network, TooLong};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};

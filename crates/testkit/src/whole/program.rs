@@ -5,7 +5,7 @@ use super::judge::Judge;
 use super::machine::Host;
 use super::scenario::{Answer, End};
 use super::side::{Life, Side};
-use crate::sim::contents;
+use crate::contents;
 use cci::{ConnectFailure, ConnectRequest, Connection, Event};
 
 /// Least length of a request: the side that asks, twice.

@@ -5,7 +5,7 @@ use super::held::Held;
 use super::network::address_of;
 use super::scenario::Fabric;
 use super::streams::PARTS;
-use crate::sim::Rng;
+use crate::rng::Rng;
 use cci::simulated::streams::{self, Direction};
 use cci::simulated::{self, Sleep};
 use cci::{CreateError, Endpoint, Memory, Options, RegionHandle};

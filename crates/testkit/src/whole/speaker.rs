@@ -5,9 +5,9 @@ use super::machine::Host;
 use super::memory::{Kind, Op, Work};
 use super::sent::Sent;
 use super::side::{Doing, Life};
-use crate::sim::Rng;
-use crate::sim::contents;
-use crate::sim::rng::mix;
+use crate::contents;
+use crate::rng::Rng;
+use crate::rng::mix;
 use cci::{
     Atomic, AtomicKind, AtomicWidth, Attribute, Endpoint, RegionAddress, RegionHandle, Rma, RmaError,
     RmaFlags, RmaKind, Segment, SendError, SendFlags,

@@ -8,7 +8,7 @@ use super::side::{Doing, Life, Side};
 use super::speaker;
 use super::streams::{ASK_NS, Load};
 use super::world::{What, World};
-use crate::sim::rng::mix;
+use crate::rng::mix;
 use cci::simulated::streams;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use cci_testkit::conformance::{
     Area, Conn, DeviceUnderTest, Environment, Grant, Pair, Port, Refusal, Rust, SHM, SHM_PULL, SHM_RING,
     Setup, UDP4, Whose, conformance_timeout, connect, contents, plain,
 };
-use cci_testkit::sim::Rng;
+use cci_testkit::rng::Rng;
 use std::collections::VecDeque;
 use std::time::Instant;
 

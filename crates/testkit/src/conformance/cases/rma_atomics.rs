@@ -5,7 +5,7 @@ use crate::conformance::{
     Area, Capability, Conn, Driver, Environment, Pair, Port, Refusal, Setup, Shared, Side, Skipped, Whose,
     conformance_timeout, connect, part,
 };
-use crate::sim::Rng;
+use crate::rng::Rng;
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, RmaFlags, Status};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,7 +5,7 @@ use crate::conformance::{
     Area, Capability, Driver, Environment, Grant, Pair, Port, Shared, Side, Skipped, Whose, contents, plain,
     some_len,
 };
-use crate::sim::Rng;
+use crate::rng::Rng;
 use cci::limits::RMA_SEGMENTS_MAX;
 use cci::{Access, RmaKind, Segment, Status};
 

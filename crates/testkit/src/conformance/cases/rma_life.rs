@@ -5,7 +5,7 @@ use crate::conformance::{
     Area, Conn, Driver, Environment, Flags, Grant, Pair, Port, Refusal, Setup, Side, Whose,
     conformance_timeout, connect, for_a_while, part, plain,
 };
-use crate::sim::Rng;
+use crate::rng::Rng;
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, RegionHandle, RmaFlags, RmaKind, Status};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,7 +5,7 @@ use crate::conformance::{
     Area, Conn, Driver, Environment, Flags, Pair, Port, Refusal, Side, Whose, contents, number_of, part,
     pattern, plain, poll_in_a_thread, some_len,
 };
-use crate::sim::Rng;
+use crate::rng::Rng;
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, Rma, RmaFlags, RmaKind, Status};
 use std::sync::atomic::Ordering;
 

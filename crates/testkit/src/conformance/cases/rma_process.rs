@@ -6,7 +6,7 @@ use crate::conformance::{
     Area, Capability, Conn, Driver, Environment, Flags, Port, Refusal, Side, Skipped, Whose,
     conformance_timeout, contents, plain, some_len,
 };
-use crate::sim::Rng;
+use crate::rng::Rng;
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, RegionHandle, Rma, RmaFlags, RmaKind, Segment, Status};
 use std::time::Instant;
 

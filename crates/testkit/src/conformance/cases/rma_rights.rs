@@ -5,7 +5,7 @@ use crate::conformance::{
     Area, Capability, Driver, Environment, Grant, Pair, Port, Refusal, Skipped, Whose, connect, contents,
     plain,
 };
-use crate::sim::Rng;
+use crate::rng::Rng;
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, RegionHandle, Rma, RmaKind, Segment, Status};
 
 const ADD: Atomic = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };

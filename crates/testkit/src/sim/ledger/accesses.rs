@@ -10,10 +10,10 @@
 
 use cci_proto::{Atomic, AtomicKind, AtomicWidth, ConnKey, RemoteAddress, RmaRefusal, Status};
 
-use super::super::contents;
 use super::super::rma::operation::{Operation, What, base_of};
 use super::super::rma::regions::{ATOMIC, READ, WRITE};
 use super::{Ledger, SideState};
+use crate::contents;
 
 /// Which operation an access is for, and where in it.
 type Found = (usize, u32, u64);

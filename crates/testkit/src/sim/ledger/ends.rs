@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cci_proto::{Atomic, AtomicKind, Status};
 
-use super::super::contents;
 use super::super::rma::names::OPERATION_MARK;
 use super::super::rma::operation::{Operation, RESULT_BYTES, What, base_of};
 use super::super::rma::regions::{ATOMIC, READ, WRITE};
-use super::super::rng::mix;
 use super::{Ledger, Role, Side, SideState};
+use crate::contents;
+use crate::rng::mix;
 
 impl Ledger {
     /// What must become of an operation for its handles, ranges and rights alone, if it is started now.

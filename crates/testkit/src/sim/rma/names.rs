@@ -1,6 +1,6 @@
 //! How operations, and the messages behind their data, are named and known again.
 
-use super::super::contents;
+use crate::contents;
 
 /// Marks operations' numbers, among what the protocol gives back, and the messages behind their data.
 pub(in crate::sim) const OPERATION_MARK: u64 = 1 << 63;

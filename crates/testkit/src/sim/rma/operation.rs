@@ -2,8 +2,8 @@
 
 use cci_proto::{Atomic, RemoteAddress, RmaSegment, Status};
 
-use super::super::rng::mix;
 use super::spans::Spans;
+use crate::rng::mix;
 
 /// Results of atomics, of any width, have zeros above.
 pub(in crate::sim) const RESULT_BYTES: u64 = 8;

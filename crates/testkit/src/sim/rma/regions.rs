@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use cci_proto::{RemoteAddress, RmaRefusal};
 
-use super::super::contents;
-use super::super::rng::mix;
+use crate::contents;
+use crate::rng::mix;
 
 /// Peers may read.
 pub(in crate::sim) const READ: u8 = 1;

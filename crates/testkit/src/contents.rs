@@ -1,6 +1,6 @@
 //! Messages that say who sent them and which they are, and whose every byte follows from that.
 
-use super::rng::mix;
+use crate::rng::mix;
 
 /// From this length on a message says which it is.
 pub const NAMED_BYTES_MIN: usize = 8;

@@ -1,7 +1,7 @@
 //! The little that the simulator knows of datagrams' contents: enough for traces and forgeries, written from
 //! `docs/wire.md` and not from the protocol's own parser.
 
-use super::rng::Rng;
+use crate::rng::Rng;
 
 const TYPES: [&str; 16] = [
     "?0",
@@ -81,13 +81,13 @@ fn records(mut body: &[u8]) -> String {
 }
 
 /// The first byte of a datagram of a random type.
-pub(super) fn first_byte(rng: &mut Rng) -> u8 {
+pub(crate) fn first_byte(rng: &mut Rng) -> u8 {
     cci_proto::limits::VERSION << 4 | rng.below(16) as u8
 }
 
 /// Changes one bit of what proves that a datagram belongs to a connection: index, generation, nonce. Of a handshake only the
 /// nonce: the rest of it proves nothing, and its cookie would still be good.
-pub(super) fn spoil_identity(bytes: &mut [u8], rng: &mut Rng) {
+pub(crate) fn spoil_identity(bytes: &mut [u8], rng: &mut Rng) {
     let handshake = number(bytes, 0, 1) & 15 < 8;
     let bit = if handshake { 64 + rng.below(64) } else { rng.below(128) } as usize;
     let index = if bit < 64 { 4 + bit / 8 } else { 8 + bit / 8 };
@@ -98,7 +98,7 @@ pub(super) fn spoil_identity(bytes: &mut [u8], rng: &mut Rng) {
 
 /// Makes a datagram say something new: whoever takes it in spite of its spoilt identity will show it. Data gets another
 /// number and other contents, an acknowledgement becomes the end of the connection.
-pub(super) fn make_harmful(bytes: &mut [u8], rng: &mut Rng) {
+pub(crate) fn make_harmful(bytes: &mut [u8], rng: &mut Rng) {
     match number(bytes, 0, 1) & 15 {
         8 => {
             let seq = (number(bytes, 24, 4) as u32).wrapping_add(rng.range(1, 40) as u32);

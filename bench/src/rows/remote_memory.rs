@@ -40,7 +40,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         Family {
             name: "udp",
             of: "memory over UDP on loopback",
-            sizes: &[65_536, MIB],
+            sizes: &[65_536, MIB, 16 * MIB],
             contestants: &|| vec![baseline("plain TCP stream", By::PlainTcp), ours("cci udp", By::Udp)],
             peers: &Vec::new,
             goal: baseline_at_least(1.0),
@@ -48,7 +48,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         Family {
             name: "tcp",
             of: "memory over TCP on loopback",
-            sizes: &[65_536, MIB],
+            sizes: &[65_536, MIB, 16 * MIB],
             contestants: &|| vec![baseline("plain TCP stream", By::PlainTcp), ours("cci tcp", By::Tcp)],
             peers: &|| peers.remote_memory_sockets(),
             goal: baseline_at_least(0.95),

@@ -14,7 +14,7 @@ use std::process::Stdio;
 
 /// The C library's copy between two mappings of the kind that CCI copies between.
 pub fn copies(args: &WorkArgs, len: u32) -> Outcome<Reading> {
-    let slots = Slots::of(len);
+    let slots = Slots::one(len);
     partner::pin(args)?;
     let mut mappings = Mappings::create(slots.bytes())?;
     timed(args, &slots, |offset| {
@@ -25,7 +25,7 @@ pub fn copies(args: &WorkArgs, len: u32) -> Outcome<Reading> {
 
 /// One system call for each transfer, from the program's own memory to the partner's own, or back.
 pub fn process(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Option<Reading>> {
-    let slots = Slots::of(len);
+    let slots = Slots::one(len);
     let mut mine = vec![1u8; slots.bytes()];
     if args.partner_of.is_some() {
         partner::pin(args)?;

@@ -10,7 +10,7 @@ use std::net::{TcpListener, TcpStream};
 
 /// Bytes a second, after every place was used once.
 pub fn run(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Option<Reading>> {
-    let slots = Slots::of(len);
+    let slots = Slots::one(len);
     if let Some(first) = &args.partner_of {
         partner::pin(args)?;
         let stream = TcpStream::connect(first).map_err(failed(first))?;

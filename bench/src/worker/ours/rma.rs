@@ -21,7 +21,7 @@ const SILENCE_NS: u64 = 20_000_000_000;
 
 /// The first side's reading; the partner has none.
 pub fn run(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Option<Reading>> {
-    let slots = Slots::of(len);
+    let slots = Slots::one(len);
     if let Some(first) = &args.partner_of {
         partner::pin(args)?;
         lend(Messages::dial(args, first)?, args, &slots)?;

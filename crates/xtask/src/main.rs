@@ -68,6 +68,9 @@ enum Task {
         /// Write them there
         #[arg(long)]
         bless: bool,
+        /// Only these scenarios, named as their files are
+        #[arg(value_name = "SCENARIO")]
+        only: Vec<String>,
     },
     /// Run the campaigns of docs/reliability.md at length, hours of them, and write the figures into it
     Reliability {
@@ -110,7 +113,7 @@ fn main() -> ExitCode {
         Task::Devices { from: None } => devices::run(),
         Task::Devices { from: Some(report) } => devices::from(&report),
         Task::Bench { options } => bench::run(&options),
-        Task::Counts { bless } => counts::run_task(bless),
+        Task::Counts { bless, only } => counts::run_task(bless, &only),
         Task::Reliability { from: None } => reliability::run(),
         Task::Reliability { from: Some(figures) } => reliability::from(&figures),
         Task::Netem => netem::run(),

@@ -57,8 +57,23 @@ impl Endpoint {
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
-        let (local, remote) = (Segment { address: local, len_bytes }, Segment { address: remote, len_bytes });
-        self.rma(connection, &Rma { kind, local: &[local], remote: &[remote], message: None, context, flags })
+        self.check_operation_quota(connection, flags)?;
+        let (link, _, is_ordered) = self.rma_link(connection, flags)?;
+        let op = OperationOp { context, silent: flags.contains(RmaFlags::SILENT), is_ordered };
+        if len_bytes == 0 || remote.offset.checked_add(len_bytes).is_none() {
+            return Err(RmaError::Lengths);
+        }
+        let segment = RmaSegment { local: remote_address(local), remote: remote_address(remote), len_bytes };
+        self.check_local(segment.local, len_bytes, kind == RmaKind::Read)?;
+        if is_beyond(remote, len_bytes) {
+            self.refused_at_once(connection, link, op);
+        } else {
+            let fence = flags.contains(RmaFlags::FENCE);
+            let request = RmaRequest { kind, segments: &[segment], message: None, fence };
+            self.begin(connection, link, Operation { action: Action::Transfer(request), op })?;
+        }
+        self.core.counters.count_rma(kind, len_bytes);
+        Ok(())
     }
 
     /// Starts a read or write of any shape, on a reliable connection (CCI-054). Unless it is silent, it ends in exactly one

@@ -67,29 +67,36 @@ const SCENARIOS: &[Scenario] = &[
     rust("poll-tcp4", 1),
 ];
 
-/// `cargo xtask counts`: prints the table and what differs; with `bless`, writes the files.
-pub fn run_task(bless: bool) -> Result<(), String> {
+/// `cargo xtask counts`: prints the table and what differs; with `bless`, writes the files. `only`: the names of those to count; none
+/// means all.
+pub fn run_task(bless: bool, only: &[String]) -> Result<(), String> {
+    let is_known = |name: &&String| SCENARIOS.iter().any(|scenario| scenario.name == name.as_str());
+    if let Some(unknown) = only.iter().find(|name| !is_known(name)) {
+        let known: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+        return Err(format!("there is no scenario {unknown}; there are {}", known.join(", ")));
+    }
     let workspace = Workspace::load()?;
-    let tally = count(&workspace, bless)?;
+    let tally = count(&workspace, bless, only)?;
     if tally.failed == 0 { Ok(()) } else { Err(format!("{} scenarios rose", tally.failed)) }
 }
 
 /// Checks the counts as tests: one for each scenario.
 pub fn test(workspace: &Workspace) -> Tally {
-    count(workspace, false).unwrap_or_else(|reason| {
+    count(workspace, false, &[]).unwrap_or_else(|reason| {
         println!("--- counts: FAILED: {reason}");
         Tally { failed: 1, ..Tally::default() }
     })
 }
 
-fn count(workspace: &Workspace, bless: bool) -> Result<Tally, String> {
+fn count(workspace: &Workspace, bless: bool, only: &[String]) -> Result<Tally, String> {
     if let Err(reason) = have_valgrind() {
         println!("--- counts: skipped, {reason}");
         return Ok(Tally::default());
     }
     let bench = Bench::build(workspace)?;
     let mut tally = Tally::default();
-    for scenario in SCENARIOS {
+    let is_asked = |scenario: &&Scenario| only.is_empty() || only.iter().any(|name| name == scenario.name);
+    for scenario in SCENARIOS.iter().filter(is_asked) {
         let passed = match bench.count(scenario)? {
             Counted::Skipped(reason) => {
                 println!("{}: skipped, {reason}", scenario.name);

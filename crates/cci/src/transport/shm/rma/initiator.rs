@@ -54,6 +54,17 @@ struct Usable {
     mapping: usize,
 }
 
+/// Where an operation goes in a mapping, and the live word of its grant.
+#[derive(Copy, Clone)]
+struct Place {
+    /// Where in the mapping.
+    at: usize,
+    /// The index of the live word in the control page.
+    word: u64,
+    /// What the live word holds while the grant stands.
+    token: u64,
+}
+
 /// What is mapped of one peer's memory, and what is known of its regions.
 pub(in crate::transport::shm) struct Initiator {
     control: Option<(SharedMemoryReader, Charge)>,
@@ -297,40 +308,41 @@ impl Initiator {
         at: RemoteAddress,
         len_bytes: u64,
         need: Access,
-    ) -> Option<(Usable, usize)> {
+    ) -> Option<(Place, Bytes)> {
         let slot = at.region as usize % FRONT;
-        let cached = self.front.get(slot).copied().flatten();
-        let usable = match cached.filter(|usable| usable.grant.region == at.region) {
-            Some(usable) => usable,
-            None => {
-                let Some((_, _, Known::Granted(usable))) = self.known.get(&at.region) else { return None };
-                self.front[slot] = Some(*usable);
-                *usable
-            }
-        };
+        if self.front[slot].as_ref().is_none_or(|usable| usable.grant.region != at.region) {
+            self.front[slot] = Some(self.granted_region(at.region)?);
+        }
+        let usable = self.front[slot].as_ref()?;
         let grant = &usable.grant;
         let end = at.offset.checked_add(len_bytes)?;
-        let covered = grant.key == at.key
+        let is_covered = grant.key == at.key
             && end <= grant.len_bytes
             && grant.access & need.bits() == need.bits()
             && usable.only.is_none_or(|only| only == conn);
-        // The sum could wrap if it were made before the check: the caller's offset may be anything.
-        covered.then(|| (usable, (usable.grant.start + at.offset) as usize))
-    }
-
-    /// The mapped memory of a grant.
-    #[inline]
-    fn memory(&mut self, usable: &Usable) -> Option<Bytes> {
-        self.uses += 1;
+        if !is_covered {
+            return None;
+        }
         let mapping = self.mappings.get_mut(usable.mapping)?.as_mut()?;
+        self.uses += 1;
         mapping.used = self.uses;
-        Some(mapping.segment.bytes())
+        // The sum could wrap if it were made before the check: the caller's offset may be anything.
+        let at = (grant.start + at.offset) as usize;
+        Some((Place { at, word: grant.word, token: grant.token }, mapping.segment.bytes()))
+    }
+
+    #[cold]
+    fn granted_region(&self, region: u64) -> Option<Usable> {
+        match self.known.get(&region) {
+            Some((_, _, Known::Granted(usable))) => Some(*usable),
+            _ => None,
+        }
     }
 
     #[inline]
-    fn is_live(&self, grant: &Grant) -> bool {
-        let word = self.control.as_ref().and_then(|(page, _)| page.load(grant.word as usize * 8).ok());
-        word == Some(grant.token)
+    fn is_live(&self, place: &Place) -> bool {
+        let word = self.control.as_ref().and_then(|(page, _)| page.load(place.word as usize * 8).ok());
+        word == Some(place.token)
     }
 
     /// Does all of an operation at once. None: that is not possible, or the grant has ended in the middle. Then the operation goes to
@@ -374,34 +386,33 @@ impl Initiator {
         need: Access,
         segment: &RmaSegment,
     ) -> Option<Status> {
-        let (usable, remote_at) = self.usable(conn, segment.remote, segment.len_bytes, need)?;
-        let remote = self.memory(&usable)?;
+        let (place, remote) = self.usable(conn, segment.remote, segment.len_bytes, need)?;
         let Some((local, local_at)) = core.regions.local(segment.local, segment.len_bytes) else {
             return Some(Status::RmaHandle);
         };
         let (len, mut done, mut live) = (segment.len_bytes as usize, 0, true);
-        out.producer.begin_direct(usable.grant.word);
+        out.producer.begin_direct(place.word);
         while done < len {
-            live = self.is_live(&usable.grant);
+            live = self.is_live(&place);
             if !live {
                 break;
             }
             let now = (len - done).min(CHUNK_BYTES);
             let copied = match kind {
-                RmaKind::Write => remote.copy_from(remote_at + done, &local, local_at + done, now),
-                RmaKind::Read => local.copy_from(local_at + done, &remote, remote_at + done, now),
+                RmaKind::Write => remote.copy_from(place.at + done, &local, local_at + done, now),
+                RmaKind::Read => local.copy_from(local_at + done, &remote, place.at + done, now),
             };
             debug_assert!(copied, "both ranges were checked");
             done += now;
         }
         // If the grant was taken back meanwhile, what was read may not be the region's any more, and what was written may have gone
         // into pages that were replaced.
-        live = live && self.is_live(&usable.grant);
+        live = live && self.is_live(&place);
         out.producer.end_direct();
         if live {
             return Some(Status::Success);
         }
-        self.dead(usable.grant.region);
+        self.dead(segment.remote.region);
         None
     }
 
@@ -420,14 +431,13 @@ impl Initiator {
             AtomicWidth::Four => 4,
             AtomicWidth::Eight => 8,
         };
-        let (usable, at) = self.usable(conn, target, width_bytes, Access::ATOMIC)?;
-        let remote = self.memory(&usable)?;
-        out.producer.begin_direct(usable.grant.word);
-        let before = self.is_live(&usable.grant).then(|| remote.atomic(at, atomic_op(atomic)));
+        let (place, remote) = self.usable(conn, target, width_bytes, Access::ATOMIC)?;
+        out.producer.begin_direct(place.word);
+        let before = self.is_live(&place).then(|| remote.atomic(place.at, atomic_op(atomic)));
         out.producer.end_direct();
         let status = match before {
             None => {
-                self.dead(usable.grant.region);
+                self.dead(target.region);
                 return None;
             }
             Some(Err(AtomicRefusal::OutOfRange)) => Status::RmaHandle,

@@ -125,7 +125,27 @@ pub const fn ipv6(end: End, wire: u8) -> Ipv6Addr {
     Ipv6Addr::new(0xfd77, wire as u16, 0, 0, 0, 0, 0, end.number() as u16)
 }
 
+/// Pairs of interfaces that no thread works with for now.
+#[derive(Debug)]
+pub struct Resting {
+    a: Namespace,
+    b: Namespace,
+}
+
+impl Resting {
+    /// The calling thread is in their namespace from now on.
+    pub fn enter(self) -> Veth {
+        let inside = self.a.enter().expect("who made it may enter it");
+        Veth { a: self.a, b: self.b, _inside: inside }
+    }
+}
+
 impl Veth {
+    /// The calling thread goes back to where it was; the interfaces stay as they are, for another thread.
+    pub fn rest(self) -> Resting {
+        Resting { a: self.a, b: self.b }
+    }
+
     /// One pair with both ends in one fresh namespace and no addresses: for protocols below IP.
     pub fn pair_in_one_namespace(mtu_bytes: u32) -> Result<Veth, Unavailable> {
         Veth::pairs_in_one_namespace(&[Wire { mtu_bytes, rate_bits_per_s: None }])

@@ -3,13 +3,14 @@
 //! To add one: its sections in [`CONFIG`], a constant here that says what it can't do and what the machine must have,
 //! modules of it in the `conformance` tests of this crate and of the C interface, and `cargo xtask devices` for its lines
 //! in docs/devices.md. A device whose peer is the other end of a wire names two sections, with the interfaces `a0` and `b0`
-//! (or `a1` and `b1`, with jumbo frames): each case has them in a network namespace of its own.
+//! (or `a1` and `b1`, with jumbo frames): each case has them to itself, in a network namespace.
 
 use super::Skipped;
 use crate::credentials;
-use crate::net::{End, Unavailable, Veth, Wire};
+use crate::net::{End, Resting, Unavailable, Veth, Wire};
 use cci_sys::net::namespace::Namespace;
 use std::net::UdpSocket;
+use std::sync::{Mutex, PoisonError};
 
 /// The devices the suite runs on, as a program configures them.
 pub const CONFIG: &str = "\
@@ -196,6 +197,16 @@ pub fn config() -> String {
     format!("{CONFIG}{}", SEALED.replace('@', &folder))
 }
 
+/// One section of [`config`]. Each device of a configuration is looked at when it is read, and raw Ethernet takes the
+/// kernel a while.
+pub fn config_of(device: &str) -> String {
+    let config = config();
+    let found =
+        config.split_inclusive("\n[").map(|section| section.trim_start_matches('[').trim_end_matches('['));
+    let found = found.into_iter().find(|section| section.starts_with(&format!("{device}]")));
+    format!("[{}", found.unwrap_or_else(|| panic!("no device {device:?} is configured")))
+}
+
 /// What not every device can do. What it can't, its cases are told, with the reason.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Capability {
@@ -231,18 +242,22 @@ pub struct DeviceUnderTest {
 }
 
 /// What a machine may not have.
-#[derive(Copy, Clone, Debug)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Needs {
     Nothing,
     /// An address it binds to, such as one of IPv6, which may be switched off.
     Address(&'static str),
-    /// A namespace of the case's own with the ends of [`WIRES`] in it, which takes root.
+    /// A namespace that the case has to itself with the ends of [`WIRES`] in it, which takes root.
     Wires,
-    /// A namespace of the case's own with the ends of [`WIRES`] in it and an IPv6 address on `a0`.
+    /// A namespace that the case has to itself with the ends of [`WIRES`] in it and an IPv6 address on `a0`.
     AddressedWires,
     /// Two namespaces with IP and two wires between them: clients in one, servers in the other.
     Across,
 }
+
+/// Networks of cases that have passed. The kernel takes a network away much more slowly than it makes one, and makes no
+/// other meanwhile.
+static UNUSED: Mutex<Vec<(Needs, Resting)>> = Mutex::new(Vec::new());
 
 /// Wires of a case's namespace: `a0` to `b0` as Ethernet is, `a1` to `b1` with jumbo frames.
 const WIRES: [Wire; 2] =
@@ -417,6 +432,22 @@ impl DeviceUnderTest {
             Needs::AddressedWires => network_for_all().map(Some),
             Needs::Across => Veth::across(&[Wire::default(); 2]).map(Some),
         }
+    }
+
+    /// A network as [`DeviceUnderTest::network`] makes it, or one that [`DeviceUnderTest::give_back`] was given.
+    pub(super) fn network_of_a_case(&self) -> Result<Option<Veth>, Unavailable> {
+        let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = unused.iter().position(|(needs, _)| *needs == self.needs);
+        let found = found.map(|at| unused.swap_remove(at).1);
+        // Making one takes a while.
+        drop(unused);
+        found.map_or_else(|| self.network(), |network| Ok(Some(network.enter())))
+    }
+
+    /// Keeps the network of a case that passed, in which nothing is left of it, for another case.
+    pub(super) fn give_back(&self, network: Option<Veth>) {
+        let network = network.map(|network| (self.needs, network.rest()));
+        UNUSED.lock().unwrap_or_else(PoisonError::into_inner).extend(network);
     }
 
     /// Where its servers are opened, if that is another namespace.

@@ -114,8 +114,8 @@ pub const fn conformance_timeout() -> Duration {
 /// How long a whole case may take.
 pub const CASE_TIME_MAX: Duration = Duration::from_secs(90);
 
-/// Runs one case in a thread of its own, so that one that hangs fails like any other, and in a network of its own if
-/// the device needs one. `case` is its group and its name.
+/// Runs one case in a thread of its own, so that one that hangs fails like any other, and in a network that it has to itself
+/// if the device needs one. `case` is its group and its name.
 pub fn run<D: Driver, E: Ending + 'static>(
     (group, case): (&'static str, &'static str),
     driver: D,
@@ -129,14 +129,14 @@ pub fn run<D: Driver, E: Ending + 'static>(
     let runner = std::thread::Builder::new().name(case.to_owned()).spawn(move || {
         // Dropped at the end, also when the case panics.
         let _end_sender = end_sender;
-        let network = match about.network() {
+        let network = match about.network_of_a_case() {
             Ok(network) => network,
             Err(reason) => return Outcome::Absent(reason.to_string()),
         };
         let env =
             Environment { far: about.far(network.as_ref()), ..Environment::new(driver, about, child_test) };
         let skipped = test(&env).skipped();
-        drop(network);
+        about.give_back(network);
         skipped.map_or(Outcome::Passed, |Skipped(reason)| Outcome::Skipped(reason))
     });
     let runner = runner.expect("a thread for the case");

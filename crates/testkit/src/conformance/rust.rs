@@ -34,8 +34,9 @@ impl Driver for Rust {
         if device == super::LOOP.name {
             return loopback::open(options).expect("it needs nothing that a machine may not have");
         }
-        let context = Context::from_text(&super::config(), "conformance.ini".as_ref()).expect("it is right");
-        let device = context.device(device).expect("CONFIG names it");
+        let context = Context::from_text(&super::config_of(device), "conformance.ini".as_ref());
+        let context = context.expect("it is right");
+        let device = context.device(device).expect("it is the one");
         Endpoint::create(device, options)
             .unwrap_or_else(|error| panic!("no endpoint on {}: {error}", device.name()))
     }

@@ -12,6 +12,7 @@ mod install;
 mod lint;
 mod netem;
 mod process;
+mod programs;
 mod reliability;
 mod sanitize;
 mod sim;

@@ -1,9 +1,10 @@
 //! Running other programs: shown as they run, bounded in time, with their tests counted.
 
-use std::fmt;
-use std::io::{BufRead, BufReader};
+use std::collections::VecDeque;
+use std::fmt::{self, Write};
+use std::io::{BufRead, BufReader, PipeReader, Read};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// Tests counted from what the test programs print.
@@ -23,6 +24,17 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.ignored += other.ignored;
+    }
+
+    /// How a program ended; a failure that no test accounts for is counted.
+    fn verdict(&mut self, ended: &Result<(), String>) -> String {
+        match ended {
+            Ok(()) => "ok".to_owned(),
+            Err(reason) => {
+                self.failed = self.failed.max(1);
+                format!("FAILED: {reason}")
+            }
+        }
     }
 
     /// Counts a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
@@ -71,18 +83,9 @@ impl fmt::Display for Spent {
     }
 }
 
-/// Of the programs that this one ran and that have ended, with all that they ran in turn. Zero where the kernel does not tell.
+/// Of this program and of all that it runs or ran, with all that they ran in turn. Zero where the kernel does not tell.
 fn processor_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // See proc_pid_stat(5): cutime and cstime, in ticks of 10 ms, are fields 16 and 17; the state is the third.
-    let ticks =
-        after_name(&stat).split_whitespace().skip(13).take(2).map_while(|word| word.parse::<u64>().ok());
-    Duration::from_millis(ticks.sum::<u64>() * 10)
-}
-
-/// What comes after the name in `/proc/PID/stat`. The name, in parentheses, may hold anything: its end is found from behind.
-fn after_name(stat: &str) -> &str {
-    stat.rsplit_once(')').map_or("", |(_, rest)| rest)
+    Processes::now().processor_time(std::process::id())
 }
 
 /// A cargo command that is not bound to the toolchain that runs this program.
@@ -104,8 +107,8 @@ pub fn run(step: &str, command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{step} failed: {status}")) }
 }
 
-/// Runs a test program, showing its output and counting its tests. It is killed, with all it started, after
-/// `limit`; that counts as one failure, as does every failure that no test accounts for.
+/// Runs a test program, showing its output and counting its tests. It is killed, with all it started, when it has used
+/// `limit` of processor time or hangs; that counts as one failure, as does every failure that no test accounts for.
 pub fn run_tests(step: &str, command: &mut Command, limit: Duration) -> Tally {
     let started = announce(step, command);
     let mut tally = Tally::default();
@@ -113,15 +116,68 @@ pub fn run_tests(step: &str, command: &mut Command, limit: Duration) -> Tally {
         println!("{line}");
         tally.count(line);
     });
-    let result = match &ended {
-        Ok(()) => "ok".to_owned(),
-        Err(reason) => format!("FAILED: {reason}"),
-    };
-    if ended.is_err() && tally.failed == 0 {
-        tally.failed = 1;
-    }
+    let result = tally.verdict(&ended);
     println!("--- {step}: {result}; {tally} after {:.0} s", started.elapsed().as_secs_f64());
     tally
+}
+
+/// A program to be run beside others.
+pub struct Job {
+    /// What it is called where it is shown.
+    pub name: String,
+    /// How it is run.
+    pub command: Command,
+}
+
+impl Job {
+    /// Its tests, and what to show of it.
+    fn run(&mut self, limit: Duration) -> (Tally, String) {
+        let started = Instant::now();
+        let (mut tally, mut shown) = (Tally::default(), format!("--- {}\n", self.name));
+        let mut on_line = |line: &str| {
+            tally.count(line);
+            shown.push_str(line);
+            shown.push('\n');
+        };
+        let ended = match both_outputs(&mut self.command) {
+            Ok((child, output)) => watch(child, output, Limits::of(limit), &mut on_line),
+            Err(reason) => Ended { used: Duration::ZERO, how: Err(reason) },
+        };
+        let result = tally.verdict(&ended.how);
+        let (took, used) = (started.elapsed().as_secs_f64(), ended.used.as_secs_f64());
+        let _ = write!(
+            shown,
+            "--- {}: {result}; {tally} after {took:.0} s, {used:.0} s of processor time",
+            self.name
+        );
+        (tally, shown)
+    }
+}
+
+/// Runs all of them, so many at a time and in this order, and shows each when it has ended. Each may use `limit` of processor time.
+pub fn side_by_side(jobs: Vec<Job>, at_once: usize, limit: Duration) -> Tally {
+    let count = jobs.len();
+    let waiting = Mutex::new(VecDeque::from(jobs));
+    let done = Mutex::new((0, Tally::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some(mut job) = locked(&waiting).pop_front() {
+                    let (tally, shown) = job.run(limit);
+                    let mut done = locked(&done);
+                    done.0 += 1;
+                    done.1.add(tally);
+                    println!("{shown} ({} of {count} programs)", done.0);
+                }
+            });
+        }
+    });
+    let (_, tally) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    tally
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// True when the command runs and succeeds; its output is not shown.
@@ -146,65 +202,162 @@ fn announce(step: &str, command: &Command) -> Instant {
     Instant::now()
 }
 
+/// Runs to the end, with its standard output line by line.
 fn supervise(command: &mut Command, limit: Duration, mut on_line: impl FnMut(&str)) -> Result<(), String> {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
-    let Some(stdout) = child.stdout.take() else { return Err("no output".to_owned()) };
+    let Some(output) = child.stdout.take() else { return Err("no output".to_owned()) };
+    watch(child, output, Limits::of(limit), &mut on_line).how
+}
+
+/// Starts it with standard output and standard error in one pipe.
+fn both_outputs(command: &mut Command) -> Result<(Child, PipeReader), String> {
+    let mut start = || {
+        let (output, input) = std::io::pipe()?;
+        let child = command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).spawn()?;
+        // The command has kept the pipe's other end, without whose end there is none of the output.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Ok((child, output))
+    };
+    start().map_err(|error: std::io::Error| error.to_string())
+}
+
+/// What a program may use before it is killed. The clock alone decides nothing: other programs may have the processors.
+#[derive(Copy, Clone)]
+struct Limits {
+    /// Processor time of all that it started, too.
+    processor: Duration,
+    /// How long it may be silent while it hardly uses the processor.
+    idle: Duration,
+}
+
+impl Limits {
+    fn of(processor: Duration) -> Limits {
+        Limits { processor, idle: Duration::from_secs(10 * 60) }
+    }
+}
+
+/// Processor time with which a program is not idle.
+const AT_WORK: Duration = Duration::from_secs(10);
+
+/// A program has ended.
+struct Ended {
+    /// Processor time, with that of all that it started.
+    used: Duration,
+    /// An error says how it failed.
+    how: Result<(), String>,
+}
+
+/// Waits for the end of a program, which is killed if it exceeds its limits.
+fn watch(
+    mut child: Child,
+    output: impl Read + Send + 'static,
+    limits: Limits,
+    on_line: &mut impl FnMut(&str),
+) -> Ended {
     let (lines, received) = mpsc::channel();
     let reader = std::thread::spawn(move || {
-        for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
             if lines.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
                 break;
             }
         }
     });
-    let until = Instant::now() + limit;
+    let between = limits.idle.min(Duration::from_secs(2));
+    let (mut looked, mut idle_since) = (Instant::now(), Instant::now());
+    let (mut used, mut used_then) = (Duration::ZERO, Duration::ZERO);
     loop {
-        match received.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(line) => on_line(&line),
-            Err(mpsc::RecvTimeoutError::Disconnected) => break,
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                kill_tree(&mut child);
-                return Err(format!("killed after {} s", limit.as_secs()));
+        match received.recv_timeout(between) {
+            Ok(line) => {
+                idle_since = Instant::now();
+                on_line(&line);
             }
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
         }
+        if looked.elapsed() < between {
+            continue;
+        }
+        looked = Instant::now();
+        used = Processes::now().processor_time(child.id());
+        if used > used_then + AT_WORK {
+            (idle_since, used_then) = (looked, used);
+        }
+        let reason = if used > limits.processor {
+            format!("killed after {} s of processor time", used.as_secs())
+        } else if idle_since.elapsed() > limits.idle {
+            format!("killed after {} s in which it printed and did nothing", limits.idle.as_secs())
+        } else {
+            continue;
+        };
+        for pid in Processes::now().descendants(child.id()).iter().rev() {
+            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
+        }
+        let _ = child.wait();
+        return Ended { used, how: Err(reason) };
     }
     // The reader has seen the end of the output: it can't keep us.
     let _ = reader.join();
-    let status = child.wait().map_err(|error| error.to_string())?;
-    if status.success() { Ok(()) } else { Err(status.to_string()) }
-}
-
-/// Kills a process and all that descend from it. Killing cargo alone would leave the test program running.
-fn kill_tree(child: &mut Child) {
-    let mut doomed = vec![child.id()];
-    let mut at = 0;
-    while let Some(&parent) = doomed.get(at) {
-        doomed.extend(children_of(parent));
-        at += 1;
-    }
-    for pid in doomed.iter().rev() {
-        let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
-    }
-    let _ = child.wait();
-}
-
-fn children_of(parent: u32) -> Vec<u32> {
-    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let is_child = |pid: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The state, then the parent.
-        after_name(&stat).split_whitespace().nth(1).and_then(|word| word.parse().ok()) == Some(parent)
+    used = used.max(Processes::now().processor_time(child.id()));
+    let how = match child.wait() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(status.to_string()),
+        Err(error) => Err(error.to_string()),
     };
-    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(is_child).collect()
+    Ended { used, how }
+}
+
+/// All processes, as they were at one moment.
+struct Processes(Vec<Process>);
+
+struct Process {
+    pid: u32,
+    parent: u32,
+    /// Its own, and that of its children that have ended and were waited for.
+    used: Duration,
+}
+
+impl Processes {
+    fn now() -> Processes {
+        let Ok(entries) = std::fs::read_dir("/proc") else { return Processes(Vec::new()) };
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        Processes(pids.filter_map(Process::read).collect())
+    }
+
+    /// A process and all that descend from it, parents first. Killing cargo alone would leave the test program running.
+    fn descendants(&self, pid: u32) -> Vec<u32> {
+        let mut found = vec![pid];
+        let mut at = 0;
+        while let Some(&parent) = found.get(at) {
+            found.extend(self.0.iter().filter(|process| process.parent == parent).map(|process| process.pid));
+            at += 1;
+        }
+        found
+    }
+
+    /// Of a process and all that descend from it.
+    fn processor_time(&self, pid: u32) -> Duration {
+        let descendants = self.descendants(pid);
+        self.0.iter().filter(|process| descendants.contains(&process.pid)).map(|process| process.used).sum()
+    }
+}
+
+impl Process {
+    fn read(pid: u32) -> Option<Process> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name, in parentheses, may hold anything: its end is found from behind. Then come the state, the parent, and
+        // later utime, stime, cutime and cstime in ticks of 10 ms: see proc_pid_stat(5).
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let ticks: u64 = fields.get(11..15)?.iter().map_while(|word| word.parse::<u64>().ok()).sum();
+        Some(Process { pid, parent: fields.get(1)?.parse().ok()?, used: Duration::from_millis(ticks * 10) })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Tally, run_tests};
+    use super::{Job, Limits, Tally, run_tests, side_by_side, watch};
     use std::process::Command;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     #[test]
     fn results_are_counted() {
@@ -228,12 +381,41 @@ mod tests {
     }
 
     #[test]
-    fn a_hanging_step_is_killed_and_counts_as_a_failure() {
-        let started = Instant::now();
+    fn a_hanging_program_is_killed_with_all_it_started() {
         let mut shell = Command::new("sh");
-        shell.args(["-c", "sleep 60 & sleep 60"]);
-        let tally = run_tests("hang", &mut shell, Duration::from_millis(200));
-        assert_eq!(tally.failed, 1);
-        assert!(started.elapsed() < Duration::from_secs(30));
+        shell.args(["-c", "echo begun; sleep 600 & sleep 600"]);
+        let (child, output) = super::both_outputs(&mut shell).unwrap();
+        let limits = Limits { processor: Duration::from_secs(600), idle: Duration::from_millis(200) };
+        let mut lines = Vec::new();
+        // It comes to its end only when nobody has the pipe open any more.
+        let ended = watch(child, output, limits, &mut |line: &str| lines.push(line.to_owned()));
+        assert!(ended.how.is_err_and(|reason| reason.contains("did nothing")));
+        assert_eq!(lines, ["begun"]);
+    }
+
+    #[test]
+    fn a_program_is_killed_for_the_processor_time_that_it_uses() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sh -c 'while :; do :; done'; true"]);
+        let tally = run_tests("spin", &mut shell, Duration::from_millis(200));
+        assert_eq!(tally, Tally { failed: 1, ..Tally::default() });
+    }
+
+    #[test]
+    fn programs_run_side_by_side_and_are_counted() {
+        let job = |line: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", line]);
+            Job { name: line.to_owned(), command }
+        };
+        let passes = "echo 'test result: ok. 3 passed; 0 failed; 0 ignored' >&2";
+        let jobs = vec![
+            job(passes),
+            job("exit 7"),
+            job(passes),
+            job("echo 'test result: FAILED. 1 passed; 2 failed'; exit 1"),
+        ];
+        let tally = side_by_side(jobs, 2, Duration::from_secs(60));
+        assert_eq!(tally, Tally { passed: 7, failed: 3, ignored: 0 });
     }
 }

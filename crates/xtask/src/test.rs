@@ -5,15 +5,17 @@ use crate::devices;
 use crate::form::Form;
 use crate::fuzz;
 use crate::process::{Spent, Tally, cargo, run_tests};
+use crate::programs;
 use crate::reliability;
 use crate::sanitize;
 use crate::toolchain::{have_miri, nightly};
 use crate::workspace::Workspace;
+use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Nothing may hang CI: each step has its end, several times what it takes.
-const WORKSPACE_LIMIT: Duration = MINUTE.saturating_mul(50);
+/// Processor time that each program may use, several times what it takes: a step may not go on for ever.
+const PROGRAM_LIMIT: Duration = MINUTE.saturating_mul(30);
 const LOOM_LIMIT: Duration = MINUTE.saturating_mul(10);
 const MIRI_LIMIT: Duration = MINUTE.saturating_mul(12);
 /// The long form is for a night.
@@ -75,7 +77,8 @@ pub fn run(form: Form, only: &[String]) -> Result<(), String> {
 
 /// The workspace's own tests, and what they say of the devices.
 fn tests(workspace: &Workspace, form: Form) -> Result<Tally, String> {
-    let mut tests = cargo(&["test", "--workspace", "--no-fail-fast", "--locked"]);
+    // What is set for it is set for every program.
+    let mut tests = Command::new("cargo");
     if form == Form::Long {
         tests.envs(reliability::at_length());
     }
@@ -90,8 +93,8 @@ fn tests(workspace: &Workspace, form: Form) -> Result<Tally, String> {
     }
     let report = devices::record(workspace, &mut tests)?;
     let figures = reliability::record(workspace, &mut tests)?;
-    let limit = if form == Form::Long { LONG_LIMIT } else { WORKSPACE_LIMIT };
-    let mut tally = run_tests("tests", &mut tests, limit);
+    let limit = if form == Form::Long { LONG_LIMIT } else { PROGRAM_LIMIT };
+    let mut tally = programs::run(workspace, &tests, limit)?;
     // The table of devices is a test of its own: what it says is what ran.
     match devices::check(workspace, &report) {
         Ok(()) => tally.passed += 1,

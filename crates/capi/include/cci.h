@@ -818,6 +818,60 @@ int cci_send2(cci_connection_t *connection, const void *header_ptr, uint32_t hea
               uint32_t data_len, const void *context, int flags);
 
 /*
+ * Sends several messages, in order, as if each were sent by cci_send(): the receiver can't tell that they were sent together. It costs
+ * less than sending each by itself. They are copied before the call returns.
+ *
+ *   messages   where each message is, and its length
+ *   count      how many there are
+ *   context    comes back with the event
+ *   flags      0 or CCI_FLAG_SILENT
+ *   taken      out: how many were taken, from the first on; 0 if the call fails
+ *
+ * Fewer than all are taken where there is no space for more, or where the next one can't be sent; another call with the rest tells why.
+ * All that were taken end in one CCI_EVENT_SEND together, once the last of them has ended: with CCI_SUCCESS, or with the status of the
+ * first of them that failed. There is no event with CCI_FLAG_SILENT, or if none was taken.
+ *
+ * Errors: those of cci_send() for the first message, CCI_ENOBUFS among them; CCI_EINVAL also if messages or taken is NULL, and for other
+ * flags. An empty burst is no error.
+ */
+int cci_send_burst(cci_connection_t *connection, const struct iovec *messages, uint32_t count, const void *context,
+                   int flags, uint32_t *taken);
+
+/*
+ * What cci_poll() calls with each event. The event, and the message in it, are lent to the handler: they are its own until it returns,
+ * and go back by themselves. It must not return them; it may keep them (cci_keep_event). Of the endpoint that called it a handler may use
+ * nothing: such calls fail with CCI_EBUSY, except cci_return_event() for events that were kept before. It must not jump or unwind out.
+ */
+typedef void (*cci_ext_handler_t)(cci_event_t *event, void *arg);
+
+/*
+ * Makes progress, and gives what came to a handler, in the order in which cci_get_event() would give it. It never blocks. It costs less
+ * than cci_get_event() and cci_return_event() for each event. Other threads that use the endpoint wait until it returns.
+ *
+ *   max       the most events to handle
+ *   handler   called once for each
+ *   arg       given to each call
+ *   count     out: how many were handled; NULL if that is of no interest
+ *
+ * A CCI_EVENT_CONNECT_REQUEST that the handler does not keep is refused. To answer it, keep it, and accept or reject it after the call.
+ *
+ * Errors, each only if nothing was handled: CCI_EAGAIN (nothing there), CCI_ENOBUFS (nothing there, and every receive buffer is out with
+ * the program; or the program has more events than the endpoint has buffers), CCI_EINVAL (endpoint or handler is NULL).
+ */
+int cci_poll(cci_endpoint_t *endpoint, uint32_t max, cci_ext_handler_t handler, void *arg, uint32_t *count);
+
+/*
+ * Makes an event that is lent to a handler an ordinary one of the program's. It counts as any that cci_get_event() gives, holds a receive
+ * buffer if it is a message, and must be returned by cci_return_event(). Only a handler may call it, with the event that it was given.
+ *
+ *   lent   the event; not to be used any more after this
+ *   kept   out: the event to use from now on, which may be elsewhere; NULL if the call fails
+ *
+ * Errors: CCI_EINVAL (NULL, or an event that is the program's already).
+ */
+int cci_keep_event(cci_event_t *lent, cci_event_t **kept);
+
+/*
  * Accepts a connection request on another endpoint than the one that it came to, on the same kind of device. So a broker
  * can give connections to workers. CCI_EVENT_ACCEPT comes on that endpoint. The program must still return the request's event.
  *

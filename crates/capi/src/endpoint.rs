@@ -10,7 +10,7 @@ use cci::{Device, DisconnectPolicy, Endpoint, Options, SharedEndpoint};
 use libc::{c_char, c_int};
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Events that may be out with the program beyond one for each receive and send buffer.
@@ -25,6 +25,28 @@ pub(crate) struct CEndpoint {
     side: UnsafeCell<Side>,
     /// `cci_get_event` has answered `CCI_ENOBUFS` since a receive buffer last came back.
     starved: AtomicBool,
+    /// The thread in which `cci_poll` calls handlers, by its mark; 0: none.
+    handler_thread: AtomicUsize,
+}
+
+/// A number that no other thread has at the same time, and that is not 0.
+fn thread_mark() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.try_with(|mark| std::ptr::from_ref(mark).addr()).unwrap_or(usize::MAX)
+}
+
+/// No handler runs any more.
+struct EndHandlers<'a>(&'a AtomicUsize);
+
+impl Drop for EndHandlers<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cold]
+fn in_handler() -> Failure {
+    Failure::with_text(CCI_EBUSY, "a handler of cci_poll() must not use the endpoint that called it")
 }
 
 /// What C needs beside the Rust endpoint; under the same lock.
@@ -109,6 +131,7 @@ impl CEndpoint {
             engine,
             side: UnsafeCell::new(side),
             starved: AtomicBool::new(false),
+            handler_thread: AtomicUsize::new(0),
         });
         // Published programs know no event of connections that end; see `CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS`.
         created.with(|endpoint, _| endpoint.set_disconnect_policy(DisconnectPolicy::Ignore))?;
@@ -140,19 +163,40 @@ impl CEndpoint {
         std::ptr::from_ref(self).cast()
     }
 
+    /// Runs `f` as [`CEndpoint::with`] does. `f` may call handlers of the program's: what they call of this endpoint is refused.
+    pub fn with_handler<R>(&self, f: impl FnOnce(&mut Endpoint, &mut Side) -> R) -> Result<R, Failure> {
+        self.with(|endpoint, side| {
+            // Relaxed: whether it is this thread that runs a handler only this thread needs to know.
+            self.handler_thread.store(thread_mark(), Ordering::Relaxed);
+            let _end = EndHandlers(&self.handler_thread);
+            f(endpoint, side)
+        })
+    }
+
+    /// Refuses a call that a handler makes of the endpoint that called it.
+    #[inline]
+    pub fn refuse_handler(&self) -> Result<(), Failure> {
+        if self.handler_thread.load(Ordering::Relaxed) == thread_mark() { Err(in_handler()) } else { Ok(()) }
+    }
+
     /// Runs `f` with the endpoint and its C side, locked. `f` must not call into the C interface.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Endpoint, &mut Side) -> R) -> Result<R, Failure> {
         match &self.engine {
             // In a fork child an error, before anything is touched that a thread of the parent's may have been at.
-            Engine::Locking(shared) => Ok(shared.try_with(|endpoint| {
-                // SAFETY: we hold the lock, `with` is the only place that reaches `side`, and `f` does not come back
-                // here (it could not: the lock is not recursive).
-                f(endpoint, unsafe { &mut *self.side.get() })
-            })?),
+            Engine::Locking(shared) => {
+                let may_wait = || self.refuse_handler().is_ok();
+                let ran = shared.try_with_unless_held(may_wait, |endpoint| {
+                    // SAFETY: we hold the lock, `with` is the only place that reaches `side`, and `f` does not come back
+                    // here (the lock is not recursive).
+                    f(endpoint, unsafe { &mut *self.side.get() })
+                })?;
+                ran.ok_or_else(in_handler)
+            }
             Engine::Single { endpoint, busy } => {
                 // A plain load and a plain store: a check for mistakes, not a lock.
                 if busy.load(Ordering::Relaxed) {
+                    self.refuse_handler()?;
                     return Err(Failure::with_text(
                         CCI_EBUSY,
                         "another thread is using this endpoint in single-threaded mode",
@@ -176,6 +220,7 @@ impl CEndpoint {
         timeout: Option<Duration>,
         mut look: impl FnMut(&mut Endpoint, &mut Side) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
+        self.refuse_handler()?;
         match &self.engine {
             Engine::Locking(shared) => Ok(shared.wait_with(timeout, |endpoint| {
                 // SAFETY: as in `with`: the lock is held while this runs, and `look` does not come back here.
@@ -214,7 +259,10 @@ impl CEndpoint {
             std::sync::atomic::fence(Ordering::SeqCst);
         }
         if self.starved.load(Ordering::Relaxed) && self.starved.swap(false, Ordering::SeqCst) {
-            let _ = self.with(|endpoint, _| endpoint.arm());
+            if self.with(|endpoint, _| endpoint.arm()).is_err() {
+                // A handler has returned it: `cci_poll` looks again at its end.
+                self.starved.store(true, Ordering::Relaxed);
+            }
         }
     }
 }

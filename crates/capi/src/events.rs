@@ -4,7 +4,7 @@ use crate::connections::{attribute_to_c, context_to_c};
 use crate::endpoint::{CEndpoint, Side};
 use crate::guard::{self, Failure, guard};
 use crate::pool;
-use crate::pool::event::{HOME, Held, OUT, Request, UNANSWERED};
+use crate::pool::event::{HOME, Held, LENT, OUT, Request, UNANSWERED};
 use crate::status::{of_connect_failure, of_status};
 use crate::types::*;
 use cci::{ConnectFailure, Connection, DisconnectReason, Endpoint, Event, Message, Status};
@@ -33,7 +33,7 @@ impl CEvent {
 
 /// Writes an event into a struct from the pool.
 #[inline]
-fn fill(
+pub(crate) fn fill(
     c_endpoint: &CEndpoint,
     endpoint: &Endpoint,
     side: &mut Side,
@@ -243,6 +243,17 @@ pub unsafe extern "C" fn cci_get_event(
     })
 }
 
+/// Says why an event can't be returned as it is.
+#[cold]
+fn not_to_be_returned(event: &CEvent) -> Failure {
+    let text = if event.stage.load(Ordering::Relaxed) == LENT {
+        "cci_return_event: the event is lent to a handler, and goes back by itself; cci_keep_event() makes it the program's"
+    } else {
+        "cci_return_event: the connection request was neither accepted nor rejected"
+    };
+    Failure::with_text(CCI_EINVAL, text)
+}
+
 /// Gives an event back, with what it owns.
 ///
 /// # Safety
@@ -254,9 +265,8 @@ pub unsafe extern "C" fn cci_return_event(event: *const cci_event_t) -> c_int {
         let event = unsafe { CEvent::of(event) }?;
         // SAFETY: it is out, so its home is there.
         let orphan = unsafe { pool::is_orphan(event.home) };
-        if event.stage.load(Ordering::Relaxed) == UNANSWERED && !orphan {
-            let text = "cci_return_event: the connection request was neither accepted nor rejected";
-            return Err(Failure::with_text(CCI_EINVAL, text));
+        if event.stage.load(Ordering::Relaxed) >= UNANSWERED && !orphan {
+            return Err(not_to_be_returned(event));
         }
         // SAFETY: the event is out and the caller's; it gives it up.
         let held = unsafe { &mut *event.held.get() };

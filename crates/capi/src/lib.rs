@@ -33,6 +33,7 @@ mod resolving;
 mod rma;
 mod security;
 mod status;
+mod streams;
 pub mod types;
 
 pub use connecting::{cci_accept, cci_connect, cci_connect_expecting, cci_disconnect, cci_reject};
@@ -51,3 +52,4 @@ pub use resolving::cci_resolve;
 pub use rma::{cci_atomic, cci_rma, cci_rmav};
 pub use security::{cci_conn_req_names, cci_peer_names};
 pub use status::cci_strerror;
+pub use streams::{cci_keep_event, cci_poll, cci_send_burst};

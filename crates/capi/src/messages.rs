@@ -52,6 +52,7 @@ pub(crate) unsafe fn send(
         return Ok(c_endpoint
             .with(|endpoint, _| endpoint.send_vectored(connection, segments, context, rust_flags))??);
     }
+    c_endpoint.refuse_handler()?;
     let status = match c_endpoint.shared() {
         Some(shared) => shared.send_blocking(connection, segments)?,
         None => c_endpoint.with(|endpoint, _| endpoint.send_blocking(connection, segments))??,

@@ -121,6 +121,11 @@ pub unsafe extern "C" fn cci_destroy_endpoint(endpoint: *const cci_endpoint_t) -
             return Err(Failure::with_text(CCI_EINVAL, "cci_destroy_endpoint: not an open endpoint"));
         }
         // SAFETY: it was in the table of open endpoints, and only the caller that took it out comes here.
+        if let Err(failure) = unsafe { &*endpoint }.refuse_handler() {
+            library::enter(endpoint);
+            return Err(failure);
+        }
+        // SAFETY: as above, and no handler of this thread's is within it.
         unsafe { CEndpoint::destroy(endpoint) };
         Ok(())
     })

@@ -83,6 +83,7 @@ fn start(
     if flags & CCI_FLAG_BLOCKING == 0 {
         return Ok(c_endpoint.with(|endpoint, _| endpoint.rma(connection, &rma))??);
     }
+    c_endpoint.refuse_handler()?;
     let status = match c_endpoint.shared() {
         Some(shared) => shared.rma_blocking(connection, &rma)?,
         None => c_endpoint.with(|endpoint, _| endpoint.rma_blocking(connection, &rma))??,
@@ -267,6 +268,7 @@ pub unsafe extern "C" fn cci_atomic(
                 endpoint.atomic(connection, atomic, target, result, context, rust_flags)
             })??);
         }
+        c_endpoint.refuse_handler()?;
         let status = match c_endpoint.shared() {
             Some(shared) => shared.atomic_blocking(connection, atomic, target, result, rust_flags)?,
             None => c_endpoint.with(|endpoint, _| {

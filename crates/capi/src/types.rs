@@ -89,6 +89,9 @@ pub const CCI_EVENT_KEEPALIVE_TIMEDOUT: cci_event_type_t = 6;
 /// The device failed.
 pub const CCI_EVENT_ENDPOINT_DEVICE_FAILED: cci_event_type_t = 7;
 
+/// What `cci_poll` calls: with an event, which is lent to it for the length of the call, and what the program gave along.
+pub type cci_ext_handler_t = Option<unsafe extern "C" fn(event: *const cci_event_t, arg: *mut c_void)>;
+
 /// Extension: a connection has ended.
 pub const CCI_EVENT_EXT_DISCONNECTED: cci_event_type_t = 1000;
 

@@ -145,6 +145,7 @@ impl Driver for C {
     const STALE_HANDLES_ARE_REFUSED: bool = false;
     const MEMORY_IS_COUNTED: bool = false;
     const EMPTY_MESSAGES_WITH_DATA: bool = false;
+    const HANDLERS_MAY_PANIC: bool = false;
 
     fn open(&self, name: &str, setup: &Setup) -> CPort {
         initialise();
@@ -329,6 +330,37 @@ fn number(json: &str, name: &str) -> u64 {
     rest[..digits].parse().expect("a number")
 }
 
+/// What the suite's handler is given along.
+struct HandlerCall<'a> {
+    port: &'a CPort,
+    keeps: &'a mut dyn FnMut(CConn, &[u8]) -> bool,
+    came: &'a mut Vec<Happening<CPort>>,
+}
+
+/// Keeps events that are no messages, and the messages that the case wants kept. It lets no panic out.
+unsafe extern "C" fn handle(event: *const cci_event_t, arg: *mut c_void) {
+    // SAFETY: an event that is lent for this call, and what `poll_by_handler` gave along.
+    unsafe {
+        let call = &mut *arg.cast::<HandlerCall<'_>>();
+        assert_eq!(cci_return_event(event), CCI_EINVAL, "it is lent");
+        let mut other = null();
+        assert_eq!(cci_get_event(call.port.endpoint, &mut other), CCI_EBUSY, "it must not use its endpoint");
+        assert_eq!(cci_destroy_endpoint(call.port.endpoint), CCI_EBUSY, "nor end it");
+        if (*event).r#type == CCI_EVENT_RECV {
+            let recv = (*event).recv;
+            assert!(recv.ptr.addr().is_multiple_of(8), "a lent message is 8-byte aligned");
+            let message = std::slice::from_raw_parts(recv.ptr.cast(), recv.len as usize);
+            if !(call.keeps)(CConn(recv.connection), message) {
+                return;
+            }
+        }
+        let mut kept = null();
+        assert_eq!(cci_keep_event(event, &mut kept), CCI_SUCCESS);
+        assert_eq!(cci_keep_event(kept, &mut other), CCI_EINVAL, "it is the program's already");
+        call.came.push(call.port.happening(kept));
+    }
+}
+
 impl Port for CPort {
     type Connection = CConn;
     type Message = CMessage;
@@ -464,6 +496,53 @@ impl Port for CPort {
             CCI_ENOBUFS => Polled::NoBuffers,
             other => panic!("cci_get_event: {other}: {}", last_error()),
         }
+    }
+
+    fn poll_by_handler(
+        &mut self,
+        max: u32,
+        keeps: &mut dyn FnMut(CConn, &[u8]) -> bool,
+        came: &mut Vec<Happening<CPort>>,
+    ) -> u32 {
+        let mut call = HandlerCall { port: self, keeps, came };
+        let mut count = u32::MAX;
+        // SAFETY: an open endpoint, a handler that takes this argument, and a place for a number.
+        let status =
+            unsafe { cci_poll(self.endpoint, max, Some(handle), (&raw mut call).cast(), &mut count) };
+        match status {
+            CCI_SUCCESS => assert!(count > 0 || max == 0, "a success is of something"),
+            CCI_EAGAIN | CCI_ENOBUFS => assert_eq!(count, 0),
+            other => panic!("cci_poll: {other}: {}", last_error()),
+        }
+        count
+    }
+
+    fn send_burst(
+        &mut self,
+        to: CConn,
+        messages: &[&[u8]],
+        context: u64,
+        flags: Flags,
+    ) -> Result<usize, Refusal> {
+        let iovec = |message: &&[u8]| libc::iovec {
+            iov_base: message.as_ptr().cast_mut().cast(),
+            iov_len: message.len(),
+        };
+        let iovecs: Vec<libc::iovec> = messages.iter().map(iovec).collect();
+        let mut taken = u32::MAX;
+        // SAFETY: a connection of ours, as many messages as said, and a place for a number.
+        let status = unsafe {
+            cci_send_burst(
+                to.0,
+                iovecs.as_ptr(),
+                iovecs.len() as u32,
+                pointer(context),
+                flags_to_c(flags),
+                &mut taken,
+            )
+        };
+        assert!(status == CCI_SUCCESS || taken == 0, "nothing was sent");
+        refused(status).map(|()| taken as usize)
     }
 
     fn wait(&mut self, timeout: Duration) -> Option<Happening<CPort>> {

@@ -9,6 +9,7 @@ pub(crate) mod seam;
 mod settings;
 #[cfg(feature = "simulated")]
 pub(crate) mod simulated;
+mod streams;
 mod waiting;
 
 use crate::connection::{Connection, Status};
@@ -116,8 +117,10 @@ impl Endpoint {
     }
 
     /// Makes an endpoint of a device, and of a core and a transport that were opened for it.
-    fn of(device: &Device, core: Core, transport: Box<dyn Transport>) -> Result<Endpoint, CreateError> {
+    fn of(device: &Device, mut core: Core, transport: Box<dyn Transport>) -> Result<Endpoint, CreateError> {
         let expected = Sealing::expected(&device.0, &core.options)?;
+        let next_blocking_context = random::u64()? & !0xffff;
+        core.caught.set_secret(next_blocking_context.rotate_left(24));
         Ok(Endpoint {
             expected,
             beyond: None,
@@ -129,7 +132,7 @@ impl Endpoint {
             taken_since_progress: 0,
             pace: Pace::new(),
             made_by: fork::token(),
-            next_blocking_context: random::u64()? & !0xffff,
+            next_blocking_context,
             rma_segments: Vec::with_capacity(64),
         })
     }
@@ -323,7 +326,7 @@ impl Endpoint {
     fn next_blocking(&mut self) -> u64 {
         let context = self.next_blocking_context;
         self.next_blocking_context = context & !0xffff | (context + 1) & 0xffff;
-        self.core.block_on(context);
+        self.core.caught.block_on(context);
         context
     }
 
@@ -348,14 +351,14 @@ impl Endpoint {
         let context = self.next_blocking();
         let sent = self.send_segments(connection, segments, total_bytes(segments), context, SendFlags::NONE);
         if sent.is_err() {
-            self.core.stop_blocking(context);
+            self.core.caught.stop_blocking(context);
         }
         sent.map(|()| context)
     }
 
     /// Takes out how a blocking send or operation ended, if it has.
     pub(crate) fn take_blocking_status(&mut self, context: u64) -> Option<Status> {
-        let status = self.core.unblocked(context);
+        let status = self.core.caught.unblocked(context);
         if status.is_some() {
             // Whoever waited for it slept while the descriptor was not readable, and events may have come meanwhile.
             self.touched();

@@ -82,6 +82,7 @@ pub use device::{Device, PciAddress, TransportKind, Unavailable};
 pub use endpoint::Endpoint;
 pub use engine::core::DisconnectPolicy;
 pub use engine::event::{ConnectRequest, Event, Message, RawMessage};
+pub use engine::lent::{LentMessage, Polled};
 pub use error::{
     AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, DeviceForError, OptionError,
     RegisterError, ResolveError, RmaError, SendError, SysError, WaitError,

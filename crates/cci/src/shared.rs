@@ -102,6 +102,29 @@ impl SharedEndpoint {
         if self.is_ours() { Ok(self.with_own(f)) } else { Err(self.not_ours()) }
     }
 
+    /// Runs `f` as [`SharedEndpoint::try_with`] does. Where another call holds the lock, it waits only if it `may_wait`; otherwise `f` is
+    /// not run, and the result is `None`. For language bindings, whose callbacks could come back to the endpoint that called them.
+    ///
+    /// # Errors
+    /// This is a fork child.
+    #[inline]
+    pub fn try_with_unless_held<R>(
+        &self,
+        may_wait: impl FnOnce() -> bool,
+        f: impl FnOnce(&mut Endpoint) -> R,
+    ) -> Result<Option<R>, SysError> {
+        if !self.is_ours() {
+            return Err(self.not_ours());
+        }
+        let state = match self.inner.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            Err(TryLockError::WouldBlock) if may_wait() => self.lock(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
+        Ok(Some(self.run(state, f)))
+    }
+
     /// Calls [`Endpoint::check_process`] with the endpoint locked.
     ///
     /// # Errors
@@ -135,7 +158,12 @@ impl SharedEndpoint {
 
     #[inline]
     fn with_own<R>(&self, f: impl FnOnce(&mut Endpoint) -> R) -> R {
-        let mut state = self.lock();
+        self.run(self.lock(), f)
+    }
+
+    /// Runs `f`, and sees to those who wait.
+    #[inline]
+    fn run<R>(&self, mut state: MutexGuard<'_, State>, f: impl FnOnce(&mut Endpoint) -> R) -> R {
         let result = f(&mut state.endpoint);
         if state.sleeper {
             // What the sleeper knew may be out of date: an event is queued, or a deadline has come nearer.
@@ -443,7 +471,7 @@ mod tests {
     /// A thread that waits for a blocking send to end, asleep on the descriptor.
     fn waiter(shared: &SharedEndpoint) -> mpsc::Receiver<Status> {
         let (sender, outcome) = mpsc::channel();
-        shared.with(|endpoint| endpoint.core_mut().block_on(CONTEXT));
+        shared.with(|endpoint| endpoint.core_mut().caught.block_on(CONTEXT));
         let theirs = shared.clone();
         std::thread::spawn(move || {
             let ended = theirs.until(None, |endpoint| endpoint.take_blocking_status(CONTEXT));

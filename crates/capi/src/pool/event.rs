@@ -61,6 +61,8 @@ pub(crate) const HOME: u32 = 0;
 pub(crate) const OUT: u32 = 1;
 /// Given out; a connection request that waits for its answer.
 pub(crate) const UNANSWERED: u32 = 2;
+/// Lent to a handler for the length of its call.
+pub(crate) const LENT: u32 = 3;
 
 impl CEvent {
     pub fn new(home: NonNull<Home>, index: u32, below: u32) -> CEvent {

@@ -180,7 +180,7 @@ impl Endpoint {
 
     fn blocking_started(&mut self, context: u64, started: Result<(), RmaError>) -> Result<u64, RmaError> {
         if started.is_err() {
-            self.core.stop_blocking(context);
+            self.core.caught.stop_blocking(context);
         }
         started.map(|()| context)
     }

@@ -6,6 +6,7 @@ pub use ended::DisconnectPolicy;
 
 use self::ended::EndedConnections;
 use super::attempts::{Answer, Attempts};
+use super::caught::{Catch, Caught};
 use super::operations::{Operation, Operations};
 use super::order::Order;
 use super::peer::Peer;
@@ -94,13 +95,6 @@ pub(crate) struct Conn {
 
 const _: () = assert!(size_of::<Conn>() <= 24, "idle connections are counted in bytes");
 
-/// The completion of a blocking send is caught here instead of becoming an event.
-#[derive(Copy, Clone)]
-pub(crate) struct Blocked {
-    pub context: u64,
-    pub status: Option<Status>,
-}
-
 /// What an endpoint has whatever its transport is. Transports are its only users beside the endpoint, so its fields are
 /// open to them.
 pub struct Core {
@@ -141,8 +135,8 @@ pub struct Core {
     pub requests: Arc<RequestInbox>,
     pub counters: EndpointCounters,
     pub options: Options,
-    /// Blocking sends in progress; rarely more than one.
-    blocked: Vec<Blocked>,
+    /// Completions that raise no event of their own.
+    pub caught: Caught,
     /// Requests shown to the program are bounded by the transport; counted here for the memory bill.
     slot_bytes: u32,
 }
@@ -185,7 +179,7 @@ impl Core {
             requests: Arc::new(RequestInbox::new(&poller)),
             poller,
             counters: EndpointCounters::default(),
-            blocked: Vec::with_capacity(4),
+            caught: Caught::new(),
             slot_bytes,
             options,
         })
@@ -390,11 +384,12 @@ impl Core {
         if status != Status::Success {
             self.failed_one(connection, status);
         }
-        if !self.blocked.is_empty()
-            && let Some(waiter) = self.blocked.iter_mut().find(|waiter| waiter.context == op.context)
-        {
-            waiter.status = Some(status);
-            return;
+        if !self.caught.is_empty() {
+            match self.caught.catch(op.context, status) {
+                Catch::No => {}
+                Catch::Yes => return,
+                Catch::Last(end) => return self.events.push_send(connection, end.context, end.status),
+            }
         }
         if !op.silent {
             self.events.push_send(connection, op.context, status);
@@ -405,6 +400,13 @@ impl Core {
     fn failed_one(&mut self, connection: Connection, status: Status) {
         self.counters.sends_failed += 1;
         self.waiting.note_failure(connection, status);
+    }
+
+    /// Notes that all of a burst was sent but `untaken` messages, and raises its event if what was sent has completed.
+    pub fn burst_sent(&mut self, connection: Connection, context: u64, untaken: u32) {
+        if let Some(end) = self.caught.burst_sent(context, untaken) {
+            self.events.push_send(connection, end.context, end.status);
+        }
     }
 
     /// Ends all sends of a queue, as its connection is over.
@@ -622,28 +624,14 @@ impl Core {
         beyond == 0 || self.events.has_capacity(self.events_reserved + beyond as usize + 1)
     }
 
-    pub fn block_on(&mut self, context: u64) {
-        self.blocked.push(Blocked { context, status: None });
-    }
-
-    /// The status of a blocking send, once it is known; it is then forgotten.
-    pub fn unblocked(&mut self, context: u64) -> Option<Status> {
-        let at = self.blocked.iter().position(|waiter| waiter.context == context)?;
-        let status = self.blocked.get(at)?.status?;
-        self.blocked.swap_remove(at);
-        Some(status)
-    }
-
     /// Whether some blocking send has ended.
     pub fn has_unblocked(&self) -> bool {
-        self.blocked.iter().any(|waiter| waiter.status.is_some())
+        self.caught.unblocked_count() > 0
     }
 
     /// How much waits to be reported: events, and ends of blocking sends.
     pub fn news(&self) -> usize {
-        self.events.len()
-            + self.ended_connections.pending()
-            + self.blocked.iter().filter(|waiter| waiter.status.is_some()).count()
+        self.events.len() + self.ended_connections.pending() + self.caught.unblocked_count()
     }
 
     /// Every connection in the table.
@@ -654,12 +642,8 @@ impl Core {
             .collect()
     }
 
-    pub fn stop_blocking(&mut self, context: u64) {
-        self.blocked.retain(|waiter| waiter.context != context);
-    }
-
     /// Bytes held by the engine itself, by kind.
-    pub fn memory(&self) -> [(&'static str, u64); 8] {
+    pub fn memory(&self) -> [(&'static str, u64); 9] {
         [
             ("receive buffers", self.receive.bytes() as u64 + self.quotas.bytes() as u64),
             ("event queue", self.events.bytes() as u64),
@@ -669,6 +653,7 @@ impl Core {
             ("known memory", self.registrations.bytes()),
             ("sends that wait for space", self.waiting.bytes()),
             ("remote operations", self.operations.bytes() + self.order.bytes()),
+            ("bursts", self.caught.bytes()),
         ]
     }
 }

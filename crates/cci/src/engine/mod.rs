@@ -4,9 +4,11 @@
 //! **Invariant:** nothing here knows a transport by name.
 
 pub(crate) mod attempts;
+pub(crate) mod caught;
 pub(crate) mod chunks;
 pub(crate) mod core;
 pub(crate) mod event;
+pub(crate) mod lent;
 pub(crate) mod operations;
 pub(crate) mod order;
 pub(crate) mod pace;

@@ -30,6 +30,9 @@ pub trait Driver: Copy + Send + Sync + 'static {
     /// A message of no bytes can come with data. False where no bytes mean no message.
     const EMPTY_MESSAGES_WITH_DATA: bool;
 
+    /// A handler may panic, and the panic goes on to who polls. False where there is no such thing.
+    const HANDLERS_MAY_PANIC: bool;
+
     /// Opens an endpoint on the device that this section of [`super::CONFIG`] describes.
     fn open(&self, device: &str, setup: &Setup) -> Self::Port;
 }
@@ -273,6 +276,28 @@ pub trait Port: Send + 'static {
 
     /// The next event; never blocks.
     fn poll(&mut self) -> Polled<Self>;
+
+    /// Has each of up to `max` messages and events that came handled: `keeps` is lent a message and answers whether it is to be kept. What
+    /// was kept and all other events are appended to `came`, in order. Returns how many messages and events were handled.
+    fn poll_by_handler(
+        &mut self,
+        max: u32,
+        keeps: &mut dyn FnMut(Self::Connection, &[u8]) -> bool,
+        came: &mut Vec<Happening<Self>>,
+    ) -> u32;
+
+    /// Sends several messages. Returns how many of the first of them were taken, which end in one [`Happening::Sent`] together unless
+    /// silent.
+    ///
+    /// # Errors
+    /// Nothing was sent.
+    fn send_burst(
+        &mut self,
+        to: Self::Connection,
+        messages: &[&[u8]],
+        context: u64,
+        flags: Flags,
+    ) -> Result<usize, Refusal>;
 
     /// Waits for the next event; None after `timeout`.
     fn wait(&mut self, timeout: Duration) -> Option<Happening<Self>>;

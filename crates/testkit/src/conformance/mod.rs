@@ -169,6 +169,10 @@ macro_rules! conformance {
             sending: silent_sends_raise_no_event, blocking_send_returns_the_status, no_copy_sends,
                 full_queue_loses_nothing, as_many_sends_are_taken_as_there_are_buffers,
                 sends_that_wait_are_delivered_before_a_disconnect, sends_that_wait_end_with_the_peer;
+            streams: handlers_are_given_what_comes, handlers_are_called_as_often_as_allowed,
+                kept_messages_hold_buffers, a_handler_that_panics_loses_one_message, bursts_complete_once,
+                partial_bursts_say_how_many_were_taken, a_burst_stops_at_what_cannot_be_sent,
+                a_burst_fails_as_its_first_failure, bursts_end_with_the_peer;
             buffers: messages_are_kept_and_returned_in_any_order, all_buffers_out_then_recovery,
                 receiver_not_ready_ends_at_the_send_timeout, only_the_named_sender_waits,
                 unreliable_without_a_buffer_is_dropped;

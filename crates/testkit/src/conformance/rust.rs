@@ -21,6 +21,7 @@ impl Driver for Rust {
     const STALE_HANDLES_ARE_REFUSED: bool = true;
     const MEMORY_IS_COUNTED: bool = true;
     const EMPTY_MESSAGES_WITH_DATA: bool = true;
+    const HANDLERS_MAY_PANIC: bool = true;
 
     fn open(&self, device: &str, setup: &Setup) -> Endpoint {
         let defaults = Options::default();
@@ -143,6 +144,36 @@ impl Port for Endpoint {
             None if self.recv_buffers_free() == 0 => Polled::NoBuffers,
             None => Polled::Nothing,
         }
+    }
+
+    fn poll_by_handler(
+        &mut self,
+        max: u32,
+        keeps: &mut dyn FnMut(Connection, &[u8]) -> bool,
+        came: &mut Vec<Happening<Endpoint>>,
+    ) -> u32 {
+        let handled = Endpoint::poll(self, max as usize, |polled| match polled {
+            cci::Polled::Message(message) => {
+                assert!(message.as_ptr().addr().is_multiple_of(8), "a lent message is 8-byte aligned");
+                let connection = message.connection();
+                if keeps(connection, &message) {
+                    came.push(Happening::Received(connection, Received(message.keep())));
+                }
+            }
+            cci::Polled::Event(Event::Recv(_)) => panic!("messages are lent"),
+            cci::Polled::Event(event) => came.push(happening(event)),
+        });
+        u32::try_from(handled).expect("no more than the maximum")
+    }
+
+    fn send_burst(
+        &mut self,
+        to: Connection,
+        messages: &[&[u8]],
+        context: u64,
+        flags: Flags,
+    ) -> Result<usize, Refusal> {
+        Endpoint::send_burst(self, to, messages, context, send_flags(flags)).map_err(refusal)
     }
 
     fn wait(&mut self, timeout: Duration) -> Option<Happening<Endpoint>> {

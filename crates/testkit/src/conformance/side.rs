@@ -99,6 +99,21 @@ impl<D: Driver> Side<D> {
         true
     }
 
+    /// Has up to `max` messages and events handled, and files what `keeps` wants kept and what is no message. Returns how many there
+    /// were.
+    pub fn handle(&mut self, max: u32, keeps: &mut dyn FnMut(Conn<D>, &[u8]) -> bool) -> u32 {
+        let mut came = Vec::new();
+        let handled = self.port.poll_by_handler(max, keeps, &mut came);
+        came.into_iter().for_each(|event| self.file(event));
+        if handled == 0 {
+            self.idle_polls += 1;
+            if self.idle_polls.is_multiple_of(IDLE_POLLS) {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        handled
+    }
+
     /// Files an event that came some other way.
     pub fn file(&mut self, event: Happening<D::Port>) {
         match event {

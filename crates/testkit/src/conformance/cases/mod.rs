@@ -19,6 +19,7 @@ pub mod rma_process;
 pub mod rma_rights;
 pub mod scale;
 pub mod sending;
+pub mod streams;
 pub mod waiting;
 
 use cci::Attribute;

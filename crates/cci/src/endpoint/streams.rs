@@ -1,0 +1,119 @@
+//! The face for streams: messages are sent in bursts, and received by a handler.
+
+use super::Endpoint;
+use crate::connection::Connection;
+use crate::engine::event::Event;
+use crate::engine::lent::{LentMessage, Polled};
+use crate::error::SendError;
+use crate::options::SendFlags;
+
+impl Endpoint {
+    /// Makes progress and gives what came to `handler`, in the order in which [`Endpoint::next_event`] would return it: up to `max`
+    /// messages and events. A message is lent for the length of the handler's call, which costs less than an event does;
+    /// [`LentMessage::keep`] makes it an ordinary one. Returns how many times the handler was called; 0 means that nothing was there.
+    ///
+    /// It never blocks. The handler can't use this endpoint, which is borrowed: it notes what is to be done, and the program does that
+    /// after the call. If the handler panics, what it was given is gone; everything else comes with the next call.
+    ///
+    /// ```
+    /// use cci::{Connection, Endpoint, Event, Message, Polled};
+    ///
+    /// /// Adds up the bytes of short messages, and keeps long ones for later.
+    /// fn receive(endpoint: &mut Endpoint, bytes: &mut usize, later: &mut Vec<Message>, gone: &mut Vec<Connection>) {
+    ///     endpoint.poll(64, |polled| match polled {
+    ///         Polled::Message(message) if message.len() > 1024 => later.push(message.keep()),
+    ///         Polled::Message(message) => *bytes += message.len(),
+    ///         Polled::Event(Event::Disconnected { connection, .. }) => gone.push(connection),
+    ///         Polled::Event(_) => {}
+    ///     });
+    /// }
+    /// ```
+    pub fn poll(&mut self, max: usize, mut handler: impl FnMut(Polled<'_>)) -> usize {
+        let mut count = 0;
+        while count < max {
+            let Some(event) = self.next_event() else { break };
+            count += 1;
+            handler(match event {
+                Event::Recv(message) => Polled::Message(LentMessage::new(message)),
+                other => Polled::Event(other),
+            });
+        }
+        count
+    }
+
+    /// Sends several messages of 0 bytes up to [`Endpoint::max_send_size`] each, in order, as single messages: the receiver can't tell
+    /// that they were sent together. It costs less than sending each by itself. They are copied before the call returns.
+    ///
+    /// Returns how many were taken, from the first on: fewer than all where there is no space for more, or where the next one can't be
+    /// sent. The program goes on with the rest in another call, which tells the error. The messages that were taken end in exactly one
+    /// [`Event::Send`] with `context`, once all of them have ended: with success, or as the first of them did that failed. With
+    /// [`SendFlags::SILENT`], or if none was taken, there is no event. Each message counts as a send of its own where the sends in
+    /// progress are limited.
+    ///
+    /// ```
+    /// use cci::{Connection, Endpoint, SendError, SendFlags};
+    ///
+    /// /// Sends what there is space for, and returns what is left.
+    /// fn publish<'a>(
+    ///     endpoint: &mut Endpoint,
+    ///     to: Connection,
+    ///     prices: &'a [&'a [u8]],
+    /// ) -> Result<&'a [&'a [u8]], SendError> {
+    ///     match endpoint.send_burst(to, prices, 0, SendFlags::SILENT) {
+    ///         Ok(taken) => Ok(&prices[taken..]),
+    ///         Err(SendError::WouldBlock) => Ok(prices),
+    ///         Err(error) => Err(error),
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::send`], for the first message. After any of them, nothing was sent and no event will come. An empty burst is
+    /// no error: it sends nothing.
+    pub fn send_burst(
+        &mut self,
+        connection: Connection,
+        messages: &[&[u8]],
+        context: u64,
+        flags: SendFlags,
+    ) -> Result<usize, SendError> {
+        if let [message] = messages {
+            return self.send(connection, message, context, flags).map(|()| 1);
+        }
+        if flags.contains(SendFlags::SILENT) || messages.is_empty() {
+            return self.send_each(connection, messages, context, flags);
+        }
+        let count = u32::try_from(messages.len()).unwrap_or(u32::MAX - 1);
+        let messages = messages.get(..count as usize).unwrap_or(messages);
+        let Some(burst) = self.core.caught.begin_burst(context, count) else {
+            return Err(SendError::WouldBlock);
+        };
+        let sent = self.send_each(connection, messages, burst, flags);
+        match sent {
+            Ok(taken) => {
+                self.core.burst_sent(connection, burst, count - taken as u32);
+                self.touched();
+            }
+            Err(_) => self.core.caught.withdraw_burst(burst),
+        }
+        sent
+    }
+
+    /// Sends messages one by one, as long as they are taken. Returns how many were.
+    fn send_each(
+        &mut self,
+        connection: Connection,
+        messages: &[&[u8]],
+        context: u64,
+        flags: SendFlags,
+    ) -> Result<usize, SendError> {
+        for (taken, message) in messages.iter().enumerate() {
+            match self.send(connection, message, context, flags) {
+                Ok(()) => {}
+                Err(error) if taken == 0 => return Err(error),
+                Err(_) => return Ok(taken),
+            }
+        }
+        Ok(messages.len())
+    }
+}

@@ -258,11 +258,10 @@ impl CEndpoint {
         if self.shared().is_some() {
             std::sync::atomic::fence(Ordering::SeqCst);
         }
-        if self.starved.load(Ordering::Relaxed) && self.starved.swap(false, Ordering::SeqCst) {
-            if self.with(|endpoint, _| endpoint.arm()).is_err() {
-                // A handler has returned it: `cci_poll` looks again at its end.
-                self.starved.store(true, Ordering::Relaxed);
-            }
+        let is_starved = self.starved.load(Ordering::Relaxed) && self.starved.swap(false, Ordering::SeqCst);
+        if is_starved && self.with(|endpoint, _| endpoint.arm()).is_err() {
+            // A handler has returned it: `cci_poll` looks again at its end.
+            self.starved.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program for developers")]
 
-use cci::{Access, Attribute, Connection, Endpoint, Event, Options, RegionAddress, RmaFlags, SendFlags};
+use cci::{
+    Access, Attribute, Connection, Endpoint, Event, Memory, Options, RegionAddress, RmaFlags, SendFlags,
+};
 use cci_testkit::conformance::{ANY, ETH, ETH_PACKET, SHM, TCP4, UDP4};
 use cci_testkit::pair::{PATIENCE, Pair};
 use std::cell::Cell;
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let run: fn(&mut Pair, usize) = match scenario.split_once('-').map_or("", |(what, _)| what) {
         "message" => messages,
         "rma" => writes,
+        "silent" => silent_writes,
         "poll" => polls,
         _ => return usage(),
     };
@@ -47,7 +50,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: exchanges message-DEVICE|rma-DEVICE|poll-DEVICE COUNT");
+    eprintln!("usage: exchanges message-DEVICE|rma-DEVICE|silent-DEVICE|poll-DEVICE COUNT");
     ExitCode::from(2)
 }
 
@@ -128,20 +131,39 @@ fn late(started: Instant) {
     std::thread::sleep(Duration::from_micros(20));
 }
 
+/// Memory of both sides, for writes.
+struct Writes {
+    connection: Connection,
+    from: RegionAddress,
+    to: RegionAddress,
+    _memory: [Memory; 2],
+}
+
+impl Writes {
+    fn of(pair: &mut Pair) -> Writes {
+        let connection = pair.connect(Attribute::ReliableOrdered)[0];
+        let [client, server] = &mut pair.ends;
+        let local = client.allocate(4096).expect("memory");
+        let remote = server.allocate(4096).expect("memory");
+        let here = client.register(&local, Access::LOCAL).expect("room in the table");
+        let there = server.register(&remote, Access::WRITE).expect("room in the table");
+        let (from, to) = (RegionAddress::new(here, 0), RegionAddress::new(there, 0));
+        Writes { connection, from, to, _memory: [local, remote] }
+    }
+
+    #[inline]
+    fn start(&self, client: &mut Endpoint, flags: RmaFlags) {
+        client.rma_write(self.connection, self.from, self.to, BYTES as u64, 1, flags).expect("there is room");
+    }
+}
+
 /// Writes to the peer's memory, each with its completion.
 fn writes(pair: &mut Pair, count: usize) {
-    let connections = pair.connect(Attribute::ReliableOrdered);
+    let writes = Writes::of(pair);
     let [client, server] = &mut pair.ends;
-    let local = client.allocate(4096).expect("memory");
-    let remote = server.allocate(4096).expect("memory");
-    let here = client.register(&local, Access::LOCAL).expect("room in the table");
-    let there = server.register(&remote, Access::WRITE).expect("room in the table");
-    let (from, to) = (RegionAddress::new(here, 0), RegionAddress::new(there, 0));
     rounds(count, |is_counted| {
         let mut complete = act(is_counted, || {
-            client
-                .rma_write(connections[0], from, to, BYTES as u64, 1, RmaFlags::NONE)
-                .expect("there is room");
+            writes.start(client, RmaFlags::NONE);
             // Where it takes the peer's work, that is counted too.
             completion(client) || {
                 assert!(server.next_event().is_none());
@@ -158,6 +180,23 @@ fn writes(pair: &mut Pair, count: usize) {
             complete = completion(client);
         }
     });
+}
+
+/// Writes to mapped memory of the peer's, without completions.
+fn silent_writes(pair: &mut Pair, count: usize) {
+    let writes = Writes::of(pair);
+    let [client, server] = &mut pair.ends;
+    // The first one asks for the mapping, which comes soon after it has ended.
+    writes.start(client, RmaFlags::NONE);
+    let started = Instant::now();
+    while !completion(client) {
+        late(started);
+        assert!(server.next_event().is_none());
+    }
+    for _ in 0..1_000 {
+        assert!(server.next_event().is_none() && client.next_event().is_none());
+    }
+    rounds(count, |is_counted| act(is_counted, || writes.start(client, RmaFlags::SILENT)));
 }
 
 #[inline]

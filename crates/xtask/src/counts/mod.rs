@@ -60,6 +60,7 @@ const SCENARIOS: &[Scenario] = &[
     c("c-message-shm"),
     c("c-message-udp"),
     rust("rma-shm", 1),
+    rust("silent-shm", 1),
     rust("rma-udp4", 1),
     rust("rma-tcp4", 1),
     rust("poll-shm", 1),

@@ -361,6 +361,27 @@ impl Initiator {
             RmaKind::Write => Access::WRITE,
             RmaKind::Read => Access::READ,
         };
+        let status = if more.is_empty() {
+            self.copy_segment(core, out, conn, kind, need, first)?
+        } else {
+            self.copy_gathered(core, out, conn, kind, need, first, more)?
+        };
+        self.copied += 1;
+        Some(status)
+    }
+
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "what `copy` was given, and the right that it takes")]
+    fn copy_gathered(
+        &mut self,
+        core: &Core,
+        out: &Out,
+        conn: Key,
+        kind: RmaKind,
+        need: Access,
+        first: &RmaSegment,
+        more: &[RmaSegment],
+    ) -> Option<Status> {
         // All segments are checked before anything is touched.
         for segment in more {
             self.usable(conn, segment.remote, segment.len_bytes, need)?;
@@ -372,11 +393,10 @@ impl Initiator {
             }
             status = self.copy_segment(core, out, conn, kind, need, segment)?;
         }
-        self.copied += 1;
         Some(status)
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy_segment(
         &mut self,
         core: &Core,

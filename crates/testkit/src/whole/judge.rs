@@ -123,9 +123,8 @@ impl Judge {
         let number = number.ok_or("never known")?;
         self.log(now_ns, || format!("side {number}: disconnected, {reason}"));
         // The other end's program may not have taken the completions by which it learns of that.
-        let is_overdue =
-            |side: &Side| side.outstanding > 0 && now_ns >= side.progress_ns + side.send_timeout_ns;
-        let may_be_over = self.may_be_over(number) || self.others(number).any(is_overdue);
+        let may_be_over = self.may_be_over(number)
+            || self.others(number).any(|side| side.was_overdue || side.is_overdue(now_ns));
         let side = self.sides.get_mut(number).ok_or("never known")?;
         if side.life != Life::Up || side.disconnected {
             return Err(format!("disconnected ({reason}) while {:?}", side.life));
@@ -158,6 +157,7 @@ impl Judge {
         }
         self.sides[side].peer = Some(from);
         let sender = &mut self.sides[from];
+        sender.was_overdue |= sender.is_overdue(now_ns);
         sender.progress_ns = now_ns;
         match named {
             Some((name, index)) if name & BEHIND != 0 => {

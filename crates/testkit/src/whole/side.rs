@@ -78,6 +78,8 @@ pub(super) struct Side {
     pub silent: bool,
     /// When something of this side's was last done, or begun with nothing else under way.
     pub progress_ns: u64,
+    /// A message came when its send timeout was over: it may have ended the connection, although it came.
+    pub was_overdue: bool,
     /// Times that the keepalive may still time out.
     pub keepalives: u32,
 }
@@ -105,6 +107,7 @@ impl Side {
             outstanding: 0,
             silent: false,
             progress_ns: 0,
+            was_overdue: false,
             keepalives: 0,
         }
     }
@@ -115,6 +118,11 @@ impl Side {
 
     pub fn is_ordered(&self) -> bool {
         self.attribute() == Attribute::ReliableOrdered
+    }
+
+    /// The send timeout of something that is under way may be over.
+    pub fn is_overdue(&self, now_ns: u64) -> bool {
+        self.outstanding > 0 && now_ns >= self.progress_ns + self.send_timeout_ns
     }
 
     /// Something is left to be started or waited for.

@@ -18,16 +18,14 @@ const COMPLETIONS: &[(&str, &str)] = &[
     ("fish", "share/fish/vendor_completions.d/cci.fish"),
 ];
 
-/// Builds for release and installs below `prefix`.
-pub fn run(prefix: &Path) -> Result<(), String> {
+/// Builds with this profile of Cargo.toml and installs below `prefix`.
+pub fn run(prefix: &Path, profile: &str) -> Result<(), String> {
     let workspace = Workspace::load()?;
-    process::run(
-        "build",
-        &mut cargo(&["build", "--release", "--locked", "-p", "cci-capi", "-p", "cci-cli"]),
-    )?;
+    let mut build = cargo(&["build", "--profile", profile, "--locked", "-p", "cci-capi", "-p", "cci-cli"]);
+    process::run("build", &mut build)?;
     fs::create_dir_all(prefix).map_err(|error| format!("{}: {error}", prefix.display()))?;
     let prefix = prefix.canonicalize().map_err(|error| format!("{}: {error}", prefix.display()))?;
-    let built = workspace.target.join("release");
+    let built = workspace.target.join(profile);
     let capi = workspace.root.join("crates/capi");
 
     put(&built.join("libcci_capi.so"), &prefix.join("lib").join(SONAME), 0o755)?;

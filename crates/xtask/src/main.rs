@@ -15,6 +15,7 @@ mod process;
 mod programs;
 mod reliability;
 mod sanitize;
+mod share;
 mod sim;
 mod test;
 mod tidy;
@@ -45,6 +46,9 @@ enum Task {
         /// As much as a night allows, with properties from a new seed
         #[arg(long)]
         long: bool,
+        /// Run a few minutes of the long form, too, of another kind for each commit
+        #[arg(long, conflicts_with = "long")]
+        share: bool,
         /// Run these steps alone
         #[arg(value_parser = test::names(), value_name = "STEP")]
         steps: Vec<String>,
@@ -102,6 +106,9 @@ enum Task {
         /// Where
         #[arg(long, value_name = "DIR")]
         prefix: PathBuf,
+        /// How it is built: `profiling` is the same with line tables, for perf
+        #[arg(long, default_value = "release")]
+        profile: String,
     },
 }
 
@@ -109,7 +116,9 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().task {
         Task::Ci => ci(),
         Task::Lint => lint::run(),
-        Task::Test { long, steps } => test::run(if long { Form::Long } else { Form::Short }, &steps),
+        Task::Test { long, share, steps } => {
+            test::run(if long { Form::Long } else { Form::Short }, share, &steps)
+        }
         Task::Tidy => tidy::run(),
         Task::Devices { from: None } => devices::run(),
         Task::Devices { from: Some(report) } => devices::from(&report),
@@ -123,7 +132,7 @@ fn main() -> ExitCode {
         Task::Sanitize { sanitizer } => sanitize::run(sanitizer.as_deref()),
         Task::Bpf { check: false } => bpf::build(),
         Task::Bpf { check: true } => bpf::check(),
-        Task::Install { prefix } => install::run(&prefix),
+        Task::Install { prefix, profile } => install::run(&prefix, &profile),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -141,6 +150,6 @@ fn ci() -> Result<(), String> {
     if let Err(message) = &linted {
         eprintln!("xtask: {message}");
     }
-    test::run(Form::Short, &[])?;
+    test::run(Form::Short, true, &[])?;
     linted.map_err(|_| "tests passed, lints failed".to_owned())
 }

@@ -26,6 +26,12 @@ impl Tally {
         self.ignored += other.ignored;
     }
 
+    /// Prints it as test programs do: where this program is run by another, that is counted.
+    pub fn print(&self) {
+        let verdict = if self.failed == 0 { "ok" } else { "FAILED" };
+        println!("test result: {verdict}. {} passed; {} failed", self.passed, self.failed);
+    }
+
     /// How a program ended; a failure that no test accounts for is counted.
     fn verdict(&mut self, ended: &Result<(), String>) -> String {
         match ended {

@@ -57,8 +57,14 @@ impl Program {
     }
 }
 
-/// Builds all test programs of the workspace and runs them and the examples in its documentation, in the environment that is set for `like`.
-pub fn run(workspace: &Workspace, like: &Command, limit: Duration) -> Result<Tally, String> {
+/// Builds all test programs of the workspace and runs them and the examples in its documentation, in the environment that is
+/// set for `like`, and other programs beside them.
+pub fn run(
+    workspace: &Workspace,
+    like: &Command,
+    beside: Vec<Job>,
+    limit: Duration,
+) -> Result<Tally, String> {
     let mut build =
         cargo(&["test", "--workspace", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
     let messages = run_quietly("building the tests", build.current_dir(&workspace.root), limit)?;
@@ -67,7 +73,8 @@ pub fn run(workspace: &Workspace, like: &Command, limit: Duration) -> Result<Tal
     let mut documentation = cargo(&["test", "--workspace", "--doc", "--no-fail-fast", "--locked"]);
     documentation.current_dir(&workspace.root);
     copy_environment(like, &mut documentation);
-    let mut jobs: Vec<Job> = programs.iter().map(|program| program.job(like)).collect();
+    let mut jobs = beside;
+    jobs.extend(programs.iter().map(|program| program.job(like)));
     jobs.push(Job { name: "documentation".to_owned(), command: documentation });
     Ok(side_by_side(jobs, processors() + 2, limit))
 }

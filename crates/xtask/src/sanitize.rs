@@ -137,6 +137,7 @@ pub fn test(workspace: &Workspace, names: &[&str]) -> Tally {
             }
         }
     }
+    tally.print();
     tally
 }
 

@@ -4,10 +4,11 @@ use crate::counts;
 use crate::devices;
 use crate::form::Form;
 use crate::fuzz;
-use crate::process::{Spent, Tally, cargo, run_tests};
+use crate::process::{Job, Spent, Tally, cargo, run_tests};
 use crate::programs;
 use crate::reliability;
 use crate::sanitize;
+use crate::share;
 use crate::toolchain::{have_miri, nightly};
 use crate::workspace::Workspace;
 use std::process::Command;
@@ -29,27 +30,52 @@ const SHORT_SEED: u64 = 16;
 struct Step {
     name: &'static str,
     run: fn(&Workspace, Form) -> Result<Tally, String>,
+    place: Place,
+}
+
+/// Where a step comes when no step is named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In its turn, alone.
+    Alone,
+    /// In a program of its own beside those of the workspace.
+    Beside,
+    /// Nowhere, unless it is asked for.
+    OnRequest,
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "workspace", run: tests },
-    Step { name: "loom", run: |workspace, _| Ok(loom(workspace)) },
-    Step { name: "miri", run: |workspace, _| Ok(miri(workspace)) },
-    Step { name: "fuzz", run: |workspace, form| Ok(fuzz::test(workspace, form)) },
-    Step { name: "sanitize", run: |workspace, form| Ok(sanitize::test(workspace, &sanitize::of(form))) },
-    Step { name: "counts", run: |workspace, _| Ok(counts::test(workspace)) },
+    Step { name: WORKSPACE, run: |workspace, form| tests(workspace, form, Vec::new()), place: Place::Alone },
+    Step { name: "fuzz", run: |workspace, form| Ok(fuzz::test(workspace, form)), place: Place::Beside },
+    Step {
+        name: "sanitize",
+        run: |workspace, form| Ok(sanitize::test(workspace, &sanitize::of(form))),
+        place: Place::Beside,
+    },
+    Step { name: "miri", run: |workspace, _| Ok(miri(workspace)), place: Place::Beside },
+    Step { name: "loom", run: |workspace, _| Ok(loom(workspace)), place: Place::Beside },
+    // Where other programs run, too much comes late to be counted.
+    Step { name: "counts", run: |workspace, _| Ok(counts::test(workspace)), place: Place::Alone },
+    Step { name: SHARE, run: |workspace, _| Ok(share::test(workspace)), place: Place::OnRequest },
 ];
+
+const WORKSPACE: &str = "workspace";
+const SHARE: &str = "share";
 
 /// What the steps are called.
 pub fn names() -> Vec<&'static str> {
     STEPS.iter().map(|step| step.name).collect()
 }
 
-/// Runs the steps of these names, or all if none is named, telling how far it is; the last line on standard output is
-/// `N passed, N failed`.
-pub fn run(form: Form, only: &[String]) -> Result<(), String> {
+/// Runs the steps of these names, or all if none is named, and a share of the long form if that is asked for, telling how
+/// far it is; the last line on standard output is `N passed, N failed`.
+pub fn run(form: Form, with_share: bool, only: &[String]) -> Result<(), String> {
     let workspace = Workspace::load()?;
-    let chosen = |step: &&Step| only.is_empty() || only.iter().any(|name| name == step.name);
+    let all = only.is_empty();
+    let chosen = |step: &&Step| {
+        let named = only.iter().any(|name| name == step.name);
+        named || (all && step.place == Place::Alone) || (with_share && step.name == SHARE)
+    };
     let steps: Vec<&Step> = STEPS.iter().filter(chosen).collect();
     let mut tally = Tally::default();
     let mut times = Vec::new();
@@ -59,11 +85,14 @@ pub fn run(form: Form, only: &[String]) -> Result<(), String> {
         let to_come = if to_come.is_empty() { "nothing".to_owned() } else { to_come.join(", ") };
         println!(
             "=== step {number} of {}: {} ({started} so far; to come: {to_come})",
-            STEPS.len(),
+            steps.len(),
             step.name
         );
         let before = Spent::now();
-        let came_to = (step.run)(&workspace, form)?;
+        let came_to = match step.name {
+            WORKSPACE if all => tests(&workspace, form, beside(form)?)?,
+            _ => (step.run)(&workspace, form)?,
+        };
         times.push(format!("=== {:<9} {before}; {came_to}", step.name));
         tally.add(came_to);
     }
@@ -75,8 +104,19 @@ pub fn run(form: Form, only: &[String]) -> Result<(), String> {
     if tally.failed == 0 { Ok(()) } else { Err(format!("{} tests failed", tally.failed)) }
 }
 
+/// The steps that are run beside the workspace's programs, as this program runs them alone.
+fn beside(form: Form) -> Result<Vec<Job>, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let job = |step: &Step| {
+        let mut command = Command::new(&program);
+        command.args(["test", step.name]).args((form == Form::Long).then_some("--long"));
+        Job { name: format!("xtask test {}", step.name), command }
+    };
+    Ok(STEPS.iter().filter(|step| step.place == Place::Beside).map(job).collect())
+}
+
 /// The workspace's own tests, and what they say of the devices.
-fn tests(workspace: &Workspace, form: Form) -> Result<Tally, String> {
+fn tests(workspace: &Workspace, form: Form, beside: Vec<Job>) -> Result<Tally, String> {
     // What is set for it is set for every program.
     let mut tests = Command::new("cargo");
     if form == Form::Long {
@@ -94,7 +134,7 @@ fn tests(workspace: &Workspace, form: Form) -> Result<Tally, String> {
     let report = devices::record(workspace, &mut tests)?;
     let figures = reliability::record(workspace, &mut tests)?;
     let limit = if form == Form::Long { LONG_LIMIT } else { PROGRAM_LIMIT };
-    let mut tally = programs::run(workspace, &tests, limit)?;
+    let mut tally = programs::run(workspace, &tests, beside, limit)?;
     // The table of devices is a test of its own: what it says is what ran.
     match devices::check(workspace, &report) {
         Ok(()) => tally.passed += 1,

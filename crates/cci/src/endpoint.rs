@@ -18,6 +18,7 @@ use crate::counters::{ConnectionCounters, EndpointCounters, MemoryUse};
 use crate::device::Device;
 use crate::engine::core::{ConnState, Core, SendOp};
 use crate::engine::event::Event;
+use crate::engine::lent::LentBuffer;
 use crate::engine::pace::Pace;
 use crate::engine::poller::Poller;
 use crate::engine::requests::Decision;
@@ -90,6 +91,8 @@ pub struct Endpoint {
     /// The other devices by which it can connect where its own transport does not lead. `None` if there are none, or if they are
     /// part of its transport already.
     beyond: Option<Beyond>,
+    /// Where messages are that are lent, once the program polls with a handler.
+    lent: Option<Box<LentBuffer>>,
 }
 
 impl Endpoint {
@@ -125,6 +128,7 @@ impl Endpoint {
         Ok(Endpoint {
             expected,
             beyond: None,
+            lent: None,
             transport,
             core,
             device: device.clone(),
@@ -338,11 +342,21 @@ impl Endpoint {
     /// Makes progress. The caller has checked that this is the process that opened the endpoint.
     #[inline]
     fn make_progress(&mut self) {
+        self.before_progress();
+        self.transport.progress(&mut self.core);
+        self.after_progress();
+    }
+
+    #[inline(always)]
+    fn before_progress(&mut self) {
         if let Some(decisions) = self.core.requests.take() {
             self.settle(decisions);
         }
         self.taken_since_progress = 0;
-        self.transport.progress(&mut self.core);
+    }
+
+    #[inline(always)]
+    fn after_progress(&mut self) {
         if !self.core.waiting.is_empty() {
             self.advance_some();
         }
@@ -609,6 +623,7 @@ impl Endpoint {
         // The program allocates it explicitly, so the cap rises with it.
         let rma_bytes = self.core.rma_bill.load(Ordering::Relaxed);
         kinds.push(("allocated for remote access", rma_bytes));
+        kinds.push(("lent message", self.lent.as_ref().map_or(0, |_| size_of::<LentBuffer>()) as u64));
         let total_bytes = kinds.iter().map(|(_, bytes)| bytes).sum();
         counters.memory =
             MemoryUse { kinds, total_bytes, cap_bytes: self.core.options.memory_bytes_max + rma_bytes };

@@ -3,7 +3,8 @@
 use super::Endpoint;
 use crate::connection::Connection;
 use crate::engine::event::Event;
-use crate::engine::lent::{LentMessage, Polled};
+use crate::engine::lent::{Lender, LentBuffer, LentMessage, Polled};
+use crate::engine::receive::ReceiveBuffers;
 use crate::error::SendError;
 use crate::options::SendFlags;
 
@@ -29,16 +30,54 @@ impl Endpoint {
     /// }
     /// ```
     pub fn poll(&mut self, max: usize, mut handler: impl FnMut(Polled<'_>)) -> usize {
-        let mut count = 0;
-        while count < max {
-            let Some(event) = self.next_event() else { break };
-            count += 1;
-            handler(match event {
-                Event::Recv(message) => Polled::Message(LentMessage::new(message)),
-                other => Polled::Event(other),
-            });
+        if !self.is_ours() {
+            return 0;
         }
-        count
+        let max = u32::try_from(max).unwrap_or(u32::MAX);
+        let mut left = max;
+        while left > 0 {
+            if !self.core.has_events() {
+                let lent = self.progress_lending(left, &mut |buffers, connection, message| {
+                    handler(Polled::Message(LentMessage::of_copy(message, connection, buffers)));
+                });
+                left -= lent;
+                if !self.core.has_events() {
+                    break;
+                }
+            } else if self.pace.is_due(self.taken_since_progress) {
+                self.progress_between();
+            }
+            while left > 0 && !self.pace.is_due(self.taken_since_progress) {
+                self.taken_since_progress += 1;
+                let Some(event) = self.core.pop_event() else { break };
+                left -= 1;
+                handler(match event {
+                    Event::Recv(message) => Polled::Message(LentMessage::new(message)),
+                    other => Polled::Event(other),
+                });
+            }
+        }
+        if self.exported.get() {
+            if left < max { self.touched() } else { self.keep_level() }
+        }
+        (max - left) as usize
+    }
+
+    /// Makes progress, and has the transport lend up to `max` messages while no event waits. Returns how many it lent.
+    fn progress_lending(
+        &mut self,
+        max: u32,
+        handler: &mut dyn FnMut(&mut ReceiveBuffers, Connection, &[u8]),
+    ) -> u32 {
+        self.pace.broken();
+        let mut buffer = self.lent.take().unwrap_or_else(LentBuffer::new);
+        let mut lender = Lender::new(&mut buffer, max, handler);
+        self.before_progress();
+        self.transport.progress_lending(&mut self.core, &mut lender);
+        let lent = max - lender.left();
+        self.lent = Some(buffer);
+        self.after_progress();
+        lent
     }
 
     /// Sends several messages of 0 bytes up to [`Endpoint::max_send_size`] each, in order, as single messages: the receiver can't tell

@@ -246,6 +246,15 @@ impl Core {
         true
     }
 
+    /// How many messages may be lent to a handler now, which may keep them all: none while events wait, or where quotas have to be asked.
+    #[inline]
+    pub fn keepable(&self) -> u32 {
+        if self.has_events() || self.waiting.has_closing() {
+            return 0;
+        }
+        self.receive.free_count_cached().saturating_sub(self.scarce_buffers)
+    }
+
     /// Whether the program has disconnected, and takes nothing from this connection any more.
     #[cold]
     fn is_closing(&self, connection: Connection) -> bool {

@@ -17,7 +17,7 @@ pub(crate) mod peers;
 pub(crate) mod poller;
 mod queue;
 mod quotas;
-mod receive;
+pub(crate) mod receive;
 pub(crate) mod regions;
 pub(crate) mod registrations;
 pub(crate) mod requests;

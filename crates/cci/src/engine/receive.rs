@@ -1,5 +1,8 @@
 //! The receive buffers of an endpoint: one pool as a rule, more where the program has asked for more buffers since.
 
+use super::event::Message;
+use super::quotas::holder;
+use crate::connection::Connection;
 use cci_memory::pool::{Parked, PoolError, Slot, SlotPool};
 
 /// A buffer with a message in it.
@@ -44,6 +47,19 @@ impl ReceiveBuffers {
     #[inline]
     pub fn unpark(&mut self, parked: Parked) -> Option<Slot> {
         self.first.unpark(parked)
+    }
+
+    /// Copies a message into a buffer, for as long as the program keeps it. Whoever lent the message has seen that one is free.
+    #[cold]
+    pub fn keep(&mut self, connection: Connection, bytes: &[u8]) -> Message {
+        let filled = self.take(holder(connection), bytes.len(), |buffer| buffer.copy_from_slice(bytes));
+        let slot = match filled {
+            Some(Filled::Parked(parked)) => self.unpark(parked),
+            Some(Filled::Slot(slot)) => Some(slot),
+            None => None,
+        };
+        let Some(slot) = slot else { unreachable!("no message is lent without a buffer to keep it in") };
+        Message::new(slot, connection)
     }
 
     /// Adds buffers of the same size.

@@ -7,8 +7,7 @@
 //!
 //! The seam has a place for what is to come. A burst of messages will be a provided method beside [`Transport::send`] that calls it
 //! for each; a request to transmit what was queued will be one beside [`Transport::progress`]. A message in a buffer that the
-//! transport has lent will be a form of what `send` takes. A receive handler is the engine's: it will be called where
-//! [`Core::deliver_with`] queues an event today. Transports that must register memory will be told by
+//! transport has lent will be a form of what `send` takes. Transports that must register memory will be told by
 //! [`RegionChange`] of regions that are added. A transport without a descriptor to sleep on will say so by another variant of
 //! [`Armed`].
 
@@ -16,6 +15,7 @@ use super::commitment::Commitment;
 use crate::connection::{Connection, Status};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::engine::core::{Core, OperationOp, SendOp};
+use crate::engine::lent::Lender;
 use crate::engine::regions::Region;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
@@ -87,6 +87,12 @@ pub trait Transport: Send {
 
     /// Receives, does what is due, and transmits what waits. One call does a bounded amount of work.
     fn progress(&mut self, core: &mut Core);
+
+    /// Makes progress, and may lend messages that have come instead of delivering them, as far as the [`Lender`] allows.
+    fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {
+        let _ = lender;
+        self.progress(core);
+    }
 
     /// Prepares for sleep. Afterwards either something is pending, or a watched descriptor becomes readable when something comes.
     fn arm(&mut self, core: &mut Core) -> Armed;

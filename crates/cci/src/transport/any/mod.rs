@@ -32,6 +32,7 @@ use super::{
 use crate::connection::Connection;
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
+use crate::engine::lent::Lender;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use cci_sys::clock;
@@ -143,6 +144,18 @@ impl Any {
         }
         self.time_out(core, now_ns);
     }
+
+    /// Does what is due after the parts had their turns.
+    #[inline]
+    fn after_turns(&mut self, core: &mut Core) {
+        self.polls += 1;
+        if self.polls.is_multiple_of(self.polls_per_clock) || self.slept {
+            self.look(core);
+        }
+        if core.attempts.has_outcomes() {
+            self.settle_outcomes(core);
+        }
+    }
 }
 
 impl Transport for Any {
@@ -250,13 +263,16 @@ impl Transport for Any {
                 part.turn(core, |transport, core| transport.progress(core));
             }
         }
-        self.polls += 1;
-        if self.polls.is_multiple_of(self.polls_per_clock) || self.slept {
-            self.look(core);
+        self.after_turns(core);
+    }
+
+    fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {
+        for part in &mut self.parts {
+            if part.busy {
+                part.turn(core, |transport, core| transport.progress_lending(core, lender));
+            }
         }
-        if core.attempts.has_outcomes() {
-            self.settle_outcomes(core);
-        }
+        self.after_turns(core);
     }
 
     fn arm(&mut self, core: &mut Core) -> Armed {

@@ -39,9 +39,21 @@ impl Part {
     #[inline]
     pub fn turn<R>(&mut self, core: &mut Core, call: impl FnOnce(&mut dyn Transport, &mut Core) -> R) -> R {
         std::mem::swap(&mut core.poller, &mut self.poller);
-        let result = call(&mut *self.transport, core);
-        std::mem::swap(&mut core.poller, &mut self.poller);
-        result
+        let turn = Turn { core, poller: &mut self.poller };
+        call(&mut *self.transport, turn.core)
+    }
+}
+
+/// Gives the engine its own poller back, also when a handler of the program's panics.
+struct Turn<'a> {
+    core: &'a mut Core,
+    poller: &'a mut Arc<Poller>,
+}
+
+impl Drop for Turn<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        std::mem::swap(&mut self.core.poller, self.poller);
     }
 }
 

@@ -259,6 +259,8 @@ impl Link {
 
     pub fn announce(&mut self) {
         self.publish_due = false;
+        // A handler that panicked may have left it unpublished.
+        self.consumer.publish_head();
         if self.out.producer.needs_progress_wake() {
             self.out.ring_bell();
         }

@@ -10,9 +10,10 @@ use super::schedule::Schedule;
 use super::send::{NotSent, send};
 use super::table::Table;
 use super::transfers::NewOperation;
-use super::{close, overdue, transfers, turn};
+use super::{close, lend, overdue, transfers, turn};
 use crate::connection::{DisconnectReason, Status};
 use crate::engine::core::{Core, SendOp};
+use crate::engine::lent::Lender;
 use crate::error::SendError;
 use cci_memory::ring::region_bytes;
 use cci_memory::slab::Key;
@@ -69,6 +70,41 @@ impl Links {
                 at += 1;
             }
         }
+    }
+
+    /// Looks at every active link, and lends what has come as far as that is allowed.
+    pub fn poll_lending(&mut self, common: &mut Common, core: &mut Core, lender: &mut Lender<'_>) {
+        let mut at = 0;
+        while let Some(&key) = self.schedule.active().get(at) {
+            if core.has_events() || !self.lend(common, core, key, lender) {
+                self.poll_active(common, core, key);
+            }
+            if self.schedule.active().get(at) == Some(&key) {
+                at += 1;
+            }
+        }
+    }
+
+    /// Lends what has come on a link. False: that was nothing, or not all that the link has to do now.
+    fn lend(&mut self, common: &mut Common, core: &mut Core, key: Key, lender: &mut Lender<'_>) -> bool {
+        let Some(link) = self.table.get_mut(key) else { return false };
+        link.out.flush();
+        let Ok(lent) = lend::lend(link, common, core, lender) else {
+            self.kill(common, core, key);
+            return true;
+        };
+        // Events that came about just now are behind what was lent, and before what was not.
+        if lent == 0 && !core.has_events()
+            || link.transfers.has_work()
+            || link.out.bell_failed
+            || link.conns == 0
+        {
+            return false;
+        }
+        if !link.is_busy && link.needs_maintenance() {
+            self.schedule.make_busy(link);
+        }
+        true
     }
 
     #[inline]

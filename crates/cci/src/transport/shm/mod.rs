@@ -30,6 +30,7 @@ pub(super) mod fuzzing;
 mod handshake;
 mod handshakes;
 mod keepalive;
+mod lend;
 mod link;
 mod links;
 mod listening;
@@ -80,6 +81,7 @@ use super::{
 };
 use crate::connection::{Connection, Status};
 use crate::engine::core::{Core, SendOp};
+use crate::engine::lent::Lender;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::{ConnectFailure, limits};
@@ -457,6 +459,16 @@ impl Transport for Shm {
             return;
         }
         self.links.poll(&mut self.common, core);
+        if self.pace.is_maintenance_due() {
+            self.maintain(core);
+        }
+    }
+
+    fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {
+        if !self.is_ours() {
+            return;
+        }
+        self.links.poll_lending(&mut self.common, core, lender);
         if self.pace.is_maintenance_due() {
             self.maintain(core);
         }

@@ -17,7 +17,7 @@ use cci_memory::slab::Key;
 /// The most answers to late confirmations that may wait for space in a ring.
 const CONTROL_MAX: usize = 256;
 /// The most records taken from one link before the others have their turn.
-const RECORDS_PER_POLL_MAX: u32 = 64;
+pub(super) const RECORDS_PER_POLL_MAX: u32 = 64;
 
 /// What to do with a record.
 enum Taken {
@@ -83,18 +83,24 @@ pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Re
         records += 1;
     }
     if records > 0 {
-        link.idle_polls = 0;
-        link.worked_ns = common.connections.now_ns;
-        link.heard_ns = common.connections.now_ns;
-        if link.armed {
-            // The peer may have rung for these records, or be about to.
-            link.disarm();
-            link.rung = true;
-        }
+        has_come(link, common.connections.now_ns);
     }
     // This is needed even if no record came: the space of records that the peer has taken back is free again.
     link.publish();
     Ok(records)
+}
+
+/// Notes that records have come on a link.
+#[inline(always)]
+pub(super) fn has_come(link: &mut Link, now_ns: u64) {
+    link.idle_polls = 0;
+    link.worked_ns = now_ns;
+    link.heard_ns = now_ns;
+    if link.armed {
+        // The peer may have rung for these records, or be about to.
+        link.disarm();
+        link.rung = true;
+    }
 }
 
 /// Ends a stall if there is a buffer now and the peer is not just taking messages back. Also ends it if the waiting message may be

@@ -104,20 +104,20 @@ impl Network for Wire {
         true
     }
 
-    fn send(&mut self, to: SocketAddr, datagram: &[u8], _: bool) -> Result<(), TooLong> {
+    fn send(&mut self, _: u8, to: SocketAddr, datagram: &[u8], _: bool) -> Result<(), TooLong> {
         let mut plug = self.plug();
         let now_ns = plug.now_ns;
         plug.out.push((to, now_ns, datagram.into()));
         Ok(())
     }
 
-    fn receive(&mut self) -> Option<(SocketAddr, Box<[u8]>)> {
+    fn receive(&mut self) -> Option<(u8, SocketAddr, Box<[u8]>)> {
         let mut plug = self.plug();
         plug.admit();
         let (from, bytes) = plug.queue.pop_front()?;
         plug.queued_bytes -= SOCKET_BYTES_EACH + bytes.len();
         plug.now_ns += plug.read_ns;
-        Some((from, bytes))
+        Some((0, from, bytes))
     }
 }
 
@@ -130,10 +130,14 @@ fn open(number: u8, recv_buffers: u32) -> (Endpoint, Wire) {
     wire.plug().now_ns = 1_000_000_000;
     let node = SimulatedNode {
         address: address(number),
+        second_address: None,
         datagram_bytes_max: 1_472,
         receive_buffer_bytes: SOCKET_BYTES as u64 / 2,
         batch: 128,
         secret: [number; 32],
+        first_seq: None,
+        connections_max: None,
+        requests_max: None,
     };
     let options = Options::default().recv_buffers(recv_buffers);
     (simulated::open(&node, Box::new(wire.clone()), options).unwrap(), wire)

@@ -4,8 +4,8 @@
 //! failure shows all that happened before it. `cargo xtask sim` sets them.
 
 use cci_testkit::whole::{
-    Act, Answer, Answer::Accept, Broken, End, Job, Limits, Machine, Operating, Report, Sabotage, Scenario,
-    Step, Talk, Weather, run, run_with_trace, shrink,
+    Act, Answer::Accept, Broken, End, Hold, Job, Kinds, Limits, Machine, Operating, Report, Sabotage,
+    Scenario, Step, Talk, Weather, run, run_with_trace, shrink,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -152,36 +152,9 @@ fn the_same_seed_gives_the_same_run() {
 
 /// Machines 0 and 1, and a talk from 0 to 1 as the first of these steps.
 fn pair(attribute: cci::Attribute, steps: Vec<Step>) -> Scenario {
-    let drawn = Scenario::draw(1);
-    let machine = |host| Machine {
-        datagram_bytes_max: 1_472,
-        recv_buffers: 8,
-        send_buffers: 16,
-        rma_operations: 8,
-        memory_bytes_max: 1 << 20,
-        send_timeout_ns: 100_000_000_000,
-        keepalive_ns: None,
-        batch: 16,
-        socket_bytes: 212_992,
-        poll_ns: 2_000,
-        rate_ppm: 0,
-        host,
-        exported: false,
-    };
-    let weather = Weather { loss_pct: 0.0, link_bits_per_s: 0, ..drawn.weather.fair() };
-    let talk = Talk {
-        number: 0,
-        client: 0,
-        server: 1,
-        attribute,
-        request_bytes: 16,
-        timeout_ns: None,
-        answer: Answer::Accept,
-        answer_ns: 0,
-    };
-    let connect = Step { at_ns: 0, act: Act::Connect(talk) };
+    let connect = Step { at_ns: 0, act: Act::Connect(Talk::new(0, 0, 1, attribute)) };
     let steps = std::iter::once(connect).chain(steps).collect();
-    Scenario { machines: vec![machine(0), machine(1)], weather, steps, sealed: false, ..drawn }
+    Scenario::plain(2, &Machine::default(), Weather::default(), steps)
 }
 
 /// Seed 197 of the first draw: on a way that had become narrower, messages as long as `max_send_size` said were refused.
@@ -232,11 +205,18 @@ fn what_was_due_on_a_connection_that_has_ended_keeps_nobody_awake() {
         let job = Job { messages, bytes_min: 8, bytes_max: 1_000, silent_pct: 0.0, burst, gap_ns: 0 };
         Step { at_ns, act: Act::Send(talk, End::Client, job) }
     };
-    let operating =
-        Operating { operations: 1, bytes: 18_831, outstanding_max: 3, draw: 9_146_423_996_276_013_109 };
+    let operating = Operating {
+        operations: 1,
+        bytes: 18_831,
+        places: 8,
+        segments_max: 7,
+        kinds: Kinds::Common,
+        outstanding_max: 3,
+        draw: 9_146_423_996_276_013_109,
+    };
     let steps = vec![
         talk(2, 1_821_786_949),
-        Step { at_ns: 2_019_888_416, act: Act::Hold(1, 5_000_000_000, 2_000_000_000) },
+        Step { at_ns: 2_019_888_416, act: Act::Hold(1, Hold::Each(5_000_000_000), 2_000_000_000) },
         talk(3, 2_726_983_738),
         send(3_069_229_479, 2, 6, 1),
         Step { at_ns: 4_329_706_457, act: Act::Operate(2, End::Client, operating) },

@@ -1,6 +1,8 @@
 //! Scenarios drawn from a seed.
 
-use super::scenario::{Act, Answer, End, Fabric, Job, Machine, Operating, Scenario, Step, Talk, Weather};
+use super::scenario::{
+    Act, Answer, End, Fabric, Hold, Job, Kinds, Machine, Operating, Scenario, Step, Talk, Weather,
+};
 use super::speaker::can_operate;
 use crate::rng::Rng;
 use cci::Attribute;
@@ -50,6 +52,13 @@ impl Scenario {
     /// The scenario of a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Scenario {
+        let mut scenario = Scenario::draw_common(seed);
+        scenario.draw_rare();
+        scenario
+    }
+
+    /// The scenario of a seed, without what is drawn apart.
+    fn draw_common(seed: u64) -> Scenario {
         let mut rng = Rng::new(seed ^ 0x77_686f_6c65);
         let kind = rng.pick(KINDS);
         let count = draw_count(&mut rng, kind);
@@ -70,6 +79,7 @@ impl Scenario {
         let mut scenario = Scenario {
             seed,
             machines,
+            second_weather: weather.clone(),
             weather,
             steps: Vec::new(),
             sealed,
@@ -101,6 +111,7 @@ impl Scenario {
         }
         scenario.steps.retain(|step| !matches!(step.act, Act::Outage(..) | Act::Split(..) | Act::Storm(..)));
         scenario.draw_processes(&mut rng, gentle);
+        scenario.draw_rare_work();
         scenario
     }
 
@@ -129,14 +140,15 @@ impl Scenario {
             scenario.step(rng.below(span_ns), cut);
         }
         scenario.draw_processes(&mut rng, gentle);
+        scenario.draw_rare_work();
         scenario
     }
 
     /// A scenario of few machines.
     fn draw_few(seed: u64, rng: &mut Rng) -> Scenario {
-        let mut scenario = Scenario::draw(rng.next_u64());
+        let mut scenario = Scenario::draw_common(rng.next_u64());
         while scenario.machines.len() > PROCESSES_MAX {
-            scenario = Scenario::draw(rng.next_u64());
+            scenario = Scenario::draw_common(rng.next_u64());
         }
         Scenario { seed, ..scenario }
     }
@@ -308,7 +320,7 @@ impl Scenario {
                 let machine = if kind == Kind::Incast { 0 } else { rng.below(count) as usize };
                 self.step(
                     rng.below(span_ns),
-                    Act::Hold(machine, hold_ns, rng.pick(&[MS, 100 * MS, 2 * SECOND])),
+                    Act::Hold(machine, Hold::Each(hold_ns), rng.pick(&[MS, 100 * MS, 2 * SECOND])),
                 );
             }
         }
@@ -366,6 +378,10 @@ fn draw_machine(rng: &mut Rng, kind: Kind, gentle: bool, count: u64) -> Machine 
         rate_ppm,
         host: 0,
         exported: rng.pct(30.0),
+        is_bonded: false,
+        first_seq: None,
+        connections_max: None,
+        requests_max: None,
     }
 }
 
@@ -373,7 +389,7 @@ fn draw_weather(rng: &mut Rng, kind: Kind) -> Weather {
     let delay_ns = rng.pick(&[US, 10 * US, 10 * US, 100 * US, MS, 20 * MS]);
     let loss = if kind == Kind::Rough { [0.0, 1.0, 5.0, 20.0] } else { [0.0, 0.0, 1.0, 5.0] };
     let linked = kind == Kind::Incast || rng.pct(30.0);
-    Weather {
+    let mut weather = Weather {
         loss_pct: rng.pick(&loss),
         duplicate_pct: rng.pick(&[0.0, 0.0, 1.0, 20.0]),
         delay_ns,
@@ -381,8 +397,11 @@ fn draw_weather(rng: &mut Rng, kind: Kind) -> Weather {
         reorder_pct: rng.pick(&[0.0, 0.0, 1.0, 20.0]),
         reorder_ns: rng.pick(&[5 * US, 100 * US, 5 * MS]),
         link_bits_per_s: if linked { rng.pick(&[100_000_000, 1_000_000_000, 10_000_000_000]) } else { 0 },
+        inward_bits_per_s: 0,
         link_queue_bytes: rng.pick(&[30_000, 100_000, 1_000_000]),
-    }
+    };
+    weather.inward_bits_per_s = weather.link_bits_per_s;
+    weather
 }
 
 fn draw_job(rng: &mut Rng, kind: Kind, share: u32) -> Job {
@@ -414,6 +433,9 @@ fn draw_operating(rng: &mut Rng, slow: bool) -> Operating {
     Operating {
         operations: rng.range(1, if bytes > 5_000 { 20 } else { 80 }) as u32,
         bytes,
+        places: 8,
+        segments_max: 7,
+        kinds: Kinds::Common,
         outstanding_max: rng.pick(&[1, 3, 12]),
         draw: rng.next_u64(),
     }

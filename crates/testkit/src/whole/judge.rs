@@ -159,6 +159,8 @@ impl Judge {
         let sender = &mut self.sides[from];
         sender.was_overdue |= sender.is_overdue(now_ns);
         sender.progress_ns = now_ns;
+        sender.delivered.0 += 1;
+        sender.delivered.1 += payload.len() as u64;
         match named {
             Some((name, index)) if name & BEHIND != 0 => {
                 let work = sender.work.as_mut().ok_or("of an operation, of which there were none")?;

@@ -2,8 +2,8 @@
 
 use super::clock::Clock;
 use super::held::Held;
-use super::network::{Wire, address_of};
-use super::scenario::Machine;
+use super::network::{Wire, address_of, interface_of};
+use super::scenario::{Hold, Machine};
 use super::shared::Stage;
 use crate::rng::Rng;
 use crate::rng::mix;
@@ -35,9 +35,12 @@ pub(super) struct Host {
     /// Sides that live here, for as long as there is something to be done.
     pub active: Vec<usize>,
     pub held: Vec<Held>,
-    /// How long each message is kept, until when.
-    pub hold_ns: u64,
+    /// How long messages are kept, and until when that is so.
+    pub hold: Hold,
     pub hold_until_ns: u64,
+    /// When the last message to be given back is given back.
+    last_back_ns: u64,
+    hold_rng: Rng,
     pub wake_ns: Option<u64>,
     pub next_poll_ns: u64,
     pub polls: u64,
@@ -63,8 +66,10 @@ impl Host {
             sides: BTreeMap::new(),
             active: Vec::new(),
             held: Vec::new(),
-            hold_ns: 0,
+            hold: Hold::Each(0),
             hold_until_ns: 0,
+            last_back_ns: 0,
+            hold_rng: Rng::new(seed ^ mix(0x686f_6c64 + number as u64)),
             wake_ns: None,
             next_poll_ns: 0,
             polls: 0,
@@ -84,10 +89,14 @@ impl Host {
         let (spec, number) = (&self.spec, self.number);
         let node = SimulatedNode {
             address: address_of(number),
+            second_address: spec.is_bonded.then(|| interface_of(number, 1)),
             datagram_bytes_max: spec.datagram_bytes_max,
             receive_buffer_bytes: spec.socket_bytes as u64,
             batch: spec.batch,
             secret: Rng::new(seed ^ (number as u64) << 32 ^ self.incarnation).secret(),
+            first_seq: spec.first_seq,
+            connections_max: spec.connections_max,
+            requests_max: spec.requests_max,
         };
         let security = sealed.then(|| Security::psk(KEY)).transpose().map_err(|error| error.to_string())?;
         let options = Options::default()
@@ -103,7 +112,7 @@ impl Host {
             Some(stage) => stage.open(number, spec.host, options, mix(seed ^ number as u64)),
         };
         let endpoint = opened.map_err(|error| format!("machine {number}: {error}"))?;
-        if self.stage.is_some() {
+        if self.stage.is_some() || spec.is_bonded {
             endpoint.uri().clone_into(&mut self.uri);
         }
         if spec.exported {
@@ -148,8 +157,17 @@ impl Host {
     }
 
     /// How long a message that comes now is kept.
-    pub fn keeps_until_ns(&self, now_ns: u64) -> Option<u64> {
-        (now_ns < self.hold_until_ns).then_some(now_ns + self.hold_ns)
+    pub fn keeps_until_ns(&mut self, now_ns: u64) -> Option<u64> {
+        if now_ns >= self.hold_until_ns {
+            return None;
+        }
+        self.last_back_ns = match self.hold {
+            Hold::Each(ns) => now_ns + ns,
+            Hold::OneByOne(ns) => self.last_back_ns.max(now_ns) + ns,
+            Hold::Together(period_ns) => (now_ns / period_ns + 1) * period_ns,
+            Hold::Shuffled(ns_max) => now_ns + 1 + self.hold_rng.below(ns_max),
+        };
+        Some(self.last_back_ns)
     }
 
     /// Memory is under its cap; free buffers are what is not held.

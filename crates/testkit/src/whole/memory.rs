@@ -2,24 +2,21 @@
 //!
 //! The region is cut into slots with a strip between them that nobody may touch. At most one operation, or one and a
 //! fenced one behind it, is under way in a slot, so what it must hold is known whenever none is.
+//! The first word is for additions, of which many are under way at once; those behind it are for [atomics of all kinds](Words).
 
-use super::scenario::Operating;
+use super::scenario::{Kinds, Operating};
 use super::sent::Sent;
 use super::shared::Withdrawal;
+use super::words::{WORDS, Words};
 use crate::contents::{fill_pattern, is_pattern};
 use crate::rng::Rng;
 use crate::rng::mix;
-use cci::{Access, Connection, Endpoint, Memory, RegionHandle, Registration, Status};
+use cci::{Access, Atomic, Connection, Endpoint, Memory, RegionHandle, Registration, Status};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-const SLOTS: usize = 8;
-/// Before the first slot: the word that atomics change.
-const HEAD_BYTES: usize = 64;
 const STRIP_BYTES: usize = 16;
 const STRIP: u8 = 0xa5;
-/// Where results of atomics go, in the local memory's head.
-pub(super) const RESULTS: usize = HEAD_BYTES / 8;
 
 /// What an operation does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -30,6 +27,12 @@ pub(super) enum Kind {
     Read,
     /// Adds one to the word; `result`: where its value from before goes.
     Add {
+        result: usize,
+    },
+    /// Changes one of the words for all kinds of atomics.
+    Change {
+        word: usize,
+        atomic: Atomic,
         result: usize,
     },
     /// With a handle that is no good any more, or never was.
@@ -45,6 +48,8 @@ pub(super) enum Kind {
 pub(super) struct Op {
     pub kind: Kind,
     pub slot: usize,
+    /// Fenced, behind another one in the same slot.
+    pub fenced: bool,
     /// Which of the regions, one after the other, it is for.
     pub generation: u32,
     pub sent: Sent,
@@ -57,7 +62,7 @@ struct Slot {
     base: Option<u64>,
     /// Operations under way there.
     busy: u8,
-    /// The last one.
+    /// The last write.
     last: u32,
     /// One of those under way has failed: nobody knows what it holds, or will hold.
     dead: bool,
@@ -77,12 +82,14 @@ pub(super) struct Work {
     pub local_handle: RegionHandle,
     target: Memory,
     local: Memory,
-    slots: [Slot; SLOTS],
+    slots: Vec<Slot>,
+    words: Words,
     adds_started: u64,
     adds_done: u64,
     /// Values that additions have found.
     found: BTreeSet<u64>,
-    results: [bool; RESULTS],
+    /// Where results of atomics go, in the local memory's head: whether they are in use.
+    results: Vec<bool>,
     results_lost: usize,
     /// The region is about to be deregistered, or was just.
     withdrawn: Option<Withdrawal>,
@@ -90,24 +97,32 @@ pub(super) struct Work {
     graves: Vec<(Memory, Vec<u8>)>,
 }
 
+/// Before the first slot: the words that atomics change, or the places of their results.
+fn head_bytes(spec: &Operating) -> usize {
+    8 * (spec.places as usize).max(1 + WORDS)
+}
+
 fn bytes_of(spec: &Operating) -> usize {
-    HEAD_BYTES + SLOTS * 2 * (spec.bytes as usize + STRIP_BYTES)
+    head_bytes(spec) + spec.places as usize * 2 * (spec.bytes as usize + STRIP_BYTES)
 }
 
 /// Memory as it is at the beginning: zeros, and strips.
 fn prepare(endpoint: &mut Endpoint, spec: &Operating) -> Result<Memory, String> {
     let memory = endpoint.allocate(bytes_of(spec)).map_err(|error| format!("allocate: {error}"))?;
-    for slot in 0..2 * SLOTS {
+    for slot in 0..2 * spec.places as usize {
         let strip = offset_of(spec, slot) as usize + spec.bytes as usize;
         if !memory.write(strip, &[STRIP; STRIP_BYTES]) {
             return Err("memory shorter than asked for".into());
         }
     }
+    if !Words::prepare(&memory) {
+        return Err("memory shorter than asked for".into());
+    }
     Ok(memory)
 }
 
 fn offset_of(spec: &Operating, slot: usize) -> u64 {
-    (HEAD_BYTES + slot * (spec.bytes as usize + STRIP_BYTES)) as u64
+    (head_bytes(spec) + slot * (spec.bytes as usize + STRIP_BYTES)) as u64
 }
 
 fn contents(memory: &Memory) -> Vec<u8> {
@@ -137,11 +152,12 @@ impl Work {
             local_handle,
             target,
             local,
-            slots: [Slot { base: Some(0), ..Slot::default() }; SLOTS],
+            slots: vec![Slot { base: Some(0), ..Slot::default() }; spec.places as usize],
+            words: Words::default(),
             adds_started: 0,
             adds_done: 0,
             found: BTreeSet::new(),
-            results: [false; RESULTS],
+            results: vec![false; spec.places as usize],
             results_lost: 0,
             withdrawn: None,
             graves: Vec::new(),
@@ -163,7 +179,7 @@ impl Work {
     pub fn has_more(&self) -> bool {
         // The first slot is for what nobody is told of.
         let slot = self.slots[1..].iter().any(|slot| !slot.dead);
-        self.left > 0 && slot && self.results_lost < RESULTS
+        self.left > 0 && slot && self.results_lost < self.results.len()
     }
 
     /// The owner takes the region back soon.
@@ -189,6 +205,7 @@ impl Work {
         self.generation += 1;
         (self.adds_started, self.adds_done) = (0, 0);
         self.found.clear();
+        self.words.renew();
         for slot in &mut self.slots {
             // What is under way may still put something into the local memory that belongs to this slot.
             slot.dead |= slot.busy > 0;
@@ -204,12 +221,18 @@ impl Work {
 
     /// A slot where nothing is under way, and its content is known if it is to be read.
     pub fn free_slot(&self, rng: &mut Rng, known: bool) -> Option<usize> {
-        let first = rng.below(SLOTS as u64 - 1) as usize;
+        let slots = self.slots.len();
+        let first = rng.below(slots as u64 - 1) as usize;
         let good = |at: &usize| {
             let slot = &self.slots[*at];
             slot.busy == 0 && !slot.dead && (!known || slot.base.is_some())
         };
-        (0..SLOTS - 1).map(|at| 1 + (first + at) % (SLOTS - 1)).find(good)
+        (0..slots - 1).map(|at| 1 + (first + at) % (slots - 1)).find(good)
+    }
+
+    /// The words for all kinds of atomics, if they are used and anything is known of them.
+    pub fn known_words(&self) -> Option<&Words> {
+        Some(&self.words).filter(|words| (self.spec.kinds == Kinds::All) && words.are_known())
     }
 
     pub fn free_result(&mut self) -> Option<usize> {
@@ -224,7 +247,7 @@ impl Work {
     /// Where in the local memory the data of operation `index` is, or goes; that of a fenced one lies elsewhere than that
     /// of the one before it.
     pub fn local_offset(&self, slot: usize, fenced: bool) -> u64 {
-        offset_of(&self.spec, slot + if fenced { SLOTS } else { 0 })
+        offset_of(&self.spec, slot + if fenced { self.slots.len() } else { 0 })
     }
 
     /// Puts into local memory what is to be written.
@@ -243,10 +266,16 @@ impl Work {
                 self.adds_started += 1;
                 self.results[result] = true;
             }
+            Kind::Change { word, atomic, result } => {
+                self.words.started(word, atomic);
+                self.results[result] = true;
+            }
             Kind::Write { .. } | Kind::Read => {
                 let slot = &mut self.slots[op.slot];
                 slot.busy += 1;
-                slot.last = index;
+                if op.kind != Kind::Read {
+                    slot.last = index;
+                }
             }
             Kind::Bad | Kind::Odd | Kind::Silent => {}
         }
@@ -288,6 +317,7 @@ impl Work {
         }
         match op.kind {
             Kind::Add { result } => self.added(result, status, current),
+            Kind::Change { word, result, .. } => self.changed(&op, (word, result), status),
             Kind::Write { .. } | Kind::Read => self.slot_done(side, &op, status, current),
             Kind::Bad | Kind::Odd | Kind::Silent => Ok(()),
         }
@@ -316,6 +346,20 @@ impl Work {
         Ok(())
     }
 
+    fn changed(&mut self, op: &Op, (word, result): (usize, usize), status: Status) -> Result<(), String> {
+        let is_known = matches!(status, Status::Success | Status::RmaHandle);
+        self.results[result] = !is_known;
+        self.results_lost += usize::from(!is_known);
+        let is_old = op.generation != self.generation;
+        if is_old || self.is_withdrawn() {
+            self.words.dismissed(word, is_old);
+            return Ok(());
+        }
+        let mut found = [0; 8];
+        let _ = self.local.read(8 * result, &mut found);
+        self.words.ended(word, is_known.then_some(&found), &self.target)
+    }
+
     fn slot_done(&mut self, side: usize, op: &Op, status: Status, current: bool) -> Result<(), String> {
         let slot = &mut self.slots[op.slot];
         slot.busy = slot.busy.saturating_sub(1);
@@ -323,12 +367,21 @@ impl Work {
             slot.dead = true;
             slot.base = None;
         }
-        if slot.dead || slot.busy > 0 || !current {
+        if slot.dead || !current {
             return Ok(());
         }
         if op.kind == Kind::Read {
-            let Some(base) = slot.base else { return Ok(()) };
-            return self.check(&self.local, self.local_offset(op.slot, false), base, "read");
+            // What is fenced behind a write finds it, whether that has completed or not.
+            let base = if op.fenced { Some(Work::base(side, slot.last)) } else { slot.base };
+            let Some(base) = base else { return Ok(()) };
+            self.check(&self.local, self.local_offset(op.slot, op.fenced), base, "read")?;
+            if !op.fenced {
+                return Ok(());
+            }
+        }
+        let slot = &mut self.slots[op.slot];
+        if slot.busy > 0 {
+            return Ok(());
         }
         let base = Work::base(side, slot.last);
         slot.base = Some(base);
@@ -369,6 +422,9 @@ impl Work {
     }
 
     fn check_adds(&self) -> Result<(), String> {
+        if (self.spec.kinds == Kinds::All) && !self.is_withdrawn() {
+            self.words.check_all(&self.target)?;
+        }
         let mut word = [0; 8];
         let _ = self.target.read(0, &mut word);
         let value = u64::from_ne_bytes(word);
@@ -383,7 +439,7 @@ impl Work {
     pub fn finish(&self, owed: bool, may_stay_mapped: bool) -> Result<(), String> {
         self.check_adds()?;
         for memory in [&self.target, &self.local] {
-            for slot in 0..2 * SLOTS {
+            for slot in 0..2 * self.slots.len() {
                 let mut strip = [0; STRIP_BYTES];
                 let _ =
                     memory.read(offset_of(&self.spec, slot) as usize + self.spec.bytes as usize, &mut strip);

@@ -10,6 +10,8 @@
 mod broken;
 mod clock;
 mod draw;
+mod draw_rare;
+mod forger;
 mod held;
 mod judge;
 mod machine;
@@ -24,11 +26,14 @@ mod side;
 mod speaker;
 mod steps;
 mod streams;
+mod watch;
+mod words;
 mod world;
 
 pub use broken::Broken;
 pub use scenario::{
-    Act, Answer, End, Fabric, Job, Machine, Operating, Sabotage, Scenario, Step, Talk, Weather,
+    Act, Answer, End, Fabric, Hold, Job, Kinds, Machine, Operating, Sabotage, Scenario, Step, Talk, Weather,
 };
 pub use shrink::{Limits, Shrunk, shrink};
-pub use world::{Report, run, run_with_trace};
+pub use watch::Watched;
+pub use world::{Report, run, run_watched, run_with_trace};

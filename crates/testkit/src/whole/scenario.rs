@@ -11,6 +11,8 @@ pub struct Scenario {
     pub machines: Vec<Machine>,
     /// The network as long as no step says otherwise. After the last fault it is [`Weather::fair`].
     pub weather: Weather,
+    /// The network of second interfaces.
+    pub second_weather: Weather,
     /// What happens, at times of the simulation's own clock.
     pub steps: Vec<Step>,
     /// Endpoints seal what they send, and take nothing else.
@@ -71,6 +73,47 @@ pub struct Machine {
     pub host: usize,
     /// Its program sleeps on the descriptor: every call leaves it as it should be.
     pub exported: bool,
+    /// It has a second interface, and its connections to others that have one are bonded.
+    pub is_bonded: bool,
+    /// The number of each connection's first bundle; None: it follows from the endpoint's secret.
+    pub first_seq: Option<u32>,
+    /// How many connections it may have, if its memory allows so many.
+    pub connections_max: Option<u32>,
+    /// How many requests may wait for its program.
+    pub requests_max: Option<u32>,
+}
+
+impl Default for Machine {
+    fn default() -> Machine {
+        Machine {
+            datagram_bytes_max: 1_472,
+            recv_buffers: 8,
+            send_buffers: 16,
+            rma_operations: 8,
+            memory_bytes_max: 1 << 20,
+            send_timeout_ns: 100_000_000_000,
+            keepalive_ns: None,
+            batch: 16,
+            socket_bytes: 212_992,
+            poll_ns: 2_000,
+            rate_ppm: 0,
+            host: 0,
+            exported: false,
+            is_bonded: false,
+            first_seq: None,
+            connections_max: None,
+            requests_max: None,
+        }
+    }
+}
+
+impl Machine {
+    /// It refuses nobody for want of room, and waits long.
+    fn is_generous(&self) -> bool {
+        self.send_timeout_ns >= 60_000_000_000
+            && self.connections_max.is_none()
+            && self.requests_max.is_none()
+    }
 }
 
 /// What the network does to datagrams.
@@ -88,10 +131,29 @@ pub struct Weather {
     pub reorder_pct: f64,
     /// How long a reordered datagram is held up.
     pub reorder_ns: u64,
-    /// Rate of every machine's link, each way; 0: no limit.
+    /// Rate of every machine's link outwards; 0: no limit.
     pub link_bits_per_s: u64,
+    /// And inwards.
+    pub inward_bits_per_s: u64,
     /// Bytes that wait before it; what finds no room is lost.
     pub link_queue_bytes: u64,
+}
+
+impl Default for Weather {
+    /// 10 microseconds, and nothing is lost.
+    fn default() -> Weather {
+        Weather {
+            loss_pct: 0.0,
+            duplicate_pct: 0.0,
+            delay_ns: 10_000,
+            jitter_ns: 0,
+            reorder_pct: 0.0,
+            reorder_ns: 0,
+            link_bits_per_s: 0,
+            inward_bits_per_s: 0,
+            link_queue_bytes: 1_000_000,
+        }
+    }
 }
 
 impl Weather {
@@ -161,12 +223,45 @@ pub enum Act {
     Split(u64, u64),
     /// Other weather for so long.
     Storm(Weather, u64),
-    /// A machine's program keeps every message for the first time, for the second.
-    Hold(usize, u64, u64),
+    /// A machine's program keeps the messages that come within so many nanoseconds.
+    Hold(usize, Hold, u64),
     /// So many datagrams seen long ago or lately come again.
     Replay(u32),
+    /// So many come again, perhaps by other interfaces of the same machines.
+    ReplayElsewhere(u32),
+    /// Somebody who does not see what others send makes up so many datagrams.
+    Forge(u32),
+    /// Everything that a machine sends or gets by one of its interfaces is lost for so many nanoseconds.
+    Unplug(usize, u8, u64),
+    /// Everything that a machine sends by one of its interfaces is lost for so many nanoseconds.
+    Mute(usize, u8, u64),
     /// The way from one machine to another takes only so many bytes from now on.
     Narrow(usize, usize, u16),
+}
+
+/// How long a program keeps messages, nanoseconds.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// Each for so long.
+    Each(u64),
+    /// Each for so long after the one before it was given back.
+    OneByOne(u64),
+    /// All until the end of a period of so long.
+    Together(u64),
+    /// Each for a time of its own, so long at most.
+    Shuffled(u64),
+}
+
+impl Hold {
+    /// The longest time that a message may be kept.
+    #[must_use]
+    pub fn ns_max(self) -> u64 {
+        match self {
+            // As many as there are receive buffers.
+            Hold::OneByOne(ns) => ns * 64,
+            Hold::Each(ns) | Hold::Together(ns) | Hold::Shuffled(ns) => ns,
+        }
+    }
 }
 
 /// A connection to be made.
@@ -201,6 +296,31 @@ pub enum Answer {
     Broker(usize),
 }
 
+impl Talk {
+    /// A talk that begins at once, and is accepted at once.
+    #[must_use]
+    pub fn new(number: u32, client: usize, server: usize, attribute: Attribute) -> Talk {
+        Talk {
+            number,
+            client,
+            server,
+            attribute,
+            request_bytes: 16,
+            timeout_ns: None,
+            answer: Answer::Accept,
+            answer_ns: 0,
+        }
+    }
+}
+
+impl Job {
+    /// So many messages of one length, as fast as it goes.
+    #[must_use]
+    pub fn bulk(messages: u32, bytes: usize) -> Job {
+        Job { messages, bytes_min: bytes, bytes_max: bytes, silent_pct: 0.0, burst: 1, gap_ns: 0 }
+    }
+}
+
 /// Messages to send.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
@@ -225,10 +345,47 @@ pub struct Operating {
     pub operations: u32,
     /// Length of each place of the region, bytes.
     pub bytes: u32,
+    /// How many places there are, 2 at least.
+    pub places: u32,
+    /// Segments of one operation, at each side, at most.
+    pub segments_max: u32,
+    /// What the operations are.
+    pub kinds: Kinds,
     /// Under way at once.
     pub outstanding_max: u32,
     /// Kinds follow from this.
     pub draw: u64,
+}
+
+/// What operations are.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kinds {
+    /// Writes, reads, additions, silent ones, and some that must be refused.
+    Common,
+    /// These, atomics of all kinds, and reads that are fenced behind a write to the same place.
+    All,
+    /// Nothing but writes.
+    Writes,
+    /// Nothing but reads.
+    Reads,
+    /// Nothing but additions.
+    Additions,
+}
+
+impl Kinds {
+    /// They are of more than one kind.
+    pub(super) fn are_mixed(self) -> bool {
+        matches!(self, Kinds::Common | Kinds::All)
+    }
+}
+
+impl Operating {
+    /// So many operations of one kind, of that many bytes, so many of them at once.
+    #[must_use]
+    pub fn of(kinds: Kinds, operations: u32, bytes: u32, outstanding_max: u32) -> Operating {
+        let places = outstanding_max + 1;
+        Operating { operations, bytes, places, segments_max: 7, kinds, outstanding_max, draw: 1 }
+    }
 }
 
 /// A promise broken on purpose.
@@ -243,6 +400,22 @@ pub enum Sabotage {
 }
 
 impl Scenario {
+    /// Machines of this kind, each a host of its own, in a network of datagrams.
+    #[must_use]
+    pub fn plain(machines: usize, machine: &Machine, weather: Weather, steps: Vec<Step>) -> Scenario {
+        let machine = |host| Machine { host, ..machine.clone() };
+        Scenario {
+            seed: 1,
+            machines: (0..machines).map(machine).collect(),
+            second_weather: weather.clone(),
+            weather,
+            steps,
+            sealed: false,
+            fabric: Fabric::Datagrams,
+            sabotage: None,
+        }
+    }
+
     /// When the last fault ends.
     #[must_use]
     pub fn calm_ns(&self) -> u64 {
@@ -253,9 +426,12 @@ impl Scenario {
                     | Act::PowerFailure(_, ns)
                     | Act::Stop(_, ns)
                     | Act::Outage(.., ns)
+                    | Act::Unplug(.., ns)
+                    | Act::Mute(.., ns)
                     | Act::Split(_, ns)
                     | Act::Storm(_, ns) => ns,
-                    Act::Hold(_, hold_ns, for_ns) => hold_ns.max(for_ns),
+                    Act::Hold(_, Hold::Each(hold_ns), for_ns) => hold_ns.max(for_ns),
+                    Act::Hold(_, hold, for_ns) => for_ns + hold.ns_max(),
                     _ => 0,
                 }
         };
@@ -286,14 +462,20 @@ impl Scenario {
                     && talk.answer_ns < 1_000_000_000
                     && talk.timeout_ns.is_none_or(|ns| ns >= 60_000_000_000)
             }
-            Act::Send(..) | Act::Operate(..) | Act::Replay(_) | Act::Narrow(..) => true,
+            Act::Send(..)
+            | Act::Operate(..)
+            | Act::Replay(_)
+            | Act::ReplayElsewhere(_)
+            | Act::Forge(_)
+            | Act::Narrow(..) => true,
+            Act::Unplug(.., ns) | Act::Mute(.., ns) => *ns < 2_000_000_000,
             Act::Keepalive(_, _, ns) => *ns >= 10_000_000_000,
-            Act::Hold(_, hold_ns, _) => *hold_ns < 1_000_000_000,
+            Act::Hold(_, hold, _) => hold.ns_max() < 1_000_000_000,
             Act::Stop(_, ns) => *ns < 1_000_000_000,
             _ => false,
         };
         !self.calls_may_fail()
-            && self.machines.iter().all(|machine| machine.send_timeout_ns >= 60_000_000_000)
+            && self.machines.iter().all(Machine::is_generous)
             && self.steps.iter().all(gentle)
     }
 }

@@ -151,12 +151,13 @@ impl<F: FnMut(&Scenario) -> Option<Broken>> Search<F> {
     }
 
     fn simplify_weather(&mut self) {
-        let changes: [fn(&mut Weather); 5] = [
+        let changes: [fn(&mut Weather); 6] = [
             |weather| weather.loss_pct = 0.0,
             |weather| weather.duplicate_pct = 0.0,
             |weather| weather.reorder_pct = 0.0,
             |weather| weather.jitter_ns = 0,
             |weather| weather.link_bits_per_s = 0,
+            |weather| weather.inward_bits_per_s = 0,
         ];
         for change in changes {
             let mut candidate = self.best.clone();
@@ -168,10 +169,12 @@ impl<F: FnMut(&Scenario) -> Option<Broken>> Search<F> {
     }
 
     fn simplify_machines(&mut self) {
-        let changes: [fn(&mut Machine); 4] = [
+        let changes: [fn(&mut Machine); 6] = [
             |machine| machine.rate_ppm = 0,
             |machine| machine.keepalive_ns = None,
             |machine| machine.exported = false,
+            |machine| machine.is_bonded = false,
+            |machine| machine.first_seq = None,
             |machine| machine.socket_bytes = 4 << 20,
         ];
         for change in changes {
@@ -194,6 +197,8 @@ fn less(act: &Act) -> Option<Act> {
             Some(Act::Operate(*talk, *end, Operating { operations: spec.operations / 2, ..spec.clone() }))
         }
         Act::Replay(count) if *count > 1 => Some(Act::Replay(count / 2)),
+        Act::ReplayElsewhere(count) if *count > 1 => Some(Act::ReplayElsewhere(count / 2)),
+        Act::Forge(count) if *count > 1 => Some(Act::Forge(count / 2)),
         _ => None,
     }
 }

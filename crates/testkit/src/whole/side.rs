@@ -67,6 +67,10 @@ pub(super) struct Side {
     /// The library has said so by an event, behind which nothing more comes.
     pub disconnected: bool,
     pub flow: Flow,
+    /// Messages and bytes of this side's that have come.
+    pub delivered: (u64, u64),
+    /// When its sends and operations ended, and how.
+    pub ended: Vec<(u64, Status)>,
     pub jobs: VecDeque<Doing>,
     pub work: Option<Work>,
     /// Messages and operations started.
@@ -100,6 +104,8 @@ impl Side {
             reported_dead: false,
             disconnected: false,
             flow: Flow::default(),
+            delivered: (0, 0),
+            ended: Vec::new(),
             jobs: VecDeque::new(),
             work: None,
             tickets: 0,
@@ -156,6 +162,7 @@ impl Side {
     /// A completion came for this ticket.
     pub fn completes(&mut self, now_ns: u64, ticket: u32, status: Status) -> Result<(), String> {
         self.progress_ns = now_ns;
+        self.ended.push((now_ns, status));
         let Some(outstanding) = self.outstanding.checked_sub(1) else {
             return Err("more completions than operations".into());
         };

@@ -3,8 +3,10 @@
 use super::judge::{BEHIND, Judge};
 use super::machine::Host;
 use super::memory::{Kind, Op, Work};
+use super::scenario::{Kinds, Operating};
 use super::sent::Sent;
 use super::side::{Doing, Life};
+use super::words::{Words, returns};
 use crate::contents;
 use crate::rng::Rng;
 use crate::rng::mix;
@@ -193,10 +195,14 @@ fn operate(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u6
     work.left -= 1;
     let (generation, len_bytes) = (work.generation, drawn.message.len() as u32);
     // Another, fenced, behind it in the same slot: what it leaves is what counts.
-    let pair = matches!(drawn.kind, Kind::Write { .. }) && work.left > 0 && rng.pct(25.0);
+    let pair = work.spec.kinds.are_mixed()
+        && matches!(drawn.kind, Kind::Write { .. })
+        && work.left > 0
+        && rng.pct(25.0);
     work.started(Op {
         kind: drawn.kind,
         slot: drawn.slot,
+        fenced: false,
         generation,
         sent: Sent { len_bytes, silent, ..Sent::default() },
     });
@@ -225,11 +231,16 @@ fn fenced(
     let side = &mut judge.sides[number];
     let (Some(connection), Some(work)) = (side.connection, &mut side.work) else { return Tried::Blocked };
     let index = work.ops.len() as u32;
-    let drawn = Drawn { kind: Kind::Write { message: false }, slot, fenced: true, message: Vec::new() };
+    let reads_back =
+        work.spec.kinds == Kinds::All && mix(work.spec.draw ^ u64::from(index)).is_multiple_of(2);
+    let kind = if reads_back { Kind::Read } else { Kind::Write { message: false } };
+    let drawn = Drawn { kind, slot, fenced: true, message: Vec::new() };
     match start(endpoint, work, connection, number, index, &drawn, rng) {
         Tried::Started => {}
         Tried::Blocked => {
-            work.refused(slot);
+            if !reads_back {
+                work.refused(slot);
+            }
             // The first of the two has been taken.
             return Tried::Started;
         }
@@ -237,7 +248,7 @@ fn fenced(
     }
     work.left -= 1;
     let generation = work.generation;
-    work.started(Op { kind: drawn.kind, slot, generation, sent: Sent::default() });
+    work.started(Op { kind: drawn.kind, slot, fenced: true, generation, sent: Sent::default() });
     let ticket = side.ticket(now_ns, false);
     if let Some(op) = side.work.as_mut().and_then(|work| work.ops.last_mut()) {
         op.sent.ticket = ticket;
@@ -248,10 +259,16 @@ fn fenced(
 
 fn draw(work: &mut Work, rng: &mut Rng, number: usize, index: u32, mss: u64) -> Option<Drawn> {
     let mut drawn = Drawn { kind: Kind::Silent, slot: 0, fenced: false, message: Vec::new() };
-    match rng.below(100) {
+    let roll = match work.spec.kinds {
+        Kinds::Common | Kinds::All => rng.below(100),
+        Kinds::Writes => 0,
+        Kinds::Reads => 45,
+        Kinds::Additions => 70,
+    };
+    match roll {
         0..45 => {
             drawn.slot = work.free_slot(rng, false)?;
-            let message = rng.pct(30.0);
+            let message = work.spec.kinds.are_mixed() && rng.pct(30.0);
             drawn.kind = Kind::Write { message };
             if message {
                 let len = if rng.pct(10.0) { mss } else { rng.range(8, mss.min(300)) };
@@ -263,7 +280,16 @@ fn draw(work: &mut Work, rng: &mut Rng, number: usize, index: u32, mss: u64) -> 
             drawn.slot = work.free_slot(rng, true)?;
             drawn.kind = Kind::Read;
         }
-        70..88 => drawn.kind = Kind::Add { result: work.free_result()? },
+        70..88 => {
+            let result = work.free_result()?;
+            drawn.kind = match work.known_words() {
+                Some(words) if rng.pct(70.0) => {
+                    let (word, atomic) = words.draw(rng)?;
+                    Kind::Change { word, atomic, result }
+                }
+                _ => Kind::Add { result },
+            };
+        }
         88..94 => drawn.kind = Kind::Bad,
         94..96 => drawn.kind = Kind::Odd,
         _ => {}
@@ -296,6 +322,14 @@ fn start(
             context,
             flags,
         ),
+        Kind::Change { word, atomic, result } => endpoint.atomic(
+            connection,
+            atomic,
+            RegionAddress::new(work.handle, Words::offset(word)),
+            returns(atomic.kind).then(|| local(8 * result as u64)),
+            context,
+            flags,
+        ),
         Kind::Odd => endpoint.atomic(
             connection,
             one(AtomicKind::Add),
@@ -324,8 +358,8 @@ fn start(
                 connection,
                 &Rma {
                     kind,
-                    local: &segments(work.local_handle, local_offset, len_bytes, rng),
-                    remote: &segments(work.handle, remote, len_bytes, rng),
+                    local: &segments(work.local_handle, local_offset, &work.spec, rng),
+                    remote: &segments(work.handle, remote, &work.spec, rng),
                     message,
                     context,
                     flags,
@@ -357,12 +391,18 @@ fn bad(work: &Work, rng: &mut Rng) -> RegionAddress {
 }
 
 /// The bytes as one segment or as several.
-fn segments(handle: RegionHandle, offset: u64, len_bytes: u64, rng: &mut Rng) -> Vec<Segment> {
+fn segments(handle: RegionHandle, offset: u64, spec: &Operating, rng: &mut Rng) -> Vec<Segment> {
     let mut segments = Vec::new();
-    let (mut at, end) = (offset, offset + len_bytes);
+    let (mut at, end) = (offset, offset + u64::from(spec.bytes));
+    // Where there may be many, they are short.
+    let (last_pct, longest) = match spec.segments_max {
+        ..10 => (60.0, u64::MAX),
+        segments_max => (0.0, (2 * u64::from(spec.bytes / segments_max)).max(1)),
+    };
     while at < end {
         let left = end - at;
-        let this = if rng.pct(60.0) || segments.len() >= 6 { left } else { rng.range(1, left) };
+        let is_last = rng.pct(last_pct) || segments.len() + 1 >= spec.segments_max as usize;
+        let this = if is_last { left } else { rng.range(1, left.min(longest)) };
         segments.push(Segment::new(handle, at, this));
         at += this;
     }

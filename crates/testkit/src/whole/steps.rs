@@ -1,7 +1,8 @@
 //! What the steps of a scenario do.
 
+use super::forger::Forger;
 use super::memory::Work;
-use super::network::address_of;
+use super::network::{Packet, address_of};
 use super::program::{self, request_of};
 use super::scenario::{Act, End, Job, Operating, Step, Talk};
 use super::side::{Doing, Life, Side};
@@ -83,19 +84,36 @@ impl World<'_> {
             }
             Act::Split(group, ns) => self.net.split(*group, now_ns + ns),
             Act::Storm(weather, ns) => self.net.storm(weather, now_ns + ns),
-            Act::Hold(machine, hold_ns, for_ns) => {
-                self.hosts[*machine].hold_ns = *hold_ns;
+            Act::Hold(machine, hold, for_ns) => {
+                self.hosts[*machine].hold = *hold;
                 self.hosts[*machine].hold_until_ns = now_ns + for_ns;
             }
             Act::Replay(count) => {
                 let again = self.net.seen(mix(self.scenario.seed ^ step.at_ns), *count);
-                for (number, packet) in again.into_iter().enumerate() {
-                    self.at(now_ns + 1_000 * number as u64, What::AtLink(packet));
-                }
+                self.arrive_in_turn(again);
             }
+            Act::ReplayElsewhere(count) => {
+                let mut forger = Forger::new(mix(self.scenario.seed ^ step.at_ns), &self.scenario.machines);
+                let again = self.net.seen(forger.draw(), *count);
+                self.arrive_in_turn(again.into_iter().map(|packet| forger.move_elsewhere(packet)).collect());
+            }
+            Act::Forge(count) => {
+                let mut forger = Forger::new(mix(self.scenario.seed ^ step.at_ns), &self.scenario.machines);
+                let like = self.net.seen(forger.draw(), *count);
+                self.arrive_in_turn(like.into_iter().map(|packet| forger.forge(packet)).collect());
+            }
+            Act::Unplug(machine, by, ns) => self.net.unplug(*machine, *by, true, now_ns + ns),
+            Act::Mute(machine, by, ns) => self.net.unplug(*machine, *by, false, now_ns + ns),
             Act::Narrow(from, to, bytes) => {
                 self.hosts[*from].wire.plug().narrow.insert(address_of(*to), *bytes);
             }
+        }
+    }
+
+    /// Datagrams that nobody has sent now arrive one after the other.
+    fn arrive_in_turn(&mut self, packets: Vec<Packet>) {
+        for (number, packet) in packets.into_iter().enumerate() {
+            self.at(self.now_ns + 1_000 * number as u64, What::AtLink(packet));
         }
     }
 

@@ -3,13 +3,14 @@
 use super::broken::Broken;
 use super::judge::Judge;
 use super::machine::Host;
-use super::network::{Net, Packet, address_of, machine_at};
+use super::network::{Net, Packet, interface_of, machine_at};
 use super::program::{self, Waiting};
 use super::scenario::{Act, End, Fabric, Operating, Scenario};
 use super::shared::{Stage, Standby};
 use super::side::{Doing, Life, Side};
 use super::speaker::{self, Spoken};
 use super::streams::Load;
+use super::watch::{Watch, Watched};
 use crate::dissect;
 use crate::rng::mix;
 use cci::simulated::streams::{self, Direction};
@@ -77,6 +78,8 @@ pub(super) enum What {
     Step(usize),
     Answer,
     Reopen(usize),
+    /// A test looks.
+    Watch(usize),
     Look,
 }
 
@@ -136,6 +139,7 @@ pub(super) struct World<'a> {
     pub(super) flips: u32,
     pub(super) phase: Phase,
     pub(super) calm_ns: u64,
+    watch: Option<Watch<'a>>,
 }
 
 /// Carries a scenario out and judges it.
@@ -143,7 +147,7 @@ pub(super) struct World<'a> {
 /// # Errors
 /// The first promise that was broken.
 pub fn run(scenario: &Scenario) -> Result<Report, Broken> {
-    World::new(scenario, false).run()
+    World::new(scenario, false, None).run()
 }
 
 /// Runs a scenario; a failure lists all that happened before it, a line each.
@@ -151,11 +155,24 @@ pub fn run(scenario: &Scenario) -> Result<Report, Broken> {
 /// # Errors
 /// The first promise that was broken.
 pub fn run_with_trace(scenario: &Scenario) -> Result<Report, Broken> {
-    World::new(scenario, true).run()
+    World::new(scenario, true, None).run()
+}
+
+/// Carries a scenario out and judges it. `look` sees it at these times, with the number of each, and once more before everybody
+/// disconnects.
+///
+/// # Errors
+/// The first promise that was broken.
+pub fn run_watched(
+    scenario: &Scenario,
+    at_ns: &[u64],
+    look: &mut dyn FnMut(usize, Watched<'_>),
+) -> Result<Report, Broken> {
+    World::new(scenario, false, Some(Watch { at_ns, look })).run()
 }
 
 impl<'a> World<'a> {
-    fn new(scenario: &'a Scenario, trace: bool) -> World<'a> {
+    fn new(scenario: &'a Scenario, trace: bool, watch: Option<Watch<'a>>) -> World<'a> {
         let stage = Stage::new(scenario.fabric, scenario.seed, scenario.machines.len());
         let machines = scenario.machines.iter().enumerate();
         let hosts = machines
@@ -185,7 +202,12 @@ impl<'a> World<'a> {
             flips: 0,
             phase: Phase::Trouble,
             calm_ns: scenario.calm_ns(),
+            watch,
         };
+        for number in 0..world.watch.as_ref().map_or(0, |watch| watch.at_ns.len()) {
+            let at_ns = world.watch.as_ref().map_or(0, |watch| watch.at_ns[number]);
+            world.at(at_ns, What::Watch(number));
+        }
         for (number, step) in scenario.steps.iter().enumerate() {
             world.at(step.at_ns, What::Step(number));
         }
@@ -306,6 +328,7 @@ impl<'a> World<'a> {
                     self.open(machine);
                 }
             }
+            What::Watch(number) => self.watched(number),
             What::Look => self.look(),
         }
         for direction in streams::pending() {
@@ -313,6 +336,13 @@ impl<'a> World<'a> {
             self.carry_on(direction, Some(load));
         }
         self.wake_called();
+    }
+
+    fn watched(&mut self, number: usize) {
+        let Some(watch) = &mut self.watch else { return };
+        self.hosts.iter().for_each(|host| host.set_clock(self.now_ns));
+        let (judge, hosts, net) = (&self.judge, &mut self.hosts[..], &self.net);
+        (watch.look)(number, Watched { judge, hosts, net, now_ns: self.now_ns });
     }
 
     /// A stream carries more, or has no more to carry.
@@ -366,7 +396,7 @@ impl<'a> World<'a> {
     }
 
     fn enter(&mut self, packet: Packet) {
-        let Packet { from, to, bytes } = packet;
+        let Packet { from, to, by, bytes } = packet;
         let host = &mut self.hosts[to];
         if host.endpoint.is_none() {
             return;
@@ -377,7 +407,7 @@ impl<'a> World<'a> {
                 return;
             }
             plug.inbox_bytes += bytes.len();
-            plug.inbox.push_back((address_of(from), bytes));
+            plug.inbox.push_back((by[1], interface_of(from, by[0]), bytes));
         }
         let at_ns = self.now_ns + self.hosts[to].spec.poll_ns;
         self.wake(to, at_ns);
@@ -500,8 +530,9 @@ impl<'a> World<'a> {
     fn dispatch(&mut self, machine: usize) -> usize {
         let out = std::mem::take(&mut self.hosts[machine].wire.plug().out);
         let count = out.len();
-        for (to, mut bytes) in out {
-            let Some(target) = machine_at(to).filter(|target| *target < self.hosts.len()) else {
+        for (by, to, mut bytes) in out {
+            let Some((target, to_by)) = machine_at(to).filter(|(target, _)| *target < self.hosts.len())
+            else {
                 self.judge.fail(self.now_ns, "network", format!("machine {machine} sends to {to}"));
                 break;
             };
@@ -514,7 +545,7 @@ impl<'a> World<'a> {
                 );
             }
             self.flip(&mut bytes);
-            self.launch(Packet { from: machine, to: target, bytes: bytes.into() });
+            self.launch(Packet { from: machine, to: target, by: [by, to_by], bytes: bytes.into() });
         }
         count
     }
@@ -528,14 +559,17 @@ impl<'a> World<'a> {
             word[..chunk.len()].copy_from_slice(chunk);
             mix(hash ^ u64::from_le_bytes(word))
         });
-        self.judge.note(now_ns, 8, (packet.from as u64) << 32 | packet.to as u64, hash);
+        let [from, to] = packet.ends();
+        self.judge.note(now_ns, 8, (from as u64) << 32 | to as u64, hash);
         let copies = self.net.launch(now_ns, &packet);
         self.judge.log(now_ns, || {
             let outcome = if copies.is_empty() { "lost" } else { "" };
             format!(
-                "{}>{} {:>5} bytes {} {outcome}",
+                "{}.{}>{}.{} {:>5} bytes {} {outcome}",
                 packet.from,
+                packet.by[0],
                 packet.to,
+                packet.by[1],
                 packet.bytes.len(),
                 dissect::line(&packet.bytes)
             )
@@ -579,6 +613,7 @@ impl<'a> World<'a> {
             Phase::Work => self.phase = Phase::Settling(now_ns + 2 * SECOND),
             Phase::Settling(_) if busy => self.phase = Phase::Work,
             Phase::Settling(until_ns) if now_ns >= until_ns => {
+                self.watched(self.watch.as_ref().map_or(0, |watch| watch.at_ns.len()));
                 (0..self.judge.sides.len()).for_each(|side| self.hang_up(side, false));
                 self.part();
                 self.phase = Phase::Farewell(now_ns + FAREWELL_NS);

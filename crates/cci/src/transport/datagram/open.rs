@@ -27,6 +27,29 @@ pub(super) struct Setup {
     pub receive_buffer_bytes: u64,
     /// Bytes of the memory cap that are kept for other things than connections.
     pub reserved_bytes: u64,
+    /// The protocol's own numbers, which only simulations change.
+    pub numbers: Numbers,
+}
+
+/// Numbers of the protocol that no option changes.
+#[derive(Copy, Clone)]
+pub(super) struct Numbers {
+    /// The number of each connection's first bundle; `None`: it follows from the secret.
+    pub first_seq: Option<u32>,
+    /// How many connections there may be, if the memory allows so many.
+    pub connections_max: u32,
+    /// How many requests may wait for the program.
+    pub requests_max: u32,
+}
+
+impl Default for Numbers {
+    fn default() -> Numbers {
+        Numbers {
+            first_seq: None,
+            connections_max: limits::CONNECTIONS_MAX,
+            requests_max: limits::REQUESTS_MAX,
+        }
+    }
 }
 
 /// A secret that nobody else has drawn.
@@ -88,21 +111,22 @@ fn config(
             cap_bytes: options.memory_bytes_max,
         });
     };
+    let numbers = setup.numbers;
     let connections =
-        (remaining_bytes / 4 / TABLE_BYTES_PER_CONNECTION).clamp(1, limits::CONNECTIONS_MAX.into());
+        (remaining_bytes / 4 / TABLE_BYTES_PER_CONNECTION).clamp(1, numbers.connections_max.into());
     Ok(Config {
         secret: setup.secret,
         datagram_bytes_max: setup.datagram_bytes_max,
         memory_bytes_max: remaining_bytes / 4 * 3,
         receive_buffer_bytes: setup.receive_buffer_bytes,
-        connections_max: u32::try_from(connections).unwrap_or(limits::CONNECTIONS_MAX),
+        connections_max: u32::try_from(connections).unwrap_or(numbers.connections_max),
         serves: device.serves,
-        requests_max: limits::REQUESTS_MAX,
+        requests_max: numbers.requests_max,
         sends_max: options.send_buffers,
         operations_max: options.rma_operations,
         send_timeout_ns: ns(options.send_timeout),
         keepalive_ns: options.keepalive.map_or(0, ns),
-        first_seq: None,
+        first_seq: numbers.first_seq,
     })
 }
 

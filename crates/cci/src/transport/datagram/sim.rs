@@ -6,12 +6,14 @@ pub use network::{Network, SimulatedNode, TooLong};
 
 use super::Datagram;
 use super::carrier::{Anonymous, Carrier, Dead, Narrow, Nobody, Paths, Report, Who};
-use super::open::Setup;
+use super::open::{Numbers, Setup};
 use super::sealed::{MEMORY_SHARE, Sealed};
+use super::udp::report::bonded_paths;
 use super::udp_uri;
 use crate::device::DeviceInfo;
 use crate::engine::poller::Poller;
 use crate::error::CreateError;
+use crate::limits;
 use crate::options::Options;
 use crate::sealing::Sealing;
 use crate::transport::Transport;
@@ -31,15 +33,24 @@ pub(crate) fn open(
 ) -> Result<Box<dyn Transport>, CreateError> {
     let sealing = Sealing::of(device, options)?;
     let setup = Setup {
-        uri: udp_uri::format(node.address, None),
+        uri: match node.second_address {
+            None => udp_uri::format(node.address, None),
+            Some(second) => udp_uri::format_both([(node.address, None), (second, None)]),
+        },
         secret: node.secret,
         datagram_bytes_max: node.datagram_bytes_max,
         receive_buffer_bytes: node.receive_buffer_bytes,
         reserved_bytes: sealing.as_ref().map_or(0, |_| options.memory_bytes_max / MEMORY_SHARE),
+        numbers: Numbers {
+            first_seq: node.first_seq,
+            connections_max: node.connections_max.unwrap_or(limits::CONNECTIONS_MAX),
+            requests_max: node.requests_max.unwrap_or(limits::REQUESTS_MAX),
+        },
     };
     let carrier = Sim {
         network,
         address: node.address,
+        second_address: node.second_address,
         batch: node.batch.max(1),
         input: Vec::new(),
         out: VecDeque::new(),
@@ -56,6 +67,7 @@ pub(crate) fn open(
 
 /// A datagram that waits until the network has space.
 struct Outgoing {
+    by: u8,
     to: SocketAddr,
     fragment: bool,
     bytes: Box<[u8]>,
@@ -63,6 +75,7 @@ struct Outgoing {
 
 /// The datagram that was begun last: where it goes, and where in the buffer it begins.
 struct Begun {
+    by: u8,
     to: SocketAddr,
     fragment: bool,
     start: usize,
@@ -71,9 +84,10 @@ struct Begun {
 struct Sim {
     network: Box<dyn Network>,
     address: SocketAddr,
+    second_address: Option<SocketAddr>,
     /// How many datagrams `out` takes.
     batch: usize,
-    input: Vec<(SocketAddr, Box<[u8]>)>,
+    input: Vec<(u8, SocketAddr, Box<[u8]>)>,
     out: VecDeque<Outgoing>,
     buffer: Vec<u8>,
     begun: Option<Begun>,
@@ -93,16 +107,18 @@ impl Carrier for Sim {
     }
 
     fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
-        self.input.drain(..).for_each(|(from, bytes)| datagram(Address::from(from), &bytes, &Nobody));
+        self.input
+            .drain(..)
+            .for_each(|(by, from, bytes)| datagram(Address::from(from).with_via(by), &bytes, &Nobody));
     }
 
     fn flush(&mut self, mut narrowed: impl FnMut(Narrow)) -> Result<(), Dead> {
         while self.network.has_space()
-            && let Some(Outgoing { to, fragment, bytes }) = self.out.pop_front()
+            && let Some(Outgoing { by, to, fragment, bytes }) = self.out.pop_front()
         {
-            if let Err(narrow) = self.network.send(to, &bytes, fragment) {
+            if let Err(narrow) = self.network.send(by, to, &bytes, fragment) {
                 let datagram_bytes_max = narrow.datagram_bytes_max;
-                narrowed(Narrow { to: Address::from(to), datagram_bytes_max });
+                narrowed(Narrow { to: Address::from(to).with_via(by), datagram_bytes_max });
             }
         }
         Ok(())
@@ -117,7 +133,12 @@ impl Carrier for Sim {
     }
 
     fn parse(&self, uri: &str) -> Result<Paths, String> {
-        udp_uri::parse(uri).map(|peer| Paths::One(peer.into()))
+        Ok(match udp_uri::parse_peer(uri)? {
+            (first, Some(second)) if self.second_address.is_some() => {
+                Paths::Bonded([first.into(), Address::from(second).with_via(1)])
+            }
+            (first, _) => Paths::One(first.into()),
+        })
     }
 
     fn reaches(&self, peer: Address) -> bool {
@@ -125,8 +146,11 @@ impl Carrier for Sim {
     }
 
     fn report(&self, report: Report<'_>) {
-        if let Report::Explanation { connection, into, .. } = report {
+        if let Report::Explanation { connection, paths, into } = report {
             into.peer = udp_uri::of(connection.peer);
+            if let (Some(paths), Some(second)) = (paths, self.second_address) {
+                into.paths = bonded_paths(paths, [self.address, second]);
+            }
         }
     }
 }
@@ -140,20 +164,20 @@ impl Transmit for Sim {
         if !self.has_space() {
             return None;
         }
-        let to = to.socket_addr()?;
+        let (by, to) = (to.via(), to.socket_addr()?);
         if self.buffer.len() < len_max + 8 {
             self.buffer.resize(len_max + 8, 0);
         }
         let start = self.buffer.as_ptr().align_offset(8);
-        self.begun = Some(Begun { to, fragment, start });
+        self.begun = Some(Begun { by, to, fragment, start });
         self.buffer.get_mut(start..start + len_max)
     }
 
     fn commit(&mut self, len: usize) {
-        if let Some(Begun { to, fragment, start }) = self.begun.take()
+        if let Some(Begun { by, to, fragment, start }) = self.begun.take()
             && let Some(bytes) = self.buffer.get(start..start + len)
         {
-            self.out.push_back(Outgoing { to, fragment, bytes: bytes.into() });
+            self.out.push_back(Outgoing { by, to, fragment, bytes: bytes.into() });
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::limits;
 use crate::options::Options;
 use crate::sealing::Sealing;
 use crate::transport::Transport;
-use crate::transport::datagram::open::{Setup, secret};
+use crate::transport::datagram::open::{Numbers, Setup, secret};
 use crate::transport::datagram::size;
 use cci_memory::fallible;
 use cci_proto::limits::{DATAGRAM_OVERHEAD_BYTES, WINDOW_BUNDLES_MAX};
@@ -103,6 +103,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
         datagram_bytes_max,
         receive_buffer_bytes: receive_window_bytes(&**main, counts),
         reserved_bytes,
+        numbers: Numbers::default(),
     };
     drop(main);
     let from_endpoint = lock.endpoint();

@@ -10,14 +10,14 @@ pub trait Network: Send {
     /// Whether another datagram can be taken now.
     fn has_space(&self) -> bool;
 
-    /// Takes a datagram, which may travel in fragments if `fragment` is true.
+    /// Takes a datagram that leaves by the interface with this number. It may travel in fragments if `fragment` is true.
     ///
     /// # Errors
     /// [`TooLong`]: the datagram is lost, because the path takes only smaller ones.
-    fn send(&mut self, to: SocketAddr, datagram: &[u8], fragment: bool) -> Result<(), TooLong>;
+    fn send(&mut self, by: u8, to: SocketAddr, datagram: &[u8], fragment: bool) -> Result<(), TooLong>;
 
-    /// Takes out the next datagram that has arrived, and the address that it came from.
-    fn receive(&mut self) -> Option<(SocketAddr, Box<[u8]>)>;
+    /// Takes out the next datagram that has arrived, the number of the interface where it did, and the address that it came from.
+    fn receive(&mut self) -> Option<(u8, SocketAddr, Box<[u8]>)>;
 }
 
 /// A datagram was too long for its path.
@@ -32,6 +32,8 @@ pub struct TooLong {
 pub struct SimulatedNode {
     /// The endpoint's address.
     pub address: SocketAddr,
+    /// The address of its second interface, if it has one. Connections to others that have two are bonded.
+    pub second_address: Option<SocketAddr>,
     /// The largest datagram that it sends, bytes; a multiple of 8.
     pub datagram_bytes_max: u16,
     /// How many bytes its socket holds before they are read; 0 means that it is not known.
@@ -40,4 +42,10 @@ pub struct SimulatedNode {
     pub batch: usize,
     /// All random numbers of the endpoint follow from this.
     pub secret: [u8; 32],
+    /// The number of each connection's first bundle, where it does not follow from the secret.
+    pub first_seq: Option<u32>,
+    /// How many connections it may have; `None`: as many as its memory allows.
+    pub connections_max: Option<u32>,
+    /// How many requests may wait for its program; `None`: as many as elsewhere.
+    pub requests_max: Option<u32>,
 }

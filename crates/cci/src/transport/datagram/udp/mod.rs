@@ -3,7 +3,7 @@
 
 mod bonded;
 mod open;
-mod report;
+pub(super) mod report;
 
 pub(crate) use open::open;
 

@@ -9,7 +9,7 @@ use crate::error::CreateError;
 use crate::options::Options;
 use crate::sealing::Sealing;
 use crate::transport::datagram::multicast::{Groups, Settings, WithGroups};
-use crate::transport::datagram::open::{Setup, ns, secret};
+use crate::transport::datagram::open::{Numbers, Setup, ns, secret};
 use crate::transport::datagram::size;
 use crate::transport::datagram::udp_uri;
 use crate::transport::{Transport, ip_port};
@@ -73,6 +73,7 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
             as u64,
         reserved_bytes: options.memory_bytes_max / GROUPS_SHARE
             + sealing.as_ref().map_or(0, |_| options.memory_bytes_max / sealed::MEMORY_SHARE),
+        numbers: Numbers::default(),
     };
     let (datagram_bytes, memory_bytes) =
         (usize::from(datagram_bytes_max) + overhead_bytes, options.memory_bytes_max);

@@ -90,7 +90,10 @@ fn options(carrier: &Udp, connection: &ConnectionInfo) -> Vec<PathOption> {
 }
 
 /// The two paths of a bonded connection, those in use first. `locals` are this side's addresses, in the order of `via`.
-pub(super) fn bonded_paths(paths: &[PathInfo; 2], locals: [SocketAddr; 2]) -> Vec<PathOption> {
+pub(in crate::transport::datagram) fn bonded_paths(
+    paths: &[PathInfo; 2],
+    locals: [SocketAddr; 2],
+) -> Vec<PathOption> {
     let bytes_all = paths.iter().map(|path| path.bytes_sent).sum::<u64>().max(1);
     let option = |(number, path): (usize, &PathInfo)| {
         let local = path.to.and_then(|to| locals.get(usize::from(to.via())));

@@ -111,7 +111,6 @@ impl Scenario {
         }
         scenario.steps.retain(|step| !matches!(step.act, Act::Outage(..) | Act::Split(..) | Act::Storm(..)));
         scenario.draw_processes(&mut rng, gentle);
-        scenario.draw_rare_work();
         scenario
     }
 
@@ -140,7 +139,6 @@ impl Scenario {
             scenario.step(rng.below(span_ns), cut);
         }
         scenario.draw_processes(&mut rng, gentle);
-        scenario.draw_rare_work();
         scenario
     }
 

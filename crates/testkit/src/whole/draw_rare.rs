@@ -1,6 +1,6 @@
 //! What few scenarios have, drawn apart from all else: none of it changes what a seed means otherwise.
 
-use super::scenario::{Act, Fabric, Hold, Kinds, Operating, Scenario, Step, Weather};
+use super::scenario::{Act, End, Fabric, Hold, Job, Kinds, Operating, Scenario, Step, Talk, Weather};
 use crate::rng::Rng;
 
 const US: u64 = 1_000;
@@ -30,6 +30,9 @@ impl Scenario {
         if !many && !self.sealed && rng.pct(30.0) {
             self.draw_bonds(&mut rng, span_ns);
         }
+        if !gentle && !many && rng.pct(25.0) {
+            self.draw_deaf(&mut rng);
+        }
         if rng.pct(25.0) {
             for _ in 0..rng.range(1, 10) {
                 let count = rng.range(1, 40) as u32;
@@ -38,6 +41,30 @@ impl Scenario {
             }
         }
         self.draw_rare_work();
+    }
+
+    /// More messages than their receiver can store while it takes none, for longer than their sender waits.
+    fn draw_deaf(&mut self, rng: &mut Rng) {
+        let first = self.steps.iter().find_map(|step| match &step.act {
+            Act::Connect(talk) if talk.attribute.is_reliable() => Some((step.at_ns, talk.clone())),
+            _ => None,
+        });
+        let Some((at_ns, Talk { number, client, server, .. })) = first else { return };
+        self.weather.loss_pct = rng.pick(&[1.0, 5.0, 15.0]);
+        self.machines[client].send_timeout_ns = rng.pick(&[20 * MS, 200 * MS, 1_000 * MS]);
+        self.machines[client].send_buffers = 1_024;
+        self.machines[server].memory_bytes_max = 1 << 20;
+        self.machines[server].recv_buffers = rng.pick(&[1, 2, 8]);
+        let hold_ns = rng.pick(&[50 * MS, 300 * MS, 3_000 * MS]);
+        self.add(at_ns, Act::Hold(server, Hold::Together(hold_ns), 2 * hold_ns));
+        let bytes_max = rng.pick(&[64, 3_000, 100_000]);
+        let messages = rng.range(100, 600) as u32;
+        let job = Job {
+            bytes_min: bytes_max / 10,
+            gap_ns: rng.pick(&[0, 0, 20 * US]),
+            ..Job::bulk(messages, bytes_max)
+        };
+        self.add(at_ns, Act::Send(number, End::Client, job));
     }
 
     fn draw_bonds(&mut self, rng: &mut Rng, span_ns: u64) {

@@ -80,9 +80,12 @@ impl Judge {
         // And what a peer does not acknowledge for too long may be an answer to it, of which no program knows.
         let unseen = |side: &Side| side.silent || side.work.is_some();
         let silent = !self.gentle && (unseen(this) || self.others(side).any(unseen));
+        // A peer that was not ready is asked whether it is still there, with nothing under way.
+        let refused = |side: &Side| side.ended.iter().any(|(_, status)| *status == Status::ReceiverNotReady);
+        let asks = !self.gentle && (refused(this) || self.others(side).any(refused));
         // A link ends with a system call that fails on it.
         let late = this.jumped || self.others(side).any(|other| other.jumped);
-        this.reported_dead || silent || late || self.calls_may_fail || self.others(side).any(gone)
+        this.reported_dead || silent || asks || late || self.calls_may_fail || self.others(side).any(gone)
     }
 
     /// The clock of a machine has jumped. What was under way there may be too late by it.

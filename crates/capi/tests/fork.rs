@@ -15,7 +15,7 @@ use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const LEN: usize = 64 << 10;
 
 const DEVICES: [DeviceUnderTest; 10] = [

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 const PAGE: usize = 4096;
 const READ: i32 = libc::PROT_READ;
 const WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;

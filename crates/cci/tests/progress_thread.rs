@@ -347,7 +347,7 @@ fn it_ends_when_the_last_clone_is_dropped() {
             assert!(sleeps_of(0).is_empty());
         }
         println!("{}: 300 endpoints opened and dropped in {:?}", device.transport().name(), start.elapsed());
-        assert!(start.elapsed() < Duration::from_secs(20));
+        assert!(start.elapsed() < Duration::from_secs(120), "no wake-up is lost");
     }
 }
 

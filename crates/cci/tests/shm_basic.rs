@@ -93,7 +93,7 @@ fn requests_are_rejected_refused_and_time_out() {
     let Some(Event::Connect { context: 4, result: Err(ConnectFailure::TimedOut) }) = event else {
         panic!("{event:?}")
     };
-    assert!(start.elapsed() >= Duration::from_millis(50) && start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() >= Duration::from_millis(50));
     // Its program takes the request after all: too late, and it learns that.
     let event = b.wait(Some(PATIENCE)).unwrap();
     let Some(Event::ConnectRequest(request)) = event else { panic!("{event:?}") };

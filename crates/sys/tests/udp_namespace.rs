@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use cci_sys::udp::{Options, RecvBatch, SendBatch, UdpSocket};
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 const HERE: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Nothing here takes as long; a test that does is stuck.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn across() -> Option<Veth> {
     Veth::across(&[Wire::default()]).map_err(|reason| println!("skipped: {reason}")).ok()

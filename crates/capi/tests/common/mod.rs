@@ -120,21 +120,22 @@ pub fn config() -> PathBuf {
     CONFIG_FILE.get_or_init(write).clone()
 }
 
-/// Runs a C test program, which must succeed within a minute.
+/// Runs a C test program, which must succeed.
 pub fn run(program: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
     command.args(arguments).env("CCI_CONFIG", config());
     finish(&mut command)
 }
 
-/// Runs a command, which must succeed within a minute; gives what it said.
+/// Runs a command, which must succeed; gives what it said.
 pub fn finish(command: &mut Command) -> String {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
-    let in_time = wait(&mut child, Duration::from_secs(60));
+    // Seconds where the machine is quiet. Only a program that hangs takes so long.
+    let in_time = wait(&mut child, Duration::from_secs(600));
     let output = child.wait_with_output().expect("its output");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(in_time, "{command:?} did not end within a minute:\n{text}");
+    assert!(in_time, "{command:?} did not end:\n{text}");
     assert!(output.status.success(), "{command:?}: {}\n{text}", output.status);
     text.into_owned()
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const CLIENTS: u64 = 8;
 const WAIT: Duration = Duration::from_millis(300);
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Of the time that it waits, a waiter may be awake so much: it looks again every few milliseconds.
 const AWAKE_SHARE: u32 = 5;
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// How long an attempt to connect, or a send, may take.
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// And anything that is certain to come.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const AREA_BYTES: usize = 256 << 10;
 const NEAR: usize = 0;
 const FAR: usize = 1;

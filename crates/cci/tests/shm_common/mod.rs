@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// No step of a test takes longer, or it has failed.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn device() -> Device {
     let context = Context::from_text("[m]\ntransport = shm\n", Path::new("test.ini")).unwrap();

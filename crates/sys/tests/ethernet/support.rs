@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::net::{End, Veth};
 
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A pair with both ends in one fresh namespace, in which the calling thread is until it is dropped.
 pub fn pair(mtu_bytes: u32) -> Option<Veth> {

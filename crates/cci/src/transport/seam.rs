@@ -88,7 +88,7 @@ pub trait Transport: Send {
     /// Receives, does what is due, and transmits what waits. One call does a bounded amount of work.
     fn progress(&mut self, core: &mut Core);
 
-    /// Makes progress, and may lend messages that have come instead of delivering them, as far as the [`Lender`] allows.
+    /// Makes progress, and may lend messages that have come instead of delivering them, as far as the lender allows.
     fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {
         let _ = lender;
         self.progress(core);

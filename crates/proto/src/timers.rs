@@ -66,14 +66,23 @@ impl Timers {
     #[inline]
     pub fn at_most(&mut self, id: TimerId, when: Time) {
         let position = self.slots[id.0 as usize].position;
-        if position == NOT_SET {
-            if when < Time::FAR {
-                self.heap.push((when, id.0));
-                self.rise(self.heap.len() - 1);
-            }
-        } else if when < self.heap[position as usize].0 {
+        // The usual case: it is looked at sooner in any case. (An entry that is not set is at no position.)
+        if self.heap.get(position as usize).is_some_and(|&(set, _)| set <= when) {
+            return;
+        }
+        self.make_earlier(id, when);
+    }
+
+    /// Sets a deadline that is not set, or is later.
+    #[inline(never)]
+    fn make_earlier(&mut self, id: TimerId, when: Time) {
+        let position = self.slots[id.0 as usize].position;
+        if position != NOT_SET {
             self.heap[position as usize].0 = when;
             self.rise(position as usize);
+        } else if when < Time::FAR {
+            self.heap.push((when, id.0));
+            self.rise(self.heap.len() - 1);
         }
     }
 

@@ -28,6 +28,7 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// Each connection that has something to send has its turn, while the carrier takes more.
+    #[inline]
     pub fn transmit(&mut self, now: Time, out: &mut impl Transmit, sink: &mut impl Sink) {
         while let Some(&index) = self.protocol.shared.ready.front() {
             let Some(conn) = self.table.at_mut(index) else {

@@ -275,7 +275,10 @@ impl Endpoint {
             ConnState::Dialing | ConnState::Accepting => return Err(SendError::NotConnected),
             _ => return Err(SendError::Disconnected),
         }
-        let len = segments.iter().map(|segment| segment.len()).sum();
+        let len = match segments {
+            [only] => only.len(),
+            many => many.iter().map(|segment| segment.len()).sum(),
+        };
         let max = conn.base.message_bytes_max();
         if len > max {
             return Err(SendError::TooLong { max });
@@ -622,6 +625,7 @@ impl Endpoint {
 
     /// Writes datagrams while the carrier takes more, round robin over the connections that have something to send.
     /// Unreliable sends complete when they are written, into `sink`.
+    #[inline]
     pub fn poll_transmit(&mut self, now: Time, out: &mut impl Transmit, sink: &mut impl Sink) {
         if self.handshakes.replies.transmit(out, &mut self.connections.protocol.shared.counters) {
             self.connections.transmit(now, out, sink);

@@ -48,6 +48,7 @@ impl Protocol {
         self.shared.sleep(conn);
     }
 
+    #[inline]
     pub fn take_turn(
         &mut self,
         conn: &mut ActiveConn<'_>,

@@ -263,17 +263,10 @@ impl Shared {
         if active.ack_pending != 0 {
             due = due.min(active.ack_due);
         }
-        if active.blocked == Some(Blocked::Pacing) {
-            due = due.min(active.paths.pace_due());
-        }
-        if let Some(bond) = active.paths.bond.as_deref() {
-            due = due.min(bond.due());
-        }
-        if let Some(rma) = active.rma.as_deref() {
-            due = due.min(rma.retry_due);
-        }
-        if due == Time::FAR && active.is_quiet() {
-            due = active.used_at.plus(IDLE_NS);
+        let is_plain = active.blocked.is_none() && active.paths.bond.is_none() && active.rma.is_none();
+        // If nothing else is due, the connection may be about to go to sleep.
+        if !is_plain || due == Time::FAR {
+            due = due_seldom(active, due);
         } else {
             due = due.min(active.unended.due);
         }
@@ -447,6 +440,25 @@ impl Shared {
             active.holding = true;
             self.holding.push_back(active.index);
         }
+    }
+}
+
+/// When a connection must be looked at of which more is under way than plain messages, or nothing: `due`, or sooner.
+#[inline(never)]
+fn due_seldom(active: &Active, mut due: Time) -> Time {
+    if active.blocked == Some(Blocked::Pacing) {
+        due = due.min(active.paths.pace_due());
+    }
+    if let Some(bond) = active.paths.bond.as_deref() {
+        due = due.min(bond.due());
+    }
+    if let Some(rma) = active.rma.as_deref() {
+        due = due.min(rma.retry_due);
+    }
+    if due == Time::FAR && active.is_quiet() {
+        active.used_at.plus(IDLE_NS)
+    } else {
+        due.min(active.unended.due)
     }
 }
 

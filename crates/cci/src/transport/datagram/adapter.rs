@@ -84,9 +84,14 @@ impl Adapter {
     /// Does what could not be done during a call of the protocol. It must be called after each one.
     #[inline]
     pub fn settle(&mut self, protocol: &mut proto::Endpoint, core: &mut Core, now: Time) {
-        if self.opened.is_empty() && self.refused.is_empty() && self.unwelcome.is_empty() {
-            return;
+        if !(self.opened.is_empty() && self.refused.is_empty() && self.unwelcome.is_empty()) {
+            self.settle_seldom(protocol, core, now);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settle_seldom(&mut self, protocol: &mut proto::Endpoint, core: &mut Core, now: Time) {
         for (key, connection) in self.opened.drain(..) {
             if let (Some(info), Some(conn)) = (protocol.connection(key), core.conn_mut(connection)) {
                 let bytes = u32::try_from(info.message_bytes_max).unwrap_or(MESSAGE_BYTES_MAX);

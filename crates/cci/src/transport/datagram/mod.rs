@@ -128,10 +128,11 @@ impl<C: Carrier> Datagram<C> {
         true
     }
 
-    /// Whether a message was sent in a datagram of its own just before, with no progress since.
-    fn follows_closely(&mut self) -> bool {
-        let Some(left_at) = self.sent_alone_at else { return false };
-        self.read_clock().0.saturating_sub(left_at.0) < LONE_GAP_NS
+    /// Reads the clock for a send on a quiet connection, and returns whether no message was sent in a datagram of its own just before,
+    /// with no progress since.
+    fn is_lone(&mut self) -> bool {
+        let now = self.read_clock();
+        self.sent_alone_at.is_none_or(|left_at| now.0.saturating_sub(left_at.0) >= LONE_GAP_NS)
     }
 
     /// Notes that a connection was asked for or accepted, and gives its nonce to the carrier.
@@ -172,19 +173,33 @@ impl<C: Carrier> Datagram<C> {
         if self.adapter.starved && self.now.0 < self.received_at.0.saturating_add(STARVED_RECV_NS) {
             return false;
         }
-        let mut came = false;
+        let first = self.receive_once(core);
+        if first != 0 {
+            self.take_in(core, first);
+        }
+        self.received_at = self.now;
+        first != 0
+    }
+
+    /// One receive call: how many datagrams it brought.
+    #[inline]
+    fn receive_once(&mut self, core: &mut Core) -> usize {
+        match self.carrier.receive() {
+            Ok(count) => count,
+            Err(Dead) => {
+                self.fail(core);
+                0
+            }
+        }
+    }
+
+    /// Takes the `count` datagrams that the last receive call has brought, and more after them, up to a bound. Not inlined, so that a
+    /// poll that finds nothing is short.
+    #[inline(never)]
+    fn take_in(&mut self, core: &mut Core, mut count: usize) {
         let (mut calls, mut in_vain) = (0, 0);
         let mut until = None;
-        while calls < RECV_CALLS_MAX && in_vain < RECV_CALLS_IN_VAIN_MAX {
-            let count = match self.carrier.receive() {
-                Ok(0) => break,
-                Ok(count) => count,
-                Err(Dead) => {
-                    self.fail(core);
-                    break;
-                }
-            };
-            came = true;
+        while count != 0 {
             let now = self.read_clock();
             let useful = self.proto.counters().useful();
             let Datagram { carrier, proto, adapter, .. } = self;
@@ -208,17 +223,19 @@ impl<C: Carrier> Datagram<C> {
                 if self.adapter.starved {
                     break;
                 }
-                continue;
+            } else {
+                in_vain += 1;
+                let away_ns = now.since(self.received_at).min(RECV_IN_VAIN_NS_MAX);
+                let until = *until.get_or_insert_with(|| now.plus(away_ns));
+                if in_vain >= RECV_CALLS_IN_VAIN && now >= until {
+                    break;
+                }
             }
-            in_vain += 1;
-            let away_ns = now.since(self.received_at).min(RECV_IN_VAIN_NS_MAX);
-            let until = *until.get_or_insert_with(|| now.plus(away_ns));
-            if in_vain >= RECV_CALLS_IN_VAIN && now >= until {
+            if calls == RECV_CALLS_MAX || in_vain == RECV_CALLS_IN_VAIN_MAX {
                 break;
             }
+            count = self.receive_once(core);
         }
-        self.received_at = self.now;
-        came
     }
 
     /// Delivers messages that waited for a receive buffer, once some are free again.
@@ -281,11 +298,19 @@ impl<C: Carrier> Datagram<C> {
         let _ = self.proto.disconnect(self.now, key);
     }
 
+    /// Tells the carrier which connections have ended.
+    #[cold]
+    fn forget_ended(&mut self) {
+        for key in self.adapter.ended.drain(..) {
+            self.carrier.set_nonce(key, None);
+        }
+    }
+
     /// Sends what may be sent, as far as the socket has space.
     fn transmit(&mut self, core: &mut Core) {
         self.queued_bytes = 0;
-        for key in self.adapter.ended.drain(..) {
-            self.carrier.set_nonce(key, None);
+        if !self.adapter.ended.is_empty() {
+            self.forget_ended();
         }
         if let Some(identities) = self.carrier.identities() {
             identities.at(self.now);
@@ -434,13 +459,16 @@ impl<C: Carrier> Transport for Datagram<C> {
     ) -> Result<(), SendError> {
         let key = link::unpack(link);
         // A lone message must not wait for the next progress. One that follows others may, and shares their datagram.
-        let lone = self.queued_bytes == 0 && self.proto.is_quiet(key) && !self.follows_closely();
+        let lone = self.queued_bytes == 0 && self.proto.is_quiet(key) && self.is_lone();
         self.sends_since_clock += 1;
-        if lone || self.sends_since_clock >= SENDS_PER_CLOCK {
+        if self.sends_since_clock >= SENDS_PER_CLOCK {
             self.read_clock();
         }
         self.proto.send(self.now, key, segments, op.context, op.silent).map_err(send_error)?;
-        self.queued_bytes += segments.iter().map(|segment| segment.len() + 8).sum::<usize>();
+        self.queued_bytes += match segments {
+            [only] => only.len() + 8,
+            many => many.iter().map(|segment| segment.len() + 8).sum::<usize>(),
+        };
         if lone {
             self.sent_alone_at = Some(self.now);
         }

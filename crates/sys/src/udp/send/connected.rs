@@ -64,10 +64,10 @@ impl ConnectedSocket {
         }
         if self.leads.as_ref().is_none_or(|(_, present)| present != to) {
             self.note(to, of);
-        } else {
-            self.run = 0;
+            return self.leads.as_ref().filter(|(_, present)| present == to).map(|(fd, _)| fd.as_fd());
         }
-        self.leads.as_ref().filter(|(_, present)| present == to).map(|(fd, _)| fd.as_fd())
+        self.run = 0;
+        self.leads.as_ref().map(|(fd, _)| fd.as_fd())
     }
 
     /// One more goes to a peer that it does not lead to.

@@ -314,11 +314,22 @@ impl Endpoint {
         if !self.is_ours() {
             return None;
         }
+        // A program slow to take its events must not stop acknowledgements and time-outs meanwhile.
+        if !self.core.has_events() || self.pace.is_due(self.taken_since_progress) || self.exported.get() {
+            return self.next_after_progress();
+        }
+        self.taken_since_progress += 1;
+        self.core.pop_event()
+    }
+
+    /// Makes progress if that is due, and takes the next event.
+    // Apart: an event that waits is taken with few registers.
+    #[inline(never)]
+    fn next_after_progress(&mut self) -> Option<Event> {
         if !self.core.has_events() {
             self.pace.broken();
             self.make_progress();
         } else if self.pace.is_due(self.taken_since_progress) {
-            // A program slow to take its events must not stop acknowledgements and time-outs meanwhile.
             self.progress_between();
         }
         self.taken_since_progress += 1;

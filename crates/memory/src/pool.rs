@@ -13,7 +13,7 @@
 //! the thread that takes slots returns them without one: that thread, the pool's *home*, puts them on a queue that only
 //! it writes and only the pool's owner reads. As a rule these two are one thread. Where the pool has moved on, or is
 //! used by several threads in turn, they are not, and the queue is still right: the home stays what it was until all
-//! slots are in, when the next to take one may become the home.
+//! slots are in and none waits on its queue, when the next to take one may become the home.
 //!
 //! Once the pool is gone nobody takes slots any more; returns only count, and the one that makes the count full frees
 //! the memory. A pool that goes on another thread than its home, with slots out, can't make that thread count: it is
@@ -109,7 +109,7 @@ pub struct SlotPool {
     /// The owner's list: its top, and how many are on it.
     free_top: u32,
     free: u32,
-    /// Slots that are out and [parked](SlotPool::take_parked).
+    /// Slots that are out and [parked](SlotPool::take_filled).
     parked: u32,
     /// Where `returned` begins.
     returned_begin: u32,
@@ -190,44 +190,56 @@ impl SlotPool {
         Some(SlotMut { slot: self.slot(index, self.slot_bytes) })
     }
 
-    /// Takes a free slot and parks it, to be [filled](Self::fill) and to wait in some queue of the owner's under a name of
-    /// half its size, which needs no dropping. It is out, for `holder` (at most [`HOLDER_MAX`]), also after
-    /// [`unpark`](Self::unpark), until it is returned.
-    #[inline]
-    pub fn take_parked(&mut self, holder: u32) -> Option<Parked> {
-        let index = self.take_index()?;
-        self.shared().below.get(index as usize)?.store(PARKED | holder & HOLDER_MAX, Ordering::Relaxed);
+    /// Takes a free slot, has its first `len_bytes` bytes filled with a message, and parks it: it can wait in some queue of
+    /// the owner's under a name of half its size, which needs no dropping. It is out, for `holder` (at most
+    /// [`HOLDER_MAX`]), also after [`unpark`](Self::unpark), until it is returned.
+    ///
+    /// # Errors
+    ///
+    /// All slots are out, or none is so long: gives `fill` back, which was not called.
+    #[inline(always)]
+    pub fn take_filled<F: FnOnce(&mut [u8])>(
+        &mut self,
+        holder: u32,
+        len_bytes: usize,
+        fill: F,
+    ) -> Result<Parked, F> {
+        if len_bytes > self.slot_bytes as usize {
+            return Err(fill);
+        }
+        let Some(index) = self.take_index() else { return Err(fill) };
+        let shared = self.shared();
+        let Some(below) = shared.below.get(index as usize) else { return Err(fill) };
+        below.store(PARKED | holder & HOLDER_MAX, Ordering::Relaxed);
+        // SAFETY: the slot was free, so its index is less than `count`, and nobody has a reference to its bytes, of which there
+        // are so many.
+        fill(unsafe {
+            let data = shared.data.add(index as usize * self.stride_bytes);
+            core::slice::from_raw_parts_mut(data.as_ptr(), len_bytes)
+        });
         self.parked += 1;
-        Some(Parked { index, len_bytes: self.slot_bytes })
+        Ok(Parked { index, len_bytes: len_bytes as u32 })
     }
 
-    /// The first `len_bytes` bytes of a parked slot, which are the message from now on. `None`: the slot is parked
-    /// elsewhere, or not so long.
-    #[inline]
-    pub fn fill(&mut self, parked: &mut Parked, len_bytes: u32) -> Option<&mut [u8]> {
-        let shared = self.shared();
-        if !is_parked(shared.below.get(parked.index as usize)?.load(Ordering::Relaxed))
-            || len_bytes > self.slot_bytes
-        {
-            return None;
-        }
-        parked.len_bytes = len_bytes;
-        // SAFETY: parked here, so the index is that of a slot, whose bytes nobody has a reference to: whoever parked it
-        // has given up theirs, and one made here borrows the pool, without which it can't be had back.
-        unsafe {
-            let data = shared.data.add(parked.index as usize * self.stride_bytes);
-            Some(core::slice::from_raw_parts_mut(data.as_ptr(), len_bytes as usize))
-        }
-    }
-
-    #[inline]
+    #[inline(always)]
     fn take_index(&mut self) -> Option<u32> {
-        // Only hints when to look; who collects synchronises.
         let shared = self.shared();
-        let (end, returned) = (shared.returned_end.load(Ordering::Relaxed), shared.returns.count());
-        if end != self.returned_begin {
-            self.collect_returned();
+        // Acquire pairs with the Release in `give_back`: the home's reads are over. For the home itself it costs nothing.
+        if shared.returned_end.load(Ordering::Acquire) == self.returned_begin {
+            return self.take_from_list();
         }
+        // The slot that the home returned first of those that wait. As a rule there is one.
+        let entry = shared.returned.get(self.returned_begin as usize & (shared.returned.len() - 1))?;
+        let index = entry.load(Ordering::Relaxed);
+        self.returned_begin = self.returned_begin.wrapping_add(1);
+        Some(index)
+    }
+
+    /// Takes the slot on top of the owner's list.
+    #[inline(never)]
+    fn take_from_list(&mut self) -> Option<u32> {
+        // Only hints when to look; who collects synchronises.
+        let returned = self.shared().returns.count();
         if self.free == 0 || returned >= COLLECT_SLOTS {
             self.collect();
         }
@@ -274,7 +286,6 @@ impl SlotPool {
     }
 
     /// Puts what the home has returned on top of the owner's list.
-    #[inline]
     fn collect_returned(&mut self) {
         let shared = self.shared();
         // Acquire pairs with the Release in `give_back`: the home's reads are over. For the home itself it costs nothing.
@@ -306,6 +317,7 @@ impl SlotPool {
     }
 
     /// Slots in `returned`.
+    #[inline]
     fn returned_count(&self) -> u32 {
         self.shared().returned_end.load(Ordering::Acquire).wrapping_sub(self.returned_begin)
     }
@@ -329,10 +341,10 @@ impl SlotPool {
         }
     }
 
-    /// Slots on the owner's list: at most those that are free, and all of them after a look at what was returned.
+    /// Slots that are free, but for those that other threads than the home have returned of late.
     #[inline]
     pub fn free_count_cached(&self) -> u32 {
-        self.free
+        self.free + self.returned_count()
     }
 
     /// Slots that [`take`](Self::take) can give now.

@@ -221,8 +221,7 @@ impl Core {
 
     /// Delivers a message of `len` bytes that `fill` copies into the receive buffer, for transports that copy themselves. False,
     /// and counted, where [`Core::deliver`] would be.
-    // Never: with it inside, the loop over a ring keeps less in registers.
-    #[inline(never)]
+    #[inline(always)]
     pub fn deliver_with(&mut self, connection: Connection, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         self.fill_buffer(connection, len, fill)
     }

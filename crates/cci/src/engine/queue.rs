@@ -119,8 +119,15 @@ impl Queue {
     pub fn pop(
         &mut self,
         buffers: &mut ReceiveBuffers,
-        mut is_reported: impl FnMut(Connection) -> bool,
+        is_reported: impl FnMut(Connection) -> bool,
     ) -> Option<Event> {
+        let is_frequent = matches!(self.queued.front(), Some(Queued::Recv { .. } | Queued::Send { .. }));
+        if is_frequent { self.pop_frequent(buffers) } else { self.pop_rare(buffers, is_reported) }
+    }
+
+    /// The next event if it is a message or the end of a send.
+    #[inline(always)]
+    fn pop_frequent(&mut self, buffers: &mut ReceiveBuffers) -> Option<Event> {
         let queued = self.queued.pop_front()?;
         if self.queued.is_empty() {
             // The queue has space for thousands. An empty one starts again at its beginning, which is in the cache.
@@ -133,14 +140,32 @@ impl Queue {
                 slot.map(|slot| Event::Recv(Message::new(slot, connection)))
             }
             Queued::Send { connection, context, status } => Some(Event::Send { connection, context, status }),
-            Queued::Disconnected { connection, context, reason } => {
-                if is_reported(connection) {
-                    Some(Event::Disconnected { connection, context, reason })
-                } else {
-                    self.pop(buffers, is_reported)
+            Queued::Disconnected { .. } | Queued::Other => None,
+        }
+    }
+
+    /// The next event, of whatever kind.
+    #[cold]
+    #[inline(never)]
+    fn pop_rare(
+        &mut self,
+        buffers: &mut ReceiveBuffers,
+        mut is_reported: impl FnMut(Connection) -> bool,
+    ) -> Option<Event> {
+        loop {
+            match *self.queued.front()? {
+                Queued::Recv { .. } | Queued::Send { .. } => return self.pop_frequent(buffers),
+                Queued::Disconnected { connection, context, reason } => {
+                    self.queued.pop_front();
+                    if is_reported(connection) {
+                        return Some(Event::Disconnected { connection, context, reason });
+                    }
+                }
+                Queued::Other => {
+                    self.queued.pop_front();
+                    return self.others.pop_front();
                 }
             }
-            Queued::Other => self.others.pop_front(),
         }
     }
 }

@@ -29,11 +29,10 @@ impl ReceiveBuffers {
     // Always: it is in the way of every message, and the compiler makes a call of it where the loop around it is long.
     #[inline(always)]
     pub fn take(&mut self, holder: u32, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Filled> {
-        let Some(mut parked) = self.first.take_parked(holder) else {
-            return self.take_of_more(holder, len, fill).map(Filled::Slot);
-        };
-        fill(self.first.fill(&mut parked, u32::try_from(len).ok()?)?);
-        Some(Filled::Parked(parked))
+        match self.first.take_filled(holder, len, fill) {
+            Ok(parked) => Some(Filled::Parked(parked)),
+            Err(fill) => self.take_of_more(holder, len, fill).map(Filled::Slot),
+        }
     }
 
     #[cold]

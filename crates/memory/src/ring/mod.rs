@@ -132,6 +132,7 @@ pub const DATA_BYTES_MAX: usize = 1 << 30;
 
 const _: () = {
     assert!(RECORD_HEADER_BYTES < LINE_BYTES, "a short payload shares the line of its header");
+    assert!(LINE_BYTES.is_power_of_two(), "lines are counted by masks");
     assert!(CONTROL_BYTES.is_multiple_of(LINE_BYTES), "data starts on a line");
     assert!(DATA_BYTES_MAX <= word::LEN_MASK as usize + 1, "every length fits in its bits");
 };
@@ -151,7 +152,7 @@ pub const fn payload_bytes_limit(data_bytes: usize) -> usize {
 
 /// Bytes that a record with a payload of `payload_bytes` takes in the ring (without a PAD).
 pub const fn record_bytes(payload_bytes: usize) -> usize {
-    (payload_bytes + RECORD_HEADER_BYTES).next_multiple_of(LINE_BYTES)
+    (payload_bytes + RECORD_HEADER_BYTES + LINE_BYTES - 1) & !(LINE_BYTES - 1)
 }
 
 /// Bytes of a payload that is gathered from `segments`.

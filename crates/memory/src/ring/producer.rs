@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use super::consumer::{ATTENTION_NONE, ATTENTION_PROGRESS, STALL_CANCELLING, STALL_ON};
 use super::region::Region;
 use super::word::{self, Corrupt, RecordHeader};
-use super::{BadRegion, LINE_BYTES};
+use super::{BadRegion, LINE_BYTES, RECORD_HEADER_BYTES};
 use crate::atomic::{Ordering, fence};
 
 const LINE: u64 = LINE_BYTES as u64;
@@ -65,6 +65,8 @@ impl Span {
 pub struct Producer<M> {
     region: Region<M>,
     payload_bytes_max: u32,
+    /// The longest payload of a record of one line.
+    short_bytes_max: u32,
     tail: u64,
     /// The first word of each line in `tail..zeroed` is zero; always beyond `tail`.
     zeroed: u64,
@@ -102,7 +104,8 @@ impl<M> Producer<M> {
     pub(super) fn in_region(region: Region<M>, payload_bytes_max: u32) -> Self {
         // The memory is zero, hence so is the word at position 0.
         let limit = region.data_bytes();
-        Producer { region, payload_bytes_max, tail: 0, zeroed: LINE, limit }
+        let short_bytes_max = payload_bytes_max.min((LINE_BYTES - RECORD_HEADER_BYTES) as u32);
+        Producer { region, payload_bytes_max, short_bytes_max, tail: 0, zeroed: LINE, limit }
     }
 
     /// Writes a record whose payload is the segments, one after the other, and makes it visible.
@@ -114,6 +117,30 @@ impl<M> Producer<M> {
     /// [`PushError`] says why; nothing was written.
     #[inline(always)]
     pub fn push(&mut self, header: RecordHeader, segments: &[&[u8]]) -> Result<Span, PushError> {
+        if let [message] = segments
+            && message.len() <= self.short_bytes_max as usize
+            && self.tail + 2 * LINE <= self.limit
+        {
+            return Ok(self.push_line(header, message));
+        }
+        self.push_any(header, segments)
+    }
+
+    /// Writes a record of one line, for which there is space, with the line behind it: a line never lies across the end.
+    #[inline(always)]
+    fn push_line(&mut self, header: RecordHeader, message: &[u8]) -> Span {
+        let span = Span { start: self.tail, end: self.tail + LINE };
+        self.zero_behind(span.end);
+        // SAFETY: the space between the tail and the limit is ours, and unpublished.
+        unsafe { self.region.write_line(span.start, message) };
+        self.publish_at(header, span.start, message.len());
+        self.tail = span.end;
+        self.zero_ahead();
+        span
+    }
+
+    #[inline(never)]
+    fn push_any(&mut self, header: RecordHeader, segments: &[&[u8]]) -> Result<Span, PushError> {
         let len_bytes = super::payload_bytes(segments);
         let span = self.begin(len_bytes)?;
         // SAFETY: the space between the tail and the limit is ours, and unpublished.
@@ -152,40 +179,53 @@ impl<M> Producer<M> {
         }
         let record_bytes = super::record_bytes(len_bytes) as u64;
         let to_end = self.region.data_bytes() - (self.tail & (self.region.data_bytes() - 1));
-        let start = if record_bytes <= to_end { self.tail } else { self.tail + to_end };
-        let end = start + record_bytes;
+        let (mut start, mut end) = (self.tail, self.tail + record_bytes);
         // One line more than the record: the word behind it is ours to zero.
-        if end + LINE > self.limit {
+        if record_bytes > to_end || end + LINE > self.limit {
+            start = if record_bytes <= to_end { self.tail } else { self.tail + to_end };
+            end = start + record_bytes;
             self.look_for_space(end)?;
         }
-        if self.zeroed <= end {
-            // Relaxed: the Release in `publish` is what shows it to the consumer.
-            self.region.word(end).store(0, Ordering::Relaxed);
-            self.zeroed = end + LINE;
-        }
+        self.zero_behind(end);
         Ok(Span { start, end })
     }
 
-    /// Looks whether there is space up to `end` and the line behind it by now.
+    /// Zeroes the word behind a record that ends at `end`, if that was not done before.
+    #[inline(always)]
+    fn zero_behind(&mut self, end: u64) {
+        if self.zeroed <= end {
+            // Relaxed: the Release in `publish_at` is what shows it to the consumer.
+            self.region.word(end).store(0, Ordering::Relaxed);
+            self.zeroed = end + LINE;
+        }
+    }
+
+    /// Looks whether there is space up to `end` and the line behind it, if need be by how far the consumer has come by now.
     #[cold]
     fn look_for_space(&mut self, end: u64) -> Result<(), PushError> {
-        self.consumed()?;
+        if end + LINE > self.limit {
+            self.consumed()?;
+        }
         if end + LINE > self.limit { Err(PushError::Full) } else { Ok(()) }
     }
 
     /// Makes a record visible whose payload is written.
     #[inline(always)]
     fn publish(&mut self, header: RecordHeader, span: Span, len_bytes: usize) {
-        let start = span.start;
-        self.region.tag(start).store(header.tag(), Ordering::Relaxed);
-        // Pairs with the Acquire in `Consumer::peek`: payload, tag and the zero behind the record are visible with it.
-        self.region.word(start).store(word::encode(start, len_bytes as u32, header), Ordering::Release);
-        if start != self.tail {
+        self.publish_at(header, span.start, len_bytes);
+        if span.start != self.tail {
             // The record becomes visible with the PAD that leads to it.
             self.region.word(self.tail).store(word::encode_pad(self.tail), Ordering::Release);
         }
         self.tail = span.end;
         self.zero_ahead();
+    }
+
+    #[inline(always)]
+    fn publish_at(&self, header: RecordHeader, start: u64, len_bytes: usize) {
+        self.region.tag(start).store(header.tag(), Ordering::Relaxed);
+        // Pairs with the Acquire in `Consumer::peek`: payload, tag and the zero behind the record are visible with it.
+        self.region.word(start).store(word::encode(start, len_bytes as u32, header), Ordering::Release);
     }
 
     /// Bytes that are free for records, by the consumer's last known position, which is read anew when they are fewer than

@@ -106,6 +106,14 @@ impl<M> Region<M> {
 
     /// # Safety
     ///
+    /// None needed here; the real region has a contract.
+    pub(super) unsafe fn write_line(&self, position: u64, message: &[u8]) {
+        // SAFETY: none is needed.
+        unsafe { self.write(position, &[message], message.len()) };
+    }
+
+    /// # Safety
+    ///
     /// `to` is writable for `len` bytes.
     pub(super) unsafe fn read(&self, position: u64, skip: usize, to: NonNull<u8>, len: usize) {
         let first = self.index(position) + RECORD_HEADER_BYTES / 8;

@@ -149,7 +149,7 @@ impl Link {
         !self.out.fifo.is_empty()
             || !self.out.control.is_empty()
             || self.out.wants_space()
-            || self.out.flushed != self.out.producer.tail()
+            || !self.out.is_flushed()
             || self.publish_due
             || self.consumer.is_stalled()
             || self.life != Life::Up

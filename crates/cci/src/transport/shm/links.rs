@@ -7,7 +7,7 @@ use super::link::{Life, Link};
 use super::out::Out;
 use super::rma::initiator::Initiator;
 use super::schedule::Schedule;
-use super::send::{NotSent, send};
+use super::send::{NotSent, has_space, is_full, send, send_after_look};
 use super::table::Table;
 use super::transfers::NewOperation;
 use super::{close, lend, overdue, transfers, turn};
@@ -64,6 +64,10 @@ impl Links {
     pub fn poll(&mut self, common: &mut Common, core: &mut Core) {
         let mut at = 0;
         while let Some(&key) = self.schedule.active().get(at) {
+            if self.table.get_mut(key).is_some_and(turn::has_nothing) {
+                at += 1;
+                continue;
+            }
             self.poll_active(common, core, key);
             // A link that ended has left the list, and another may have taken its position.
             if self.schedule.active().get(at) == Some(&key) {
@@ -107,7 +111,7 @@ impl Links {
         true
     }
 
-    #[inline]
+    #[inline(never)]
     fn poll_active(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(link) = self.table.get_mut(key) else { return };
         if turn::poll_active(link, common, core).is_err() {
@@ -168,22 +172,26 @@ impl Links {
         segments: &[&[u8]],
         op: SendOp,
     ) -> Result<(), SendError> {
-        let is_alone = self.table.len() < 2;
-        let connections = &mut common.connections;
-        let Some(conn) = connections.conns.open(key) else { return Err(SendError::Disconnected) };
+        let Connections { conns, sends, .. } = &mut common.connections;
+        let Some(conn) = conns.open(key) else { return Err(SendError::Disconnected) };
         let at = conn.on.link;
+        let is_alone = self.table.len() < 2;
         let Some(link) = self.table.get_mut(at) else { return Err(SendError::Disconnected) };
-        match send(link, connections, core, (key, is_alone), segments, op) {
+        let has_space = has_space(&conn, sends, link, is_alone);
+        let sent = if has_space {
+            send(link, conn, sends, core, key.index, segments, op)
+        } else {
+            send_after_look(link, &mut common.connections, core, (key, is_alone), segments, op)
+        };
+        match sent {
             Ok(()) => {
-                if !link.is_busy {
-                    self.schedule.make_busy(link);
-                }
-                if !link.is_active {
-                    self.make_active(at, common.connections.now_ns);
+                if !link.is_busy || !link.is_active {
+                    self.has_sends(common, at);
                 }
                 Ok(())
             }
             Err(NotSent::Full) => {
+                is_full(link, &mut common.connections, core);
                 // The peer has to wake us once it has taken unreliable messages, which leave no other trace.
                 self.schedule.make_busy(link);
                 Err(SendError::WouldBlock)
@@ -194,6 +202,13 @@ impl Links {
             }
             Err(NotSent::Error(error)) => Err(error),
         }
+    }
+
+    /// Has a link maintained, and looked at in every poll, because something was sent on it.
+    #[cold]
+    fn has_sends(&mut self, common: &Common, key: Key) {
+        self.make_busy(key);
+        self.make_active(key, common.connections.now_ns);
     }
 
     /// Starts an operation on a connection, and does as much of it as can be done now.

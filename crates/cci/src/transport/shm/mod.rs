@@ -406,9 +406,6 @@ impl Transport for Shm {
         segments: &[&[u8]],
         op: SendOp,
     ) -> Result<(), SendError> {
-        if !self.is_ours() {
-            return Err(SendError::Disconnected);
-        }
         self.links.send(&mut self.common, core, Key::from_bits(link), segments, op)
     }
 
@@ -455,9 +452,6 @@ impl Transport for Shm {
 
     #[inline]
     fn progress(&mut self, core: &mut Core) {
-        if !self.is_ours() {
-            return;
-        }
         self.links.poll(&mut self.common, core);
         if self.pace.is_maintenance_due() {
             self.maintain(core);

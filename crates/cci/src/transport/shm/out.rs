@@ -63,12 +63,22 @@ impl Out {
     /// Wakes the peer if it sleeps and something has been written for which it was not woken.
     #[inline(always)]
     pub fn flush(&mut self) {
-        let tail = self.producer.tail();
-        if self.flushed != tail {
-            self.flushed = tail;
-            if self.producer.needs_wake() {
-                self.ring_bell();
-            }
+        if !self.is_flushed() {
+            self.wake_if_asleep();
+        }
+    }
+
+    /// Whether nothing has been written since the last look at whether the peer sleeps.
+    #[inline(always)]
+    pub fn is_flushed(&self) -> bool {
+        self.flushed == self.producer.tail()
+    }
+
+    #[inline(always)]
+    fn wake_if_asleep(&mut self) {
+        self.flushed = self.producer.tail();
+        if self.producer.needs_wake() {
+            self.ring_bell();
         }
     }
 
@@ -79,7 +89,7 @@ impl Out {
     pub fn flush_after_send(&mut self, was_flushed: bool) -> bool {
         let look = was_flushed || self.producer.peer_may_sleep();
         if look {
-            self.flush();
+            self.wake_if_asleep();
         }
         look
     }
@@ -124,9 +134,15 @@ impl Out {
             return false;
         }
         self.consumed = consumed;
-        while let Some(send) = connections.sends.pop_consumed(&mut self.fifo, consumed) {
-            complete(&mut connections.conns, core, send.conn, send.op(), Status::Success);
-        }
+        while self.complete_oldest(connections, core) {}
         true
+    }
+
+    /// Completes the oldest send if the peer has taken it. Answers whether there are others.
+    #[inline(never)]
+    fn complete_oldest(&mut self, connections: &mut Connections, core: &mut Core) -> bool {
+        let Some(send) = connections.sends.pop_consumed(&mut self.fifo, self.consumed) else { return false };
+        complete(&mut connections.conns, core, send.conn, send.op(), Status::Success);
+        !self.fifo.is_empty()
     }
 }

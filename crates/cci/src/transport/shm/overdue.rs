@@ -66,7 +66,7 @@ fn take_back(link: &mut Link, connections: &mut Connections, core: &mut Core) ->
     let (now_ns, rnr, conns) = (connections.now_ns, &mut link.rnr, &mut connections.conns);
     connections.sends.retain(
         &mut link.out.fifo,
-        |send| send.is_due(now_ns) && send.span().is_some_and(|span| guard.void(span)),
+        |send| send.is_due(now_ns) && guard.void(send.span()),
         |send| {
             *rnr += 1;
             complete(conns, core, send.conn, send.op(), Status::ReceiverNotReady);

@@ -9,8 +9,8 @@ const NIL: u32 = u32::MAX;
 /// A send under way.
 #[derive(Copy, Clone)]
 pub(super) struct Send {
-    /// Where the send's record lies in the ring; None in a slot that was never used.
-    span: Option<Span>,
+    /// Where the send's record lies in the ring.
+    span: Span,
     context: u64,
     /// When the send times out; 0: it has no deadline yet, as the clock is not read for each send.
     deadline_ns: u64,
@@ -20,14 +20,14 @@ pub(super) struct Send {
     silent: bool,
 }
 
-const _: () = assert!(size_of::<Send>() <= 56, "a send in progress is counted in bytes");
+const _: () = assert!(size_of::<Send>() <= 48, "a send in progress is counted in bytes");
 
 impl Send {
     pub fn op(&self) -> SendOp {
         SendOp { context: self.context, silent: self.silent }
     }
 
-    pub fn span(&self) -> Option<Span> {
+    pub fn span(&self) -> Span {
         self.span
     }
 
@@ -95,14 +95,7 @@ impl Sends {
     /// Appends a send. The caller has seen that the table is not full.
     #[inline]
     pub fn push(&mut self, fifo: &mut Fifo, span: Span, conn: u32, op: SendOp) {
-        let send = Send {
-            span: Some(span),
-            context: op.context,
-            deadline_ns: 0,
-            conn,
-            next: NIL,
-            silent: op.silent,
-        };
+        let send = Send { span, context: op.context, deadline_ns: 0, conn, next: NIL, silent: op.silent };
         let at = if let Some(slot) = self.all.get_mut(self.free as usize) {
             let at = self.free;
             self.free = slot.next;
@@ -130,7 +123,7 @@ impl Sends {
     pub fn pop_consumed(&mut self, fifo: &mut Fifo, consumed: u64) -> Option<Send> {
         let at = fifo.first;
         let send = *self.all.get(at as usize)?;
-        if send.span.is_some_and(|span| span.end() > consumed) {
+        if send.span.end() > consumed {
             return None;
         }
         fifo.first = send.next;

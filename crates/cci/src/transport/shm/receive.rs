@@ -12,25 +12,22 @@ use super::wire::{NOBODY, PeerConn, kind};
 use crate::connection::Connection;
 use crate::engine::core::Core;
 use cci_memory::ring::Corrupt;
-use cci_memory::slab::Key;
 
 /// The most answers to late confirmations that may wait for space in a ring.
 const CONTROL_MAX: usize = 256;
 /// The most records taken from one link before the others have their turn.
 pub(super) const RECORDS_PER_POLL_MAX: u32 = 64;
 
-/// What to do with a record.
+/// What became of a record.
 enum Taken {
     /// The record is done with.
     Yes,
-    /// The record stays in the ring, as there is no receive buffer, or none for its connection.
-    No { is_reliable: bool, connection: Option<Connection> },
-    /// The record is about a connection's life, and is handled once it is no longer borrowed.
-    Other { kind: u8, conn: u32, generation: u8, from: PeerConn },
-    /// The record belongs to a remote operation, but this connection can't have a flow.
-    NoFlow(Key),
-    /// The record is about mappings or reads of memory.
-    Memory(About),
+    /// There is none.
+    None,
+    /// The record stays in the ring, and the link is stalled.
+    Stalled,
+    /// There is space now that the record needs: it is to be looked at again.
+    Again,
 }
 
 /// Takes out the records that have come. Answers how many.
@@ -41,7 +38,7 @@ enum Taken {
 ///
 /// # Errors
 /// The peer wrote something impossible, and the link is to be given up.
-#[inline]
+#[inline(always)]
 pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<u32, Corrupt> {
     if link.consumer.is_stalled() && !resume(link, core) {
         return Ok(0);
@@ -55,29 +52,9 @@ pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Re
             break;
         }
         match take_one(link, common, core)? {
-            None => break,
-            Some(Taken::Yes) => {}
-            Some(Taken::No { is_reliable, connection }) => {
-                link.consumer.stall();
-                link.stalled_by_reliable = is_reliable;
-                link.stalled_for = connection;
-                link.stalls += 1;
-                common.connections.counts.stalls += 1;
-                break;
-            }
-            Some(Taken::Other { kind, conn, generation, from }) => {
-                other(link, common, core, kind, conn, generation, from)?;
-            }
-            Some(Taken::NoFlow(conn)) => {
-                if common.transfers.take_back_idle(link, &mut common.connections) {
-                    // There is space now: the record is looked at again.
-                    continue;
-                }
-                close::shut_out(link, common, core, conn)?;
-            }
-            Some(Taken::Memory(about)) => {
-                common.transfers.take_about(link, &mut common.connections, core, about);
-            }
+            Taken::Yes => {}
+            Taken::None | Taken::Stalled => break,
+            Taken::Again => continue,
         }
         link.consumer.consume();
         records += 1;
@@ -122,9 +99,20 @@ fn resume(link: &mut Link, core: &mut Core) -> bool {
     true
 }
 
+/// Leaves the record where it is, and tells the peer, as there is no receive buffer, or none for its connection.
+#[cold]
+fn stall(link: &mut Link, common: &mut Common, is_reliable: bool, connection: Option<Connection>) -> Taken {
+    link.consumer.stall();
+    link.stalled_by_reliable = is_reliable;
+    link.stalled_for = connection;
+    link.stalls += 1;
+    common.connections.counts.stalls += 1;
+    Taken::Stalled
+}
+
 #[inline(always)]
-fn take_one(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Option<Taken>, Corrupt> {
-    let Some(record) = link.consumer.peek()? else { return Ok(None) };
+fn take_one(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Taken, Corrupt> {
+    let Some(record) = link.consumer.peek()? else { return Ok(Taken::None) };
     let header = record.header();
     if header.kind != kind::MESSAGE {
         return take_other(link, common, core);
@@ -144,11 +132,11 @@ fn take_one(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Opt
         named.and_then(|(_, conn)| conn.established()).filter(|conn| conn.on.link == at)
     else {
         counts.unknown_connection += 1;
-        return Ok(Some(Taken::Yes));
+        return Ok(Taken::Yes);
     };
     if on.phase == Phase::Closing {
         counts.after_close += 1;
-        return Ok(Some(Taken::Yes));
+        return Ok(Taken::Yes);
     }
     let delivered = core.deliver_with(base.connection, len_bytes as usize, |buffer| {
         record.copy_to(buffer);
@@ -159,41 +147,48 @@ fn take_one(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Opt
     } else if on.is_reliable || core.has_events() {
         // Even a message that may be lost waits while the program is only behind with its events, as the ring can hold it.
         let (is_reliable, connection) = (on.is_reliable, Some(base.connection));
-        return Ok(Some(Taken::No { is_reliable, connection }));
+        return Ok(stall(link, common, is_reliable, connection));
     } else {
         counts.unreliable_no_buffer += 1;
     }
-    Ok(Some(Taken::Yes))
+    Ok(Taken::Yes)
 }
 
 /// Takes a record that is not a message.
 #[inline(never)]
-fn take_other(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Option<Taken>, Corrupt> {
-    let Some(record) = link.consumer.peek()? else { return Ok(None) };
+fn take_other(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Taken, Corrupt> {
+    let Some(record) = link.consumer.peek()? else { return Ok(Taken::None) };
     let header = record.header();
     link.out.acknowledged(header.ack, &mut common.connections, core)?;
     if header.kind == kind::RMA {
         let from = (link.key, link.peer.process());
         let Common { connections, transfers, .. } = common;
         match transfers.take(&record, from, &mut link.transfers, connections, core)? {
-            TakenRma::Yes => return Ok(Some(Taken::Yes)),
-            TakenRma::NoFlow(conn) => return Ok(Some(Taken::NoFlow(conn))),
+            TakenRma::Yes => return Ok(Taken::Yes),
+            TakenRma::NoFlow(conn) => {
+                if common.transfers.take_back_idle(link, &mut common.connections) {
+                    return Ok(Taken::Again);
+                }
+                return close::shut_out(link, common, core, conn).map(|()| Taken::Yes);
+            }
             TakenRma::NoBuffer => {}
         }
         let connection =
             common.connections.conns.named(header.conn, header.flags).map(|(_, conn)| conn.base.connection);
-        return Ok(Some(Taken::No { is_reliable: true, connection }));
+        return Ok(stall(link, common, true, connection));
     }
     if matches!(header.kind, kind::MAP..=kind::TRIED) {
         let mut words = [[0; 8]; 3];
         if record.len_bytes() != 24 {
             common.connections.counts.bad_record += 1;
-            return Ok(Some(Taken::Yes));
+            return Ok(Taken::Yes);
         }
         record.copy_to(words.as_flattened_mut());
         let (kind, conn, generation) = (header.kind, header.conn, header.flags);
         let words = words.map(u64::from_ne_bytes);
-        return Ok(Some(Taken::Memory(About { kind, conn, generation, words })));
+        let about = About { kind, conn, generation, words };
+        common.transfers.take_about(link, &mut common.connections, core, about);
+        return Ok(Taken::Yes);
     }
     let mut own = [0; 8];
     record.copy_to(&mut own);
@@ -201,7 +196,7 @@ fn take_other(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<O
     let from =
         PeerConn { index: u32::from_ne_bytes([a, b, c, d]), generation: u32::from_ne_bytes([e, f, g, h]) };
     let (kind, conn, generation) = (header.kind, header.conn, header.flags);
-    Ok(Some(Taken::Other { kind, conn, generation, from }))
+    other(link, common, core, kind, conn, generation, from).map(|()| Taken::Yes)
 }
 
 /// Handles a record about a connection's life. A record that names no connection of this link may just be late: it is counted and

@@ -12,6 +12,25 @@ use cci_memory::ring::Corrupt;
 /// an answer, which carries the same position, may be on its way.
 const POLLS_PER_LOOK: u32 = 64;
 
+/// Whether an active link has nothing to do in this turn, which is counted then: nothing has come, and nothing waits.
+#[inline(always)]
+pub(super) fn has_nothing(link: &mut Link) -> bool {
+    let has_nothing = !link.consumer.may_have_more()
+        && !link.consumer.is_stalled()
+        && link.out.is_flushed()
+        && !link.publish_due
+        && link.life == Life::Up
+        && link.conns != 0
+        && !link.out.bell_failed
+        && !link.transfers.has_work()
+        && (link.is_busy || !link.needs_maintenance())
+        && !link.idle_polls.wrapping_add(1).is_multiple_of(POLLS_PER_LOOK);
+    if has_nothing {
+        link.idle_polls = link.idle_polls.wrapping_add(1);
+    }
+    has_nothing
+}
+
 /// Takes out what has come on an active link, and goes on with remote operations.
 #[inline(always)]
 pub(super) fn poll_active(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {

@@ -179,14 +179,16 @@ fn next(
     side: &mut Side,
 ) -> Result<*const cci_event_t, Failure> {
     // Before the event, so that none is lost for want of a struct.
-    let Some(slot) = side.events.take() else { return Err(Failure::code(CCI_ENOBUFS)) };
+    if !side.events.has_one() {
+        return Err(Failure::code(CCI_ENOBUFS));
+    }
     match endpoint.next_event() {
-        Some(event) => Ok(fill(c_endpoint, endpoint, side, slot, event)),
-        None if endpoint.recv_buffers_free() > 0 => {
-            side.events.put_back(slot);
-            Err(Failure::code(CCI_EAGAIN))
-        }
-        None => next_when_starved(c_endpoint, endpoint, side, slot),
+        Some(event) => match side.events.take() {
+            Some(slot) => Ok(fill(c_endpoint, endpoint, side, slot, event)),
+            None => unreachable!("there was one a moment ago"),
+        },
+        None if endpoint.recv_buffers_free() > 0 => Err(Failure::code(CCI_EAGAIN)),
+        None => next_when_starved(c_endpoint, endpoint, side),
     }
 }
 
@@ -196,8 +198,8 @@ fn next_when_starved(
     c_endpoint: &CEndpoint,
     endpoint: &mut Endpoint,
     side: &mut Side,
-    slot: NonNull<CEvent>,
 ) -> Result<*const cci_event_t, Failure> {
+    let Some(slot) = side.events.take() else { return Err(Failure::code(CCI_ENOBUFS)) };
     if c_endpoint.starve(endpoint)
         && let Some(event) = endpoint.next_event()
     {

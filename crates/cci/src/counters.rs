@@ -30,10 +30,10 @@ pub struct MemoryUse {
 pub struct EndpointCounters {
     /// Messages taken for sending.
     pub messages_sent: u64,
-    /// Payload bytes of the messages taken for sending.
-    pub bytes_sent: u64,
     /// Messages handed to the program.
     pub messages_received: u64,
+    /// Payload bytes of the messages taken for sending.
+    pub bytes_sent: u64,
     /// Payload bytes of the messages handed to the program.
     pub bytes_received: u64,
     /// Remote memory writes started.
@@ -98,10 +98,10 @@ impl EndpointCounters {
 pub struct ConnectionCounters {
     /// Messages taken for sending.
     pub messages_sent: u64,
-    /// Payload bytes of the messages taken for sending.
-    pub bytes_sent: u64,
     /// Messages handed to the program.
     pub messages_received: u64,
+    /// Payload bytes of the messages taken for sending.
+    pub bytes_sent: u64,
     /// Payload bytes of the messages handed to the program.
     pub bytes_received: u64,
     /// Datagrams that were retransmitted; 0 where the device loses nothing.

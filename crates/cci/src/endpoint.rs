@@ -318,12 +318,18 @@ impl Endpoint {
         if !self.core.has_events() || self.pace.is_due(self.taken_since_progress) || self.exported.get() {
             return self.next_after_progress();
         }
+        self.next_waiting()
+    }
+
+    /// Takes the next event, which waits.
+    // Apart, as is what follows: the check before them needs no registers to be saved.
+    #[inline(never)]
+    fn next_waiting(&mut self) -> Option<Event> {
         self.taken_since_progress += 1;
         self.core.pop_event()
     }
 
     /// Makes progress if that is due, and takes the next event.
-    // Apart: an event that waits is taken with few registers.
     #[inline(never)]
     fn next_after_progress(&mut self) -> Option<Event> {
         if !self.core.has_events() {

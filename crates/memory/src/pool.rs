@@ -109,7 +109,7 @@ pub struct SlotPool {
     /// The owner's list: its top, and how many are on it.
     free_top: u32,
     free: u32,
-    /// Slots that are out and [parked](SlotPool::take_filled).
+    /// Slots that are out and [parked](SlotPool::take_parked).
     parked: u32,
     /// Where `returned` begins.
     returned_begin: u32,
@@ -190,35 +190,26 @@ impl SlotPool {
         Some(SlotMut { slot: self.slot(index, self.slot_bytes) })
     }
 
-    /// Takes a free slot, has its first `len_bytes` bytes filled with a message, and parks it: it can wait in some queue of
-    /// the owner's under a name of half its size, which needs no dropping. It is out, for `holder` (at most
-    /// [`HOLDER_MAX`]), also after [`unpark`](Self::unpark), until it is returned.
-    ///
-    /// # Errors
-    ///
-    /// All slots are out, or none is so long: gives `fill` back, which was not called.
+    /// Takes a free slot for a message of `len_bytes` bytes, which is to be written to the bytes given, and parks it: it can
+    /// wait in some queue of the owner's under a name of half its size, which needs no dropping. It is out, for `holder` (at
+    /// most [`HOLDER_MAX`]), also after [`unpark`](Self::unpark), until it is returned. `None`: all slots are out, or none is so
+    /// long.
     #[inline(always)]
-    pub fn take_filled<F: FnOnce(&mut [u8])>(
-        &mut self,
-        holder: u32,
-        len_bytes: usize,
-        fill: F,
-    ) -> Result<Parked, F> {
+    pub fn take_parked(&mut self, holder: u32, len_bytes: usize) -> Option<(Parked, &mut [u8])> {
         if len_bytes > self.slot_bytes as usize {
-            return Err(fill);
+            return None;
         }
-        let Some(index) = self.take_index() else { return Err(fill) };
+        let index = self.take_index()?;
+        self.parked += 1;
         let shared = self.shared();
-        let Some(below) = shared.below.get(index as usize) else { return Err(fill) };
-        below.store(PARKED | holder & HOLDER_MAX, Ordering::Relaxed);
-        // SAFETY: the slot was free, so its index is less than `count`, and nobody has a reference to its bytes, of which there
-        // are so many.
-        fill(unsafe {
+        shared.below.get(index as usize)?.store(PARKED | holder & HOLDER_MAX, Ordering::Relaxed);
+        // SAFETY: the slot was free, so its index is less than `count`, it has so many bytes, and nobody has a reference to
+        // them. The one made here borrows the pool, without which the slot can't be had back.
+        let buffer = unsafe {
             let data = shared.data.add(index as usize * self.stride_bytes);
             core::slice::from_raw_parts_mut(data.as_ptr(), len_bytes)
-        });
-        self.parked += 1;
-        Ok(Parked { index, len_bytes: len_bytes as u32 })
+        };
+        Some((Parked { index, len_bytes: len_bytes as u32 }, buffer))
     }
 
     #[inline(always)]

@@ -48,16 +48,22 @@ impl Pool {
         unsafe { block.cast::<CEvent>().add(index as usize % BLOCK) }
     }
 
-    /// Takes a free event; None when as many as may be are out.
+    /// Whether there is a free event, which [`take`](Self::take) will give.
     #[inline]
-    pub fn take(&mut self) -> Option<NonNull<CEvent>> {
+    pub fn has_one(&mut self) -> bool {
         if self.free_top == NIL {
             self.collect();
         }
         if self.free_top == NIL {
             self.grow();
         }
-        if self.free_top == NIL {
+        self.free_top != NIL
+    }
+
+    /// Takes a free event; None when as many as may be are out.
+    #[inline]
+    pub fn take(&mut self) -> Option<NonNull<CEvent>> {
+        if !self.has_one() {
             return None;
         }
         let event = self.event(self.free_top);

@@ -14,7 +14,7 @@ use super::peers::Peers;
 use super::poller::Poller;
 use super::queue::Queue;
 use super::quotas::{Quotas, holder};
-use super::receive::ReceiveBuffers;
+use super::receive::{Filled, ReceiveBuffers};
 use super::regions::Regions;
 use super::registrations::Registrations;
 use super::requests::{RequestBody, RequestInbox};
@@ -216,33 +216,49 @@ impl Core {
     // Always: left to itself, the compiler makes a call of it wherever the loop around it has grown.
     #[inline(always)]
     pub fn deliver(&mut self, connection: Connection, payload: &[u8]) -> bool {
-        self.fill_buffer(connection, payload.len(), |buffer| buffer.copy_from_slice(payload))
+        let filled = self.fill_buffer(connection, payload.len(), |buffer| buffer.copy_from_slice(payload));
+        let Some(filled) = filled else { return self.is_dropped(connection) };
+        self.events.push_recv_apart(filled, connection);
+        true
     }
 
     /// Delivers a message of `len` bytes that `fill` copies into the receive buffer, for transports that copy themselves. False,
     /// and counted, where [`Core::deliver`] would be.
     #[inline(always)]
     pub fn deliver_with(&mut self, connection: Connection, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
-        self.fill_buffer(connection, len, fill)
+        let Some(filled) = self.fill_buffer(connection, len, fill) else {
+            return self.is_dropped(connection);
+        };
+        self.events.push_recv(filled, connection);
+        true
+    }
+
+    /// Whether a message of this connection for which there was no buffer has none to wait for.
+    #[inline]
+    fn is_dropped(&self, connection: Connection) -> bool {
+        self.waiting.has_closing() && self.is_closing(connection)
     }
 
     #[inline(always)]
-    fn fill_buffer(&mut self, connection: Connection, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+    fn fill_buffer(
+        &mut self,
+        connection: Connection,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Option<Filled> {
         debug_assert!(len <= self.slot_bytes as usize, "checked where it was parsed");
-        if self.waiting.has_closing() && self.is_closing(connection) {
-            return true;
-        }
-        if self.receive.free_count_cached() <= self.scarce_buffers && !self.has_quota(connection, true) {
-            return false;
+        if self.is_dropped(connection)
+            || self.receive.free_count_cached() <= self.scarce_buffers && !self.has_quota(connection, true)
+        {
+            return None;
         }
         let Some(filled) = self.receive.take(holder(connection), len, fill) else {
             self.counters.receiver_not_ready += 1;
-            return false;
+            return None;
         };
         self.counters.messages_received += 1;
         self.counters.bytes_received += len as u64;
-        self.events.push_recv(filled, connection);
-        true
+        Some(filled)
     }
 
     /// How many messages may be lent to a handler now, which may keep them all: none while events wait, or where quotas have to be asked.
@@ -582,7 +598,7 @@ impl Core {
         self.conns.get_mut(key(connection))
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn pop_event(&mut self) -> Option<Event> {
         let Core { events, receive, conns, ended_connections, .. } = self;
         events.pop(receive, |connection| ended_connections.report(conns, connection))

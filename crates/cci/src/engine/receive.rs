@@ -3,7 +3,7 @@
 use super::event::Message;
 use super::quotas::holder;
 use crate::connection::Connection;
-use cci_memory::pool::{Parked, PoolError, Slot, SlotPool};
+use cci_memory::pool::{Parked, PoolError, Slot, SlotMut, SlotPool};
 
 /// A buffer with a message in it.
 pub(crate) enum Filled {
@@ -29,17 +29,28 @@ impl ReceiveBuffers {
     // Always: it is in the way of every message, and the compiler makes a call of it where the loop around it is long.
     #[inline(always)]
     pub fn take(&mut self, holder: u32, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Filled> {
-        match self.first.take_filled(holder, len, fill) {
-            Ok(parked) => Some(Filled::Parked(parked)),
-            Err(fill) => self.take_of_more(holder, len, fill).map(Filled::Slot),
+        // `fill` is called in one place, where it can be inlined.
+        let (parked, mut slot);
+        let buffer = match self.first.take_parked(holder, len) {
+            Some((taken, buffer)) => {
+                (parked, slot) = (Some(taken), None);
+                buffer
+            }
+            None => {
+                (parked, slot) = (None, Some(self.take_of_more(holder)?));
+                slot.as_mut()?.fill().get_mut(..len)?
+            }
+        };
+        fill(buffer);
+        match parked {
+            Some(parked) => Some(Filled::Parked(parked)),
+            None => slot.map(|slot| Filled::Slot(slot.freeze(len))),
         }
     }
 
     #[cold]
-    fn take_of_more(&mut self, holder: u32, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Slot> {
-        let mut slot = self.more.iter_mut().find_map(|pool| pool.take_for(holder))?;
-        fill(slot.fill().get_mut(..len)?);
-        Some(slot.freeze(len))
+    fn take_of_more(&mut self, holder: u32) -> Option<SlotMut> {
+        self.more.iter_mut().find_map(|pool| pool.take_for(holder))
     }
 
     /// The buffer that was put aside.

@@ -53,15 +53,16 @@ fn outlives_its_pool() {
 }
 
 fn park(pool: &mut SlotPool, holder: u32) -> Option<Parked> {
-    pool.take_filled(holder, 8, |_| {}).ok()
+    Some(pool.take_parked(holder, 8)?.0)
 }
 
 #[test]
 fn parked_and_back() {
     let mut pool = SlotPool::new(2, 8).unwrap();
     let mut other = SlotPool::new(2, 8).unwrap();
-    assert!(pool.take_filled(7, 9, |_| panic!("no slot is so long")).is_err());
-    let parked = pool.take_filled(7, 5, |buffer| buffer.copy_from_slice(b"12345")).ok().unwrap();
+    assert!(pool.take_parked(7, 9).is_none());
+    let (parked, buffer) = pool.take_parked(7, 5).unwrap();
+    buffer.copy_from_slice(b"12345");
     let forged = Parked { index: parked.index, len_bytes: 1000 };
     assert!(other.unpark(Parked { index: parked.index, len_bytes: 5 }).is_none());
     assert!(pool.unpark(Parked { index: 2, len_bytes: 5 }).is_none());

@@ -123,7 +123,8 @@ impl<M> Producer<M> {
         {
             return Ok(self.push_line(header, message));
         }
-        self.push_any(header, segments)
+        // In words, which do not have to be in memory for the call.
+        self.push_any(header.tag(), (header.kind, header.flags), segments)
     }
 
     /// Writes a record of one line, for which there is space, with the line behind it: a line never lies across the end.
@@ -135,12 +136,16 @@ impl<M> Producer<M> {
         unsafe { self.region.write_line(span.start, message) };
         self.publish_at(header, span.start, message.len());
         self.tail = span.end;
-        self.zero_ahead();
+        // One line is enough here: each record takes one.
+        if self.zeroed < self.tail + ZERO_AHEAD_BYTES && self.zeroed + LINE <= self.limit {
+            self.zero_line();
+        }
         span
     }
 
     #[inline(never)]
-    fn push_any(&mut self, header: RecordHeader, segments: &[&[u8]]) -> Result<Span, PushError> {
+    fn push_any(&mut self, tag: u64, what: (u8, u8), segments: &[&[u8]]) -> Result<Span, PushError> {
+        let header = RecordHeader { kind: what.0, flags: what.1, conn: tag as u32, ack: (tag >> 32) as u32 };
         let len_bytes = super::payload_bytes(segments);
         let span = self.begin(len_bytes)?;
         // SAFETY: the space between the tail and the limit is ours, and unpublished.
@@ -269,9 +274,14 @@ impl<M> Producer<M> {
     #[inline(always)]
     fn zero_ahead(&mut self) {
         while self.zeroed < self.tail + ZERO_AHEAD_BYTES && self.zeroed + LINE <= self.limit {
-            self.region.word(self.zeroed).store(0, Ordering::Relaxed);
-            self.zeroed += LINE;
+            self.zero_line();
         }
+    }
+
+    #[inline(always)]
+    fn zero_line(&mut self) {
+        self.region.word(self.zeroed).store(0, Ordering::Relaxed);
+        self.zeroed += LINE;
     }
 
     /// The position up to which the consumer says it has consumed, in bytes.

@@ -10,6 +10,7 @@ use super::schedule::Schedule;
 use super::send::{NotSent, has_space, is_full, send, send_after_look};
 use super::table::Table;
 use super::transfers::NewOperation;
+use super::turn::Turned;
 use super::{close, lend, overdue, transfers, turn};
 use crate::connection::{DisconnectReason, Status};
 use crate::engine::core::{Core, SendOp};
@@ -64,11 +65,20 @@ impl Links {
     pub fn poll(&mut self, common: &mut Common, core: &mut Core) {
         let mut at = 0;
         while let Some(&key) = self.schedule.active().get(at) {
-            if self.table.get_mut(key).is_some_and(turn::has_nothing) {
-                at += 1;
-                continue;
+            if let Some(link) = self.table.get_mut(key) {
+                if turn::has_nothing(link) {
+                    at += 1;
+                    continue;
+                }
+                match turn::poll_active(link, common, core) {
+                    Turned::Well if link.is_busy => {
+                        at += 1;
+                        continue;
+                    }
+                    Turned::Corrupt => self.kill(common, core, key),
+                    Turned::Well | Turned::Ended => self.polled(common, core, key),
+                }
             }
-            self.poll_active(common, core, key);
             // A link that ended has left the list, and another may have taken its position.
             if self.schedule.active().get(at) == Some(&key) {
                 at += 1;
@@ -111,12 +121,22 @@ impl Links {
         true
     }
 
+    /// Polls an active link.
     #[inline(never)]
     fn poll_active(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(link) = self.table.get_mut(key) else { return };
-        if turn::poll_active(link, common, core).is_err() {
-            return self.kill(common, core, key);
+        match turn::poll_active(link, common, core) {
+            Turned::Well if link.is_busy => {}
+            Turned::Corrupt => self.kill(common, core, key),
+            Turned::Well | Turned::Ended => self.polled(common, core, key),
         }
+    }
+
+    /// Does what is to be done after an active link was polled with an outcome that is not the usual one.
+    #[cold]
+    #[inline(never)]
+    fn polled(&mut self, common: &mut Common, core: &mut Core, key: Key) {
+        let Some(link) = self.table.get_mut(key) else { return };
         if link.conns == 0 || link.life != Life::Up || link.out.bell_failed {
             self.after_poll(common, core, key);
         } else if !link.is_busy && link.needs_maintenance() {

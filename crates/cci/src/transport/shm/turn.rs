@@ -8,6 +8,16 @@ use super::{overdue, receive};
 use crate::engine::core::Core;
 use cci_memory::ring::Corrupt;
 
+/// How the turn of a link has ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Turned {
+    Well,
+    /// The link has come to its end, or may have.
+    Ended,
+    /// The peer wrote something impossible, and the link is to be given up.
+    Corrupt,
+}
+
 /// Polls in vain before we look how far the peer of an active link has read. Each look takes a cache line away from the peer, and
 /// an answer, which carries the same position, may be on its way.
 const POLLS_PER_LOOK: u32 = 64;
@@ -32,8 +42,17 @@ pub(super) fn has_nothing(link: &mut Link) -> bool {
 }
 
 /// Takes out what has come on an active link, and goes on with remote operations.
+#[inline(never)]
+pub(super) fn poll_active(link: &mut Link, common: &mut Common, core: &mut Core) -> Turned {
+    match try_poll_active(link, common, core) {
+        Err(_) => Turned::Corrupt,
+        Ok(()) if link.conns == 0 || link.life != Life::Up || link.out.bell_failed => Turned::Ended,
+        Ok(()) => Turned::Well,
+    }
+}
+
 #[inline(always)]
-pub(super) fn poll_active(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
+fn try_poll_active(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
     link.out.flush();
     let nothing = !link.consumer.is_stalled() && !link.consumer.may_have_more();
     let records = if nothing { 0 } else { receive::drain(link, common, core)? };

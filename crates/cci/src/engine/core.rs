@@ -412,7 +412,7 @@ impl Core {
             match self.caught.catch(op.context, status) {
                 Catch::No => {}
                 Catch::Yes => return,
-                Catch::Last(end) => return self.events.push_send(connection, end.context, end.status),
+                Catch::Last(end) => return self.events.push_send_apart(connection, end.context, end.status),
             }
         }
         if !op.silent {
@@ -429,7 +429,7 @@ impl Core {
     /// Notes that all of a burst was sent but `untaken` messages, and raises its event if what was sent has completed.
     pub fn burst_sent(&mut self, connection: Connection, context: u64, untaken: u32) {
         if let Some(end) = self.caught.burst_sent(context, untaken) {
-            self.events.push_send(connection, end.context, end.status);
+            self.events.push_send_apart(connection, end.context, end.status);
         }
     }
 

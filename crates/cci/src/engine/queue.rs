@@ -165,6 +165,12 @@ impl Queue {
 
     #[inline(always)]
     pub fn push_send(&mut self, connection: Connection, context: u64, status: Status) {
+        self.queued.push(Queued::Send { connection, context, status });
+    }
+
+    /// Does what [`Queue::push_send`] does, by a call.
+    #[inline(always)]
+    pub fn push_send_apart(&mut self, connection: Connection, context: u64, status: Status) {
         self.queued.push_apart(Queued::Send { connection, context, status });
     }
 

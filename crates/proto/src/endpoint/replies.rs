@@ -59,6 +59,7 @@ impl Replies {
     }
 
     /// Writes what fits; true if nothing is left.
+    #[inline(always)]
     pub fn transmit(&mut self, out: &mut impl Transmit, counters: &mut Counters) -> bool {
         while let Some((to, reply)) = self.waiting.front() {
             let Some(buffer) = out.begin(*to, 64, false) else { return false };

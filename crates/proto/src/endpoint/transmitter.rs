@@ -48,6 +48,7 @@ impl Transmitter {
         clippy::too_many_arguments,
         reason = "one datagram or message, and the parts of the protocol it touches"
     )]
+    #[inline(always)]
     pub fn send_data(
         &mut self,
         shared: &mut Shared,

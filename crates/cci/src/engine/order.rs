@@ -111,6 +111,7 @@ impl Order {
     }
 
     /// Makes sure that one more operation can be entered. False: there is no memory.
+    #[inline]
     pub fn reserve_operation(&mut self) -> bool {
         self.reserve() && self.queues.try_reserve(1).is_ok()
     }

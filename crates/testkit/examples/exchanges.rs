@@ -7,7 +7,8 @@
 #![allow(clippy::print_stdout, reason = "a program for developers")]
 
 use cci::{
-    Access, Attribute, Connection, Endpoint, Event, Memory, Options, RegionAddress, RmaFlags, SendFlags,
+    Access, Attribute, Connection, Endpoint, Event, Memory, Options, Polled, RegionAddress, RmaFlags,
+    SendFlags,
 };
 use cci_testkit::conformance::{ANY, ETH, ETH_PACKET, SHM, TCP4, UDP4};
 use cci_testkit::pair::{PATIENCE, Pair};
@@ -16,6 +17,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 const BYTES: usize = 8;
+/// Messages of a burst.
+const BURST: usize = 32;
 /// Before counting: connections settle, the paths' widths are found, tables have grown.
 const WARM_UP: usize = 2_000;
 
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
     };
     let run: fn(&mut Pair, usize) = match scenario.split_once('-').map_or("", |(what, _)| what) {
         "message" => messages,
+        "stream" => streams,
         "rma" => writes,
         "silent" => silent_writes,
         "poll" => polls,
@@ -50,7 +54,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: exchanges message-DEVICE|rma-DEVICE|silent-DEVICE|poll-DEVICE COUNT");
+    eprintln!("usage: exchanges message-DEVICE|stream-DEVICE|rma-DEVICE|silent-DEVICE|poll-DEVICE COUNT");
     ExitCode::from(2)
 }
 
@@ -106,6 +110,46 @@ fn message(sender: &mut Endpoint, receiver: &mut Endpoint, connection: Connectio
         }
         arrived = receive(receiver);
     }
+}
+
+/// Bursts there and back, each received by a handler.
+fn streams(pair: &mut Pair, count: usize) {
+    let connections = pair.connect(Attribute::ReliableOrdered);
+    let [one, other] = &mut pair.ends;
+    rounds(count, |counted| {
+        burst(one, other, connections[0], counted);
+        burst(other, one, connections[1], counted);
+    });
+}
+
+/// One burst with a completion, which the sender gets with what comes back, and its messages lent to a handler.
+fn burst(sender: &mut Endpoint, receiver: &mut Endpoint, connection: Connection, is_counted: bool) {
+    let mut arrived = act(is_counted, || {
+        let taken = sender.send_burst(connection, &[[7; BYTES].as_slice(); BURST], 1, SendFlags::NONE);
+        assert_eq!(taken.expect("there is room"), BURST);
+        handle(sender) + handle(receiver)
+    });
+    let started = Instant::now();
+    while arrived < BURST {
+        late(started);
+        arrived += handle(sender) + handle(receiver);
+    }
+}
+
+/// Has handled what came, until nothing is there. Returns how many messages that were.
+#[inline]
+fn handle(endpoint: &mut Endpoint) -> usize {
+    let mut messages = 0;
+    let mut handler = |polled: Polled<'_>| match polled {
+        Polled::Message(message) => {
+            assert_eq!(message.len(), BYTES);
+            messages += 1;
+        }
+        Polled::Event(Event::Send { .. }) => {}
+        Polled::Event(other) => panic!("{other:?}"),
+    };
+    while endpoint.poll(2 * BURST, &mut handler) > 0 {}
+    messages
 }
 
 /// Takes events until a message; false when there is none.

@@ -49,7 +49,8 @@ const fn c(name: &'static str) -> Scenario {
     Scenario { name, operations: 2, program: Program::C }
 }
 
-/// A message is one send and receive, with its completion: a round has one each way.
+/// A message is one send and receive, with its completion: a round has one each way. A stream has a burst of 32 each way, with one
+/// completion, received by a handler.
 const SCENARIOS: &[Scenario] = &[
     rust("message-shm", 2),
     rust("message-udp4", 2),
@@ -57,6 +58,9 @@ const SCENARIOS: &[Scenario] = &[
     rust("message-eth", 2),
     rust("message-eth-packet", 2),
     rust("message-any", 2),
+    rust("stream-shm", 64),
+    rust("stream-udp4", 64),
+    rust("stream-tcp4", 64),
     c("c-message-shm"),
     c("c-message-udp"),
     rust("rma-shm", 1),

@@ -1,7 +1,7 @@
 /*
  * The benchmark's exchanges over the C interface, as bench/src/worker/exchange does them over the Rust one.
  *
- *   messages DEVICE half-trip|rate LEN COUNT FIRST_CORE SECOND_CORE
+ *   messages DEVICE half-trip|rate|stream LEN COUNT FIRST_CORE SECOND_CORE
  *
  * Two processes, both polling, without locks. Prints one line of JSON: nanoseconds, or messages a second. DEVICE is the
  * beginning of a device's name.
@@ -17,12 +17,17 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Messages between two calls that make progress, as in exchange/rate.rs. */
+/* Messages between two calls that make progress, and in a burst, as in crates/measure/src/channel.rs. */
 #define BURST 32
+/* Messages that one call lends at most. */
+#define LENT_MAX 64
 #define URI_BYTES 256
 /* Polls between two looks at the clock, and how long nothing may come. */
 #define POLLS_PER_LOOK (1u << 16)
 #define SILENCE_NS 20000000000ull
+
+/* What is measured: messages there and back, one way, and one way in bursts received by a handler. */
+enum work { HALF_TRIP, RATE, STREAM };
 
 struct side {
     cci_endpoint_t *endpoint;
@@ -117,11 +122,58 @@ static void send_many(struct side *side, uint64_t count)
     }
 }
 
+static void send_bursts(struct side *side, uint64_t count)
+{
+    struct iovec burst[BURST];
+    for (int nth = 0; nth < BURST; nth++) {
+        burst[nth].iov_base = side->message;
+        burst[nth].iov_len = side->len;
+    }
+    while (count > 0) {
+        uint32_t taken = 0;
+        int status = cci_send_burst(side->connection, burst, count < BURST ? (uint32_t)count : BURST, NULL,
+                                    CCI_FLAG_SILENT, &taken);
+        if (status != CCI_SUCCESS && status != CCI_ENOBUFS && status != CCI_EAGAIN)
+            must("cci_send_burst", status);
+        count -= taken;
+        /* Not behind the last: its answer may be there. */
+        if (count > 0)
+            progress(side);
+    }
+}
+
+static void count_message(cci_event_t *event, void *arg)
+{
+    uint64_t *count = arg;
+    *count += event->type == CCI_EVENT_RECV;
+}
+
+static void receive_bursts(struct side *side, uint64_t count)
+{
+    uint64_t came = 0, before = 0, silent_since_ns = 0;
+    while (came < count) {
+        for (uint32_t poll = 0; poll < POLLS_PER_LOOK && came < count; poll++) {
+            uint64_t left = count - came;
+            cci_poll(side->endpoint, left < LENT_MAX ? (uint32_t)left : LENT_MAX, count_message, &came, NULL);
+        }
+        if (came > before)
+            silent_since_ns = 0;
+        else if (silent_since_ns == 0)
+            silent_since_ns = now_ns();
+        else if (now_ns() - silent_since_ns > SILENCE_NS)
+            fail("waiting", "nothing comes");
+        before = came;
+    }
+}
+
 /* Nanoseconds for `count` round trips, or for `count` messages and the word that all have come. */
-static uint64_t ask(struct side *side, int rate, uint64_t count)
+static uint64_t ask(struct side *side, enum work work, uint64_t count)
 {
     uint64_t begin_ns = now_ns();
-    if (rate) {
+    if (work == STREAM) {
+        send_bursts(side, count);
+        receive(side);
+    } else if (work == RATE) {
         send_many(side, count);
         receive(side);
     } else {
@@ -133,14 +185,18 @@ static uint64_t ask(struct side *side, int rate, uint64_t count)
     return now_ns() - begin_ns;
 }
 
-static void answer(struct side *side, int rate, uint64_t count)
+static void answer(struct side *side, enum work work, uint64_t count)
 {
-    for (uint64_t nth = 0; nth < count; nth++) {
-        receive(side);
-        if (!rate)
-            send_one(side);
+    if (work == STREAM) {
+        receive_bursts(side, count);
+    } else {
+        for (uint64_t nth = 0; nth < count; nth++) {
+            receive(side);
+            if (work == HALF_TRIP)
+                send_one(side);
+        }
     }
-    if (rate)
+    if (work != HALF_TRIP)
         send_one(side);
 }
 
@@ -164,7 +220,7 @@ static cci_endpoint_t *open_endpoint(const char *device, char *uri)
     return endpoint;
 }
 
-static void partner(struct side *side, const char *device, int rate, uint64_t warm_up, uint64_t count, int from)
+static void partner(struct side *side, const char *device, enum work work, uint64_t warm_up, uint64_t count, int from)
 {
     char own[URI_BYTES], first[URI_BYTES];
     struct timeval timeout = {10, 0};
@@ -179,8 +235,8 @@ static void partner(struct side *side, const char *device, int rate, uint64_t wa
     must("connecting", event->connect.status);
     side->connection = event->connect.connection;
     cci_return_event(event);
-    answer(side, rate, warm_up);
-    answer(side, rate, count);
+    answer(side, work, warm_up);
+    answer(side, work, count);
     receive(side);
     exit(0);
 }
@@ -203,10 +259,16 @@ int main(int argc, char **argv)
     int status, tell[2];
 
     if (argc != 7) {
-        fprintf(stderr, "usage: messages DEVICE half-trip|rate LEN COUNT FIRST_CORE SECOND_CORE\n");
+        fprintf(stderr, "usage: messages DEVICE half-trip|rate|stream LEN COUNT FIRST_CORE SECOND_CORE\n");
         return 2;
     }
-    int rate = strcmp(argv[2], "rate") == 0;
+    enum work work = HALF_TRIP;
+    if (strcmp(argv[2], "rate") == 0)
+        work = RATE;
+    else if (strcmp(argv[2], "stream") == 0)
+        work = STREAM;
+    else if (strcmp(argv[2], "half-trip") != 0)
+        fail(argv[2], "no such work");
     uint64_t count = strtoull(argv[4], NULL, 10), warm_up = count / 10 + 1;
     side.len = (uint32_t)strtoul(argv[3], NULL, 10);
     side.message = calloc(1, side.len + 1);
@@ -218,13 +280,13 @@ int main(int argc, char **argv)
         fail("fork", "not allowed");
     pin(atoi(argv[child == 0 ? 6 : 5]));
     if (child == 0)
-        partner(&side, argv[1], rate, warm_up, count, tell[0]);
+        partner(&side, argv[1], work, warm_up, count, tell[0]);
     side.endpoint = open_endpoint(argv[1], uri);
     if (write(tell[1], uri, sizeof(uri)) != sizeof(uri))
         fail("messages", "the partner is gone");
     accept_partner(&side);
-    ask(&side, rate, warm_up);
-    uint64_t took_ns = ask(&side, rate, count);
+    ask(&side, work, warm_up);
+    uint64_t took_ns = ask(&side, work, count);
     /* The partner ends when it has this. */
     send_one(&side);
     while (waitpid(child, &status, WNOHANG) == 0) {
@@ -234,6 +296,7 @@ int main(int argc, char **argv)
     }
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         fail("messages", "the partner failed");
-    printf("{\"value\": %.3f}\n", rate ? (double)count * 1e9 / (double)took_ns : (double)took_ns / (double)count / 2.0);
+    double each_ns = (double)took_ns / (double)count;
+    printf("{\"value\": %.3f}\n", work == HALF_TRIP ? each_ns / 2.0 : 1e9 / each_ns);
     return 0;
 }

@@ -83,6 +83,7 @@ impl Contestant for CProgram {
         let (what, len) = match work {
             Work::HalfTrip { len } => ("half-trip", len),
             Work::Rate { len } => ("rate", len),
+            Work::Stream { len } => ("stream", len),
             _ => return Err(Failure::new(format!("C does not do {work}"))),
         };
         let device = if self.device == "udp" { "udp-lo" } else { self.device };

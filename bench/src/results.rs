@@ -150,7 +150,16 @@ impl RowResult {
 
     /// The peer whose median is the best.
     pub fn best_peer(&self) -> Option<&Track> {
-        let peers = self.tracks.iter().filter(|track| track.role == Role::Peer);
+        self.best_peer_of(|_| true)
+    }
+
+    /// The best of those that match each message to a receive, and complete both: UCX and the MPIs.
+    pub fn best_message_passer(&self) -> Option<&Track> {
+        self.best_peer_of(|peer| MESSAGE_PASSERS.iter().any(|name| peer.name.starts_with(name)))
+    }
+
+    fn best_peer_of(&self, counts: impl Fn(&Track) -> bool) -> Option<&Track> {
+        let peers = self.tracks.iter().filter(|track| track.role == Role::Peer && counts(track));
         let measured = peers.filter_map(|peer| Some((peer.values()?.median, peer)));
         let better = |one: f64, other: f64| {
             if self.work.unit().more_is_better() { other.total_cmp(&one) } else { one.total_cmp(&other) }
@@ -158,6 +167,9 @@ impl RowResult {
         measured.min_by(|one, other| better(one.0, other.0)).map(|(_, peer)| peer)
     }
 }
+
+/// How the names of [`RowResult::best_message_passer`]'s peers begin.
+const MESSAGE_PASSERS: [&str; 3] = ["UCX", "Open MPI", "MPICH"];
 
 #[cfg(test)]
 pub mod tests {
@@ -197,9 +209,11 @@ pub mod tests {
                 track("a", Role::Peer, &[Some(1.0)]),
                 track("absent", Role::Peer, &[]),
                 track("b", Role::Peer, &[Some(2.0)]),
+                track("UCX shm", Role::Peer, &[Some(1.5)]),
             ],
         };
         assert_eq!(row(Work::HalfTrip { len: 8 }).best_peer().unwrap().name, "a");
         assert_eq!(row(Work::Rate { len: 8 }).best_peer().unwrap().name, "b");
+        assert_eq!(row(Work::Rate { len: 8 }).best_message_passer().unwrap().name, "UCX shm");
     }
 }

@@ -14,6 +14,8 @@ pub enum Work {
     HalfTrip { len: u32 },
     /// Messages one way as fast as they go, reliable; all of them have arrived when the time is taken.
     Rate { len: u32 },
+    /// As `Rate`, but sent in bursts and received by a handler.
+    Stream { len: u32 },
     /// Remote writes as fast as they go, all done at the target when the time is taken.
     Write { len: u32 },
     /// Remote reads as fast as they go.
@@ -38,7 +40,7 @@ impl Work {
             Work::HalfTrip { .. } | Work::BlockingTrip { .. } | Work::Poll { .. } | Work::Loaded { .. } => {
                 Unit::Nanoseconds
             }
-            Work::Rate { .. } | Work::Connect => Unit::PerSecond,
+            Work::Rate { .. } | Work::Stream { .. } | Work::Connect => Unit::PerSecond,
             Work::Write { .. } | Work::Read { .. } => Unit::BytesPerSecond,
             Work::IdleMemory { .. } => Unit::Bytes,
         }
@@ -49,6 +51,7 @@ impl Work {
         match self {
             Work::HalfTrip { len }
             | Work::Rate { len }
+            | Work::Stream { len }
             | Work::BlockingTrip { len }
             | Work::Loaded { len, .. } => Some(len),
             Work::Write { .. }
@@ -63,7 +66,7 @@ impl Work {
     pub const fn first_count(self) -> u64 {
         match self {
             Work::HalfTrip { .. } => 2_000,
-            Work::Rate { .. } => 20_000,
+            Work::Rate { .. } | Work::Stream { .. } => 20_000,
             Work::Write { .. } | Work::Read { .. } | Work::BlockingTrip { .. } | Work::Connect => 200,
             // These tell themselves how much there is to do.
             Work::IdleMemory { .. } => 1,
@@ -77,7 +80,7 @@ impl Work {
     pub fn one_ns(self, value: f64) -> Option<f64> {
         match self {
             Work::HalfTrip { .. } | Work::BlockingTrip { .. } => Some(2.0 * value),
-            Work::Rate { .. } | Work::Connect => Some(1e9 / value),
+            Work::Rate { .. } | Work::Stream { .. } | Work::Connect => Some(1e9 / value),
             Work::Write { len } | Work::Read { len } => Some(1e9 * f64::from(len) / value),
             Work::Poll { .. } | Work::IdleMemory { .. } | Work::Loaded { .. } => None,
         }
@@ -89,6 +92,7 @@ impl fmt::Display for Work {
         match *self {
             Work::HalfTrip { len } => write!(out, "half-trip:{len}"),
             Work::Rate { len } => write!(out, "rate:{len}"),
+            Work::Stream { len } => write!(out, "stream:{len}"),
             Work::Write { len } => write!(out, "write:{len}"),
             Work::Read { len } => write!(out, "read:{len}"),
             Work::BlockingTrip { len } => write!(out, "blocking-trip:{len}"),
@@ -110,6 +114,7 @@ impl FromStr for Work {
         Ok(match (name, numbers.as_deref()) {
             ("half-trip", Ok(&[len])) => Work::HalfTrip { len },
             ("rate", Ok(&[len])) => Work::Rate { len },
+            ("stream", Ok(&[len])) => Work::Stream { len },
             ("write", Ok(&[len])) => Work::Write { len },
             ("read", Ok(&[len])) => Work::Read { len },
             ("blocking-trip", Ok(&[len])) => Work::BlockingTrip { len },
@@ -161,6 +166,7 @@ mod tests {
         for work in [
             Work::HalfTrip { len: 8 },
             Work::Rate { len: 1024 },
+            Work::Stream { len: 8 },
             Work::Write { len: 1 << 20 },
             Work::Read { len: 8 },
             Work::BlockingTrip { len: 8 },

@@ -75,6 +75,9 @@ fn judge(row: &RowResult, goal: &Goal) -> Verdict {
         Against::Itself => ("–".to_owned(), row.ours().and_then(Track::values).ok_or("CCI was not measured")),
         Against::Baseline => beside(row, row.baseline(), "the baseline was not measured"),
         Against::BestPeer => beside(row, row.best_peer(), "no peer took part"),
+        Against::BestMessagePasser => {
+            beside(row, row.best_message_passer(), "neither UCX nor an MPI took part")
+        }
     };
     let result = found.as_ref().map_or_else(
         |_| String::new(),
@@ -86,6 +89,8 @@ fn judge(row: &RowResult, goal: &Goal) -> Verdict {
     let against = match goal.against {
         Against::BestPeer if found.is_ok() => format!("the best peer: {against}"),
         Against::BestPeer => "the best peer".to_owned(),
+        Against::BestMessagePasser if found.is_ok() => format!("the best of UCX and the MPIs: {against}"),
+        Against::BestMessagePasser => "the best of UCX and the MPIs".to_owned(),
         _ => against,
     };
     Verdict {

@@ -40,12 +40,12 @@ impl Family {
             Work::BlockingTrip { .. } => Family::Waiting,
             Work::Connect | Work::Poll { .. } | Work::IdleMemory { .. } => Family::Connections,
             Work::Loaded { .. } => Family::UnderLoad,
-            Work::HalfTrip { .. } | Work::Rate { .. } => {
+            Work::HalfTrip { .. } | Work::Rate { .. } | Work::Stream { .. } => {
                 let mut parts = row.name.split('/');
                 match (parts.next(), parts.next()) {
-                    (Some("shm"), Some("half-trip" | "rate")) => Family::SharedMemory,
-                    (Some("udp"), Some("half-trip" | "rate")) => Family::Udp,
-                    (Some("tcp"), Some("half-trip" | "rate")) => Family::Tcp,
+                    (Some("shm"), Some("half-trip" | "rate" | "stream")) => Family::SharedMemory,
+                    (Some("udp"), Some("half-trip" | "rate" | "stream")) => Family::Udp,
+                    (Some("tcp"), Some("half-trip" | "rate" | "stream")) => Family::Tcp,
                     (Some("eth" | "pair-udp" | "pair-tcp"), _) => Family::Ethernet,
                     _ => Family::Forms,
                 }
@@ -112,6 +112,7 @@ pub fn size(work: Work) -> Option<u32> {
     match work {
         Work::HalfTrip { len }
         | Work::Rate { len }
+        | Work::Stream { len }
         | Work::Write { len }
         | Work::Read { len }
         | Work::BlockingTrip { len } => Some(len),

@@ -14,6 +14,12 @@ pub fn rows() -> Vec<Row> {
         for (work, name, what, bound) in [
             (Work::HalfTrip { len: LEN }, "half-trip", "half round trip", baseline_at_most(1.05)),
             (Work::Rate { len: LEN }, "rate", "messages a second", baseline_at_least(0.95)),
+            (
+                Work::Stream { len: LEN },
+                "stream",
+                "messages a second in bursts, by handler",
+                baseline_at_least(0.95),
+            ),
         ] {
             let mut row = |form: &str, title: &str, contestants: Contestants, goals: &[Goal]| {
                 let title = format!("{title}: {what}, {device}, {LEN} B");
@@ -22,7 +28,9 @@ pub fn rows() -> Vec<Row> {
             };
             let rust = || baseline("Rust", plain);
             row("c", "C beside Rust", vec![rust(), Box::new(CProgram::over(device))], &[bound]);
-            row("locked", "Locked beside unlocked", vec![rust(), ours("Rust, locked", locked)], &[]);
+            if !matches!(work, Work::Stream { .. }) {
+                row("locked", "Locked beside unlocked", vec![rust(), ours("Rust, locked", locked)], &[]);
+            }
         }
     }
     rows

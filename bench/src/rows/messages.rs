@@ -2,7 +2,7 @@
 
 use super::{
     Against, Bound, Contestants, Goal, Row, across_a_pair, baseline, baseline_at_least, baseline_at_most,
-    ours, with_peers,
+    best_peer_at_least, best_peer_at_most, ours, with_peers,
 };
 use crate::args::By;
 use crate::contestant::Worker;
@@ -29,7 +29,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         contestants: &|| {
             with_peers(vec![baseline("plain TCP", By::PlainTcp), ours("cci tcp", By::Tcp)], peers.tcp())
         },
-        half_trip_goals: &[baseline_at_most(1.1)],
+        half_trip_goals: &[baseline_at_most(1.08)],
         rate_goals: &[],
     };
     tcp.add(&mut rows, &[8, 64, 1024], &[8, 64, 1024], 8);
@@ -45,6 +45,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         half_trip_goals: &[baseline_at_most(0.5)],
         rate_goals: &[baseline_at_least(6.0)],
     };
+    rows.extend(streams(peers));
     eth.add(&mut rows, &[64, 1024], &[64, 1024], 64);
     for (name, title, plain, by) in
         [("udp", "UDP", By::PlainUdp, By::Udp), ("tcp", "TCP", By::PlainTcp, By::Tcp)]
@@ -69,21 +70,40 @@ fn shared_memory(rows: &mut Vec<Row>, peers: &Peers) {
             let contestants = vec![baseline("cache line", By::CacheLine), ours("cci shm", By::Shm)];
             with_peers(contestants, peers.shared_memory())
         },
-        half_trip_goals: &[
-            baseline_at_most(1.5),
-            Goal { against: Against::BestPeer, bound: Bound::AtMost(1.0) },
-        ],
+        half_trip_goals: &[baseline_at_most(1.5), best_peer_at_most(0.9)],
         rate_goals: &[],
     };
-    half_trips.add(rows, &[8, 64, 512, 4096, 8192], &[], 8);
+    half_trips.add(rows, &[8, 64, 512, 4096], &[], 8);
+    Family { half_trip_goals: &[best_peer_at_most(1.0)], ..half_trips }.add(rows, &[8192], &[], 8192);
     let rates = Family {
         // A cache line has no rate: the peers are what there is to compare with.
         contestants: &|| with_peers(vec![ours("cci shm", By::Shm)], peers.shared_memory()),
         half_trip_goals: &[],
-        rate_goals: &[Goal { against: Against::BestPeer, bound: Bound::AtLeast(2.0) }],
+        rate_goals: &[Goal { against: Against::BestMessagePasser, bound: Bound::AtLeast(1.5) }],
         ..half_trips
     };
     rates.add(rows, &[], &[8, 64, 1024], 8);
+}
+
+/// Messages in bursts, received by a handler, beside what the peers do at their best.
+fn streams(peers: &Peers) -> Vec<Row> {
+    let with_ours = |name, by, len, peers| {
+        let ours = Worker::ours(name, by, Placement::SameHost).doing(Work::Stream { len });
+        with_peers(vec![Box::new(ours)], peers)
+    };
+    let shm = |len| with_ours("cci shm", By::Shm, len, peers.shared_memory());
+    let udp = |len| with_ours("cci udp", By::Udp, len, peers.udp());
+    let tcp = |len| with_ours("cci tcp", By::Tcp, len, peers.tcp());
+    let row = |name: &str, over: &str, len: u32, contestants: Contestants, goal: Goal| {
+        let title = format!("Messages a second in bursts, by handler, {over}, {len} B");
+        Row::new(format!("{name}/stream/{len}"), title, Work::Rate { len }, contestants).with_goals(&[goal])
+    };
+    vec![
+        row("shm", "over shared memory", 8, shm(8), best_peer_at_least(2.0)),
+        row("shm", "over shared memory", 1024, shm(1024), best_peer_at_least(1.2)),
+        row("udp", "over UDP on loopback", 8, udp(8), best_peer_at_least(1.5)),
+        row("tcp", "over TCP on loopback", 8, tcp(8), best_peer_at_least(2.0)),
+    ]
 }
 
 /// Rows that differ in size only.

@@ -45,6 +45,8 @@ pub enum Against {
     Baseline,
     /// The best of the peers that took part.
     BestPeer,
+    /// The best of UCX and the MPIs, as far as they took part.
+    BestMessagePasser,
     /// None: the value itself is bounded, in the work's unit.
     Itself,
 }
@@ -65,6 +67,16 @@ const fn baseline_at_most(ratio: f64) -> Goal {
 /// At least so many times the baseline.
 const fn baseline_at_least(ratio: f64) -> Goal {
     Goal { against: Against::Baseline, bound: Bound::AtLeast(ratio) }
+}
+
+/// At least so many times the best peer.
+const fn best_peer_at_least(ratio: f64) -> Goal {
+    Goal { against: Against::BestPeer, bound: Bound::AtLeast(ratio) }
+}
+
+/// At most so many times the best peer.
+const fn best_peer_at_most(ratio: f64) -> Goal {
+    Goal { against: Against::BestPeer, bound: Bound::AtMost(ratio) }
 }
 
 /// All rows, in the order of the report.

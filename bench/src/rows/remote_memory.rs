@@ -1,13 +1,14 @@
 //! Remote memory: bandwidth by size, beside plain copies and streams.
 
-use super::{Contestants, Goal, Row, baseline, baseline_at_least, ours, with_peers};
+use super::{Contestants, Goal, Row, baseline, baseline_at_least, best_peer_at_least, ours, with_peers};
 use crate::args::By;
 use crate::peers::Peers;
 use crate::work::Work;
 
 const MIB: u32 = 1 << 20;
+const LONG: u32 = 16 << 20;
 
-/// What has a goal, for transfers of 1 MiB.
+/// Rows that differ in direction and size.
 struct Family<'a> {
     name: &'a str,
     of: &'a str,
@@ -15,7 +16,8 @@ struct Family<'a> {
     contestants: &'a dyn Fn() -> Contestants,
     /// Those of the peers that write.
     peers: &'a dyn Fn() -> Contestants,
-    goal: Goal,
+    /// For one transfer.
+    goal: fn(Work) -> Option<Goal>,
 }
 
 /// The rows that measure remote memory.
@@ -24,34 +26,49 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         Family {
             name: "shm",
             of: "library memory over shared memory",
-            sizes: &[8, 4096, 65_536, MIB, 16 * MIB],
+            sizes: &[8, 4096, 65_536, MIB, LONG],
             contestants: &|| vec![baseline("memcpy", By::Memcpy), ours("cci shm", By::Shm)],
             peers: &|| peers.remote_memory(),
-            goal: baseline_at_least(0.95),
+            goal: |work| match work {
+                Work::Write { len: 8 | 4096 | 65_536 | MIB } => Some(best_peer_at_least(1.0)),
+                Work::Read { len: MIB } => Some(baseline_at_least(0.95)),
+                _ => None,
+            },
         },
         Family {
             name: "shm-foreign",
             of: "the program's own memory over shared memory",
-            sizes: &[4096, 65_536, MIB, 16 * MIB],
+            sizes: &[4096, 65_536, MIB, LONG],
             contestants: &|| vec![baseline("process_vm_*v", By::ProcessVm), ours("cci shm", By::ShmForeign)],
             peers: &Vec::new,
-            goal: baseline_at_least(0.95),
+            goal: |work| match work {
+                Work::Write { len: 65_536 | MIB | LONG } | Work::Read { len: 65_536 | MIB | LONG } => {
+                    Some(baseline_at_least(1.0))
+                }
+                _ => None,
+            },
         },
         Family {
             name: "udp",
             of: "memory over UDP on loopback",
-            sizes: &[65_536, MIB, 16 * MIB],
+            sizes: &[65_536, MIB, LONG],
             contestants: &|| vec![baseline("plain TCP stream", By::PlainTcp), ours("cci udp", By::Udp)],
             peers: &Vec::new,
-            goal: baseline_at_least(1.0),
+            goal: |work| match work {
+                Work::Write { len: MIB | LONG } | Work::Read { len: MIB } => Some(baseline_at_least(1.0)),
+                _ => None,
+            },
         },
         Family {
             name: "tcp",
             of: "memory over TCP on loopback",
-            sizes: &[65_536, MIB, 16 * MIB],
+            sizes: &[65_536, MIB, LONG],
             contestants: &|| vec![baseline("plain TCP stream", By::PlainTcp), ours("cci tcp", By::Tcp)],
             peers: &|| peers.remote_memory_sockets(),
-            goal: baseline_at_least(0.95),
+            goal: |work| match work {
+                Work::Write { len: MIB } | Work::Read { len: MIB } => Some(baseline_at_least(0.95)),
+                _ => None,
+            },
         },
     ];
     families.iter().flat_map(Family::rows).collect()
@@ -63,7 +80,7 @@ impl Family<'_> {
             let (name, title) =
                 (format!("{}/{verb}/{len}", self.name), format!("Remote {verb}s of {}, {len} B", self.of));
             let row = Row::new(name, title, work, contestants);
-            row.with_goals(if len == MIB { std::slice::from_ref(&self.goal) } else { &[] })
+            row.with_goals((self.goal)(work).as_slice())
         };
         let writes = self.sizes.iter().map(|&len| {
             row("write", Work::Write { len }, len, with_peers((self.contestants)(), (self.peers)()))

@@ -64,6 +64,7 @@ fn by_cci(args: &WorkArgs) -> Outcome<Option<Reading>> {
         (_, Work::IdleMemory { connections }) => ours::many::idle_memory(args, connections),
         (By::ShmHandle | By::UdpHandle | By::TcpHandle, _) => exchange::run::<ours::OnHandle>(args),
         (_, Work::BlockingTrip { .. }) => exchange::run::<ours::Waiting>(args),
+        (_, Work::Stream { .. }) => exchange::run::<ours::Streams>(args),
         (By::ShmLocked | By::UdpLocked, _) => exchange::run::<ours::Locked>(args),
         _ => exchange::run::<ours::Messages>(args),
     }

@@ -6,6 +6,9 @@ use cci_sys::clock;
 /// Nothing is waited for longer.
 pub const SILENCE_NS: u64 = 20_000_000_000;
 
+/// Messages between two calls of [`Channel::flush`], and in a burst.
+pub const BURST: usize = 32;
+
 /// One end of a connection.
 pub trait Channel: Sized {
     /// What is sent arrives.
@@ -44,6 +47,27 @@ pub trait Channel: Sized {
                 return Err(Failure::new("no room for a message"));
             }
         }
+    }
+
+    /// Sends the message so many times, as fast as it goes.
+    #[inline]
+    fn send_all(&mut self, message: &[u8], count: u64) -> Outcome {
+        for nth in 1..=count {
+            self.send(message)?;
+            if nth % BURST as u64 == 0 {
+                self.flush();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for so many messages.
+    #[inline]
+    fn receive_all(&mut self, count: u64) -> Outcome {
+        for _ in 0..count {
+            self.receive()?;
+        }
+        Ok(())
     }
 
     /// Waits for a message.

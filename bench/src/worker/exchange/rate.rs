@@ -5,8 +5,6 @@ use cci_measure::channel::{Channel, put_stamp};
 use cci_measure::failure::{Failure, Outcome};
 use cci_sys::clock;
 
-/// Messages between two calls of [`Channel::flush`].
-const BURST: u64 = 32;
 /// Where messages may be lost, the end is said again when there is no answer for so long.
 const ANSWER_NS: u64 = 5_000_000;
 const FAREWELL_NS: u64 = 10_000_000;
@@ -40,9 +38,7 @@ pub fn take<C: Channel>(channel: &mut C, count: u64, len: u32) -> Outcome {
     for (number, count) in [warm_up(count), count].into_iter().enumerate() {
         if C::RELIABLE {
             // One that is missing is waited for in vain: that fails the turn.
-            for _ in 0..count {
-                channel.receive()?;
-            }
+            channel.receive_all(count)?;
         } else {
             let came = take_until(channel, END - number as u64)?;
             put_stamp(&mut message, came);
@@ -67,20 +63,9 @@ fn warm_up(count: u64) -> u64 {
 /// Sends so many, and waits for the partner's word that it has them. Nanoseconds.
 fn burst(channel: &mut impl Channel, message: &[u8], count: u64) -> Outcome<u64> {
     let begin_ns = clock::now_ns();
-    send_all(channel, message, count)?;
+    channel.send_all(message, count)?;
     channel.receive()?;
     Ok(clock::now_ns() - begin_ns)
-}
-
-#[inline]
-fn send_all(channel: &mut impl Channel, message: &[u8], count: u64) -> Outcome {
-    for nth in 1..=count {
-        channel.send(message)?;
-        if nth % BURST == 0 {
-            channel.flush();
-        }
-    }
-    Ok(())
 }
 
 /// Sends so many: nanoseconds to the last send, and how many arrived.
@@ -92,7 +77,7 @@ fn lossy_burst<C: Channel>(
 ) -> Outcome<(u64, u64)> {
     put_stamp(message, 0);
     let begin_ns = clock::now_ns();
-    send_all(channel, message, count)?;
+    channel.send_all(message, count)?;
     let sent_ns = clock::now_ns();
     put_stamp(message, END - number);
     while clock::now_ns() - sent_ns < LIMIT_NS {

@@ -1,9 +1,8 @@
 //! The connection table: an index finds a connection, with no hashing.
 //!
-//! It is no `cci_memory::slab::Slab`: that keeps a generation, a link and an `Option` beside each entry, where this keeps the
-//! generation and the link in fields that a connection has anyway. Without that, an idle connection would
-//! take 96 bytes, and not 88. And a slab
-//! moves its entries when it grows, which takes long with a million of them.
+//! It is no `cci_memory::slab::Slab`: that keeps a generation beside each entry, where this keeps the generation and the link in fields
+//! that a connection has anyway. With a slab, an idle connection would take 96 bytes, and not 88. And a slab moves its entries when it
+//! grows, which takes long with a million of them.
 
 use super::send_timeouts::SendTimeouts;
 use super::{Base, Conn};
@@ -58,8 +57,8 @@ impl Table {
     }
 
     pub fn bytes(&self) -> u64 {
-        (self.blocks.len() * BLOCK * CONN_BYTES
-            + self.blocks.capacity() * size_of::<Box<[Conn; BLOCK]>>()) as u64
+        (self.blocks.len() * BLOCK * CONN_BYTES + self.blocks.capacity() * size_of::<Box<[Conn; BLOCK]>>())
+            as u64
     }
 
     pub fn used(&self) -> u32 {

@@ -6,7 +6,7 @@
 
 use cci_memory::atomic::{AtomicU32, Ordering};
 use cci_memory::pool::SlotPool;
-use cci_memory::ring::{Consumer, PushError, RecordHeader, loom_pair};
+use cci_memory::ring::{Consumer, Line, PushError, RecordHeader, loom_pair};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -64,6 +64,40 @@ fn records_arrive_whole_over_a_wrap() {
             consumer.publish_head();
         }
         assert!(consumer.peek().unwrap().is_none());
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn records_that_become_visible_together_arrive_whole() {
+    // Of four lines three are used at a time: the last burst ends behind where the first one began.
+    check(3, || {
+        let (mut producer, mut consumer) = loom_pair(256, 48);
+        let sender = thread::spawn(move || {
+            for number in [0, 2, 4] {
+                let payload = [number as u8 + 1; 12];
+                let mut left = 2;
+                while left > 0 {
+                    match producer.push_lines(header(number), &[&payload[..]; 2][..left], 48, 2).unwrap() {
+                        Some((span, _)) => left -= span.records() as usize,
+                        None => thread::yield_now(),
+                    }
+                }
+            }
+        });
+        let mut taken = 0;
+        while taken < 6 {
+            let number = taken / 2 * 2;
+            let Some(like) = consumer.peek().unwrap().map(|record| record.like(48)) else {
+                thread::yield_now();
+                continue;
+            };
+            let mut lines = [Line::EMPTY, Line::EMPTY];
+            let (count, _) = consumer.take_lines(like, &mut lines);
+            assert!(count > 0 && lines[..count].iter().all(|line| line.bytes() == [number as u8 + 1; 12]));
+            taken += count as u32;
+            consumer.publish_head();
+        }
         sender.join().unwrap();
     });
 }

@@ -8,7 +8,8 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use cci_memory::ring::{
-    BadRegion, Consumer, Producer, PushError, RecordHeader, payload_bytes_limit, record_bytes, region_bytes,
+    BadRegion, Consumer, Like, Line, Producer, PushError, RecordHeader, payload_bytes_limit, record_bytes,
+    region_bytes,
 };
 use common::{Memory, Random, pair};
 
@@ -146,6 +147,84 @@ fn a_record_taken_back_is_not_delivered() {
     assert_eq!(producer.consumed(), Ok(kept.end()));
 }
 
+/// Takes the next record, and those of one line behind it that carry the same.
+fn pop_lines(consumer: &mut Consumer<Memory>, lines: &mut [Line]) -> Vec<(RecordHeader, Vec<u8>)> {
+    let Some(record) = consumer.peek().unwrap() else { return Vec::new() };
+    let like = record.like(48);
+    let mut popped = Vec::from_iter(pop(consumer));
+    let header = popped[0].0;
+    let (taken, bytes) = consumer.take_lines(like, lines);
+    assert_eq!(bytes as usize, lines[..taken].iter().map(|line| line.bytes().len()).sum());
+    popped.extend(lines[..taken].iter().map(|line| (header, line.bytes().to_vec())));
+    popped
+}
+
+#[test]
+fn records_that_become_visible_together_are_taken_together() {
+    let (mut producer, mut consumer) = pair(1024, 100);
+    let bytes: Vec<u8> = (0..100).collect();
+    let mut lines = vec![Line::EMPTY; 20];
+    for round in 0..50 {
+        let lens = [8, 0, 48, 17, 3, 49, 8];
+        let all: Vec<&[u8]> = lens.iter().map(|len| &bytes[round..round + len]).collect();
+        let (span, taken) = producer.push_lines(header(1), &all, 100, 99).unwrap().unwrap();
+        assert_eq!((span.records(), taken), (5, 76), "up to the one that takes two lines");
+        assert_eq!(span.end() - span.start(), 5 * 64);
+        assert_eq!(producer.push_lines(header(1), &all[5..], 100, 99), Ok(None));
+        let (last, _) = producer.push_lines(header(2), &all[6..], 100, 99).unwrap().unwrap();
+        assert_eq!((last.start(), last.records()), (span.end(), 1));
+        let popped = pop_lines(&mut consumer, &mut lines);
+        assert!(popped.iter().map(|(_, bytes)| &bytes[..]).eq(all[..5].iter().copied()), "round {round}");
+        assert_eq!(pop(&mut consumer), Some((header(2), all[6].to_vec())), "it carries something else");
+        assert!(pop_lines(&mut consumer, &mut lines).is_empty());
+        consumer.publish_head();
+    }
+    assert_eq!(producer.push_lines(header(1), &[&bytes[..9]], 8, 99), Ok(None), "longer than allowed");
+    let all = [&bytes[..1]; 40];
+    assert_eq!(producer.push_lines(header(1), &all, 1, 7).unwrap().unwrap().0.records(), 7);
+    assert_eq!(
+        producer.push_lines(header(1), &all, 1, 99).unwrap().unwrap().0.records(),
+        8,
+        "one line stays free"
+    );
+    assert_eq!(producer.push_lines(header(1), &all, 1, 99), Ok(None));
+    assert_eq!(pop_lines(&mut consumer, &mut lines[..4]).len(), 5);
+    assert_eq!(pop_lines(&mut consumer, &mut lines).len(), 10);
+}
+
+#[test]
+fn of_records_in_a_row_those_are_taken_back_that_were_not_taken() {
+    let (mut producer, mut consumer) = pair(1024, 100);
+    let (mut span, _) = producer.push_lines(header(1), &[&[7; 8][..]; 6], 100, 99).unwrap().unwrap();
+    assert!(pop(&mut consumer).is_some() && pop(&mut consumer).is_some());
+    consumer.stall();
+    assert_eq!(consumer.take_lines(like_those(), &mut [Line::EMPTY]).0, 0, "nothing while it is stalled");
+    assert_eq!(producer.try_cancel().unwrap().unwrap().void_run(&mut span), 4);
+    assert_eq!((span.records(), span.consume_to(producer.consumed().unwrap())), (2, 2));
+    assert!(consumer.resume());
+    assert_eq!(pop(&mut consumer), None);
+    assert_eq!(consumer.head(), producer.tail());
+}
+
+/// What records with `header(1)` are like.
+fn like_those() -> Like {
+    let (mut producer, mut consumer) = pair(256, 48);
+    producer.push(header(1), &[]).unwrap();
+    consumer.peek().unwrap().unwrap().like(48)
+}
+
+#[test]
+fn lines_longer_than_asked_for_are_left_to_peek() {
+    let (mut producer, mut consumer) = pair(1024, 100);
+    producer.push_lines(header(1), &[&[7; 8][..], &[7; 9], &[7; 8]], 100, 99).unwrap().unwrap();
+    let like = consumer.peek().unwrap().unwrap().like(8);
+    let mut lines = vec![Line::EMPTY; 4];
+    assert_eq!(consumer.take_lines(like, &mut lines).0, 1);
+    assert_eq!(consumer.take_lines(like, &mut lines).0, 0);
+    assert_eq!(pop(&mut consumer), Some((header(1), vec![7; 9])));
+    assert_eq!(consumer.take_lines(like, &mut lines).0, 1);
+}
+
 #[test]
 fn a_producer_that_died_while_cancelling_can_be_drained() {
     let (mut producer, mut consumer) = pair(1024, 100);
@@ -227,6 +306,8 @@ mod model {
     #[derive(Debug, Clone)]
     enum Step {
         Push(Vec<u8>, usize),
+        PushLines(Vec<Vec<u8>>),
+        PopLines(usize),
         Pop,
         Publish,
         /// Stall, take back those of the last records whose bit is set, resume.
@@ -237,6 +318,8 @@ mod model {
         prop_oneof![
             5 => (prop::collection::vec(any::<u8>(), 0..230), any::<prop::sample::Index>())
                 .prop_map(|(bytes, at)| { let at = at.index(bytes.len() + 1); Step::Push(bytes, at) }),
+            3 => prop::collection::vec(prop::collection::vec(any::<u8>(), 0..52), 0..9).prop_map(Step::PushLines),
+            2 => (0usize..6).prop_map(Step::PopLines),
             4 => Just(Step::Pop),
             2 => Just(Step::Publish),
             1 => any::<u8>().prop_map(Step::Cancel),
@@ -259,6 +342,25 @@ mod model {
                             Err(PushError::TooLong) => prop_assert!(bytes.len() > 200),
                             Err(PushError::Full) => prop_assert!(producer.tail() > producer.consumed().unwrap()),
                             Err(other) => prop_assert!(false, "{}", other),
+                        }
+                    }
+                    Step::PushLines(all) => {
+                        number += 1;
+                        let slices: Vec<&[u8]> = all.iter().map(|bytes| &bytes[..]).collect();
+                        let pushed = producer.push_lines(header(number), &slices, 200, 5).unwrap();
+                        let records = pushed.map_or(0, |(span, _)| span.records() as usize);
+                        prop_assert!(records <= 5 && all[..records].iter().all(|bytes| bytes.len() <= 48));
+                        let mut spans = Vec::new();
+                        let mut left = pushed.map(|(span, _)| span);
+                        spans.extend(std::iter::from_fn(|| left.as_mut()?.pop()));
+                        for (span, bytes) in spans.into_iter().rev().zip(all) {
+                            queue.push_back((span, header(number), bytes));
+                        }
+                    }
+                    Step::PopLines(max) => {
+                        for popped in pop_lines(&mut consumer, &mut vec![Line::EMPTY; max]) {
+                            let expected = queue.pop_front().map(|(_, header, bytes)| (header, bytes));
+                            prop_assert_eq!(Some(popped), expected);
                         }
                     }
                     Step::Pop => {

@@ -2,11 +2,11 @@
 
 use super::Endpoint;
 use crate::connection::Connection;
+use crate::engine::core::{ConnState, SendOp};
 use crate::engine::event::Event;
 use crate::engine::lent::{Lender, LentBuffer, LentMessage, Polled};
-use crate::engine::receive::ReceiveBuffers;
 use crate::error::SendError;
-use crate::options::SendFlags;
+use crate::options::{Attribute, SendFlags};
 
 impl Endpoint {
     /// Makes progress and gives what came to `handler`, in the order in which [`Endpoint::next_event`] would return it: up to `max`
@@ -29,7 +29,12 @@ impl Endpoint {
     ///     });
     /// }
     /// ```
+    #[inline]
     pub fn poll(&mut self, max: usize, mut handler: impl FnMut(Polled<'_>)) -> usize {
+        self.poll_with(max, &mut handler)
+    }
+
+    fn poll_with(&mut self, max: usize, handler: &mut dyn FnMut(Polled<'_>)) -> usize {
         if !self.is_ours() {
             return 0;
         }
@@ -37,10 +42,7 @@ impl Endpoint {
         let mut left = max;
         while left > 0 {
             if !self.core.has_events() {
-                let lent = self.progress_lending(left, &mut |buffers, connection, message| {
-                    handler(Polled::Message(LentMessage::of_copy(message, connection, buffers)));
-                });
-                left -= lent;
+                left -= self.progress_lending(left, handler);
                 if !self.core.has_events() {
                     break;
                 }
@@ -51,10 +53,12 @@ impl Endpoint {
                 self.taken_since_progress += 1;
                 let Some(event) = self.core.pop_event() else { break };
                 left -= 1;
-                handler(match event {
-                    Event::Recv(message) => Polled::Message(LentMessage::new(message)),
-                    other => Polled::Event(other),
-                });
+                match event {
+                    Event::Recv(message) => {
+                        handler(Polled::Message(LentMessage::new(&mut Some(message))));
+                    }
+                    other => handler(Polled::Event(other)),
+                }
             }
         }
         if self.exported.get() {
@@ -64,11 +68,7 @@ impl Endpoint {
     }
 
     /// Makes progress, and has the transport lend up to `max` messages while no event waits. Returns how many it lent.
-    fn progress_lending(
-        &mut self,
-        max: u32,
-        handler: &mut dyn FnMut(&mut ReceiveBuffers, Connection, &[u8]),
-    ) -> u32 {
+    fn progress_lending(&mut self, max: u32, handler: &mut dyn FnMut(Polled<'_>)) -> u32 {
         self.pace.broken();
         let mut buffer = self.lent.take().unwrap_or_else(LentBuffer::new);
         let mut lender = Lender::new(&mut buffer, max, handler);
@@ -120,14 +120,14 @@ impl Endpoint {
             return self.send(connection, message, context, flags).map(|()| 1);
         }
         if flags.contains(SendFlags::SILENT) || messages.is_empty() {
-            return self.send_each(connection, messages, context, flags);
+            return self.send_all(connection, messages, context, flags);
         }
         let count = u32::try_from(messages.len()).unwrap_or(u32::MAX - 1);
         let messages = messages.get(..count as usize).unwrap_or(messages);
         let Some(burst) = self.core.caught.begin_burst(context, count) else {
             return Err(SendError::WouldBlock);
         };
-        let sent = self.send_each(connection, messages, burst, flags);
+        let sent = self.send_all(connection, messages, burst, flags);
         match sent {
             Ok(taken) => {
                 self.core.burst_sent(connection, burst, count - taken as u32);
@@ -138,15 +138,16 @@ impl Endpoint {
         sent
     }
 
-    /// Sends messages one by one, as long as they are taken. Returns how many were.
-    fn send_each(
+    /// Sends messages as long as they are taken. Returns how many were.
+    fn send_all(
         &mut self,
         connection: Connection,
         messages: &[&[u8]],
         context: u64,
         flags: SendFlags,
     ) -> Result<usize, SendError> {
-        for (taken, message) in messages.iter().enumerate() {
+        let at_once = self.send_at_once(connection, messages, context, flags);
+        for (taken, message) in messages.iter().enumerate().skip(at_once) {
             match self.send(connection, message, context, flags) {
                 Ok(()) => {}
                 Err(error) if taken == 0 => return Err(error),
@@ -154,5 +155,35 @@ impl Endpoint {
             }
         }
         Ok(messages.len())
+    }
+
+    /// Sends what the transport takes in one go, unless the messages have to wait behind others. Returns how many these were.
+    fn send_at_once(
+        &mut self,
+        connection: Connection,
+        messages: &[&[u8]],
+        context: u64,
+        flags: SendFlags,
+    ) -> usize {
+        if !self.is_ours() || self.check_quota(connection, flags).is_err() {
+            return 0;
+        }
+        let Some(conn) = self.core.conn(connection) else { return 0 };
+        if conn.state != ConnState::Open
+            || conn.attribute == Attribute::MulticastReceive
+            || !self.core.waiting.is_empty()
+            || !self.core.order.is_empty()
+        {
+            return 0;
+        }
+        let (link, mss) = (conn.link, conn.mss);
+        let op = SendOp { context, silent: flags.contains(SendFlags::SILENT) };
+        let taken = self.transport.send_burst(&mut self.core, connection, link, messages, mss, op);
+        if taken.messages > 0 {
+            self.core.counters.messages_sent += u64::from(taken.messages);
+            self.core.counters.bytes_sent += taken.bytes;
+            self.touched();
+        }
+        taken.messages as usize
     }
 }

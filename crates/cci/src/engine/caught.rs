@@ -120,7 +120,13 @@ impl Caught {
             waiter.status = Some(status);
             return Catch::Yes;
         }
-        match self.count_down(context, 1, status) {
+        self.catch_some(context, status, 1)
+    }
+
+    /// Catches the completions of messages of a burst.
+    #[inline]
+    pub fn catch_some(&mut self, context: u64, status: Status, messages: u32) -> Catch {
+        match self.count_down(context, messages, status) {
             None => Catch::No,
             Some(None) => Catch::Yes,
             Some(Some(end)) => Catch::Last(end),

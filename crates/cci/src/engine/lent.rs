@@ -5,19 +5,28 @@ use super::event::{Event, Message};
 use super::receive::ReceiveBuffers;
 use crate::connection::Connection;
 use crate::limits;
+use cci_memory::ring::Line;
 use std::fmt;
 use std::ops::Deref;
 
 /// The longest message that a transport lends from the buffer for that.
 const BUFFER_BYTES: usize = limits::MESSAGE_BYTES_MAX as usize;
 
-/// Where a message is copied to that is lent to a handler without a receive buffer of its own.
+/// The most messages that are lent in one go.
+const LINES: usize = 32;
+
+/// Where messages are copied to that are lent to a handler without receive buffers of their own.
 #[repr(align(64))]
-pub(crate) struct LentBuffer([u8; BUFFER_BYTES]);
+pub(crate) struct LentBuffer {
+    /// For one of any length.
+    any: [u8; BUFFER_BYTES],
+    /// For short ones.
+    lines: [Line; LINES],
+}
 
 impl LentBuffer {
     pub fn new() -> Box<LentBuffer> {
-        Box::new(LentBuffer([0; BUFFER_BYTES]))
+        Box::new(LentBuffer { any: [0; BUFFER_BYTES], lines: [const { Line::EMPTY }; LINES] })
     }
 }
 
@@ -26,14 +35,14 @@ pub struct Lender<'a> {
     buffer: &'a mut LentBuffer,
     /// The most messages that may still be lent.
     left: u32,
-    handler: &'a mut dyn FnMut(&mut ReceiveBuffers, Connection, &[u8]),
+    handler: &'a mut dyn FnMut(Polled<'_>),
 }
 
 impl<'a> Lender<'a> {
     pub(crate) fn new(
         buffer: &'a mut LentBuffer,
         max: u32,
-        handler: &'a mut dyn FnMut(&mut ReceiveBuffers, Connection, &[u8]),
+        handler: &'a mut dyn FnMut(Polled<'_>),
     ) -> Lender<'a> {
         Lender { buffer, left: max, handler }
     }
@@ -50,20 +59,80 @@ impl<'a> Lender<'a> {
         self.left.min(core.keepable())
     }
 
+    /// Notes that `messages` were lent.
+    #[inline]
+    pub(crate) fn lent(&mut self, messages: u32) {
+        self.left = self.left.saturating_sub(messages);
+    }
+
+    /// Where up to `max` short messages are copied to, to be lent in one go.
+    #[inline]
+    pub(crate) fn lines(&mut self, max: u32) -> &mut [Line] {
+        let lines = LINES.min(max as usize);
+        self.buffer.lines.get_mut(..lines).unwrap_or_default()
+    }
+
+    /// Lends the first `count` messages that were copied to [`Lender::lines`], `bytes` in all, when the transport is done with them. If
+    /// the handler panics, those that it was not given are delivered.
+    #[inline(never)]
+    pub(crate) fn lend_lines(&mut self, core: &mut Core, connection: Connection, count: usize, bytes: u64) {
+        core.counters.messages_received += count as u64;
+        core.counters.bytes_received += bytes;
+        core.receive.lent_on = connection;
+        let lines = self.buffer.lines.get(..count).unwrap_or_default().iter();
+        let mut unlent = Unlent { core, connection, lines };
+        for line in unlent.lines.by_ref() {
+            let buffers = &mut unlent.core.receive;
+            let lent = Lent::Copy { bytes: line.bytes(), buffers };
+            (self.handler)(Polled::Message(LentMessage(lent)));
+        }
+    }
+
     /// Where a message of `len` bytes is to be copied to. `None`: it is longer than any message is.
     #[inline]
     pub(crate) fn buffer(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.buffer.0.get_mut(..len)
+        self.buffer.any.get_mut(..len)
     }
 
     /// Lends the message of `len` bytes that was copied to the buffer, when the transport is done with it: the handler may panic.
     #[inline]
     pub(crate) fn lend(&mut self, core: &mut Core, connection: Connection, len: usize) {
-        self.left = self.left.saturating_sub(1);
         core.counters.messages_received += 1;
         core.counters.bytes_received += len as u64;
-        if let Some(message) = self.buffer.0.get(..len) {
-            (self.handler)(&mut core.receive, connection, message);
+        if let Some(message) = self.buffer.any.get(..len) {
+            core.receive.lent_on = connection;
+            let lent = Lent::Copy { bytes: message, buffers: &mut core.receive };
+            (self.handler)(Polled::Message(LentMessage(lent)));
+        }
+    }
+}
+
+/// Short messages that are about to be lent.
+struct Unlent<'a> {
+    core: &'a mut Core,
+    connection: Connection,
+    lines: std::slice::Iter<'a, Line>,
+}
+
+impl Drop for Unlent<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.lines.as_slice().is_empty() {
+            self.deliver();
+        }
+    }
+}
+
+impl Unlent<'_> {
+    /// Delivers what is left. There are buffers for it, as all of it could have been kept.
+    #[cold]
+    fn deliver(&mut self) {
+        for line in self.lines.by_ref() {
+            let counters = &mut self.core.counters;
+            counters.messages_received -= 1;
+            counters.bytes_received -= line.bytes().len() as u64;
+            let is_delivered = self.core.deliver(self.connection, line.bytes());
+            debug_assert!(is_delivered, "no message is lent without a buffer to keep it in");
         }
     }
 }
@@ -74,29 +143,25 @@ impl<'a> Lender<'a> {
 pub struct LentMessage<'a>(Lent<'a>);
 
 enum Lent<'a> {
-    /// In a receive buffer.
-    Message(Message),
+    /// In a receive buffer, until it is kept.
+    Message(&'a mut Option<Message>),
     /// In the buffer for that.
-    Copy { bytes: &'a [u8], connection: Connection, buffers: &'a mut ReceiveBuffers },
+    Copy { bytes: &'a [u8], buffers: &'a mut ReceiveBuffers },
 }
 
 impl<'a> LentMessage<'a> {
     #[inline]
-    pub(crate) fn new(message: Message) -> Self {
+    pub(crate) fn new(message: &'a mut Option<Message>) -> Self {
         LentMessage(Lent::Message(message))
-    }
-
-    #[inline]
-    pub(crate) fn of_copy(bytes: &'a [u8], connection: Connection, buffers: &'a mut ReceiveBuffers) -> Self {
-        LentMessage(Lent::Copy { bytes, connection, buffers })
     }
 
     /// The connection that the message came on.
     #[inline]
     pub fn connection(&self) -> Connection {
         match &self.0 {
-            Lent::Message(message) => message.connection(),
-            Lent::Copy { connection, .. } => *connection,
+            Lent::Message(Some(message)) => message.connection(),
+            Lent::Message(None) => kept(),
+            Lent::Copy { buffers, .. } => buffers.lent_on,
         }
     }
 
@@ -105,10 +170,16 @@ impl<'a> LentMessage<'a> {
     #[inline]
     pub fn keep(self) -> Message {
         match self.0 {
-            Lent::Message(message) => message,
-            Lent::Copy { bytes, connection, buffers } => buffers.keep(connection, bytes),
+            Lent::Message(message) => message.take().unwrap_or_else(|| kept()),
+            Lent::Copy { bytes, buffers } => buffers.keep(bytes),
         }
     }
+}
+
+/// What is kept is lent no more.
+#[cold]
+fn kept() -> ! {
+    unreachable!("`keep` takes what was lent")
 }
 
 impl Deref for LentMessage<'_> {
@@ -116,7 +187,8 @@ impl Deref for LentMessage<'_> {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Lent::Message(message) => message,
+            Lent::Message(Some(message)) => message,
+            Lent::Message(None) => kept(),
             Lent::Copy { bytes, .. } => bytes,
         }
     }

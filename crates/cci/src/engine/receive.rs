@@ -18,11 +18,14 @@ pub(crate) struct ReceiveBuffers {
     first: SlotPool,
     /// Empty unless the number was raised; each raise adds one, so there are few.
     more: Vec<SlotPool>,
+    /// The connection of what is lent to a handler just now, which may keep it in a buffer.
+    pub lent_on: Connection,
 }
 
 impl ReceiveBuffers {
     pub fn new(count: u32, slot_bytes: u32) -> Result<ReceiveBuffers, PoolError> {
-        Ok(ReceiveBuffers { first: SlotPool::new(count, slot_bytes)?, more: Vec::new() })
+        let lent_on = Connection { index: u32::MAX, generation: 0 };
+        Ok(ReceiveBuffers { first: SlotPool::new(count, slot_bytes)?, more: Vec::new(), lent_on })
     }
 
     /// Takes a free buffer for `holder` and has it filled; it is parked then. None: all are out.
@@ -59,9 +62,10 @@ impl ReceiveBuffers {
         self.first.unpark(parked)
     }
 
-    /// Copies a message into a buffer, for as long as the program keeps it. Whoever lent the message has seen that one is free.
+    /// Copies a message that is lent into a buffer, for as long as the program keeps it. Whoever lent the message has seen that one is free.
     #[cold]
-    pub fn keep(&mut self, connection: Connection, bytes: &[u8]) -> Message {
+    pub fn keep(&mut self, bytes: &[u8]) -> Message {
+        let connection = self.lent_on;
         let filled = self.take(holder(connection), bytes.len(), |buffer| buffer.copy_from_slice(bytes));
         let slot = match filled {
             Some(Filled::Parked(parked)) => self.unpark(parked),

@@ -19,7 +19,7 @@ mod token;
 
 pub use seam::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, PeerState, RegionChange,
-    Report, RmaRequest, Setting, Started, Transport,
+    Report, RmaRequest, Setting, Started, Taken, Transport,
 };
 
 use self::commitment::Commitment;

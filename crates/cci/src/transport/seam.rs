@@ -5,8 +5,7 @@
 //! [`Transport::accept`]; the engine keeps the link in its table and passes it with each call. So a message costs one look-up in the
 //! engine's table, one dynamic call, and one look-up in the transport's table.
 //!
-//! The seam has a place for what is to come. A burst of messages will be a provided method beside [`Transport::send`] that calls it
-//! for each; a request to transmit what was queued will be one beside [`Transport::progress`]. A message in a buffer that the
+//! The seam has a place for what is to come. A request to transmit what was queued will be one beside [`Transport::progress`]. A message in a buffer that the
 //! transport has lent will be a form of what `send` takes. Transports that must register memory will be told by
 //! [`RegionChange`] of regions that are added. A transport without a descriptor to sleep on will say so by another variant of
 //! [`Armed`].
@@ -66,6 +65,22 @@ pub trait Transport: Send {
         op: SendOp,
     ) -> Result<(), SendError>;
 
+    /// Takes messages of a burst, from the first on, and copies them, as far as that can be done in one go; what it leaves is sent one by
+    /// one. The engine has checked the connection's state, and nothing waits. The transport checks that no message that it takes is
+    /// longer than `mss`. Each ends as one that was sent by itself, or several of them in one [`Core::complete_run`].
+    fn send_burst(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        link: u64,
+        messages: &[&[u8]],
+        mss: u32,
+        op: SendOp,
+    ) -> Taken {
+        let _ = (core, connection, link, messages, mss, op);
+        Taken::default()
+    }
+
     /// Starts an operation on remote memory, on a reliable and open connection. Its local addresses were checked.
     ///
     /// What needs no answer of the peer's may be over when this returns. Everything else is entered into the engine's tables by
@@ -121,6 +136,14 @@ pub struct About<'a> {
     pub uri: &'a str,
     /// It can send to groups and join them. Without that it is never asked to connect to one.
     pub offers_multicast: bool,
+}
+
+/// How much of a burst was taken.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    pub messages: u32,
+    /// Bytes of these messages.
+    pub bytes: u64,
 }
 
 /// An operation on remote memory.

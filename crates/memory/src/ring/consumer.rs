@@ -3,9 +3,9 @@
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
-use super::BadRegion;
 use super::region::Region;
 use super::word::{self, Corrupt, RecordHeader, Word};
+use super::{BadRegion, LINE_BYTES, LINE_PAYLOAD_BYTES};
 use crate::atomic::{Ordering, fence};
 
 pub(super) const STALL_RUNNING: u64 = 0;
@@ -96,6 +96,35 @@ impl<M> Consumer<M> {
             }
         }
         Ok(None)
+    }
+
+    /// Copies the payloads of the next records to `to` and steps over the records, as far as each has one line and carries the same as
+    /// the record that `like` was made of. Answers how many these were, and the bytes of the payloads. What comes then is for [`peek`](Self::peek).
+    #[inline(never)]
+    pub fn take_lines(&mut self, like: Like, to: &mut [Line]) -> (usize, u64) {
+        if self.stalled {
+            return (0, 0);
+        }
+        let lines = self.region.lines();
+        let (mut head, mut checks) = (self.head, word::Checks::from(self.head));
+        let expected = like.word | word::Checks::CONSTANT;
+        let mut bytes = 0;
+        for line in to {
+            // Read once. Pairs with the Release in `Producer::push`.
+            let word = lines.word(head).load(Ordering::Acquire);
+            // What is left when all else is as expected is the length: no other bit of the word may be set or missing.
+            let len_bytes = word ^ checks.next() ^ expected;
+            if len_bytes > u64::from(like.len_max) || lines.tag(head).load(Ordering::Relaxed) != like.tag {
+                break;
+            }
+            lines.read_line(head, &mut line.bytes, len_bytes as usize);
+            line.len_bytes = len_bytes as u32;
+            bytes += len_bytes;
+            head += LINE_BYTES as u64;
+        }
+        let taken = (head - self.head) as usize / LINE_BYTES;
+        (self.head, self.next) = (head, head);
+        (taken, bytes)
     }
 
     /// Steps over the record that [`peek`](Self::peek) gave; without one, does nothing. The producer learns of it from
@@ -203,6 +232,33 @@ impl<M> Consumer<M> {
     }
 }
 
+/// What a record carries beside its payload, for a comparison with others.
+#[derive(Debug, Clone, Copy)]
+pub struct Like {
+    word: u64,
+    tag: u64,
+    len_max: u32,
+}
+
+/// The payload of a record of one line, copied out of the ring.
+#[derive(Clone)]
+#[repr(C, align(64))]
+pub struct Line {
+    bytes: [u8; LINE_PAYLOAD_BYTES],
+    len_bytes: u32,
+}
+
+impl Line {
+    /// One without a byte.
+    pub const EMPTY: Line = Line { bytes: [0; LINE_PAYLOAD_BYTES], len_bytes: 0 };
+
+    /// The payload.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len_bytes as usize).unwrap_or(&self.bytes)
+    }
+}
+
 /// A record in the ring. Its payload is not lent, as the peer may change it at any time; it is copied out.
 pub struct Record<'a, M> {
     region: &'a Region<M>,
@@ -215,6 +271,14 @@ impl<M> Record<'_, M> {
     /// What the record carries beside its payload, as the peer wrote it.
     pub fn header(&self) -> RecordHeader {
         self.header
+    }
+
+    /// What records of one line have to be like to carry the same header, with payloads of up to `len_max` bytes.
+    #[inline]
+    pub fn like(&self, len_max: u32) -> Like {
+        let header = self.header;
+        let len_max = len_max.min(LINE_PAYLOAD_BYTES as u32);
+        Like { word: word::kind_and_flags(header), tag: header.tag(), len_max }
     }
 
     /// The length of the payload in bytes; at most the ring's maximum.

@@ -42,6 +42,9 @@
 //! case (one-line records) the zeroing is done *after* the record before was published: off the path of a message
 //! whose receiver waits, and it fetches the line that the next record will need.
 //!
+//! Records that are made visible together are written behind the first one's place, words and all, and the word behind the last
+//! is zeroed; then the first one's word is stored (Release).
+//!
 //! The check is a hash of the position. It protects nobody from a peer that means harm; it turns accidents into
 //! [`Corrupt`] instead of nonsense.
 //!
@@ -111,18 +114,22 @@ mod consumer;
 mod producer;
 #[cfg_attr(loom, path = "region_loom.rs")]
 mod region;
+mod span;
 mod word;
 
-pub use consumer::{Consumer, Record};
-pub use producer::{CancelGuard, Producer, PushError, Span};
+pub use consumer::{Consumer, Like, Line, Record};
+pub use producer::{CancelGuard, Producer, PushError};
 #[cfg(loom)]
 pub use region::pair as loom_pair;
+pub use span::Span;
 pub use word::{Corrupt, RecordHeader};
 
 /// Bytes of a cache line: the unit of positions and of record sizes.
 pub const LINE_BYTES: usize = 64;
 /// Bytes of a record in front of its payload.
 pub const RECORD_HEADER_BYTES: usize = 16;
+/// The longest payload of a record of one line, bytes.
+pub const LINE_PAYLOAD_BYTES: usize = LINE_BYTES - RECORD_HEADER_BYTES;
 /// Bytes of a region in front of its data.
 pub const CONTROL_BYTES: usize = 256;
 /// The smallest data area, in bytes.

@@ -3,15 +3,18 @@
 use core::ptr::NonNull;
 
 use super::consumer::{ATTENTION_NONE, ATTENTION_PROGRESS, STALL_CANCELLING, STALL_ON};
-use super::region::Region;
+use super::region::{Lines, Region};
+use super::span::Span;
 use super::word::{self, Corrupt, RecordHeader};
-use super::{BadRegion, LINE_BYTES, RECORD_HEADER_BYTES};
+use super::{BadRegion, LINE_BYTES, LINE_PAYLOAD_BYTES};
 use crate::atomic::{Ordering, fence};
 
 const LINE: u64 = LINE_BYTES as u64;
 /// How far beyond the tail words are zeroed once a record is out: the word of the next record and, if that is one line
 /// long, the one behind it, so that publishing it has nothing to wait for.
 const ZERO_AHEAD_BYTES: u64 = 2 * LINE;
+/// The most records that become visible together.
+const RECORDS_PER_RUN_MAX: usize = 32;
 
 /// Why a record was not pushed. Nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,25 +42,6 @@ impl core::error::Error for PushError {}
 impl From<Corrupt> for PushError {
     fn from(corrupt: Corrupt) -> Self {
         PushError::Corrupt(corrupt)
-    }
-}
-
-/// Where a record lies, as positions in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    start: u64,
-    end: u64,
-}
-
-impl Span {
-    /// The position of the record.
-    pub fn start(self) -> u64 {
-        self.start
-    }
-
-    /// The position behind the record: it has been consumed when [`Producer::consumed`] is this or more.
-    pub fn end(self) -> u64 {
-        self.end
     }
 }
 
@@ -104,7 +88,7 @@ impl<M> Producer<M> {
     pub(super) fn in_region(region: Region<M>, payload_bytes_max: u32) -> Self {
         // The memory is zero, hence so is the word at position 0.
         let limit = region.data_bytes();
-        let short_bytes_max = payload_bytes_max.min((LINE_BYTES - RECORD_HEADER_BYTES) as u32);
+        let short_bytes_max = payload_bytes_max.min(LINE_PAYLOAD_BYTES as u32);
         Producer { region, payload_bytes_max, short_bytes_max, tail: 0, zeroed: LINE, limit }
     }
 
@@ -130,28 +114,73 @@ impl<M> Producer<M> {
     /// Writes a record of one line, for which there is space, with the line behind it: a line never lies across the end.
     #[inline(always)]
     fn push_line(&mut self, header: RecordHeader, message: &[u8]) -> Span {
-        let span = Span { start: self.tail, end: self.tail + LINE };
-        self.zero_behind(span.end);
+        let (start, end) = (self.tail, self.tail + LINE);
+        self.zero_behind(end);
         // SAFETY: the space between the tail and the limit is ours, and unpublished.
-        unsafe { self.region.write_line(span.start, message) };
-        self.publish_at(header, span.start, message.len());
-        self.tail = span.end;
+        unsafe { self.region.lines().write_line(start, message) };
+        self.publish_at(header, start, message.len());
+        self.tail = end;
         // One line is enough here: each record takes one.
         if self.zeroed < self.tail + ZERO_AHEAD_BYTES && self.zeroed + LINE <= self.limit {
             self.zero_line();
         }
-        span
+        Span::of_lines(end, 1)
+    }
+
+    /// Writes records of one line each, which all carry `header`, and makes them visible together: as many of `messages` from the first
+    /// on as fit such a record, have no more than `len_max` bytes, and find space, up to `records_max` and a few dozen. Answers where
+    /// they lie, and the bytes of the messages. None: not even the first.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt::Head`] as from [`consumed`](Self::consumed).
+    // Never inlined: what is around it would take the registers that its loop needs.
+    #[inline(never)]
+    pub fn push_lines(
+        &mut self,
+        header: RecordHeader,
+        messages: &[&[u8]],
+        len_max: u32,
+        records_max: u32,
+    ) -> Result<Option<(Span, u64)>, Corrupt> {
+        let wanted = messages.len().min(records_max as usize).min(RECORDS_PER_RUN_MAX) as u64;
+        // One line more than the records: the word behind them is ours to zero.
+        let mut lines = (self.limit - self.tail) / LINE;
+        if lines <= wanted {
+            self.consumed()?;
+            lines = (self.limit - self.tail) / LINE;
+        }
+        let len_max = (self.short_bytes_max.min(len_max) as usize).min(LINE_PAYLOAD_BYTES);
+        let count = wanted.min(lines.saturating_sub(1)) as usize;
+        let Some((first, rest)) = messages.get(..count).and_then(<[_]>::split_first) else { return Ok(None) };
+        if first.len() > len_max {
+            return Ok(None);
+        }
+        let start = self.tail;
+        let ring = self.region.lines();
+        // SAFETY: the space between the tail and the limit is ours, and unpublished.
+        let (more, more_bytes) = unsafe {
+            ring.write_line(start, first);
+            write_lines(ring, header, start + LINE, rest, len_max)
+        };
+        let (end, bytes) = (start + LINE + more, first.len() as u64 + more_bytes);
+        self.zero_behind(end);
+        // All records and the zero behind them are visible with the first.
+        self.publish_at(header, start, first.len());
+        self.tail = end;
+        self.zero_ahead();
+        Ok(Some((Span::of_lines(end, ((end - start) / LINE) as u32), bytes)))
     }
 
     #[inline(never)]
     fn push_any(&mut self, tag: u64, what: (u8, u8), segments: &[&[u8]]) -> Result<Span, PushError> {
         let header = RecordHeader { kind: what.0, flags: what.1, conn: tag as u32, ack: (tag >> 32) as u32 };
         let len_bytes = super::payload_bytes(segments);
-        let span = self.begin(len_bytes)?;
+        let (start, end) = self.begin(len_bytes)?;
         // SAFETY: the space between the tail and the limit is ours, and unpublished.
-        unsafe { self.region.write(span.start, segments, len_bytes) };
-        self.publish(header, span, len_bytes);
-        Ok(span)
+        unsafe { self.region.write(start, segments, len_bytes) };
+        self.publish(header, (start, end), len_bytes);
+        Ok(Span::of(start, end))
     }
 
     /// Writes a record like [`push`](Self::push), whose payload is `head`, and behind it all of `data`, which others may be
@@ -168,17 +197,17 @@ impl<M> Producer<M> {
         data: &crate::bytes::Bytes,
     ) -> Result<Span, PushError> {
         let len_bytes = head.len().saturating_add(data.len());
-        let span = self.begin(len_bytes)?;
-        let to = self.region.payload(span.start, 0, len_bytes);
+        let (start, end) = self.begin(len_bytes)?;
+        let to = self.region.payload(start, 0, len_bytes);
         let written = to.write(0, head) && to.copy_from(head.len(), data, 0, data.len());
         debug_assert!(written, "the payload has that length");
-        self.publish(header, span, len_bytes);
-        Ok(span)
+        self.publish(header, (start, end), len_bytes);
+        Ok(Span::of(start, end))
     }
 
-    /// Finds space for a record, and zeroes the word behind it.
+    /// Finds space for a record, and zeroes the word behind it. Answers where it starts and ends.
     #[inline(always)]
-    fn begin(&mut self, len_bytes: usize) -> Result<Span, PushError> {
+    fn begin(&mut self, len_bytes: usize) -> Result<(u64, u64), PushError> {
         if len_bytes > self.payload_bytes_max as usize {
             return Err(PushError::TooLong);
         }
@@ -192,7 +221,7 @@ impl<M> Producer<M> {
             self.look_for_space(end)?;
         }
         self.zero_behind(end);
-        Ok(Span { start, end })
+        Ok((start, end))
     }
 
     /// Zeroes the word behind a record that ends at `end`, if that was not done before.
@@ -216,13 +245,13 @@ impl<M> Producer<M> {
 
     /// Makes a record visible whose payload is written.
     #[inline(always)]
-    fn publish(&mut self, header: RecordHeader, span: Span, len_bytes: usize) {
-        self.publish_at(header, span.start, len_bytes);
-        if span.start != self.tail {
+    fn publish(&mut self, header: RecordHeader, (start, end): (u64, u64), len_bytes: usize) {
+        self.publish_at(header, start, len_bytes);
+        if start != self.tail {
             // The record becomes visible with the PAD that leads to it.
             self.region.word(self.tail).store(word::encode_pad(self.tail), Ordering::Release);
         }
-        self.tail = span.end;
+        self.tail = end;
         self.zero_ahead();
     }
 
@@ -366,6 +395,40 @@ impl<M> Producer<M> {
     }
 }
 
+/// Writes records of one line each from `start` on, words and all, up to the first message that is longer than `len_max` bytes. Answers
+/// the bytes of the records and of the messages.
+///
+/// # Safety
+///
+/// The caller is the producer. It has space for as many records, and none of them is visible.
+// Never inlined: what is around it would take the registers that the loop needs.
+#[inline(never)]
+unsafe fn write_lines(
+    ring: Lines<'_>,
+    header: RecordHeader,
+    start: u64,
+    messages: &[&[u8]],
+    len_max: usize,
+) -> (u64, u64) {
+    let len_max = len_max.min(LINE_PAYLOAD_BYTES);
+    let (expected, tag) = (word::kind_and_flags(header) | word::Checks::CONSTANT, header.tag());
+    let mut checks = word::Checks::from(start);
+    let (mut end, mut bytes) = (start, 0);
+    for message in messages {
+        if message.len() > len_max {
+            break;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { ring.write_line(end, message) };
+        // Relaxed: the consumer looks at what is behind the first record only after it has seen that.
+        ring.tag(end).store(tag, Ordering::Relaxed);
+        ring.word(end).store(checks.next() | expected | message.len() as u64, Ordering::Relaxed);
+        end += LINE;
+        bytes += message.len() as u64;
+    }
+    (end - start, bytes)
+}
+
 /// While it lives the consumer takes nothing.
 pub struct CancelGuard<'a, M> {
     producer: &'a mut Producer<M>,
@@ -373,14 +436,26 @@ pub struct CancelGuard<'a, M> {
 }
 
 impl<M> CancelGuard<'_, M> {
+    /// Takes back the records of a run that the consumer has not taken, and takes them out of it. Answers how many.
+    pub fn void_run(&mut self, run: &mut Span) -> u32 {
+        let mut voided = 0;
+        let mut left = *run;
+        while left.pop().is_some_and(|record| self.void(record)) {
+            *run = left;
+            voided += 1;
+        }
+        voided
+    }
+
     /// Takes back a record that this producer pushed. `true`: it was not delivered and never will be. `false`: the
     /// consumer has already taken it.
     pub fn void(&mut self, record: Span) -> bool {
-        if record.start < self.head || record.end > self.producer.tail {
+        let start = record.start();
+        if start < self.head || record.end() > self.producer.tail {
             return false;
         }
         // Relaxed: the Release in `drop` shows it to the consumer, which reads the word again when it goes on.
-        self.producer.region.word(record.start).fetch_or(word::VOID, Ordering::Relaxed);
+        self.producer.region.word(start).fetch_or(word::VOID, Ordering::Relaxed);
         true
     }
 }

@@ -2,9 +2,13 @@
 //!
 //! Every method takes the position modulo the size of the data, so that no value can lead outside of the region.
 
+use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use super::{BadRegion, CONTROL_BYTES, DATA_BYTES_MAX, DATA_BYTES_MIN, LINE_BYTES, RECORD_HEADER_BYTES};
+use super::{
+    BadRegion, CONTROL_BYTES, DATA_BYTES_MAX, DATA_BYTES_MIN, LINE_BYTES, LINE_PAYLOAD_BYTES,
+    RECORD_HEADER_BYTES,
+};
 use crate::atomic::SharedWord;
 use crate::bytes::Bytes;
 
@@ -96,11 +100,22 @@ impl<M> Region<M> {
         unsafe { Bytes::new(from, len) }
     }
 
-    /// The address of the line at `position`: whatever that is, all [`LINE_BYTES`] of it lie in the data.
+    /// The lines of the data.
     #[inline(always)]
-    fn line(&self, position: u64) -> NonNull<u8> {
-        // SAFETY: the mask leaves a multiple of the line's size that is less than the data's, and these are whole lines.
-        unsafe { self.base.add(CONTROL_BYTES + (position as usize & self.line_mask)) }
+    pub(super) fn lines(&self) -> Lines<'_> {
+        Lines { base: self.base, mask: self.line_mask, _region: PhantomData }
+    }
+
+    /// The header word of the record at `position`.
+    #[inline]
+    pub(super) fn word(&self, position: u64) -> &SharedWord {
+        self.lines().word(position)
+    }
+
+    /// The second word of the header of the record at `position`.
+    #[inline]
+    pub(super) fn tag(&self, position: u64) -> &SharedWord {
+        self.lines().tag(position)
     }
 
     /// The address of the byte `skip` bytes into the line at `position`, in bounds for `len` bytes.
@@ -118,18 +133,10 @@ impl<M> Region<M> {
         unsafe { self.base.add(CONTROL_BYTES + offset) }
     }
 
-    /// The header word of the record at `position`.
-    #[inline]
-    pub(super) fn word(&self, position: u64) -> &SharedWord {
-        // SAFETY: in bounds, aligned to a line, mapped as long as `self` lives, and only ever used as an atomic while
-        // it can be a header (payload bytes there are written by the producer when no consumer looks).
-        unsafe { self.line(position).cast().as_ref() }
-    }
-
     /// Asks the processor to fetch the line at `position` for writing, if it has an instruction for that.
     #[inline]
     pub(super) fn prefetch_for_write(&self, position: u64) {
-        let line = self.line(position);
+        let line = self.lines().line(position);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: changes no memory, register or flag; faults on no address; on processors without it, it does nothing.
         // (`_mm_prefetch` fetches for reading only, unless the target is known to have this one.)
@@ -138,13 +145,6 @@ impl<M> Region<M> {
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = line;
-    }
-
-    /// The second word of the header of the record at `position`.
-    #[inline]
-    pub(super) fn tag(&self, position: u64) -> &SharedWord {
-        // SAFETY: as for `word`, 8 bytes further.
-        unsafe { self.line(position).add(8).cast().as_ref() }
     }
 
     /// Writes the payload of the record at `position`, whose length is `len_bytes`, the sum of the segments'.
@@ -172,25 +172,6 @@ impl<M> Region<M> {
         }
     }
 
-    /// Writes the payload of a record of one line at `position`, as much of `message` as that has space for.
-    ///
-    /// # Safety
-    ///
-    /// The caller is the producer, and the record at `position` is not published.
-    #[inline(always)]
-    pub(super) unsafe fn write_line(&self, position: u64, message: &[u8]) {
-        assert!(message.len() <= LINE_BYTES - RECORD_HEADER_BYTES, "the record has one line");
-        // SAFETY: the line is in the region, and this is in the line.
-        let to = unsafe { self.line(position).add(RECORD_HEADER_BYTES) };
-        if cfg!(miri) {
-            // miri breaks down on words that were header, then part payload, then header; it gets whole ones.
-            // SAFETY: as above.
-            unsafe { to.write_bytes(0, LINE_BYTES - RECORD_HEADER_BYTES) };
-        }
-        // SAFETY: as above.
-        unsafe { put(message, to) };
-    }
-
     /// Copies `len` bytes from byte `skip` of the payload of the record at `position` to `to`.
     ///
     /// On the races: an honest producer wrote the bytes before the word that we read by Acquire, and leaves them alone
@@ -213,6 +194,75 @@ impl<M> Region<M> {
         }
         // SAFETY: `from` is good for `len` bytes by `at`, `to` by the caller.
         unsafe { copy(from, to, len) };
+    }
+}
+
+/// The lines of the data, whose address and size the compiler knows to stay the same between one access and the next.
+#[derive(Clone, Copy)]
+pub(super) struct Lines<'a> {
+    base: NonNull<u8>,
+    /// What makes the offset of a line of any position.
+    mask: usize,
+    _region: PhantomData<&'a ()>,
+}
+
+impl<'a> Lines<'a> {
+    /// The address of the line at `position`: whatever that is, all [`LINE_BYTES`] of it lie in the data.
+    #[inline(always)]
+    fn line(self, position: u64) -> NonNull<u8> {
+        // SAFETY: the mask leaves a multiple of the line's size that is less than the data's, and these are whole lines.
+        unsafe { self.base.add(CONTROL_BYTES + (position as usize & self.mask)) }
+    }
+
+    /// The header word of the record at `position`.
+    #[inline(always)]
+    pub(super) fn word(self, position: u64) -> &'a SharedWord {
+        // SAFETY: in bounds, aligned to a line, mapped as long as the region lives, and only ever used as an atomic while
+        // it can be a header (payload bytes there are written by the producer when no consumer looks).
+        unsafe { self.line(position).cast().as_ref() }
+    }
+
+    /// The second word of the header of the record at `position`.
+    #[inline(always)]
+    pub(super) fn tag(self, position: u64) -> &'a SharedWord {
+        // SAFETY: as for `word`, 8 bytes further.
+        unsafe { self.line(position).add(8).cast().as_ref() }
+    }
+
+    /// Writes the payload of a record of one line at `position`, as much of `message` as that has space for.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the producer, and the record at `position` is not published.
+    #[inline(always)]
+    pub(super) unsafe fn write_line(self, position: u64, message: &[u8]) {
+        assert!(message.len() <= LINE_PAYLOAD_BYTES, "the record has one line");
+        // SAFETY: the line is in the region, and this is in the line.
+        let to = unsafe { self.line(position).add(RECORD_HEADER_BYTES) };
+        if cfg!(miri) {
+            // miri breaks down on words that were header, then part payload, then header; it gets whole ones.
+            // SAFETY: as above.
+            unsafe { to.write_bytes(0, LINE_PAYLOAD_BYTES) };
+        }
+        // SAFETY: as above.
+        unsafe { put(message, to) };
+    }
+
+    /// Copies all that the payload of a record of one line at `position` may be, of which `len` bytes count. [`Region::read`] says
+    /// more of the races.
+    #[inline(always)]
+    pub(super) fn read_line(self, position: u64, to: &mut [u8; LINE_PAYLOAD_BYTES], len: usize) {
+        // SAFETY: the line is in the region, and this is in the line.
+        let from = unsafe { self.line(position).add(RECORD_HEADER_BYTES) };
+        #[cfg(feature = "simulated")]
+        if crate::simulated::is_entered() {
+            let len = len.min(to.len());
+            // SAFETY: `from` is good for a line, and `to` for as much as is copied.
+            return unsafe { crate::simulated::load(from.as_ptr(), to.as_mut_ptr(), len) };
+        }
+        let _ = len;
+        // SAFETY: all of it is within the line; an array of bytes needs no alignment.
+        *to = unsafe { from.cast::<[u8; LINE_PAYLOAD_BYTES]>().read() };
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 
-use super::{BadRegion, Consumer, LINE_BYTES, Producer, RECORD_HEADER_BYTES};
+use super::{BadRegion, Consumer, LINE_BYTES, LINE_PAYLOAD_BYTES, Producer, RECORD_HEADER_BYTES};
 use crate::atomic::{AtomicU64, Ordering};
 
 struct Memory {
@@ -71,24 +71,58 @@ impl<M> Region<M> {
         &self.memory.direct
     }
 
-    fn index(&self, position: u64) -> usize {
-        (position as usize & (self.memory.data.len() * 8 - 1) & !(LINE_BYTES - 1)) / 8
+    pub(super) fn lines(&self) -> Lines<'_> {
+        Lines(&self.memory)
     }
 
     pub(super) fn word(&self, position: u64) -> &AtomicU64 {
-        &self.memory.data[self.index(position)]
+        self.lines().word(position)
+    }
+
+    pub(super) fn tag(&self, position: u64) -> &AtomicU64 {
+        self.lines().tag(position)
     }
 
     pub(super) fn prefetch_for_write(&self, _: u64) {}
-
-    pub(super) fn tag(&self, position: u64) -> &AtomicU64 {
-        &self.memory.data[self.index(position) + 1]
-    }
 
     /// # Safety
     ///
     /// None needed here; the real region has a contract.
     pub(super) unsafe fn write(&self, position: u64, segments: &[&[u8]], len_bytes: usize) {
+        // SAFETY: none is needed.
+        unsafe { self.lines().write(position, segments, len_bytes) };
+    }
+
+    /// # Safety
+    ///
+    /// `to` is writable for `len` bytes.
+    pub(super) unsafe fn read(&self, position: u64, skip: usize, to: NonNull<u8>, len: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.lines().read(position, skip, to, len) };
+    }
+}
+
+/// The lines of the data.
+#[derive(Clone, Copy)]
+pub(super) struct Lines<'a>(&'a Memory);
+
+impl<'a> Lines<'a> {
+    fn index(self, position: u64) -> usize {
+        (position as usize & (self.0.data.len() * 8 - 1) & !(LINE_BYTES - 1)) / 8
+    }
+
+    pub(super) fn word(self, position: u64) -> &'a AtomicU64 {
+        &self.0.data[self.index(position)]
+    }
+
+    pub(super) fn tag(self, position: u64) -> &'a AtomicU64 {
+        &self.0.data[self.index(position) + 1]
+    }
+
+    /// # Safety
+    ///
+    /// None needed here; the real region has a contract.
+    unsafe fn write(self, position: u64, segments: &[&[u8]], len_bytes: usize) {
         let bytes = segments.concat();
         assert_eq!(bytes.len(), len_bytes);
         let first = self.index(position) + RECORD_HEADER_BYTES / 8;
@@ -97,9 +131,9 @@ impl<M> Region<M> {
             word[..chunk.len()].copy_from_slice(chunk);
             let word = u64::from_ne_bytes(word);
             // SAFETY: loom has checked that nobody else is at it.
-            self.memory.payload[first + index].with_mut(|cell| unsafe { cell.write(word) });
+            self.0.payload[first + index].with_mut(|cell| unsafe { cell.write(word) });
             if (first + index).is_multiple_of(LINE_BYTES / 8) {
-                self.memory.data[first + index].store(word, Ordering::Relaxed);
+                self.0.data[first + index].store(word, Ordering::Relaxed);
             }
         }
     }
@@ -107,21 +141,25 @@ impl<M> Region<M> {
     /// # Safety
     ///
     /// None needed here; the real region has a contract.
-    pub(super) unsafe fn write_line(&self, position: u64, message: &[u8]) {
+    pub(super) unsafe fn write_line(self, position: u64, message: &[u8]) {
         // SAFETY: none is needed.
         unsafe { self.write(position, &[message], message.len()) };
+    }
+
+    pub(super) fn read_line(self, position: u64, to: &mut [u8; LINE_PAYLOAD_BYTES], len: usize) {
+        // SAFETY: `to` is as long as the slice.
+        unsafe { self.read(position, 0, NonNull::from(&mut to[..len]).cast(), len) };
     }
 
     /// # Safety
     ///
     /// `to` is writable for `len` bytes.
-    pub(super) unsafe fn read(&self, position: u64, skip: usize, to: NonNull<u8>, len: usize) {
+    unsafe fn read(self, position: u64, skip: usize, to: NonNull<u8>, len: usize) {
         let first = self.index(position) + RECORD_HEADER_BYTES / 8;
         for byte in 0..len {
             // SAFETY: loom has checked that nobody writes to it.
-            let word = self.memory.payload[first + (skip + byte) / 8]
-                .with(|cell| unsafe { cell.read() })
-                .to_ne_bytes();
+            let word =
+                self.0.payload[first + (skip + byte) / 8].with(|cell| unsafe { cell.read() }).to_ne_bytes();
             // SAFETY: `byte < len`.
             unsafe { to.add(byte).write(word[(skip + byte) % 8]) };
         }

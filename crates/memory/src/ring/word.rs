@@ -7,6 +7,9 @@ const PAD: u64 = 1 << 30;
 /// Set in a published word by a producer that takes the record back.
 pub(super) const VOID: u64 = 1 << 31;
 
+/// Fibonacci hashing.
+const HASH: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// What a record carries beside its payload. All of it is the user's; the ring gives it no meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecordHeader {
@@ -66,21 +69,51 @@ pub(super) enum Word {
 /// Never 0, so that no published word is; different for neighbours and for laps (Fibonacci hashing).
 #[inline]
 fn check(position: u64) -> u64 {
-    ((position / LINE_BYTES as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) | 1
+    ((position / LINE_BYTES as u64).wrapping_mul(HASH) >> 48) | 1
+}
+
+/// The check of a position, where it is in a word.
+#[inline]
+pub(super) fn check_bits(position: u64) -> u64 {
+    check(position) << 48
+}
+
+/// The checks of one line after the other, where they are in a word.
+pub(super) struct Checks(u64);
+
+impl Checks {
+    /// What is the same in all checks. [`Checks::next`] leaves it out.
+    pub(super) const CONSTANT: u64 = 1 << 48;
+
+    #[inline(always)]
+    pub(super) fn from(position: u64) -> Checks {
+        Checks((position / LINE_BYTES as u64).wrapping_mul(HASH))
+    }
+
+    /// The check of the line, but for what is constant, and on to the next line.
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> u64 {
+        let bits = self.0 >> 49 << 49;
+        self.0 = self.0.wrapping_add(HASH);
+        bits
+    }
+}
+
+/// Kind and flags, where they are in a word.
+#[inline]
+pub(super) fn kind_and_flags(header: RecordHeader) -> u64 {
+    u64::from(header.kind) << 32 | u64::from(header.flags) << 40
 }
 
 #[inline]
 pub(super) fn encode(position: u64, len_bytes: u32, header: RecordHeader) -> u64 {
     debug_assert!(len_bytes <= LEN_MASK);
-    u64::from(len_bytes)
-        | u64::from(header.kind) << 32
-        | u64::from(header.flags) << 40
-        | check(position) << 48
+    u64::from(len_bytes) | kind_and_flags(header) | check_bits(position)
 }
 
 #[inline]
 pub(super) fn encode_pad(position: u64) -> u64 {
-    PAD | check(position) << 48
+    PAD | check_bits(position)
 }
 
 /// Reads a word found at `position`, in a ring of `data_bytes` with payloads of at most `payload_bytes_max`.
@@ -134,6 +167,14 @@ mod tests {
                 panic!("line {line}");
             };
             assert!(matches!(decode(word | VOID, position, 4096, 1000), Ok(Word::Skip { record_bytes: 64 })));
+        }
+    }
+
+    #[test]
+    fn checks_in_a_row_are_those_of_each() {
+        let mut checks = Checks::from(64 * 77);
+        for line in 77..5_000 {
+            assert_eq!(checks.next() | Checks::CONSTANT, check_bits(line * 64));
         }
     }
 

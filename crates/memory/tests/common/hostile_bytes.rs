@@ -2,7 +2,7 @@
 
 use super::Memory;
 use cci_memory::atomic::Ordering;
-use cci_memory::ring::RecordHeader;
+use cci_memory::ring::{Line, RecordHeader};
 
 const DATA_BYTES: usize = 1024;
 const PAYLOAD_BYTES_MAX: u32 = 300;
@@ -48,14 +48,30 @@ pub fn ring(data: &[u8]) {
                 let at = usize::from(script.byte()) * 8 % memory.len_bytes();
                 memory.word(at).store(memory.word(from).load(Ordering::Relaxed), Ordering::Relaxed);
             }
-            5..=7 => {
+            5 => {
+                let len = usize::from(script.byte()) * 60 / 255;
+                let header = RecordHeader { kind: script.byte(), flags: how, conn: 7, ack: 9 };
+                if let Ok(Some((mut span, _))) = producer.push_lines(header, &[&[0xA5; 60][..len]; 5], 50, 99)
+                {
+                    spans.extend(std::iter::from_fn(|| span.pop()));
+                }
+            }
+            6 | 7 => {
                 let len = usize::from(script.byte()) * 300 / 255;
                 let header = RecordHeader { kind: script.byte(), flags: how, conn: 7, ack: 9 };
                 if let Ok(span) = producer.push(header, &[&[0xA5; 300][..len]]) {
                     spans.push(span);
                 }
             }
-            8..=11 => {
+            8 => {
+                if let Ok(Some(record)) = consumer.peek() {
+                    let like = record.like(u32::from(how));
+                    let mut lines = vec![Line::EMPTY; 3];
+                    let (taken, _) = consumer.take_lines(like, &mut lines);
+                    assert!(lines[..taken].iter().all(|line| line.bytes().len() <= usize::from(how).min(48)));
+                }
+            }
+            9..=11 => {
                 if let Ok(Some(record)) = consumer.peek() {
                     assert!(record.len_bytes() <= PAYLOAD_BYTES_MAX);
                     assert_eq!(record.copy_to(&mut to), record.len_bytes() as usize);

@@ -27,7 +27,8 @@ pub(crate) use uri::part_for;
 use self::dial::{Attempt, Outcomes};
 use self::parts::{Part, pack, unpack};
 use super::{
-    About, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started, Transport,
+    About, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started, Taken,
+    Transport,
 };
 use crate::connection::Connection;
 use crate::device::TransportKind;
@@ -236,6 +237,21 @@ impl Transport for Any {
     ) -> Result<(), SendError> {
         self.turn(core, link, |transport, core, link| transport.send(core, connection, link, segments, op))
             .unwrap_or(Err(SendError::UnknownConnection))
+    }
+
+    fn send_burst(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        link: u64,
+        messages: &[&[u8]],
+        mss: u32,
+        op: SendOp,
+    ) -> Taken {
+        let send = |transport: &mut dyn Transport, core: &mut Core, link| {
+            transport.send_burst(core, connection, link, messages, mss, op)
+        };
+        self.turn(core, link, send).unwrap_or_default()
     }
 
     #[inline]

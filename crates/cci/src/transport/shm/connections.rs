@@ -1,11 +1,11 @@
 //! The connections of a shared-memory endpoint: what the transport keeps of each, and what all of them share.
 
 use super::keepalive::Keepalive;
-use super::pending::Sends;
+use super::pending::{Ended, Sends};
 use super::wire::PeerConn;
 use crate::ConnectFailure;
 use crate::connection::{Connection, DisconnectReason, Status};
-use crate::engine::core::{Core, SendOp};
+use crate::engine::core::Core;
 use crate::limits::CONNECTIONS_MAX;
 use cci_memory::slab::{Key, Slab};
 use std::num::NonZeroU64;
@@ -376,15 +376,16 @@ impl Connections {
     }
 }
 
-/// Reports that a send of the connection with the index `conn` has ended.
-#[inline]
-pub(super) fn complete(conns: &mut Conns, core: &mut Core, conn: u32, op: SendOp, status: Status) {
+/// Reports that messages of a connection have ended.
+#[inline(always)]
+pub(super) fn complete(conns: &mut Conns, core: &mut Core, ended: &Ended, status: Status) {
+    let Ended { conn, messages, op } = *ended;
     let Some(EstablishedConn { base, on }) = conns.at(conn).and_then(|(_, conn)| conn.established()) else {
         return;
     };
-    on.in_progress = on.in_progress.saturating_sub(1);
+    on.in_progress = on.in_progress.saturating_sub(messages);
     if !op.silent {
-        on.not_silent = on.not_silent.saturating_sub(1);
+        on.not_silent = on.not_silent.saturating_sub(messages);
     }
-    core.complete(base.connection, op, status);
+    core.complete_run(base.connection, op, status, messages);
 }

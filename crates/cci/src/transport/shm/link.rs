@@ -279,10 +279,10 @@ impl Link {
     /// Ends all sends of the connection with the index `conn`.
     pub fn end_sends(&mut self, connections: &mut Connections, core: &mut Core, conn: u32, status: Status) {
         let conns = &mut connections.conns;
-        connections.sends.retain(
+        connections.sends.end_some(
             &mut self.out.fifo,
-            |send| send.conn == conn,
-            |send| complete(conns, core, send.conn, send.op(), status),
+            |send| if send.conn == conn { send.end() } else { 0 },
+            |ended| complete(conns, core, &ended, status),
         );
     }
 }

@@ -5,9 +5,10 @@ use super::common::Common;
 use super::connections::{Conn, Connections, EstablishedConn, Phase, State, complete, to_us};
 use super::link::{Life, Link};
 use super::out::Out;
+use super::pending::Send;
 use super::rma::initiator::Initiator;
 use super::schedule::Schedule;
-use super::send::{NotSent, has_space, is_full, send, send_after_look};
+use super::send::{Burst, NotSent, has_space, is_full, send, send_after_look, send_some};
 use super::table::Table;
 use super::transfers::NewOperation;
 use super::turn::Turned;
@@ -16,6 +17,7 @@ use crate::connection::{DisconnectReason, Status};
 use crate::engine::core::{Core, SendOp};
 use crate::engine::lent::Lender;
 use crate::error::SendError;
+use crate::transport::Taken;
 use cci_memory::ring::region_bytes;
 use cci_memory::slab::Key;
 use cci_sys::clock;
@@ -90,6 +92,11 @@ impl Links {
     pub fn poll_lending(&mut self, common: &mut Common, core: &mut Core, lender: &mut Lender<'_>) {
         let mut at = 0;
         while let Some(&key) = self.schedule.active().get(at) {
+            let Some(link) = self.table.get_mut(key) else { return };
+            if turn::has_nothing(link) {
+                at += 1;
+                continue;
+            }
             if core.has_events() || !self.lend(common, core, key, lender) {
                 self.poll_active(common, core, key);
             }
@@ -222,6 +229,34 @@ impl Links {
             }
             Err(NotSent::Error(error)) => Err(error),
         }
+    }
+
+    /// Sends messages of a burst on a connection, from the first on, as far as there is space.
+    pub fn send_burst(
+        &mut self,
+        common: &mut Common,
+        core: &mut Core,
+        key: Key,
+        burst: &Burst<'_>,
+        op: SendOp,
+    ) -> Taken {
+        let Connections { conns, sends, .. } = &mut common.connections;
+        let Some(conn) = conns.open(key) else { return Taken::default() };
+        let at = conn.on.link;
+        let is_alone = self.table.len() < 2;
+        let Some(link) = self.table.get_mut(at) else { return Taken::default() };
+        if !has_space(&conn, sends, link, is_alone) {
+            return Taken::default();
+        }
+        let space = if conn.on.is_reliable { sends.space_for(&link.out.fifo, is_alone) } else { u32::MAX };
+        let (taken, sent) = send_some(link, conn, sends, core, (key.index, space), burst, op);
+        if taken.messages > 0 && (!link.is_busy || !link.is_active) {
+            self.has_sends(common, at);
+        }
+        if sent.is_err() {
+            self.kill(common, core, at);
+        }
+        taken
     }
 
     /// Has a link maintained, and looked at in every poll, because something was sent on it.
@@ -490,11 +525,9 @@ impl Links {
         // What the peer took before it died has arrived. If its read position is nonsense, nobody knows how much that is.
         let _ = link.complete_taken(connections, core);
         let conns = &mut connections.conns;
-        connections.sends.retain(
-            &mut link.out.fifo,
-            |_| true,
-            |send| complete(conns, core, send.conn, send.op(), Status::Disconnected),
-        );
+        connections.sends.end_some(&mut link.out.fifo, Send::end, |ended| {
+            complete(conns, core, &ended, Status::Disconnected);
+        });
         common.transfers.end_flows(link, connections, core);
         let has_conns = link.conns > 0;
         common.transfers.target.link_ended(&self.table, key);

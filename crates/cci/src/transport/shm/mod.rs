@@ -73,11 +73,12 @@ use self::links::Links;
 use self::pace::Pace;
 use self::rma::grant::{GRANT_BYTES, Grant};
 use self::rma::mapped::Held;
+use self::send::Burst;
 use self::step::Step;
 use self::transfers::NewOperation;
 use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, RegionChange, Report,
-    RmaRequest, Setting, Started, Transport, token,
+    RmaRequest, Setting, Started, Taken, Transport, token,
 };
 use crate::connection::{Connection, Status};
 use crate::engine::core::{Core, SendOp};
@@ -409,6 +410,19 @@ impl Transport for Shm {
         self.links.send(&mut self.common, core, Key::from_bits(link), segments, op)
     }
 
+    fn send_burst(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        link: u64,
+        messages: &[&[u8]],
+        mss: u32,
+        op: SendOp,
+    ) -> Taken {
+        let burst = Burst { messages, mss };
+        self.links.send_burst(&mut self.common, core, Key::from_bits(link), &burst, op)
+    }
+
     fn start(
         &mut self,
         core: &mut Core,
@@ -459,9 +473,6 @@ impl Transport for Shm {
     }
 
     fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {
-        if !self.is_ours() {
-            return;
-        }
         self.links.poll_lending(&mut self.common, core, lender);
         if self.pace.is_maintenance_due() {
             self.maintain(core);

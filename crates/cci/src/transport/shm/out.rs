@@ -138,11 +138,11 @@ impl Out {
         true
     }
 
-    /// Completes the oldest send if the peer has taken it. Answers whether there are others.
+    /// Completes what the peer has taken of the oldest send. Answers whether to look again.
     #[inline(never)]
     fn complete_oldest(&mut self, connections: &mut Connections, core: &mut Core) -> bool {
-        let Some(send) = connections.sends.pop_consumed(&mut self.fifo, self.consumed) else { return false };
-        complete(&mut connections.conns, core, send.conn, send.op(), Status::Success);
+        let Some(ended) = connections.sends.pop_consumed(&mut self.fifo, self.consumed) else { return false };
+        complete(&mut connections.conns, core, &ended, Status::Success);
         !self.fifo.is_empty()
     }
 }

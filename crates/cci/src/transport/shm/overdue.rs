@@ -64,12 +64,12 @@ pub(super) fn end_sends(link: &mut Link, common: &mut Common, core: &mut Core) -
 fn take_back(link: &mut Link, connections: &mut Connections, core: &mut Core) -> Result<bool, Corrupt> {
     let Some(mut guard) = link.out.producer.try_cancel()? else { return Ok(false) };
     let (now_ns, rnr, conns) = (connections.now_ns, &mut link.rnr, &mut connections.conns);
-    connections.sends.retain(
+    connections.sends.end_some(
         &mut link.out.fifo,
-        |send| send.is_due(now_ns) && guard.void(send.span()),
-        |send| {
-            *rnr += 1;
-            complete(conns, core, send.conn, send.op(), Status::ReceiverNotReady);
+        |send| if send.is_due(now_ns) { send.take_back(&mut guard) } else { 0 },
+        |ended| {
+            *rnr += u64::from(ended.messages);
+            complete(conns, core, &ended, Status::ReceiverNotReady);
         },
     );
     Ok(true)
@@ -89,9 +89,9 @@ fn break_connections(link: &mut Link, common: &mut Common, core: &mut Core, pati
         if is_due && !broken.contains(&send.conn) {
             broken.push(send.conn);
         }
-        false
+        0
     };
-    sends.retain(&mut link.out.fifo, find, |_| {});
+    sends.end_some(&mut link.out.fifo, find, |_| {});
     for index in broken {
         link.end_sends(connections, core, index, Status::TimedOut);
         let Some((key, conn)) = connections.conns.at(index) else { continue };
@@ -111,9 +111,9 @@ pub(super) fn bring_forward(link: &mut Link, sends: &mut Sends, conn: u32, limit
         if send.conn == conn && send.deadline_ns() > limit_ns {
             send.set_deadline_ns(limit_ns);
         }
-        false
+        0
     };
-    sends.retain(&mut link.out.fifo, bring, |_| {});
+    sends.end_some(&mut link.out.fifo, bring, |_| {});
     link.out.deadline_ns = link.out.deadline_ns.min(limit_ns);
 }
 

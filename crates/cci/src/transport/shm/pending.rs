@@ -2,19 +2,19 @@
 //! allocates nothing. Through the table runs one first-in-first-out list for each link.
 
 use crate::engine::core::SendOp;
-use cci_memory::ring::Span;
+use cci_memory::ring::{CancelGuard, Span};
 
 const NIL: u32 = u32::MAX;
 
-/// A send under way.
+/// Messages under way that were sent together: a single one, or those of a burst whose records lie one behind the other.
 #[derive(Copy, Clone)]
 pub(super) struct Send {
-    /// Where the send's record lies in the ring.
-    span: Span,
+    /// Where the records lie in the ring. Those that have ended are taken out.
+    run: Span,
     context: u64,
-    /// When the send times out; 0: it has no deadline yet, as the clock is not read for each send.
+    /// When the messages time out; 0: it has no deadline yet, as the clock is not read for each send.
     deadline_ns: u64,
-    /// The index of the send's connection, which outlives it.
+    /// The index of the connection, which outlives them.
     pub conn: u32,
     next: u32,
     silent: bool,
@@ -27,8 +27,14 @@ impl Send {
         SendOp { context: self.context, silent: self.silent }
     }
 
-    pub fn span(&self) -> Span {
-        self.span
+    /// Ends all messages. Answers how many there were.
+    pub fn end(&mut self) -> u32 {
+        self.run.consume_to(u64::MAX)
+    }
+
+    /// Takes those back that the peer has not taken. Answers how many.
+    pub fn take_back<M>(&mut self, guard: &mut CancelGuard<'_, M>) -> u32 {
+        guard.void_run(&mut self.run)
     }
 
     pub fn is_due(&self, now_ns: u64) -> bool {
@@ -36,11 +42,19 @@ impl Send {
     }
 }
 
+/// Messages that have ended in the same way.
+pub(super) struct Ended {
+    pub conn: u32,
+    pub messages: u32,
+    pub op: SendOp,
+}
+
 /// The sends of all links.
 pub(super) struct Sends {
     all: Vec<Send>,
     free: u32,
     max: u32,
+    /// Messages.
     in_use: u32,
 }
 
@@ -51,6 +65,7 @@ pub(super) struct Fifo {
     last: u32,
     /// The first send without a deadline; none after it has one.
     unstamped: u32,
+    /// Messages.
     len: u32,
 }
 
@@ -76,7 +91,15 @@ impl Sends {
         Some(Sends { all, free: NIL, max, in_use: 0 })
     }
 
-    /// Whether there is space for one more send of a link. Unless the link `is_alone`, it must not have more than it leaves to
+    /// How many messages of a burst have space, as [`Sends::has_space_for`] says of each.
+    #[inline]
+    pub fn space_for(&self, fifo: &Fifo, is_alone: bool) -> u32 {
+        let remaining = self.max - self.in_use;
+        // Each message that is taken makes one more for the link, and leaves one less to the others.
+        if is_alone { remaining } else { remaining.saturating_sub(fifo.len).div_ceil(2) }
+    }
+
+    /// Whether there is space for one more message of a link. Unless the link `is_alone`, it must not have more than it leaves to
     /// all others (ADR 19): so a peer that takes nothing keeps nobody else from sending.
     #[inline]
     pub fn has_space_for(&self, fifo: &Fifo, is_alone: bool) -> bool {
@@ -92,10 +115,11 @@ impl Sends {
         self.all.capacity() * size_of::<Send>()
     }
 
-    /// Appends a send. The caller has seen that the table is not full.
+    /// Appends messages that were sent together. The caller has seen that there is space for them.
     #[inline]
-    pub fn push(&mut self, fifo: &mut Fifo, span: Span, conn: u32, op: SendOp) {
-        let send = Send { span, context: op.context, deadline_ns: 0, conn, next: NIL, silent: op.silent };
+    pub fn push(&mut self, fifo: &mut Fifo, run: Span, conn: u32, op: SendOp) {
+        let messages = run.records();
+        let send = Send { run, context: op.context, deadline_ns: 0, conn, next: NIL, silent: op.silent };
         let at = if let Some(slot) = self.all.get_mut(self.free as usize) {
             let at = self.free;
             self.free = slot.next;
@@ -114,18 +138,19 @@ impl Sends {
         if fifo.unstamped == NIL {
             fifo.unstamped = at;
         }
-        fifo.len += 1;
-        self.in_use += 1;
+        fifo.len += messages;
+        self.in_use += messages;
     }
 
-    /// Takes the oldest send out if its record ends at `consumed` or before.
+    /// Takes those of the oldest send out whose records end at `consumed` or before.
     #[inline]
-    pub fn pop_consumed(&mut self, fifo: &mut Fifo, consumed: u64) -> Option<Send> {
+    pub fn pop_consumed(&mut self, fifo: &mut Fifo, consumed: u64) -> Option<Ended> {
         let at = fifo.first;
-        let send = *self.all.get(at as usize)?;
-        if send.span.end() > consumed {
-            return None;
+        let send = self.all.get_mut(at as usize)?;
+        if send.run.end() > consumed {
+            return if send.run.records() == 1 { None } else { self.pop_part(fifo, consumed) };
         }
+        let (messages, send) = (send.run.records(), *send);
         fifo.first = send.next;
         if fifo.first == NIL {
             fifo.last = NIL;
@@ -133,16 +158,28 @@ impl Sends {
         if fifo.unstamped == at {
             fifo.unstamped = send.next;
         }
-        fifo.len -= 1;
+        fifo.len -= messages;
+        self.in_use -= messages;
         self.release(at);
-        Some(send)
+        Some(Ended { conn: send.conn, messages, op: send.op() })
     }
 
+    /// Takes those of the oldest burst out that the peer has taken; the others stay.
+    #[cold]
+    #[inline(never)]
+    fn pop_part(&mut self, fifo: &mut Fifo, consumed: u64) -> Option<Ended> {
+        let send = self.all.get_mut(fifo.first as usize)?;
+        let messages = send.run.consume_to(consumed);
+        fifo.len -= messages;
+        self.in_use -= messages;
+        (messages > 0).then(|| Ended { conn: send.conn, messages, op: send.op() })
+    }
+
+    #[inline]
     fn release(&mut self, at: u32) {
         if let Some(slot) = self.all.get_mut(at as usize) {
             slot.next = self.free;
             self.free = at;
-            self.in_use -= 1;
         }
     }
 
@@ -158,30 +195,34 @@ impl Sends {
         earliest_ns
     }
 
-    /// Visits every send, oldest first; those for which `remove` says so are taken out and given to `removed`.
-    pub fn retain(
+    /// Visits every send, oldest first. `end` takes messages out of it and answers how many; these are given to `ended`.
+    pub fn end_some(
         &mut self,
         fifo: &mut Fifo,
-        mut remove: impl FnMut(&mut Send) -> bool,
-        mut removed: impl FnMut(Send),
+        mut end: impl FnMut(&mut Send) -> u32,
+        mut ended: impl FnMut(Ended),
     ) {
         let (mut at, mut before, mut unstamped) = (fifo.first, NIL, NIL);
         while let Some(send) = self.all.get_mut(at as usize) {
             let next = send.next;
-            if remove(send) {
-                let send = *send;
+            let messages = end(send);
+            let send = *send;
+            fifo.len -= messages;
+            self.in_use -= messages;
+            if send.run.records() == 0 {
                 match self.all.get_mut(before as usize) {
                     Some(before) => before.next = next,
                     None => fifo.first = next,
                 }
-                fifo.len -= 1;
                 self.release(at);
-                removed(send);
             } else {
                 if send.deadline_ns == 0 && unstamped == NIL {
                     unstamped = at;
                 }
                 before = at;
+            }
+            if messages > 0 {
+                ended(Ended { conn: send.conn, messages, op: send.op() });
             }
             at = next;
         }

@@ -2,13 +2,16 @@
 
 use super::connections::{Connections, EstablishedConn};
 use super::link::Link;
+use super::out::Out;
 use super::pending::Sends;
 use super::wire::kind;
 use crate::connection::Status;
 use crate::engine::core::{Core, SendOp};
 use crate::error::SendError;
-use cci_memory::ring::{PushError, RecordHeader, payload_bytes};
+use crate::transport::Taken;
+use cci_memory::ring::{Corrupt, LINE_PAYLOAD_BYTES, Producer, PushError, RecordHeader, Span, payload_bytes};
 use cci_memory::slab::Key;
+use cci_sys::shared_memory::SharedMemory;
 
 /// Why a message is not in the ring.
 pub(super) enum NotSent {
@@ -64,6 +67,94 @@ pub(super) fn send(
         link.publish_due = false;
     }
     Ok(())
+}
+
+/// What is left of a burst.
+pub(super) struct Burst<'a> {
+    pub messages: &'a [&'a [u8]],
+    /// The longest message, bytes.
+    pub mss: u32,
+}
+
+/// Copies messages of a burst into the ring, from the first on, as far as there is space in the ring, and `space` for sends in progress.
+/// They are entered by runs of records of one size.
+///
+/// # Errors
+/// The peer wrote something impossible, and the link is to be given up. What was taken before ends with it.
+pub(super) fn send_some(
+    link: &mut Link,
+    conn: EstablishedConn<'_>,
+    sends: &mut Sends,
+    core: &mut Core,
+    (index, space): (u32, u32),
+    burst: &Burst<'_>,
+    op: SendOp,
+) -> (Taken, Result<(), Corrupt>) {
+    let was_flushed = link.out.is_flushed();
+    let EstablishedConn { base, on } = conn;
+    let header =
+        RecordHeader { kind: kind::MESSAGE, flags: on.peer_generation, conn: on.peer_index, ack: link.ack() };
+    let Out { producer, fifo, .. } = &mut link.out;
+    let (mut taken, mut sent) = (Taken::default(), Ok(()));
+    let mut run: Option<Span> = None;
+    while let Some(rest @ [_, ..]) = burst.messages.get(taken.messages as usize..)
+        && taken.messages < space
+    {
+        let (pushed, bytes) = match push_run(producer, header, rest, burst.mss, space - taken.messages) {
+            Ok(Some(pushed)) => pushed,
+            Ok(None) => break,
+            Err(corrupt) => {
+                sent = Err(corrupt);
+                break;
+            }
+        };
+        taken.messages += pushed.records();
+        taken.bytes += bytes;
+        if !run.as_mut().is_some_and(|run| run.append(pushed))
+            && let Some(run) = run.replace(pushed)
+            && on.is_reliable
+        {
+            sends.push(fifo, run, index, op);
+        }
+    }
+    let Some(run) = run else { return (taken, sent) };
+    base.messages_sent += u64::from(taken.messages);
+    base.bytes_sent += taken.bytes;
+    if on.is_reliable {
+        on.in_progress += taken.messages;
+        on.not_silent += if op.silent { 0 } else { taken.messages };
+        sends.push(fifo, run, index, op);
+    } else {
+        core.complete_run(base.connection, op, Status::Success, taken.messages);
+    }
+    if link.out.flush_after_send(was_flushed) {
+        // The same look finds a peer that waits for our read position.
+        link.publish_due = false;
+    }
+    (taken, sent)
+}
+
+/// Copies the first of `messages` into the ring, and those behind it that become visible with it. None: it has no space, or more than
+/// `mss` bytes.
+#[inline]
+fn push_run(
+    producer: &mut Producer<SharedMemory>,
+    header: RecordHeader,
+    messages: &[&[u8]],
+    mss: u32,
+    space: u32,
+) -> Result<Option<(Span, u64)>, Corrupt> {
+    match messages.first() {
+        Some(message) if message.len() <= LINE_PAYLOAD_BYTES => {
+            producer.push_lines(header, messages, mss, space)
+        }
+        Some(message) if message.len() <= mss as usize => match producer.push(header, &[message]) {
+            Ok(span) => Ok(Some((span, message.len() as u64))),
+            Err(PushError::Full | PushError::TooLong) => Ok(None),
+            Err(PushError::Corrupt(corrupt)) => Err(corrupt),
+        },
+        _ => Ok(None),
+    }
 }
 
 /// Whether one more message of a connection may be entered. `is_alone`: there is no other link.

@@ -263,8 +263,8 @@ impl Endpoint {
             ConnState::Connecting | ConnState::Accepting => return Err(SendError::UnknownConnection),
             _ => return Err(SendError::Disconnected),
         }
-        if len_bytes > conn.mss as usize {
-            return Err(SendError::TooLong { len_bytes, max_bytes: conn.mss });
+        if len_bytes > conn.mss() as usize {
+            return Err(SendError::TooLong { len_bytes, max_bytes: conn.mss() });
         }
         if conn.attribute == Attribute::MulticastReceive {
             return Err(SendError::ReceiveOnly);
@@ -605,7 +605,7 @@ impl Endpoint {
     /// The longest message that a connection takes, bytes: the smaller of what its two sides take (CCI-048). `None` if there is no such
     /// connection, or it is not open yet.
     pub fn max_send_size(&self, connection: Connection) -> Option<u32> {
-        self.core.conn(connection).filter(|conn| conn.mss > 0).map(|conn| conn.mss)
+        self.core.conn(connection).map(|conn| conn.mss()).filter(|&mss| mss > 0)
     }
 
     /// What a connection promises of order and delivery; `None` if there is no such connection.

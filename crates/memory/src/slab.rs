@@ -25,13 +25,35 @@ impl Key {
 
 const NIL: u32 = u32::MAX;
 
-/// `T`, its generation, and 4 bytes more, provided that `T` has a niche (a reference, a box, a `bool`, an enum, a
-/// `NonZero` anywhere in it): `Option<T>` is then as large as `T`.
+/// `T` and 4 bytes more, provided that `T` has 4 bytes beside a niche (a reference, a box, a `bool`, an enum, a `NonZero` anywhere in
+/// it): a [`State`] is then as large as `T`.
 struct Slot<T> {
     generation: u32,
-    /// The index of the next free slot, while this one is free.
-    next_free: u32,
-    value: Option<T>,
+    state: State<T>,
+}
+
+enum State<T> {
+    /// The index of the next free slot.
+    Free(u32),
+    Used(T),
+}
+
+impl<T> State<T> {
+    #[inline]
+    const fn value(&self) -> Option<&T> {
+        match self {
+            State::Used(value) => Some(value),
+            State::Free(_) => None,
+        }
+    }
+
+    #[inline]
+    const fn value_mut(&mut self) -> Option<&mut T> {
+        match self {
+            State::Used(value) => Some(value),
+            State::Free(_) => None,
+        }
+    }
 }
 
 /// A table of at most a fixed number of entries, which grows by doubling up to it and never shrinks.
@@ -78,9 +100,10 @@ impl<T> Slab<T> {
         }
         let index = self.free_top;
         let Some(slot) = self.slots.get_mut(index as usize) else { return Err(seed) };
+        let State::Free(next_free) = slot.state else { return Err(seed) };
         let key = Key { index, generation: slot.generation };
-        self.free_top = slot.next_free;
-        slot.value = Some(make(seed, key));
+        self.free_top = next_free;
+        slot.state = State::Used(make(seed, key));
         self.len += 1;
         Ok(key)
     }
@@ -97,7 +120,7 @@ impl<T> Slab<T> {
                 return false;
             }
         }
-        self.slots.push(Slot { generation: 1, next_free: NIL, value: None });
+        self.slots.push(Slot { generation: 1, state: State::Free(NIL) });
         self.free_top = used as u32;
         true
     }
@@ -105,15 +128,16 @@ impl<T> Slab<T> {
     /// Takes an entry out; `None` if the key is stale.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let slot = self.slots.get_mut(key.index as usize)?;
-        if slot.generation != key.generation {
+        if slot.generation != key.generation || matches!(slot.state, State::Free(_)) {
             return None;
         }
-        let value = slot.value.take()?;
+        let State::Used(value) = core::mem::replace(&mut slot.state, State::Free(self.free_top)) else {
+            return None;
+        };
         self.len -= 1;
         // A slot whose generations are used up is not used again: a key is never given twice.
         if let Some(generation) = slot.generation.checked_add(1) {
             slot.generation = generation;
-            slot.next_free = self.free_top;
             self.free_top = key.index;
         }
         Some(value)
@@ -123,21 +147,21 @@ impl<T> Slab<T> {
     #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
         let slot = self.slots.get(key.index as usize)?;
-        if slot.generation == key.generation { slot.value.as_ref() } else { None }
+        if slot.generation == key.generation { slot.state.value() } else { None }
     }
 
     /// The entry; `None` if the key is stale.
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let slot = self.slots.get_mut(key.index as usize)?;
-        if slot.generation == key.generation { slot.value.as_mut() } else { None }
+        if slot.generation == key.generation { slot.state.value_mut() } else { None }
     }
 
     /// The key of the entry that the slot at `index` has now; `None`: it is free.
     #[inline]
     pub fn key_at(&self, index: u32) -> Option<Key> {
         let slot = self.slots.get(index as usize)?;
-        slot.value.as_ref().map(|_| Key { index, generation: slot.generation })
+        slot.state.value().map(|_| Key { index, generation: slot.generation })
     }
 
     /// The entry that the slot at `index` has now, with its key; `None`: it is free.
@@ -145,7 +169,7 @@ impl<T> Slab<T> {
     pub fn at(&self, index: u32) -> Option<(Key, &T)> {
         let slot = self.slots.get(index as usize)?;
         let key = Key { index, generation: slot.generation };
-        slot.value.as_ref().map(|value| (key, value))
+        slot.state.value().map(|value| (key, value))
     }
 
     /// The entry that the slot at `index` has now, with its key; `None`: it is free.
@@ -153,14 +177,14 @@ impl<T> Slab<T> {
     pub fn at_mut(&mut self, index: u32) -> Option<(Key, &mut T)> {
         let slot = self.slots.get_mut(index as usize)?;
         let key = Key { index, generation: slot.generation };
-        slot.value.as_mut().map(|value| (key, value))
+        slot.state.value_mut().map(|value| (key, value))
     }
 
     /// All entries, with their keys, in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let key = Key { index: index as u32, generation: slot.generation };
-            slot.value.as_ref().map(|value| (key, value))
+            slot.state.value().map(|value| (key, value))
         })
     }
 
@@ -168,7 +192,7 @@ impl<T> Slab<T> {
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
         self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
             let key = Key { index: index as u32, generation: slot.generation };
-            slot.value.as_mut().map(|value| (key, value))
+            slot.state.value_mut().map(|value| (key, value))
         })
     }
 
@@ -204,13 +228,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_costs_eight_bytes() {
+    fn a_slot_costs_four_bytes() {
         struct Entry {
-            _state: core::num::NonZeroU64,
-            _tail: [u64; 3],
+            _state: core::num::NonZeroU32,
+            _tail: [u32; 3],
         }
-        assert_eq!(size_of::<Slot<Entry>>(), size_of::<Entry>() + 8);
-        assert_eq!(size_of::<Slot<Box<u8>>>(), 16);
+        assert_eq!(size_of::<Slot<Entry>>(), size_of::<Entry>() + 4);
     }
 
     #[test]

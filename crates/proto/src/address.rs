@@ -15,9 +15,21 @@ pub struct Address {
     /// The socket, and [`SECURED`].
     via: u8,
     port: u16,
-    scope: u32,
+    /// An IPv4 address, an IPv6 address, or an interface and the number of an endpoint behind it. What follows is 0. An IPv6 address
+    /// that is good on one link only has that link's number (its scope id) in [`SCOPE`], where such addresses have zeros
+    /// (RFC 4291, 2.5.6).
     bytes: [u8; 16],
 }
+
+/// Which of the bytes of a link-local IPv6 address hold the number of the link.
+const SCOPE: std::ops::Range<usize> = 4..8;
+/// Whether an IPv6 address is good on one link only, and means nothing without that link's number.
+fn is_link_local(bytes: &[u8; 16]) -> bool {
+    bytes[0] == 0xfe && bytes[1] & 0xc0 == 0x80
+}
+
+/// Which of the bytes of an Ethernet address hold the number of the endpoint.
+const ENDPOINT: std::ops::Range<usize> = 6..10;
 
 /// In `via`: the carrier seals what goes there, and has opened what came from there.
 const SECURED: u8 = 1 << 7;
@@ -31,7 +43,7 @@ enum Kind {
 }
 
 const _: () =
-    assert!(size_of::<Address>() == 24, "an idle connection is 96 bytes, 24 of them the peer's address");
+    assert!(size_of::<Address>() == 20, "an idle connection is 88 bytes, 20 of them the peer's address");
 
 impl From<SocketAddr> for Address {
     fn from(addr: SocketAddr) -> Address {
@@ -40,15 +52,15 @@ impl From<SocketAddr> for Address {
                 let mut bytes = [0; 16];
                 let [a, b, c, d] = v4.ip().octets();
                 bytes[..4].copy_from_slice(&[a, b, c, d]);
-                Address { kind: Kind::V4, via: 0, port: v4.port(), scope: 0, bytes }
+                Address { kind: Kind::V4, via: 0, port: v4.port(), bytes }
             }
-            SocketAddr::V6(v6) => Address {
-                kind: Kind::V6,
-                via: 0,
-                port: v6.port(),
-                scope: v6.scope_id(),
-                bytes: v6.ip().octets(),
-            },
+            SocketAddr::V6(v6) => {
+                let mut bytes = v6.ip().octets();
+                if is_link_local(&bytes) {
+                    bytes[SCOPE].copy_from_slice(&v6.scope_id().to_be_bytes());
+                }
+                Address { kind: Kind::V6, via: 0, port: v6.port(), bytes }
+            }
         }
     }
 }
@@ -73,14 +85,16 @@ impl Address {
         let mut bytes = [0; 16];
         let (to, _) = bytes.split_at_mut(mac.len());
         to.copy_from_slice(&mac);
-        Address { kind: Kind::Ethernet, scope: endpoint, bytes, ..nowhere }
+        bytes[ENDPOINT].copy_from_slice(&endpoint.to_be_bytes());
+        Address { kind: Kind::Ethernet, bytes, ..nowhere }
     }
 
     /// The interface and the endpoint this stands for; `None` if it is of another kind.
     #[must_use]
     pub fn ethernet_addr(&self) -> Option<([u8; 6], u32)> {
-        let [a, b, c, d, e, f, ..] = self.bytes;
-        (self.kind == Kind::Ethernet).then_some(([a, b, c, d, e, f], self.scope))
+        let [a, b, c, d, e, f, endpoint @ ..] = self.bytes;
+        let [g, h, i, j, ..] = endpoint;
+        (self.kind == Kind::Ethernet).then_some(([a, b, c, d, e, f], u32::from_be_bytes([g, h, i, j])))
     }
 
     /// This address, reached from (or heard by) another of the endpoint's own sockets: 0 is its first, 127 the last
@@ -112,10 +126,12 @@ impl Address {
     #[must_use]
     pub fn host(&self) -> Address {
         let mut bytes = self.bytes;
-        if self.kind == Kind::V6 {
-            bytes[8..].fill(0);
+        match self.kind {
+            Kind::V4 => {}
+            Kind::V6 => bytes[8..].fill(0),
+            Kind::Ethernet => bytes[ENDPOINT].fill(0),
         }
-        Address { kind: self.kind, via: 0, port: 0, scope: 0, bytes }
+        Address { kind: self.kind, via: 0, port: 0, bytes }
     }
 
     /// The socket address this stands for; `None` if it is of another kind (raw Ethernet).
@@ -126,19 +142,26 @@ impl Address {
                 let [a, b, c, d, ..] = self.bytes;
                 Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(a, b, c, d)), self.port))
             }
-            Kind::V6 => Some(SocketAddrV6::new(Ipv6Addr::from(self.bytes), self.port, 0, self.scope).into()),
+            Kind::V6 => {
+                let (mut bytes, mut scope_id) = (self.bytes, 0);
+                if is_link_local(&bytes) {
+                    let [_, _, _, _, a, b, c, d, ..] = bytes;
+                    scope_id = u32::from_be_bytes([a, b, c, d]);
+                    bytes[SCOPE].fill(0);
+                }
+                Some(SocketAddrV6::new(Ipv6Addr::from(bytes), self.port, 0, scope_id).into())
+            }
             Kind::Ethernet => None,
         }
     }
 
     /// Every bit that tells this address from another, for the cookie's MAC.
-    pub(crate) fn mac_bytes(&self) -> [u8; 24] {
-        let mut out = [0; 24];
+    pub(crate) fn mac_bytes(&self) -> [u8; 20] {
+        let mut out = [0; 20];
         out[0] = self.kind as u8;
         out[1] = self.via;
         out[2..4].copy_from_slice(&self.port.to_le_bytes());
-        out[4..8].copy_from_slice(&self.scope.to_le_bytes());
-        out[8..].copy_from_slice(&self.bytes);
+        out[4..].copy_from_slice(&self.bytes);
         out
     }
 }
@@ -171,6 +194,8 @@ mod tests {
         let bytes = |text: &str| Address::from(text.parse::<SocketAddr>().unwrap()).mac_bytes();
         assert_ne!(bytes("0.0.0.0:5"), bytes("[::]:5"));
         assert_ne!(bytes("[fe80::1%3]:5"), bytes("[fe80::1%4]:5"));
+        // Such an address is against the rules, and must not stand for a host on another link.
+        assert_eq!(bytes("[fe80:0:0:4::1%3]:5"), bytes("[fe80::1%3]:5"));
         let first = Address::from("10.1.2.3:5".parse::<SocketAddr>().unwrap());
         assert_ne!(first.mac_bytes(), first.with_via(1).mac_bytes());
         assert_ne!(first, first.with_via(1));

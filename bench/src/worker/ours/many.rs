@@ -22,6 +22,9 @@ const MEMORY_BYTES_MAX: u64 = 2 << 30;
 const PAGE_BYTES: u64 = 4096;
 /// What the last handshakes left to do is done after that.
 const REST: Duration = Duration::from_millis(300);
+/// Requests to connect are remembered for a while, so that a repetition is no second request. Until then they are forgotten, at the
+/// latest.
+const UNTIL_FORGOTTEN: Duration = Duration::from_secs(45);
 
 fn options() -> Options {
     Options::default().memory_bytes_max(MEMORY_BYTES_MAX)
@@ -30,7 +33,7 @@ fn options() -> Options {
 /// One poll that finds nothing, nanoseconds.
 pub fn poll(args: &WorkArgs, connections: u32) -> Outcome<Option<Reading>> {
     with_connections(args, connections, |side| {
-        side.rest()?;
+        side.rest(REST)?;
         let polls = args.count.max(1);
         let begin_ns = clock::now_ns();
         for _ in 0..polls {
@@ -43,7 +46,7 @@ pub fn poll(args: &WorkArgs, connections: u32) -> Outcome<Option<Reading>> {
 /// Resident bytes a connection and side, as the system counts them: of both processes, after less before.
 pub fn idle_memory(args: &WorkArgs, connections: u32) -> Outcome<Option<Reading>> {
     with_connections(args, connections, |side| {
-        side.rest()?;
+        side.rest(UNTIL_FORGOTTEN)?;
         let more = side.resident_bytes()?.saturating_sub(side.resident_bytes_before).max(PAGE_BYTES);
         Ok(more as f64 / f64::from(connections) / 2.0)
     })
@@ -58,8 +61,8 @@ struct Side {
 
 impl Side {
     /// Lets what is under way come to its end: polls, as a program would.
-    fn rest(&mut self) -> Outcome {
-        let until_ns = clock::now_ns() + REST.as_nanos() as u64;
+    fn rest(&mut self, length: Duration) -> Outcome {
+        let until_ns = clock::now_ns() + length.as_nanos() as u64;
         while clock::now_ns() < until_ns {
             if let Some(Event::DeviceFailed) = self.endpoint.next_event() {
                 return Err(Failure::new("the device failed"));
@@ -169,7 +172,8 @@ fn connect_all(args: &WorkArgs, first: &str, connections: u32) -> Outcome {
             None => {}
         }
     }
-    side.receive().map(drop)
+    let until_ns = SILENCE_NS + UNTIL_FORGOTTEN.as_nanos() as u64;
+    side.receive_within(until_ns)?.map(drop).ok_or_else(|| Failure::new("nothing comes"))
 }
 
 #[cfg(test)]

@@ -269,7 +269,7 @@ impl Endpoint {
             return Err(RmaError::Unreliable);
         }
         let is_ordered = conn.attribute == Attribute::ReliableOrdered;
-        let (link, mss) = (conn.link, conn.mss);
+        let (link, mss) = (conn.link, conn.mss());
         if !self.core.order.reserve_operation()
             || flags.contains(RmaFlags::FENCE) && self.core.waiting.holds(connection)
         {

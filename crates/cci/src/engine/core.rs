@@ -79,21 +79,62 @@ pub(crate) enum ConnState {
     Closing,
 }
 
-/// A connection in the table: what the engine needs. 32 bytes with the table's own.
+/// A connection in the table: what the engine needs. 24 bytes with the table's own, for which it is aligned to 4 bytes only.
+#[repr(packed(4))]
 pub(crate) struct Conn {
     /// The program's context, given at connect or accept.
     pub context: u64,
     /// The transport's name for it.
     pub link: u64,
-    /// Longest message, bytes.
-    pub mss: u32,
+    /// The longest message, in [`MSS_BITS`]; above them, why the connection ended.
+    size_and_end: u16,
     pub attribute: Attribute,
     pub state: ConnState,
-    /// Why it ended, from [`ConnState::Ended`] on.
-    pub reason: DisconnectReason,
 }
 
-const _: () = assert!(size_of::<Conn>() <= 24, "idle connections are counted in bytes");
+const _: () = assert!(size_of::<Conn>() <= 20, "idle connections are counted in bytes");
+
+const MSS_BITS: u32 = 14;
+const MSS_MASK: u16 = (1 << MSS_BITS) - 1;
+const _: () = assert!(limits::MESSAGE_BYTES_MAX <= MSS_MASK as u32, "a message's length has 14 bits");
+
+impl Conn {
+    /// One that is being made.
+    const fn new(context: u64, attribute: Attribute, state: ConnState) -> Conn {
+        Conn { context, link: u64::MAX, size_and_end: 0, attribute, state }
+    }
+
+    /// The longest message, bytes; 0 until the connection is open.
+    #[inline]
+    pub const fn mss(&self) -> u32 {
+        (self.size_and_end & MSS_MASK) as u32
+    }
+
+    pub fn set_mss(&mut self, mss: u32) {
+        debug_assert!(mss <= limits::MESSAGE_BYTES_MAX);
+        self.size_and_end = self.size_and_end & !MSS_MASK | mss.min(u32::from(MSS_MASK)) as u16;
+    }
+
+    /// Why it ended, from [`ConnState::Ended`] on.
+    const fn reason(&self) -> DisconnectReason {
+        match self.size_and_end >> MSS_BITS {
+            0 => DisconnectReason::Closed,
+            1 => DisconnectReason::Died,
+            2 => DisconnectReason::TimedOut,
+            _ => DisconnectReason::Refused,
+        }
+    }
+
+    const fn set_reason(&mut self, reason: DisconnectReason) {
+        let code = match reason {
+            DisconnectReason::Closed => 0,
+            DisconnectReason::Died => 1,
+            DisconnectReason::TimedOut => 2,
+            DisconnectReason::Refused => 3,
+        };
+        self.size_and_end = self.size_and_end & MSS_MASK | code << MSS_BITS;
+    }
+}
 
 /// What an endpoint has whatever its transport is. Transports are its only users beside the endpoint, so its fields are
 /// open to them.
@@ -492,7 +533,7 @@ impl Core {
         let Some(conn) = self.conns.get_mut(key(connection)) else { return };
         let (was, context) = (conn.state, conn.context);
         self.owed = self.owed.saturating_sub(1);
-        conn.mss = mss;
+        conn.set_mss(mss);
         conn.state = ConnState::Open;
         if was == ConnState::Connecting {
             self.attempts.opened(connection);
@@ -596,9 +637,7 @@ impl Core {
         if !self.events.has_space_for_others(self.owed as usize + 1) || !self.peers.has_space_for_one() {
             return None;
         }
-        let reason = DisconnectReason::Closed;
-        let conn = Conn { context, link: u64::MAX, mss: 0, attribute, state, reason };
-        let key = self.conns.insert(conn).ok()?;
+        let key = self.conns.insert(Conn::new(context, attribute, state)).ok()?;
         self.owed += 1;
         Some(Connection { index: key.index, generation: key.generation })
     }

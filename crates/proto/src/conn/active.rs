@@ -77,6 +77,8 @@ pub(crate) struct Active {
     pub keepalive_due: Time,
     /// Questions in vain whether the peer of this idle connection lives. 0: it is not asked.
     pub asks: u8,
+    /// How long a send may take, in milliseconds; 0: the endpoint's default.
+    pub send_timeout_ms: u32,
     /// No send can be late before this.
     pub send_due: Time,
     /// When the next handshake step, receiver-not-ready probe or close is due, as the state requires.
@@ -141,6 +143,7 @@ impl Active {
             keepalive_ns: 0,
             keepalive_due: Time::FAR,
             asks: 0,
+            send_timeout_ms: 0,
             send_due: Time::FAR,
             step_due: Time::FAR,
             step_ns: 0,

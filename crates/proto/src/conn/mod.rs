@@ -1,8 +1,9 @@
-//! A connection: 96 bytes while idle, and what it borrows while active.
+//! A connection: 88 bytes while idle, and what it borrows while active.
 
 pub(crate) mod active;
 pub(crate) mod path;
 pub(crate) mod paths;
+pub(crate) mod send_timeouts;
 pub(crate) mod size;
 pub(crate) mod split;
 pub(crate) mod state;
@@ -40,8 +41,6 @@ pub(crate) struct Base {
     pub idle_rx: Seq,
     /// Smoothed round trip while idle.
     pub idle_rtt: IdleRtt,
-    /// How long a send may take, in milliseconds; 0: the endpoint's default.
-    pub send_timeout_ms: u32,
     /// The largest datagram that the path is known to take, in bytes.
     pub datagram_bytes: u16,
     /// The longest bundle, as a datagram: the smaller of the two sides'.
@@ -138,7 +137,7 @@ impl IdleRtt {
 }
 
 const _: () = {
-    assert!(size_of::<Conn>() <= 96, "a whole idle connection");
+    assert!(size_of::<Conn>() <= 88, "a whole idle connection");
     assert!(size_of::<Active>() <= 768, "an active one without its windows");
 };
 

@@ -61,6 +61,7 @@ impl Connections {
     pub fn on_time(&mut self, handshakes: &mut Handshakes, now: Time, sink: &mut impl Sink) {
         if self.walk.due <= now {
             self.walk.go_on(&mut self.table, &mut self.protocol, &mut handshakes.secret, now);
+            handshakes.forget_requests(&self.table, &mut self.protocol.shared, now);
         }
         while let Some(index) = self.protocol.shared.timers.pop_due(now) {
             let Some(conn) = self.table.at_mut(index) else { continue };

@@ -38,6 +38,7 @@ fn new_entry<'a>(
     }
     let (index, conn) = table.add()?;
     fill(&mut conn.base);
+    shared.send_timeouts.set(index, 0);
     let awake = shared.wake(conn, index, now).is_some();
     shared.table_bytes = table.bytes();
     if !awake {
@@ -187,6 +188,13 @@ impl Handshakes {
         Ok(())
     }
 
+    /// Forgets the requests that can no longer be repeated.
+    pub fn forget_requests(&mut self, table: &Table, shared: &mut Shared, now: Time) {
+        let pending = |key| table.get(key).is_some_and(|conn| conn.base.state == crate::ConnState::Accepting);
+        let forgotten = self.requests.expire(now, pending);
+        shared.handshakes_bytes -= forgotten * Requests::COST_BYTES;
+    }
+
     pub fn on_connect(
         &mut self,
         table: &mut Table,
@@ -210,9 +218,7 @@ impl Handshakes {
             self.replies.push(from, Reply::Retry(retry), &mut shared.counters);
             return Err(PeerFault::Cookie);
         }
-        let pending = |key| table.get(key).is_some_and(|conn| conn.base.state == crate::ConnState::Accepting);
-        let forgotten = self.requests.expire(now, pending);
-        shared.handshakes_bytes -= forgotten * Requests::COST_BYTES;
+        self.forget_requests(table, shared, now);
         let ticket = RequestTicket { peer: from, nonce };
         //= wire.md R-HS-4
         match self.requests.decision(ticket) {

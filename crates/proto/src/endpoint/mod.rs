@@ -106,6 +106,7 @@ impl Endpoint {
         let conn = self.connections.table.get(key)?;
         let active = conn.active.as_deref();
         let idle_window_bytes = u64::from(conn.base.idle_window.kib()) << 10;
+        let shared = &self.connections.protocol.shared;
         Some(ConnectionInfo {
             attribute: conn.base.attribute,
             state: conn.base.state,
@@ -124,7 +125,7 @@ impl Endpoint {
             in_flight_bytes: active.map_or(0, |active| u64::from(active.paths.in_flight_bytes())),
             bundles_unacked: active.map_or(0, |active| active.tx.len()),
             bundles_held: active.map_or(0, |active| active.rx.held),
-            send_timeout_ns: self.connections.protocol.shared.send_timeout_ns(conn.base.send_timeout_ms),
+            send_timeout_ns: shared.send_timeout_ns(shared.send_timeouts.get(key.index)),
             keepalive_ns: active.map_or(0, |active| active.keepalive_ns),
             blocked: active.and_then(|active| active.blocked),
             counters: active.map(|active| active.counters).unwrap_or_default(),
@@ -138,16 +139,19 @@ impl Endpoint {
         self.connections.table.get(key).map(|conn| conn.base.nonce)
     }
 
-    /// Sets how long a send on this connection may take, in nanoseconds (kept in milliseconds, rounded up);
-    /// How long a send may take, in milliseconds; 0: the endpoint's default. Holds for sends that are already waiting, too.
+    /// Sets how long a send on this connection may take, in nanoseconds (kept in milliseconds, rounded up); 0: as long as the
+    /// endpoint's default says. Holds for sends that are already waiting, too.
     pub fn set_send_timeout(&mut self, key: ConnKey, timeout_ns: u64) -> Result<(), Unknown> {
         let conn = self.connections.table.get_mut(key).ok_or(Unknown)?;
-        conn.base.send_timeout_ms = timeout_ns.div_ceil(1_000_000).min(u64::from(u32::MAX)) as u32;
-        if let Some(active) = conn.active.as_deref_mut()
-            && (!active.tx.is_empty() || active.operations() != 0)
-        {
-            active.send_due = Time(0); // looked at, and set right, at once
-            self.connections.protocol.shared.arm(active);
+        let shared = &mut self.connections.protocol.shared;
+        let timeout_ms = timeout_ns.div_ceil(1_000_000).min(u64::from(u32::MAX)) as u32;
+        shared.send_timeouts.set(key.index, timeout_ms);
+        if let Some(active) = conn.active.as_deref_mut() {
+            active.send_timeout_ms = timeout_ms;
+            if !active.tx.is_empty() || active.operations() != 0 {
+                active.send_due = Time(0); // looked at, and set right, at once
+                shared.arm(active);
+            }
         }
         Ok(())
     }
@@ -300,7 +304,7 @@ impl Endpoint {
         sending.append(active, shared, now, segments, len, context, silent)?;
         active.used_at = now;
         if active.send_due == Time::FAR {
-            active.send_due = now.plus(shared.send_timeout_ns(base.send_timeout_ms));
+            active.send_due = now.plus(shared.send_timeout_ns(active.send_timeout_ms));
             shared.arm(active);
         }
         shared.enqueue(active);

@@ -154,7 +154,7 @@ impl Protocol {
                 // The program hears of it when the last message has come: it may answer by disconnecting, which would
                 // stop what is still under way.
                 conn.base.enter(Input::PeerCloses);
-                let timeout_ns = self.shared.send_timeout_ns(conn.base.send_timeout_ms);
+                let timeout_ns = self.shared.send_timeout_ns(conn.active.send_timeout_ms);
                 let active = &mut *conn.active;
                 let heard_at = active.heard_at;
                 active.step_due = heard_at.plus(timeout_ns);
@@ -216,7 +216,7 @@ impl Protocol {
     /// program was away.
     //= wire.md R-IDLE-2
     pub fn on_ask_due(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) {
-        let timeout_ns = self.shared.send_timeout_ns(conn.base.send_timeout_ms);
+        let timeout_ns = self.shared.send_timeout_ns(conn.active.send_timeout_ms);
         let (lives, is_up) = (conn.base.idle_window.is_heard(), conn.base.state == ConnState::Up);
         let active = &mut *conn.active;
         active.keepalive_due = Time::FAR;
@@ -235,7 +235,7 @@ impl Protocol {
     /// the send timeout and 30 s, and twice that at most.
     //= wire.md R-DUE-4
     pub fn on_unended_due(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) {
-        let look_ns = self.shared.unended_ns(conn.base);
+        let look_ns = self.shared.unended_ns(conn.active);
         let (state, rx_epoch) = (conn.base.state, conn.base.rx_epoch);
         let active = &mut *conn.active;
         let before = std::mem::replace(&mut active.unended, Unended::NONE);
@@ -305,7 +305,7 @@ impl Protocol {
         if active.rnr && active.step_due <= now {
             //= wire.md R-RNR-5
             // Several answers must fit into the send timeout, or a receiver that is not ready would be taken for dead.
-            let probe_ns_max = (self.shared.send_timeout_ns(conn.base.send_timeout_ms) / 8)
+            let probe_ns_max = (self.shared.send_timeout_ns(active.send_timeout_ms) / 8)
                 .clamp(RNR_PROBE_NS_MIN, RNR_PROBE_NS_MAX);
             active.next_step(now, want::PING, probe_ns_max);
             self.shared.enqueue(active);
@@ -340,7 +340,7 @@ impl Protocol {
     /// A peer that has begun to close may have died before it was done, or have nothing more to send.
     //= wire.md R-CLOSE-6
     fn on_last_words_due(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) {
-        let timeout_ns = self.shared.send_timeout_ns(conn.base.send_timeout_ms);
+        let timeout_ns = self.shared.send_timeout_ns(conn.active.send_timeout_ms);
         let active = &mut *conn.active;
         if active.step_due > now {
             return;
@@ -359,7 +359,7 @@ impl Protocol {
 
     /// A send or an operation may have taken too long.
     fn on_send_due(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) {
-        let timeout_ns = self.shared.send_timeout_ns(conn.base.send_timeout_ms);
+        let timeout_ns = self.shared.send_timeout_ns(conn.active.send_timeout_ms);
         let active = &mut *conn.active;
         let deadline = Deadline::new(timeout_ns, (!active.rnr).then_some(active.rnr_end), now);
         if active.tx.is_empty() {

@@ -23,6 +23,9 @@ pub(crate) enum Decision {
     },
 }
 
+/// Requests for which memory is kept.
+const KEPT_MIN: usize = 1024;
+
 /// All requests remembered. One is kept as long as a cookie can be good, counted from the program's answer: then no
 /// repeat, however late, can pass for a new request.
 pub(crate) struct Requests {
@@ -135,6 +138,49 @@ impl Requests {
             }
             count += 1;
         }
+        if count != 0 {
+            self.give_back();
+        }
         count
+    }
+
+    /// Gives memory back to the system once most of it is no longer used: after many clients came at once. What is left is copied,
+    /// which costs less than forgetting the others did.
+    fn give_back(&mut self) {
+        let is_sparse = |len: usize, capacity: usize| capacity > KEPT_MIN && len < capacity / 8;
+        if is_sparse(self.requests.len(), self.requests.capacity()) {
+            self.requests.shrink_to(KEPT_MIN);
+        }
+        if is_sparse(self.answered.len(), self.answered.capacity()) {
+            self.answered.shrink_to(KEPT_MIN);
+        }
+        if is_sparse(self.by_host.len(), self.by_host.capacity()) {
+            self.by_host.shrink_to(KEPT_MIN);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    #[test]
+    fn what_many_requests_took_is_given_back() {
+        let mut requests = Requests::new(KeyedHash::new(7, 8), 100_000, 1 << 30);
+        let from = Address::from("10.1.2.3:5".parse::<SocketAddr>().unwrap());
+        for nonce in 0..50_000 {
+            let ticket = RequestTicket { peer: from, nonce };
+            assert!(requests.has_capacity_for(from));
+            requests.add(ticket, 0);
+            requests.answer(ticket, Decision::Rejected, Time(nonce));
+        }
+        assert!(requests.requests.capacity() >= 50_000);
+        assert_eq!(requests.expire(Time(COOKIE_NS_MAX + 49_998), |_| false), 49_999);
+        assert!(requests.requests.capacity() < 2 * KEPT_MIN && requests.answered.capacity() < 2 * KEPT_MIN);
+        // The youngest is still known, and there is space for more.
+        let last = RequestTicket { peer: from, nonce: 49_999 };
+        assert_eq!(requests.decision(last), Some(Decision::Rejected));
+        assert!(requests.has_capacity_for(from));
     }
 }

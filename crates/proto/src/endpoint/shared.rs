@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use super::parts::Parts;
 use crate::conn::path::Bond;
-use crate::conn::{Active, ActiveConn, Base, Conn, IdleRtt, want};
+use crate::conn::send_timeouts::SendTimeouts;
+use crate::conn::{Active, ActiveConn, Conn, IdleRtt, want};
 use crate::limits::{
     ACK_BUNDLES, ACK_DELAY_NS_MAX, ACK_DELAY_NS_MIN, CLOSE_RETRY_NS_MIN, IDLE_NS, PARTS_SHARE,
     POOL_BUFFERS_MIN, POOL_BYTES_MAX, POOL_SHARE, SEND_TIMEOUT_NS_DEFAULT, UNENDED_NS_MIN,
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     pub rma_bytes: u64,
     pub bonds: u64,
     pub table_bytes: u64,
+    pub send_timeouts: SendTimeouts,
     pub handshakes_bytes: u64,
     /// Bytes of the cap that are lent to somebody else.
     pub lent_bytes: u64,
@@ -89,6 +91,7 @@ impl Shared {
             rma_bytes: 0,
             bonds: 0,
             table_bytes: 0,
+            send_timeouts: SendTimeouts::default(),
             handshakes_bytes: 0,
             lent_bytes: 0,
             config,
@@ -149,7 +152,8 @@ impl Shared {
             }
             self.actives += 1;
         }
-        let active = Active::wake(&conn.base, index, self.timers.add(index), now);
+        let mut active = Active::wake(&conn.base, index, self.timers.add(index), now);
+        active.send_timeout_ms = self.send_timeouts.get(index);
         conn.active = Some(match spare {
             Some(mut slot) => {
                 *slot = active;
@@ -286,15 +290,15 @@ impl Shared {
         self.enqueue(active);
     }
 
-    pub fn unended_ns(&self, base: &Base) -> u64 {
-        self.send_timeout_ns(base.send_timeout_ms).max(UNENDED_NS_MIN)
+    pub fn unended_ns(&self, active: &Active) -> u64 {
+        self.send_timeout_ns(active.send_timeout_ms).max(UNENDED_NS_MIN)
     }
 
     /// The peer has begun something that it must end: it is looked at after a while.
     #[inline]
     pub fn watch(&mut self, conn: &mut ActiveConn<'_>, now: Time) {
         if conn.active.unended.due == Time::FAR {
-            conn.active.unended.due = now.plus(self.unended_ns(conn.base));
+            conn.active.unended.due = now.plus(self.unended_ns(conn.active));
         }
     }
 

@@ -40,7 +40,7 @@ impl Transfers {
         is_alone: bool,
         now: Time,
     ) -> Option<()> {
-        let ActiveConn { base, active } = conn;
+        let ActiveConn { active, .. } = conn;
         let nodes =
             Ops::nodes_for(new.segments.len(), new.atomic.is_some(), new.message.map_or(0, <[u8]>::len));
         if !self.has_rma(shared, active) {
@@ -64,7 +64,7 @@ impl Transfers {
         rma.ops += 1;
         active.used_at = now;
         if active.send_due == Time::FAR {
-            active.send_due = now.plus(shared.send_timeout_ns(base.send_timeout_ms));
+            active.send_due = now.plus(shared.send_timeout_ns(active.send_timeout_ms));
             shared.arm(active);
         }
         shared.enqueue(active);
@@ -311,7 +311,7 @@ impl Transfers {
         let (key, token) = (conn.key(), conn.base.token);
         let body_bytes_max = usize::from(conn.base.datagram_bytes) - HEADER_BYTES;
         let (closing, peer_window_kib) = (conn.base.state == ConnState::Lingering, conn.base.peer_window_kib);
-        let timeout_ns = shared.send_timeout_ns(conn.base.send_timeout_ms);
+        let timeout_ns = shared.send_timeout_ns(conn.active.send_timeout_ms);
         let active = &mut *conn.active;
         if active.tx.resend != 0 {
             return None; // what was lost goes first

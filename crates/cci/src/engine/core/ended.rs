@@ -85,7 +85,7 @@ impl Core {
         else {
             return;
         };
-        conn.reason = reason;
+        conn.set_reason(reason);
         if self.ended_connections.policy != DisconnectPolicy::Ignore {
             conn.state = ConnState::Ended;
             self.ended_connections.list(connection);
@@ -140,7 +140,7 @@ impl Core {
     /// be tried again.
     fn queue_disconnected(&mut self, connection: Connection) -> bool {
         let Some(conn) = self.conns.get(key(connection)) else { return true };
-        let queued = self.events.push_disconnected(connection, conn.context, conn.reason);
+        let queued = self.events.push_disconnected(connection, conn.context, conn.reason());
         if !queued {
             self.ended_connections.list(connection);
         }

@@ -95,7 +95,7 @@ impl Adapter {
         for (key, connection) in self.opened.drain(..) {
             if let (Some(info), Some(conn)) = (protocol.connection(key), core.conn_mut(connection)) {
                 let bytes = u32::try_from(info.message_bytes_max).unwrap_or(MESSAGE_BYTES_MAX);
-                conn.mss = bytes.min(MESSAGE_BYTES_MAX);
+                conn.set_mss(bytes.min(MESSAGE_BYTES_MAX));
             }
         }
         for request in self.refused.drain(..) {

@@ -176,7 +176,7 @@ impl Endpoint {
         {
             return 0;
         }
-        let (link, mss) = (conn.link, conn.mss);
+        let (link, mss) = (conn.link, conn.mss());
         let op = SendOp { context, silent: flags.contains(SendFlags::SILENT) };
         let taken = self.transport.send_burst(&mut self.core, connection, link, messages, mss, op);
         if taken.messages > 0 {

@@ -80,7 +80,7 @@ pub(crate) enum ConnState {
 }
 
 /// A connection in the table: what the engine needs. 24 bytes with the table's own, for which it is aligned to 4 bytes only.
-#[repr(packed(4))]
+#[repr(Rust, packed(4))]
 pub(crate) struct Conn {
     /// The program's context, given at connect or accept.
     pub context: u64,

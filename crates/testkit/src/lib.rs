@@ -15,7 +15,6 @@ pub mod net;
 pub mod pair;
 pub mod relay;
 pub mod rng;
-pub mod sim;
 pub mod traffic;
 #[cfg(feature = "simulation")]
 pub mod whole;

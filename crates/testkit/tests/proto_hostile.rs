@@ -14,8 +14,8 @@ use cci_proto::{
     Address, Atomic, AtomicKind, AtomicWidth, Attribute, Config, ConnKey, Endpoint, Event, Memory,
     RemoteAddress, RmaError, RmaKind, RmaRefusal, RmaSegment, Sink, Time, Transmit, limits,
 };
+use cci_testkit::fuzz::pair::address_of;
 use cci_testkit::rng::Rng;
-use cci_testkit::sim::address_of;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 

@@ -117,7 +117,7 @@ impl Pair {
 
 #[test]
 fn bandwidth_adds_up() {
-    // So slow that a machine that is busy with other things fills them too. The simulator has faster ones (`proto_bond`).
+    // So slow that a machine that is busy with other things fills them too. The simulator has faster ones (`simulated`, `bond`).
     let Some(veth) = wires(Some(10_000_000)) else { return };
     for attribute in [Attribute::ReliableUnordered, Attribute::ReliableOrdered] {
         // A machine may be so busy that they stand idle all the same: three tries.

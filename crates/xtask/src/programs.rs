@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What takes longest begins first, so that nothing long is left to run alone in the end.
 const FIRST: &[&str] =
-    &["conformance", "installed", "sim", "proto_sim", "c", "hostile", "soak", "crash", "exhaustion"];
+    &["conformance", "installed", "sim", "simulated", "c", "hostile", "soak", "crash", "exhaustion"];
 
 /// Programs whose tests mostly wait for each other's events: they have this many threads for each processor.
 const WAITING: &[&str] = &["conformance"];

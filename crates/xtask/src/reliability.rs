@@ -29,12 +29,6 @@ const fn minutes(count: u64) -> Duration {
 /// What the long run runs, one after the other.
 const CAMPAIGNS: &[Campaign] = &[
     Campaign {
-        name: "protocol in simulation",
-        arguments: &["test", "-p", "cci-testkit", "--test", "proto_sim"],
-        environment: &[("CCI_SIM_SEEDS", "10000")],
-        limit: minutes(60),
-    },
-    Campaign {
         name: "whole endpoints in simulation",
         arguments: &["test", "-p", "cci-testkit", "--test", "sim"],
         environment: &[("CCI_WORLD_SEEDS", "10000")],

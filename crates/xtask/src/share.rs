@@ -20,7 +20,6 @@ struct Share {
 
 const SHARES: &[Share] = &[
     Share { name: "new seeds of whole endpoints in simulation", run: |_, turn| whole_endpoints(turn) },
-    Share { name: "more seeds of the protocol in simulation", run: |_, _| protocol() },
     Share { name: "processes that die, with another seed", run: |_, turn| processes(turn) },
     Share { name: "more garbage in shared memory", run: |_, _| garbage() },
     Share { name: "properties with another seed", run: |_, turn| properties(turn) },
@@ -59,11 +58,6 @@ fn whole_endpoints(turn: u64) -> Tally {
     let first = 1_000_000 + turn % 1_000_000_000;
     tests.env("CCI_WORLD_FIRST", first.to_string()).env("CCI_WORLD_SEEDS", "3000");
     run_tests("whole endpoints in simulation", &mut tests, LIMIT)
-}
-
-fn protocol() -> Tally {
-    let mut tests = cargo(&["test", "--locked", "-p", "cci-testkit", "--test", "proto_sim"]);
-    run_tests("the protocol in simulation", tests.env("CCI_SIM_SEEDS", "10000"), LIMIT)
 }
 
 fn processes(turn: u64) -> Tally {

@@ -1,10 +1,9 @@
 //! Two endpoints driven by random operations, with a network that delivers, repeats, drops and damages as it likes.
 //!
-//! Damage may hit anything, proofs of identity and payloads alike, so contents are not judged here (`proto_sim` does that);
+//! Damage may hit anything, proofs of identity and payloads alike, so contents are not judged here (`tests/sim.rs` does that);
 //! judged are: no panic, every operation ends at most once while the trouble lasts and exactly once when it is over, memory
 //! stays under its cap, and both endpoints come to rest.
 
-use crate::sim::address_of;
 use cci_proto::{
     Address, Atomic, AtomicKind, AtomicWidth, Attribute, Config, ConnKey, Endpoint, Event, RemoteAddress,
     Request, RmaError, RmaKind, RmaRefusal, RmaSegment, SendError, Sink, Time, Transmit,
@@ -14,6 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const CAP_BYTES: u64 = 700_000;
 const REGION: u64 = 1;
 const KEY: u64 = 7;
+
+/// The address of one of a few endpoints that tests carry datagrams between.
+pub fn address_of(node: usize) -> Address {
+    Address::from(std::net::SocketAddr::from(([10, 0, 0, node as u8], 4_791)))
+}
 
 /// Something that happens.
 #[derive(Clone, Debug)]

@@ -5,8 +5,7 @@
 //! it out and judges every step against what a program is promised; [`shrink()`] takes a scenario that fails and leaves out
 //! whatever it fails without. Everything follows from the scenario: the same one gives the same [`Report::trace`].
 //!
-//! [`run_watched`] lets a test look at a run, in a network made for the purpose. Beside it, [`crate::sim`] runs the protocol alone, which
-//! is faster and reaches into what endpoints hide.
+//! [`run_watched`] lets a test look at a run, in a network made for the purpose (`tests/simulated`).
 
 mod broken;
 mod clock;

@@ -5,8 +5,8 @@
 
 use cci_proto::{Address, Config, Memory, PeerFault, Sink, Time, Transmit};
 use cci_testkit::figures;
+use cci_testkit::fuzz::pair::address_of;
 use cci_testkit::rng::Rng;
-use cci_testkit::sim::address_of;
 use std::net::{Ipv4Addr, SocketAddr};
 
 fn flood() -> u64 {

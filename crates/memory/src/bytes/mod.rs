@@ -214,6 +214,13 @@ impl Foreign {
         let bytes = unsafe { Bytes::new(owned.cast(), len) };
         Foreign { bytes, owned: Some(owned) }
     }
+
+    /// Gives back what [`Foreign::owned`] took. `None` for memory that was lent.
+    pub fn into_owned(mut self) -> Option<Box<[u8]>> {
+        let owned = self.owned.take()?;
+        // SAFETY: from `Box::leak`, and given back once. Who still has a `Bytes` of it broke the promise of those.
+        Some(unsafe { Box::from_raw(owned.as_ptr()) })
+    }
 }
 
 impl Drop for Foreign {

@@ -245,6 +245,9 @@ fn owned_memory_is_reached_and_freed() {
     let (bytes, mut out) = (lent.bytes(), [0; 100]);
     assert!(bytes.write(99, &[6]) && bytes.read(0, &mut out));
     assert!(out[..99] == [5; 99] && out[99] == 6 && bytes.len() == 100);
+    let given_back = Foreign::owned(vec![7; 3].into_boxed_slice());
+    assert!(given_back.bytes().write(1, &[8]));
+    assert_eq!(given_back.into_owned().as_deref(), Some(&[7, 8, 7][..]));
     // miri sees whether it is freed, and freed once.
     std::thread::spawn(move || drop(lent)).join().unwrap();
 }

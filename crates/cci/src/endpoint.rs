@@ -2,6 +2,7 @@
 
 mod blocking;
 mod connecting;
+pub(crate) mod layers;
 mod peers;
 mod registration;
 mod rma;
@@ -93,6 +94,8 @@ pub struct Endpoint {
     beyond: Option<Beyond>,
     /// Where messages are that are lent, once the program polls with a handler.
     lent: Option<Box<LentBuffer>>,
+    /// When a layer above wants to be woken.
+    alarm_ns: Option<u64>,
 }
 
 impl Endpoint {
@@ -129,6 +132,7 @@ impl Endpoint {
             expected,
             beyond: None,
             lent: None,
+            alarm_ns: None,
             transport,
             core,
             device: device.clone(),
@@ -451,10 +455,15 @@ impl Endpoint {
 
     #[inline]
     fn arm_transport(&mut self) -> Armed {
-        if self.core.waiting.is_empty() {
-            return self.transport.arm(&mut self.core);
+        let armed = if self.core.waiting.is_empty() {
+            self.transport.arm(&mut self.core)
+        } else {
+            self.arm_with_waiting()
+        };
+        match self.alarm_ns {
+            None => armed,
+            Some(alarm_ns) => Endpoint::until_alarm(armed, alarm_ns),
         }
-        self.arm_with_waiting()
     }
 
     /// Makes progress for the progress thread, and prepares for its sleep on what the transport waits for. Returns whether that sleep is

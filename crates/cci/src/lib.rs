@@ -60,6 +60,7 @@ mod explain;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod limits;
+pub mod messages;
 mod options;
 mod resolve;
 mod rma;

@@ -69,6 +69,31 @@ pub const TCP_ASKS: u32 = 9;
 /// A transport lends its part of the memory cap to sends that wait for space, except for one part in this many.
 pub const KEPT_SHARE: u64 = 8;
 
+/// Long messages of one connection that may be under way at once, in each direction.
+pub const LONG_MESSAGES_MAX: u32 = 16;
+/// Messages that may be sent behind a long one that has not ended, on a reliable ordered connection.
+pub const HELD_MESSAGES_MAX: u32 = 32;
+/// Parts of memory that one long message may be gathered from.
+pub const LONG_SEGMENTS_MAX: usize = 4;
+/// Long messages of one endpoint that may be under way at once, in each direction.
+pub const LONG_MESSAGES_ALL_MAX: u32 = 1 << 20;
+/// Long messages are fetched in pieces of so many bytes.
+pub const LONG_PIECE_BYTES: u64 = 256 << 10;
+/// Pieces of one long message that are under way at once, at most.
+pub const LONG_PIECES_MAX: u32 = 8;
+/// The receiver of a long message tells the sender how far it is each time it has so many bytes more.
+pub const LONG_PROGRESS_BYTES: u64 = 4 << 20;
+/// The longest message that comes whole, unless told otherwise, bytes.
+pub const WHOLE_BYTES_DEFAULT: u64 = 1 << 20;
+/// The longest message that is taken at all, unless told otherwise, bytes.
+pub const LONG_BYTES_DEFAULT: u64 = 1 << 40;
+/// Cap on the memory that is lent for long messages, unless told otherwise, bytes.
+pub const LENT_BYTES_DEFAULT: u64 = 64 << 20;
+/// Cap on copies of long messages that are being sent, unless told otherwise, bytes.
+pub const STAGED_BYTES_DEFAULT: u64 = 64 << 20;
+/// How long what could not be done for lack of space waits until it is tried again.
+pub const LONG_RETRY_NS: u64 = 1_000_000;
+
 /// The time in nanoseconds that `len_bytes` take at the least rate.
 pub const fn progress_ns(bytes: u64) -> u64 {
     let ns = bytes as u128 * 1_000_000_000 / RMA_BYTES_PER_S_MIN as u128;
@@ -84,6 +109,16 @@ const _: () = {
     );
     assert!(RMA_EVENTS_RESERVED <= RMA_OPERATIONS_DEFAULT && RMA_OPERATIONS_DEFAULT <= RMA_OPERATIONS_MAX);
     assert!(SPIN_NS_MIN < SPIN_NS_MAX);
+    assert!(LONG_PROGRESS_BYTES.is_multiple_of(LONG_PIECE_BYTES), "progress is told at the ends of pieces");
+    assert!(WHOLE_BYTES_DEFAULT <= LENT_BYTES_DEFAULT && LENT_BYTES_DEFAULT <= LONG_BYTES_DEFAULT);
+    assert!(
+        HELD_MESSAGES_MAX <= RECV_BUFFERS_DEFAULT / 4,
+        "one connection's messages behind a long one leave receive buffers to others"
+    );
+    assert!(
+        LONG_SEGMENTS_MAX < 256 && LONG_SEGMENTS_MAX <= RMA_SEGMENTS_MAX,
+        "a frame counts them in a byte"
+    );
     assert!(
         RMA_OPERATIONS_DEFAULT as u64 * RMA_OPERATION_BYTES / RMA_BYTES_PER_S_MIN <= 64,
         "as many operations as there are by default end within about a minute, if they move nothing"

@@ -51,6 +51,33 @@ fn the_readmes_memory_is_written() {
 }
 
 #[test]
+fn messages_of_any_length_arrive() {
+    for device in ["shm", "udp-lo", "tcp-lo"] {
+        let configured = [("shm", "shm"), ("udp-lo", "udp"), ("tcp-lo", "tcp")].map(|(name, transport)| {
+            format!(
+                "[{name}]\ntransport = {transport}\n{}",
+                if name == "shm" { "" } else { "ip = 127.0.0.1\n" }
+            )
+        });
+        let file = std::env::temp_dir().join(format!("any_length-{device}-{}.ini", std::process::id()));
+        std::fs::write(
+            &file,
+            configured.concat().replace(&format!("[{device}]\n"), &format!("[{device}]\ndefault = 1\n")),
+        )
+        .unwrap();
+        let server = Server::start_configured("any_length", &[], &file);
+        for length in ["1", "8185", "1000000", "10000000"] {
+            assert_eq!(server.client("any_length", &[length]), "it began with 7", "{device}: {length}");
+        }
+        assert_eq!(
+            server.client("any_length", &["17000000"]),
+            "refused by the receiver's program with code 413"
+        );
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
+#[test]
 fn echo_server_and_client_over_each_device() {
     for device in ["shm", "udp-lo"] {
         let server = Server::start("echo_server", &[device]);
@@ -147,6 +174,7 @@ fn the_documents_show_the_examples_as_they_are() {
         ("README.md", 2, "remote_memory"),
         ("docs/guide.md", 1, "counter"),
         ("docs/guide.md", 2, "counter_client"),
+        ("docs/guide.md", 3, "any_length"),
     ];
     for (document, nth, example) in shown {
         let text = std::fs::read_to_string(root.join(document)).unwrap();
@@ -178,14 +206,17 @@ struct Server {
 
 impl Server {
     fn start(name: &str, arguments: &[&str]) -> Server {
-        let mut child = Command::new(example(name))
-            .args(arguments)
-            .env_remove("CCI_CONFIG")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        Server::run(Command::new(example(name)).args(arguments).env_remove("CCI_CONFIG"))
+    }
+
+    /// Starts it with a configuration file.
+    fn start_configured(name: &str, arguments: &[&str], config: &Path) -> Server {
+        Server::run(Command::new(example(name)).args(arguments).env("CCI_CONFIG", config))
+    }
+
+    fn run(command: &mut Command) -> Server {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut uri = String::new();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         stdout.read_line(&mut uri).unwrap();

@@ -109,6 +109,17 @@ impl ConnectRequest {
         self.body.as_ref()?.identity.as_ref()?.identity.as_ref()
     }
 
+    /// Takes away the bytes that the request's data begins with, which a layer above has put there. False if it begins otherwise.
+    pub(crate) fn strip_prefix(&mut self, prefix: &[u8]) -> bool {
+        match self.body.as_mut() {
+            Some(body) if body.payload.starts_with(prefix) => {
+                body.payload.drain(..prefix.len());
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Says no. The peer's attempt ends with [`ConnectFailure::Refused`]. The same as dropping it.
     pub fn reject(self) {}
 }

@@ -105,6 +105,11 @@ impl RequestInbox {
                 None => return,
             }
         }
+        self.wake();
+    }
+
+    /// Wakes the endpoint, from any thread: whoever waits on it gets control, and its descriptor is readable until it has looked.
+    pub fn wake(&self) {
         // SeqCst here and in `has_news`, which is asked after the descriptor was made unreadable: either the owner
         // sees the news, or it is woken.
         if !self.has_news.swap(true, Ordering::SeqCst) {

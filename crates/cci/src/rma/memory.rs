@@ -45,7 +45,7 @@ pub struct Memory {
 #[derive(Clone)]
 enum Source {
     Library(Arc<Charged>),
-    Foreign(#[expect(dead_code, reason = "kept alive, reached through `bytes`")] Arc<Foreign>),
+    Foreign(Arc<Foreign>),
 }
 
 /// Memory of the library's own, as long as it is on some endpoint's bill.
@@ -157,6 +157,15 @@ impl Memory {
     pub fn foreign(memory: Foreign) -> Memory {
         let memory = Arc::new(memory);
         Memory { bytes: memory.bytes(), source: Source::Foreign(memory) }
+    }
+
+    /// Gives back heap memory that was made into this by [`Foreign::owned`]. `None` if it is other memory, or if somebody else has a
+    /// handle of it, such as a region that is still registered.
+    pub(crate) fn into_owned(self) -> Option<Box<[u8]>> {
+        match self.source {
+            Source::Foreign(memory) => Arc::into_inner(memory)?.into_owned(),
+            Source::Library(_) => None,
+        }
     }
 
     /// Bytes.

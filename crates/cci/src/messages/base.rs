@@ -1,0 +1,71 @@
+//! What the two directions of a messenger share: the endpoint, its connections, and events that are ready for the program.
+
+use super::event::Event;
+use super::options::Counters;
+use super::own::Own;
+use super::peer::Peers;
+use super::wire::{CONTROL_BYTES_MAX, Frame};
+use crate::connection::Connection;
+use crate::endpoint::Endpoint;
+use crate::options::SendFlags;
+use cci_memory::slab::Key;
+use std::collections::VecDeque;
+
+/// What the endpoint had no space for, to be tried again.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// The answer to a long message.
+    Answer(Key),
+    /// The cancellation of a long message.
+    Cancel(Key),
+    /// More pieces of a long message.
+    Fetch(Key),
+}
+
+/// What both directions use.
+pub struct Base {
+    pub endpoint: Endpoint,
+    pub peers: Peers,
+    /// Events for the program. What puts events here takes none from the endpoint before they are gone, so they are no more than what
+    /// one of the endpoint's events sets free.
+    pub ready: VecDeque<Event>,
+    pub due: VecDeque<Due>,
+    pub counters: Counters,
+}
+
+/// What became of a frame.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// It was taken, and its completion will come.
+    Taken,
+    /// There was no space.
+    NoSpace,
+    /// The connection is over. Its end will be reported, or was.
+    Over,
+}
+
+impl Base {
+    /// Sends a frame of the layer's own. Its completion comes with the context of `own`.
+    pub fn control(&mut self, connection: Connection, frame: &Frame, own: Own) -> Control {
+        let mut bytes = [0; CONTROL_BYTES_MAX];
+        let frame = frame.emit(&mut bytes);
+        match self.endpoint.send(connection, frame, own.to_context(), SendFlags::NONE) {
+            Ok(()) => Control::Taken,
+            Err(crate::SendError::WouldBlock) => Control::NoSpace,
+            Err(_) => Control::Over,
+        }
+    }
+
+    /// Sends a frame that may as well get lost.
+    pub fn control_silently(&mut self, connection: Connection, frame: &Frame) {
+        let mut bytes = [0; CONTROL_BYTES_MAX];
+        let frame = frame.emit(&mut bytes);
+        let _ = self.endpoint.send(connection, frame, 0, SendFlags::SILENT);
+    }
+
+    /// Hands an event to the program, which may be asleep on the descriptor.
+    pub fn raise(&mut self, event: Event) {
+        self.ready.push_back(event);
+        self.endpoint.announce_news();
+    }
+}

@@ -1,0 +1,154 @@
+//! What a program gets: messages, offers, and what became of its own.
+
+use super::answer::{ReceiveFailure, SendFailure};
+use super::lent::Lent;
+use super::wire::HEAD_BYTES;
+use crate::connection::{Connection, DisconnectReason};
+use crate::engine::event::ConnectRequest;
+use crate::error::ConnectFailure;
+use cci_memory::slab::Key;
+use std::fmt;
+use std::ops::Deref;
+
+/// A message that came, of whatever length: readable in place, 8-byte aligned, and kept as long as the program likes. Dropping it, in any
+/// order and on any thread, gives its memory back: a short one holds a receive buffer of the endpoint, a long one counts against
+/// [`Limits::lent_bytes_max`](super::Limits::lent_bytes_max).
+pub struct Message {
+    body: Body,
+    connection: Connection,
+}
+
+enum Body {
+    /// One message of the endpoint, with its head.
+    Short(crate::Message),
+    Long(Lent),
+}
+
+impl Message {
+    #[inline]
+    pub(super) fn short(message: crate::Message) -> Message {
+        Message { connection: message.connection(), body: Body::Short(message) }
+    }
+
+    pub(super) fn long(lent: Lent, connection: Connection) -> Message {
+        Message { connection, body: Body::Long(lent) }
+    }
+
+    /// The connection it came on; answer there.
+    #[inline]
+    pub fn connection(&self) -> Connection {
+        self.connection
+    }
+}
+
+impl Deref for Message {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.body {
+            Body::Short(message) => message.get(HEAD_BYTES..).unwrap_or(&[]),
+            Body::Long(lent) => lent,
+        }
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Message({} bytes from {:?})", self.len(), self.connection)
+    }
+}
+
+/// A long message that a peer wants to send. Nothing of it has moved yet. The program accepts it into memory of its own or of the
+/// library, refuses it, or leaves it for later; meanwhile, on a reliable ordered connection, what the peer sends behind it waits. A
+/// small handle, free to copy: one of a message that has ended is refused.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Offer {
+    pub(super) key: Key,
+    pub(super) connection: Connection,
+    pub(super) len_bytes: u64,
+}
+
+impl Offer {
+    /// The connection it comes on.
+    pub fn connection(&self) -> Connection {
+        self.connection
+    }
+
+    /// The length of the message in bytes.
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+}
+
+/// What a [`Messenger`](super::Messenger) has to tell. Later versions may tell more: a program passes over what it does not know.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A send has ended, well or not: exactly once for each that was taken, except silent ones.
+    Sent {
+        /// The connection it was sent on.
+        connection: Connection,
+        /// As given to the send.
+        context: u64,
+        /// `Ok`: the peer's library has all of it, or, on an unreliable connection, it has left.
+        result: Result<(), SendFailure>,
+    },
+    /// A message came, whole.
+    Message(Message),
+    /// A peer wants to send a message that is longer than [`Limits::whole_bytes_max`](super::Limits::whole_bytes_max).
+    Offer(Offer),
+    /// An offered message has ended: it was received into the program's memory, or was not received. Exactly once for each offer that
+    /// the program has not refused, except those that end in [`Event::Message`].
+    Received {
+        /// Which.
+        offer: Offer,
+        /// As given to [`Messenger::receive_into`](super::Messenger::receive_into), or 0.
+        context: u64,
+        /// `Ok`: all of it is in the program's memory.
+        result: Result<(), ReceiveFailure>,
+    },
+    /// An attempt to connect ended: exactly once for each.
+    Connect {
+        /// As given to `connect`.
+        context: u64,
+        /// The connection, open; or why there is none.
+        result: Result<Connection, ConnectFailure>,
+    },
+    /// Somebody wants to connect.
+    ConnectRequest(ConnectRequest),
+    /// An accepted connection is open, or failed before it was: exactly once for each accept.
+    Accept {
+        /// As given to `accept`.
+        context: u64,
+        /// The connection, open; or why there is none.
+        result: Result<Connection, ConnectFailure>,
+    },
+    /// A peer was silent for longer than the keepalive time.
+    KeepaliveTimedOut {
+        /// Which.
+        connection: Connection,
+    },
+    /// A connection has ended that this program has not disconnected, behind the ends of everything that was under way on it. Exactly
+    /// once for each.
+    Disconnected {
+        /// Which.
+        connection: Connection,
+        /// As given to `connect` or `accept`.
+        context: u64,
+        /// Why.
+        reason: DisconnectReason,
+    },
+    /// The device failed: everything on this endpoint ends with errors; destroy it.
+    DeviceFailed,
+}
+
+impl Event {
+    /// The connection that a message or an offer is of.
+    pub(super) fn connection(&self) -> Option<Connection> {
+        match self {
+            Event::Message(message) => Some(message.connection()),
+            Event::Offer(offer) => Some(offer.connection()),
+            _ => None,
+        }
+    }
+}

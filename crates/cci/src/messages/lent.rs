@@ -1,0 +1,146 @@
+//! Memory of the library that long messages are received into, and lent to the program in: plain memory of the heap, under a cap, which
+//! the program gives back on any thread.
+
+use crate::endpoint::layers::Waker;
+use cci_memory::fallible;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Buffers are this much long, or a multiple of it, so that one is good for other messages of about the same length.
+const GRAIN_BYTES: usize = 4_096;
+/// The most buffers that are kept for the next messages.
+const IDLE_MAX: usize = 64;
+
+/// How much may be lent, how much is, and the buffers that are kept for the next messages.
+pub struct Capacity {
+    max_bytes: u64,
+    buffers: Mutex<Buffers>,
+    /// A message waits for memory.
+    is_wanted: AtomicBool,
+    /// Some came back since.
+    has_news: AtomicBool,
+    waker: Waker,
+}
+
+#[derive(Default)]
+struct Buffers {
+    lent_bytes: u64,
+    idle_bytes: u64,
+    idle: Vec<Box<[u8]>>,
+}
+
+impl Capacity {
+    pub fn new(max_bytes: u64, waker: Waker) -> Arc<Capacity> {
+        Arc::new(Capacity {
+            max_bytes,
+            buffers: Mutex::default(),
+            is_wanted: AtomicBool::new(false),
+            has_news: AtomicBool::new(false),
+            waker,
+        })
+    }
+
+    pub fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
+    /// The bytes that are lent, and those that are kept.
+    pub fn in_use_bytes(&self) -> (u64, u64) {
+        let buffers = self.lock();
+        (buffers.lent_bytes, buffers.idle_bytes)
+    }
+
+    /// A buffer for a message of `len` bytes, or longer. `None`: the cap is reached, or the system has no memory. In that case
+    /// [`Capacity::has_news`] says when to try again.
+    pub fn take(&self, len: usize) -> Option<Box<[u8]>> {
+        let needed = len.checked_next_multiple_of(GRAIN_BYTES)?;
+        // Before the look, so that a buffer that comes back meanwhile is seen or told of.
+        self.is_wanted.store(true, Ordering::SeqCst);
+        let mut buffers = self.lock();
+        let buffer = buffers.reuse(needed).or_else(|| {
+            while buffers.lent_bytes + buffers.idle_bytes + needed as u64 > self.max_bytes {
+                let idle = buffers.idle.pop()?;
+                buffers.idle_bytes -= idle.len() as u64;
+            }
+            fallible::zeroed(needed)
+        })?;
+        buffers.lent_bytes += buffer.len() as u64;
+        self.is_wanted.store(false, Ordering::SeqCst);
+        Some(buffer)
+    }
+
+    /// Takes back a buffer.
+    pub fn give_back(&self, buffer: Box<[u8]>) {
+        let mut buffers = self.lock();
+        let len_bytes = buffer.len() as u64;
+        buffers.lent_bytes -= len_bytes;
+        if buffers.idle.len() < IDLE_MAX {
+            buffers.idle_bytes += len_bytes;
+            buffers.idle.push(buffer);
+        }
+        drop(buffers);
+        if self.is_wanted.swap(false, Ordering::SeqCst) {
+            self.has_news.store(true, Ordering::SeqCst);
+            self.waker.wake();
+        }
+    }
+
+    /// A buffer that was taken can't be given back, as the registered memory that it is in is still in use somewhere.
+    pub fn forget(&self, len_bytes: u64) {
+        let mut buffers = self.lock();
+        buffers.lent_bytes = buffers.lent_bytes.saturating_sub(len_bytes);
+    }
+
+    /// Whether memory has come back for which a message waits.
+    pub fn has_news(&self) -> bool {
+        self.has_news.load(Ordering::SeqCst)
+    }
+
+    /// Takes note of the memory that has come back.
+    pub fn take_news(&self) -> bool {
+        self.has_news.load(Ordering::Relaxed) && self.has_news.swap(false, Ordering::SeqCst)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Buffers> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Buffers {
+    /// The shortest buffer that is kept and long enough, but not more than twice as long as need be.
+    fn reuse(&mut self, needed: usize) -> Option<Box<[u8]>> {
+        let fits = |len: usize| len >= needed && len <= needed.saturating_mul(2);
+        let lengths = self.idle.iter().map(|buffer| buffer.len()).enumerate();
+        let (at, _) = lengths.filter(|(_, len)| fits(*len)).min_by_key(|(_, len)| *len)?;
+        let buffer = self.idle.swap_remove(at);
+        self.idle_bytes -= buffer.len() as u64;
+        Some(buffer)
+    }
+}
+
+/// A long message in memory of the library, which goes back when this is dropped.
+pub struct Lent {
+    buffer: Box<[u8]>,
+    len: usize,
+    capacity: Arc<Capacity>,
+}
+
+impl Lent {
+    pub fn new(buffer: Box<[u8]>, len: usize, capacity: Arc<Capacity>) -> Lent {
+        Lent { buffer, len, capacity }
+    }
+}
+
+impl Deref for Lent {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.buffer.get(..self.len).unwrap_or(&[])
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.capacity.give_back(std::mem::take(&mut self.buffer));
+    }
+}

@@ -1,0 +1,407 @@
+//! The messenger: what programs call, and where the endpoint's events go.
+
+use super::base::{Base, Due};
+use super::event::{Event, Message, Offer};
+use super::lent::Capacity;
+use super::options::{Counters, Limits};
+use super::own::Own;
+use super::peer::{Peer, Peers};
+use super::receiving::{Fault, Receiving};
+use super::send::{Payload, Progress, ReceiveError, SendError, SendId};
+use super::sending::Sending;
+use super::wire::{Frame, HEAD_BYTES, HELLO};
+use crate::connection::{Connection, DisconnectReason, Status};
+use crate::endpoint::Endpoint;
+use crate::engine::event::{ConnectRequest, Event as Core};
+use crate::error::{AcceptError, ConnectError, CreateError, RegisterError, WaitError};
+use crate::limits::{LONG_RETRY_NS, REQUEST_BYTES_MAX};
+use crate::options::{Attribute, SendFlags};
+use crate::rma::Memory;
+use crate::{ConnectFailure, messages::SendFailure};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+/// The most of the endpoint's events that one call of [`Messenger::next_event`] takes without finding one for the program.
+const EVENTS_PER_CALL: u32 = 64;
+
+/// An endpoint that sends and receives messages of any length: see [the module](super).
+pub struct Messenger {
+    base: Base,
+    sending: Sending,
+    receiving: Receiving,
+}
+
+impl Messenger {
+    /// Makes a messenger of an endpoint that has no connections yet.
+    ///
+    /// # Errors
+    /// [`CreateError::BadOption`] if the limits do not fit each other.
+    pub fn new(endpoint: Endpoint, limits: Limits) -> Result<Messenger, CreateError> {
+        limits.check()?;
+        let capacity = Capacity::new(limits.lent_bytes_max, endpoint.waker());
+        let base = Base {
+            endpoint,
+            peers: Peers::default(),
+            ready: VecDeque::new(),
+            due: VecDeque::new(),
+            counters: Counters::default(),
+        };
+        let sending = Sending::new(limits.staged_bytes_max);
+        Ok(Messenger { base, sending, receiving: Receiving::new(limits, capacity) })
+    }
+
+    /// The endpoint: its URI, its device, its counters, and what it explains of a connection.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.base.endpoint
+    }
+
+    /// Starts to connect to another messenger, as [`Endpoint::connect`] does. The request has up to 1,016 bytes.
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::connect`], and [`ConnectError::Unsupported`] for multicast groups.
+    pub fn connect(
+        &mut self,
+        uri: &str,
+        request: &[u8],
+        attribute: Attribute,
+        context: u64,
+        timeout: Option<Duration>,
+    ) -> Result<(), ConnectError> {
+        if attribute.is_multicast() {
+            return Err(ConnectError::Unsupported);
+        }
+        if request.len() > REQUEST_BYTES_MAX - HELLO.len() {
+            return Err(ConnectError::RequestTooLong { len_bytes: request.len() });
+        }
+        let request = [&HELLO, request].concat();
+        self.base.endpoint.connect(uri, &request, attribute, context, timeout)
+    }
+
+    /// Accepts a request, as [`Endpoint::accept`] does. It may have come to another messenger.
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::accept`].
+    pub fn accept(&mut self, request: ConnectRequest, context: u64) -> Result<(), AcceptError> {
+        self.base.endpoint.accept(request, context)
+    }
+
+    /// Closes a connection. Short messages that were sent before are still delivered, or fail. Long ones that are under way, in either
+    /// direction, end with [`SendFailure::Failed`] or [`ReceiveFailure::Disconnected`](super::ReceiveFailure::Disconnected), and
+    /// messages that waited behind them are dropped: wait for their ends first.
+    pub fn disconnect(&mut self, connection: Connection) {
+        self.base.endpoint.disconnect(connection);
+        self.forget(connection, |event| !matches!(event, Event::Message(_) | Event::Offer(_)));
+    }
+
+    /// Sends a message of any length. One that is sent from slices is copied before the call returns; memory must not change until the send
+    /// has ended. Each send ends in exactly one [`Event::Sent`] with `context`, unless `flags` has [`SendFlags::SILENT`].
+    ///
+    /// # Errors
+    /// After any [`SendError`], nothing was sent and no event will come.
+    #[inline]
+    pub fn send<'a>(
+        &mut self,
+        connection: Connection,
+        payload: impl Into<Payload<'a>>,
+        context: u64,
+        flags: SendFlags,
+    ) -> Result<SendId, SendError> {
+        self.sending.send(&mut self.base, connection, payload.into(), context, flags)
+    }
+
+    /// Takes a long message back. Its memory is the program's again at once. The send still ends in one [`Event::Sent`]: with
+    /// [`SendFailure::Cancelled`], or with success if the receiver had all of it before. Returns false if there is nothing to cancel:
+    /// the send has ended, was cancelled before, or is of a short message.
+    pub fn cancel(&mut self, send: SendId) -> bool {
+        self.sending.cancel(&mut self.base, send)
+    }
+
+    /// How much of a long message its receiver has. `None` if the send has ended, or is of a short message.
+    pub fn send_progress(&self, send: SendId) -> Option<Progress> {
+        self.sending.progress(send)
+    }
+
+    /// Accepts an offer into memory of the program, from `offset` on. It ends in one [`Event::Received`] with `context`; until then
+    /// the memory must not be used.
+    ///
+    /// # Errors
+    /// [`ReceiveError`] if the offer has ended or the memory won't do. An offer that has not ended can be accepted again.
+    pub fn receive_into(
+        &mut self,
+        offer: Offer,
+        memory: &Memory,
+        offset: usize,
+        context: u64,
+    ) -> Result<(), ReceiveError> {
+        self.receiving.receive_into(&mut self.base, offer, memory, offset, context)
+    }
+
+    /// Accepts an offer into memory that the library lends, as soon as [`Limits::lent_bytes_max`] allows. It ends in one
+    /// [`Event::Message`], or in an [`Event::Received`] that says why not.
+    ///
+    /// # Errors
+    /// [`ReceiveError`] if the offer has ended, or is of a message longer than may be lent.
+    pub fn receive(&mut self, offer: Offer) -> Result<(), ReceiveError> {
+        self.receiving.receive(&mut self.base, offer)
+    }
+
+    /// Refuses an offer, or stops receiving the message. The sender learns `code`, and no event will come here. The memory that it was to be
+    /// received into is the program's again at once.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Ended`] if there is nothing to refuse.
+    pub fn refuse(&mut self, offer: Offer, code: u32) -> Result<(), ReceiveError> {
+        self.receiving.refuse(&mut self.base, offer, code)
+    }
+
+    /// How much of an offered message is here. `None` if it has ended.
+    pub fn receive_progress(&self, offer: Offer) -> Option<Progress> {
+        self.receiving.progress(offer)
+    }
+
+    /// Allocates memory of the library's own, as [`Endpoint::allocate`] does. Peers on the same host read messages that are sent from it
+    /// with a plain copy.
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::allocate`].
+    pub fn allocate(&mut self, len_bytes: usize) -> Result<Memory, RegisterError> {
+        self.base.endpoint.allocate(len_bytes)
+    }
+
+    /// What was counted, and the memory that is held beside the endpoint's.
+    pub fn counters(&self) -> Counters {
+        let (lent_bytes, idle_lent_bytes) = self.receiving.capacity.in_use_bytes();
+        let (staged_bytes, idle_staged_bytes) = self.sending.staging.in_use_bytes();
+        Counters { lent_bytes, idle_lent_bytes, staged_bytes, idle_staged_bytes, ..self.base.counters }
+    }
+
+    /// Takes the next event, if there is one; never blocks.
+    pub fn next_event(&mut self) -> Option<Event> {
+        for _ in 0..EVENTS_PER_CALL {
+            if let Some(event) = self.base.ready.pop_front() {
+                return Some(event);
+            }
+            if self.receiving.capacity.take_news() {
+                self.receiving.memory_is_back(&mut self.base);
+            }
+            if !self.base.due.is_empty() {
+                self.try_again();
+            }
+            match self.base.endpoint.next_event() {
+                Some(event) => {
+                    if let Some(event) = self.on(event) {
+                        return Some(event);
+                    }
+                }
+                // The endpoint was prepared for sleep, so this is the last look.
+                None if self.receiving.capacity.has_news() || !self.base.ready.is_empty() => {}
+                None => return None,
+            }
+        }
+        None
+    }
+
+    /// Waits for the next event, as [`Endpoint::wait`] does. Returns `None` after `timeout`.
+    ///
+    /// # Errors
+    /// [`WaitError`] if the system refuses to wait.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Event>, WaitError> {
+        let until_ns = timeout.map(|timeout| {
+            let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+            self.base.endpoint.now_ns().saturating_add(timeout_ns)
+        });
+        loop {
+            if let Some(event) = self.next_event() {
+                return Ok(Some(event));
+            }
+            if until_ns.is_some_and(|until_ns| self.base.endpoint.now_ns() >= until_ns) {
+                return Ok(None);
+            }
+            let capacity = &self.receiving.capacity;
+            self.base.endpoint.wait_for(until_ns, || capacity.has_news())?;
+        }
+    }
+
+    /// The descriptor for poll, select or epoll, which is readable whenever [`Messenger::next_event`] may have something: see
+    /// [`Endpoint::os_handle`].
+    pub fn os_handle(&self) -> BorrowedFd<'_> {
+        self.base.endpoint.os_handle()
+    }
+
+    /// Does again what the endpoint had no space for, and sees to it that the next attempt is not slept through.
+    #[cold]
+    fn try_again(&mut self) {
+        for _ in 0..self.base.due.len() {
+            match self.base.due.pop_front() {
+                Some(Due::Answer(key)) => self.receiving.send_answer(&mut self.base, key),
+                Some(Due::Cancel(key)) => self.sending.send_cancel(&mut self.base, key),
+                Some(Due::Fetch(key)) => self.receiving.fetch(&mut self.base, key),
+                None => break,
+            }
+        }
+        let alarm_ns = (!self.base.due.is_empty()).then(|| self.base.endpoint.now_ns() + LONG_RETRY_NS);
+        self.base.endpoint.set_alarm(alarm_ns);
+    }
+
+    /// Takes an event of the endpoint. Returns what the program gets at once; there may be more in `ready`.
+    #[inline]
+    fn on(&mut self, event: Core) -> Option<Event> {
+        match event {
+            Core::Recv(message) => {
+                let peer = self.base.peers.get(message.connection())?;
+                if Frame::is_message(&message) && peer.order.is_empty() {
+                    return Some(Event::Message(Message::short(message)));
+                }
+                self.on_frame(message);
+                self.base.ready.pop_front()
+            }
+            Core::Send { connection, context, status } => match Own::from_context(context) {
+                None => Some(sent(connection, context, status)),
+                Some(own) => self.on_own(connection, own, status),
+            },
+            other => self.on_rare(other),
+        }
+    }
+
+    /// Takes the end of something that this layer has started.
+    #[inline(never)]
+    fn on_own(&mut self, connection: Connection, own: Own, status: Status) -> Option<Event> {
+        match own {
+            Own::Offer(key) => self.sending.offer_ended(&mut self.base, key, status),
+            Own::Cancel(key) => self.sending.cancel_ended(&mut self.base, key, status),
+            Own::Answer(key) => self.receiving.answer_ended(&mut self.base, key, status),
+            Own::Piece(key) => self.receiving.piece_ended(&mut self.base, key, status),
+            Own::Kept(key) => {
+                let context = self.sending.take_context(key)?;
+                return Some(sent(connection, context, status));
+            }
+        }
+        self.base.ready.pop_front()
+    }
+
+    /// Takes a message that is not ordinary, or has to wait.
+    #[inline(never)]
+    fn on_frame(&mut self, message: crate::Message) {
+        let connection = message.connection();
+        let done = match Frame::parse(&message) {
+            None => Err(Fault),
+            Some(Frame::Message) => self.hold(message),
+            Some(Frame::Offer { number, source }) => {
+                self.receiving.offered(&mut self.base, connection, number, source)
+            }
+            Some(Frame::Answer { number, answer }) => {
+                self.sending.answered(&mut self.base, connection, number, answer);
+                Ok(())
+            }
+            Some(Frame::Cancel { number }) => {
+                self.receiving.cancelled(&mut self.base, connection, number);
+                Ok(())
+            }
+            Some(Frame::Progress { number, moved_bytes }) => {
+                self.sending.moves_to(&self.base, connection, number, moved_bytes);
+                Ok(())
+            }
+        };
+        if done.is_err() {
+            self.fault(connection);
+        }
+    }
+
+    /// Keeps a message until the long one before it has ended.
+    fn hold(&mut self, message: crate::Message) -> Result<(), Fault> {
+        let peer = self.base.peers.get_mut(message.connection()).ok_or(Fault)?;
+        peer.order.hold(Event::Message(Message::short(message))).map_err(|_| Fault)
+    }
+
+    /// Ends a connection whose peer does not keep to the protocol.
+    #[cold]
+    fn fault(&mut self, connection: Connection) {
+        let context = self.base.peers.get(connection).map_or(0, |peer| peer.context);
+        self.base.counters.faults += 1;
+        self.base.endpoint.disconnect(connection);
+        self.forget(connection, |_| true);
+        self.base.raise(Event::Disconnected { connection, context, reason: DisconnectReason::Refused });
+    }
+
+    /// Takes an event that is not about messages.
+    #[inline(never)]
+    fn on_rare(&mut self, event: Core) -> Option<Event> {
+        Some(match event {
+            Core::ConnectRequest(mut request) => {
+                if !request.strip_prefix(&HELLO) || request.attribute().is_multicast() {
+                    self.base.counters.strangers += 1;
+                    return None;
+                }
+                Event::ConnectRequest(request)
+            }
+            Core::Connect { context, result } => {
+                Event::Connect { context, result: self.opened(context, result) }
+            }
+            Core::Accept { context, result } => {
+                Event::Accept { context, result: self.opened(context, result) }
+            }
+            Core::Disconnected { connection, context, reason } => {
+                self.forget(connection, |_| true);
+                self.base.raise(Event::Disconnected { connection, context, reason });
+                return self.base.ready.pop_front();
+            }
+            Core::KeepaliveTimedOut { connection } => Event::KeepaliveTimedOut { connection },
+            Core::DeviceFailed => Event::DeviceFailed,
+            Core::Recv(_) | Core::Send { .. } => return None,
+        })
+    }
+
+    /// Enters a connection that is open.
+    fn opened(
+        &mut self,
+        context: u64,
+        result: Result<Connection, ConnectFailure>,
+    ) -> Result<Connection, ConnectFailure> {
+        let connection = result?;
+        let endpoint = &mut self.base.endpoint;
+        let attribute = endpoint.attribute(connection).unwrap_or(Attribute::Unreliable);
+        let message_bytes_max = endpoint.max_send_size(connection).unwrap_or(0) as usize;
+        let short_bytes_max = message_bytes_max.saturating_sub(HEAD_BYTES);
+        if !self.base.peers.insert(Peer::new(connection, context, attribute, short_bytes_max)) {
+            endpoint.disconnect(connection);
+            return Err(ConnectFailure::NoMemory);
+        }
+        Ok(connection)
+    }
+
+    /// Ends everything that is under way on a connection, and forgets it. Of what it raises, the program gets what `keeps` says.
+    fn forget(&mut self, connection: Connection, keeps: impl Fn(&Event) -> bool) {
+        let Some(peer) = self.base.peers.get(connection) else { return };
+        let incoming: Vec<_> = peer.incoming.iter().map(|(_, key)| *key).collect();
+        let outgoing: Vec<_> = peer.all_outgoing().collect();
+        let raised_before = self.base.ready.len();
+        self.receiving.disconnected(&mut self.base, connection, &incoming);
+        self.sending.disconnected(&mut self.base, outgoing.into_iter(), connection);
+        let mut raised = self.base.ready.split_off(raised_before);
+        raised.retain(|event| keeps(event) || event.connection() != Some(connection));
+        self.base.ready.append(&mut raised);
+        self.base.peers.remove(connection);
+    }
+}
+
+/// The end of a short message.
+#[inline]
+fn sent(connection: Connection, context: u64, status: Status) -> Event {
+    let result = if status == Status::Success { Ok(()) } else { Err(SendFailure::Failed(status)) };
+    Event::Sent { connection, context, result }
+}
+
+/// The descriptor of [`Messenger::os_handle`], for event loops.
+impl AsFd for Messenger {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.os_handle()
+    }
+}
+
+/// The descriptor of [`Messenger::os_handle`], for event loops.
+impl AsRawFd for Messenger {
+    fn as_raw_fd(&self) -> RawFd {
+        self.os_handle().as_raw_fd()
+    }
+}

@@ -1,0 +1,148 @@
+//! What a messenger knows of each connection.
+
+use super::event::Event;
+use super::order::Order;
+use crate::connection::Connection;
+use crate::limits::{HELD_MESSAGES_MAX, LONG_MESSAGES_MAX};
+use crate::options::Attribute;
+use cci_memory::slab::Key;
+use std::collections::VecDeque;
+
+/// One connection.
+pub struct Peer {
+    pub connection: Connection,
+    /// As given to `connect` or `accept`.
+    pub context: u64,
+    pub attribute: Attribute,
+    /// The longest message that fits one of the endpoint.
+    pub short_bytes_max: usize,
+    /// Short messages sent so far.
+    short_sent: u64,
+    next_number: u32,
+    /// Long messages that this side has offered, in order.
+    outgoing: VecDeque<Offered>,
+    /// Long messages that the peer has offered, until its answer has arrived there.
+    pub incoming: Vec<(u32, Key)>,
+    pub order: Order<Key, Event>,
+}
+
+struct Offered {
+    number: u32,
+    key: Key,
+    /// Short messages that were sent before it.
+    short_before: u64,
+}
+
+impl Peer {
+    pub fn new(connection: Connection, context: u64, attribute: Attribute, short_bytes_max: usize) -> Peer {
+        Peer {
+            connection,
+            context,
+            attribute,
+            short_bytes_max,
+            short_sent: 0,
+            next_number: 0,
+            outgoing: VecDeque::new(),
+            incoming: Vec::new(),
+            order: Order::new(),
+        }
+    }
+
+    /// Whether what comes is given to the program in the order in which it was sent.
+    #[inline]
+    pub fn is_ordered(&self) -> bool {
+        self.attribute == Attribute::ReliableOrdered
+    }
+
+    /// Whether a short message may be sent: on an ordered connection, only so many behind a long one that has not ended.
+    #[inline]
+    pub fn may_send_short(&self) -> bool {
+        match self.outgoing.front() {
+            Some(oldest) if self.is_ordered() => {
+                self.short_sent - oldest.short_before < u64::from(HELD_MESSAGES_MAX)
+            }
+            _ => true,
+        }
+    }
+
+    /// A short message was sent.
+    #[inline]
+    pub fn sent_short(&mut self) {
+        self.short_sent += 1;
+    }
+
+    /// The number for the next long message. `None`: as many are under way as may be.
+    pub fn next_number(&self) -> Option<u32> {
+        (self.outgoing.len() < LONG_MESSAGES_MAX as usize).then_some(self.next_number)
+    }
+
+    /// A long message was offered, with the number that was next.
+    pub fn has_offered(&mut self, key: Key) {
+        let offered = Offered { number: self.next_number, key, short_before: self.short_sent };
+        self.next_number = self.next_number.wrapping_add(1);
+        self.outgoing.push_back(offered);
+    }
+
+    /// The long message of a number that this side has offered.
+    pub fn outgoing(&self, number: u32) -> Option<Key> {
+        self.outgoing.iter().find(|offered| offered.number == number).map(|offered| offered.key)
+    }
+
+    /// All long messages that this side has offered.
+    pub fn all_outgoing(&self) -> impl Iterator<Item = Key> {
+        self.outgoing.iter().map(|offered| offered.key)
+    }
+
+    /// A long message that this side has offered has ended.
+    pub fn outgoing_ended(&mut self, key: Key) {
+        self.outgoing.retain(|offered| offered.key != key);
+    }
+
+    /// The long message of a number that the peer has offered.
+    pub fn incoming(&self, number: u32) -> Option<Key> {
+        self.incoming.iter().find(|(known, _)| *known == number).map(|(_, key)| *key)
+    }
+}
+
+/// All connections, by their indices.
+#[derive(Default)]
+pub struct Peers {
+    all: Vec<Option<Box<Peer>>>,
+}
+
+impl Peers {
+    #[inline]
+    pub fn get(&self, connection: Connection) -> Option<&Peer> {
+        let peer = self.all.get(connection.index as usize)?.as_deref()?;
+        (peer.connection == connection).then_some(peer)
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, connection: Connection) -> Option<&mut Peer> {
+        let peer = self.all.get_mut(connection.index as usize)?.as_deref_mut()?;
+        (peer.connection == connection).then_some(peer)
+    }
+
+    /// Enters a connection. False: there is no memory for it.
+    pub fn insert(&mut self, peer: Peer) -> bool {
+        let at = peer.connection.index as usize;
+        let missing = (at + 1).saturating_sub(self.all.len());
+        if self.all.try_reserve(missing).is_err() {
+            return false;
+        }
+        if missing > 0 {
+            self.all.resize_with(at + 1, || None);
+        }
+        let Ok(peer) = cci_memory::fallible::boxed(peer) else { return false };
+        if let Some(place) = self.all.get_mut(at) {
+            *place = Some(peer);
+        }
+        true
+    }
+
+    /// Takes a connection out.
+    pub fn remove(&mut self, connection: Connection) -> Option<Box<Peer>> {
+        let place = self.all.get_mut(connection.index as usize)?;
+        place.take_if(|peer| peer.connection == connection)
+    }
+}

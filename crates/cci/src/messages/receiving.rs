@@ -1,0 +1,399 @@
+//! Long messages on their way in.
+
+use super::answer::{Answer, ReceiveFailure};
+use super::base::{Base, Control, Due};
+use super::event::{Event, Message, Offer};
+use super::incoming::{Fetch, Incoming, Stage};
+use super::lent::{Capacity, Lent};
+use super::options::Limits;
+use super::own::Own;
+use super::pieces::Pieces;
+use super::send::{Progress, ReceiveError};
+use super::wire::{Frame, Source};
+use crate::connection::{Connection, Status};
+use crate::error::{RegisterError, RmaError};
+use crate::limits::{LONG_MESSAGES_ALL_MAX, LONG_MESSAGES_MAX, LONG_PROGRESS_BYTES};
+use crate::rma::{Access, Memory, Registration, Rma, RmaFlags, Segment};
+use cci_memory::bytes::Foreign;
+use cci_memory::slab::{Key, Slab};
+use cci_proto::RmaKind;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Messages of one connection that have ended here, or not, and whose answers have not arrived: more than this many times the most that
+/// an honest sender has under way means that the peer is not one.
+const UNANSWERED_FACTOR: u32 = 4;
+
+/// A peer has sent what no honest peer sends.
+#[derive(Debug)]
+pub struct Fault;
+
+/// All long messages that peers send.
+pub struct Receiving {
+    long: Slab<Incoming>,
+    limits: Limits,
+    pub capacity: Arc<Capacity>,
+    /// Messages that wait for memory of the library, the oldest first. Some may have ended meanwhile.
+    waiting: VecDeque<Key>,
+}
+
+impl Receiving {
+    pub fn new(limits: Limits, capacity: Arc<Capacity>) -> Receiving {
+        Receiving { long: Slab::new(LONG_MESSAGES_ALL_MAX), limits, capacity, waiting: VecDeque::new() }
+    }
+
+    /// A peer offers a message.
+    pub fn offered(
+        &mut self,
+        base: &mut Base,
+        connection: Connection,
+        number: u32,
+        source: Source,
+    ) -> Result<(), Fault> {
+        let peer = base.peers.get_mut(connection).ok_or(Fault)?;
+        let has_not_ended = |key: Key| self.long.get(key).is_some_and(|incoming| !incoming.has_ended());
+        let under_way = peer.incoming.iter().filter(|(_, key)| has_not_ended(*key)).count();
+        let is_beyond = under_way >= LONG_MESSAGES_MAX as usize
+            || peer.incoming.len() >= (UNANSWERED_FACTOR * LONG_MESSAGES_MAX) as usize
+            || peer.incoming(number).is_some()
+            || !peer.attribute.is_reliable();
+        if is_beyond {
+            return Err(Fault);
+        }
+        let stage = Stage::Offered;
+        let incoming = Incoming { connection, number, source, stage, was_offered: false, context: 0 };
+        // Without a place for it there is no way to answer, so the connection ends.
+        let key = self.long.insert(incoming).map_err(|_| Fault)?;
+        peer.incoming.push((number, key));
+        if peer.is_ordered() {
+            peer.order.begin(key).map_err(|_| Fault)?;
+        }
+        let is_ordered = peer.is_ordered();
+        if source.len_bytes() > self.limits.message_bytes_max {
+            let max_bytes = self.limits.message_bytes_max;
+            self.end(base, key, Answer::TooLong { max_bytes }, None);
+        } else if is_ordered {
+            self.advance(base, connection);
+        } else {
+            self.decide(base, key, true);
+        }
+        Ok(())
+    }
+
+    /// Decides on an offer that all before it allow to: begins to fetch it, if it comes whole, or shows it to the program, if it
+    /// `is_next`. Returns whether the next one may have memory, too.
+    fn decide(&mut self, base: &mut Base, key: Key, is_next: bool) -> bool {
+        let Some(incoming) = self.long.get_mut(key) else { return true };
+        if !matches!(incoming.stage, Stage::Offered) {
+            return true;
+        }
+        let (connection, len_bytes) = (incoming.connection, incoming.source.len_bytes());
+        if len_bytes <= self.limits.whole_bytes_max {
+            self.fetch_into_lent(base, key);
+            return true;
+        }
+        if is_next && !incoming.was_offered {
+            incoming.was_offered = true;
+            base.raise(Event::Offer(Offer { key, connection, len_bytes }));
+        }
+        false
+    }
+
+    /// Accepts an offer into memory of the library.
+    pub fn receive(&mut self, base: &mut Base, offer: Offer) -> Result<(), ReceiveError> {
+        self.undecided(offer)?;
+        if offer.len_bytes > self.capacity.max_bytes() {
+            let max_bytes = self.capacity.max_bytes();
+            return Err(ReceiveError::TooLong { len_bytes: offer.len_bytes, max_bytes });
+        }
+        self.fetch_into_lent(base, offer.key);
+        self.advance(base, offer.connection);
+        Ok(())
+    }
+
+    /// Accepts an offer into memory of the program.
+    pub fn receive_into(
+        &mut self,
+        base: &mut Base,
+        offer: Offer,
+        memory: &Memory,
+        offset: usize,
+        context: u64,
+    ) -> Result<(), ReceiveError> {
+        self.undecided(offer)?;
+        let max_bytes = memory.len().saturating_sub(offset) as u64;
+        if offer.len_bytes > max_bytes {
+            return Err(ReceiveError::TooLong { len_bytes: offer.len_bytes, max_bytes });
+        }
+        let started = self.begin(base, offer.key, memory.clone(), offset, None);
+        started.map_err(ReceiveError::Memory)?;
+        if let Some(incoming) = self.long.get_mut(offer.key) {
+            incoming.context = context;
+        }
+        self.fetch(base, offer.key);
+        self.advance(base, offer.connection);
+        Ok(())
+    }
+
+    /// Refuses an offer, or stops receiving the message.
+    pub fn refuse(&mut self, base: &mut Base, offer: Offer, code: u32) -> Result<(), ReceiveError> {
+        let incoming = self.long.get(offer.key).filter(|incoming| !incoming.has_ended());
+        incoming.ok_or(ReceiveError::Ended)?;
+        self.end(base, offer.key, Answer::Refused(code), None);
+        Ok(())
+    }
+
+    /// How far a message is.
+    pub fn progress(&self, offer: Offer) -> Option<Progress> {
+        let incoming = self.long.get(offer.key).filter(|incoming| !incoming.has_ended())?;
+        Some(Progress { moved_bytes: incoming.moved_bytes(), total_bytes: incoming.source.len_bytes() })
+    }
+
+    /// Checks that an offer can be accepted.
+    fn undecided(&self, offer: Offer) -> Result<(), ReceiveError> {
+        let incoming = self.long.get(offer.key).ok_or(ReceiveError::Ended)?;
+        matches!(incoming.stage, Stage::Offered).then_some(()).ok_or(ReceiveError::Ended)
+    }
+
+    /// Fetches a message into memory of the library, now or when there is some.
+    fn fetch_into_lent(&mut self, base: &mut Base, key: Key) {
+        if let Some(incoming) = self.long.get_mut(key) {
+            incoming.stage = Stage::Waiting;
+            self.waiting.push_back(key);
+        }
+        // Those that wait longer come first.
+        self.memory_is_back(base);
+    }
+
+    /// Begins to fetch messages that wait for memory of the library, as far as there is some.
+    pub fn memory_is_back(&mut self, base: &mut Base) {
+        while let Some(key) = self.waiting.front().copied() {
+            let waits = |incoming: &&Incoming| matches!(incoming.stage, Stage::Waiting);
+            if let Some(incoming) = self.long.get(key).filter(waits) {
+                let len = usize::try_from(incoming.source.len_bytes()).unwrap_or(usize::MAX);
+                let Some(buffer) = self.capacity.take(len) else { return };
+                self.waiting.pop_front();
+                let memory = Memory::foreign(Foreign::owned(buffer));
+                match self.begin(base, key, memory.clone(), 0, Some(self.capacity.clone())) {
+                    Ok(()) => self.fetch(base, key),
+                    Err(_) => {
+                        give_back(memory, &self.capacity);
+                        let failure = ReceiveFailure::Failed(Status::RmaHandle);
+                        self.fail(base, key, failure);
+                    }
+                }
+            } else {
+                self.waiting.pop_front();
+            }
+        }
+    }
+
+    /// Prepares to fetch a message into a part of a memory.
+    fn begin(
+        &mut self,
+        base: &mut Base,
+        key: Key,
+        into: Memory,
+        offset: usize,
+        lent: Option<Arc<Capacity>>,
+    ) -> Result<(), RegisterError> {
+        let Some(incoming) = self.long.get_mut(key) else { return Ok(()) };
+        let len_bytes = incoming.source.len_bytes();
+        // No longer than the memory, which the callers have seen to.
+        let range = Some(offset..offset.saturating_add(len_bytes as usize));
+        let what = Registration { range, access: Access::LOCAL, only: None };
+        let region = base.endpoint.register(&into, what)?;
+        incoming.stage = Stage::Fetching(Fetch { into, region, pieces: Pieces::new(len_bytes), lent });
+        Ok(())
+    }
+
+    /// Starts to read pieces, as many as may be under way.
+    pub fn fetch(&mut self, base: &mut Base, key: Key) {
+        let Some(incoming) = self.long.get_mut(key) else { return };
+        let (connection, source) = (incoming.connection, &incoming.source);
+        let Stage::Fetching(fetch) = &mut incoming.stage else { return };
+        while let Some((offset, len_bytes)) = fetch.pieces.next() {
+            let (remote, count) = source.part(offset, len_bytes);
+            let read = Rma {
+                kind: RmaKind::Read,
+                local: &[Segment::new(fetch.region, offset, len_bytes)],
+                remote: remote.get(..count).unwrap_or(&[]),
+                message: None,
+                context: Own::Piece(key).to_context(),
+                flags: RmaFlags::NONE,
+            };
+            match base.endpoint.rma(connection, &read) {
+                Ok(()) => fetch.pieces.started(),
+                Err(RmaError::WouldBlock) => {
+                    if !fetch.pieces.has_any_under_way() {
+                        base.due.push_back(Due::Fetch(key));
+                    }
+                    return;
+                }
+                // The end of the connection ends the message, too.
+                Err(RmaError::Disconnected | RmaError::UnknownConnection) => return,
+                Err(_) => return self.fail(base, key, ReceiveFailure::Failed(Status::RmaHandle)),
+            }
+        }
+    }
+
+    /// The endpoint has read a piece, or failed to.
+    pub fn piece_ended(&mut self, base: &mut Base, key: Key, status: Status) {
+        let Some(incoming) = self.long.get_mut(key) else { return };
+        let (connection, number) = (incoming.connection, incoming.number);
+        let Stage::Fetching(fetch) = &mut incoming.stage else { return };
+        match status {
+            Status::Success => {}
+            Status::Disconnected => return self.fail(base, key, ReceiveFailure::Disconnected),
+            // The region was the sender's to give and to take.
+            Status::RmaHandle => return self.fail(base, key, ReceiveFailure::Cancelled),
+            status => return self.fail(base, key, ReceiveFailure::Failed(status)),
+        }
+        if fetch.pieces.ended() {
+            return self.complete(base, key);
+        }
+        let moved_bytes = fetch.pieces.moved_bytes();
+        if moved_bytes.is_multiple_of(LONG_PROGRESS_BYTES) {
+            base.control_silently(connection, &Frame::Progress { number, moved_bytes });
+        }
+        self.fetch(base, key);
+    }
+
+    /// All of a message is here.
+    fn complete(&mut self, base: &mut Base, key: Key) {
+        let Some(incoming) = self.long.get_mut(key) else { return };
+        let Incoming { connection, context, .. } = *incoming;
+        let len_bytes = incoming.source.len_bytes();
+        let Stage::Fetching(fetch) = std::mem::replace(&mut incoming.stage, Stage::Ended(Answer::Received))
+        else {
+            return;
+        };
+        let _ = base.endpoint.deregister(&fetch.region);
+        let event = match fetch.lent {
+            None => Event::Received { offer: Offer { key, connection, len_bytes }, context, result: Ok(()) },
+            Some(capacity) => {
+                let (len, buffer_bytes) = (len_bytes as usize, fetch.into.len() as u64);
+                let Some(buffer) = fetch.into.into_owned() else {
+                    // Nobody else has a handle of it, as its region is gone. If that were wrong, the message would be lost.
+                    capacity.forget(buffer_bytes);
+                    return self.fail(base, key, ReceiveFailure::Failed(Status::RmaHandle));
+                };
+                Event::Message(Message::long(Lent::new(buffer, len, capacity), connection))
+            }
+        };
+        base.counters.long_received += 1;
+        self.end(base, key, Answer::Received, Some(event));
+    }
+
+    /// A message can't be received any more. The program learns of it if it was offered the message.
+    fn fail(&mut self, base: &mut Base, key: Key, failure: ReceiveFailure) {
+        let Some(incoming) = self.long.get(key) else { return };
+        let Incoming { connection, context, .. } = *incoming;
+        let offer = Offer { key, connection, len_bytes: incoming.source.len_bytes() };
+        let event = Event::Received { offer, context, result: Err(failure) };
+        let event = incoming.was_offered.then_some(event);
+        self.end(base, key, Answer::Failed, event);
+    }
+
+    /// The sender has taken a message back.
+    pub fn cancelled(&mut self, base: &mut Base, connection: Connection, number: u32) {
+        let key = base.peers.get(connection).and_then(|peer| peer.incoming(number));
+        let is_under_way = |key: &Key| self.long.get(*key).is_some_and(|incoming| !incoming.has_ended());
+        match key.filter(is_under_way) {
+            Some(key) => self.fail(base, key, ReceiveFailure::Cancelled),
+            None => base.counters.late += 1,
+        }
+    }
+
+    /// A message has ended here: what it had is given back, the sender is told, and the program gets what waited for its end.
+    fn end(&mut self, base: &mut Base, key: Key, answer: Answer, event: Option<Event>) {
+        let Some(incoming) = self.long.get_mut(key) else { return };
+        let connection = incoming.connection;
+        if let Stage::Fetching(fetch) = std::mem::replace(&mut incoming.stage, Stage::Ended(answer)) {
+            // Nothing is written there any more once this has returned.
+            let _ = base.endpoint.deregister(&fetch.region);
+            if let Some(capacity) = fetch.lent {
+                give_back(fetch.into, &capacity);
+            }
+        }
+        if answer != Answer::Received {
+            base.counters.long_failed += 1;
+        }
+        self.send_answer(base, key);
+        match base.peers.get_mut(connection) {
+            Some(peer) if peer.is_ordered() => {
+                peer.order.end(key, event);
+                self.advance(base, connection);
+            }
+            _ => event.into_iter().for_each(|event| base.raise(event)),
+        }
+    }
+
+    /// Gives the program what it may get now of an ordered connection, and decides on offers. A message gets memory of the library only
+    /// after all before it have theirs: what the program can't get yet must not hold the memory that it waits for.
+    fn advance(&mut self, base: &mut Base, connection: Connection) {
+        let mut pending = [None; LONG_MESSAGES_MAX as usize];
+        let Some(peer) = base.peers.get_mut(connection) else { return };
+        while let Some(event) = peer.order.pop() {
+            base.ready.push_back(event);
+            base.endpoint.announce_news();
+        }
+        for (place, key) in pending.iter_mut().zip(peer.order.pending()) {
+            *place = Some(key);
+        }
+        for (at, key) in pending.into_iter().flatten().enumerate() {
+            if !self.decide(base, key, at == 0) {
+                break;
+            }
+        }
+    }
+
+    /// Sends the answer to a message, or notes that it is due.
+    pub fn send_answer(&mut self, base: &mut Base, key: Key) {
+        let Some(incoming) = self.long.get(key) else { return };
+        let Stage::Ended(answer) = incoming.stage else { return };
+        let frame = Frame::Answer { number: incoming.number, answer };
+        if base.control(incoming.connection, &frame, Own::Answer(key)) == Control::NoSpace {
+            base.due.push_back(Due::Answer(key));
+        }
+    }
+
+    /// The endpoint has sent an answer, or failed to.
+    pub fn answer_ended(&mut self, base: &mut Base, key: Key, status: Status) {
+        match status {
+            Status::Success => {
+                if let Some(incoming) = self.long.remove(key)
+                    && let Some(peer) = base.peers.get_mut(incoming.connection)
+                {
+                    peer.incoming.retain(|(_, known)| *known != key);
+                }
+            }
+            // What is left goes with the connection.
+            Status::Disconnected | Status::DeviceDead => {}
+            _ => self.send_answer(base, key),
+        }
+    }
+
+    /// A connection has ended: everything under way on it ends.
+    pub fn disconnected(&mut self, base: &mut Base, connection: Connection, keys: &[Key]) {
+        // The last first, so that no end sets another one free.
+        for key in keys.iter().rev() {
+            if self.long.get(*key).is_some_and(|incoming| !incoming.has_ended()) {
+                self.fail(base, *key, ReceiveFailure::Disconnected);
+            }
+            self.long.remove(*key);
+        }
+        self.advance(base, connection);
+        // Whoever waited for the memory of these need not wait any more.
+        self.memory_is_back(base);
+    }
+}
+
+/// Gives a buffer back that a message was to be received into.
+fn give_back(memory: Memory, capacity: &Capacity) {
+    let len_bytes = memory.len() as u64;
+    match memory.into_owned() {
+        Some(buffer) => capacity.give_back(buffer),
+        None => capacity.forget(len_bytes),
+    }
+}

@@ -1,0 +1,372 @@
+//! Messages on their way out.
+
+use super::answer::{Answer, SendFailure};
+use super::base::{Base, Control, Due};
+use super::event::Event;
+use super::outgoing::Outgoing;
+use super::own::Own;
+use super::send::{Payload, Progress, SendError, SendId};
+use super::staging::{Staged, Staging};
+use super::wire::{Frame, MESSAGE_HEAD, Source};
+use crate::connection::{Connection, Status};
+use crate::limits::{LONG_MESSAGES_ALL_MAX, LONG_SEGMENTS_MAX, MESSAGE_BYTES_MAX, SENDS_MAX};
+use crate::options::SendFlags;
+use crate::rma::{Access, Memory, RegionHandle, Registration, Segment};
+use cci_memory::slab::{Key, Slab};
+use std::ops::Range;
+
+/// The most slices of a short message that are sent without being copied together first.
+const SLICES_MAX: usize = 8;
+
+/// All messages that this side sends.
+pub struct Sending {
+    long: Slab<Outgoing>,
+    /// Contexts of the program's that look like the layer's own.
+    contexts: Slab<u64>,
+    pub staging: Staging,
+    /// Where a short message is put together that is not in a few slices.
+    scratch: Vec<u8>,
+}
+
+impl Sending {
+    pub fn new(staged_bytes_max: u64) -> Sending {
+        Sending {
+            long: Slab::new(LONG_MESSAGES_ALL_MAX),
+            contexts: Slab::new(SENDS_MAX),
+            staging: Staging::new(staged_bytes_max),
+            scratch: Vec::with_capacity(MESSAGE_BYTES_MAX as usize),
+        }
+    }
+
+    /// Sends a message of any length.
+    #[inline]
+    pub fn send(
+        &mut self,
+        base: &mut Base,
+        connection: Connection,
+        payload: Payload<'_>,
+        context: u64,
+        flags: SendFlags,
+    ) -> Result<SendId, SendError> {
+        let Some(peer) = base.peers.get_mut(connection) else { return Err(unknown(base)) };
+        if let Payload::Bytes(bytes) = payload
+            && bytes.len() <= peer.short_bytes_max
+            && peer.may_send_short()
+            && !Own::is_like(context)
+        {
+            base.endpoint.send_vectored(connection, &[&MESSAGE_HEAD, bytes], context, flags)?;
+            peer.sent_short();
+            return Ok(SendId(None));
+        }
+        self.send_other(base, connection, payload, context, flags)
+    }
+
+    /// Sends what is not short, or not in one slice.
+    #[cold]
+    #[inline(never)]
+    fn send_other(
+        &mut self,
+        base: &mut Base,
+        connection: Connection,
+        payload: Payload<'_>,
+        context: u64,
+        flags: SendFlags,
+    ) -> Result<SendId, SendError> {
+        let too_long = |len: usize, max_bytes: usize| SendError::TooLong {
+            len_bytes: len as u64,
+            max_bytes: max_bytes as u64,
+        };
+        let len = payload.len_bytes().ok_or(too_long(usize::MAX, isize::MAX as usize))?;
+        let Some(peer) = base.peers.get(connection) else { return Err(unknown(base)) };
+        if len > peer.short_bytes_max {
+            if !peer.attribute.is_reliable() {
+                return Err(too_long(len, peer.short_bytes_max));
+            }
+            let silent = flags.contains(SendFlags::SILENT);
+            return self.send_long(base, connection, payload, len, context, silent);
+        }
+        if !peer.may_send_short() {
+            return Err(SendError::WouldBlock);
+        }
+        let kept = Own::is_like(context) && !flags.contains(SendFlags::SILENT);
+        let kept =
+            if kept { Some(self.contexts.insert(context).map_err(|_| SendError::WouldBlock)?) } else { None };
+        let own_context = kept.map_or(context, |key| Own::Kept(key).to_context());
+        let sent = self.send_short(base, connection, payload, own_context, flags);
+        if let (Err(_), Some(key)) = (&sent, kept) {
+            self.contexts.remove(key);
+        }
+        sent.map(|()| SendId(None))
+    }
+
+    fn send_short(
+        &mut self,
+        base: &mut Base,
+        connection: Connection,
+        payload: Payload<'_>,
+        context: u64,
+        flags: SendFlags,
+    ) -> Result<(), SendError> {
+        self.scratch.clear();
+        let mut slices: [&[u8]; SLICES_MAX + 1] = [&[]; SLICES_MAX + 1];
+        slices[0] = &MESSAGE_HEAD;
+        match payload {
+            Payload::Gathered(segments) if segments.len() <= SLICES_MAX => {
+                for (slice, segment) in slices.iter_mut().skip(1).zip(segments) {
+                    *slice = segment;
+                }
+            }
+            Payload::Gathered(segments) => {
+                segments.iter().for_each(|segment| self.scratch.extend_from_slice(segment));
+                slices[1] = &self.scratch;
+            }
+            Payload::Bytes(bytes) => slices[1] = bytes,
+            Payload::Memory(memory) => {
+                read(memory, &(0..memory.len()), &mut self.scratch)?;
+                slices[1] = &self.scratch;
+            }
+            Payload::Parts(parts) => {
+                for (memory, range) in parts {
+                    read(memory, range, &mut self.scratch)?;
+                }
+                slices[1] = &self.scratch;
+            }
+        }
+        base.endpoint.send_vectored(connection, &slices, context, flags)?;
+        if let Some(peer) = base.peers.get_mut(connection) {
+            peer.sent_short();
+        }
+        Ok(())
+    }
+
+    /// Offers a long message to the peer, which reads it from where it is, or from a copy.
+    fn send_long(
+        &mut self,
+        base: &mut Base,
+        connection: Connection,
+        payload: Payload<'_>,
+        len: usize,
+        context: u64,
+        silent: bool,
+    ) -> Result<SendId, SendError> {
+        let number = base.peers.get(connection).and_then(|peer| peer.next_number());
+        let number = number.ok_or(SendError::WouldBlock)?;
+        let mut outgoing = Outgoing::new(connection, number, context, silent, len as u64);
+        let source = match payload {
+            Payload::Bytes(bytes) => self.stage(base, &mut outgoing, &[bytes], len),
+            Payload::Gathered(segments) => self.stage(base, &mut outgoing, segments, len),
+            Payload::Memory(memory) => register(base, &mut outgoing, &[(memory, 0..len)]),
+            Payload::Parts(parts) => register(base, &mut outgoing, parts),
+        };
+        let source = match source {
+            Ok(source) => source,
+            Err(error) => {
+                self.release(base, outgoing);
+                return Err(error);
+            }
+        };
+        let key = match self.long.insert(outgoing) {
+            Ok(key) => key,
+            Err(outgoing) => {
+                self.release(base, outgoing);
+                return Err(SendError::WouldBlock);
+            }
+        };
+        let error = match base.control(connection, &Frame::Offer { number, source }, Own::Offer(key)) {
+            Control::Taken => {
+                if let Some(peer) = base.peers.get_mut(connection) {
+                    peer.has_offered(key);
+                }
+                return Ok(SendId(Some(key)));
+            }
+            Control::NoSpace => SendError::WouldBlock,
+            Control::Over => SendError::Disconnected,
+        };
+        if let Some(outgoing) = self.long.remove(key) {
+            self.release(base, outgoing);
+        }
+        Err(error)
+    }
+
+    /// Copies a message to memory that the peer can read.
+    fn stage(
+        &mut self,
+        base: &mut Base,
+        outgoing: &mut Outgoing,
+        segments: &[&[u8]],
+        len: usize,
+    ) -> Result<Source, SendError> {
+        let staged = self.staging.take(&mut base.endpoint, outgoing.connection, len)?;
+        let Staged { memory, .. } = outgoing.staged.insert(staged);
+        let memory = memory.clone();
+        let mut at = 0;
+        for segment in segments {
+            if !memory.write(at, segment) {
+                return Err(SendError::OtherProcess);
+            }
+            at += segment.len();
+        }
+        register(base, outgoing, &[(&memory, 0..len)])
+    }
+
+    /// The endpoint has sent an offer, or failed to.
+    pub fn offer_ended(&mut self, base: &mut Base, key: Key, status: Status) {
+        let Some(outgoing) = self.long.get_mut(key) else { return };
+        if status != Status::Success {
+            let failure = outgoing.fails_by(status);
+            self.end(base, key, Err(failure));
+        } else if outgoing.has_arrived() {
+            self.send_cancel(base, key);
+        }
+    }
+
+    /// The endpoint has sent a cancellation, or failed to.
+    pub fn cancel_ended(&mut self, base: &mut Base, key: Key, status: Status) {
+        if status != Status::Success && status != Status::Disconnected {
+            self.send_cancel(base, key);
+        }
+    }
+
+    /// Sends the cancellation of a message, or notes that it is due.
+    pub fn send_cancel(&mut self, base: &mut Base, key: Key) {
+        let Some(outgoing) = self.long.get(key) else { return };
+        let frame = Frame::Cancel { number: outgoing.number };
+        if base.control(outgoing.connection, &frame, Own::Cancel(key)) == Control::NoSpace {
+            base.due.push_back(Due::Cancel(key));
+        }
+    }
+
+    /// The program takes a message back. False: it has ended, or is short, or was cancelled before.
+    pub fn cancel(&mut self, base: &mut Base, id: SendId) -> bool {
+        let Some((key, outgoing)) = id.0.and_then(|key| Some((key, self.long.get_mut(key)?))) else {
+            return false;
+        };
+        let Some(sends) = outgoing.cancel() else { return false };
+        // From now on the receiver reads nothing, so the memory is the program's again.
+        withdraw(base, outgoing);
+        if sends {
+            self.send_cancel(base, key);
+        }
+        true
+    }
+
+    /// How far a message is.
+    pub fn progress(&self, id: SendId) -> Option<Progress> {
+        let outgoing = self.long.get(id.0?)?;
+        Some(Progress { moved_bytes: outgoing.moved_bytes(), total_bytes: outgoing.len_bytes })
+    }
+
+    /// The peer says how far it is.
+    pub fn moves_to(&mut self, base: &Base, connection: Connection, number: u32, moved_bytes: u64) {
+        let key = base.peers.get(connection).and_then(|peer| peer.outgoing(number));
+        if let Some(outgoing) = key.and_then(|key| self.long.get_mut(key)) {
+            outgoing.moves_to(moved_bytes);
+        }
+    }
+
+    /// The peer says what became of a message.
+    pub fn answered(&mut self, base: &mut Base, connection: Connection, number: u32, answer: Answer) {
+        let key = base.peers.get(connection).and_then(|peer| peer.outgoing(number));
+        match key.and_then(|key| Some((key, self.long.get(key)?))) {
+            Some((key, outgoing)) => {
+                let result = outgoing.ends_by(answer);
+                self.end(base, key, result);
+            }
+            None => base.counters.late += 1,
+        }
+    }
+
+    /// The context of the program's that was kept for a short message.
+    pub fn take_context(&mut self, key: Key) -> Option<u64> {
+        self.contexts.remove(key)
+    }
+
+    /// A connection has ended: everything under way on it ends.
+    pub fn disconnected(&mut self, base: &mut Base, keys: impl Iterator<Item = Key>, connection: Connection) {
+        for key in keys {
+            self.end(base, key, Err(SendFailure::Failed(Status::Disconnected)));
+        }
+        self.staging.forget(connection);
+    }
+
+    /// A message has ended.
+    fn end(&mut self, base: &mut Base, key: Key, result: Result<(), SendFailure>) {
+        let Some(outgoing) = self.long.remove(key) else { return };
+        let Outgoing { connection, context, silent, .. } = outgoing;
+        if let Some(peer) = base.peers.get_mut(connection) {
+            peer.outgoing_ended(key);
+        }
+        match result {
+            Ok(()) => base.counters.long_sent += 1,
+            Err(_) => base.counters.long_failed += 1,
+        }
+        self.release(base, outgoing);
+        if !silent {
+            base.raise(Event::Sent { connection, context, result });
+        } else if result.is_err() {
+            base.counters.silent_failed += 1;
+        }
+    }
+
+    /// Gives back what a message had.
+    fn release(&mut self, base: &mut Base, mut outgoing: Outgoing) {
+        withdraw(base, &mut outgoing);
+        if let Some(staged) = outgoing.staged {
+            self.staging.give_back(staged);
+        }
+    }
+}
+
+/// Why there is no such connection.
+#[cold]
+fn unknown(base: &Base) -> SendError {
+    if base.endpoint.check_process().is_err() {
+        SendError::OtherProcess
+    } else {
+        SendError::UnknownConnection
+    }
+}
+
+/// Appends a part of a memory to `out`.
+fn read(memory: &Memory, range: &Range<usize>, out: &mut Vec<u8>) -> Result<(), SendError> {
+    let range_error =
+        || SendError::Memory(crate::RegisterError::Range { end: range.end, len_bytes: memory.len() });
+    if range.end > memory.len() {
+        return Err(range_error());
+    }
+    let at = out.len();
+    out.resize(at + range.len(), 0);
+    let place = out.get_mut(at..).ok_or_else(range_error)?;
+    memory.read(range.start, place).then_some(()).ok_or(SendError::OtherProcess)
+}
+
+/// Registers the parts of a message, so that its receiver can read them, and nobody else.
+fn register(
+    base: &mut Base,
+    outgoing: &mut Outgoing,
+    parts: &[(&Memory, Range<usize>)],
+) -> Result<Source, SendError> {
+    let mut segments =
+        [Segment::new(RegionHandle::from_bytes([0; RegionHandle::BYTES]), 0, 0); LONG_SEGMENTS_MAX];
+    let mut count = 0;
+    for (memory, range) in parts.iter().filter(|(_, range)| !range.is_empty()) {
+        let (Some(segment), Some(region)) = (segments.get_mut(count), outgoing.regions.get_mut(count)) else {
+            return Err(SendError::TooManyParts);
+        };
+        let only = Some(outgoing.connection);
+        let what = Registration { range: Some(range.clone()), access: Access::READ, only };
+        let handle = base.endpoint.register(memory, what).map_err(SendError::Memory)?;
+        *region = Some(handle);
+        *segment = Segment::new(handle, 0, range.len() as u64);
+        count += 1;
+    }
+    segments.get(..count).and_then(Source::new).ok_or(SendError::TooManyParts)
+}
+
+/// Takes the memory of a message away from its receiver.
+fn withdraw(base: &mut Base, outgoing: &mut Outgoing) {
+    for region in outgoing.regions.iter_mut().filter_map(Option::take) {
+        // It is registered, unless the process is another one, where nobody can read anything.
+        let _ = base.endpoint.deregister(&region);
+    }
+}

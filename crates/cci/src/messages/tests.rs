@@ -1,0 +1,225 @@
+//! The parts that need no endpoint: the format, pieces, order, and the states of a send.
+
+use super::answer::{Answer, SendFailure};
+use super::order::{BeyondWindow, Order};
+use super::outgoing::Outgoing;
+use super::own::Own;
+use super::pieces::Pieces;
+use super::wire::{CONTROL_BYTES_MAX, Frame, Source};
+use crate::connection::{Connection, Status};
+use crate::limits::{
+    HELD_MESSAGES_MAX, LONG_MESSAGES_MAX, LONG_PIECE_BYTES, LONG_PIECES_MAX, LONG_SEGMENTS_MAX,
+};
+use crate::rma::{RegionHandle, Segment};
+use cci_memory::slab::Key;
+use proptest::prelude::*;
+
+fn segments() -> impl Strategy<Value = Vec<Segment>> {
+    let segment = (any::<[u8; 32]>(), 0..1_u64 << 50, 1..1_u64 << 40);
+    let segment =
+        segment.prop_map(|(handle, offset, len)| Segment::new(RegionHandle::from_bytes(handle), offset, len));
+    proptest::collection::vec(segment, 1..=LONG_SEGMENTS_MAX)
+}
+
+fn frames() -> impl Strategy<Value = Frame> {
+    let answers = prop_oneof![
+        Just(Answer::Received),
+        any::<u32>().prop_map(Answer::Refused),
+        any::<u64>().prop_map(|max_bytes| Answer::TooLong { max_bytes }),
+        Just(Answer::Failed),
+    ];
+    let offers = (any::<u32>(), segments())
+        .prop_map(|(number, segments)| Frame::Offer { number, source: Source::new(&segments).unwrap() });
+    prop_oneof![
+        Just(Frame::Message),
+        offers,
+        (any::<u32>(), answers).prop_map(|(number, answer)| Frame::Answer { number, answer }),
+        any::<u32>().prop_map(|number| Frame::Cancel { number }),
+        (any::<u32>(), any::<u64>())
+            .prop_map(|(number, moved_bytes)| Frame::Progress { number, moved_bytes }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn frames_are_read_as_they_were_written(frame in frames()) {
+        let mut bytes = [0; CONTROL_BYTES_MAX];
+        let bytes = frame.emit(&mut bytes);
+        prop_assert_eq!(Frame::parse(bytes), Some(frame));
+        prop_assert_eq!(Frame::is_message(bytes), frame == Frame::Message);
+        for len in 0..bytes.len() {
+            prop_assert_eq!(Frame::parse(&bytes[..len]), None);
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..250), kind in 0..8_u8, count in 0..6_u8) {
+        let mut bytes = bytes;
+        if bytes.len() >= 4 {
+            bytes[..4].copy_from_slice(&[kind, count, 0, 0]);
+        }
+        match Frame::parse(&bytes) {
+            None => {}
+            Some(Frame::Message) => prop_assert!(Frame::is_message(&bytes)),
+            Some(frame) => {
+                let mut again = [0; CONTROL_BYTES_MAX];
+                prop_assert_eq!(frame.emit(&mut again), &bytes[..]);
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_a_source_are_its_bytes(segments in segments(), cut in any::<(u64, u64)>()) {
+        let source = Source::new(&segments).unwrap();
+        let offset = cut.0 % source.len_bytes();
+        let len_bytes = 1 + cut.1 % (source.len_bytes() - offset);
+        let (part, count) = source.part(offset, len_bytes);
+        let mut at = 0;
+        let mut parts = part[..count].iter();
+        // Where each segment and the part overlap, there is one segment of the part.
+        for segment in &segments {
+            let (start, end) = (at.max(offset), (at + segment.len_bytes).min(offset + len_bytes));
+            if start < end {
+                let expected = Segment::new(segment.address.handle, segment.address.offset + start - at, end - start);
+                prop_assert_eq!(parts.next(), Some(&expected));
+            }
+            at += segment.len_bytes;
+        }
+        prop_assert_eq!(parts.next(), None);
+    }
+
+    #[test]
+    fn pieces_are_all_of_the_message(len_bytes in 1..40 * LONG_PIECE_BYTES, ends in proptest::collection::vec(any::<bool>(), 0..200)) {
+        let (mut pieces, mut under_way, mut at, mut ended) = (Pieces::new(len_bytes), 0, 0, 0);
+        let mut ends = ends.into_iter().chain(std::iter::repeat(true));
+        let mut is_done = false;
+        while !is_done {
+            let next = pieces.next();
+            prop_assert_eq!(next.is_some(), at < len_bytes && under_way < LONG_PIECES_MAX);
+            match next.filter(|_| under_way == 0 || !ends.next().unwrap()) {
+                Some((offset, len)) => {
+                    prop_assert!(offset == at && len == LONG_PIECE_BYTES.min(len_bytes - at));
+                    pieces.started();
+                    (at, under_way) = (at + len, under_way + 1);
+                }
+                None => {
+                    is_done = pieces.ended();
+                    (ended, under_way) = (ended + 1, under_way - 1);
+                    prop_assert_eq!(is_done, ended == len_bytes.div_ceil(LONG_PIECE_BYTES));
+                }
+            }
+            prop_assert_eq!(pieces.has_any_under_way(), under_way > 0);
+            prop_assert!(pieces.moved_bytes() <= len_bytes);
+        }
+        prop_assert!(at == len_bytes && pieces.moved_bytes() == len_bytes && pieces.next().is_none());
+    }
+
+    /// Steps: a message comes, a long one is offered, or one that is under way ends, with an event or without.
+    #[test]
+    fn what_is_held_comes_in_order(steps in proptest::collection::vec((0..4_u8, any::<u16>()), 0..300)) {
+        let mut order = Order::new();
+        // What was sent, and whether it may be given to the program: None is a long message that has not ended.
+        let mut sent: Vec<Option<Option<usize>>> = Vec::new();
+        let mut given = 0;
+        for (step, which) in steps {
+            let number = sent.len();
+            let pending: Vec<_> = sent.iter().enumerate().filter(|(_, state)| state.is_none()).map(|(at, _)| at).collect();
+            match step {
+                0 if order.is_empty() => {
+                    prop_assert!(pending.is_empty());
+                    sent.push(Some(Some(number)));
+                    given += 1;
+                }
+                0 => {
+                    let held = sent.iter().skip(given).filter(|state| matches!(state, Some(Some(at)) if *at < 1_000_000)).count();
+                    let is_held = order.hold(number) != Err(BeyondWindow);
+                    prop_assert_eq!(is_held, held < HELD_MESSAGES_MAX as usize);
+                    if is_held {
+                        sent.push(Some(Some(number)));
+                    }
+                }
+                1 if pending.len() < LONG_MESSAGES_MAX as usize => {
+                    // There are no more places than for the messages and the long ones of an honest peer.
+                    if order.begin(number).is_ok() {
+                        sent.push(None);
+                    }
+                }
+                1 => {}
+                _ if pending.is_empty() => {}
+                _ => {
+                    let at = pending[usize::from(which) % pending.len()];
+                    let event = (step == 2).then_some(at + 1_000_000);
+                    order.end(at, event);
+                    sent[at] = Some(event);
+                }
+            }
+            while let Some(event) = order.pop() {
+                while sent[given] == Some(None) {
+                    given += 1;
+                }
+                prop_assert_eq!(Some(Some(event)), sent[given]);
+                given += 1;
+            }
+            while sent.get(given) == Some(&Some(None)) {
+                given += 1;
+            }
+            prop_assert!(sent.get(given).is_none_or(Option::is_none), "the next one has not ended");
+            prop_assert_eq!(order.pending().next(), (given < sent.len()).then_some(given));
+        }
+    }
+}
+
+fn outgoing() -> Outgoing {
+    Outgoing::new(Connection { index: 1, generation: 1 }, 5, 9, false, 1_000)
+}
+
+#[test]
+fn a_send_ends_by_what_the_receiver_says() {
+    let mut send = outgoing();
+    assert!(!send.has_arrived());
+    assert_eq!(send.ends_by(Answer::Received), Ok(()));
+    assert_eq!(send.ends_by(Answer::Refused(3)), Err(SendFailure::Refused(3)));
+    assert_eq!(send.ends_by(Answer::TooLong { max_bytes: 4 }), Err(SendFailure::TooLong { max_bytes: 4 }));
+    assert_eq!(send.ends_by(Answer::Failed), Err(SendFailure::NotReadable));
+    assert_eq!(send.fails_by(Status::TimedOut), SendFailure::Failed(Status::TimedOut));
+}
+
+/// The cancellation is sent once, and not before the peer has the offer.
+#[test]
+fn a_cancellation_does_not_overtake_the_offer() {
+    let mut early = outgoing();
+    assert_eq!((early.cancel(), early.cancel()), (Some(false), None));
+    assert!(early.has_arrived() && !early.has_arrived());
+    let mut late = outgoing();
+    assert!(!late.has_arrived());
+    assert_eq!((late.cancel(), late.cancel()), (Some(true), None));
+    for send in [early, late] {
+        assert_eq!(send.ends_by(Answer::Received), Ok(()), "too late");
+        for answer in [Answer::Failed, Answer::Refused(1), Answer::TooLong { max_bytes: 1 }] {
+            assert_eq!(send.ends_by(answer), Err(SendFailure::Cancelled));
+        }
+        assert_eq!(send.fails_by(Status::ReceiverNotReady), SendFailure::Cancelled);
+        assert_eq!(send.fails_by(Status::Disconnected), SendFailure::Failed(Status::Disconnected));
+    }
+}
+
+#[test]
+fn progress_grows_and_ends_at_the_end() {
+    let mut send = outgoing();
+    for (says, moved_bytes) in [(0, 0), (400, 400), (300, 400), (u64::MAX, 1_000), (0, 1_000)] {
+        send.moves_to(says);
+        assert_eq!(send.moved_bytes(), moved_bytes);
+    }
+}
+
+#[test]
+fn contexts_of_the_layer_are_told_from_others() {
+    for key in [Key { index: 0, generation: 1 }, Key { index: (1 << 24) - 1, generation: u32::MAX }] {
+        for own in [Own::Offer(key), Own::Cancel(key), Own::Answer(key), Own::Piece(key), Own::Kept(key)] {
+            assert_eq!(Own::from_context(own.to_context()), Some(own));
+        }
+    }
+    for context in [0, 1, u64::MAX >> 1, u64::MAX] {
+        assert_eq!(Own::from_context(context), None);
+    }
+}

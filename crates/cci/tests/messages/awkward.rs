@@ -1,0 +1,282 @@
+//! Peers that are no messengers, or no honest ones: endpoints that send what they like.
+
+use crate::common::{PATIENCE, contents, endpoint, messenger};
+use cci::limits::{HELD_MESSAGES_MAX, LONG_MESSAGES_MAX};
+use cci::messages::{Event, Limits, Messenger, SendFailure};
+use cci::{
+    Access, Attribute, Connection, DisconnectReason, Endpoint, Event as Core, Memory, RegionHandle, SendFlags,
+};
+use std::time::Instant;
+
+/// A messenger, and a plain endpoint that is connected to it and writes its own frames.
+struct Scene {
+    honest: Messenger,
+    to_liar: Connection,
+    liar: Endpoint,
+    to_honest: Connection,
+}
+
+/// What a request of a messenger begins with.
+const HELLO: &[u8] = b"CCImsg\x01\0";
+
+impl Scene {
+    fn new(device: &str, attribute: Attribute) -> Scene {
+        let limits = Limits::default().whole_bytes_max(100_000);
+        let (mut honest, mut liar) = (messenger(device, limits), endpoint(device));
+        liar.connect(honest.endpoint().uri(), HELLO, attribute, 0, None).unwrap();
+        let (mut to_liar, mut to_honest) = (None, None);
+        let start = Instant::now();
+        while to_liar.is_none() || to_honest.is_none() {
+            assert!(start.elapsed() < PATIENCE);
+            match honest.next_event() {
+                Some(Event::ConnectRequest(request)) => honest.accept(request, 4).unwrap(),
+                Some(Event::Accept { result, .. }) => to_liar = Some(result.unwrap()),
+                _ => {}
+            }
+            if let Some(Core::Connect { result, .. }) = liar.next_event() {
+                to_honest = Some(result.unwrap());
+            }
+        }
+        Scene { honest, to_liar: to_liar.unwrap(), liar, to_honest: to_honest.unwrap() }
+    }
+
+    fn say(&mut self, frame: &[u8]) {
+        self.liar.send(self.to_honest, frame, 0, SendFlags::SILENT).unwrap();
+    }
+
+    /// The next event of the honest side.
+    fn event(&mut self) -> Event {
+        let start = Instant::now();
+        loop {
+            assert!(start.elapsed() < PATIENCE);
+            self.liar.progress();
+            if let Some(event) = self.honest.next_event() {
+                return event;
+            }
+        }
+    }
+
+    /// The next message that the liar gets.
+    fn heard(&mut self) -> Vec<u8> {
+        let start = Instant::now();
+        loop {
+            assert!(start.elapsed() < PATIENCE);
+            if let Some(event) = self.honest.next_event() {
+                panic!("{event:?}");
+            }
+            if let Some(Core::Recv(message)) = self.liar.next_event() {
+                return message.to_vec();
+            }
+        }
+    }
+
+    /// Registers memory of the liar's.
+    fn region(&mut self, len: usize) -> (Memory, RegionHandle) {
+        let memory = self.liar.allocate(len).unwrap();
+        assert!(memory.write(0, &contents(len, 1)));
+        let handle = self.liar.register(&memory, Access::READ).unwrap();
+        (memory, handle)
+    }
+
+    /// The honest side ends the connection, once, and counts why.
+    fn is_found_out(&mut self) {
+        loop {
+            match self.event() {
+                Event::Disconnected { connection, context: 4, reason: DisconnectReason::Refused } => {
+                    assert_eq!(connection, self.to_liar);
+                    break;
+                }
+                // What came before, and the end of what was offered.
+                Event::Offer(_) | Event::Message(_) | Event::Received { result: Err(_), .. } => {}
+                event => panic!("{event:?}"),
+            }
+        }
+        assert_eq!(self.honest.counters().faults, 1);
+        assert_eq!(self.honest.endpoint().counters().regions, 0);
+        assert_eq!(self.honest.counters().lent_bytes, 0);
+        let refused = self.honest.send(self.to_liar, b"", 0, SendFlags::NONE);
+        assert!(refused.is_err(), "{refused:?}");
+    }
+}
+
+fn head(kind: u8, detail: u8, number: u32) -> Vec<u8> {
+    [&[kind, detail, 0, 0][..], &number.to_le_bytes()].concat()
+}
+
+fn segment(handle: RegionHandle, offset: u64, len_bytes: u64) -> Vec<u8> {
+    [&handle.to_bytes()[..], &offset.to_le_bytes(), &len_bytes.to_le_bytes()].concat()
+}
+
+fn offer(number: u32, handle: RegionHandle, len_bytes: u64) -> Vec<u8> {
+    [head(2, 1, number), segment(handle, 0, len_bytes)].concat()
+}
+
+crate::on_each_device!(
+    frames_that_are_none,
+    lengths_that_lie,
+    an_offer_of_nothing,
+    more_than_the_window,
+    numbers_that_are_taken,
+    answers_to_nothing,
+    a_stranger_is_refused,
+    a_server_that_is_no_messenger,
+);
+
+fn frames_that_are_none(device: &str) {
+    let handle = RegionHandle::from_bytes([7; 32]);
+    let frames = [
+        vec![],
+        vec![1, 0, 0, 0, 0, 0, 0],
+        head(0, 0, 0),
+        head(1, 1, 0),
+        head(1, 0, 1),
+        head(6, 0, 0),
+        [1, 0, 1, 0, 0, 0, 0, 0].to_vec(),
+        // Offers: no segment, fewer or more than there are, a part of one, an empty one, one that ends nowhere, too long in all.
+        head(2, 0, 0),
+        [head(2, 2, 0), segment(handle, 0, 9)].concat(),
+        [head(2, 1, 0), segment(handle, 0, 9), segment(handle, 0, 9)].concat(),
+        [head(2, 1, 0), segment(handle, 0, 9)[..47].to_vec()].concat(),
+        [head(2, 1, 0), segment(handle, 0, 0)].concat(),
+        [head(2, 1, 0), segment(handle, u64::MAX, 1)].concat(),
+        [head(2, 2, 0), segment(handle, 0, u64::MAX), segment(handle, 0, 1)].concat(),
+        [head(2, 5, 0), segment(handle, 0, 9).repeat(5)].concat(),
+        // Answers, cancellations and progress.
+        head(3, 0, 0),
+        [head(3, 4, 0), vec![0; 8]].concat(),
+        [head(3, 0, 0), vec![1; 8]].concat(),
+        [head(3, 1, 0), vec![1; 8]].concat(),
+        [head(4, 0, 0), vec![0]].concat(),
+        head(5, 0, 0),
+    ];
+    for frame in frames {
+        let mut scene = Scene::new(device, Attribute::ReliableOrdered);
+        scene.say(&[&head(1, 0, 0)[..], b"good"].concat());
+        scene.say(&frame);
+        assert!(matches!(scene.event(), Event::Message(message) if message[..] == *b"good"), "{frame:?}");
+        scene.is_found_out();
+    }
+}
+
+/// An offer that is longer than what the region has ends without a message, and the connection lives.
+fn lengths_that_lie(device: &str) {
+    for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
+        let mut scene = Scene::new(device, attribute);
+        let (_memory, handle) = scene.region(50_000);
+        scene.say(&offer(1, handle, 50_001));
+        assert_eq!(scene.heard(), [head(3, 3, 1), vec![0; 8]].concat(), "failed");
+        scene.say(&offer(2, RegionHandle::from_bytes([9; 32]), 60_000));
+        assert_eq!(scene.heard(), [head(3, 3, 2), vec![0; 8]].concat(), "failed");
+        scene.say(&offer(3, handle, 50_000));
+        assert!(matches!(scene.event(), Event::Message(message) if message[..] == contents(50_000, 1)));
+        assert_eq!(scene.heard(), [head(3, 0, 3), vec![0; 8]].concat(), "received");
+        scene.say(&offer(4, handle, u64::MAX));
+        assert_eq!(scene.heard(), [head(3, 2, 4), (1_u64 << 40).to_le_bytes().to_vec()].concat(), "too long");
+        assert_eq!(scene.honest.counters().faults, 0);
+    }
+}
+
+/// A sender that offers and does nothing more holds nothing but its own connection's places.
+fn an_offer_of_nothing(device: &str) {
+    let mut scene = Scene::new(device, Attribute::ReliableOrdered);
+    let (_memory, handle) = scene.region(200_000);
+    for number in 0..LONG_MESSAGES_MAX {
+        scene.say(&offer(number, handle, 200_000));
+    }
+    let Event::Offer(first) = scene.event() else { panic!() };
+    assert_eq!(scene.honest.counters().lent_bytes, 0);
+    // The memory of the offer is gone, and the program accepts it now.
+    scene.liar.deregister(&handle).unwrap();
+    scene.honest.receive(first).unwrap();
+    assert!(matches!(scene.event(), Event::Received { offer, result: Err(_), .. } if offer == first));
+    assert!(matches!(scene.event(), Event::Offer(_)));
+    scene.liar.disconnect(scene.to_honest);
+    assert!(matches!(scene.event(), Event::Received { result: Err(_), .. }));
+    assert!(matches!(scene.event(), Event::Disconnected { .. }));
+    assert_eq!(scene.honest.counters().lent_bytes, 0);
+}
+
+fn more_than_the_window(device: &str) {
+    let mut scene = Scene::new(device, Attribute::ReliableOrdered);
+    let (_memory, handle) = scene.region(200_000);
+    for number in 0..=LONG_MESSAGES_MAX {
+        scene.say(&offer(number, handle, 200_000));
+    }
+    scene.is_found_out();
+    let mut scene = Scene::new(device, Attribute::ReliableOrdered);
+    let (_memory, handle) = scene.region(200_000);
+    scene.say(&offer(0, handle, 200_000));
+    for _ in 0..=HELD_MESSAGES_MAX {
+        scene.say(&head(1, 0, 0));
+    }
+    scene.is_found_out();
+}
+
+fn numbers_that_are_taken(device: &str) {
+    for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
+        let mut scene = Scene::new(device, attribute);
+        let (_memory, handle) = scene.region(200_000);
+        scene.say(&offer(5, handle, 200_000));
+        scene.say(&offer(5, handle, 200_000));
+        scene.is_found_out();
+    }
+}
+
+/// Answers and cancellations for messages that are unknown are counted, and change nothing; so is a second answer.
+fn answers_to_nothing(device: &str) {
+    let mut scene = Scene::new(device, Attribute::ReliableOrdered);
+    scene.say(&[head(3, 0, 9), vec![0; 8]].concat());
+    scene.say(&head(4, 0, 9));
+    scene.say(&[head(5, 0, 9), vec![0; 8]].concat());
+    scene.honest.send(scene.to_liar, &contents(30_000, 1), 6, SendFlags::NONE).unwrap();
+    let offered = scene.heard();
+    assert_eq!((offered[0], offered.len()), (2, 56));
+    // Progress beyond the end, and backwards.
+    scene.say(&[head(5, 0, 0), vec![255; 8]].concat());
+    scene.say(&[head(5, 0, 0), vec![0; 8]].concat());
+    scene.say(&[head(3, 1, 0), 12_u64.to_le_bytes().to_vec()].concat());
+    scene.say(&[head(3, 0, 0), vec![0; 8]].concat());
+    let Event::Sent { context: 6, result, .. } = scene.event() else { panic!() };
+    assert_eq!(result, Err(SendFailure::Refused(12)));
+    scene.say(&head(1, 0, 0));
+    assert!(matches!(scene.event(), Event::Message(_)));
+    assert_eq!((scene.honest.counters().late, scene.honest.counters().faults), (3, 0));
+}
+
+fn a_stranger_is_refused(device: &str) {
+    let (mut honest, mut stranger) = (messenger(device, Limits::default()), endpoint(device));
+    stranger.connect(honest.endpoint().uri(), b"CCIms", Attribute::ReliableOrdered, 0, None).unwrap();
+    let start = Instant::now();
+    loop {
+        assert!(start.elapsed() < PATIENCE);
+        assert!(honest.next_event().is_none());
+        if let Some(Core::Connect { result, .. }) = stranger.next_event() {
+            assert_eq!(result, Err(cci::ConnectFailure::Refused));
+            break;
+        }
+    }
+    assert_eq!(honest.counters().strangers, 1);
+}
+
+fn a_server_that_is_no_messenger(device: &str) {
+    let (mut honest, mut server) = (messenger(device, Limits::default()), endpoint(device));
+    honest.connect(server.uri(), b"", Attribute::ReliableOrdered, 4, None).unwrap();
+    let start = Instant::now();
+    loop {
+        assert!(start.elapsed() < PATIENCE);
+        match server.next_event() {
+            Some(Core::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
+            Some(Core::Accept { result, .. }) => {
+                server.send(result.unwrap(), b"welcome to something else", 0, SendFlags::SILENT).unwrap();
+            }
+            _ => {}
+        }
+        match honest.next_event() {
+            Some(Event::Disconnected { context: 4, reason: DisconnectReason::Refused, .. }) => break,
+            Some(Event::Connect { result, .. }) => drop(result.unwrap()),
+            Some(event) => panic!("{event:?}"),
+            None => {}
+        }
+    }
+    assert_eq!(honest.counters().faults, 1);
+}

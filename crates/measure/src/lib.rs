@@ -12,6 +12,7 @@ pub mod cores;
 pub mod failure;
 pub mod half_trip;
 pub mod held;
+pub mod iproute;
 pub mod machine;
 pub mod noise;
 pub mod plot;

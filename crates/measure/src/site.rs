@@ -5,11 +5,11 @@
 //! the way that they would take to a network. And raw Ethernet needs two interfaces.
 
 use crate::failure::{Failure, Outcome};
+use crate::iproute::ip;
 use cci_sys::net::interfaces;
 use cci_sys::net::namespace::{Inside, Namespace};
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -114,22 +114,4 @@ fn bring_up(address: IpAddr) -> String {
 
 fn has_carrier() -> bool {
     interfaces().is_ok_and(|all| all.iter().any(|interface| interface.name == INTERFACE && interface.up))
-}
-
-fn ip(batch: &str) -> Outcome {
-    let failed = |message: String| Failure::new(format!("ip: {message}")).remedy("install iproute2");
-    let mut child = Command::new("ip")
-        .args(["-batch", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed(error.to_string()))?;
-    // Where it has ended already, its last words say why.
-    let written = child.stdin.take().map(|mut input| input.write_all(batch.as_bytes()));
-    let ended = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
-    if ended.status.success() && written.is_some_and(|written| written.is_ok()) {
-        return Ok(());
-    }
-    Err(failed(String::from_utf8_lossy(&ended.stderr).trim().replace('\n', "; ")))
 }

@@ -36,13 +36,15 @@
 //!   interfaces and namespaces after the last thread and the last socket in them, even after `kill -9`.
 //! * Each test makes its own. That takes some 20 ms, and tests run at the same time don't meet.
 
+use cci_measure::iproute::{Refused, ip, tc};
 use cci_sys::net::interfaces;
 use cci_sys::net::namespace::{Inside, Namespace};
 use std::fmt;
-use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// One of the commands.
+type Tool = fn(&str) -> Result<(), Refused>;
 
 /// An end of every wire.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -165,7 +167,7 @@ impl Veth {
                 batch += &format!("link set {name} addrgenmode none\nlink set {name} up\n");
             }
         }
-        veth.run(End::A, "ip", &batch)?;
+        veth.run(End::A, ip, &batch)?;
         for (number, wire) in (0..).zip(wires) {
             for end in [End::A, End::B] {
                 veth.limit(end, number, wire.rate_bits_per_s)?;
@@ -195,7 +197,7 @@ impl Veth {
                 batch += &format!("addr add {v4}/24 dev {name}\naddr add {v6}/64 dev {name} nodad\n");
                 batch += &format!("link set {name} up\n");
             }
-            veth.run(end, "ip", &batch)?;
+            veth.run(end, ip, &batch)?;
             for (number, wire) in (0..).zip(wires) {
                 veth.limit(end, number, wire.rate_bits_per_s)?;
             }
@@ -207,7 +209,7 @@ impl Veth {
     /// Gives one end of a wire its IPv6 address, where [`Veth::pairs_in_one_namespace`] gave it none.
     pub fn give_ipv6(&self, end: End, wire: u8) {
         let (name, v6) = (self.name(end, wire), ipv6(end, wire));
-        self.must(end, "ip", &format!("addr add {v6}/64 dev {name} nodad\n"));
+        self.must(end, ip, &format!("addr add {v6}/64 dev {name} nodad\n"));
     }
 
     /// The interface at an end of a wire.
@@ -235,36 +237,36 @@ impl Veth {
 
     /// Switches one end of a wire off: its other end loses the carrier.
     pub fn down(&self, end: End, wire: u8) {
-        self.must(end, "ip", &format!("link set {} down\n", self.name(end, wire)));
+        self.must(end, ip, &format!("link set {} down\n", self.name(end, wire)));
     }
 
     /// Switches it on again. IPv6 addresses, which the kernel drops with the interface, come back.
     pub fn up(&self, end: End, wire: u8) {
         let (name, v6) = (self.name(end, wire), ipv6(end, wire));
-        self.must(end, "ip", &format!("link set {name} up\n"));
+        self.must(end, ip, &format!("link set {name} up\n"));
         if self.a != self.b {
-            self.must(end, "ip", &format!("addr replace {v6}/64 dev {name} nodad\n"));
+            self.must(end, ip, &format!("addr replace {v6}/64 dev {name} nodad\n"));
         }
     }
 
     /// Changes the longest packet of both ends of a wire.
     pub fn mtu(&self, wire: u8, mtu_bytes: u32) {
         for end in [End::A, End::B] {
-            self.must(end, "ip", &format!("link set {} mtu {mtu_bytes}\n", self.name(end, wire)));
+            self.must(end, ip, &format!("link set {} mtu {mtu_bytes}\n", self.name(end, wire)));
         }
     }
 
     /// Changes the longest packet of one end of a wire. What the other end sends that is longer is lost on the way, and
     /// nobody is told: a black hole for large packets.
     pub fn mtu_of(&self, end: End, wire: u8, mtu_bytes: u32) {
-        self.must(end, "ip", &format!("link set {} mtu {mtu_bytes}\n", self.name(end, wire)));
+        self.must(end, ip, &format!("link set {} mtu {mtu_bytes}\n", self.name(end, wire)));
     }
 
     /// Has the kernel cut what is to be sent into packets before it reaches the wire, as with a real network card. A
     /// virtual pair otherwise hands over joined packets whole, and pays no heed to their length.
     pub fn no_offload(&self, wire: u8) {
         for end in [End::A, End::B] {
-            self.must(end, "ip", &format!("link set {} gso_max_segs 1\n", self.name(end, wire)));
+            self.must(end, ip, &format!("link set {} gso_max_segs 1\n", self.name(end, wire)));
         }
     }
 
@@ -276,7 +278,7 @@ impl Veth {
             let name = self.name(end, wire);
             self.must(
                 end,
-                "tc",
+                tc,
                 &format!("qdisc replace dev {name} root tbf rate 8bit burst 10 latency 1ms\n"),
             );
         }
@@ -285,7 +287,7 @@ impl Veth {
     /// Joins it again. For wires without a rate.
     pub fn mend(&self, wire: u8) {
         for end in [End::A, End::B] {
-            self.must(end, "tc", &format!("qdisc del dev {} root\n", self.name(end, wire)));
+            self.must(end, tc, &format!("qdisc del dev {} root\n", self.name(end, wire)));
         }
     }
 
@@ -295,7 +297,7 @@ impl Veth {
     /// Says why, where this kernel has no netem.
     pub fn netem(&self, end: End, wire: u8, how: &str) -> Result<(), Unavailable> {
         let name = self.name(end, wire);
-        self.run(end, "tc", &format!("qdisc replace dev {name} root netem {how}\n"))
+        self.run(end, tc, &format!("qdisc replace dev {name} root netem {how}\n"))
     }
 
     /// Takes the IPv4 address of an end away and gives it another, which ends in this number.
@@ -304,7 +306,7 @@ impl Veth {
         let address = Ipv4Addr::new(10, 77, wire, last);
         self.must(
             end,
-            "ip",
+            ip,
             &format!("addr flush dev {name} to 10.77.0.0/16\naddr add {address}/24 dev {name}\n"),
         );
         address
@@ -312,7 +314,7 @@ impl Veth {
 
     /// Takes a wire away altogether.
     pub fn remove(&self, wire: u8) {
-        self.must(End::A, "ip", &format!("link del {}\n", self.name(End::A, wire)));
+        self.must(End::A, ip, &format!("link del {}\n", self.name(End::A, wire)));
     }
 
     /// Changes what one end of a wire sends at most.
@@ -329,7 +331,7 @@ impl Veth {
             format!("name {} index {index} address {address} mtu {}", self.name(end, number), wire.mtu_bytes)
         });
         let elsewhere = if self.a == self.b { String::new() } else { format!(" netns {}", self.b.path()) };
-        self.run(End::A, "ip", &format!("link add {a} type veth peer {b}{elsewhere}\n"))
+        self.run(End::A, ip, &format!("link add {a} type veth peer {b}{elsewhere}\n"))
     }
 
     fn limit(&self, end: End, wire: u8, rate_bits_per_s: Option<u64>) -> Result<(), Unavailable> {
@@ -339,41 +341,26 @@ impl Veth {
         let name = self.name(end, wire);
         self.run(
             end,
-            "tc",
+            tc,
             &format!("qdisc replace dev {name} root tbf rate {rate}bit burst {burst} latency 30ms\n"),
         )
     }
 
-    fn must(&self, end: End, tool: &str, batch: &str) {
+    fn must(&self, end: End, tool: Tool, batch: &str) {
         if let Err(reason) = self.run(end, tool, batch) {
             panic!("{reason}");
         }
     }
 
-    /// Runs commands of iproute2 at an end. What the kernel does not have is told; anything else is the test's failure.
-    fn run(&self, end: End, tool: &str, batch: &str) -> Result<(), Unavailable> {
+    /// Runs commands of iproute2 at an end. What the kernel does not have is an error; anything else is the test's failure.
+    fn run(&self, end: End, tool: Tool, batch: &str) -> Result<(), Unavailable> {
         let _inside = (self.a != self.b && end == End::B).then(|| self.enter(end));
-        let mut child = Command::new(tool)
-            .args(["-batch", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| Unavailable(format!("the command {tool} (iproute2) can't be run: {error}")))?;
-        let mut input = child.stdin.take().expect("piped");
-        input.write_all(batch.as_bytes()).expect("the command reads its batch");
-        drop(input);
-        let ended = child.wait_with_output().expect("the command ends");
-        if ended.status.success() {
-            return Ok(());
+        let Err(refused) = tool(batch) else { return Ok(()) };
+        if let Refused::Said(_, printed) = &refused {
+            let kernel_lacks = ["not supported", "Unknown device type", "Specified qdisc kind is unknown"];
+            assert!(kernel_lacks.iter().any(|words| printed.contains(words)), "{refused}, of {batch:?}");
         }
-        let printed = String::from_utf8_lossy(&ended.stderr).trim().replace('\n', "; ");
-        let kernel_lacks = ["not supported", "Unknown device type", "Specified qdisc kind is unknown"];
-        assert!(
-            kernel_lacks.iter().any(|words| printed.contains(words)),
-            "{tool} said {printed:?} to {batch:?}"
-        );
-        Err(Unavailable(format!("this kernel can't do {batch:?}: {printed}")))
+        Err(Unavailable(format!("{refused}, of {batch:?}")))
     }
 
     fn wait_for_carrier(&self, wires: usize) {

@@ -2,8 +2,8 @@
 
 use super::relay::Weather;
 use crate::failure::{Failure, Outcome};
+use cci_measure::iproute;
 use cci_measure::site::Site;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -73,25 +73,17 @@ impl Network {
     fn set_link(&mut self, up: bool) -> Outcome {
         self.link_down = !up;
         let state = if up { "up" } else { "down" };
-        let failed = |text: String| Failure::new(format!("ip link set {}: {text}", Site::INTERFACE));
-        let done = Command::new("ip")
-            .args(["link", "set", Site::INTERFACE, state])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .status()
-            .map_err(|error| failed(error.to_string()))?;
-        if done.success() { Ok(()) } else { Err(failed(done.to_string())) }
+        iproute::ip(&format!("link set {} {state}\n", Site::INTERFACE))?;
+        Ok(())
     }
 }
 
 /// Programs that are attached to the interfaces of a pair.
 pub fn programs_left(site: &Site) -> Outcome<Vec<String>> {
-    let list = || Command::new("ip").args(["-o", "link"]).stderr(Stdio::null()).output();
     let mut left = Vec::new();
-    for listed in [list(), site.in_peer_namespace(list)] {
-        let listed = listed.map_err(|error| Failure::new(format!("ip -o link: {error}")))?;
-        let text = String::from_utf8_lossy(&listed.stdout);
-        left.extend(text.lines().filter(|line| line.contains("xdp")).map(str::to_owned));
+    for links in [iproute::links(), site.in_peer_namespace(iproute::links)] {
+        let links = links.map_err(|error| Failure::new(format!("ip -o link: {error}")))?;
+        left.extend(links.into_iter().filter(|line| line.contains("xdp")));
     }
     Ok(left)
 }

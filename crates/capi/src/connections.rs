@@ -75,6 +75,17 @@ impl Table {
         self.fill(c_endpoint, endpoint, connection)
     }
 
+    /// The struct of a connection that an event was given out of before; NULL if there was none.
+    pub fn known(&self, connection: Connection) -> *const cci_connection_t {
+        let (index, generation) = parts(connection);
+        let slot = self.blocks.get(index as usize / BLOCK).map(|block| block[index as usize % BLOCK].get());
+        // SAFETY: only we write the structs, under the endpoint's lock, which we hold.
+        let is_filled = |slot: &*mut CConnection| unsafe {
+            !(**slot).endpoint.is_null() && (**slot).generation == generation
+        };
+        slot.filter(is_filled).map_or(null(), |slot| slot.cast_const().cast())
+    }
+
     #[cold]
     fn fill(
         &mut self,

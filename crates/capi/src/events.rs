@@ -4,7 +4,7 @@ use crate::connections::{attribute_to_c, context_to_c};
 use crate::endpoint::{CEndpoint, Side};
 use crate::guard::{self, Failure, guard};
 use crate::pool;
-use crate::pool::event::{HOME, Held, LENT, OUT, Request, UNANSWERED};
+use crate::pool::event::{HOME, Held, LENT, LENT_ON_STACK, OUT, Request, UNANSWERED};
 use crate::status::{of_connect_failure, of_status};
 use crate::types::*;
 use cci::{ConnectFailure, Connection, DisconnectReason, Endpoint, Event, Message, Status};
@@ -66,6 +66,16 @@ fn recv_to_c(message: &Message, connection: *const cci_connection_t) -> cci_even
     // A message is never longer than an MSS.
     let (len, ptr) = (message.len() as u32, message.as_ptr().cast());
     cci_event_t { recv: cci_event_recv_t { r#type: CCI_EVENT_RECV, len, ptr, connection } }
+}
+
+/// Writes a message that was lent into a struct from the pool.
+pub(crate) fn fill_kept(
+    c_endpoint: &CEndpoint,
+    slot: NonNull<CEvent>,
+    message: Message,
+    connection: *const cci_connection_t,
+) -> *const cci_event_t {
+    put(c_endpoint, slot, recv_to_c(&message, connection), OUT, Held::Message(message))
 }
 
 /// [`fill`] for every kind of event, apart from where those of messages pass.
@@ -248,7 +258,7 @@ pub unsafe extern "C" fn cci_get_event(
 /// Says why an event can't be returned as it is.
 #[cold]
 fn not_to_be_returned(event: &CEvent) -> Failure {
-    let text = if event.stage.load(Ordering::Relaxed) == LENT {
+    let text = if matches!(event.stage.load(Ordering::Relaxed), LENT | LENT_ON_STACK) {
         "cci_return_event: the event is lent to a handler, and goes back by itself; cci_keep_event() makes it the program's"
     } else {
         "cci_return_event: the connection request was neither accepted nor rejected"

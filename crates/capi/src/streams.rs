@@ -3,14 +3,18 @@
 use crate::connecting::resolve;
 use crate::connections::{bytes, context_of};
 use crate::endpoint::{CEndpoint, Side};
-use crate::events::{CEvent, clear, fill};
+use crate::events::{CEvent, clear, fill, fill_kept};
 use crate::guard::{Failure, guard};
-use crate::pool::event::{HOME, Held, LENT, OUT, UNANSWERED};
+use crate::pool::event::{HOME, Held, LENT, LENT_ON_STACK, OUT, UNANSWERED};
 use crate::types::*;
-use cci::{Endpoint, SendFlags};
+use cci::{Endpoint, LentMessage, SendFlags};
 use libc::{c_int, c_void, iovec};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
+
+/// A handler of the program's, which may be called with what was given along with it.
+type Handler = unsafe extern "C" fn(*const cci_event_t, *mut c_void);
 
 /// Messages of a burst that are looked at in one go.
 const MESSAGES_INLINE: usize = 64;
@@ -38,17 +42,24 @@ pub unsafe extern "C" fn cci_poll(
         let handler =
             handler.ok_or_else(|| Failure::with_text(CCI_EINVAL, "cci_poll: the handler is NULL"))?;
         let polled = c_endpoint.with_handler(|endpoint, side| {
+            // SAFETY: `lend` has the event while this runs.
+            let mut call = |event| unsafe { handler(event, arg) };
             let mut handled = 0;
-            let mut end = Ok(());
-            while handled < max && end.is_ok() {
-                // SAFETY: `lend` has the event while this runs.
-                let call = |event| unsafe { handler(event, arg) };
-                match lend(c_endpoint, endpoint, side, call) {
-                    Ok(()) => handled += 1,
-                    Err(failure) => end = Err(failure),
+            loop {
+                let (messages, has_events) =
+                    lend_messages(c_endpoint, endpoint, side, max - handled, (handler, arg));
+                handled += messages;
+                if handled == max || messages > 0 && !has_events {
+                    return (handled, Ok(()));
                 }
+                if !has_events {
+                    return (handled, Err(nothing(c_endpoint, endpoint)));
+                }
+                if let Err(failure) = lend(c_endpoint, endpoint, side, &mut call) {
+                    return (handled, Err(failure));
+                }
+                handled += 1;
             }
-            (handled, end)
         });
         // A handler that returned events could not have the endpoint look for messages that waited for their buffers.
         c_endpoint.fed();
@@ -61,19 +72,66 @@ pub unsafe extern "C" fn cci_poll(
     })
 }
 
+/// A message that is lent to a handler by an event on the stack of [`cci_poll`].
+#[repr(C)]
+struct LentOnStack {
+    /// What the handler is given.
+    event: CEvent,
+    /// The message, while the handler runs that has not kept it. Its lifetime is that call's, in truth.
+    message: Option<LentMessage<'static>>,
+    c_endpoint: *const CEndpoint,
+    /// The C side of the endpoint, which the handler's thread has while the handler runs.
+    side: *mut Side,
+}
+
+/// Lends up to `max` messages to `call`, until something else comes first. Returns how many, and whether what comes next has to be
+/// looked for.
+fn lend_messages(
+    c_endpoint: &CEndpoint,
+    endpoint: &mut Endpoint,
+    side: &mut Side,
+    max: u32,
+    (handler, arg): (Handler, *mut c_void),
+) -> (u32, bool) {
+    // Each message may be kept, in an event of the pool.
+    let spare = side.events.spare();
+    let mut lent = LentOnStack { event: CEvent::lent(side.events.home()), message: None, c_endpoint, side };
+    let lent = &raw mut lent;
+    let mut last = u64::MAX;
+    // SAFETY of all of it: `lent` is on the stack above. The handler has the event for the length of its call, and nobody else uses it
+    // meanwhile. The message is used until the handler returns, and no longer.
+    let each = move |message: LentMessage<'_>| {
+        let connection = message.connection();
+        if last != connection.to_bits() {
+            last = connection.to_bits();
+            // SAFETY: see above.
+            unsafe { (*lent).event.public.recv.connection = (*(*lent).side).connections.known(connection) };
+        }
+        // SAFETY: see above.
+        unsafe {
+            // A message is never longer than an MSS.
+            (*lent).event.public.recv.len = message.len() as u32;
+            (*lent).event.public.recv.ptr = message.as_ptr().cast();
+            (*lent).message = Some(std::mem::transmute::<LentMessage<'_>, LentMessage<'static>>(message));
+            handler(lent.cast_const().cast(), arg);
+        }
+    };
+    let (messages, has_events) = endpoint.poll_messages(max.min(spare) as usize, each);
+    (messages as u32, has_events || spare == 0)
+}
+
 /// Lends the next event to `call`.
 #[inline]
 fn lend(
     c_endpoint: &CEndpoint,
     endpoint: &mut Endpoint,
     side: &mut Side,
-    call: impl FnOnce(*const cci_event_t),
+    call: &mut impl FnMut(*const cci_event_t),
 ) -> Result<(), Failure> {
     let Some(slot) = side.events.take() else { return Err(Failure::code(CCI_ENOBUFS)) };
     let Some(event) = endpoint.next_event() else {
         side.events.put_back(slot);
-        let is_starved = endpoint.recv_buffers_free() == 0 && !c_endpoint.starve(endpoint);
-        return Err(Failure::code(if is_starved { CCI_ENOBUFS } else { CCI_EAGAIN }));
+        return Err(nothing(c_endpoint, endpoint));
     };
     fill(c_endpoint, endpoint, side, slot, event);
     // SAFETY: the event was just taken from the pool, and nobody else has it.
@@ -89,6 +147,12 @@ fn lend(
     Ok(())
 }
 
+/// Nothing is there; says whether that may be for want of receive buffers.
+fn nothing(c_endpoint: &CEndpoint, endpoint: &mut Endpoint) -> Failure {
+    let is_starved = endpoint.recv_buffers_free() == 0 && !c_endpoint.starve(endpoint);
+    Failure::code(if is_starved { CCI_ENOBUFS } else { CCI_EAGAIN })
+}
+
 /// Makes an event that was lent to a handler one of the program's.
 ///
 /// # Safety
@@ -100,6 +164,13 @@ pub unsafe extern "C" fn cci_keep_event(lent: *const cci_event_t, kept: *mut *co
         unsafe { clear(kept, "cci_keep_event: kept is NULL") }?;
         // SAFETY: as the caller promises.
         let event = unsafe { CEvent::of(lent) }?;
+        if event.stage.load(Ordering::Relaxed) == LENT_ON_STACK {
+            // SAFETY: the handler that calls this was given the event, so it is in the middle of `lend_messages`.
+            let event = unsafe { keep_message(lent.cast_mut().cast()) }?;
+            // SAFETY: not NULL, and the caller's to be written.
+            unsafe { kept.write(event) };
+            return Ok(());
+        }
         // SAFETY: the handler has the event, and nobody else uses what it holds.
         let is_request = matches!(unsafe { &*event.held.get() }, Held::Request(_));
         let stage = if is_request { UNANSWERED } else { OUT };
@@ -111,6 +182,24 @@ pub unsafe extern "C" fn cci_keep_event(lent: *const cci_event_t, kept: *mut *co
         unsafe { kept.write(NonNull::from(event).as_ptr().cast_const().cast()) };
         Ok(())
     })
+}
+
+/// Puts a message that is lent into an event of the program's.
+///
+/// # Safety
+/// `lent` is in the middle of `lend_messages`, whose handler calls this.
+unsafe fn keep_message(lent: *mut LentOnStack) -> Result<*const cci_event_t, Failure> {
+    // SAFETY: `lend_messages` waits for the handler, and leaves all of this alone meanwhile.
+    unsafe {
+        // There is one for each message that is lent.
+        let Some(slot) = (*(*lent).side).events.take() else { return Err(Failure::code(CCI_ENOBUFS)) };
+        let Some(message) = (*lent).message.take() else {
+            (*(*lent).side).events.put_back(slot);
+            return Err(Failure::with_text(CCI_EINVAL, "cci_keep_event: the event is the program's already"));
+        };
+        let connection = (*lent).event.public.recv.connection;
+        Ok(fill_kept(&*(*lent).c_endpoint, slot, message.keep(), connection))
+    }
 }
 
 /// Sends several messages in order.
@@ -150,13 +239,14 @@ pub unsafe extern "C" fn cci_send_burst(
         };
         let count = count as usize;
         let context = context_of(context);
-        let mut inline: [&[u8]; MESSAGES_INLINE] = [&[]; MESSAGES_INLINE];
+        let mut inline = [const { MaybeUninit::<&[u8]>::uninit() }; MESSAGES_INLINE];
         let more: Vec<&[u8]>;
-        let all = if count <= MESSAGES_INLINE {
-            for (slot, found) in inline.iter_mut().zip((0..count).map(message)) {
-                *slot = found?;
+        let all = if let Some(inline) = inline.get_mut(..count) {
+            for (at, slot) in inline.iter_mut().enumerate() {
+                slot.write(message(at)?);
             }
-            &inline[..count]
+            // SAFETY: each was just written.
+            unsafe { &*(std::ptr::from_ref(inline) as *const [&[u8]]) }
         } else {
             more = (0..count).map(message).collect::<Result<_, _>>()?;
             &more[..]

@@ -64,7 +64,20 @@ pub(crate) const UNANSWERED: u32 = 2;
 /// Lent to a handler for the length of its call.
 pub(crate) const LENT: u32 = 3;
 
+/// Lent to a handler for the length of its call, and not from the pool: a message that is kept gets an event of its own.
+pub(crate) const LENT_ON_STACK: u32 = 4;
+
 impl CEvent {
+    /// One that lends messages, without being of the pool.
+    pub fn lent(home: NonNull<Home>) -> CEvent {
+        let recv = cci_event_recv_t { r#type: CCI_EVENT_RECV, len: 0, ptr: null(), connection: null() };
+        CEvent {
+            public: cci_event_t { recv },
+            stage: AtomicU32::new(LENT_ON_STACK),
+            ..CEvent::new(home, u32::MAX, u32::MAX)
+        }
+    }
+
     pub fn new(home: NonNull<Home>, index: u32, below: u32) -> CEvent {
         CEvent {
             public: cci_event_t { r#type: CCI_EVENT_NONE },

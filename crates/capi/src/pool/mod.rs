@@ -60,6 +60,20 @@ impl Pool {
         self.free_top != NIL
     }
 
+    /// How many events can be taken now, at least: 0 only if as many as may be are out.
+    #[inline]
+    pub fn spare(&mut self) -> u32 {
+        if self.free == 0 {
+            self.collect();
+        }
+        self.free + self.count_max.saturating_sub(self.made)
+    }
+
+    /// What its events point back to.
+    pub fn home(&self) -> NonNull<Home> {
+        self.home
+    }
+
     /// Takes a free event; None when as many as may be are out.
     #[inline]
     pub fn take(&mut self) -> Option<NonNull<CEvent>> {

@@ -4,7 +4,7 @@ use super::Endpoint;
 use crate::connection::Connection;
 use crate::engine::core::{ConnState, SendOp};
 use crate::engine::event::Event;
-use crate::engine::lent::{Lender, LentBuffer, LentMessage, Polled};
+use crate::engine::lent::{Caller, Calls, Lender, LentBuffer, LentMessage, Polled};
 use crate::error::SendError;
 use crate::options::{Attribute, SendFlags};
 
@@ -31,10 +31,40 @@ impl Endpoint {
     /// ```
     #[inline]
     pub fn poll(&mut self, max: usize, mut handler: impl FnMut(Polled<'_>)) -> usize {
-        self.poll_with(max, &mut handler)
+        self.poll_with(max, &mut |calls| {
+            while let Some(polled) = calls.next() {
+                handler(polled);
+            }
+        })
     }
 
-    fn poll_with(&mut self, max: usize, handler: &mut dyn FnMut(Polled<'_>)) -> usize {
+    /// Makes progress and gives messages that have come to `handler`, up to `max` of them, and up to the next other event, which
+    /// [`Endpoint::next_event`] returns: for callers that do more with an event than a handler can. Returns how many there were, and
+    /// whether events wait.
+    #[doc(hidden)]
+    #[inline]
+    pub fn poll_messages(&mut self, max: usize, mut handler: impl FnMut(LentMessage<'_>)) -> (usize, bool) {
+        self.poll_messages_with(max, &mut |calls| {
+            while let Some(Polled::Message(message)) = calls.next() {
+                handler(message);
+            }
+        })
+    }
+
+    fn poll_messages_with(&mut self, max: usize, calls: &mut Caller<'_>) -> (usize, bool) {
+        if !self.is_ours() {
+            return (0, false);
+        }
+        let max = u32::try_from(max).unwrap_or(u32::MAX);
+        let has_news = max == 0 || self.core.has_events();
+        let lent = if has_news { 0 } else { self.progress_lending(max, calls) };
+        if self.exported.get() {
+            if lent > 0 || has_news { self.touched() } else { self.keep_level() }
+        }
+        (lent as usize, self.core.has_events())
+    }
+
+    fn poll_with(&mut self, max: usize, calls: &mut Caller<'_>) -> usize {
         if !self.is_ours() {
             return 0;
         }
@@ -42,7 +72,7 @@ impl Endpoint {
         let mut left = max;
         while left > 0 {
             if !self.core.has_events() {
-                left -= self.progress_lending(left, handler);
+                left -= self.progress_lending(left, calls);
                 if !self.core.has_events() {
                     break;
                 }
@@ -53,12 +83,15 @@ impl Endpoint {
                 self.taken_since_progress += 1;
                 let Some(event) = self.core.pop_event() else { break };
                 left -= 1;
-                match event {
-                    Event::Recv(message) => {
-                        handler(Polled::Message(LentMessage::new(&mut Some(message))));
+                let mut message;
+                let polled = match event {
+                    Event::Recv(received) => {
+                        message = Some(received);
+                        Polled::Message(LentMessage::new(&mut message))
                     }
-                    other => handler(Polled::Event(other)),
-                }
+                    other => Polled::Event(other),
+                };
+                calls(&mut Calls::One(Some(polled)));
             }
         }
         if self.exported.get() {
@@ -68,10 +101,10 @@ impl Endpoint {
     }
 
     /// Makes progress, and has the transport lend up to `max` messages while no event waits. Returns how many it lent.
-    fn progress_lending(&mut self, max: u32, handler: &mut dyn FnMut(Polled<'_>)) -> u32 {
+    fn progress_lending(&mut self, max: u32, calls: &mut Caller<'_>) -> u32 {
         self.pace.broken();
         let mut buffer = self.lent.take().unwrap_or_else(LentBuffer::new);
-        let mut lender = Lender::new(&mut buffer, max, handler);
+        let mut lender = Lender::new(&mut buffer, max, calls);
         self.before_progress();
         self.transport.progress_lending(&mut self.core, &mut lender);
         let lent = max - lender.left();

@@ -30,21 +30,41 @@ impl LentBuffer {
     }
 }
 
+/// Calls a handler with all of what it is given. It is made where the type of the handler is known, so that the handler can be compiled
+/// into its loop.
+pub(crate) type Caller<'a> = dyn FnMut(&mut Calls<'_, '_>) + 'a;
+
+/// What a handler is to be called with, one after the other.
+pub(crate) enum Calls<'a, 'b> {
+    Lines(&'b mut Unlent<'a>),
+    One(Option<Polled<'b>>),
+}
+
+impl Calls<'_, '_> {
+    #[inline(always)]
+    pub fn next(&mut self) -> Option<Polled<'_>> {
+        match self {
+            Calls::Lines(unlent) => {
+                let bytes = unlent.lines.next()?.bytes();
+                let lent = Lent::Copy { bytes, buffers: &mut unlent.core.receive };
+                Some(Polled::Message(LentMessage(lent)))
+            }
+            Calls::One(polled) => polled.take(),
+        }
+    }
+}
+
 /// What a transport lends messages by, in one turn of progress.
 pub struct Lender<'a> {
     buffer: &'a mut LentBuffer,
     /// The most messages that may still be lent.
     left: u32,
-    handler: &'a mut dyn FnMut(Polled<'_>),
+    calls: &'a mut Caller<'a>,
 }
 
 impl<'a> Lender<'a> {
-    pub(crate) fn new(
-        buffer: &'a mut LentBuffer,
-        max: u32,
-        handler: &'a mut dyn FnMut(Polled<'_>),
-    ) -> Lender<'a> {
-        Lender { buffer, left: max, handler }
+    pub(crate) fn new(buffer: &'a mut LentBuffer, max: u32, calls: &'a mut Caller<'a>) -> Lender<'a> {
+        Lender { buffer, left: max, calls }
     }
 
     /// How many messages may still be lent.
@@ -80,12 +100,7 @@ impl<'a> Lender<'a> {
         core.counters.bytes_received += bytes;
         core.receive.lent_on = connection;
         let lines = self.buffer.lines.get(..count).unwrap_or_default().iter();
-        let mut unlent = Unlent { core, connection, lines };
-        for line in unlent.lines.by_ref() {
-            let buffers = &mut unlent.core.receive;
-            let lent = Lent::Copy { bytes: line.bytes(), buffers };
-            (self.handler)(Polled::Message(LentMessage(lent)));
-        }
+        (self.calls)(&mut Calls::Lines(&mut Unlent { core, connection, lines }));
     }
 
     /// Where a message of `len` bytes is to be copied to. `None`: it is longer than any message is.
@@ -102,13 +117,13 @@ impl<'a> Lender<'a> {
         if let Some(message) = self.buffer.any.get(..len) {
             core.receive.lent_on = connection;
             let lent = Lent::Copy { bytes: message, buffers: &mut core.receive };
-            (self.handler)(Polled::Message(LentMessage(lent)));
+            (self.calls)(&mut Calls::One(Some(Polled::Message(LentMessage(lent)))));
         }
     }
 }
 
 /// Short messages that are about to be lent.
-struct Unlent<'a> {
+pub(crate) struct Unlent<'a> {
     core: &'a mut Core,
     connection: Connection,
     lines: std::slice::Iter<'a, Line>,

@@ -45,8 +45,8 @@ const fn rust(name: &'static str, operations: usize) -> Scenario {
     Scenario { name, operations, program: Program::Rust }
 }
 
-const fn c(name: &'static str) -> Scenario {
-    Scenario { name, operations: 2, program: Program::C }
+const fn c(name: &'static str, operations: usize) -> Scenario {
+    Scenario { name, operations, program: Program::C }
 }
 
 /// A message is one send and receive, with its completion: a round has one each way. A stream has a burst of 32 each way, with one
@@ -61,8 +61,9 @@ const SCENARIOS: &[Scenario] = &[
     rust("stream-shm", 64),
     rust("stream-udp4", 64),
     rust("stream-tcp4", 64),
-    c("c-message-shm"),
-    c("c-message-udp"),
+    c("c-message-shm", 2),
+    c("c-message-udp", 2),
+    c("c-stream-shm", 64),
     rust("rma-shm", 1),
     rust("silent-shm", 1),
     rust("rma-udp4", 1),
@@ -255,7 +256,7 @@ impl Bench {
             .env("CCI_CONFIG", self.folder.join("cci.ini"));
         match scenario.program {
             Program::Rust => valgrind.arg("--toggle-collect=exchanges::counted").arg(&self.rust),
-            Program::C => valgrind.arg("--toggle-collect=counted").arg(&self.c),
+            Program::C => valgrind.arg("--toggle-collect=counted*").arg(&self.c),
         };
         valgrind.args([scenario.name, &rounds.to_string()]);
         let lines = run_quietly(scenario.name, &mut valgrind, MINUTE.saturating_mul(2))?;

@@ -2,7 +2,7 @@
 //!
 //! Why jitter is in it: a sender that takes every reordering for a loss passes every correctness test and sends everything twice.
 
-use super::{MS, SECOND, US, at, common, rich, send, talk, watched};
+use super::{MS, SECOND, US, at, rich, send, table, talk, watched};
 use cci::Attribute;
 use cci_testkit::whole::{Act, End, Job, Kinds, Operating, Weather};
 use std::fmt::Write as _;
@@ -65,7 +65,7 @@ fn cost_of_loss() {
         }
     }
     remote_memory(&mut table);
-    common::check_table("cost_of_loss.txt", &table);
+    table::check("cost_of_loss.txt", &table);
 }
 
 /// The cost of remote memory access: per MB of one long operation, and per 1,000 small ones.

@@ -1,12 +1,10 @@
 //! Promises looked at one by one, and figures: whole endpoints in networks made for the purpose.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod bond;
 mod cost;
 mod promises;
 mod rma;
+mod table;
 mod throughput;
 
 use cci::{Attribute, Status};

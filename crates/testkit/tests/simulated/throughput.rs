@@ -1,6 +1,6 @@
 //! How much of a link the protocol uses, and how connections share it.
 
-use super::{MS, SECOND, US, at, common, last_ns, rich, send, talk, watched};
+use super::{MS, SECOND, US, at, last_ns, rich, send, table, talk, watched};
 use cci::Attribute;
 use cci_testkit::whole::{Act, End, Job, Kinds, Operating, Talk, Weather};
 use std::fmt::Write as _;
@@ -80,7 +80,7 @@ fn throughput() {
         }
     }
     remote_memory(&mut table, &mut slow);
-    common::check_table("throughput.txt", &table);
+    table::check("throughput.txt", &table);
     assert!(slow.is_empty(), "less than can be expected:\n{slow}");
 }
 

@@ -1,8 +1,7 @@
-//! Tables kept under git.
+//! Tables that are kept under git.
 
 /// Compares a table with the file it is kept in; `CCI_BLESS=1` writes the file instead.
-#[allow(dead_code, reason = "not every test that shares this file keeps a table")]
-pub fn check_table(name: &str, table: &str) {
+pub fn check(name: &str, table: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
     if std::env::var_os("CCI_BLESS").is_some() {
         std::fs::write(&path, table).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -16,13 +15,4 @@ pub fn check_table(name: &str, table: &str) {
             "{lines}{name} is not what is measured now; look at it, then CCI_BLESS=1 if the change is meant"
         );
     }
-}
-
-/// Seed and number of cases of a fuzzing test: `CCI_FUZZ_SEED`, `CCI_FUZZ_CASES`.
-#[allow(dead_code, reason = "not every test that shares this file fuzzes")]
-pub fn fuzz_settings(cases_default: u64) -> (u64, u32) {
-    let number = |name: &str, default: u64| {
-        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-    };
-    (number("CCI_FUZZ_SEED", 1), number("CCI_FUZZ_CASES", cases_default) as u32)
 }

@@ -1,10 +1,8 @@
 //! The pair of `cci_testkit::fuzz`, driven by operations that proptest draws and shrinks.
 
-mod common;
-
+use super::try_steps;
 use cci_testkit::fuzz::pair::{Op, connected, drive};
 use proptest::prelude::*;
-use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 fn op() -> impl Strategy<Value = Op> {
     let node = 0..2usize;
@@ -31,29 +29,9 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Applies the same operations on every run, unless `CCI_FUZZ_SEED` asks for others; a failure prints the shortest operations found
-/// that show it.
 #[test]
 fn any_operations_and_any_network() {
-    let (seed, cases) = common::fuzz_settings(3_000);
-    let mut bytes = [0; 32];
-    cci_testkit::rng::Rng::new(seed).fill(&mut bytes);
-    let config = ProptestConfig {
-        cases,
-        max_shrink_iters: 4_000,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let mut runner = TestRunner::new_with_rng(config, rng);
-    let ops = prop::collection::vec(op(), 1..300);
-    let result = runner.run(&ops, |ops| {
-        drive(&ops);
-        Ok(())
-    });
-    if let Err(failure) = result {
-        panic!("CCI_FUZZ_SEED={seed} CCI_FUZZ_CASES={cases}: {failure}");
-    }
+    try_steps(3_000, op(), 300, drive);
 }
 
 #[test]

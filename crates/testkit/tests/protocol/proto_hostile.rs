@@ -5,19 +5,15 @@
 //! side waits for data; what comes back is bounded by what came; memory stays under its cap; every operation of this
 //! side ends exactly once, and everything is at rest when the peer has fallen silent.
 
-mod common;
-
-use std::collections::BTreeMap;
-
+use super::try_steps;
 use cci_proto::rma::Record;
 use cci_proto::{
     Address, Atomic, AtomicKind, AtomicWidth, Attribute, Config, ConnKey, Endpoint, Event, Memory,
     RemoteAddress, RmaError, RmaKind, RmaRefusal, RmaSegment, Sink, Time, Transmit, limits,
 };
 use cci_testkit::fuzz::pair::address_of;
-use cci_testkit::rng::Rng;
 use proptest::prelude::*;
-use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+use std::collections::BTreeMap;
 
 const CAP_BYTES: u64 = 700_000;
 const DATAGRAM_BYTES: usize = 1_472;
@@ -654,31 +650,15 @@ fn attribute(number: usize) -> Attribute {
     [Attribute::ReliableOrdered, Attribute::ReliableUnordered][number % 2]
 }
 
-/// Takes the same steps on every run, unless `CCI_FUZZ_SEED` asks for others.
 #[test]
 fn a_connected_peer_that_says_anything_harms_nobody() {
-    let (seed, cases) = common::fuzz_settings(4_000);
-    let mut bytes = [0; 32];
-    Rng::new(seed).fill(&mut bytes);
-    let config = ProptestConfig {
-        cases,
-        max_shrink_iters: 4_000,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
-    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    let steps = prop::collection::vec(step(), 1..80);
-    let result = runner.run(&steps, |steps| {
+    try_steps(4_000, step(), 80, |steps| {
         let mut attack = Attack::new(attribute(steps.len()));
-        for step in &steps {
+        for step in steps {
             attack.step(step);
         }
         attack.settle();
-        Ok(())
     });
-    if let Err(failure) = result {
-        panic!("CCI_FUZZ_SEED={seed} CCI_FUZZ_CASES={cases}: {failure}");
-    }
 }
 
 /// A flood of records that ask for an answer is answered within bounds, and not in more bytes than it has.

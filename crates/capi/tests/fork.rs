@@ -7,7 +7,7 @@ use cci::{
 };
 use cci_capi::types::*;
 use cci_capi::*;
-use cci_testkit::conformance::{self, CONFIG, DeviceUnderTest};
+use cci_testkit::conformance::{self, DeviceUnderTest};
 use cci_testkit::figures;
 use cci_testkit::net::{End, Veth};
 use std::ffi::{CStr, CString};
@@ -62,8 +62,8 @@ fn expect(what: &str, holds: bool) -> Result<(), String> {
 }
 
 fn device(name: &str) -> Device {
-    let context = Context::from_text(CONFIG, Path::new("fork.ini")).unwrap();
-    context.device(name).expect("CONFIG names it").clone()
+    let context = Context::from_text(&conformance::config_of(name), Path::new("fork.ini")).unwrap();
+    context.device(name).expect("its section was read").clone()
 }
 
 /// Two endpoints that are connected, and memory of one that the other writes to.

@@ -1,6 +1,6 @@
 //! The devices that the suite runs on.
 //!
-//! To add one: its sections in [`CONFIG`], a constant here that says what it can't do and what the machine must have,
+//! To add one: its section, a constant here that says what it can't do and what the machine must have,
 //! modules of it in the `conformance` tests of this crate and of the C interface, and `cargo xtask devices` for its lines
 //! in docs/devices.md. A device whose peer is the other end of a wire names two sections, with the interfaces `a0` and `b0`
 //! (or `a1` and `b1`, with jumbo frames): each case has them to itself, in a network namespace.
@@ -12,189 +12,75 @@ use cci_sys::net::namespace::Namespace;
 use std::net::UdpSocket;
 use std::sync::{Mutex, PoisonError};
 
-/// The devices the suite runs on, as a program configures them.
-pub const CONFIG: &str = "\
-[shm]
-transport = shm
-[shm-pull]
-transport = shm
-direct = off
-cma = always
-[shm-ring]
-transport = shm
-direct = off
-cma = off
-[udp4]
-transport = udp
-ip = 127.0.0.1
-[udp4-small]
-transport = udp
-ip = 127.0.0.1
-mtu = 1500
-[udp6]
-transport = udp
-ip = ::1
-[udp6-small]
-transport = udp
-ip = ::1
-mtu = 1500
-[udp6-wire]
-transport = udp
-interface = a0
-ip = fd77::1
-[tcp4]
-transport = tcp
-ip = 127.0.0.1
-[tcp6]
-transport = tcp
-ip = ::1
-[any]
-transport = any
-ip = 127.0.0.1
-[any-far]
-transport = any
-ip = 10.77.0.1
-[any-far-b]
-transport = any
-ip = 10.77.0.2
-[udp-bonded]
-transport = udp
-ip = 10.77.0.1, 10.77.1.1
-[udp-bonded-b]
-transport = udp
-ip = 10.77.0.2, 10.77.1.2
-[udp-bonded-small]
-transport = udp
-ip = 10.77.0.1, 10.77.1.1
-mtu = 1400
-[udp-bonded-small-b]
-transport = udp
-ip = 10.77.0.2, 10.77.1.2
-mtu = 1400
-[eth]
-transport = eth
-interface = a0
-[eth-b]
-transport = eth
-interface = b0
-[eth-small]
-transport = eth
-interface = a0
-mtu = 1400
-[eth-small-b]
-transport = eth
-interface = b0
-mtu = 1400
-[eth-driver]
-transport = eth
-interface = a0
-mode = xdp
-[eth-driver-b]
-transport = eth
-interface = b0
-mode = xdp
-[eth-packet]
-transport = eth
-interface = a0
-mode = packet
-[eth-packet-b]
-transport = eth
-interface = b0
-mode = packet
-[eth-jumbo]
-transport = eth
-interface = a1
-[eth-jumbo-b]
-transport = eth
-interface = b1
-[eth-jumbo-small]
-transport = eth
-interface = a1
-mtu = 1400
-[eth-jumbo-small-b]
-transport = eth
-interface = b1
-mtu = 1400
-";
+/// A device's name, its keys, those of the other end of its wires, and the `mtu` of others like these whose longest message is shorter. One
+/// whose name ends in `-psk` or `-certificates` has such credentials.
+type Section = (&'static str, &'static str, Option<&'static str>, Option<u16>);
 
-/// Devices whose peers are known and whose bytes are sealed; `@` stands for the folder of the credentials.
-const SEALED: &str = "\
-[udp-psk]
-transport = udp
-ip = 127.0.0.1
-security = psk
-psk_file = @/cluster.psk
-[udp-psk-small]
-transport = udp
-ip = 127.0.0.1
-mtu = 1500
-security = psk
-psk_file = @/cluster.psk
-[udp-certificates]
-transport = udp
-ip = 127.0.0.1
-security = certificates
-certificate = @/node1.pem
-private_key = @/node1.key
-authorities = @/authority.pem
-[udp-certificates-small]
-transport = udp
-ip = 127.0.0.1
-mtu = 1500
-security = certificates
-certificate = @/node1.pem
-private_key = @/node1.key
-authorities = @/authority.pem
-[tcp-psk]
-transport = tcp
-ip = 127.0.0.1
-security = psk
-psk_file = @/cluster.psk
-[tcp-certificates]
-transport = tcp
-ip = 127.0.0.1
-security = certificates
-certificate = @/node1.pem
-private_key = @/node1.key
-authorities = @/authority.pem
-[any-far-psk]
-transport = any
-ip = 10.77.0.1
-security = psk
-psk_file = @/cluster.psk
-[any-far-psk-b]
-transport = any
-ip = 10.77.0.2
-security = psk
-psk_file = @/cluster.psk
-[eth-psk]
-transport = eth
-interface = a0
-security = psk
-psk_file = @/cluster.psk
-[eth-psk-b]
-transport = eth
-interface = b0
-security = psk
-psk_file = @/cluster.psk
-[eth-psk-small]
-transport = eth
-interface = a0
-mtu = 1400
-security = psk
-psk_file = @/cluster.psk
-[eth-psk-small-b]
-transport = eth
-interface = b0
-mtu = 1400
-security = psk
-psk_file = @/cluster.psk
-";
+const BONDED: &str = "transport = udp\nip = 10.77.0.1, 10.77.1.1";
+const BONDED_FAR: &str = "transport = udp\nip = 10.77.0.2, 10.77.1.2";
+const FAR: Option<&str> = Some("transport = any\nip = 10.77.0.2");
+const ETH_A: &str = "transport = eth\ninterface = a0";
+const ETH_B: Option<&str> = Some("transport = eth\ninterface = b0");
 
-/// All devices that the suite runs on, sealed ones too, whose credentials are written to files of this process.
+const SECTIONS: &[Section] = &[
+    ("shm", "transport = shm", None, None),
+    ("shm-pull", "transport = shm\ndirect = off\ncma = always", None, None),
+    ("shm-ring", "transport = shm\ndirect = off\ncma = off", None, None),
+    ("udp4", "transport = udp\nip = 127.0.0.1", None, Some(1500)),
+    ("udp6", "transport = udp\nip = ::1", None, Some(1500)),
+    ("udp6-wire", "transport = udp\ninterface = a0\nip = fd77::1", None, None),
+    ("tcp4", "transport = tcp\nip = 127.0.0.1", None, None),
+    ("tcp6", "transport = tcp\nip = ::1", None, None),
+    ("any", "transport = any\nip = 127.0.0.1", None, None),
+    ("any-far", "transport = any\nip = 10.77.0.1", FAR, None),
+    ("udp-bonded", BONDED, Some(BONDED_FAR), Some(1400)),
+    ("eth", ETH_A, ETH_B, Some(1400)),
+    (
+        "eth-driver",
+        "transport = eth\ninterface = a0\nmode = xdp",
+        Some("transport = eth\ninterface = b0\nmode = xdp"),
+        None,
+    ),
+    (
+        "eth-packet",
+        "transport = eth\ninterface = a0\nmode = packet",
+        Some("transport = eth\ninterface = b0\nmode = packet"),
+        None,
+    ),
+    ("eth-jumbo", "transport = eth\ninterface = a1", Some("transport = eth\ninterface = b1"), Some(1400)),
+    ("udp-psk", "transport = udp\nip = 127.0.0.1", None, Some(1500)),
+    ("udp-certificates", "transport = udp\nip = 127.0.0.1", None, Some(1500)),
+    ("tcp-psk", "transport = tcp\nip = 127.0.0.1", None, None),
+    ("tcp-certificates", "transport = tcp\nip = 127.0.0.1", None, None),
+    ("any-far-psk", "transport = any\nip = 10.77.0.1", FAR, None),
+    ("eth-psk", ETH_A, ETH_B, Some(1400)),
+];
+
+/// All devices that the suite runs on, as a program configures them. The credentials of those that have some are written to files of this
+/// process.
 pub fn config() -> String {
     let folder = credentials::folder().display().to_string();
-    format!("{CONFIG}{}", SEALED.replace('@', &folder))
+    let mut text = String::new();
+    for (name, near, far, mtu) in SECTIONS {
+        let security = if name.ends_with("-psk") {
+            format!("security = psk\npsk_file = {folder}/cluster.psk\n")
+        } else if name.ends_with("-certificates") {
+            format!(
+                "security = certificates\ncertificate = {folder}/node1.pem\nprivate_key = {folder}/node1.key\n\
+                 authorities = {folder}/authority.pem\n"
+            )
+        } else {
+            String::new()
+        };
+        for (end, keys) in [("", Some(near)), ("-b", far.as_ref())] {
+            let Some(keys) = keys else { continue };
+            text += &format!("[{name}{end}]\n{keys}\n{security}");
+            if let Some(mtu) = mtu {
+                text += &format!("[{name}-small{end}]\n{keys}\nmtu = {mtu}\n{security}");
+            }
+        }
+    }
+    text
 }
 
 /// One section of [`config`]. Each device of a configuration is looked at when it is read, and raw Ethernet takes the
@@ -222,10 +108,10 @@ pub enum Capability {
     Processes,
 }
 
-/// One device of [`CONFIG`], or two that are the ends of a wire.
+/// One device of [`config`], or two that are the ends of a wire.
 #[derive(Copy, Clone, Debug)]
 pub struct DeviceUnderTest {
-    /// What the report and the table in docs/devices.md call it; its section of [`CONFIG`] where clients are opened.
+    /// What the report and the table in docs/devices.md call it; its section of [`config`] where clients are opened.
     pub name: &'static str,
     /// The section where servers are opened. None: the same.
     pub peer: Option<&'static str>,
@@ -463,7 +349,7 @@ impl DeviceUnderTest {
     }
 }
 
-/// A network in which every section of [`CONFIG`] can be had, for a program that reads its configuration once, while
+/// A network in which every section of [`config`] can be had, for a program that reads its configuration once, while
 /// each case has a network of its own: names and addresses in them are the same.
 pub fn network_for_all() -> Result<Veth, Unavailable> {
     let veth = Veth::pairs_in_one_namespace(&WIRES)?;

@@ -33,7 +33,7 @@ pub trait Driver: Copy + Send + Sync + 'static {
     /// A handler may panic, and the panic goes on to who polls. False where there is no such thing.
     const HANDLERS_MAY_PANIC: bool;
 
-    /// Opens an endpoint on the device that this section of [`super::CONFIG`] describes.
+    /// Opens an endpoint on the device that this section of [`super::config`] describes.
     fn open(&self, device: &str, setup: &Setup) -> Self::Port;
 }
 

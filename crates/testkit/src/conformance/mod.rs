@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 pub struct Environment<D> {
     /// The language.
     pub driver: D,
-    /// The section of [`CONFIG`] where clients are opened.
+    /// The section of [`config`] where clients are opened.
     pub device: &'static str,
     /// The section where servers are opened: often the same.
     pub peer: &'static str,

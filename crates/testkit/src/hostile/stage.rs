@@ -4,7 +4,6 @@ use crate::credentials;
 use crate::net::Veth;
 use cci::{Context, Device};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 const PSK: &str = "security = psk\npsk_file = @/cluster.psk\n";
 const CERTIFICATES: &str = "security = certificates\ncertificate = @/node1.pem\nprivate_key = @/node1.key\nauthorities = @/authority.pem\n";
@@ -60,23 +59,6 @@ impl Stage {
         let veth =
             Veth::pair_in_one_namespace(1500).map_err(|why| println!("skipped: {name}: {why}")).ok()?;
         Some(Stage { network: Some(veth), ..stage })
-    }
-
-    /// Whether the kernel can have interfaces of other VLANs beside those of the stage; else that is printed.
-    pub fn has_vlans(&self) -> bool {
-        let words = "link add link b0 name b0.4094 type vlan id 4094";
-        let made = Command::new("ip").args(words.split(' ')).stderr(Stdio::null()).status();
-        let has = made.is_ok_and(|status| status.success());
-        if !has {
-            println!("skipped: this kernel has no interfaces of VLANs");
-        }
-        has
-    }
-
-    /// With these lines more in the victim's configuration.
-    pub fn with_victim_lines(mut self, lines: &str) -> Stage {
-        self.victim += lines;
-        self
     }
 }
 

@@ -241,11 +241,6 @@ pub fn part(
     })
 }
 
-/// What is sent from now on is of the next bundle.
-pub fn next_bundle() -> Act<Datagrams> {
-    act(|peer: &mut Datagrams| peer.seq = peer.seq.wrapping_add(1))
-}
-
 /// Sends what came last once more.
 pub fn reflect() -> Act<Datagrams> {
     act(|peer: &mut Datagrams| {

@@ -175,7 +175,7 @@ impl Scenario {
             let machine = rng.below(self.machines.len() as u64) as usize;
             self.step(rng.below(span_ns), Act::Stop(machine, stop_ns));
         }
-        self.steps.sort_by_key(|step| step.at_ns);
+        self.draw_rare_processes();
     }
 
     fn step(&mut self, at_ns: u64, act: Act) {

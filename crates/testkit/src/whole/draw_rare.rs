@@ -67,6 +67,34 @@ impl Scenario {
         self.add(at_ns, Act::Send(number, End::Client, job));
     }
 
+    /// What only processes have whose system calls are simulated.
+    pub(super) fn draw_rare_processes(&mut self) {
+        let mut rng = Rng::new(self.seed ^ 0x6c61_7465);
+        if !self.is_gentle() && rng.pct(20.0) {
+            self.draw_late(&mut rng);
+        }
+        self.draw_rare_work();
+    }
+
+    /// Messages whose time is up at about the moment in which their receiver has a buffer for them: it takes them more slowly than
+    /// they are sent.
+    fn draw_late(&mut self, rng: &mut Rng) {
+        let first = self.steps.iter().find_map(|step| match &step.act {
+            Act::Connect(talk) if talk.attribute.is_reliable() => Some((step.at_ns, talk.clone())),
+            _ => None,
+        });
+        let Some((at_ns, Talk { number, client, server, .. })) = first else { return };
+        self.machines[client].send_timeout_ns = rng.pick(&[200 * US, MS, 5 * MS]);
+        self.machines[client].send_buffers = 1_024;
+        self.machines[server].recv_buffers = rng.pick(&[1, 2, 8]);
+        let hold_ns = rng.pick(&[20 * US, 50 * US, 200 * US]);
+        let gap_ns = hold_ns / rng.range(2, 5);
+        let messages = rng.range(100, 300);
+        self.add(at_ns, Act::Hold(server, Hold::OneByOne(hold_ns), messages * hold_ns));
+        let job = Job { burst: 1, gap_ns, ..Job::bulk(messages as u32, rng.pick(&[8, 64, 1_000])) };
+        self.add(at_ns, Act::Send(number, End::Client, job));
+    }
+
     fn draw_bonds(&mut self, rng: &mut Rng, span_ns: u64) {
         for machine in &mut self.machines {
             machine.is_bonded = rng.pct(80.0);

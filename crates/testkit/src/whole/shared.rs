@@ -73,6 +73,8 @@ struct Process {
     shown_ns: u64,
     /// What it has while another one's program runs: it may take a turn then.
     standby: Option<Standby>,
+    /// What its clock shows while it is on standby.
+    standby_ns: u64,
     is_stopped: bool,
 }
 
@@ -227,10 +229,10 @@ impl Stage {
         }
     }
 
-    /// A machine may take turns in the middle of another one's.
-    pub fn lend(&self, machine: usize, standby: Standby) {
+    /// A machine may take turns in the middle of another one's, now that its clock shows this.
+    pub fn lend(&self, machine: usize, standby: Standby, shows_ns: u64) {
         if let Some(process) = self.processes.borrow_mut().get_mut(machine) {
-            process.standby = Some(standby);
+            (process.standby, process.standby_ns) = (Some(standby), shows_ns);
         }
     }
 
@@ -270,8 +272,9 @@ impl Stage {
         if is_stopped {
             return;
         }
+        let shows_ns = self.processes.borrow().get(machine).map_or(0, |process| process.standby_ns);
         let Some(Standby { mut endpoint, mut held }) = self.take_back(machine) else { return };
-        self.enter(machine, 0);
+        self.enter(machine, shows_ns);
         if self.rng.borrow_mut().pct(50.0) {
             // Its program has done with a message. One that has changed is reported when its time has come.
             held.pop_if(|held| !held.is_damaged());
@@ -279,7 +282,7 @@ impl Stage {
         endpoint.progress();
         self.withdraw_some(machine, &mut endpoint);
         self.turns.borrow_mut().push((machine, simulated::sleep(&mut endpoint)));
-        self.lend(machine, Standby { endpoint, held });
+        self.lend(machine, Standby { endpoint, held }, shows_ns);
         self.enter(current, 0);
     }
 }

@@ -390,7 +390,8 @@ impl<'a> World<'a> {
                     (host.endpoint, host.held) = (Some(endpoint), held);
                 }
             } else if let Some(endpoint) = host.endpoint.take() {
-                stage.lend(other, Standby { endpoint, held: std::mem::take(&mut host.held) });
+                let standby = Standby { endpoint, held: std::mem::take(&mut host.held) };
+                stage.lend(other, standby, host.clock.shows_ns(self.now_ns));
             }
         }
     }

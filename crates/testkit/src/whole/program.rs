@@ -6,7 +6,8 @@ use super::machine::Host;
 use super::scenario::{Answer, End};
 use super::side::{Life, Side};
 use crate::contents;
-use cci::{ConnectFailure, ConnectRequest, Connection, Event};
+use crate::rng::mix;
+use cci::{ConnectFailure, ConnectRequest, Connection, Endpoint, Event, Polled};
 
 /// Least length of a request: the side that asks, twice.
 pub(super) const REQUEST_BYTES_MIN: usize = 16;
@@ -29,7 +30,30 @@ pub(super) fn request_of(side: usize, len: usize) -> Vec<u8> {
 /// Events of one turn after which there is no end of them.
 const EVENTS_MAX: usize = 100_000;
 
-/// Takes events until there are none; how many.
+/// The most that a handler is given in one call.
+const POLLED_MAX: usize = 48;
+
+/// What a program's handler has noted.
+enum Noted {
+    Event(Event),
+    /// A message that it did not keep.
+    Message(Connection, Vec<u8>),
+}
+
+/// Has a handler note what came. It keeps some of the messages.
+fn poll(endpoint: &mut Endpoint, mut keeps: impl FnMut() -> bool) -> Vec<Noted> {
+    let mut noted = Vec::new();
+    endpoint.poll(POLLED_MAX, |polled| {
+        noted.push(match polled {
+            Polled::Message(message) if keeps() => Noted::Event(Event::Recv(message.keep())),
+            Polled::Message(message) => Noted::Message(message.connection(), message.to_vec()),
+            Polled::Event(event) => Noted::Event(event),
+        });
+    });
+    noted
+}
+
+/// Takes what has come until there is nothing: event by event in one turn, by a handler in the next. Returns how much it was.
 pub(super) fn take_all(
     host: &mut Host,
     machine: usize,
@@ -37,14 +61,57 @@ pub(super) fn take_all(
     now_ns: u64,
     waiting: &mut Vec<Waiting>,
 ) -> usize {
-    for taken in 0..EVENTS_MAX {
-        match host.endpoint.as_mut().and_then(cci::Endpoint::next_event) {
-            Some(event) => handle(host, machine, judge, now_ns, event, waiting),
-            None => return taken,
+    let by_handler = host.polls.is_multiple_of(2);
+    let mut taken = 0;
+    while taken < EVENTS_MAX {
+        let Some(endpoint) = host.endpoint.as_mut() else { return taken };
+        let noted = if by_handler {
+            let (mut draw, keeps_any) = (mix(now_ns), host.hold_until_ns > now_ns);
+            poll(endpoint, || {
+                draw = mix(draw);
+                keeps_any || draw.is_multiple_of(4)
+            })
+        } else {
+            endpoint.next_event().map(Noted::Event).into_iter().collect()
+        };
+        if noted.is_empty() {
+            return taken;
+        }
+        taken += noted.len();
+        for noted in noted {
+            match noted {
+                Noted::Event(event) => handle(host, machine, judge, now_ns, event, waiting),
+                Noted::Message(connection, bytes) => {
+                    delivered(host, machine, judge, now_ns, connection, &bytes);
+                }
+            }
         }
     }
     judge.fail(now_ns, "storm", format!("machine {machine}: no end of events"));
     EVENTS_MAX
+}
+
+/// Notes a message. Returns the side that it came to.
+fn delivered(
+    host: &Host,
+    machine: usize,
+    judge: &mut Judge,
+    now_ns: u64,
+    connection: Connection,
+    bytes: &[u8],
+) -> Option<usize> {
+    if cci::simulated::is_dead() {
+        return None;
+    }
+    let side = host.side_of(connection);
+    match side {
+        Some(side) => judge.delivered(now_ns, side, bytes),
+        None => {
+            let what = format!("machine {machine}: a message on {connection:?}");
+            judge.fail(now_ns, "delivery", what);
+        }
+    }
+    side
 }
 
 /// Takes one event.
@@ -65,11 +132,9 @@ fn handle(
             judge.completed(now_ns, machine, connection, context, status);
         }
         Event::Recv(message) => {
-            let Some(side) = host.side_of(message.connection()) else {
-                let what = format!("machine {machine}: a message on {:?}", message.connection());
-                return judge.fail(now_ns, "delivery", what);
+            let Some(side) = delivered(host, machine, judge, now_ns, message.connection(), &message) else {
+                return;
             };
-            judge.delivered(now_ns, side, &message);
             if let Some(until_ns) = host.keeps_until_ns(now_ns) {
                 host.held.push(Held { until_ns, side, message });
             }

@@ -121,13 +121,17 @@ fn log(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u64) -
     };
     let index = side.flow.sent.len() as u32;
     let ordered = side.is_ordered();
-    let Some(Doing { job, .. }) = side.jobs.front() else { return Tried::Blocked };
+    let Some(Doing { job, left, .. }) = side.jobs.front() else { return Tried::Blocked };
     // Drawn from the number, so that what was refused is tried again as it was.
     let mut rng = Rng::new(mix((number as u64) << 32 | u64::from(index)));
     let len = (rng.range(job.bytes_min as u64, job.bytes_max as u64) as usize).min(mss as usize);
     // Only order tells messages of less than eight bytes apart.
     let len = if ordered || len == 0 { len } else { len.max(contents::NAMED_BYTES_MIN) };
     let silent = len >= contents::NAMED_BYTES_MIN && rng.pct(job.silent_pct);
+    if silent && rng.pct(25.0) {
+        let count = rng.range(2, BURST_MAX.into()).min(u64::from(*left)) as u32;
+        return burst(endpoint, judge, number, now_ns, count);
+    }
     let mut bytes = vec![0; len];
     contents::fill(number as u32, index, &mut bytes);
     let mut flags = if silent { SendFlags::SILENT } else { SendFlags::NONE };
@@ -147,6 +151,14 @@ fn log(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u64) -
         Err(SendError::Disconnected) => return Tried::Over,
         Err(error) => return Tried::Wrong(format!("send of {len} bytes: {error}")),
     }
+    sent(judge, number, now_ns, len, silent);
+    Tried::Started
+}
+
+/// Notes a message that was taken.
+fn sent(judge: &mut Judge, number: usize, now_ns: u64, len: usize, silent: bool) {
+    let side = &mut judge.sides[number];
+    let (index, ordered) = (side.flow.sent.len() as u32, side.is_ordered());
     let ticket = side.ticket(now_ns, silent);
     side.flow.push(len, silent, ticket, ordered);
     if let Some(doing) = side.jobs.front_mut() {
@@ -160,9 +172,41 @@ fn log(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u64) -
             side.jobs.pop_front();
         }
     }
-    judge.note(now_ns, 3, context, len as u64);
+    judge.note(now_ns, 3, Judge::context(number, index, false), len as u64);
     judge.log(now_ns, || format!("side {number} sends message {index}, {len} bytes, silent {silent}"));
-    Tried::Started
+}
+
+/// The most messages that are sent in one burst.
+const BURST_MAX: u32 = 40;
+
+/// Sends several silent messages of the job in progress in one call.
+fn burst(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u64, count: u32) -> Tried {
+    let side = &judge.sides[number];
+    let (Some(connection), Some(Doing { job, .. })) = (side.connection, side.jobs.front()) else {
+        return Tried::Blocked;
+    };
+    let mss = endpoint.max_send_size(connection).unwrap_or(0) as usize;
+    let first = side.flow.sent.len() as u32;
+    let message = |index: u32| {
+        let mut rng = Rng::new(mix((number as u64) << 32 | u64::from(index)));
+        let len = (rng.range(job.bytes_min as u64, job.bytes_max as u64) as usize).min(mss);
+        let mut bytes = vec![0; len.max(contents::NAMED_BYTES_MIN)];
+        contents::fill(number as u32, index, &mut bytes);
+        bytes
+    };
+    let messages: Vec<Vec<u8>> = (first..first + count).map(message).collect();
+    let slices: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+    match endpoint.send_burst(connection, &slices, 0, SendFlags::SILENT) {
+        Ok(taken) => {
+            for message in messages.iter().take(taken) {
+                sent(judge, number, now_ns, message.len(), true);
+            }
+            Tried::Started
+        }
+        Err(SendError::WouldBlock) => Tried::Blocked,
+        Err(SendError::Disconnected) => Tried::Over,
+        Err(error) => Tried::Wrong(format!("burst of {count}: {error}")),
+    }
 }
 
 /// An operation as drawn.

@@ -1,5 +1,6 @@
 //! Why something could not be done, and what can be done about it.
 
+use crate::iproute::Refused;
 use std::fmt;
 
 /// What fails here returns.
@@ -54,6 +55,13 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Failure {
+        let failure = Failure::new(refused.to_string());
+        if let Refused::Missing(..) = refused { failure.remedy("install iproute2") } else { failure }
+    }
+}
 
 impl From<cci_sys::SysError> for Failure {
     fn from(error: cci_sys::SysError) -> Failure {

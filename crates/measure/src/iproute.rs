@@ -1,6 +1,5 @@
 //! The commands of iproute2, `ip` and `tc`, which set up networks.
 
-use crate::failure::Failure;
 use std::fmt;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
@@ -20,13 +19,6 @@ impl fmt::Display for Refused {
             Refused::Missing(tool, error) => write!(f, "the command {tool} (iproute2) can't be run: {error}"),
             Refused::Said(tool, printed) => write!(f, "{tool}: {printed}"),
         }
-    }
-}
-
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Failure {
-        let failure = Failure::new(refused.to_string());
-        if let Refused::Missing(..) = refused { failure.remedy("install iproute2") } else { failure }
     }
 }
 

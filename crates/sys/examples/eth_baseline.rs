@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 #[allow(dead_code, reason = "others use the rest")]
+#[path = "../../measure/src/iproute.rs"]
+mod iproute;
+#[allow(dead_code, reason = "others use the rest")]
 #[path = "../../testkit/src/net.rs"]
 mod net;
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub use cci_measure::held;
+use cci_measure::iproute;
 
 pub mod conformance;
 pub(crate) mod contents;

@@ -36,7 +36,7 @@
 //!   interfaces and namespaces after the last thread and the last socket in them, even after `kill -9`.
 //! * Each test makes its own. That takes some 20 ms, and tests run at the same time don't meet.
 
-use cci_measure::iproute::{Refused, ip, tc};
+use super::iproute::{Refused, ip, tc};
 use cci_sys::net::interfaces;
 use cci_sys::net::namespace::{Inside, Namespace};
 use std::fmt;

@@ -17,5 +17,8 @@ mod xdp;
 
 // Not by the crate: it is built on cci, which would be built again for every change here.
 #[allow(dead_code, reason = "others use the rest")]
+#[path = "../../../measure/src/iproute.rs"]
+mod iproute;
+#[allow(dead_code, reason = "others use the rest")]
 #[path = "../../../testkit/src/net.rs"]
 mod net;

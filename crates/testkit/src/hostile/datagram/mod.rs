@@ -224,7 +224,7 @@ pub fn data(
     })
 }
 
-/// Sends the part `number` of the bundle that comes next, whose parts are `stride_bytes` long. [`next_bundle`] ends it.
+/// Sends the part `number` of the bundle that comes next, whose parts are `stride_bytes` long.
 pub fn part(
     bundle: Vec<u8>,
     number: u16,

@@ -1,5 +1,7 @@
 //! A table whose keys know when what they named is gone. Safe code.
 
+use core::marker::PhantomData;
+
 /// Names an entry of a [`Slab`]: the index of its slot, and which of the entries that the slot has had it is. A key is never
 /// given twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,9 +27,81 @@ impl Key {
 
 const NIL: u32 = u32::MAX;
 
-/// `T` and 4 bytes more, provided that `T` has 4 bytes beside a niche (a reference, a box, a `bool`, an enum, a `NonZero` anywhere in
-/// it): a [`State`] is then as large as `T`.
-struct Slot<T> {
+/// One place of a [`Slab`], for an entry or in the list of free ones.
+pub trait Slot<T> {
+    /// A free slot whose next entry will have this generation, and the index of the next free one.
+    fn new(generation: u32, next_free: u32) -> Self;
+
+    /// Of the entry, or of the next one that the slot will have.
+    fn generation(&self) -> u32;
+
+    /// The next entry will have another generation.
+    fn set_generation(&mut self, generation: u32);
+
+    /// The index of the next free slot, if this one is free.
+    fn next_free(&self) -> u32;
+
+    /// The entry.
+    fn value(&self) -> Option<&T>;
+
+    /// The entry.
+    fn value_mut(&mut self) -> Option<&mut T>;
+
+    /// A free slot gets an entry.
+    fn fill(&mut self, value: T);
+
+    /// Takes the entry out, if there is one; the slot is free then.
+    fn clear(&mut self, next_free: u32) -> Option<T>;
+}
+
+/// A slot of `T` and 8 bytes more, provided that `T` has a niche (a reference, a box, a `bool`, an enum, a `NonZero` anywhere in it):
+/// `Option<T>` is then as large as `T`. Looking an entry up takes the fewest instructions.
+pub struct Apart<T> {
+    generation: u32,
+    next_free: u32,
+    value: Option<T>,
+}
+
+impl<T> Slot<T> for Apart<T> {
+    fn new(generation: u32, next_free: u32) -> Self {
+        Apart { generation, next_free, value: None }
+    }
+
+    #[inline]
+    fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    fn set_generation(&mut self, generation: u32) {
+        self.generation = generation;
+    }
+
+    fn next_free(&self) -> u32 {
+        self.next_free
+    }
+
+    #[inline]
+    fn value(&self) -> Option<&T> {
+        self.value.as_ref()
+    }
+
+    #[inline]
+    fn value_mut(&mut self) -> Option<&mut T> {
+        self.value.as_mut()
+    }
+
+    fn fill(&mut self, value: T) {
+        self.value = Some(value);
+    }
+
+    fn clear(&mut self, next_free: u32) -> Option<T> {
+        self.next_free = next_free;
+        self.value.take()
+    }
+}
+
+/// A slot of `T` and 4 bytes more, provided that `T` has 4 bytes beside a niche: the list of free slots is where entries are not.
+pub struct Within<T> {
     generation: u32,
     state: State<T>,
 }
@@ -38,18 +112,52 @@ enum State<T> {
     Used(T),
 }
 
-impl<T> State<T> {
+impl<T> Slot<T> for Within<T> {
+    fn new(generation: u32, next_free: u32) -> Self {
+        Within { generation, state: State::Free(next_free) }
+    }
+
     #[inline]
-    const fn value(&self) -> Option<&T> {
-        match self {
+    fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    fn set_generation(&mut self, generation: u32) {
+        self.generation = generation;
+    }
+
+    fn next_free(&self) -> u32 {
+        match self.state {
+            State::Free(next_free) => next_free,
+            State::Used(_) => NIL,
+        }
+    }
+
+    #[inline]
+    fn value(&self) -> Option<&T> {
+        match &self.state {
             State::Used(value) => Some(value),
             State::Free(_) => None,
         }
     }
 
     #[inline]
-    const fn value_mut(&mut self) -> Option<&mut T> {
-        match self {
+    fn value_mut(&mut self) -> Option<&mut T> {
+        match &mut self.state {
+            State::Used(value) => Some(value),
+            State::Free(_) => None,
+        }
+    }
+
+    fn fill(&mut self, value: T) {
+        self.state = State::Used(value);
+    }
+
+    fn clear(&mut self, next_free: u32) -> Option<T> {
+        if let State::Free(_) = self.state {
+            return None;
+        }
+        match core::mem::replace(&mut self.state, State::Free(next_free)) {
             State::Used(value) => Some(value),
             State::Free(_) => None,
         }
@@ -59,17 +167,25 @@ impl<T> State<T> {
 /// A table of at most a fixed number of entries, which grows by doubling up to it and never shrinks.
 ///
 /// Insertion, removal and look-up take constant time (but for the doubling).
-pub struct Slab<T> {
-    slots: Vec<Slot<T>>,
+pub struct Slab<T, S = Apart<T>> {
+    slots: Vec<S>,
     free_top: u32,
     len: u32,
     max: u32,
+    of: PhantomData<T>,
 }
 
 impl<T> Slab<T> {
     /// An empty table for at most `max` entries; takes no memory yet.
     pub const fn new(max: u32) -> Self {
-        Slab { slots: Vec::new(), free_top: NIL, len: 0, max }
+        Slab::of_slots(max)
+    }
+}
+
+impl<T, S: Slot<T>> Slab<T, S> {
+    /// An empty table for at most `max` entries in slots of the kind wanted; takes no memory yet.
+    pub const fn of_slots(max: u32) -> Self {
+        Slab { slots: Vec::new(), free_top: NIL, len: 0, max, of: PhantomData }
     }
 
     /// Allocates space for `entries` entries (at most the maximum), so that inserting them allocates nothing. `false`: the
@@ -94,16 +210,15 @@ impl<T> Slab<T> {
     /// # Errors
     ///
     /// Gives `seed` back if the table is full or the system has no memory for more.
-    pub fn insert_with<S>(&mut self, seed: S, make: impl FnOnce(S, Key) -> T) -> Result<Key, S> {
+    pub fn insert_with<D>(&mut self, seed: D, make: impl FnOnce(D, Key) -> T) -> Result<Key, D> {
         if self.free_top == NIL && !self.grow() {
             return Err(seed);
         }
         let index = self.free_top;
         let Some(slot) = self.slots.get_mut(index as usize) else { return Err(seed) };
-        let State::Free(next_free) = slot.state else { return Err(seed) };
-        let key = Key { index, generation: slot.generation };
-        self.free_top = next_free;
-        slot.state = State::Used(make(seed, key));
+        let key = Key { index, generation: slot.generation() };
+        self.free_top = slot.next_free();
+        slot.fill(make(seed, key));
         self.len += 1;
         Ok(key)
     }
@@ -120,7 +235,7 @@ impl<T> Slab<T> {
                 return false;
             }
         }
-        self.slots.push(Slot { generation: 1, state: State::Free(NIL) });
+        self.slots.push(S::new(1, NIL));
         self.free_top = used as u32;
         true
     }
@@ -128,16 +243,14 @@ impl<T> Slab<T> {
     /// Takes an entry out; `None` if the key is stale.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let slot = self.slots.get_mut(key.index as usize)?;
-        if slot.generation != key.generation || matches!(slot.state, State::Free(_)) {
+        if slot.generation() != key.generation {
             return None;
         }
-        let State::Used(value) = core::mem::replace(&mut slot.state, State::Free(self.free_top)) else {
-            return None;
-        };
+        let value = slot.clear(self.free_top)?;
         self.len -= 1;
         // A slot whose generations are used up is not used again: a key is never given twice.
-        if let Some(generation) = slot.generation.checked_add(1) {
-            slot.generation = generation;
+        if let Some(generation) = key.generation.checked_add(1) {
+            slot.set_generation(generation);
             self.free_top = key.index;
         }
         Some(value)
@@ -147,52 +260,52 @@ impl<T> Slab<T> {
     #[inline]
     pub fn get(&self, key: Key) -> Option<&T> {
         let slot = self.slots.get(key.index as usize)?;
-        if slot.generation == key.generation { slot.state.value() } else { None }
+        if slot.generation() == key.generation { slot.value() } else { None }
     }
 
     /// The entry; `None` if the key is stale.
     #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let slot = self.slots.get_mut(key.index as usize)?;
-        if slot.generation == key.generation { slot.state.value_mut() } else { None }
+        if slot.generation() == key.generation { slot.value_mut() } else { None }
     }
 
     /// The key of the entry that the slot at `index` has now; `None`: it is free.
     #[inline]
     pub fn key_at(&self, index: u32) -> Option<Key> {
         let slot = self.slots.get(index as usize)?;
-        slot.state.value().map(|_| Key { index, generation: slot.generation })
+        slot.value().map(|_| Key { index, generation: slot.generation() })
     }
 
     /// The entry that the slot at `index` has now, with its key; `None`: it is free.
     #[inline]
     pub fn at(&self, index: u32) -> Option<(Key, &T)> {
         let slot = self.slots.get(index as usize)?;
-        let key = Key { index, generation: slot.generation };
-        slot.state.value().map(|value| (key, value))
+        let key = Key { index, generation: slot.generation() };
+        slot.value().map(|value| (key, value))
     }
 
     /// The entry that the slot at `index` has now, with its key; `None`: it is free.
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> Option<(Key, &mut T)> {
         let slot = self.slots.get_mut(index as usize)?;
-        let key = Key { index, generation: slot.generation };
-        slot.state.value_mut().map(|value| (key, value))
+        let key = Key { index, generation: slot.generation() };
+        slot.value_mut().map(|value| (key, value))
     }
 
     /// All entries, with their keys, in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let key = Key { index: index as u32, generation: slot.generation };
-            slot.state.value().map(|value| (key, value))
+            let key = Key { index: index as u32, generation: slot.generation() };
+            slot.value().map(|value| (key, value))
         })
     }
 
     /// All entries, with their keys, in the order of their slots.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
         self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
-            let key = Key { index: index as u32, generation: slot.generation };
-            slot.state.value_mut().map(|value| (key, value))
+            let key = Key { index: index as u32, generation: slot.generation() };
+            slot.value_mut().map(|value| (key, value))
         })
     }
 
@@ -213,11 +326,11 @@ impl<T> Slab<T> {
 
     /// Bytes of memory that the table takes on the heap.
     pub fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<T>>()
+        self.slots.capacity() * size_of::<S>()
     }
 }
 
-impl<T: core::fmt::Debug> core::fmt::Debug for Slab<T> {
+impl<T: core::fmt::Debug, S: Slot<T>> core::fmt::Debug for Slab<T, S> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
@@ -228,17 +341,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_costs_four_bytes() {
+    fn a_slot_costs_eight_bytes_or_four() {
         struct Entry {
             _state: core::num::NonZeroU32,
             _tail: [u32; 3],
         }
-        assert_eq!(size_of::<Slot<Entry>>(), size_of::<Entry>() + 4);
+        assert_eq!(size_of::<Apart<Entry>>(), size_of::<Entry>() + 8);
+        assert_eq!(size_of::<Within<Entry>>(), size_of::<Entry>() + 4);
+        assert_eq!(size_of::<Apart<Box<u8>>>(), 16);
     }
 
     #[test]
     fn stale_keys_name_nothing() {
-        let mut slab = Slab::new(2);
+        stale_keys_name_nothing_in(Slab::new(2));
+        stale_keys_name_nothing_in(Slab::<_, Within<_>>::of_slots(2));
+    }
+
+    fn stale_keys_name_nothing_in<S: Slot<&'static str>>(mut slab: Slab<&'static str, S>) {
         let one = slab.insert("one").unwrap();
         let two = slab.insert("two").unwrap();
         assert_eq!(slab.insert("three"), Err("three"));
@@ -261,7 +380,7 @@ mod tests {
         let mut sizes = Vec::new();
         for number in 0..100u64 {
             slab.insert_with(number, |number, key| (number, key)).unwrap();
-            sizes.push(slab.bytes() / size_of::<Slot<(u64, Key)>>());
+            sizes.push(slab.bytes() / size_of::<Apart<(u64, Key)>>());
         }
         sizes.dedup();
         assert_eq!(sizes, [4, 8, 16, 32, 64, 100]);
@@ -275,9 +394,13 @@ mod tests {
 
     #[test]
     fn a_worn_place_is_retired() {
-        let mut slab = Slab::new(1);
+        a_worn_place_is_retired_in(Slab::new(1));
+        a_worn_place_is_retired_in(Slab::<_, Within<_>>::of_slots(1));
+    }
+
+    fn a_worn_place_is_retired_in<S: Slot<()>>(mut slab: Slab<(), S>) {
         let key = slab.insert(()).unwrap();
-        slab.slots[0].generation = u32::MAX;
+        slab.slots[0].set_generation(u32::MAX);
         assert!(slab.remove(Key { generation: u32::MAX, ..key }).is_some());
         assert!(slab.insert(()).is_err());
         assert_eq!(slab.get(Key { generation: u32::MAX, ..key }), None);

@@ -24,7 +24,7 @@ use crate::engine::event::{ConnectRequest, Event};
 use crate::error::SendError;
 use crate::limits;
 use crate::{Attribute, ConnectFailure, CreateError, EndpointCounters, OptionError, Options};
-use cci_memory::slab::{Key, Slab};
+use cci_memory::slab::{Key, Slab, Within};
 use cci_sys::memory;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -78,6 +78,9 @@ pub(crate) enum ConnState {
     /// The program disconnected; what was sent before is still on its way.
     Closing,
 }
+
+/// The connections, in slots of 24 bytes each.
+type Conns = Slab<Conn, Within<Conn>>;
 
 /// A connection in the table: what the engine needs. 24 bytes with the table's own, for which it is aligned to 4 bytes only.
 #[repr(Rust, packed(4))]
@@ -168,7 +171,7 @@ pub struct Core {
     held_max: usize,
     /// Connections being made: each will be an event, for which there is memory.
     owed: u32,
-    conns: Slab<Conn>,
+    conns: Conns,
     ended_connections: EndedConnections,
     /// Attempts to connect that a transport follows.
     pub attempts: Attempts,
@@ -207,7 +210,7 @@ impl Core {
             held_max: 2 * (options.send_buffers as usize + options.rma_operations as usize) + 64,
             events: Queue::with_capacity(reserve as usize).ok_or_else(no_memory)?,
             owed: 0,
-            conns: Slab::new(limits::CONNECTIONS_MAX),
+            conns: Slab::of_slots(limits::CONNECTIONS_MAX),
             ended_connections: EndedConnections::new(),
             regions: Regions::new(),
             peers: Peers::default(),

@@ -3,7 +3,6 @@
 
 use super::{ConnState, Core, key};
 use crate::connection::{Connection, DisconnectReason};
-use cci_memory::slab::Slab;
 use std::collections::VecDeque;
 
 /// Connections that may end between two rounds of progress before the list of them grows.
@@ -55,7 +54,7 @@ impl EndedConnections {
     /// The event of a connection is taken from the queue. False: the program has disconnected it
     /// meanwhile, and the event is dropped.
     #[cold]
-    pub fn report(&self, conns: &mut Slab<super::Conn>, connection: Connection) -> bool {
+    pub fn report(&self, conns: &mut super::Conns, connection: Connection) -> bool {
         let Some(conn) = conns.get_mut(key(connection)).filter(|conn| conn.state == ConnState::Released)
         else {
             return false;

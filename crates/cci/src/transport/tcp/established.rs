@@ -421,7 +421,7 @@ impl Established {
     }
 
     /// Reads once into `scratch`, behind what was kept. `None`: nothing has come.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, shared: &mut Shared, scratch: &mut [u8]) -> Result<Option<Batch>, ReadError> {
         let stream = &mut self.stream;
         let kept = self.input.kept().len();

@@ -151,7 +151,7 @@ impl Links {
     }
 
     /// Reads once and deals with what came. Answers whether something did.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, core: &mut Core, key: Key) -> bool {
         let Some(conn) = self.conns.established_mut(key) else { return false };
         match conn.stage {

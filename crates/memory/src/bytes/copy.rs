@@ -29,6 +29,17 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     unsafe { with::copy(from, to, len) }
 }
 
+/// Copies `N` bytes, 1, 2, 4, 8 or 16, by one load and one store where the processor has them.
+///
+/// # Safety
+///
+/// As for [`copy`], of `N` bytes.
+#[inline(always)]
+pub(crate) unsafe fn whole<const N: usize>(from: *const u8, to: *mut u8) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { with::whole::<N>(from, to) }
+}
+
 /// Copies bytes that nobody changes meanwhile to memory that others may write to.
 ///
 /// # Safety

@@ -13,6 +13,8 @@
 
 mod atomics;
 mod copy;
+mod lent;
+mod strided;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +22,8 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 pub use atomics::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth};
+pub use lent::{Readable, Writable};
+pub use strided::Blocks;
 
 /// `len` bytes at an address, which others may read and write at any time.
 ///

@@ -26,6 +26,18 @@ pub(in super::super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 
 /// # Safety
 ///
+/// See [`super::whole`].
+#[cfg_attr(
+    all(test, target_arch = "x86_64", not(miri), not(loom)),
+    expect(dead_code, reason = "the assembly is used")
+)]
+pub(in super::super) unsafe fn whole<const N: usize>(from: *const u8, to: *mut u8) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { copy(from, to, N) }
+}
+
+/// # Safety
+///
 /// See [`super::copy_slice`].
 pub(in super::super) unsafe fn copy_slice(from: &[u8], to: *mut u8) {
     let (from, len) = (from.as_ptr(), from.len());

@@ -35,6 +35,29 @@ pub(super) unsafe fn copy_slice(from: &[u8], to: *mut u8) {
     unsafe { copy(from.as_ptr(), to, from.len()) }
 }
 
+/// # Safety
+///
+/// See [`super::whole`].
+#[inline(always)]
+pub(super) unsafe fn whole<const N: usize>(from: *const u8, to: *mut u8) {
+    // SAFETY: one load and one store of the `N` bytes that the caller has promised.
+    unsafe {
+        match N {
+            1 => asm!("movzx {a:e}, byte ptr [{from}]", "mov byte ptr [{to}], {a:l}",
+                from = in(reg) from, to = in(reg) to, a = out(reg) _, options(nostack, preserves_flags)),
+            2 => asm!("movzx {a:e}, word ptr [{from}]", "mov word ptr [{to}], {a:x}",
+                from = in(reg) from, to = in(reg) to, a = out(reg) _, options(nostack, preserves_flags)),
+            4 => asm!("mov {a:e}, dword ptr [{from}]", "mov dword ptr [{to}], {a:e}",
+                from = in(reg) from, to = in(reg) to, a = out(reg) _, options(nostack, preserves_flags)),
+            8 => asm!("mov {a}, qword ptr [{from}]", "mov qword ptr [{to}], {a}",
+                from = in(reg) from, to = in(reg) to, a = out(reg) _, options(nostack, preserves_flags)),
+            16 => asm!("movups {a}, xmmword ptr [{from}]", "movups xmmword ptr [{to}], {a}",
+                from = in(reg) from, to = in(reg) to, a = out(xmm_reg) _, options(nostack, preserves_flags)),
+            _ => copy(from, to, N),
+        }
+    }
+}
+
 // Each of these loads all that it copies before it stores any of it, so overlap does not matter. The second part ends
 // where the bytes do and may lie over the first.
 

@@ -10,6 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-sys", &["cci-memory"]),
     ("cci", &["cci-proto", "cci-sys", "cci-memory", "cci-secure"]),
     ("cci-capi", &["cci", "cci-memory"]),
+    ("cci-am", &["cci-memory"]),
     ("cci-measure", &["cci-sys"]),
     ("cci-cli", &["cci", "cci-sys", "cci-measure"]),
     ("cci-bench", &["cci", "cci-sys", "cci-measure"]),

@@ -437,3 +437,37 @@ fn operations_go_on_behind_a_disconnect_and_end_with_the_peer() {
         assert!(pair.b.counters().drops.iter().all(|drop| drop.name == "after_close"));
     }
 }
+
+/// Memory that was deregistered belongs to its program again, which may use it for something else at once. A read that
+/// fetches from there must not end as if it had read the region.
+#[test]
+fn a_pulled_read_of_a_region_that_goes_meanwhile_does_not_succeed() {
+    const LEN: usize = 16 << 20;
+    for turns in 0..40 {
+        let mut pair = pair(RmaPath::Pulled, Attribute::ReliableOrdered);
+        let local = memory_for(&mut pair.a, pair.path, LEN);
+        let remote = memory_for(&mut pair.b, pair.path, LEN);
+        let ours = pair.a.register(&local, Access::LOCAL).unwrap();
+        let theirs = pair.b.register(&remote, Access::READ).unwrap();
+        assert!(remote.write(0, &vec![7; LEN]));
+        let (into, from) = (RegionAddress::new(ours, 0), RegionAddress::new(theirs, 0));
+        // The first one may go another way, until both know that they may fetch from each other.
+        assert_eq!(pair.read(into, from, LEN as u64), Status::Success);
+        assert!(local.write(0, &vec![0; LEN]));
+        pair.a.rma_read(pair.ours, into, from, LEN as u64, 8, RmaFlags::NONE).unwrap();
+        // The peer says where the region is, and then looks no more for some turns.
+        for _ in 0..10 {
+            assert!(pair.b.next_event().is_none());
+        }
+        let mut status = None;
+        for _ in 0..turns {
+            if let Some(Event::Send { status: ended, .. }) = pair.a.next_event() {
+                status = Some(ended);
+            }
+        }
+        assert_eq!(status, None, "whether the region was still there is not known yet");
+        pair.b.deregister(&theirs).unwrap();
+        assert!(remote.write(0, &vec![9; LEN]));
+        assert_eq!(pair.completion(8), Status::RmaHandle, "after {turns} turns");
+    }
+}

@@ -1,7 +1,7 @@
 //! What a connection needs while it has remote memory operations under way, in either direction.
 
-use super::initiator::{Initiator, Trial};
-use super::operations::Ops;
+use super::initiator::Initiator;
+use super::operations::{Ops, Trial};
 use super::step::{Step, Turn};
 use super::target::Target;
 use super::wire::{self, Head, Parsed};

@@ -1,6 +1,6 @@
 //! The initiator's side of a flow: operations leave the queue as records, and end with their answers.
 
-use super::operations::{NIL, Op, Ops, Stage, Usage, What};
+use super::operations::{NIL, Op, Ops, Stage, Trial, Usage, What};
 use super::slots::{Slot, Slots, bits};
 use super::step::{Step, Turn};
 use super::target::FETCH_BYTES_MAX;
@@ -15,16 +15,6 @@ use std::collections::VecDeque;
 
 /// Operations that take turns on the path to the peer.
 const SHARERS_MAX: u32 = 16;
-
-/// An operation through the channel whose time is taken, by the transport's clock.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Trial {
-    pub kind: RmaKind,
-    pub len_bytes: u64,
-    /// 0: not taken yet.
-    pub began_ns: u64,
-    pub has_ended: bool,
-}
 
 /// What this side has asked for on one connection.
 pub(super) struct Initiator {
@@ -41,7 +31,7 @@ pub(super) struct Initiator {
     /// Operations that have left the queue or are being split.
     begun: u32,
     slots: Slots,
-    /// Abandoned, and the peer does not know yet.
+    /// Nothing more comes in these slots, and the peer does not know yet: abandoned ones, and those to be checked.
     to_end: u128,
     /// Slots for which this side fetches data.
     fetching: VecDeque<u16>,
@@ -503,7 +493,7 @@ impl Initiator {
         pushed.into()
     }
 
-    /// Tells the peer that nothing more comes in slots whose operation has ended here.
+    /// Informs the peer that nothing more comes in slots whose operation has ended here, or whose data is fetched.
     #[inline]
     pub fn push_ends(&mut self, channel: &mut impl Channel, turn: &mut Turn) -> bool {
         while self.to_end != 0 {
@@ -645,6 +635,7 @@ impl Initiator {
                 }
                 op
             }
+            Slot::Check { op } if self.to_end & 1 << at == 0 => op,
             Slot::Abandoned if self.to_end & 1 << at == 0 => {
                 self.slots.set(at, Slot::Free);
                 return Ok(());
@@ -689,8 +680,11 @@ impl Initiator {
             self.slots.set(at, Slot::Fetch { op, local, len_bytes, done_bytes, address });
         } else {
             self.fetching.pop_front();
-            self.slots.set(at, Slot::Free);
-            self.answered_one(ops, core, op, status);
+            self.slots.set(at, Slot::Check { op });
+            self.to_end |= 1 << at;
+            if let Some(op) = ops.get_mut(op).filter(|op| op.status == Status::Success) {
+                op.status = status;
+            }
         }
         true
     }

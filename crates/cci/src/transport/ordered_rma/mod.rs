@@ -18,7 +18,7 @@
 //! | DONE | target | how it ended, and an atomic's value from before |
 //! | PULL | initiator | address, length, address: fetch it from there yourself; answered with DONE |
 //! | WHERE | initiator | address, length: where does that lie? Answered with HERE, or DONE that refuses it |
-//! | HERE | target | address: the initiator fetches it |
+//! | HERE | target | address: the initiator fetches it, and then pushes an empty last WRITE; DONE answers whether the region was there all the time |
 //! | HOLD | target | there is no receive buffer for the message of a NOTIFY: keep it |
 //! | AGAIN | target | now there is one: send it again |
 //!
@@ -42,8 +42,8 @@ mod wire;
 pub(crate) use crate::limits::progress_ns as allowance_ns;
 pub(crate) use flow::{Flow, Suspended};
 pub(crate) use flows::{FLOW_BYTES, Flows};
-pub(crate) use initiator::{Trial, put_result};
-pub(crate) use operations::{Ops, Start, What};
+pub(crate) use initiator::put_result;
+pub(crate) use operations::{Ops, Start, Trial, What};
 pub(crate) use step::Turn;
 
 use crate::connection::{Connection, Status};

@@ -7,6 +7,16 @@ use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 
 pub(super) const NIL: u32 = u32::MAX;
 
+/// An operation through the channel whose time is taken, by the transport's clock.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Trial {
+    pub kind: RmaKind,
+    pub len_bytes: u64,
+    /// 0: not taken yet.
+    pub began_ns: u64,
+    pub has_ended: bool,
+}
+
 /// Bytes of messages behind operations that wait to be pushed, all connections together.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Pieces beyond the first of each operation, all connections together.

@@ -47,6 +47,10 @@ pub(super) enum Slot {
         done_bytes: u64,
         address: u64,
     },
+    /// We have fetched it, or could not. The peer is to say whether the region was there all the time.
+    Check {
+        op: u32,
+    },
     /// Its operation has ended. The peer is to learn that nothing more comes, and its answer is awaited.
     Abandoned,
 }
@@ -62,7 +66,8 @@ impl Slot {
             | Slot::Held { op }
             | Slot::Pull { op, .. }
             | Slot::Where { op, .. }
-            | Slot::Fetch { op, .. } => Some(op),
+            | Slot::Fetch { op, .. }
+            | Slot::Check { op } => Some(op),
         }
     }
 }
@@ -163,7 +168,14 @@ pub(super) enum Job {
     /// To be answered with DONE, or HERE.
     Done(Result<Option<u64>, RmaRefusal>),
     Here {
+        at: RemoteAddress,
+        len_bytes: u64,
         address: u64,
+    },
+    /// The peer fetches it, and then asks whether it was there all the time.
+    Lent {
+        at: RemoteAddress,
+        len_bytes: u64,
     },
     /// A message has no buffer; HOLD is to be pushed.
     Hold,

@@ -163,7 +163,8 @@ impl Target {
             Head::Where { at, len_bytes } => {
                 match core.regions.peer(connection, at, len_bytes, Access::READ) {
                     Ok((bytes, offset)) => {
-                        Job::Here { address: bytes.as_ptr().addr().get() as u64 + offset as u64 }
+                        let address = bytes.as_ptr().addr().get() as u64 + offset as u64;
+                        Job::Here { at, len_bytes, address }
                     }
                     Err(refusal) => Job::Done(Err(refusal)),
                 }
@@ -193,6 +194,10 @@ impl Target {
             Job::Hold | Job::Held | Job::Again if last && parsed.remaining_bytes == 0 => {
                 self.holding.retain(|held| *held != parsed.slot);
                 false
+            }
+            // A key names one registration, so a region that is there now was there while its bytes were fetched.
+            Job::Lent { at, len_bytes } if last && parsed.remaining_bytes == 0 => {
+                core.regions.peer(connection, at, len_bytes, Access::READ).is_err()
             }
             _ => return Err(Fault),
         };
@@ -312,12 +317,13 @@ impl Target {
             let slot = self.answers.trailing_zeros() as u16;
             let head = match self.job(slot) {
                 Job::Done(result) => Head::Done { result },
-                Job::Here { address } => Head::Here { address },
+                Job::Here { address, .. } => Head::Here { address },
                 Job::Hold => Head::Hold,
                 Job::Free
                 | Job::Writes { .. }
                 | Job::Read { .. }
                 | Job::Fetch { .. }
+                | Job::Lent { .. }
                 | Job::Held
                 | Job::Again => {
                     debug_assert!(false, "only answers are marked as such");
@@ -335,7 +341,12 @@ impl Target {
             }
             turn.moved = true;
             self.answers &= self.answers - 1;
-            self.set_job(slot, if matches!(head, Head::Hold) { Job::Held } else { Job::Free });
+            let next = match self.job(slot) {
+                Job::Hold => Job::Held,
+                Job::Here { at, len_bytes, .. } => Job::Lent { at, len_bytes },
+                _ => Job::Free,
+            };
+            self.set_job(slot, next);
         }
         true
     }
@@ -447,6 +458,7 @@ impl Target {
             | Job::Writes { .. }
             | Job::Done(_)
             | Job::Here { .. }
+            | Job::Lent { .. }
             | Job::Hold
             | Job::Held
             | Job::Again => {

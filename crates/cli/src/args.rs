@@ -1,5 +1,6 @@
 //! What can be asked for: every subcommand with its options, help and examples.
 
+use crate::run::args::RunArgs;
 use crate::soak::args::SoakArgs;
 use cci::Attribute;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -37,6 +38,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run mixed traffic with faults for as long as asked, check every byte, end with a verdict
     Soak(SoakArgs),
+    /// Start a job on this host: N processes of a program, which end together
+    Run(RunArgs),
     /// A peer of `cci soak`
     #[command(hide = true)]
     SoakPeer,

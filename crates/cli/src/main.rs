@@ -1,5 +1,5 @@
 //! The command `cci`: what this machine's devices are (`info`), whether a peer answers (`ping`), how fast messages
-//! are (`perf`), the other side of both (`serve`), and what lasts (`soak`).
+//! are (`perf`), the other side of both (`serve`), what lasts (`soak`), and jobs of several processes (`run`).
 #![forbid(unsafe_code)]
 // The one crate that prints.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -15,6 +15,7 @@ mod pattern;
 mod perf;
 mod ping;
 mod protocol;
+mod run;
 mod serve;
 mod signals;
 mod soak;
@@ -29,13 +30,14 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let command = Cli::parse().command;
     match signals::survive_file_size_limit().and_then(|()| run(command)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => report(&failure),
     }
 }
 
-fn run(command: Command) -> Outcome {
+fn run(command: Command) -> Outcome<ExitCode> {
     match command {
+        Command::Run(args) => return run::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Ping(args) => ping::run(&args),
         Command::Perf(args) => perf::run(&args),
@@ -49,6 +51,7 @@ fn run(command: Command) -> Outcome {
         }
         Command::Man { subcommand } => manual(subcommand.as_deref()),
     }
+    .map(|()| ExitCode::SUCCESS)
 }
 
 fn manual(subcommand: Option<&str>) -> Outcome {

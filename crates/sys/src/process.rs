@@ -47,6 +47,20 @@ pub fn send_signal(pid: u32, signal: Signal) -> Result<()> {
     pid.and_then(|pid| kill_process(pid, signal)).tried("send a signal (kill)")
 }
 
+/// A descriptor of its own for what the parent has left open under `number`, such as the socket of a launcher.
+///
+/// # Errors
+/// Nothing is open there.
+pub fn inherited(number: i32) -> Result<std::os::fd::OwnedFd> {
+    const WHAT: &str = "use an inherited descriptor (fcntl)";
+    if number < 0 {
+        return Err(rustix::io::Errno::BADF).tried(WHAT);
+    }
+    // SAFETY: the number is used only while it is duplicated; where nothing is open there, the kernel says so.
+    let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
+    rustix::io::fcntl_dupfd_cloexec(borrowed, 0).tried(WHAT)
+}
+
 /// Detects that a fork happened since, without handlers and without a system call per check.
 ///
 /// The token lies in a page that the kernel wipes in a fork child (`MADV_WIPEONFORK`), so a child finds 0 there

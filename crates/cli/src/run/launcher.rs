@@ -5,6 +5,8 @@ use super::output::{Form, copy_lines};
 use super::relay::{self, Relayed};
 use super::{descendants, verdict::Ending};
 use crate::failure::{Failure, Outcome};
+use cci_job::JobKey;
+use cci_job::coordinator::{Abort, Coordinator};
 use cci_sys::cpu;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Resource, WaitOptions, getppid, getrlimit, pidfd_open, wait};
@@ -22,13 +24,16 @@ const EXIT_TIMEOUT: u8 = 124;
 const GRACE: Duration = Duration::from_secs(3);
 /// Descriptors of the launcher beside those of ranks: its own streams, of signals, of the guard, of a start under way.
 const DESCRIPTORS_OTHER: u64 = 32;
-const DESCRIPTORS_PER_RANK: u64 = 3;
+/// Two pipes, and a socket twice.
+const DESCRIPTORS_PER_RANK: u64 = 4;
 
 enum Event {
     Signal(Relayed),
     /// A child has ended: a rank, or what one has left behind.
     Ended(Pid, Ending),
     GuardGone,
+    /// A rank asks for the end of the job.
+    Abort(Abort),
 }
 
 /// Starts the job and returns when nothing of it runs any more.
@@ -40,8 +45,9 @@ pub fn run(args: &RunArgs, guard: u32) -> Outcome<ExitCode> {
     // Nobody listens once the job is over.
     relay::catch(move |relayed| drop(to_job.send(Event::Signal(relayed))))?;
     check_descriptors(args.ranks)?;
+    let coordination = Coordination::new(args, sender.clone())?;
     let mut ranks = Ranks::default();
-    if let Err(failure) = ranks.start(args) {
+    if let Err(failure) = ranks.start(args, &coordination) {
         descendants::end()?;
         return Err(failure);
     }
@@ -49,6 +55,7 @@ pub fn run(args: &RunArgs, guard: u32) -> Outcome<ExitCode> {
     thread::spawn(move || report_ends(&sender));
     let mut job = Job {
         args,
+        coordinator: &coordination.coordinator,
         running: ranks.running,
         first_failure: None,
         interrupts: 0,
@@ -65,6 +72,23 @@ pub fn run(args: &RunArgs, guard: u32) -> Outcome<ExitCode> {
     over
 }
 
+/// How ranks find each other.
+struct Coordination {
+    coordinator: Coordinator,
+    key: JobKey,
+}
+
+impl Coordination {
+    fn new(args: &RunArgs, sender: Sender<Event>) -> Outcome<Coordination> {
+        let failure = |error| Failure::new(format!("preparing the job: {error}"));
+        let key = JobKey::random().map_err(failure)?;
+        let on_abort = move |abort| drop(sender.send(Event::Abort(abort)));
+        let coordinator =
+            Coordinator::listen(u32::from(args.ranks), key.clone(), on_abort).map_err(failure)?;
+        Ok(Coordination { coordinator, key })
+    }
+}
+
 /// The processes of a job while it starts.
 #[derive(Default)]
 struct Ranks {
@@ -73,7 +97,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    fn start(&mut self, args: &RunArgs) -> Outcome {
+    fn start(&mut self, args: &RunArgs, coordination: &Coordination) -> Outcome {
         let cores = cores_for(args)?;
         // A thread of its own is pinned for each start, because ranks inherit that.
         thread::scope(|scope| {
@@ -82,7 +106,7 @@ impl Ranks {
                     if let Some(cores) = &cores {
                         cpu::pin(cores[usize::from(rank)])?;
                     }
-                    self.start_rank(args, rank)?;
+                    self.start_rank(args, coordination, rank)?;
                     show_progress(rank + 1, args.ranks);
                 }
                 Ok(())
@@ -91,13 +115,15 @@ impl Ranks {
         })
     }
 
-    fn start_rank(&mut self, args: &RunArgs, rank: u16) -> Outcome {
+    fn start_rank(&mut self, args: &RunArgs, coordination: &Coordination, rank: u16) -> Outcome {
         let (program, arguments) =
             args.program.split_first().ok_or_else(|| Failure::usage("no program to run"))?;
         let mut child = Command::new(program)
             .args(arguments)
             .env("CCI_JOB_RANK", rank.to_string())
             .env("CCI_JOB_SIZE", args.ranks.to_string())
+            .env("CCI_JOB_SOCKET", coordination.coordinator.socket_name())
+            .env("CCI_JOB_KEY", coordination.key.to_hex())
             .stdin(if rank == 0 { Stdio::inherit() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -137,6 +163,7 @@ impl Ranks {
 /// A job that has started.
 struct Job<'a> {
     args: &'a RunArgs,
+    coordinator: &'a Coordinator,
     running: HashMap<Pid, u16>,
     first_failure: Option<Ending>,
     interrupts: u32,
@@ -165,6 +192,7 @@ impl Job<'_> {
                         "the process that started the job was killed, and the job with it",
                     ));
                 }
+                Ok(Event::Abort(abort)) => self.aborted(&abort),
                 Err(RecvTimeoutError::Timeout) => self.deadline_passed()?,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Failure::new("the launcher can't wait for its ranks"));
@@ -199,6 +227,7 @@ impl Job<'_> {
 
     fn ended(&mut self, pid: Pid, ending: Ending) {
         let Some(rank) = self.running.remove(&pid) else { return };
+        self.coordinator.rank_ended(u32::from(rank));
         if ending.is_success() || self.kill_at.is_some() {
             return;
         }
@@ -210,6 +239,17 @@ impl Job<'_> {
         if ends_the_rest {
             self.end_ranks();
         }
+    }
+
+    fn aborted(&mut self, abort: &Abort) {
+        if self.kill_at.is_some() {
+            return;
+        }
+        let Abort { rank, code, reason } = abort;
+        let reason: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        say(&format!("rank {rank} on {} ends the job with code {code}: {reason}", host()));
+        self.first_failure.get_or_insert(Ending::Exit(code.get()));
+        self.end_ranks();
     }
 
     /// Asks the ranks to end, and kills them when they have not.

@@ -1,0 +1,188 @@
+//! Jobs by the real launcher: `cci run` starts this test program again, as ranks.
+#![allow(clippy::unwrap_used, reason = "a rank that can't go on fails")]
+
+mod common;
+
+use cci_job::{Job, JobError};
+use common::*;
+use std::env;
+use std::process::{Command, Output, Stdio, exit};
+
+/// What a rank shall do; not set in the tests themselves.
+const ROLE: &str = "CCI_TEST_ROLE";
+
+fn launch(ranks: &str, role: &str, variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
+    // The timeout is longer than anything here takes.
+    command.args(["run", "-n", ranks, "--timeout", "60s", "env"]);
+    command.args(variables.iter().map(|(name, value)| format!("{name}={value}")));
+    command.arg(env::current_exe().unwrap()).args(["--exact", "as_a_rank", "--nocapture"]);
+    command.env(ROLE, role).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Not a test where no launcher has started it: what ranks do.
+#[test]
+fn as_a_rank() {
+    let Ok(role) = env::var(ROLE) else { return };
+    match role.as_str() {
+        "everything" => everything(),
+        "dies" => {
+            let mut job = Job::join().unwrap();
+            if job.rank() == 1 {
+                exit(9);
+            }
+            assert!(job.barrier().is_err());
+        }
+        "leaves" => {
+            let mut job = Job::join().unwrap();
+            if job.rank() != 1 {
+                assert!(matches!(job.barrier(), Err(JobError::Gone { rank: 1 })));
+            }
+        }
+        "never joins" => {
+            if env::var("CCI_JOB_RANK").unwrap() != "1" {
+                assert!(matches!(Job::join(), Err(JobError::Gone { rank: 1 })));
+            }
+        }
+        "aborts" => {
+            let mut job = Job::join().unwrap();
+            if job.rank() == 2 {
+                assert!(matches!(job.abort(0, "no failure"), Err(JobError::Argument(_))));
+                job.abort(42, "the input\nmakes no sense").unwrap();
+            }
+            let _ = job.barrier();
+            std::thread::sleep(std::time::Duration::from_secs(600));
+        }
+        "joins" => drop(Job::join().inspect_err(fail).unwrap()),
+        "joins twice" => {
+            let _job = Job::join().unwrap();
+            fail(&Job::join().err().unwrap());
+        }
+        other => panic!("no such role: {other}"),
+    }
+}
+
+fn fail(error: &JobError) {
+    eprintln!("{error}");
+    exit(3);
+}
+
+fn everything() {
+    let mut job = Job::join().unwrap();
+    let (rank, size) = (job.rank(), job.size());
+    assert_eq!((job.host(), job.local_rank(), job.local_size()), (0, rank, size));
+    for round in 0..50_u32 {
+        // Of different lengths, up to the longest.
+        let value = |rank: u32| vec![rank as u8; ((rank + round) * 97 % 4097) as usize];
+        let values = job.exchange(&value(rank)).unwrap();
+        assert_eq!(values, (0..size).map(value).collect::<Vec<_>>());
+        job.barrier().unwrap();
+    }
+    job.put("name", &rank.to_le_bytes()).unwrap();
+    assert!(matches!(job.put("name", b"again"), Err(JobError::Refused(_))));
+    job.barrier().unwrap();
+    for other in 0..size {
+        assert_eq!(job.get(other, "name").unwrap().unwrap(), other.to_le_bytes());
+    }
+    assert_eq!(job.get(0, "another").unwrap(), None);
+    let too_long = "k".repeat(65);
+    let wrong = [
+        job.get(size, "name").err(),
+        job.get(0, "").err(),
+        job.put(&too_long, b"").err(),
+        job.put("long", &[0; 4097]).err(),
+        job.exchange(&[0; 4097]).err(),
+    ];
+    assert!(wrong.iter().all(|error| matches!(error, Some(JobError::Argument(_)))), "{wrong:?}");
+    job.barrier().unwrap();
+}
+
+#[test]
+fn ranks_exchange_put_get_and_wait_for_each_other() {
+    for ranks in ["1", "2", "7"] {
+        succeeded(&launch(ranks, "everything", &[]));
+    }
+}
+
+#[test]
+fn sixty_four_ranks_meet() {
+    succeeded(&launch("64", "joins", &[]));
+}
+
+/// PMI-1, for real: MPICH's launcher.
+#[test]
+fn ranks_of_mpich_meet() {
+    const LAUNCHER: &str = "mpiexec.hydra";
+    if !Command::new(LAUNCHER).arg("--version").output().is_ok_and(|output| output.status.success()) {
+        println!("skipped: {LAUNCHER} is not here");
+        return;
+    }
+    for ranks in ["1", "4"] {
+        let mut command = Command::new(LAUNCHER);
+        command.args(["-n", ranks]).arg(env::current_exe().unwrap()).args([
+            "--exact",
+            "as_a_rank",
+            "--nocapture",
+        ]);
+        succeeded(&command.env(ROLE, "everything").stdin(Stdio::null()).output().unwrap());
+    }
+}
+
+#[test]
+fn without_a_launcher_it_is_a_job_of_one() {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "as_a_rank"]).env(ROLE, "everything").env("CCI_JOB_RANK", "0");
+    succeeded(&command.output().unwrap());
+}
+
+#[test]
+fn a_rank_that_is_gone_is_named_to_those_who_wait() {
+    let output = launch("4", "dies", &[]);
+    assert_eq!(output.status.code(), Some(9), "{}", stderr(&output));
+    succeeded(&launch("4", "leaves", &[]));
+    succeeded(&launch("4", "never joins", &[]));
+}
+
+#[test]
+fn a_rank_can_end_the_job() {
+    let output = launch("4", "aborts", &[]);
+    assert_eq!(output.status.code(), Some(42));
+    let said = stderr(&output);
+    assert!(said.contains("rank 2 on ") && said.contains("with code 42: the input makes no sense"), "{said}");
+}
+
+#[test]
+fn only_ranks_of_the_job_get_in() {
+    let no_key = "0".repeat(64);
+    for (variables, why) in [
+        (&[("CCI_JOB_KEY", no_key.as_str())][..], "not the key of this job"),
+        (&[("CCI_JOB_KEY", "secret")], "no key of a job"),
+        (&[("CCI_JOB_RANK", "3")], "no rank 3 in a job of 2"),
+        (&[("CCI_JOB_RANK", "first")], "should be a number"),
+        (&[("CCI_JOB_SOCKET", "cci-job-of-nobody")], "should listen at CCI_JOB_SOCKET=cci-job-of-nobody"),
+    ] {
+        let output = launch("2", "joins", variables);
+        assert_eq!(output.status.code(), Some(3), "{why}");
+        assert!(stderr(&output).contains(why), "{why}: {}", stderr(&output));
+    }
+    let output = launch("1", "joins twice", &[]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("rank 0 has joined already"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_launcher_that_ranks_cannot_speak_to_is_an_error() {
+    for (variable, value, why) in [
+        ("PMIX_RANK", "0", "speaks PMIx"),
+        ("SLURM_STEP_NUM_TASKS", "4", "srun --mpi=pmi2"),
+        ("PMI_FD", "nine", "number of a descriptor"),
+        ("PMI_FD", "999", "PMI_FD=999"),
+        ("PMI_RANK", "1", "several ranks"),
+    ] {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", "as_a_rank", "--nocapture"]).env(ROLE, "joins").env("CCI_JOB_RANK", "0");
+        let output = command.env(variable, value).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{variable}={value}");
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
+}

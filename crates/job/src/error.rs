@@ -1,0 +1,64 @@
+//! Why something of a job failed, by whose fault.
+
+use std::fmt;
+use std::io;
+
+/// What operations of a job return.
+pub type Result<T, E = JobError> = std::result::Result<T, E>;
+
+/// Why an operation of a job failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum JobError {
+    /// The caller's fault: an argument. Nothing has changed.
+    Argument(String),
+    /// The launcher's variables are here, and it does not answer, or it answers nonsense.
+    Launcher(String),
+    /// The launcher, or another rank, refuses: another version of CCI, a wrong key, a rank that is there already.
+    Refused(String),
+    /// A rank has ended or left, so that the others can't do this together.
+    Gone {
+        /// Which one.
+        rank: u32,
+    },
+    /// The system's fault.
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl JobError {
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> JobError {
+        move |error| JobError::System { what, error }
+    }
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JobError::Argument(why) | JobError::Launcher(why) | JobError::Refused(why) => out.write_str(why),
+            JobError::Gone { rank } => {
+                write!(out, "rank {rank} has left the job or ended, and the others wait for it in vain")
+            }
+            JobError::System { what, error } => write!(out, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for JobError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            JobError::System { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<cci_sys::SysError> for JobError {
+    fn from(error: cci_sys::SysError) -> JobError {
+        JobError::System { what: "a system call of the job", error: io::Error::other(error) }
+    }
+}

@@ -1,0 +1,21 @@
+//! What is bounded in a job, and by how much.
+
+/// Most ranks of a job that `cci run` starts.
+pub const RANKS_MAX: u32 = 1024;
+/// Longest key of a value that a rank puts, bytes.
+pub const KEY_BYTES_MAX: usize = 64;
+/// Longest value of a rank, put or exchanged, bytes.
+pub const VALUE_BYTES_MAX: usize = 4096;
+/// Most values that one rank puts.
+pub const VALUES_PER_RANK_MAX: usize = 64;
+/// Longest text of a reason, bytes.
+pub const REASON_BYTES_MAX: usize = 512;
+/// Longest frame between a rank and the launcher: everybody's values, each with its length.
+pub const FRAME_BYTES_MAX: usize = RANKS_MAX as usize * (VALUE_BYTES_MAX + 4) + 64;
+/// Longest line of a PMI-1 server: the protocol has 1,024 for a value, and the rest is short.
+pub const PMI_LINE_BYTES_MAX: usize = 4096;
+/// Bytes of a job's key.
+pub const JOB_KEY_BYTES: usize = 32;
+
+const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);
+const _: () = assert!(REASON_BYTES_MAX + KEY_BYTES_MAX < VALUE_BYTES_MAX);

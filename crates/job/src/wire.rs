@@ -1,0 +1,293 @@
+//! What a rank and the launcher say to each other: frames over a UNIX socket of one host.
+//!
+//! A frame is its length (u32, little-endian), a byte that says what it is, and fields: numbers as u32, bytes and texts
+//! after their length. The first frame begins with [`MAGIC`] and the version as text in every version of CCI, so that two
+//! versions refuse each other by name.
+
+use crate::limits::{
+    FRAME_BYTES_MAX, JOB_KEY_BYTES, KEY_BYTES_MAX, RANKS_MAX, REASON_BYTES_MAX, VALUE_BYTES_MAX,
+};
+use std::io::{self, Read, Write};
+use std::num::NonZeroU8;
+
+/// The version of CCI: ranks and launcher of one job have the same.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+const MAGIC: &[u8] = b"CCI job\n";
+const VERSION_BYTES_MAX: usize = 64;
+
+/// What a rank says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromRank {
+    /// The first frame.
+    Hello { version: String, key: [u8; JOB_KEY_BYTES], rank: u32 },
+    /// Its value for everybody; answered by `Exchanged` once all have come.
+    Exchange { value: Vec<u8> },
+    /// A value under a key; answered by `Done` or `Failed`.
+    Put { key: String, value: Vec<u8> },
+    /// Answered by `Value`.
+    Get { rank: u32, key: String },
+    /// The job shall end.
+    Abort { code: NonZeroU8, reason: String },
+}
+
+/// What the launcher says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromLauncher {
+    /// The rank is taken in.
+    Welcome { size: u32 },
+    /// Everybody's value, by rank.
+    Exchanged { values: Vec<Vec<u8>> },
+    /// The value was put.
+    Done,
+    /// What that rank has put, if it has.
+    Value { value: Option<Vec<u8>> },
+    /// What was asked for is refused.
+    Failed { reason: String },
+    /// It can't be done because a rank is gone.
+    Gone { rank: u32 },
+}
+
+/// Fields of a frame that is read.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, left) = self.0.split_at_checked(len)?;
+        self.0 = left;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn bytes(&mut self, len_max: usize) -> Option<Vec<u8>> {
+        let len = usize::try_from(self.number()?).ok()?;
+        if len > len_max { None } else { self.take(len).map(<[u8]>::to_vec) }
+    }
+
+    fn text(&mut self, len_max: usize) -> Option<String> {
+        String::from_utf8(self.bytes(len_max)?).ok()
+    }
+}
+
+/// Fields of a frame that is written.
+struct Frame(Vec<u8>);
+
+impl Frame {
+    fn new(kind: u8) -> Frame {
+        Frame(vec![0, 0, 0, 0, kind])
+    }
+
+    fn number(mut self, number: u32) -> Frame {
+        self.0.extend(number.to_le_bytes());
+        self
+    }
+
+    fn bytes(mut self, bytes: &[u8]) -> Frame {
+        // What is written was checked against limits far below.
+        self.0.extend((bytes.len() as u32).to_le_bytes());
+        self.0.extend(bytes);
+        self
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let len = (self.0.len() - 4) as u32;
+        self.0[..4].copy_from_slice(&len.to_le_bytes());
+        self.0
+    }
+}
+
+impl FromRank {
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            FromRank::Hello { version, key, rank } => {
+                Frame::new(0).bytes(MAGIC).bytes(version.as_bytes()).bytes(key).number(*rank)
+            }
+            FromRank::Exchange { value } => Frame::new(1).bytes(value),
+            FromRank::Put { key, value } => Frame::new(2).bytes(key.as_bytes()).bytes(value),
+            FromRank::Get { rank, key } => Frame::new(3).number(*rank).bytes(key.as_bytes()),
+            FromRank::Abort { code, reason } => {
+                Frame::new(4).number(u32::from(code.get())).bytes(reason.as_bytes())
+            }
+        }
+        .finish()
+    }
+
+    fn decode(frame: &[u8]) -> Option<FromRank> {
+        let (&kind, fields) = frame.split_first()?;
+        let mut fields = Fields(fields);
+        let decoded = match kind {
+            0 => {
+                if fields.bytes(MAGIC.len())? != MAGIC {
+                    return None;
+                }
+                let version = fields.text(VERSION_BYTES_MAX)?;
+                if version != VERSION {
+                    // What follows is that version's affair.
+                    return Some(FromRank::Hello { version, key: [0; JOB_KEY_BYTES], rank: 0 });
+                }
+                let key = fields.bytes(JOB_KEY_BYTES)?.try_into().ok()?;
+                FromRank::Hello { version, key, rank: fields.number()? }
+            }
+            1 => FromRank::Exchange { value: fields.bytes(VALUE_BYTES_MAX)? },
+            2 => FromRank::Put { key: fields.text(KEY_BYTES_MAX)?, value: fields.bytes(VALUE_BYTES_MAX)? },
+            3 => FromRank::Get { rank: fields.number()?, key: fields.text(KEY_BYTES_MAX)? },
+            4 => FromRank::Abort {
+                code: u8::try_from(fields.number()?).ok().and_then(NonZeroU8::new)?,
+                reason: fields.text(REASON_BYTES_MAX)?,
+            },
+            _ => return None,
+        };
+        fields.0.is_empty().then_some(decoded)
+    }
+}
+
+impl FromLauncher {
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            FromLauncher::Welcome { size } => Frame::new(0).number(*size),
+            FromLauncher::Exchanged { values } => values
+                .iter()
+                .fold(Frame::new(1).number(values.len() as u32), |frame, value| frame.bytes(value)),
+            FromLauncher::Done => Frame::new(2),
+            FromLauncher::Value { value: None } => Frame::new(3).number(0),
+            FromLauncher::Value { value: Some(value) } => Frame::new(3).number(1).bytes(value),
+            FromLauncher::Failed { reason } => Frame::new(4).bytes(reason.as_bytes()),
+            FromLauncher::Gone { rank } => Frame::new(5).number(*rank),
+        }
+        .finish()
+    }
+
+    fn decode(frame: &[u8]) -> Option<FromLauncher> {
+        let (&kind, fields) = frame.split_first()?;
+        let mut fields = Fields(fields);
+        let decoded = match kind {
+            0 => FromLauncher::Welcome { size: fields.number()? },
+            1 => {
+                let count = fields.number().filter(|&count| count <= RANKS_MAX)?;
+                let values = (0..count).map(|_| fields.bytes(VALUE_BYTES_MAX)).collect::<Option<_>>()?;
+                FromLauncher::Exchanged { values }
+            }
+            2 => FromLauncher::Done,
+            3 => FromLauncher::Value {
+                value: match fields.number()? {
+                    0 => None,
+                    1 => Some(fields.bytes(VALUE_BYTES_MAX)?),
+                    _ => return None,
+                },
+            },
+            4 => FromLauncher::Failed { reason: fields.text(REASON_BYTES_MAX)? },
+            5 => FromLauncher::Gone { rank: fields.number()? },
+            _ => return None,
+        };
+        fields.0.is_empty().then_some(decoded)
+    }
+}
+
+/// What both sides say, in frames.
+pub trait Say: Sized {
+    /// Writes one frame.
+    fn write(&self, to: &mut impl Write) -> io::Result<()>;
+    /// Reads one frame; `UnexpectedEof` where the other side has closed, `InvalidData` where it is no such frame.
+    fn read(from: &mut impl Read) -> io::Result<Self>;
+}
+
+impl Say for FromRank {
+    fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        to.write_all(&self.encode())
+    }
+
+    fn read(from: &mut impl Read) -> io::Result<FromRank> {
+        let frame = read_frame(from, VALUE_BYTES_MAX + REASON_BYTES_MAX)?;
+        FromRank::decode(&frame).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+impl Say for FromLauncher {
+    fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        to.write_all(&self.encode())
+    }
+
+    fn read(from: &mut impl Read) -> io::Result<FromLauncher> {
+        let frame = read_frame(from, FRAME_BYTES_MAX)?;
+        FromLauncher::decode(&frame).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+fn read_frame(from: &mut impl Read, len_max: usize) -> io::Result<Vec<u8>> {
+    let mut len = [0; 4];
+    from.read_exact(&mut len)?;
+    let len = u32::from_le_bytes(len) as usize;
+    if len > len_max {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut frame = vec![0; len];
+    from.read_exact(&mut frame)?;
+    Ok(frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said_by_ranks() -> Vec<FromRank> {
+        vec![
+            FromRank::Hello { version: VERSION.into(), key: [7; JOB_KEY_BYTES], rank: 3 },
+            FromRank::Exchange { value: b"value".to_vec() },
+            FromRank::Put { key: "key".into(), value: vec![1; VALUE_BYTES_MAX] },
+            FromRank::Get { rank: 1, key: "key".into() },
+            FromRank::Abort { code: NonZeroU8::MAX, reason: "why".into() },
+        ]
+    }
+
+    fn said_by_launchers() -> Vec<FromLauncher> {
+        vec![
+            FromLauncher::Welcome { size: 4 },
+            FromLauncher::Exchanged { values: vec![vec![], vec![1, 2]] },
+            FromLauncher::Done,
+            FromLauncher::Value { value: None },
+            FromLauncher::Value { value: Some(vec![5]) },
+            FromLauncher::Failed { reason: "why".into() },
+            FromLauncher::Gone { rank: 2 },
+        ]
+    }
+
+    /// The frame is read as it was written; parts of it, or more than it, are nothing.
+    fn check<T: Say + PartialEq + std::fmt::Debug>(said: &T, decode: impl Fn(&[u8]) -> Option<T>) {
+        let mut frame = Vec::new();
+        said.write(&mut frame).unwrap();
+        assert_eq!(&T::read(&mut &frame[..]).unwrap(), said);
+        for len in 0..frame.len() {
+            assert_eq!(T::read(&mut &frame[..len]).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        }
+        let body = &frame[4..];
+        assert!((0..body.len()).all(|len| decode(&body[..len]).is_none()), "{said:?}");
+        assert_eq!(decode(&[body, &[0]].concat()), None, "{said:?}");
+    }
+
+    #[test]
+    fn frames_are_read_as_written_and_nothing_else_is() {
+        for said in said_by_ranks() {
+            check(&said, FromRank::decode);
+        }
+        for said in said_by_launchers() {
+            check(&said, FromLauncher::decode);
+        }
+    }
+
+    #[test]
+    fn lengths_are_limited_before_anything_is_allocated() {
+        let huge = [0xff, 0xff, 0xff, 0xff, 1];
+        assert_eq!(FromRank::read(&mut &huge[..]).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(FromLauncher::read(&mut &huge[..]).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(FromLauncher::decode(&[1, 0xff, 0xff, 0xff, 0xff]), None);
+    }
+
+    #[test]
+    fn another_version_is_recognised_whatever_follows() {
+        let frame = Frame::new(0).bytes(MAGIC).bytes(b"9.1.0").bytes(b"whatever").finish();
+        let hello = FromRank::read(&mut &frame[..]).unwrap();
+        assert!(matches!(hello, FromRank::Hello { version, .. } if version == "9.1.0"));
+    }
+}

@@ -2,15 +2,15 @@
 
 /// Longest payload of a connection request, bytes (CCI-036; the C interface's `CCI_CONN_REQ_LEN`).
 pub const REQUEST_BYTES_MAX: usize = 1024;
-/// Receive buffers of an endpoint unless told otherwise: with [`MESSAGE_BYTES_MAX`] about 8 MB (CCI-079).
+/// Receive buffers of an endpoint, by default: with [`MESSAGE_BYTES_MAX`] about 8 MB (CCI-079).
 pub const RECV_BUFFERS_DEFAULT: u32 = 1024;
 /// The largest number of receive buffers that an endpoint may be opened with.
 pub const RECV_BUFFERS_MAX: u32 = 1 << 20;
-/// Sends started and not yet completed, per endpoint, unless told otherwise.
+/// Sends started and not yet completed, per endpoint, by default.
 pub const SENDS_DEFAULT: u32 = 16 * 1024;
 /// The largest number of sends in progress that an endpoint may be opened with.
 pub const SENDS_MAX: u32 = 1 << 22;
-/// Remote memory operations started and not yet completed, per endpoint, unless told otherwise: as many as programs post that
+/// Remote memory operations started and not yet completed, per endpoint, by default: as many as programs post that
 /// were written for the published library. What they need is borrowed as they are begun.
 pub const RMA_OPERATIONS_DEFAULT: u32 = 16 * 1024;
 /// Remote memory operations whose completions have a place in the queue of events from the beginning.
@@ -22,15 +22,15 @@ pub const RMA_OPERATIONS_MAX: u32 = 1 << 20;
 pub const RMA_BYTES_PER_S_MIN: u64 = 64 << 10;
 /// Bytes that an operation counts for beside its data, since answering it takes time, too.
 pub const RMA_OPERATION_BYTES: u64 = 256;
-/// Memory that idles in the registration cache, unless told otherwise, bytes.
+/// Memory that idles in the registration cache, by default, bytes.
 pub const IDLE_REGISTERED_BYTES_DEFAULT: u64 = 64 << 20;
 /// Runs contiguous on both sides that one operation is made of, at most: what `IOV_MAX` is to `writev`.
 pub const RMA_SEGMENTS_MAX: usize = cci_proto::limits::RMA_SEGMENTS_MAX;
 /// The largest message any device of ours takes (CCI-049: 2 K to 8 K is what an MSS should be), bytes.
 pub const MESSAGE_BYTES_MAX: u32 = 8 * 1024;
-/// How long a reliable send may take before it fails, unless told otherwise.
+/// How long a reliable send may take before it fails, by default.
 pub const SEND_TIMEOUT_NS_DEFAULT: u64 = 10_000_000_000;
-/// Cap on the memory of one endpoint, all kinds together, unless told otherwise.
+/// Cap on the memory of one endpoint, all kinds together, by default.
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
 /// Smallest cap that an endpoint can be opened with.
 pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
@@ -81,15 +81,15 @@ pub const LONG_MESSAGES_ALL_MAX: u32 = 1 << 20;
 pub const LONG_PIECE_BYTES: u64 = 256 << 10;
 /// Pieces of one long message that are under way at once, at most.
 pub const LONG_PIECES_MAX: u32 = 8;
-/// The receiver of a long message tells the sender how far it is each time it has so many bytes more.
+/// The receiver of a long message reports its progress to the sender each time it has so many bytes more.
 pub const LONG_PROGRESS_BYTES: u64 = 4 << 20;
-/// The longest message that comes whole, unless told otherwise, bytes.
+/// The longest message that comes whole, by default, bytes.
 pub const WHOLE_BYTES_DEFAULT: u64 = 1 << 20;
-/// The longest message that is taken at all, unless told otherwise, bytes.
+/// The longest message that is taken at all, by default, bytes.
 pub const LONG_BYTES_DEFAULT: u64 = 1 << 40;
-/// Cap on the memory that is lent for long messages, unless told otherwise, bytes.
+/// Cap on the memory that is lent for long messages, by default, bytes.
 pub const LENT_BYTES_DEFAULT: u64 = 64 << 20;
-/// Cap on copies of long messages that are being sent, unless told otherwise, bytes.
+/// Cap on copies of long messages that are being sent, by default, bytes.
 pub const STAGED_BYTES_DEFAULT: u64 = 64 << 20;
 /// How long what could not be done for lack of space waits until it is tried again.
 pub const LONG_RETRY_NS: u64 = 1_000_000;
@@ -109,7 +109,10 @@ const _: () = {
     );
     assert!(RMA_EVENTS_RESERVED <= RMA_OPERATIONS_DEFAULT && RMA_OPERATIONS_DEFAULT <= RMA_OPERATIONS_MAX);
     assert!(SPIN_NS_MIN < SPIN_NS_MAX);
-    assert!(LONG_PROGRESS_BYTES.is_multiple_of(LONG_PIECE_BYTES), "progress is told at the ends of pieces");
+    assert!(
+        LONG_PROGRESS_BYTES.is_multiple_of(LONG_PIECE_BYTES),
+        "progress is reported at the ends of pieces"
+    );
     assert!(WHOLE_BYTES_DEFAULT <= LENT_BYTES_DEFAULT && LENT_BYTES_DEFAULT <= LONG_BYTES_DEFAULT);
     assert!(
         HELD_MESSAGES_MAX <= RECV_BUFFERS_DEFAULT / 4,

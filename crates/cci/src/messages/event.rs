@@ -80,7 +80,7 @@ impl Offer {
     }
 }
 
-/// What a [`Messenger`](super::Messenger) has to tell. Later versions may tell more: a program passes over what it does not know.
+/// What a [`Messenger`](super::Messenger) reports. Later versions may report more: a program passes over what it does not know.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {

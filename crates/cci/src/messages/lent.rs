@@ -55,7 +55,7 @@ impl Capacity {
     /// [`Capacity::has_news`] says when to try again.
     pub fn take(&self, len: usize) -> Option<Box<[u8]>> {
         let needed = len.checked_next_multiple_of(GRAIN_BYTES)?;
-        // Before the look, so that a buffer that comes back meanwhile is seen or told of.
+        // Before the look, so that a buffer that comes back meanwhile is seen or reported.
         self.is_wanted.store(true, Ordering::SeqCst);
         let mut buffers = self.lock();
         let buffer = buffers.reuse(needed).or_else(|| {

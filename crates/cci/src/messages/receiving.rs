@@ -305,7 +305,7 @@ impl Receiving {
         }
     }
 
-    /// A message has ended here: what it had is given back, the sender is told, and the program gets what waited for its end.
+    /// A message has ended here: what it had is given back, the sender gets a notice, and the program gets what waited for its end.
     fn end(&mut self, base: &mut Base, key: Key, answer: Answer, event: Option<Event>) {
         let Some(incoming) = self.long.get_mut(key) else { return };
         let connection = incoming.connection;

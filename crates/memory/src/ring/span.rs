@@ -2,7 +2,7 @@
 
 use super::LINE_BYTES;
 
-/// Where records of one size lie, one right behind the other. It tells the place of each without a look at the ring, which the peer may
+/// Where records of one size lie, one right behind the other. It gives the place of each without a look at the ring, which the peer may
 /// have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {

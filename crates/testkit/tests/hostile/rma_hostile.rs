@@ -12,7 +12,7 @@ use cci_testkit::rng::Rng;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Handles tried over each device, unless told otherwise.
+/// Handles tried over each device, by default.
 const HANDLES: u64 = 1_200_000;
 /// Regions that are there at any time.
 const REGIONS: usize = 24;

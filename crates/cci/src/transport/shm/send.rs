@@ -63,7 +63,7 @@ pub(super) fn send(
         core.complete(conn.base.connection, op, Status::Success);
     }
     if link.out.flush_after_send(was_flushed) {
-        // The same look finds a peer that waits for our read position.
+        // That was a look at whether the peer sleeps, and so finds one that waits for our read position, too.
         link.publish_due = false;
     }
     Ok(())
@@ -128,7 +128,7 @@ pub(super) fn send_some(
         core.complete_run(base.connection, op, Status::Success, taken.messages);
     }
     if link.out.flush_after_send(was_flushed) {
-        // The same look finds a peer that waits for our read position.
+        // That was a look at whether the peer sleeps, and so finds one that waits for our read position, too.
         link.publish_due = false;
     }
     (taken, sent)

@@ -6,7 +6,7 @@ use crate::guard::{Failure, guard};
 use crate::handles::Handles;
 use crate::pool::Pool;
 use crate::types::*;
-use cci::{Device, DisconnectPolicy, Endpoint, Options, SharedEndpoint};
+use cci::{Device, DisconnectPolicy, Endpoint, LockedEndpoint, Options, SharedEndpoint};
 use libc::{c_char, c_int};
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
@@ -104,6 +104,30 @@ impl Drop for Leave<'_> {
     }
 }
 
+/// What keeps others from an endpoint during a call.
+enum Entered<'a> {
+    Locking(LockedEndpoint<'a>),
+    Single { endpoint: &'a mut Endpoint, _leave: Leave<'a> },
+}
+
+impl Entered<'_> {
+    #[inline]
+    fn endpoint(&mut self) -> &mut Endpoint {
+        match self {
+            Entered::Locking(locked) => locked.endpoint(),
+            Entered::Single { endpoint, .. } => endpoint,
+        }
+    }
+
+    /// Ends the call.
+    #[inline]
+    fn leave(self) {
+        if let Entered::Locking(locked) = self {
+            locked.unlock();
+        }
+    }
+}
+
 impl CEndpoint {
     /// Opens an endpoint on `device`, which is `public` to C.
     pub fn create(
@@ -180,37 +204,48 @@ impl CEndpoint {
     }
 
     /// Runs `f` with the endpoint and its C side, locked. `f` must not call into the C interface.
+    // `f` is called in one place, where it can be inlined.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut Endpoint, &mut Side) -> R) -> Result<R, Failure> {
+        let mut entered = self.enter()?;
+        // SAFETY: what `enter` returned keeps others out, `with` is the only place that reaches `side`, and `f` does not come back here
+        // (the lock is not recursive, and the flag of single-threaded mode would refuse it).
+        let result = f(entered.endpoint(), unsafe { &mut *self.side.get() });
+        entered.leave();
+        Ok(result)
+    }
+
+    // Always: its result would be passed through memory.
+    #[inline(always)]
+    fn enter(&self) -> Result<Entered<'_>, Failure> {
         match &self.engine {
             // In a fork child an error, before anything is touched that a thread of the parent's may have been at.
             Engine::Locking(shared) => {
-                let may_wait = || self.refuse_handler().is_ok();
-                let ran = shared.try_with_unless_held(may_wait, |endpoint| {
-                    // SAFETY: we hold the lock, `with` is the only place that reaches `side`, and `f` does not come back
-                    // here (the lock is not recursive).
-                    f(endpoint, unsafe { &mut *self.side.get() })
-                })?;
-                ran.ok_or_else(in_handler)
+                let locked = shared.lock_unless_held(|| self.refuse_handler().is_ok())?;
+                locked.map(Entered::Locking).ok_or_else(in_handler)
             }
             Engine::Single { endpoint, busy } => {
                 // A plain load and a plain store: a check for mistakes, not a lock.
                 if busy.load(Ordering::Relaxed) {
-                    self.refuse_handler()?;
-                    return Err(Failure::with_text(
-                        CCI_EBUSY,
-                        "another thread is using this endpoint in single-threaded mode",
-                    ));
+                    return Err(self.busy());
                 }
                 busy.store(true, Ordering::Relaxed);
-                let _leave = Leave(busy);
-                // SAFETY: the program promised one thread at a time for this endpoint at `cci_init`, and `f` does not
-                // come back here (the flag would refuse it).
-                let (endpoint, side) = unsafe { (&mut *endpoint.get(), &mut *self.side.get()) };
+                let leave = Leave(busy);
+                // SAFETY: the program promised one thread at a time for this endpoint at `cci_init`, and who is in a call has set the
+                // flag.
+                let endpoint = unsafe { &mut *endpoint.get() };
                 endpoint.check_process()?;
-                Ok(f(endpoint, side))
+                Ok(Entered::Single { endpoint, _leave: leave })
             }
         }
+    }
+
+    /// Why nobody can enter an endpoint in single-threaded mode just now.
+    #[cold]
+    fn busy(&self) -> Failure {
+        let other =
+            || Failure::with_text(CCI_EBUSY, "another thread is using this endpoint in single-threaded mode");
+        self.refuse_handler().err().unwrap_or_else(other)
     }
 
     /// Waits until `look` finds something. What it takes from the endpoint it enters on the C side under the same lock:
@@ -258,7 +293,16 @@ impl CEndpoint {
         if self.shared().is_some() {
             std::sync::atomic::fence(Ordering::SeqCst);
         }
-        let is_starved = self.starved.load(Ordering::Relaxed) && self.starved.swap(false, Ordering::SeqCst);
+        if self.starved.load(Ordering::Relaxed) {
+            self.feed();
+        }
+    }
+
+    /// Takes messages in that may be waiting for a receive buffer.
+    #[cold]
+    #[inline(never)]
+    fn feed(&self) {
+        let is_starved = self.starved.swap(false, Ordering::SeqCst);
         if is_starved && self.with(|endpoint, _| endpoint.arm()).is_err() {
             // A handler has returned it: `cci_poll` looks again at its end.
             self.starved.store(true, Ordering::Relaxed);

@@ -182,7 +182,8 @@ fn put(
 }
 
 /// Takes the next event; `CCI_EAGAIN` or `CCI_ENOBUFS` where there is none.
-#[inline]
+// Always: a call would pass the event and the result through memory.
+#[inline(always)]
 fn next(
     c_endpoint: &CEndpoint,
     endpoint: &mut Endpoint,
@@ -192,14 +193,40 @@ fn next(
     if !side.events.has_one() {
         return Err(Failure::code(CCI_ENOBUFS));
     }
-    match endpoint.next_event() {
-        Some(event) => match side.events.take() {
-            Some(slot) => Ok(fill(c_endpoint, endpoint, side, slot, event)),
-            None => unreachable!("there was one a moment ago"),
-        },
-        None if endpoint.recv_buffers_free() > 0 => Err(Failure::code(CCI_EAGAIN)),
-        None => next_when_starved(c_endpoint, endpoint, side),
+    let event = endpoint.next_event();
+    if event.is_none() {
+        return nothing(c_endpoint, endpoint, side);
     }
+    let Some(slot) = side.events.take() else { unreachable!("there was one a moment ago") };
+    let mut connection_of =
+        |connection: Connection| side.connections.get(c_endpoint.public(), endpoint, connection);
+    // Each kind is taken out of what `next_event` has written: an event is five words, which would be moved on the way to `fill`.
+    Ok(match event {
+        Some(Event::Send { connection, context, status }) => {
+            let send = send_to_c(status, connection_of(connection), context);
+            put(c_endpoint, slot, send, OUT, Held::Nothing)
+        }
+        Some(Event::Recv(message)) => {
+            let recv = recv_to_c(&message, connection_of(message.connection()));
+            put(c_endpoint, slot, recv, OUT, Held::Message(message))
+        }
+        Some(other) => fill_any(c_endpoint, endpoint, side, slot, other),
+        None => unreachable!("looked at above"),
+    })
+}
+
+/// Nothing is there. Says whether that may be for want of receive buffers, unless that ends meanwhile.
+// Apart: it returns nothing that the path of an event would have to keep for it.
+#[inline(never)]
+fn nothing(
+    c_endpoint: &CEndpoint,
+    endpoint: &mut Endpoint,
+    side: &mut Side,
+) -> Result<*const cci_event_t, Failure> {
+    if endpoint.recv_buffers_free() > 0 {
+        return Err(Failure::code(CCI_EAGAIN));
+    }
+    next_when_starved(c_endpoint, endpoint, side)
 }
 
 /// Nothing there, and no receive buffer was free.
@@ -266,6 +293,12 @@ fn not_to_be_returned(event: &CEvent) -> Failure {
     Failure::with_text(CCI_EINVAL, text)
 }
 
+#[cold]
+#[inline(never)]
+fn drop_apart(held: Held) {
+    drop(held);
+}
+
 /// Gives an event back, with what it owns.
 ///
 /// # Safety
@@ -281,15 +314,19 @@ pub unsafe extern "C" fn cci_return_event(event: *const cci_event_t) -> c_int {
             return Err(not_to_be_returned(event));
         }
         // SAFETY: the event is out and the caller's; it gives it up.
-        let held = unsafe { &mut *event.held.get() };
-        // Completions hold nothing.
-        if !matches!(held, Held::Nothing) {
-            let was_message = matches!(held, Held::Message(_));
-            *held = Held::Nothing;
-            if was_message && !orphan {
-                // SAFETY: the endpoint is there, and stays during the call, says the caller.
-                unsafe { event.c_endpoint() }?.fed();
+        match std::mem::replace(unsafe { &mut *event.held.get() }, Held::Nothing) {
+            // Completions.
+            Held::Nothing => {}
+            Held::Message(message) => {
+                drop(message);
+                if !orphan
+                    // SAFETY: the endpoint that gave the event out is there, and stays during the call, says the caller.
+                    && let Some(c_endpoint) = unsafe { event.c_endpoint.cast::<CEndpoint>().as_ref() }
+                {
+                    c_endpoint.fed();
+                }
             }
+            other => drop_apart(other),
         }
         event.stage.store(HOME, Ordering::Relaxed);
         // SAFETY: the caller gives it up, and so do we.

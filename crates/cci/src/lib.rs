@@ -93,7 +93,7 @@ pub use options::{Attribute, Options, SendFlags};
 pub use resolve::resolve;
 pub use rma::{Access, Memory, RegionAddress, RegionHandle, Registration, Rma, RmaFlags, Segment};
 pub use security::Security;
-pub use shared::SharedEndpoint;
+pub use shared::{LockedEndpoint, SharedEndpoint};
 
 pub use cci_memory::bytes::{AtomicRefusal, Foreign};
 pub use cci_proto::{Atomic, AtomicKind, AtomicWidth, RmaKind};

@@ -60,6 +60,31 @@ struct State {
     helper: Doing,
 }
 
+/// An endpoint whose lock the caller has: see [`SharedEndpoint::lock_unless_held`].
+#[must_use = "the lock is given back at once"]
+pub struct LockedEndpoint<'a> {
+    shared: &'a SharedEndpoint,
+    state: MutexGuard<'a, State>,
+}
+
+impl LockedEndpoint<'_> {
+    /// The endpoint.
+    #[inline]
+    pub fn endpoint(&mut self) -> &mut Endpoint {
+        &mut self.state.endpoint
+    }
+
+    /// Sees to those who wait, and gives the lock back. A value that is only dropped, as after a panic, does no more than give it back.
+    #[inline]
+    pub fn unlock(mut self) {
+        if self.state.sleeper {
+            // What the sleeper knew may be out of date: an event is queued, or a deadline has come nearer.
+            self.state.endpoint.arm();
+        }
+        self.shared.called(&mut self.state);
+    }
+}
+
 /// An endpoint may move between threads, the shared form may be used from all of them.
 const _: fn() = || {
     fn is_send<T: Send>() {}
@@ -102,17 +127,16 @@ impl SharedEndpoint {
         if self.is_ours() { Ok(self.with_own(f)) } else { Err(self.not_ours()) }
     }
 
-    /// Runs `f` as [`SharedEndpoint::try_with`] does. Where another call holds the lock, it waits only if it `may_wait`; otherwise `f` is
-    /// not run, and the result is `None`. For language bindings, whose callbacks could come back to the endpoint that called them.
+    /// Locks the endpoint. Where another call holds the lock, it waits only if it `may_wait`; otherwise the result is `None`. For language
+    /// bindings, whose callbacks could come back to the endpoint that called them.
     ///
     /// # Errors
     /// This is a fork child.
-    #[inline]
-    pub fn try_with_unless_held<R>(
+    #[inline(always)]
+    pub fn lock_unless_held(
         &self,
         may_wait: impl FnOnce() -> bool,
-        f: impl FnOnce(&mut Endpoint) -> R,
-    ) -> Result<Option<R>, SysError> {
+    ) -> Result<Option<LockedEndpoint<'_>>, SysError> {
         if !self.is_ours() {
             return Err(self.not_ours());
         }
@@ -122,7 +146,7 @@ impl SharedEndpoint {
             Err(TryLockError::WouldBlock) if may_wait() => self.lock(),
             Err(TryLockError::WouldBlock) => return Ok(None),
         };
-        Ok(Some(self.run(state, f)))
+        Ok(Some(LockedEndpoint { shared: self, state }))
     }
 
     /// Calls [`Endpoint::check_process`] with the endpoint locked.
@@ -158,18 +182,9 @@ impl SharedEndpoint {
 
     #[inline]
     fn with_own<R>(&self, f: impl FnOnce(&mut Endpoint) -> R) -> R {
-        self.run(self.lock(), f)
-    }
-
-    /// Runs `f`, and sees to those who wait.
-    #[inline]
-    fn run<R>(&self, mut state: MutexGuard<'_, State>, f: impl FnOnce(&mut Endpoint) -> R) -> R {
-        let result = f(&mut state.endpoint);
-        if state.sleeper {
-            // What the sleeper knew may be out of date: an event is queued, or a deadline has come nearer.
-            state.endpoint.arm();
-        }
-        self.called(&mut state);
+        let mut locked = LockedEndpoint { shared: self, state: self.lock() };
+        let result = f(locked.endpoint());
+        locked.unlock();
         result
     }
 

@@ -145,6 +145,8 @@ impl Link {
     }
 
     /// Whether something is under way that needs maintenance.
+    // Always inlined: polls in vain ask.
+    #[inline(always)]
     pub fn needs_maintenance(&self) -> bool {
         !self.out.fifo.is_empty()
             || !self.out.control.is_empty()

@@ -62,9 +62,31 @@ impl Links {
         Some(key)
     }
 
-    /// Looks at every active link.
-    #[inline]
+    /// Whether there is nothing to do on active links, as far as a short look shows. They count as polled then.
+    #[inline(always)]
+    pub fn have_nothing(&mut self) -> bool {
+        // As a rule there is one.
+        let &[key] = self.schedule.active() else { return self.schedule.active().is_empty() };
+        self.table.get_mut(key).is_some_and(turn::has_nothing)
+    }
+
+    /// Looks at every active link. If there is one, something may have come on it, as [`Links::have_nothing`] has found.
+    #[inline(always)]
     pub fn poll(&mut self, common: &mut Common, core: &mut Core) {
+        if let &[key] = self.schedule.active() {
+            let Some(link) = self.table.get_mut(key) else { return };
+            let turned = turn::poll_active(link, common, core);
+            if turned != Turned::Well || !link.is_busy {
+                self.polled(common, core, key, turned);
+            }
+        } else {
+            self.poll_each(common, core);
+        }
+    }
+
+    /// Looks at several active links.
+    #[inline(never)]
+    fn poll_each(&mut self, common: &mut Common, core: &mut Core) {
         let mut at = 0;
         while let Some(&key) = self.schedule.active().get(at) {
             if let Some(link) = self.table.get_mut(key) {
@@ -72,14 +94,7 @@ impl Links {
                     at += 1;
                     continue;
                 }
-                match turn::poll_active(link, common, core) {
-                    Turned::Well if link.is_busy => {
-                        at += 1;
-                        continue;
-                    }
-                    Turned::Corrupt => self.kill(common, core, key),
-                    Turned::Well | Turned::Ended => self.polled(common, core, key),
-                }
+                self.poll_active(common, core, key);
             }
             // A link that ended has left the list, and another may have taken its position.
             if self.schedule.active().get(at) == Some(&key) {
@@ -132,17 +147,19 @@ impl Links {
     #[inline(never)]
     fn poll_active(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(link) = self.table.get_mut(key) else { return };
-        match turn::poll_active(link, common, core) {
-            Turned::Well if link.is_busy => {}
-            Turned::Corrupt => self.kill(common, core, key),
-            Turned::Well | Turned::Ended => self.polled(common, core, key),
+        let turned = turn::poll_active(link, common, core);
+        if turned != Turned::Well || !link.is_busy {
+            self.polled(common, core, key, turned);
         }
     }
 
     /// Does what is to be done after an active link was polled with an outcome that is not the usual one.
     #[cold]
     #[inline(never)]
-    fn polled(&mut self, common: &mut Common, core: &mut Core, key: Key) {
+    fn polled(&mut self, common: &mut Common, core: &mut Core, key: Key, turned: Turned) {
+        if turned == Turned::Corrupt {
+            return self.kill(common, core, key);
+        }
         let Some(link) = self.table.get_mut(key) else { return };
         if link.conns == 0 || link.life != Life::Up || link.out.bell_failed {
             self.after_poll(common, core, key);

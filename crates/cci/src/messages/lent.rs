@@ -51,10 +51,12 @@ impl Capacity {
         (buffers.lent_bytes, buffers.idle_bytes)
     }
 
-    /// A buffer for a message of `len` bytes, or longer. `None`: the cap is reached, or the system has no memory. In that case
-    /// [`Capacity::has_news`] says when to try again.
+    /// A buffer for a message of `len` bytes, which is no more than the cap, or longer. `None`: the cap is reached, or the
+    /// system has no memory. In that case [`Capacity::has_news`] says when to try again.
     pub fn take(&self, len: usize) -> Option<Box<[u8]>> {
         let needed = len.checked_next_multiple_of(GRAIN_BYTES)?;
+        // At the cap, a message has just what it needs.
+        let needed = if needed as u64 > self.max_bytes { len } else { needed };
         // Before the look, so that a buffer that comes back meanwhile is seen or reported.
         self.is_wanted.store(true, Ordering::SeqCst);
         let mut buffers = self.lock();

@@ -10,6 +10,7 @@ crate::on_each_device!(
     offers_come_one_by_one,
     lent_memory_is_bounded,
     memory_is_not_held_by_what_has_to_wait,
+    as_long_as_may_be_lent,
 );
 
 /// What is sent behind an offer that is not decided waits, and the sender is held back.
@@ -149,4 +150,20 @@ fn memory_is_not_held_by_what_has_to_wait(device: &str) {
         came += 1;
         came == 3
     });
+}
+
+/// The cap on what is lent is no multiple of anything.
+fn as_long_as_may_be_lent(device: &str) {
+    const CAP: usize = 50_001;
+    let limits = Limits::default().whole_bytes_max(CAP as u64).lent_bytes_max(CAP as u64);
+    let mut pair = Pair::with(device, Attribute::ReliableOrdered, limits);
+    for seed in 0..3 {
+        let long = contents(CAP, seed);
+        pair.client.messenger.send(pair.client.peer, &long, 0, SendFlags::SILENT).unwrap();
+        pair.run_until(|_, _, event| match event {
+            Event::Message(message) => message[..] == long[..],
+            event => panic!("{event:?}"),
+        });
+    }
+    assert!(pair.server.messenger.counters().idle_lent_bytes <= CAP as u64);
 }

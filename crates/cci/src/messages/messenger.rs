@@ -27,9 +27,9 @@ const EVENTS_PER_CALL: u32 = 64;
 
 /// An endpoint that sends and receives messages of any length: see [the module](super).
 pub struct Messenger {
-    base: Base,
+    pub(super) base: Base,
     sending: Sending,
-    receiving: Receiving,
+    pub(super) receiving: Receiving,
 }
 
 impl Messenger {
@@ -187,6 +187,10 @@ impl Messenger {
             }
             if !self.base.due.is_empty() {
                 self.try_again();
+            }
+            // What this has set free comes before anything that the endpoint has.
+            if !self.base.ready.is_empty() {
+                continue;
             }
             match self.base.endpoint.next_event() {
                 Some(event) => {

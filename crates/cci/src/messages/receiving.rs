@@ -188,8 +188,16 @@ impl Receiving {
         }
     }
 
+    /// Has a message be fetched into another region.
+    #[cfg(test)]
+    pub fn set_region(&mut self, key: Key, region: crate::rma::RegionHandle) {
+        if let Some(Incoming { stage: Stage::Fetching(fetch), .. }) = self.long.get_mut(key) {
+            fetch.region = region;
+        }
+    }
+
     /// Prepares to fetch a message into a part of a memory.
-    fn begin(
+    pub fn begin(
         &mut self,
         base: &mut Base,
         key: Key,

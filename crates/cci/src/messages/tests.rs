@@ -1,18 +1,22 @@
-//! The parts that need no endpoint: the format, pieces, order, and the states of a send.
+//! The parts that need no endpoint, the format, pieces, order, and the states of a send; and what only the inside can bring about.
 
 use super::answer::{Answer, SendFailure};
+use super::base::Due;
 use super::order::{BeyondWindow, Order};
 use super::outgoing::Outgoing;
 use super::own::Own;
 use super::pieces::Pieces;
 use super::wire::{CONTROL_BYTES_MAX, Frame, Source};
+use super::{Event, Limits, Messenger};
 use crate::connection::{Connection, Status};
 use crate::limits::{
     HELD_MESSAGES_MAX, LONG_MESSAGES_MAX, LONG_PIECE_BYTES, LONG_PIECES_MAX, LONG_SEGMENTS_MAX,
 };
-use crate::rma::{RegionHandle, Segment};
+use crate::rma::{Access, RegionHandle, Registration, Segment};
+use crate::{Attribute, Context, Endpoint, Options, SendFlags};
 use cci_memory::slab::Key;
 use proptest::prelude::*;
+use std::path::Path;
 
 fn segments() -> impl Strategy<Value = Vec<Segment>> {
     let segment = (any::<[u8; 32]>(), 0..1_u64 << 50, 1..1_u64 << 40);
@@ -221,5 +225,54 @@ fn contexts_of_the_layer_are_told_from_others() {
     }
     for context in [0, 1, u64::MAX >> 1, u64::MAX] {
         assert_eq!(Own::from_context(context), None);
+    }
+}
+
+/// A long message that can't be fetched any more sets free what waited behind it. That comes before what the endpoint has.
+#[test]
+fn what_a_failure_sets_free_is_not_overtaken() {
+    let context = Context::from_text("[m]\ntransport = shm\n", Path::new("test.ini")).unwrap();
+    let new = |limits| {
+        Messenger::new(Endpoint::create(&context.devices()[0], Options::default()).unwrap(), limits).unwrap()
+    };
+    let (mut client, mut server) = (new(Limits::default()), new(Limits::default().whole_bytes_max(0)));
+    client.connect(server.endpoint().uri(), b"", Attribute::ReliableOrdered, 0, None).unwrap();
+    let (mut to_server, mut offer) = (None, None);
+    while offer.is_none() {
+        match server.next_event() {
+            Some(Event::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
+            Some(Event::Offer(shown)) => offer = Some(shown),
+            _ => {}
+        }
+        if let Some(Event::Connect { result, .. }) = client.next_event() {
+            let to = result.unwrap();
+            client.send(to, &vec![1; 100_000], 0, SendFlags::SILENT).unwrap();
+            client.send(to, b"held", 0, SendFlags::SILENT).unwrap();
+            to_server = Some(to);
+        }
+    }
+    for _ in 0..100 {
+        assert!(server.next_event().is_none() && client.next_event().is_none());
+    }
+    client.send(to_server.unwrap(), b"newer", 0, SendFlags::SILENT).unwrap();
+
+    let (offer, memory) = (offer.unwrap(), server.allocate(100_000).unwrap());
+    server.receiving.begin(&mut server.base, offer.key, memory.clone(), 0, None).unwrap();
+    // The endpoint had no space for the first piece, and meanwhile the region has gone.
+    let what = Registration { range: None, access: Access::LOCAL, only: None };
+    let region = server.base.endpoint.register(&memory, what).unwrap();
+    server.base.endpoint.deregister(&region).unwrap();
+    server.receiving.set_region(offer.key, region);
+    server.base.due.push_back(Due::Fetch(offer.key));
+    assert!(matches!(server.next_event(), Some(Event::Received { result: Err(_), .. })));
+    for expected in [&b"held"[..], b"newer"] {
+        let message = loop {
+            match server.next_event() {
+                Some(Event::Message(message)) => break message,
+                None => assert!(client.next_event().is_none()),
+                event => panic!("{event:?}"),
+            }
+        };
+        assert_eq!(message[..], *expected);
     }
 }

@@ -73,6 +73,10 @@ pub const KEPT_SHARE: u64 = 8;
 pub const LONG_MESSAGES_MAX: u32 = 16;
 /// Messages that may be sent behind a long one that has not ended, on a reliable ordered connection.
 pub const HELD_MESSAGES_MAX: u32 = 32;
+/// Calls of one connection that may be unanswered at once, in each direction.
+pub const CALLS_MAX: u32 = 256;
+/// Calls of one endpoint that may be under way at once.
+pub const CALLS_ALL_MAX: u32 = 1 << 20;
 /// Parts of memory that one long message may be gathered from.
 pub const LONG_SEGMENTS_MAX: usize = 4;
 /// Long messages of one endpoint that may be under way at once, in each direction.

@@ -78,6 +78,15 @@ fn messages_of_any_length_arrive() {
 }
 
 #[test]
+fn three_clients_keep_their_values() {
+    let output = Command::new(example("kv")).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let mut lines: Vec<&str> = printed.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["ann: Ok(\"here\")", "bob: Ok(\"here\")", "cy: Ok(\"here\")"], "{output:?}");
+}
+
+#[test]
 fn echo_server_and_client_over_each_device() {
     for device in ["shm", "udp-lo"] {
         let server = Server::start("echo_server", &[device]);
@@ -175,6 +184,7 @@ fn the_documents_show_the_examples_as_they_are() {
         ("docs/guide.md", 1, "counter"),
         ("docs/guide.md", 2, "counter_client"),
         ("docs/guide.md", 3, "any_length"),
+        ("docs/guide.md", 4, "kv"),
     ];
     for (document, nth, example) in shown {
         let text = std::fs::read_to_string(root.join(document)).unwrap();

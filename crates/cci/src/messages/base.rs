@@ -1,15 +1,18 @@
 //! What the two directions of a messenger share: the endpoint, its connections, and events that are ready for the program.
 
+use super::calls::Calls;
 use super::event::Event;
 use super::options::Counters;
 use super::own::Own;
 use super::peer::Peers;
-use super::wire::{CONTROL_BYTES_MAX, Frame};
+use super::request::Inbox;
+use super::wire::{CONTROL_BYTES_MAX, CallNumber, Frame, NoReply};
 use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::options::SendFlags;
 use cci_memory::slab::Key;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// What the endpoint had no space for, to be tried again.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -20,6 +23,10 @@ pub enum Due {
     Cancel(Key),
     /// More pieces of a long message.
     Fetch(Key),
+    /// That a request gets no answer.
+    NoReply(Connection, CallNumber, NoReply),
+    /// Answers that the program has given on other threads.
+    Posted,
 }
 
 /// What both directions use.
@@ -30,6 +37,8 @@ pub struct Base {
     /// one of the endpoint's events sets free.
     pub ready: VecDeque<Event>,
     pub due: VecDeque<Due>,
+    pub calls: Calls,
+    pub inbox: Arc<Inbox>,
     pub counters: Counters,
 }
 
@@ -63,8 +72,29 @@ impl Base {
         let _ = self.endpoint.send(connection, frame, 0, SendFlags::SILENT);
     }
 
-    /// Hands an event to the program, which may be asleep on the descriptor.
+    /// Says that a request gets no answer, or notes that this is due.
+    pub fn no_reply(&mut self, connection: Connection, call: CallNumber, why: NoReply) {
+        let own = Own::NoReply(call.to_key());
+        if self.control(connection, &Frame::NoReply { call, why }, own) == Control::NoSpace {
+            self.due.push_back(Due::NoReply(connection, call, why));
+        }
+    }
+
+    /// The peer has answered a call, or never got it. Returns the call, if there is one.
+    pub fn call_answered(&mut self, connection: Connection, call: CallNumber) -> Option<Key> {
+        let key = self.calls.find(connection, call)?;
+        self.peers.get_mut(connection)?.call_answered(key);
+        Some(key)
+    }
+
+    /// Gives an event to the program, which may be asleep on the descriptor; but no request for whose answer nobody waits any more.
     pub fn raise(&mut self, event: Event) {
+        if let Event::Request(request) = &event {
+            let id = request.id();
+            if !self.peers.get_mut(id.connection).is_some_and(|peer| peer.show_request(id.call)) {
+                return;
+            }
+        }
         self.ready.push_back(event);
         self.endpoint.announce_news();
     }

@@ -1,62 +1,13 @@
 //! What a program gets: messages, offers, and what became of its own.
 
 use super::answer::{ReceiveFailure, SendFailure};
-use super::lent::Lent;
-use super::wire::HEAD_BYTES;
+use super::call::CallFailure;
+use super::message::Message;
+use super::request::{Request, RequestId};
 use crate::connection::{Connection, DisconnectReason};
 use crate::engine::event::ConnectRequest;
 use crate::error::ConnectFailure;
 use cci_memory::slab::Key;
-use std::fmt;
-use std::ops::Deref;
-
-/// A message that came, of whatever length: readable in place, 8-byte aligned, and kept as long as the program likes. Dropping it, in any
-/// order and on any thread, gives its memory back: a short one holds a receive buffer of the endpoint, a long one counts against
-/// [`Limits::lent_bytes_max`](super::Limits::lent_bytes_max).
-pub struct Message {
-    body: Body,
-    connection: Connection,
-}
-
-enum Body {
-    /// One message of the endpoint, with its head.
-    Short(crate::Message),
-    Long(Lent),
-}
-
-impl Message {
-    #[inline]
-    pub(super) fn short(message: crate::Message) -> Message {
-        Message { connection: message.connection(), body: Body::Short(message) }
-    }
-
-    pub(super) fn long(lent: Lent, connection: Connection) -> Message {
-        Message { connection, body: Body::Long(lent) }
-    }
-
-    /// The connection it came on; answer there.
-    #[inline]
-    pub fn connection(&self) -> Connection {
-        self.connection
-    }
-}
-
-impl Deref for Message {
-    type Target = [u8];
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match &self.body {
-            Body::Short(message) => message.get(HEAD_BYTES..).unwrap_or(&[]),
-            Body::Long(lent) => lent,
-        }
-    }
-}
-
-impl fmt::Debug for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Message({} bytes from {:?})", self.len(), self.connection)
-    }
-}
 
 /// A long message that a peer wants to send. Nothing of it has moved yet. The program accepts it into memory of its own or of the
 /// library, refuses it, or leaves it for later; meanwhile, on a reliable ordered connection, what the peer sends behind it waits. A
@@ -107,6 +58,19 @@ pub enum Event {
         /// `Ok`: all of it is in the program's memory.
         result: Result<(), ReceiveFailure>,
     },
+    /// A client asks. The program answers the request, on any thread and in any order.
+    Request(Request),
+    /// A client does not wait for the answer to a request any more, which the program has not answered. Its answer would be dropped.
+    RequestCancelled(RequestId),
+    /// A call has ended, well or not: exactly once for each.
+    Reply {
+        /// The connection it was made on.
+        connection: Connection,
+        /// As given to the call.
+        context: u64,
+        /// What the server answered; or why there is no answer.
+        result: Result<Message, CallFailure>,
+    },
     /// An attempt to connect ended: exactly once for each.
     Connect {
         /// As given to `connect`.
@@ -143,10 +107,11 @@ pub enum Event {
 }
 
 impl Event {
-    /// The connection that a message or an offer is of.
+    /// The connection that a message, a request or an offer is of.
     pub(super) fn connection(&self) -> Option<Connection> {
         match self {
             Event::Message(message) => Some(message.connection()),
+            Event::Request(request) => Some(request.connection()),
             Event::Offer(offer) => Some(offer.connection()),
             _ => None,
         }

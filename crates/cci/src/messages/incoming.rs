@@ -3,7 +3,7 @@
 use super::answer::Answer;
 use super::lent::Capacity;
 use super::pieces::Pieces;
-use super::wire::Source;
+use super::wire::{Purpose, Source};
 use crate::connection::Connection;
 use crate::rma::{Memory, RegionHandle};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ pub struct Incoming {
     pub connection: Connection,
     /// What the peer calls it.
     pub number: u32,
+    pub purpose: Purpose,
     pub source: Source,
     pub stage: Stage,
     /// Whether the program was offered it, and so learns how it ends.

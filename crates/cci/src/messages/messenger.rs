@@ -1,21 +1,27 @@
 //! The messenger: what programs call, and where the endpoint's events go.
 
 use super::base::{Base, Due};
-use super::event::{Event, Message, Offer};
+use super::call::{CallFailure, CallId};
+use super::calls::{Calls, Stage};
+use super::event::{Event, Offer};
 use super::lent::Capacity;
+use super::message::Message;
 use super::options::{Counters, Limits};
 use super::own::Own;
 use super::peer::{Peer, Peers};
 use super::receiving::{Fault, Receiving};
+use super::request::{Inbox, ReplyError, Request};
 use super::send::{Payload, Progress, ReceiveError, SendError, SendId};
 use super::sending::Sending;
-use super::wire::{Frame, HEAD_BYTES, HELLO};
+use super::serving::Serving;
+use super::wire::{CallNumber, Frame, HEAD_BYTES, HELLO, NoReply, Purpose};
 use crate::connection::{Connection, DisconnectReason, Status};
+use crate::device::Device;
 use crate::endpoint::Endpoint;
 use crate::engine::event::{ConnectRequest, Event as Core};
 use crate::error::{AcceptError, ConnectError, CreateError, RegisterError, WaitError};
 use crate::limits::{LONG_RETRY_NS, REQUEST_BYTES_MAX};
-use crate::options::{Attribute, SendFlags};
+use crate::options::{Attribute, Options, SendFlags};
 use crate::rma::Memory;
 use crate::{ConnectFailure, messages::SendFailure};
 use std::collections::VecDeque;
@@ -24,15 +30,28 @@ use std::time::Duration;
 
 /// The most of the endpoint's events that one call of [`Messenger::next_event`] takes without finding one for the program.
 const EVENTS_PER_CALL: u32 = 64;
+/// Deadlines are looked at whenever the endpoint has no event, and after so many turns.
+const TURNS_PER_LOOK: u32 = 64;
 
 /// An endpoint that sends and receives messages of any length: see [the module](super).
 pub struct Messenger {
     pub(super) base: Base,
     sending: Sending,
     pub(super) receiving: Receiving,
+    serving: Serving,
+    /// Calls of [`Messenger::next_event`], to look at deadlines now and then.
+    turns: u32,
 }
 
 impl Messenger {
+    /// Opens an endpoint, and makes a messenger of it with the default limits.
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::create`].
+    pub fn open(device: &Device, options: Options) -> Result<Messenger, CreateError> {
+        Messenger::new(Endpoint::create(device, options)?, Limits::default())
+    }
+
     /// Makes a messenger of an endpoint that has no connections yet.
     ///
     /// # Errors
@@ -40,15 +59,19 @@ impl Messenger {
     pub fn new(endpoint: Endpoint, limits: Limits) -> Result<Messenger, CreateError> {
         limits.check()?;
         let capacity = Capacity::new(limits.lent_bytes_max, endpoint.waker());
+        let inbox = Inbox::new(endpoint.waker());
         let base = Base {
             endpoint,
             peers: Peers::default(),
             ready: VecDeque::new(),
             due: VecDeque::new(),
+            calls: Calls::new(),
+            inbox,
             counters: Counters::default(),
         };
         let sending = Sending::new(limits.staged_bytes_max);
-        Ok(Messenger { base, sending, receiving: Receiving::new(limits, capacity) })
+        let (receiving, serving) = (Receiving::new(limits, capacity), Serving::default());
+        Ok(Messenger { base, sending, receiving, serving, turns: 0 })
     }
 
     /// The endpoint: its URI, its device, its counters, and what it explains of a connection.
@@ -91,7 +114,9 @@ impl Messenger {
     /// messages that waited behind them are dropped: wait for their ends first.
     pub fn disconnect(&mut self, connection: Connection) {
         self.base.endpoint.disconnect(connection);
-        self.forget(connection, |event| !matches!(event, Event::Message(_) | Event::Offer(_)));
+        let is_kept =
+            |event: &Event| !matches!(event, Event::Message(_) | Event::Request(_) | Event::Offer(_));
+        self.forget(connection, is_kept);
     }
 
     /// Sends a message of any length. One that is sent from slices is copied before the call returns; memory must not change until the send
@@ -120,6 +145,78 @@ impl Messenger {
     /// How much of a long message its receiver has. `None` if the send has ended, or is of a short message.
     pub fn send_progress(&self, send: SendId) -> Option<Progress> {
         self.sending.progress(send)
+    }
+
+    /// Asks the peer, and returns at once. The call ends in exactly one [`Event::Reply`] with `context`: when the reply is here, when
+    /// `timeout` has passed, or when it is known that there will be none. The request is copied as by [`Messenger::send`], and may be
+    /// as long as the peer's [`Limits::whole_bytes_max`]. Replies come in any order, and on a reliable ordered connection behind
+    /// what the server has sent before. A request reaches the server once at most: nothing is repeated.
+    ///
+    /// # Errors
+    /// After any [`SendError`], nothing was sent and no event will come. [`SendError::WouldBlock`] also if
+    /// [`CALLS_MAX`](crate::limits::CALLS_MAX) calls on this connection have not been answered.
+    pub fn call<'a>(
+        &mut self,
+        connection: Connection,
+        request: impl Into<Payload<'a>>,
+        timeout: Option<Duration>,
+        context: u64,
+    ) -> Result<CallId, SendError> {
+        if self.base.peers.get(connection).is_some_and(|peer| !peer.may_call()) {
+            return Err(SendError::WouldBlock);
+        }
+        let deadline_ns = timeout.map_or(u64::MAX, |timeout| {
+            let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+            self.base.endpoint.now_ns().saturating_add(timeout_ns)
+        });
+        let key = self.base.calls.begin(connection, context, deadline_ns).ok_or(SendError::WouldBlock)?;
+        let (purpose, own) = (Purpose::Request(CallNumber::of(key)), Own::Request(key));
+        match self.sending.send_for_call(&mut self.base, connection, purpose, request.into(), own) {
+            Ok(send) => {
+                if let Some(call) = self.base.calls.get_mut(key) {
+                    call.send = send;
+                }
+                if let Some(peer) = self.base.peers.get_mut(connection) {
+                    peer.has_called(key);
+                }
+                if deadline_ns != u64::MAX {
+                    self.set_alarm();
+                }
+                Ok(CallId(key))
+            }
+            Err(error) => {
+                self.base.calls.forget(key);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives a call up, which ends with [`CallFailure::Cancelled`]. The server's program is told, if it has the request. Returns false
+    /// if the call has ended.
+    pub fn cancel_call(&mut self, call: CallId) -> bool {
+        self.give_up(call, CallFailure::Cancelled)
+    }
+
+    /// Answers a request. The reply may be as long as the client lends memory for; it is copied as by [`Messenger::send`], and no event
+    /// will come.
+    ///
+    /// # Errors
+    /// [`ReplyError`]; if the reply can be sent later, with the request in it.
+    pub fn reply<'a>(&mut self, request: Request, reply: impl Into<Payload<'a>>) -> Result<(), ReplyError> {
+        Serving::reply(&mut self.base, &mut self.sending, request, None, reply.into())
+    }
+
+    /// Answers a request with an error of the program's own: a number, and bytes that say more.
+    ///
+    /// # Errors
+    /// Those of [`Messenger::reply`].
+    pub fn reply_error<'a>(
+        &mut self,
+        request: Request,
+        code: u32,
+        bytes: impl Into<Payload<'a>>,
+    ) -> Result<(), ReplyError> {
+        Serving::reply(&mut self.base, &mut self.sending, request, Some(code), bytes.into())
     }
 
     /// Accepts an offer into memory of the program, from `offset` on. It ends in one [`Event::Received`] with `context`; until then
@@ -185,6 +282,13 @@ impl Messenger {
             if self.receiving.capacity.take_news() {
                 self.receiving.memory_is_back(&mut self.base);
             }
+            if self.base.inbox.has_news() {
+                self.serving.send_posted(&mut self.base, &mut self.sending);
+            }
+            self.turns = self.turns.wrapping_add(1);
+            if self.turns.is_multiple_of(TURNS_PER_LOOK) {
+                self.look_at_deadlines();
+            }
             if !self.base.due.is_empty() {
                 self.try_again();
             }
@@ -198,9 +302,13 @@ impl Messenger {
                         return Some(event);
                     }
                 }
-                // The endpoint was prepared for sleep, so this is the last look.
-                None if self.receiving.capacity.has_news() || !self.base.ready.is_empty() => {}
-                None => return None,
+                None => {
+                    self.look_at_deadlines();
+                    // The endpoint was prepared for sleep, so this is the last look.
+                    if !self.has_news() && self.base.ready.is_empty() {
+                        return None;
+                    }
+                }
             }
         }
         None
@@ -222,8 +330,8 @@ impl Messenger {
             if until_ns.is_some_and(|until_ns| self.base.endpoint.now_ns() >= until_ns) {
                 return Ok(None);
             }
-            let capacity = &self.receiving.capacity;
-            self.base.endpoint.wait_for(until_ns, || capacity.has_news())?;
+            let (capacity, inbox) = (&self.receiving.capacity, &self.base.inbox);
+            self.base.endpoint.wait_for(until_ns, || capacity.has_news() || inbox.has_news())?;
         }
     }
 
@@ -241,11 +349,66 @@ impl Messenger {
                 Some(Due::Answer(key)) => self.receiving.send_answer(&mut self.base, key),
                 Some(Due::Cancel(key)) => self.sending.send_cancel(&mut self.base, key),
                 Some(Due::Fetch(key)) => self.receiving.fetch(&mut self.base, key),
+                Some(Due::NoReply(connection, call, why)) => self.base.no_reply(connection, call, why),
+                Some(Due::Posted) => self.serving.send_posted(&mut self.base, &mut self.sending),
                 None => break,
             }
         }
-        let alarm_ns = (!self.base.due.is_empty()).then(|| self.base.endpoint.now_ns() + LONG_RETRY_NS);
+        self.set_alarm();
+    }
+
+    /// Ends a sleep when something is to be tried again, or when a call may have to end.
+    fn set_alarm(&mut self) {
+        let retry_ns = (!self.base.due.is_empty()).then(|| self.base.endpoint.now_ns() + LONG_RETRY_NS);
+        let alarm_ns = [retry_ns, self.base.calls.first_deadline_ns()].into_iter().flatten().min();
         self.base.endpoint.set_alarm(alarm_ns);
+    }
+
+    /// Whether other threads have something for this one.
+    fn has_news(&self) -> bool {
+        self.receiving.capacity.has_news() || self.base.inbox.has_news()
+    }
+
+    /// Ends calls whose deadlines have passed.
+    #[inline]
+    fn look_at_deadlines(&mut self) {
+        if let Some(first_ns) = self.base.calls.first_deadline_ns() {
+            let now_ns = self.base.endpoint.now_ns();
+            if now_ns >= first_ns {
+                self.end_expired(now_ns);
+            }
+        }
+    }
+
+    #[cold]
+    fn end_expired(&mut self, now_ns: u64) {
+        while let Some(key) = self.base.calls.expired(now_ns) {
+            self.give_up(CallId(key), CallFailure::TimedOut);
+        }
+        self.set_alarm();
+    }
+
+    /// Ends a call before it is answered. False: it has ended.
+    fn give_up(&mut self, id: CallId, failure: CallFailure) -> bool {
+        let Some(call) = self.base.calls.get(id) else { return false };
+        let (connection, send) = (call.connection, call.send);
+        let event = match call.stage {
+            Stage::GivenUp => return false,
+            Stage::Receiving(incoming) => {
+                self.receiving.stop_reply(&mut self.base, incoming);
+                self.base.calls.end(id.0, Err(failure))
+            }
+            Stage::Waiting => {
+                let event = self.base.calls.give_up(id.0, failure);
+                self.sending.cancel(&mut self.base, send);
+                // The server may have all of the request. If this gets lost, it answers, and nobody looks at the answer.
+                let frame = Frame::GiveUp { call: CallNumber::of(id.0) };
+                self.base.control_silently(connection, &frame);
+                event
+            }
+        };
+        event.into_iter().for_each(|event| self.base.raise(event));
+        true
     }
 
     /// Takes an event of the endpoint. Returns what the program gets at once; there may be more in `ready`.
@@ -255,7 +418,7 @@ impl Messenger {
             Core::Recv(message) => {
                 let peer = self.base.peers.get(message.connection())?;
                 if Frame::is_message(&message) && peer.order.is_empty() {
-                    return Some(Event::Message(Message::short(message)));
+                    return Some(Event::Message(Message::short(message, Purpose::Message)));
                 }
                 self.on_frame(message);
                 self.base.ready.pop_front()
@@ -276,6 +439,20 @@ impl Messenger {
             Own::Cancel(key) => self.sending.cancel_ended(&mut self.base, key, status),
             Own::Answer(key) => self.receiving.answer_ended(&mut self.base, key, status),
             Own::Piece(key) => self.receiving.piece_ended(&mut self.base, key, status),
+            Own::Request(_) | Own::Reply(_) | Own::NoReply(_) if status == Status::Success => return None,
+            // The end of the connection ends the calls.
+            Own::Request(_) | Own::Reply(_) | Own::NoReply(_) if status == Status::Disconnected => {
+                return None;
+            }
+            Own::Request(key) => {
+                self.base.call_answered(connection, CallNumber::of(key))?;
+                let failure = CallFailure::NotSent(SendFailure::Failed(status));
+                let event = self.base.calls.end(key, Err(failure))?;
+                self.base.raise(event);
+            }
+            Own::Reply(key) | Own::NoReply(key) => {
+                self.base.no_reply(connection, CallNumber::from_key(key), NoReply::Lost);
+            }
             Own::Kept(key) => {
                 let context = self.sending.take_context(key)?;
                 return Some(sent(connection, context, status));
@@ -290,9 +467,27 @@ impl Messenger {
         let connection = message.connection();
         let done = match Frame::parse(&message) {
             None => Err(Fault),
-            Some(Frame::Message) => self.hold(message),
-            Some(Frame::Offer { number, source }) => {
-                self.receiving.offered(&mut self.base, connection, number, source)
+            Some(Frame::Message(purpose)) => self.on_message(message, purpose),
+            Some(Frame::Offer { number, purpose, source }) => {
+                self.receiving.offered(&mut self.base, connection, number, purpose, source)
+            }
+            Some(Frame::GiveUp { call }) => {
+                Serving::given_up(&mut self.base, connection, call);
+                Ok(())
+            }
+            Some(Frame::NoReply { call, why }) => {
+                let failure = match why {
+                    NoReply::Dropped => CallFailure::Dropped,
+                    NoReply::Lost | NoReply::GivenUp => CallFailure::ReplyLost,
+                };
+                match self.base.call_answered(connection, call) {
+                    Some(call) => {
+                        let event = self.base.calls.end(call, Err(failure));
+                        event.into_iter().for_each(|event| self.base.raise(event));
+                    }
+                    None => self.base.counters.late += 1,
+                }
+                Ok(())
             }
             Some(Frame::Answer { number, answer }) => {
                 self.sending.answered(&mut self.base, connection, number, answer);
@@ -312,10 +507,32 @@ impl Messenger {
         }
     }
 
-    /// Keeps a message until the long one before it has ended.
-    fn hold(&mut self, message: crate::Message) -> Result<(), Fault> {
-        let peer = self.base.peers.get_mut(message.connection()).ok_or(Fault)?;
-        peer.order.hold(Event::Message(Message::short(message))).map_err(|_| Fault)
+    /// Takes a message of the program's, a request or a reply. It waits if a long message before it has not ended.
+    fn on_message(&mut self, message: crate::Message, purpose: Purpose) -> Result<(), Fault> {
+        let connection = message.connection();
+        let message = Message::short(message, purpose);
+        let event = match purpose {
+            Purpose::Message => Some(Event::Message(message)),
+            Purpose::Request(call) => Some(Serving::requested(&mut self.base, message, call)?),
+            Purpose::Reply(number) | Purpose::Error { call: number, .. } => {
+                let Some(call) = self.base.call_answered(connection, number) else {
+                    self.base.counters.late += 1;
+                    return Ok(());
+                };
+                let result = match purpose {
+                    Purpose::Error { code, .. } => Err(CallFailure::Error { code, message }),
+                    _ => Ok(message),
+                };
+                self.base.calls.end(call, result)
+            }
+        };
+        let Some(event) = event else { return Ok(()) };
+        let peer = self.base.peers.get_mut(connection).ok_or(Fault)?;
+        if peer.order.is_empty() {
+            self.base.raise(event);
+            return Ok(());
+        }
+        peer.order.hold(event).map_err(|_| Fault)
     }
 
     /// Ends a connection whose peer does not keep to the protocol.
@@ -379,9 +596,14 @@ impl Messenger {
         let Some(peer) = self.base.peers.get(connection) else { return };
         let incoming: Vec<_> = peer.incoming.iter().map(|(_, key)| *key).collect();
         let outgoing: Vec<_> = peer.all_outgoing().collect();
+        let calls: Vec<_> = peer.unanswered_calls().to_vec();
         let raised_before = self.base.ready.len();
         self.receiving.disconnected(&mut self.base, connection, &incoming);
         self.sending.disconnected(&mut self.base, outgoing.into_iter(), connection);
+        for call in calls {
+            let event = self.base.calls.end(call, Err(CallFailure::Failed(Status::Disconnected)));
+            event.into_iter().for_each(|event| self.base.raise(event));
+        }
         let mut raised = self.base.ready.split_off(raised_before);
         raised.retain(|event| keeps(event) || event.connection() != Some(connection));
         self.base.ready.append(&mut raised);

@@ -11,6 +11,8 @@
 //!   waits for its end. The sender sends at most [`HELD_MESSAGES_MAX`](crate::limits::HELD_MESSAGES_MAX) short messages behind one, and
 //!   then gets `WouldBlock`. On a reliable unordered connection each message comes once, when it is there. Unreliable connections take
 //!   only what fits one message of the endpoint.
+//! - [`Messenger::call`] asks the peer's program, which gets an [`Event::Request`] and answers it once, in any order and on any thread. Each
+//!   call ends in one [`Event::Reply`].
 //!
 //! ```
 //! use cci::messages::{Event, Limits, Messenger};
@@ -40,9 +42,12 @@
 
 mod answer;
 mod base;
+mod call;
+mod calls;
 mod event;
 mod incoming;
 mod lent;
+mod message;
 mod messenger;
 mod options;
 mod order;
@@ -51,15 +56,20 @@ mod own;
 mod peer;
 mod pieces;
 mod receiving;
+mod request;
 mod send;
 mod sending;
+mod serving;
 mod staging;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use answer::{ReceiveFailure, SendFailure};
-pub use event::{Event, Message, Offer};
+pub use call::{CallFailure, CallId};
+pub use event::{Event, Offer};
+pub use message::Message;
 pub use messenger::Messenger;
 pub use options::{Counters, Limits};
+pub use request::{ReplyError, Request, RequestId};
 pub use send::{Payload, Progress, ReceiveError, SendError, SendId};

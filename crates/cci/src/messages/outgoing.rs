@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, SendFailure};
 use super::staging::Staged;
+use super::wire::Purpose;
 use crate::connection::{Connection, Status};
 use crate::limits::LONG_SEGMENTS_MAX;
 use crate::rma::RegionHandle;
@@ -11,9 +12,8 @@ pub struct Outgoing {
     pub connection: Connection,
     /// What the peer calls it.
     pub number: u32,
-    /// The program's.
-    pub context: u64,
-    pub silent: bool,
+    pub purpose: Purpose,
+    pub report: Report,
     pub len_bytes: u64,
     /// How many bytes the receiver has, as far as it has said.
     moved_bytes: u64,
@@ -22,6 +22,19 @@ pub struct Outgoing {
     pub regions: [Option<RegionHandle>; LONG_SEGMENTS_MAX],
     /// The library's copy of the message, if it was sent from a slice.
     pub staged: Option<Staged>,
+}
+
+/// What the program learns of the end.
+#[derive(Copy, Clone, Debug)]
+pub struct Report {
+    /// The program's.
+    pub context: u64,
+    pub silent: bool,
+}
+
+impl Report {
+    /// Nothing: another event says it.
+    pub const NONE: Report = Report { context: 0, silent: true };
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -37,12 +50,18 @@ enum Stage {
 }
 
 impl Outgoing {
-    pub fn new(connection: Connection, number: u32, context: u64, silent: bool, len_bytes: u64) -> Outgoing {
+    pub fn new(
+        connection: Connection,
+        number: u32,
+        purpose: Purpose,
+        report: Report,
+        len_bytes: u64,
+    ) -> Outgoing {
         Outgoing {
             connection,
             number,
-            context,
-            silent,
+            purpose,
+            report,
             len_bytes,
             moved_bytes: 0,
             stage: Stage::Offering,

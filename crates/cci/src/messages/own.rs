@@ -15,6 +15,12 @@ pub enum Own {
     Piece(Key),
     /// A short message whose context is kept in a table, since the program's number looks like one of these.
     Kept(Key),
+    /// The request of a call, in one message.
+    Request(Key),
+    /// The answer to a request, in one message; the key is the call's number.
+    Reply(Key),
+    /// That a request gets no answer; the key is the call's number.
+    NoReply(Key),
 }
 
 /// Set in the contexts of the layer.
@@ -35,6 +41,9 @@ impl Own {
             Own::Answer(key) => (2, key),
             Own::Piece(key) => (3, key),
             Own::Kept(key) => (4, key),
+            Own::Request(key) => (5, key),
+            Own::Reply(key) => (6, key),
+            Own::NoReply(key) => (7, key),
         };
         debug_assert!(key.index >> INDEX_BITS == 0);
         MARK | purpose << (32 + INDEX_BITS) | (key.index as u64) << 32 | key.generation as u64
@@ -54,6 +63,9 @@ impl Own {
             2 => Some(Own::Answer(key)),
             3 => Some(Own::Piece(key)),
             4 => Some(Own::Kept(key)),
+            5 => Some(Own::Request(key)),
+            6 => Some(Own::Reply(key)),
+            7 => Some(Own::NoReply(key)),
             _ => None,
         }
     }

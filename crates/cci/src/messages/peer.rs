@@ -2,8 +2,9 @@
 
 use super::event::Event;
 use super::order::Order;
+use super::wire::CallNumber;
 use crate::connection::Connection;
-use crate::limits::{HELD_MESSAGES_MAX, LONG_MESSAGES_MAX};
+use crate::limits::{CALLS_MAX, HELD_MESSAGES_MAX, LONG_MESSAGES_MAX};
 use crate::options::Attribute;
 use cci_memory::slab::Key;
 use std::collections::VecDeque;
@@ -24,6 +25,17 @@ pub struct Peer {
     /// Long messages that the peer has offered, until its answer has arrived there.
     pub incoming: Vec<(u32, Key)>,
     pub order: Order<Key, Event>,
+    /// Calls of this side that the peer has not answered.
+    calls: Vec<Key>,
+    /// Requests of the peer that this side has not answered.
+    requests: Vec<Served>,
+}
+
+/// A request that was not answered.
+struct Served {
+    call: CallNumber,
+    /// The program has it.
+    is_shown: bool,
 }
 
 struct Offered {
@@ -45,7 +57,57 @@ impl Peer {
             outgoing: VecDeque::new(),
             incoming: Vec::new(),
             order: Order::new(),
+            calls: Vec::new(),
+            requests: Vec::new(),
         }
+    }
+
+    /// Whether one more call may be unanswered.
+    pub fn may_call(&self) -> bool {
+        self.calls.len() < CALLS_MAX as usize
+    }
+
+    /// A call was sent.
+    pub fn has_called(&mut self, call: Key) {
+        self.calls.push(call);
+    }
+
+    /// The peer has answered a call, or never got it.
+    pub fn call_answered(&mut self, call: Key) {
+        if let Some(at) = self.calls.iter().position(|known| *known == call) {
+            self.calls.swap_remove(at);
+        }
+    }
+
+    /// All calls that the peer has not answered.
+    pub fn unanswered_calls(&self) -> &[Key] {
+        &self.calls
+    }
+
+    /// The peer asks. False: it asks twice, or more than it may.
+    pub fn requested(&mut self, call: CallNumber) -> bool {
+        let is_honest = self.requests.len() < CALLS_MAX as usize && !self.has_request(call);
+        if is_honest {
+            self.requests.push(Served { call, is_shown: false });
+        }
+        is_honest
+    }
+
+    /// Whether a request waits for its answer.
+    pub fn has_request(&self, call: CallNumber) -> bool {
+        self.requests.iter().any(|served| served.call == call)
+    }
+
+    /// The program is given a request. False: nobody waits for the answer any more.
+    pub fn show_request(&mut self, call: CallNumber) -> bool {
+        let served = self.requests.iter_mut().find(|served| served.call == call);
+        served.map(|served| served.is_shown = true).is_some()
+    }
+
+    /// A request was answered, or is not to be. Returns whether the program has it; `None` if it does not wait.
+    pub fn end_request(&mut self, call: CallNumber) -> Option<bool> {
+        let at = self.requests.iter().position(|served| served.call == call)?;
+        Some(self.requests.swap_remove(at).is_shown)
     }
 
     /// Whether what comes is given to the program in the order in which it was sent.

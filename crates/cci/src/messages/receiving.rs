@@ -2,14 +2,18 @@
 
 use super::answer::{Answer, ReceiveFailure};
 use super::base::{Base, Control, Due};
-use super::event::{Event, Message, Offer};
+use super::call::CallFailure;
+use super::calls;
+use super::event::{Event, Offer};
 use super::incoming::{Fetch, Incoming, Stage};
 use super::lent::{Capacity, Lent};
+use super::message::Message;
 use super::options::Limits;
 use super::own::Own;
 use super::pieces::Pieces;
+use super::request::Request;
 use super::send::{Progress, ReceiveError};
-use super::wire::{Frame, Source};
+use super::wire::{CallNumber, Frame, Purpose, Source};
 use crate::connection::{Connection, Status};
 use crate::error::{RegisterError, RmaError};
 use crate::limits::{LONG_MESSAGES_ALL_MAX, LONG_MESSAGES_MAX, LONG_PROGRESS_BYTES};
@@ -48,6 +52,7 @@ impl Receiving {
         base: &mut Base,
         connection: Connection,
         number: u32,
+        purpose: Purpose,
         source: Source,
     ) -> Result<(), Fault> {
         let peer = base.peers.get_mut(connection).ok_or(Fault)?;
@@ -56,12 +61,14 @@ impl Receiving {
         let is_beyond = under_way >= LONG_MESSAGES_MAX as usize
             || peer.incoming.len() >= (UNANSWERED_FACTOR * LONG_MESSAGES_MAX) as usize
             || peer.incoming(number).is_some()
-            || !peer.attribute.is_reliable();
+            || !peer.attribute.is_reliable()
+            || matches!(purpose, Purpose::Request(call) if !peer.requested(call));
         if is_beyond {
             return Err(Fault);
         }
         let stage = Stage::Offered;
-        let incoming = Incoming { connection, number, source, stage, was_offered: false, context: 0 };
+        let incoming =
+            Incoming { connection, number, purpose, source, stage, was_offered: false, context: 0 };
         // Without a place for it there is no way to answer, so the connection ends.
         let key = self.long.insert(incoming).map_err(|_| Fault)?;
         peer.incoming.push((number, key));
@@ -69,9 +76,36 @@ impl Receiving {
             peer.order.begin(key).map_err(|_| Fault)?;
         }
         let is_ordered = peer.is_ordered();
-        if source.len_bytes() > self.limits.message_bytes_max {
-            let max_bytes = self.limits.message_bytes_max;
-            self.end(base, key, Answer::TooLong { max_bytes }, None);
+        let len_bytes = source.len_bytes();
+        let max_bytes = match purpose {
+            Purpose::Message => self.limits.message_bytes_max,
+            // A request comes whole, and so does what the program has asked for.
+            Purpose::Request(_) => self.limits.whole_bytes_max,
+            Purpose::Reply(_) | Purpose::Error { .. } => self.capacity.max_bytes(),
+        };
+        if let Purpose::Reply(call) | Purpose::Error { call, .. } = purpose {
+            let call = base.call_answered(connection, call);
+            let waits = match call.and_then(|call| base.calls.get_mut(call)) {
+                Some(call) if call.stage == calls::Stage::Waiting => {
+                    call.stage = calls::Stage::Receiving(key);
+                    true
+                }
+                Some(call) if call.stage == calls::Stage::GivenUp => false,
+                // The call has ended, or is being answered already.
+                _ => {
+                    base.counters.late += 1;
+                    self.end(base, key, Answer::Refused(0), None);
+                    return Ok(());
+                }
+            };
+            if !waits {
+                call.and_then(|call| base.calls.end(call, Err(CallFailure::Cancelled)));
+                self.end(base, key, Answer::Refused(0), None);
+                return Ok(());
+            }
+        }
+        if len_bytes > max_bytes {
+            self.too_long(base, key, max_bytes);
         } else if is_ordered {
             self.advance(base, connection);
         } else {
@@ -88,7 +122,7 @@ impl Receiving {
             return true;
         }
         let (connection, len_bytes) = (incoming.connection, incoming.source.len_bytes());
-        if len_bytes <= self.limits.whole_bytes_max {
+        if len_bytes <= self.limits.whole_bytes_max || incoming.purpose != Purpose::Message {
             self.fetch_into_lent(base, key);
             return true;
         }
@@ -270,7 +304,7 @@ impl Receiving {
     /// All of a message is here.
     fn complete(&mut self, base: &mut Base, key: Key) {
         let Some(incoming) = self.long.get_mut(key) else { return };
-        let Incoming { connection, context, .. } = *incoming;
+        let Incoming { connection, context, purpose, .. } = *incoming;
         let len_bytes = incoming.source.len_bytes();
         let Stage::Fetching(fetch) = std::mem::replace(&mut incoming.stage, Stage::Ended(Answer::Received))
         else {
@@ -278,7 +312,10 @@ impl Receiving {
         };
         let _ = base.endpoint.deregister(&fetch.region);
         let event = match fetch.lent {
-            None => Event::Received { offer: Offer { key, connection, len_bytes }, context, result: Ok(()) },
+            None => {
+                let offer = Offer { key, connection, len_bytes };
+                Some(Event::Received { offer, context, result: Ok(()) })
+            }
             Some(capacity) => {
                 let (len, buffer_bytes) = (len_bytes as usize, fetch.into.len() as u64);
                 let Some(buffer) = fetch.into.into_owned() else {
@@ -286,21 +323,69 @@ impl Receiving {
                     capacity.forget(buffer_bytes);
                     return self.fail(base, key, ReceiveFailure::Failed(Status::RmaHandle));
                 };
-                Event::Message(Message::long(Lent::new(buffer, len, capacity), connection))
+                let message = Message::long(Lent::new(buffer, len, capacity), connection);
+                match purpose {
+                    Purpose::Message => Some(Event::Message(message)),
+                    Purpose::Request(call) => {
+                        Some(Event::Request(Request::new(message, call, base.inbox.clone())))
+                    }
+                    Purpose::Reply(call) => end_call(base, connection, call, Ok(message)),
+                    Purpose::Error { call, code } => {
+                        end_call(base, connection, call, Err(CallFailure::Error { code, message }))
+                    }
+                }
             }
         };
         base.counters.long_received += 1;
-        self.end(base, key, Answer::Received, Some(event));
+        self.end(base, key, Answer::Received, event);
     }
 
     /// A message can't be received any more. The program learns of it if it was offered the message.
     fn fail(&mut self, base: &mut Base, key: Key, failure: ReceiveFailure) {
         let Some(incoming) = self.long.get(key) else { return };
-        let Incoming { connection, context, .. } = *incoming;
+        let Incoming { connection, context, purpose, was_offered, .. } = *incoming;
         let offer = Offer { key, connection, len_bytes: incoming.source.len_bytes() };
-        let event = Event::Received { offer, context, result: Err(failure) };
-        let event = incoming.was_offered.then_some(event);
+        let event = match purpose {
+            Purpose::Message => {
+                was_offered.then_some(Event::Received { offer, context, result: Err(failure) })
+            }
+            // The client learns of it by the answer to its offer.
+            Purpose::Request(call) => {
+                base.peers.get_mut(connection).and_then(|peer| peer.end_request(call));
+                None
+            }
+            Purpose::Reply(call) | Purpose::Error { call, .. } => {
+                let failure = match failure {
+                    ReceiveFailure::Cancelled => CallFailure::ReplyLost,
+                    ReceiveFailure::Disconnected => CallFailure::Failed(Status::Disconnected),
+                    ReceiveFailure::Failed(status) => CallFailure::Failed(status),
+                };
+                end_call(base, connection, call, Err(failure))
+            }
+        };
         self.end(base, key, Answer::Failed, event);
+    }
+
+    /// A message is longer than is taken here.
+    fn too_long(&mut self, base: &mut Base, key: Key, max_bytes: u64) {
+        let Some(incoming) = self.long.get(key) else { return };
+        let (connection, len_bytes) = (incoming.connection, incoming.source.len_bytes());
+        let event = match incoming.purpose {
+            Purpose::Message => None,
+            Purpose::Request(call) => {
+                base.peers.get_mut(connection).and_then(|peer| peer.end_request(call));
+                None
+            }
+            Purpose::Reply(call) | Purpose::Error { call, .. } => {
+                end_call(base, connection, call, Err(CallFailure::ReplyTooLong { len_bytes, max_bytes }))
+            }
+        };
+        self.end(base, key, Answer::TooLong { max_bytes }, event);
+    }
+
+    /// The program does not wait for a reply any more that is being fetched.
+    pub fn stop_reply(&mut self, base: &mut Base, key: Key) {
+        self.end(base, key, Answer::Refused(0), None);
     }
 
     /// The sender has taken a message back.
@@ -341,11 +426,10 @@ impl Receiving {
     /// after all before it have theirs: what the program can't get yet must not hold the memory that it waits for.
     fn advance(&mut self, base: &mut Base, connection: Connection) {
         let mut pending = [None; LONG_MESSAGES_MAX as usize];
-        let Some(peer) = base.peers.get_mut(connection) else { return };
-        while let Some(event) = peer.order.pop() {
-            base.ready.push_back(event);
-            base.endpoint.announce_news();
+        while let Some(event) = base.peers.get_mut(connection).and_then(|peer| peer.order.pop()) {
+            base.raise(event);
         }
+        let Some(peer) = base.peers.get_mut(connection) else { return };
         for (place, key) in pending.iter_mut().zip(peer.order.pending()) {
             *place = Some(key);
         }
@@ -395,6 +479,17 @@ impl Receiving {
         // Whoever waited for the memory of these need not wait any more.
         self.memory_is_back(base);
     }
+}
+
+/// A call has ended by its reply. What the program gets.
+fn end_call(
+    base: &mut Base,
+    connection: Connection,
+    call: CallNumber,
+    result: Result<Message, CallFailure>,
+) -> Option<Event> {
+    let call = base.calls.find(connection, call)?;
+    base.calls.end(call, result)
 }
 
 /// Gives a buffer back that a message was to be received into.

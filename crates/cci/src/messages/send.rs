@@ -46,6 +46,12 @@ impl<'a> From<&'a str> for Payload<'a> {
     }
 }
 
+impl<'a> From<&'a String> for Payload<'a> {
+    fn from(text: &'a String) -> Self {
+        Payload::Bytes(text.as_bytes())
+    }
+}
+
 impl<'a> From<&'a [&'a [u8]]> for Payload<'a> {
     fn from(segments: &'a [&'a [u8]]) -> Self {
         Payload::Gathered(segments)
@@ -122,6 +128,8 @@ pub enum SendError {
     },
     /// The message is in more parts than one message may be.
     TooManyParts,
+    /// Calls need a reliable connection.
+    NotReliable,
     /// The memory of the message could not be used.
     Memory(RegisterError),
     /// The peer closed or died, or `disconnect` was called.
@@ -158,6 +166,7 @@ impl fmt::Display for SendError {
                 write!(f, "the message has {len_bytes} bytes, and at most {max_bytes} are taken here")
             }
             SendError::TooManyParts => f.write_str("the message is in more parts than one message may be"),
+            SendError::NotReliable => f.write_str("calls need a reliable connection, and this one is not"),
             SendError::Memory(error) => error.fmt(f),
             SendError::Disconnected => f.write_str("the connection has ended"),
             SendError::UnknownConnection => f.write_str("no such connection of this endpoint, or it is not open yet"),

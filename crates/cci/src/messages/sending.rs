@@ -2,12 +2,13 @@
 
 use super::answer::{Answer, SendFailure};
 use super::base::{Base, Control, Due};
+use super::call::CallFailure;
 use super::event::Event;
-use super::outgoing::Outgoing;
+use super::outgoing::{Outgoing, Report};
 use super::own::Own;
 use super::send::{Payload, Progress, SendError, SendId};
 use super::staging::{Staged, Staging};
-use super::wire::{Frame, MESSAGE_HEAD, Source};
+use super::wire::{CONTROL_BYTES_MAX, Frame, HEAD_BYTES, MESSAGE_HEAD, NoReply, Purpose, Source};
 use crate::connection::{Connection, Status};
 use crate::limits::{LONG_MESSAGES_ALL_MAX, LONG_SEGMENTS_MAX, MESSAGE_BYTES_MAX, SENDS_MAX};
 use crate::options::SendFlags;
@@ -83,7 +84,8 @@ impl Sending {
                 return Err(too_long(len, peer.short_bytes_max));
             }
             let silent = flags.contains(SendFlags::SILENT);
-            return self.send_long(base, connection, payload, len, context, silent);
+            let report = Report { context, silent };
+            return self.send_long(base, connection, Purpose::Message, payload, len, report);
         }
         if !peer.may_send_short() {
             return Err(SendError::WouldBlock);
@@ -92,24 +94,51 @@ impl Sending {
         let kept =
             if kept { Some(self.contexts.insert(context).map_err(|_| SendError::WouldBlock)?) } else { None };
         let own_context = kept.map_or(context, |key| Own::Kept(key).to_context());
-        let sent = self.send_short(base, connection, payload, own_context, flags);
+        let sent = self.send_short(base, connection, Purpose::Message, payload, own_context, flags);
         if let (Err(_), Some(key)) = (&sent, kept) {
             self.contexts.remove(key);
         }
         sent.map(|()| SendId(None))
     }
 
+    /// Sends a request, or the answer to one. What fits one message of the endpoint ends with `own`.
+    pub fn send_for_call(
+        &mut self,
+        base: &mut Base,
+        connection: Connection,
+        purpose: Purpose,
+        payload: Payload<'_>,
+        own: Own,
+    ) -> Result<SendId, SendError> {
+        let Some(peer) = base.peers.get(connection) else { return Err(unknown(base)) };
+        if !peer.attribute.is_reliable() {
+            return Err(SendError::NotReliable);
+        }
+        let too_long = SendError::TooLong { len_bytes: u64::MAX, max_bytes: isize::MAX as u64 };
+        let len = payload.len_bytes().ok_or(too_long)?;
+        if len > (peer.short_bytes_max + HEAD_BYTES).saturating_sub(purpose.head_bytes()) {
+            return self.send_long(base, connection, purpose, payload, len, Report::NONE);
+        }
+        if !peer.may_send_short() {
+            return Err(SendError::WouldBlock);
+        }
+        self.send_short(base, connection, purpose, payload, own.to_context(), SendFlags::NONE)?;
+        Ok(SendId(None))
+    }
+
     fn send_short(
         &mut self,
         base: &mut Base,
         connection: Connection,
+        purpose: Purpose,
         payload: Payload<'_>,
         context: u64,
         flags: SendFlags,
     ) -> Result<(), SendError> {
         self.scratch.clear();
+        let mut head = [0; CONTROL_BYTES_MAX];
         let mut slices: [&[u8]; SLICES_MAX + 1] = [&[]; SLICES_MAX + 1];
-        slices[0] = &MESSAGE_HEAD;
+        slices[0] = Frame::Message(purpose).emit(&mut head);
         match payload {
             Payload::Gathered(segments) if segments.len() <= SLICES_MAX => {
                 for (slice, segment) in slices.iter_mut().skip(1).zip(segments) {
@@ -144,14 +173,14 @@ impl Sending {
         &mut self,
         base: &mut Base,
         connection: Connection,
+        purpose: Purpose,
         payload: Payload<'_>,
         len: usize,
-        context: u64,
-        silent: bool,
+        report: Report,
     ) -> Result<SendId, SendError> {
         let number = base.peers.get(connection).and_then(|peer| peer.next_number());
         let number = number.ok_or(SendError::WouldBlock)?;
-        let mut outgoing = Outgoing::new(connection, number, context, silent, len as u64);
+        let mut outgoing = Outgoing::new(connection, number, purpose, report, len as u64);
         let source = match payload {
             Payload::Bytes(bytes) => self.stage(base, &mut outgoing, &[bytes], len),
             Payload::Gathered(segments) => self.stage(base, &mut outgoing, segments, len),
@@ -172,7 +201,8 @@ impl Sending {
                 return Err(SendError::WouldBlock);
             }
         };
-        let error = match base.control(connection, &Frame::Offer { number, source }, Own::Offer(key)) {
+        let offer = Frame::Offer { number, purpose, source };
+        let error = match base.control(connection, &offer, Own::Offer(key)) {
             Control::Taken => {
                 if let Some(peer) = base.peers.get_mut(connection) {
                     peer.has_offered(key);
@@ -292,7 +322,7 @@ impl Sending {
     /// A message has ended.
     fn end(&mut self, base: &mut Base, key: Key, result: Result<(), SendFailure>) {
         let Some(outgoing) = self.long.remove(key) else { return };
-        let Outgoing { connection, context, silent, .. } = outgoing;
+        let Outgoing { connection, purpose, report: Report { context, silent }, .. } = outgoing;
         if let Some(peer) = base.peers.get_mut(connection) {
             peer.outgoing_ended(key);
         }
@@ -301,7 +331,18 @@ impl Sending {
             Err(_) => base.counters.long_failed += 1,
         }
         self.release(base, outgoing);
-        if !silent {
+        if let Some(call) = purpose.call() {
+            let Err(failure) = result else { return };
+            if !matches!(purpose, Purpose::Request(_)) {
+                // If the client knows the end of the call, it passes over this.
+                base.no_reply(connection, call, NoReply::Lost);
+            } else if failure != SendFailure::Failed(Status::Disconnected)
+                && let Some(key) = base.call_answered(connection, call)
+                && let Some(event) = base.calls.end(key, Err(CallFailure::NotSent(failure)))
+            {
+                base.raise(event);
+            }
+        } else if !silent {
             base.raise(Event::Sent { connection, context, result });
         } else if result.is_err() {
             base.counters.silent_failed += 1;

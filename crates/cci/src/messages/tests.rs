@@ -3,14 +3,14 @@
 use super::answer::{Answer, SendFailure};
 use super::base::Due;
 use super::order::{BeyondWindow, Order};
-use super::outgoing::Outgoing;
+use super::outgoing::{Outgoing, Report};
 use super::own::Own;
 use super::pieces::Pieces;
-use super::wire::{CONTROL_BYTES_MAX, Frame, Source};
+use super::wire::{CONTROL_BYTES_MAX, CallNumber, Frame, NoReply, Purpose, Source};
 use super::{Event, Limits, Messenger};
 use crate::connection::{Connection, Status};
 use crate::limits::{
-    HELD_MESSAGES_MAX, LONG_MESSAGES_MAX, LONG_PIECE_BYTES, LONG_PIECES_MAX, LONG_SEGMENTS_MAX,
+    CALLS_ALL_MAX, HELD_MESSAGES_MAX, LONG_MESSAGES_MAX, LONG_PIECE_BYTES, LONG_PIECES_MAX, LONG_SEGMENTS_MAX,
 };
 use crate::rma::{Access, RegionHandle, Registration, Segment};
 use crate::{Attribute, Context, Endpoint, Options, SendFlags};
@@ -32,11 +32,23 @@ fn frames() -> impl Strategy<Value = Frame> {
         any::<u64>().prop_map(|max_bytes| Answer::TooLong { max_bytes }),
         Just(Answer::Failed),
     ];
-    let offers = (any::<u32>(), segments())
-        .prop_map(|(number, segments)| Frame::Offer { number, source: Source::new(&segments).unwrap() });
+    let calls =
+        (0..CALLS_ALL_MAX, any::<u16>()).prop_map(|(index, tag)| CallNumber::new(index, tag).unwrap());
+    let purposes = prop_oneof![
+        Just(Purpose::Message),
+        calls.clone().prop_map(Purpose::Request),
+        calls.clone().prop_map(Purpose::Reply),
+        (calls.clone(), any::<u32>()).prop_map(|(call, code)| Purpose::Error { call, code }),
+    ];
+    let why = prop_oneof![Just(NoReply::Dropped), Just(NoReply::Lost), Just(NoReply::GivenUp)];
+    let offers = (any::<u32>(), purposes.clone(), segments()).prop_map(|(number, purpose, segments)| {
+        Frame::Offer { number, purpose, source: Source::new(&segments).unwrap() }
+    });
     prop_oneof![
-        Just(Frame::Message),
+        purposes.prop_map(Frame::Message),
         offers,
+        calls.clone().prop_map(|call| Frame::GiveUp { call }),
+        (calls, why).prop_map(|(call, why)| Frame::NoReply { call, why }),
         (any::<u32>(), answers).prop_map(|(number, answer)| Frame::Answer { number, answer }),
         any::<u32>().prop_map(|number| Frame::Cancel { number }),
         (any::<u32>(), any::<u64>())
@@ -50,21 +62,25 @@ proptest! {
         let mut bytes = [0; CONTROL_BYTES_MAX];
         let bytes = frame.emit(&mut bytes);
         prop_assert_eq!(Frame::parse(bytes), Some(frame));
-        prop_assert_eq!(Frame::is_message(bytes), frame == Frame::Message);
+        prop_assert_eq!(Frame::is_message(bytes), frame == Frame::Message(Purpose::Message));
         for len in 0..bytes.len() {
             prop_assert_eq!(Frame::parse(&bytes[..len]), None);
         }
     }
 
     #[test]
-    fn what_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..250), kind in 0..8_u8, count in 0..6_u8) {
+    fn what_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..250), kind in 0..8_u8, count in prop_oneof![0..6_u8, any::<u8>()]) {
         let mut bytes = bytes;
         if bytes.len() >= 4 {
             bytes[..4].copy_from_slice(&[kind, count, 0, 0]);
         }
         match Frame::parse(&bytes) {
             None => {}
-            Some(Frame::Message) => prop_assert!(Frame::is_message(&bytes)),
+            Some(Frame::Message(Purpose::Message)) => prop_assert!(Frame::is_message(&bytes)),
+            Some(frame @ Frame::Message(purpose)) => {
+                let mut again = [0; CONTROL_BYTES_MAX];
+                prop_assert_eq!(frame.emit(&mut again), &bytes[..purpose.head_bytes()]);
+            }
             Some(frame) => {
                 let mut again = [0; CONTROL_BYTES_MAX];
                 prop_assert_eq!(frame.emit(&mut again), &bytes[..]);
@@ -174,7 +190,13 @@ proptest! {
 }
 
 fn outgoing() -> Outgoing {
-    Outgoing::new(Connection { index: 1, generation: 1 }, 5, 9, false, 1_000)
+    Outgoing::new(
+        Connection { index: 1, generation: 1 },
+        5,
+        Purpose::Message,
+        Report { context: 9, silent: false },
+        1_000,
+    )
 }
 
 #[test]
@@ -219,7 +241,16 @@ fn progress_grows_and_ends_at_the_end() {
 #[test]
 fn contexts_of_the_layer_are_told_from_others() {
     for key in [Key { index: 0, generation: 1 }, Key { index: (1 << 24) - 1, generation: u32::MAX }] {
-        for own in [Own::Offer(key), Own::Cancel(key), Own::Answer(key), Own::Piece(key), Own::Kept(key)] {
+        for own in [
+            Own::Offer(key),
+            Own::Cancel(key),
+            Own::Answer(key),
+            Own::Piece(key),
+            Own::Kept(key),
+            Own::Request(key),
+            Own::Reply(key),
+            Own::NoReply(key),
+        ] {
             assert_eq!(Own::from_context(own.to_context()), Some(own));
         }
     }

@@ -1,8 +1,8 @@
 //! Peers that are no messengers, or no honest ones: endpoints that send what they like.
 
 use crate::common::{PATIENCE, contents, endpoint, messenger};
-use cci::limits::{HELD_MESSAGES_MAX, LONG_MESSAGES_MAX};
-use cci::messages::{Event, Limits, Messenger, SendFailure};
+use cci::limits::{CALLS_ALL_MAX, CALLS_MAX, HELD_MESSAGES_MAX, LONG_MESSAGES_MAX};
+use cci::messages::{CallFailure, Event, Limits, Messenger, ReplyError, SendFailure};
 use cci::{
     Access, Attribute, Connection, DisconnectReason, Endpoint, Event as Core, Memory, RegionHandle, SendFlags,
 };
@@ -17,7 +17,7 @@ struct Scene {
 }
 
 /// What a request of a messenger begins with.
-const HELLO: &[u8] = b"CCImsg\x01\0";
+const HELLO: &[u8] = b"CCImsg\x02\0";
 
 impl Scene {
     fn new(device: &str, attribute: Attribute) -> Scene {
@@ -120,6 +120,10 @@ crate::on_each_device!(
     answers_to_nothing,
     a_stranger_is_refused,
     a_server_that_is_no_messenger,
+    requests_beyond_the_window,
+    a_request_that_is_made_twice,
+    replies_that_nobody_waits_for,
+    a_long_request_that_can_not_be_fetched,
 );
 
 fn frames_that_are_none(device: &str) {
@@ -148,6 +152,19 @@ fn frames_that_are_none(device: &str) {
         [head(3, 1, 0), vec![1; 8]].concat(),
         [head(4, 0, 0), vec![0]].concat(),
         head(5, 0, 0),
+        // Calls: no such detail, no such number, an error without its code, or with a wrong one.
+        head(6, 6, 0),
+        head(6, 1, CALLS_ALL_MAX),
+        head(6, 3, 0),
+        [head(6, 3, 0), vec![1; 8]].concat(),
+        [head(6, 4, 0), vec![0]].concat(),
+        head(6, 5, 0),
+        [head(6, 5, 0), 3_u64.to_le_bytes().to_vec()].concat(),
+        // Offers for calls: no such purpose, no number, and one that is none.
+        [head(2, 0x41, 0), vec![0; 8], segment(handle, 0, 9)].concat(),
+        [head(2, 0x11, 0), segment(handle, 0, 9)].concat(),
+        [head(2, 0x11, 0), vec![255; 8], segment(handle, 0, 9)].concat(),
+        [head(2, 0x31, 0), vec![0; 8], vec![1; 8], segment(handle, 0, 9)].concat(),
     ];
     for frame in frames {
         let mut scene = Scene::new(device, Attribute::ReliableOrdered);
@@ -279,4 +296,90 @@ fn a_server_that_is_no_messenger(device: &str) {
         }
     }
     assert_eq!(honest.counters().faults, 1);
+}
+
+fn requests_beyond_the_window(device: &str) {
+    let mut scene = Scene::new(device, Attribute::ReliableUnordered);
+    for number in 0..=CALLS_MAX {
+        scene.say(&head(6, 1, number));
+    }
+    let mut kept = Vec::new();
+    loop {
+        match scene.event() {
+            Event::Request(request) => kept.push(request),
+            Event::Disconnected { reason: DisconnectReason::Refused, .. } => break,
+            event => panic!("{event:?}"),
+        }
+    }
+    assert_eq!((kept.len(), scene.honest.counters().faults), (CALLS_MAX as usize, 1));
+    for request in kept {
+        assert!(matches!(scene.honest.reply(request, b""), Err(ReplyError::Ended)));
+    }
+}
+
+fn a_request_that_is_made_twice(device: &str) {
+    let mut scene = Scene::new(device, Attribute::ReliableOrdered);
+    scene.say(&head(6, 1, 5));
+    let Event::Request(first) = scene.event() else { panic!() };
+    scene.honest.reply(first, b"yes").unwrap();
+    assert_eq!(scene.heard(), [&head(6, 2, 5)[..], b"yes"].concat());
+    // It was answered, so the number is free again.
+    scene.say(&head(6, 1, 5));
+    let Event::Request(second) = scene.event() else { panic!() };
+    // Two that wait under one number could not be told apart.
+    scene.say(&head(6, 1, 5));
+    scene.is_found_out();
+    drop(second);
+    assert!(scene.honest.next_event().is_none());
+}
+
+/// Replies to calls that have ended, to none, and twice; and long ones.
+fn replies_that_nobody_waits_for(device: &str) {
+    let mut scene = Scene::new(device, Attribute::ReliableOrdered);
+    let (_memory, handle) = scene.region(50_000);
+    scene.say(&head(6, 2, 0));
+    scene.say(&[head(6, 3, 7), vec![0; 8]].concat());
+    scene.say(&[head(6, 5, 3), vec![0; 8]].concat());
+    scene.say(&head(6, 4, 3));
+    scene.say(&[head(2, 0x21, 1), vec![0; 8], segment(handle, 0, 50_000)].concat());
+    assert_eq!(scene.heard(), [head(3, 1, 1), vec![0; 8]].concat(), "refused");
+    assert_eq!(scene.honest.counters().late, 5);
+
+    scene.honest.call(scene.to_liar, b"?", None, 8).unwrap();
+    let asked = scene.heard();
+    assert_eq!((&asked[..2], &asked[8..]), (&[6, 1][..], &b"?"[..]));
+    let reply = [&[6, 2][..], &asked[2..8], b"!"].concat();
+    scene.say(&reply);
+    scene.say(&reply);
+    let Event::Reply { context: 8, result, .. } = scene.event() else { panic!() };
+    assert_eq!(result.unwrap()[..], *b"!");
+    // While a long reply is being fetched, which is never there, a short one ends the call, once.
+    scene.honest.call(scene.to_liar, b"??", None, 9).unwrap();
+    let asked = scene.heard();
+    let number = [&asked[4..8], &asked[2..4], &[0, 0]].concat();
+    scene.say(
+        &[head(2, 0x21, 2), number.clone(), segment(RegionHandle::from_bytes([9; 32]), 0, 60_000)].concat(),
+    );
+    scene.say(&[head(2, 0x21, 3), number, segment(handle, 0, 50_000)].concat());
+    let Event::Reply { context: 9, result, .. } = scene.event() else { panic!() };
+    assert!(matches!(result, Err(CallFailure::ReplyLost | CallFailure::Failed(_))), "{result:?}");
+    scene.say(&head(1, 0, 0));
+    assert!(matches!(scene.event(), Event::Message(_)), "the connection lives");
+    let counters = scene.honest.counters();
+    assert_eq!((counters.faults, counters.lent_bytes, counters.late), (0, 0, 7));
+}
+
+fn a_long_request_that_can_not_be_fetched(device: &str) {
+    let mut scene = Scene::new(device, Attribute::ReliableOrdered);
+    let offered = |number, call: u64| {
+        let segment = segment(RegionHandle::from_bytes([9; 32]), 0, 60_000);
+        [head(2, 0x11, number), call.to_le_bytes().to_vec(), segment].concat()
+    };
+    // More often than may be unanswered: those that fail take no places.
+    for number in 0..2 * CALLS_MAX {
+        scene.say(&offered(number, 1));
+        assert_eq!(scene.heard(), [head(3, 3, number), vec![0; 8]].concat(), "failed");
+    }
+    scene.say(&head(6, 1, 1));
+    assert!(matches!(scene.event(), Event::Request(_)));
 }

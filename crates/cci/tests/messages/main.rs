@@ -1,6 +1,7 @@
 //! Messages of any length, on every device that needs no rights.
 
 mod awkward;
+mod calls;
 mod common;
 mod ends;
 mod lengths;

@@ -26,6 +26,17 @@ fn as_a_rank() {
     let Ok(role) = env::var(ROLE) else { return };
     match role.as_str() {
         "everything" => everything(),
+        "exchanges" => {
+            let meet = || {
+                let mut job = Job::join()?;
+                (0..200).try_for_each(|_| job.barrier())
+            };
+            match meet() {
+                Ok(()) => {}
+                Err(JobError::Gone { rank: 2 }) => exit(4),
+                Err(error) => fail(&error),
+            }
+        }
         "dies" => {
             let mut job = Job::join().unwrap();
             if job.rank() == 1 {
@@ -184,5 +195,28 @@ fn a_launcher_that_ranks_cannot_speak_to_is_an_error() {
         let output = command.env(variable, value).output().unwrap();
         assert_eq!(output.status.code(), Some(3), "{variable}={value}");
         assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
+}
+
+/// Ranks that SIGKILL ends at any instant of start, exchange and end. Whoever waits for one is not left waiting.
+#[test]
+fn ranks_die_at_random_instants() {
+    for number in 0..40_u64 {
+        // Spread evenly over the time that a whole job takes here, up to 10 ms.
+        let after_us = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let seconds = format!("{:.6}", (after_us % 10_000) as f64 * 1e-6);
+        let script = "if [ $CCI_JOB_RANK = 2 ]; then sleep $1; kill -9 $$; fi & shift; exec \"$@\"";
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
+        command.args(["run", "-n", "4", "--timeout", "60s", "sh", "-c", script, "sh", &seconds]);
+        command.arg(env::current_exe().unwrap()).args(["--exact", "as_a_rank", "--nocapture"]);
+        let output = command.env(ROLE, "exchanges").stdin(Stdio::null()).output().unwrap();
+        let said = stderr(&output);
+        match output.status.code() {
+            // Rank 2 was seen first, or one that its death had failed, or all had ended before.
+            Some(137) => assert!(said.contains("rank 2 (process "), "{seconds}: {said}"),
+            Some(4) => assert!(said.contains(" exited with code 4"), "{seconds}: {said}"),
+            Some(0) => {}
+            other => panic!("{seconds}: {other:?}: {said}"),
+        }
     }
 }

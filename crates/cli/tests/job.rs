@@ -120,23 +120,31 @@ fn sixty_four_ranks_meet() {
     succeeded(&launch("64", "joins", &[]));
 }
 
-/// PMI-1, for real: MPICH's launcher.
-#[test]
-fn ranks_of_mpich_meet() {
-    const LAUNCHER: &str = "mpiexec.hydra";
-    if !Command::new(LAUNCHER).arg("--version").output().is_ok_and(|output| output.status.success()) {
-        println!("skipped: {LAUNCHER} is not here");
+/// Ranks that another launcher starts, if that is here.
+fn meet_under(launcher: &[&str]) {
+    let (program, options) = launcher.split_first().unwrap();
+    if !Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success()) {
+        println!("skipped: {program} is not here");
         return;
     }
     for ranks in ["1", "4"] {
-        let mut command = Command::new(LAUNCHER);
-        command.args(["-n", ranks]).arg(env::current_exe().unwrap()).args([
-            "--exact",
-            "as_a_rank",
-            "--nocapture",
-        ]);
-        succeeded(&command.env(ROLE, "everything").stdin(Stdio::null()).output().unwrap());
+        let mut command = Command::new(program);
+        command.args(options).args(["-n", ranks]).arg(env::current_exe().unwrap());
+        command.args(["--exact", "as_a_rank", "--nocapture"]).env(ROLE, "everything").stdin(Stdio::null());
+        succeeded(&command.output().unwrap());
     }
+}
+
+/// PMI-1, for real.
+#[test]
+fn ranks_of_mpich_meet() {
+    meet_under(&["mpiexec.hydra"]);
+}
+
+/// PMIx, for real.
+#[test]
+fn ranks_of_open_mpi_meet() {
+    meet_under(&["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]);
 }
 
 #[test]
@@ -184,7 +192,7 @@ fn only_ranks_of_the_job_get_in() {
 #[test]
 fn a_launcher_that_ranks_cannot_speak_to_is_an_error() {
     for (variable, value, why) in [
-        ("PMIX_RANK", "0", "speaks PMIx"),
+        ("PMIX_RANK", "0", "should speak PMIx"),
         ("SLURM_STEP_NUM_TASKS", "4", "srun --mpi=pmi2"),
         ("PMI_FD", "nine", "number of a descriptor"),
         ("PMI_FD", "999", "PMI_FD=999"),

@@ -33,7 +33,7 @@ pub struct Job {
 
 impl Job {
     /// Joins the job that this process was started for, by the variables that its launcher has set: `cci run`, or one that
-    /// speaks PMI-1. Without any, it is a job of one. Returns when all ranks have joined. A process joins once.
+    /// speaks PMIx or PMI-1. Without any, it is a job of one. Returns when all ranks have joined. A process joins once.
     ///
     /// # Errors
     /// There are a launcher's variables, and it does not answer, answers nonsense or refuses; another rank has another

@@ -1,6 +1,6 @@
 //! Jobs: processes that start together, know each other by rank, and end together.
 //!
-//! A program calls [`Job::join`]. Its launcher is `cci run`, which has a [`coordinator`] for it, or one that speaks PMI-1.
+//! A program calls [`Job::join`]. Its launcher is `cci run`, which has a [`coordinator`] for it, or one that speaks PMIx or PMI-1.
 //!
 //! **Invariant:** nothing here moves data of programs: that is what connections of `cci` are for.
 #![forbid(unsafe_code)]

@@ -27,6 +27,8 @@ mod mapped;
 pub mod memory;
 pub mod net;
 pub mod packet;
+#[cfg(feature = "pmix")]
+pub mod pmix;
 pub mod process;
 pub mod random;
 pub mod shared_memory;

@@ -3,6 +3,7 @@
 mod alone;
 mod own;
 mod pmi1;
+mod pmix;
 
 use crate::error::{JobError, Result};
 use crate::key::JobKey;
@@ -39,15 +40,12 @@ pub fn join() -> Result<Joined> {
         return pmi1::join(&number);
     }
     if is_set("PMIX_RANK") || is_set("PMIX_NAMESPACE") {
-        return Err(JobError::Launcher(
-            "the launcher speaks PMIx, and this version of CCI does not: use `cci run`, MPICH's mpiexec or `srun --mpi=pmi2`"
-                .into(),
-        ));
+        return pmix::join();
     }
     let several = variable("SLURM_STEP_NUM_TASKS")?.and_then(|tasks| tasks.parse::<u32>().ok());
     if is_set("PMI_RANK") || several.is_some_and(|tasks| tasks > 1) {
         return Err(JobError::Launcher(
-            "a launcher has started several ranks, and gives them no way to find each other: with Slurm, use `srun --mpi=pmi2`"
+            "a launcher has started several ranks, and gives them no way to find each other: with Slurm, use `srun --mpi=pmi2` or `--mpi=pmix`"
                 .into(),
         ));
     }

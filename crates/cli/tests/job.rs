@@ -12,9 +12,13 @@ use std::process::{Command, Output, Stdio, exit};
 const ROLE: &str = "CCI_TEST_ROLE";
 
 fn launch(ranks: &str, role: &str, variables: &[(&str, &str)]) -> Output {
+    // Longer than anything here takes.
+    launch_within("60s", ranks, role, variables)
+}
+
+fn launch_within(timeout: &str, ranks: &str, role: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
-    // The timeout is longer than anything here takes.
-    command.args(["run", "-n", ranks, "--timeout", "60s", "env"]);
+    command.args(["run", "-n", ranks, "--timeout", timeout, "env"]);
     command.args(variables.iter().map(|(name, value)| format!("{name}={value}")));
     command.arg(env::current_exe().unwrap()).args(["--exact", "as_a_rank", "--nocapture"]);
     command.env(ROLE, role).stdin(Stdio::null()).output().unwrap()
@@ -54,6 +58,13 @@ fn as_a_rank() {
             if env::var("CCI_JOB_RANK").unwrap() != "1" {
                 assert!(matches!(Job::join(), Err(JobError::Gone { rank: 1 })));
             }
+        }
+        "is late" => {
+            let mut job = Job::join().unwrap();
+            if job.rank() % 2 == 1 {
+                std::thread::sleep(std::time::Duration::from_secs(600));
+            }
+            let _ = job.barrier();
         }
         "aborts" => {
             let mut job = Job::join().unwrap();
@@ -160,6 +171,14 @@ fn a_rank_that_is_gone_is_named_to_those_who_wait() {
     assert_eq!(output.status.code(), Some(9), "{}", stderr(&output));
     succeeded(&launch("4", "leaves", &[]));
     succeeded(&launch("4", "never joins", &[]));
+}
+
+#[test]
+fn a_timeout_says_who_was_waited_for() {
+    // Long enough for the others to get to the barrier, also on a machine that is busy.
+    let output = launch_within("5s", "4", "is late", &[]);
+    assert_eq!(output.status.code(), Some(124));
+    assert!(stderr(&output).contains("the others wait for ranks 1, 3"), "{}", stderr(&output));
 }
 
 #[test]

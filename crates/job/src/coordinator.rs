@@ -91,6 +91,15 @@ impl Coordinator {
         &self.name
     }
 
+    /// Ranks that others wait for: some have called an exchange or a barrier, or are joining, and these have not.
+    pub fn waited_for(&self) -> Vec<u32> {
+        let table = self.shared.table();
+        if table.ranks.iter().all(|state| state.exchanged.is_none()) {
+            return Vec::new();
+        }
+        (0..).zip(&table.ranks).filter(|(_, state)| state.exchanged.is_none()).map(|(rank, _)| rank).collect()
+    }
+
     /// The process of this rank has ended: nobody waits for it from now on.
     pub fn rank_ended(&self, rank: u32) {
         self.shared.gone(rank);

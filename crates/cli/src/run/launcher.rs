@@ -267,7 +267,13 @@ impl Job<'_> {
         {
             self.timeout = None;
             self.timed_out = true;
-            say(&format!("the job has not ended within {timeout} (--timeout); it is ended"));
+            let missing: Vec<String> = self.coordinator.waited_for().iter().map(u32::to_string).collect();
+            let missing = match missing.len() {
+                0 => String::new(),
+                1 => format!("; the others wait for rank {}", missing[0]),
+                _ => format!("; the others wait for ranks {}", missing.join(", ")),
+            };
+            say(&format!("the job has not ended within {timeout} (--timeout), and is ended{missing}"));
             self.end_ranks();
         }
         Ok(())

@@ -5,9 +5,7 @@ pub use cci_measure::held;
 use cci_measure::iproute;
 
 pub mod conformance;
-pub(crate) mod contents;
 pub mod credentials;
-pub(crate) mod dissect;
 pub mod figures;
 pub mod fuzz;
 pub mod hostile;

@@ -2,8 +2,8 @@
 
 use super::network::Packet;
 use super::scenario::Machine;
-use crate::dissect;
 use crate::rng::Rng;
+use crate::whole::dissect;
 use std::sync::Arc;
 
 /// Somebody off the paths, who knows what was sent only in so far as that is easy to guess. Whoever can change a payload and keep the

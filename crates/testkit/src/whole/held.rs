@@ -1,6 +1,6 @@
 //! Messages that programs keep.
 
-use crate::contents;
+use crate::whole::contents;
 use cci::Message;
 
 /// A message that the program keeps.

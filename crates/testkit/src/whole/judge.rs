@@ -11,8 +11,8 @@ use super::broken::Broken;
 use super::memory::Kind;
 use super::scenario::{End, Sabotage};
 use super::side::{Life, Side};
-use crate::contents;
 use crate::rng::mix;
+use crate::whole::contents;
 use cci::{Attribute, Connection, DisconnectReason, Status};
 
 /// In the context of an operation.

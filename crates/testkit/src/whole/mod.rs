@@ -9,6 +9,8 @@
 
 mod broken;
 mod clock;
+mod contents;
+mod dissect;
 mod draw;
 mod draw_rare;
 mod forger;

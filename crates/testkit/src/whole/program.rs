@@ -5,8 +5,8 @@ use super::judge::Judge;
 use super::machine::Host;
 use super::scenario::{Answer, End};
 use super::side::{Life, Side};
-use crate::contents;
 use crate::rng::mix;
+use crate::whole::contents;
 use cci::{ConnectFailure, ConnectRequest, Connection, Endpoint, Event, Polled};
 
 /// Least length of a request: the side that asks, twice.

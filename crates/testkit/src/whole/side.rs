@@ -3,7 +3,7 @@
 use super::memory::Work;
 use super::scenario::{End, Job, Talk};
 use super::sent::Sent;
-use crate::contents;
+use crate::whole::contents;
 use cci::{Attribute, Connection, Status};
 use std::collections::VecDeque;
 

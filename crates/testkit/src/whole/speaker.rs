@@ -7,9 +7,9 @@ use super::scenario::{Kinds, Operating};
 use super::sent::Sent;
 use super::side::{Doing, Life};
 use super::words::{Words, returns};
-use crate::contents;
 use crate::rng::Rng;
 use crate::rng::mix;
+use crate::whole::contents;
 use cci::{
     Atomic, AtomicKind, AtomicWidth, Attribute, Endpoint, RegionAddress, RegionHandle, Rma, RmaError,
     RmaFlags, RmaKind, Segment, SendError, SendFlags,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program for developers")]
 
+use cci::messages::{Event as MessengerEvent, Limits, Messenger};
 use cci::{
     Access, Attribute, Connection, Endpoint, Event, Memory, Options, Polled, RegionAddress, RmaFlags,
     SendFlags,
@@ -33,12 +34,13 @@ fn main() -> ExitCode {
         [scenario, count] => (scenario.to_owned(), count.parse().unwrap_or(0)),
         _ => (String::new(), 0),
     };
-    let run: fn(&mut Pair, usize) = match scenario.split_once('-').map_or("", |(what, _)| what) {
+    let run: fn(Pair, usize) = match scenario.split_once('-').map_or("", |(what, _)| what) {
         "message" => messages,
         "stream" => streams,
         "rma" => writes,
         "silent" => silent_writes,
         "poll" => polls,
+        "call" => calls,
         _ => return usage(),
     };
     let device = scenario.split_once('-').map_or("", |(_, device)| device);
@@ -47,19 +49,21 @@ fn main() -> ExitCode {
         return usage();
     };
     match Pair::open(&device, &Options::default()) {
-        Ok(mut pair) => run(&mut pair, count),
+        Ok(pair) => run(pair, count),
         Err(reason) => println!("skipped: {reason}"),
     }
     ExitCode::SUCCESS
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: exchanges message-DEVICE|stream-DEVICE|rma-DEVICE|silent-DEVICE|poll-DEVICE COUNT");
+    eprintln!(
+        "usage: exchanges message-DEVICE|stream-DEVICE|rma-DEVICE|silent-DEVICE|poll-DEVICE|call-DEVICE COUNT"
+    );
     ExitCode::from(2)
 }
 
 /// Messages there and back.
-fn messages(pair: &mut Pair, count: usize) {
+fn messages(mut pair: Pair, count: usize) {
     let connections = pair.connect(Attribute::ReliableOrdered);
     let [one, other] = &mut pair.ends;
     rounds(count, |counted| {
@@ -113,7 +117,7 @@ fn message(sender: &mut Endpoint, receiver: &mut Endpoint, connection: Connectio
 }
 
 /// Bursts there and back, each received by a handler.
-fn streams(pair: &mut Pair, count: usize) {
+fn streams(mut pair: Pair, count: usize) {
     let connections = pair.connect(Attribute::ReliableOrdered);
     let [one, other] = &mut pair.ends;
     rounds(count, |counted| {
@@ -202,8 +206,8 @@ impl Writes {
 }
 
 /// Writes to the peer's memory, each with its completion.
-fn writes(pair: &mut Pair, count: usize) {
-    let writes = Writes::of(pair);
+fn writes(mut pair: Pair, count: usize) {
+    let writes = Writes::of(&mut pair);
     let [client, server] = &mut pair.ends;
     rounds(count, |is_counted| {
         let mut complete = act(is_counted, || {
@@ -227,8 +231,8 @@ fn writes(pair: &mut Pair, count: usize) {
 }
 
 /// Writes to mapped memory of the peer's, without completions.
-fn silent_writes(pair: &mut Pair, count: usize) {
-    let writes = Writes::of(pair);
+fn silent_writes(mut pair: Pair, count: usize) {
+    let writes = Writes::of(&mut pair);
     let [client, server] = &mut pair.ends;
     // The first one asks for the mapping, which comes soon after it has ended.
     writes.start(client, RmaFlags::NONE);
@@ -253,8 +257,69 @@ fn completion(client: &mut Endpoint) -> bool {
 }
 
 /// Polls in vain.
-fn polls(pair: &mut Pair, count: usize) {
+fn polls(mut pair: Pair, count: usize) {
     let _connections = pair.connect(Attribute::ReliableOrdered);
     let [client, _] = &mut pair.ends;
     rounds(count, |is_counted| act(is_counted, || assert!(client.next_event().is_none())));
+}
+
+/// Calls, each with its reply.
+fn calls(pair: Pair, count: usize) {
+    let Pair { ends: [client, server], .. } = pair;
+    let messenger = |endpoint| Messenger::new(endpoint, Limits::default()).expect("the defaults fit");
+    let (mut client, mut server) = (messenger(client), messenger(server));
+    let uri = server.endpoint().uri().to_owned();
+    client
+        .connect(&uri, b"", Attribute::ReliableOrdered, 0, Some(PATIENCE))
+        .expect("nothing stands in the way");
+    let started = Instant::now();
+    let connection = loop {
+        assert!(started.elapsed() < PATIENCE, "not connected");
+        if let Some(MessengerEvent::ConnectRequest(request)) = server.next_event() {
+            server.accept(request, 0).expect("it was just asked");
+        }
+        if let Some(MessengerEvent::Connect { result, .. }) = client.next_event() {
+            break result.expect("both want it");
+        }
+    };
+    rounds(count, |is_counted| {
+        let mut has_ended = act(is_counted, || {
+            client.call(connection, &[7; BYTES], None, 1).expect("there is room");
+            answer(&mut server);
+            reply(&mut client)
+        });
+        let started = Instant::now();
+        while !has_ended {
+            late(started);
+            answer(&mut server);
+            has_ended = reply(&mut client);
+        }
+    });
+}
+
+/// Answers what was asked, until there is no event.
+#[inline]
+fn answer(server: &mut Messenger) {
+    while let Some(event) = server.next_event() {
+        match event {
+            MessengerEvent::Request(request) => {
+                server.reply(request, &[7; BYTES]).expect("there is room");
+            }
+            MessengerEvent::Accept { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Takes events until a reply; false when there is none.
+#[inline]
+fn reply(client: &mut Messenger) -> bool {
+    match client.next_event() {
+        Some(MessengerEvent::Reply { result, .. }) => {
+            assert_eq!(result.expect("an answer").len(), BYTES);
+            true
+        }
+        Some(other) => panic!("{other:?}"),
+        None => false,
+    }
 }

@@ -420,8 +420,7 @@ impl Messenger {
                 if Frame::is_message(&message) && peer.order.is_empty() {
                     return Some(Event::Message(Message::short(message, Purpose::Message)));
                 }
-                self.on_frame(message);
-                self.base.ready.pop_front()
+                self.on_frame(message).or_else(|| self.base.ready.pop_front())
             }
             Core::Send { connection, context, status } => match Own::from_context(context) {
                 None => Some(sent(connection, context, status)),
@@ -461,13 +460,16 @@ impl Messenger {
         self.base.ready.pop_front()
     }
 
-    /// Takes a message that is not ordinary, or has to wait.
+    /// Takes a message that is not ordinary, or has to wait. Returns what the program gets at once; there may be more in `ready`.
     #[inline(never)]
-    fn on_frame(&mut self, message: crate::Message) {
+    fn on_frame(&mut self, message: crate::Message) -> Option<Event> {
         let connection = message.connection();
         let done = match Frame::parse(&message) {
             None => Err(Fault),
-            Some(Frame::Message(purpose)) => self.on_message(message, purpose),
+            Some(Frame::Message(purpose)) => match self.on_message(message, purpose) {
+                Ok(event) => return event,
+                Err(fault) => Err(fault),
+            },
             Some(Frame::Offer { number, purpose, source }) => {
                 self.receiving.offered(&mut self.base, connection, number, purpose, source)
             }
@@ -505,10 +507,12 @@ impl Messenger {
         if done.is_err() {
             self.fault(connection);
         }
+        None
     }
 
-    /// Takes a message of the program's, a request or a reply. It waits if a long message before it has not ended.
-    fn on_message(&mut self, message: crate::Message, purpose: Purpose) -> Result<(), Fault> {
+    /// Takes a message of the program's, a request or a reply. Returns what the program gets; what comes behind a long message that
+    /// has not ended waits.
+    fn on_message(&mut self, message: crate::Message, purpose: Purpose) -> Result<Option<Event>, Fault> {
         let connection = message.connection();
         let message = Message::short(message, purpose);
         let event = match purpose {
@@ -517,7 +521,7 @@ impl Messenger {
             Purpose::Reply(number) | Purpose::Error { call: number, .. } => {
                 let Some(call) = self.base.call_answered(connection, number) else {
                     self.base.counters.late += 1;
-                    return Ok(());
+                    return Ok(None);
                 };
                 let result = match purpose {
                     Purpose::Error { code, .. } => Err(CallFailure::Error { code, message }),
@@ -526,13 +530,15 @@ impl Messenger {
                 self.base.calls.end(call, result)
             }
         };
-        let Some(event) = event else { return Ok(()) };
+        let Some(event) = event else { return Ok(None) };
         let peer = self.base.peers.get_mut(connection).ok_or(Fault)?;
-        if peer.order.is_empty() {
-            self.base.raise(event);
-            return Ok(());
+        if !peer.order.is_empty() {
+            return peer.order.hold(event).map(|()| None).map_err(|_| Fault);
         }
-        peer.order.hold(event).map_err(|_| Fault)
+        if let Purpose::Request(call) = purpose {
+            peer.show_request(call);
+        }
+        Ok(Some(event))
     }
 
     /// Ends a connection whose peer does not keep to the protocol.

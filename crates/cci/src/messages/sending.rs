@@ -8,8 +8,9 @@ use super::outgoing::{Outgoing, Report};
 use super::own::Own;
 use super::send::{Payload, Progress, SendError, SendId};
 use super::staging::{Staged, Staging};
-use super::wire::{CONTROL_BYTES_MAX, Frame, HEAD_BYTES, MESSAGE_HEAD, NoReply, Purpose, Source};
+use super::wire::{Frame, HEAD_BYTES, MESSAGE_HEAD, NoReply, Purpose, Source};
 use crate::connection::{Connection, Status};
+use crate::endpoint::Endpoint;
 use crate::limits::{LONG_MESSAGES_ALL_MAX, LONG_SEGMENTS_MAX, MESSAGE_BYTES_MAX, SENDS_MAX};
 use crate::options::SendFlags;
 use crate::rma::{Access, Memory, RegionHandle, Registration, Segment};
@@ -18,6 +19,8 @@ use std::ops::Range;
 
 /// The most slices of a short message that are sent without being copied together first.
 const SLICES_MAX: usize = 8;
+/// Up to this many bytes, to copy a message behind its head and send one slice takes less than to send two.
+const JOINED_BYTES_MAX: usize = 1_024;
 
 /// All messages that this side sends.
 pub struct Sending {
@@ -55,7 +58,14 @@ impl Sending {
             && peer.may_send_short()
             && !Own::is_like(context)
         {
-            base.endpoint.send_vectored(connection, &[&MESSAGE_HEAD, bytes], context, flags)?;
+            send_behind(
+                &mut base.endpoint,
+                &mut self.scratch,
+                connection,
+                &MESSAGE_HEAD,
+                bytes,
+                (context, flags),
+            )?;
             peer.sent_short();
             return Ok(SendId(None));
         }
@@ -135,10 +145,19 @@ impl Sending {
         context: u64,
         flags: SendFlags,
     ) -> Result<(), SendError> {
+        let (head, head_bytes) = purpose.head();
+        let head = head.get(..head_bytes).unwrap_or(&[]);
+        if let Payload::Bytes(bytes) = payload {
+            let how = (context, flags);
+            send_behind(&mut base.endpoint, &mut self.scratch, connection, head, bytes, how)?;
+            if let Some(peer) = base.peers.get_mut(connection) {
+                peer.sent_short();
+            }
+            return Ok(());
+        }
         self.scratch.clear();
-        let mut head = [0; CONTROL_BYTES_MAX];
         let mut slices: [&[u8]; SLICES_MAX + 1] = [&[]; SLICES_MAX + 1];
-        slices[0] = Frame::Message(purpose).emit(&mut head);
+        slices[0] = head;
         match payload {
             Payload::Gathered(segments) if segments.len() <= SLICES_MAX => {
                 for (slice, segment) in slices.iter_mut().skip(1).zip(segments) {
@@ -356,6 +375,25 @@ impl Sending {
             self.staging.give_back(staged);
         }
     }
+}
+
+/// Sends bytes behind their head, with the program's context and flags.
+#[inline]
+fn send_behind(
+    endpoint: &mut Endpoint,
+    scratch: &mut Vec<u8>,
+    connection: Connection,
+    head: &[u8],
+    bytes: &[u8],
+    (context, flags): (u64, SendFlags),
+) -> Result<(), crate::SendError> {
+    if bytes.len() > JOINED_BYTES_MAX {
+        return endpoint.send_vectored(connection, &[head, bytes], context, flags);
+    }
+    scratch.clear();
+    scratch.extend_from_slice(head);
+    scratch.extend_from_slice(bytes);
+    endpoint.send(connection, scratch, context, flags)
 }
 
 /// Why there is no such connection.

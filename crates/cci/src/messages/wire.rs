@@ -109,6 +109,23 @@ impl Purpose {
         }
     }
 
+    /// What stands before the bytes of the program, in one message of the endpoint: so many bytes of the array.
+    #[inline]
+    pub fn head(self) -> ([u8; HEAD_BYTES + CODE_BYTES], usize) {
+        let mut head = [0; HEAD_BYTES + CODE_BYTES];
+        let [kind, detail, t0, t1, n0, n1, n2, n3, c0, c1, c2, c3, ..] = &mut head;
+        *kind = KIND_MESSAGE;
+        if let Some(call) = self.call() {
+            (*kind, *detail) = (KIND_CALL, self.to_wire());
+            [*t0, *t1] = call.tag.to_le_bytes();
+            [*n0, *n1, *n2, *n3] = call.index.to_le_bytes();
+        }
+        if let Purpose::Error { code, .. } = self {
+            [*c0, *c1, *c2, *c3] = code.to_le_bytes();
+        }
+        (head, self.head_bytes())
+    }
+
     fn to_wire(self) -> u8 {
         match self {
             Purpose::Message => 0,
@@ -273,10 +290,12 @@ impl Frame {
     /// Writes the frame, and returns it; of a message, what stands before the program's bytes.
     pub fn emit<'a>(&self, out: &'a mut [u8; CONTROL_BYTES_MAX]) -> &'a [u8] {
         let (kind, detail, number, tag) = match *self {
-            Frame::Message(Purpose::Message) => (KIND_MESSAGE, 0, 0, 0),
             Frame::Message(purpose) => {
-                let call = purpose.call().unwrap_or(CallNumber::NONE);
-                (KIND_CALL, purpose.to_wire(), call.index, call.tag)
+                let (head, len) = purpose.head();
+                let mut writer = Writer { out, len: 0 };
+                writer.put(head.get(..len).unwrap_or(&[]));
+                let Writer { out, len } = writer;
+                return out.get(..len).unwrap_or(&[]);
             }
             Frame::Offer { number, purpose, source } => {
                 (KIND_OFFER, source.count as u8 | purpose.to_wire() << PURPOSE_SHIFT, number, 0)
@@ -291,8 +310,7 @@ impl Frame {
         let mut writer = Writer { out, len: 0 };
         writer.put(&[kind, detail, t0, t1, n0, n1, n2, n3]);
         match self {
-            Frame::Message(purpose) => writer.put_code(*purpose),
-            Frame::Cancel { .. } | Frame::GiveUp { .. } => {}
+            Frame::Message(_) | Frame::Cancel { .. } | Frame::GiveUp { .. } => {}
             Frame::Offer { purpose, source, .. } => {
                 if let Some(call) = purpose.call() {
                     writer.put(&(u64::from(call.index) | u64::from(call.tag) << 32).to_le_bytes());

@@ -50,7 +50,7 @@ const fn c(name: &'static str, operations: usize) -> Scenario {
 }
 
 /// A message is one send and receive, with its completion: a round has one each way. A stream has a burst of 32 each way, with one
-/// completion, received by a handler.
+/// completion, received by a handler. A call is one request and its reply.
 const SCENARIOS: &[Scenario] = &[
     rust("message-shm", 2),
     rust("message-udp4", 2),
@@ -71,6 +71,7 @@ const SCENARIOS: &[Scenario] = &[
     rust("poll-shm", 1),
     rust("poll-udp4", 1),
     rust("poll-tcp4", 1),
+    rust("call-shm", 1),
 ];
 
 /// `cargo xtask counts`: prints the table and what differs; with `bless`, writes the files. `only`: the names of those to count; none

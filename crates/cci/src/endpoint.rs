@@ -432,7 +432,7 @@ impl Endpoint {
             self.progress();
         }
         if self.has_news() {
-            self.core.poller.set_pending(true);
+            self.core.poller.renew_pending();
             return true;
         }
         match self.arm_transport() {
@@ -443,11 +443,12 @@ impl Endpoint {
                 }
                 // Somebody has just decided on a request, or there is no timer. In that case the descriptor stays readable, which keeps
                 // the program busy, but nothing is missed.
-                self.core.poller.set_pending(true);
+                self.core.poller.renew_pending();
                 true
             }
             Armed::Sleep { .. } | Armed::Pending => {
-                self.core.poller.set_pending(true);
+                // The program has seen no event, and has to look again all the same.
+                self.core.poller.renew_pending();
                 true
             }
         }
@@ -496,7 +497,8 @@ impl Endpoint {
 
     /// The endpoint's descriptor for poll, select or epoll, which is readable whenever [`Endpoint::next_event`] may have something
     /// (CCI-020). Programs that only poll or call `wait` should not ask for it: to keep it level-triggered costs a system call each time
-    /// the endpoint becomes idle. [`AsFd`] and [`AsRawFd`] return it, too, for programs that register an endpoint with an event loop.
+    /// the endpoint becomes idle. A reactor that reports edges, as tokio's does, will do: after `next_event` has returned `None`, there is
+    /// an edge for whatever comes. [`AsFd`] and [`AsRawFd`] return it, too, for programs that register an endpoint with an event loop.
     pub fn os_handle(&self) -> BorrowedFd<'_> {
         // A fork child must not make it readable for its parent.
         if !self.exported.get() && self.is_ours() {

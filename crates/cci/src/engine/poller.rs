@@ -150,6 +150,16 @@ impl Poller {
         let _ = if pending { event.signal() } else { event.drain().map(drop) };
     }
 
+    /// Makes the descriptor readable, and shows that as something new, although it may be readable already: reactors that report edges
+    /// sleep otherwise.
+    pub fn renew_pending(&self) {
+        self.is_pending.store(true, Ordering::Relaxed);
+        if let Some(Signals { pending, .. }) = &self.signals {
+            // It can't fail: see `set_pending`.
+            let _ = pending.signal();
+        }
+    }
+
     /// Wakes whoever sleeps on the descriptor; from any thread. It stays readable until the owner has looked and calls
     /// [`Poller::set_pending`] with false.
     pub fn nudge(&self) {

@@ -1,13 +1,19 @@
 //! Programs that sleep, on the descriptor or in `wait`, are woken by whatever there is for them.
 
 use crate::common::{At, Pair, contents};
-use cci::messages::{Event, Limits};
+use cci::messages::{Event, Limits, Messenger};
 use cci::{Attribute, SendFlags};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-crate::on_each_device!(a_loop_on_the_descriptors, woken_by_memory_that_comes_back, waiting_ends);
+crate::on_each_device!(
+    a_loop_on_the_descriptors,
+    there_and_back,
+    there_and_back_by_edges,
+    woken_by_memory_that_comes_back,
+    waiting_ends,
+);
 
 /// Whether a descriptor becomes readable within `ms` milliseconds.
 fn is_readable(descriptor: impl AsFd, ms: u64) -> bool {
@@ -118,4 +124,65 @@ fn waiting_ends(device: &str) {
     pair.client.messenger.next_event();
     let event = pair.server.messenger.wait(Some(crate::common::PATIENCE)).unwrap();
     assert!(matches!(event, Some(Event::Message(message)) if message[..] == *b"awake"));
+}
+
+/// Long messages go there and back, and both sides sleep on their descriptors whenever there is nothing.
+fn there_and_back(device: &str) {
+    echo(device, |client, server| {
+        let timeout = Timespec::try_from(crate::common::PATIENCE).unwrap();
+        let mut descriptors = [PollFd::new(client, PollFlags::IN), PollFd::new(server, PollFlags::IN)];
+        poll(&mut descriptors, Some(&timeout)).unwrap() > 0
+    });
+}
+
+/// As tokio has them: a descriptor that was readable is reported again only when something makes it readable anew.
+fn there_and_back_by_edges(device: &str) {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+    let mut is_watched = false;
+    echo(device, |client, server| {
+        if !std::mem::replace(&mut is_watched, true) {
+            for descriptor in [client, server] {
+                let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+                epoll::add(&epoll, descriptor, epoll::EventData::new_u64(0), flags).unwrap();
+            }
+        }
+        let timeout = Timespec::try_from(crate::common::PATIENCE).unwrap();
+        let mut events =
+            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 2];
+        epoll::wait(&epoll, &mut events[..], Some(&timeout)).unwrap() > 0
+    });
+}
+
+/// Sends long messages there and back. `sleep` returns false if nothing comes.
+fn echo(device: &str, mut sleep: impl FnMut(&Messenger, &Messenger) -> bool) {
+    let mut pair = Pair::new(device, Attribute::ReliableOrdered);
+    let lens = [5, 9_000, 700_000, 700_000, 9_000, 700_000];
+    let mut back = 0;
+    pair.client.messenger.send(pair.client.peer, &contents(lens[0], 0), 0, SendFlags::SILENT).unwrap();
+    while back < lens.len() {
+        let (client, server) = (&mut pair.client.messenger, &mut pair.server.messenger);
+        assert!(sleep(client, server), "{device}: {back} came back");
+        while let Some(event) = server.next_event() {
+            match event {
+                Event::Message(message) => {
+                    server.send(message.connection(), &message[..], 0, SendFlags::NONE).unwrap();
+                }
+                Event::Sent { result, .. } => assert_eq!(result, Ok(())),
+                event => panic!("{event:?}"),
+            }
+        }
+        while let Some(event) = client.next_event() {
+            match event {
+                Event::Message(message) => {
+                    assert!(message[..] == contents(lens[back], back));
+                    back += 1;
+                    if let Some(len) = lens.get(back) {
+                        client.send(message.connection(), &contents(*len, back), 0, SendFlags::NONE).unwrap();
+                    }
+                }
+                Event::Sent { result, .. } => assert_eq!(result, Ok(())),
+                event => panic!("{event:?}"),
+            }
+        }
+    }
 }

@@ -56,6 +56,8 @@ mod endpoint;
 mod engine;
 mod error;
 mod explain;
+#[cfg(feature = "futures")]
+pub mod futures;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -8,13 +8,17 @@ struct Choice {
     absent: &'static [&'static str],
 }
 
-const SEALING: [&str; 4] = ["ring", "rustls", "rustls-webpki", "snow"];
 const CHOICES: [Choice; 4] = [
-    Choice { features: "", absent: &["ring", "rustls", "rustls-webpki", "snow", "aya-obj"] },
-    Choice { features: "sealing", absent: &["aya-obj"] },
-    Choice { features: "xdp", absent: &SEALING },
-    Choice { features: "sealing,xdp", absent: &[] },
+    Choice {
+        features: "",
+        absent: &["ring", "rustls", "rustls-webpki", "snow", "aya-obj", "futures-core", "tokio"],
+    },
+    Choice { features: "sealing", absent: &["aya-obj", "futures-core", "tokio"] },
+    Choice { features: "xdp", absent: &["ring", "rustls", "rustls-webpki", "snow", "futures-core", "tokio"] },
+    Choice { features: "sealing,xdp", absent: &["futures-core", "tokio"] },
 ];
+/// Features for Rust programs alone.
+const OF_RUST: [&str; 2] = ["futures", "tokio"];
 
 /// Checks every choice; the first that fails ends it.
 pub fn check() -> Result<(), String> {
@@ -35,6 +39,11 @@ pub fn check() -> Result<(), String> {
         if !found.is_empty() {
             return Err(format!("{what} brings {}, which it must not", found.join(", ")));
         }
+    }
+    for feature in OF_RUST {
+        let arguments =
+            ["clippy", "-p", "cci", "--lib", "--features", feature, "--locked", "--", "-D", "warnings"];
+        process::run(&format!("feature {feature}"), &mut cargo(&arguments))?;
     }
     // What is said to whoever asks for something that was not built.
     for package in ["cci-secure", "cci-sys"] {

@@ -32,6 +32,13 @@ pub struct RequestId {
     pub(super) call: CallNumber,
 }
 
+impl RequestId {
+    /// The connection that the request came on.
+    pub fn connection(&self) -> Connection {
+        self.connection
+    }
+}
+
 impl Request {
     pub(super) fn new(body: Message, call: CallNumber, inbox: Arc<Inbox>) -> Request {
         Request { answer: Some(Unanswered { call, inbox }), body }

@@ -1,0 +1,137 @@
+//! What tasks have started and wait for.
+
+use crate::connection::Connection;
+use crate::error::ConnectFailure;
+use crate::messages::{CallFailure, Message, ReceiveFailure, SendFailure};
+use cci_memory::slab::{Key, Slab};
+use std::task::{Context, Poll, Waker};
+
+/// The most operations that wait in one messenger.
+const OPERATIONS_MAX: u32 = 1 << 24;
+
+/// How an operation has ended.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Sent(Result<(), SendFailure>),
+    Replied(Result<Message, CallFailure>),
+    Received(Result<(), ReceiveFailure>),
+    Opened(Result<Connection, ConnectFailure>),
+}
+
+enum Operation {
+    Pending(Option<Waker>),
+    Ended(Outcome),
+    /// Its future was dropped. A connection that opens is closed.
+    Abandoned,
+    /// A message of a connection's sink.
+    Sink(Connection),
+}
+
+/// What becomes of an outcome.
+pub(super) enum Entered {
+    /// A task will take it.
+    Kept,
+    /// Nobody wants it.
+    Unwanted(Outcome),
+    /// It is a sink's.
+    OfSink(Connection, Outcome),
+}
+
+/// All operations of a messenger. Their keys are the contexts of events.
+pub(super) struct Operations {
+    all: Slab<Operation>,
+}
+
+impl Operations {
+    pub(super) fn new() -> Operations {
+        Operations { all: Slab::new(OPERATIONS_MAX) }
+    }
+
+    /// Enters an operation. `None`: there are too many.
+    pub(super) fn begin(&mut self) -> Option<Key> {
+        self.all.insert(Operation::Pending(None)).ok()
+    }
+
+    /// Enters a message of a sink.
+    pub(super) fn begin_sink(&mut self, connection: Connection) -> Option<Key> {
+        self.all.insert(Operation::Sink(connection)).ok()
+    }
+
+    /// Takes back what could not be started.
+    pub(super) fn forget(&mut self, key: Key) {
+        self.all.remove(key);
+    }
+
+    /// An operation has ended.
+    pub(super) fn end(&mut self, context: u64, outcome: Outcome) -> Entered {
+        let key = from_context(context);
+        match self.all.get_mut(key) {
+            Some(Operation::Pending(waker)) => {
+                let waker = waker.take();
+                if let Some(operation) = self.all.get_mut(key) {
+                    *operation = Operation::Ended(outcome);
+                }
+                waker.into_iter().for_each(Waker::wake);
+                Entered::Kept
+            }
+            Some(Operation::Sink(connection)) => {
+                let connection = *connection;
+                self.all.remove(key);
+                Entered::OfSink(connection, outcome)
+            }
+            _ => {
+                self.all.remove(key);
+                Entered::Unwanted(outcome)
+            }
+        }
+    }
+
+    /// Wakes everybody who waits: nothing more will end.
+    pub(super) fn wake_all(&mut self) {
+        for (_, operation) in self.all.iter_mut() {
+            if let Operation::Pending(waker) = operation {
+                waker.take().into_iter().for_each(Waker::wake);
+            }
+        }
+    }
+
+    /// Takes the outcome, or has the task woken when there is one.
+    pub(super) fn poll(&mut self, key: Key, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
+        match self.all.get_mut(key) {
+            Some(Operation::Pending(waker)) => {
+                match waker {
+                    Some(waker) => waker.clone_from(context.waker()),
+                    None => *waker = Some(context.waker().clone()),
+                }
+                Poll::Pending
+            }
+            _ => Poll::Ready(match self.all.remove(key) {
+                Some(Operation::Ended(outcome)) => Some(outcome),
+                _ => None,
+            }),
+        }
+    }
+
+    /// The future of an operation is dropped. Returns the outcome, if there is one already.
+    pub(super) fn abandon(&mut self, key: Key) -> Option<Outcome> {
+        match self.all.get_mut(key)? {
+            operation @ Operation::Pending(_) => {
+                *operation = Operation::Abandoned;
+                None
+            }
+            _ => match self.all.remove(key) {
+                Some(Operation::Ended(outcome)) => Some(outcome),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// The context of an operation's event.
+pub(super) fn to_context(key: Key) -> u64 {
+    u64::from(key.index) << 32 | u64::from(key.generation)
+}
+
+fn from_context(context: u64) -> Key {
+    Key { index: (context >> 32) as u32, generation: context as u32 }
+}

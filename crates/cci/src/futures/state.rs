@@ -1,0 +1,262 @@
+//! What the tasks of one messenger share, behind a lock that is held for the length of a call.
+
+use super::operations::{Entered, Operations, Outcome};
+use super::received::Received;
+use crate::connection::Connection;
+use crate::engine::event::ConnectRequest;
+use crate::messages::{self, Event, SendFailure};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+
+/// The most events that one turn of the driver takes, so that other tasks run, too.
+const EVENTS_PER_TURN: u32 = 64;
+
+/// A messenger, its connections, and who waits for what.
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// The messenger's URI.
+    pub(super) uri: String,
+}
+
+pub(super) struct State {
+    pub(super) messenger: messages::Messenger,
+    pub(super) operations: Operations,
+    peers: HashMap<Connection, Peer>,
+    /// Who wants to connect.
+    requests: VecDeque<ConnectRequest>,
+    /// Tasks that wait for one of these.
+    acceptors: Vec<Waker>,
+    /// Tasks that wait for space, and on which connection.
+    writers: VecDeque<(Connection, Waker)>,
+    driver: Option<Waker>,
+    /// Messengers and connections that programs have.
+    pub(super) handles: usize,
+    /// The driver has ended: nothing more comes.
+    pub(super) is_over: bool,
+}
+
+/// One connection.
+#[derive(Default)]
+struct Peer {
+    received: VecDeque<Received>,
+    reader: Option<Waker>,
+    /// The peer has gone, or the connection failed.
+    has_ended: bool,
+    /// Messages of the sink that have not ended.
+    sinking: u32,
+    /// Why the first of them that failed did.
+    sink_failure: Option<SendFailure>,
+    flusher: Option<Waker>,
+}
+
+/// What there is for a reader.
+pub(super) enum Next {
+    Received(Received),
+    Nothing,
+    Ended,
+}
+
+impl Shared {
+    pub(super) fn new(messenger: messages::Messenger) -> Shared {
+        let uri = messenger.endpoint().uri().to_owned();
+        let state = State {
+            messenger,
+            operations: Operations::new(),
+            peers: HashMap::new(),
+            requests: VecDeque::new(),
+            acceptors: Vec::new(),
+            writers: VecDeque::new(),
+            driver: None,
+            handles: 1,
+            is_over: false,
+        };
+        Shared { state: Mutex::new(state), uri }
+    }
+
+    /// The state, for a moment.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Has the driver take a turn: something was started, or has ended.
+    pub(super) fn wake_driver(&mut self) {
+        self.driver.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// The driver can be woken.
+    pub(super) fn set_driver(&mut self, context: &Context<'_>) {
+        self.driver = Some(context.waker().clone());
+    }
+
+    /// Takes events and gives them to whom they concern. Returns whether there may be more.
+    pub(super) fn turn(&mut self) -> bool {
+        for _ in 0..EVENTS_PER_TURN {
+            match self.messenger.next_event() {
+                Some(event) => self.on(event),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Nothing more comes: everybody who waits is woken, and finds that out.
+    pub(super) fn end(&mut self) {
+        self.is_over = true;
+        self.operations.wake_all();
+        self.acceptors.drain(..).for_each(Waker::wake);
+        self.writers.drain(..).for_each(|(_, waker)| waker.wake());
+        for peer in self.peers.values_mut() {
+            peer.has_ended = true;
+            peer.reader.take().into_iter().chain(peer.flusher.take()).for_each(Waker::wake);
+        }
+    }
+
+    fn on(&mut self, event: Event) {
+        match event {
+            Event::Sent { connection, context, result } => {
+                self.ended(context, Outcome::Sent(result));
+                self.space(connection);
+            }
+            Event::Reply { connection, context, result } => {
+                self.ended(context, Outcome::Replied(result));
+                self.space(connection);
+            }
+            Event::Received { context, result, .. } => self.ended(context, Outcome::Received(result)),
+            Event::Connect { context, result } | Event::Accept { context, result } => {
+                if let Ok(connection) = result {
+                    self.peers.insert(connection, Peer::default());
+                }
+                self.ended(context, Outcome::Opened(result));
+            }
+            Event::ConnectRequest(request) => {
+                self.requests.push_back(request);
+                self.acceptors.drain(..).for_each(Waker::wake);
+            }
+            Event::Message(message) => self.received(message.connection(), Received::Message(message)),
+            Event::Request(request) => self.received(request.connection(), Received::Request(request)),
+            Event::Offer(offer) => self.received(offer.connection(), Received::Offer(offer)),
+            Event::RequestCancelled(id) => self.received(id.connection(), Received::RequestCancelled(id)),
+            Event::Disconnected { connection, .. } => {
+                if let Some(peer) = self.peers.get_mut(&connection) {
+                    peer.has_ended = true;
+                    peer.reader.take().into_iter().chain(peer.flusher.take()).for_each(Waker::wake);
+                }
+                self.space(connection);
+            }
+            Event::DeviceFailed => self.end(),
+            Event::KeepaliveTimedOut { .. } => {}
+        }
+    }
+
+    /// An operation has ended.
+    fn ended(&mut self, context: u64, outcome: Outcome) {
+        match self.operations.end(context, outcome) {
+            Entered::Kept => {}
+            Entered::Unwanted(outcome) => self.discard(outcome),
+            Entered::OfSink(connection, outcome) => {
+                let Some(peer) = self.peers.get_mut(&connection) else { return };
+                peer.sinking = peer.sinking.saturating_sub(1);
+                if let Outcome::Sent(Err(failure)) = outcome {
+                    peer.sink_failure.get_or_insert(failure);
+                }
+                peer.flusher.take().into_iter().for_each(Waker::wake);
+            }
+        }
+    }
+
+    /// Nobody waits for what an operation has brought.
+    pub(super) fn discard(&mut self, outcome: Outcome) {
+        if let Outcome::Opened(Ok(connection)) = outcome {
+            self.close(connection);
+        }
+    }
+
+    fn received(&mut self, connection: Connection, received: Received) {
+        // Of a connection that the program has dropped, nothing is wanted.
+        let Some(peer) = self.peers.get_mut(&connection) else { return };
+        peer.received.push_back(received);
+        peer.reader.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// There may be space: all who wait to send on this connection, and one who waits on another one.
+    fn space(&mut self, connection: Connection) {
+        if self.writers.is_empty() {
+            return;
+        }
+        let mut other = None;
+        let mut waiting = VecDeque::with_capacity(self.writers.len());
+        for (of, waker) in self.writers.drain(..) {
+            if of == connection {
+                waker.wake();
+            } else if other.is_none() {
+                other = Some(waker);
+            } else {
+                waiting.push_back((of, waker));
+            }
+        }
+        self.writers = waiting;
+        other.into_iter().for_each(Waker::wake);
+    }
+
+    /// Has a task woken when there may be space.
+    pub(super) fn wait_for_space(&mut self, connection: Connection, context: &Context<'_>) {
+        self.writers.push_back((connection, context.waker().clone()));
+    }
+
+    /// Who wants to connect next; or has the task woken when somebody does.
+    pub(super) fn next_request(&mut self, context: &Context<'_>) -> Option<ConnectRequest> {
+        let request = self.requests.pop_front();
+        if request.is_none() && !self.is_over {
+            self.acceptors.push(context.waker().clone());
+        }
+        request
+    }
+
+    /// What a connection has received; or has the task woken when there is something.
+    pub(super) fn next_received(&mut self, connection: Connection, context: &Context<'_>) -> Next {
+        let Some(peer) = self.peers.get_mut(&connection) else { return Next::Ended };
+        match peer.received.pop_front() {
+            Some(received) => Next::Received(received),
+            None if peer.has_ended || self.is_over => Next::Ended,
+            None => {
+                peer.reader = Some(context.waker().clone());
+                Next::Nothing
+            }
+        }
+    }
+
+    /// A message of a connection's sink was taken.
+    pub(super) fn sinks(&mut self, connection: Connection) {
+        if let Some(peer) = self.peers.get_mut(&connection) {
+            peer.sinking += 1;
+        }
+    }
+
+    /// Whether all messages of a connection's sink have ended; if not, has the task woken when one has.
+    pub(super) fn is_flushed(&mut self, connection: Connection, context: &Context<'_>) -> bool {
+        let Some(peer) = self.peers.get_mut(&connection) else { return true };
+        if peer.sinking == 0 || self.is_over {
+            return true;
+        }
+        peer.flusher = Some(context.waker().clone());
+        false
+    }
+
+    /// Why a message of a connection's sink has failed, once.
+    pub(super) fn sink_failure(&mut self, connection: Connection) -> Option<SendFailure> {
+        self.peers.get_mut(&connection)?.sink_failure.take()
+    }
+
+    /// The program wants no more of a connection.
+    pub(super) fn close(&mut self, connection: Connection) {
+        if let Some(peer) = self.peers.remove(&connection) {
+            if !peer.has_ended {
+                self.messenger.disconnect(connection);
+            }
+            self.wake_driver();
+        }
+    }
+}

@@ -81,8 +81,8 @@ typedef enum cci_status {
     /* The following values equal their errno. */
     /* A wrong argument. */
     CCI_EINVAL = EINVAL,
-    /* The peer was silent for too long, or did not take the send in time. Whether the message of such a send arrived is
-     * not known. */
+    /* The peer was silent for too long, or did not take the send in time. Whether the message of such a send arrived, or
+     * the remote operation was carried out, is not known. */
     CCI_ETIMEDOUT = ETIMEDOUT,
     /* Out of memory, or at the endpoint's memory cap. */
     CCI_ENOMEM = ENOMEM,

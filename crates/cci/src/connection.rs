@@ -44,7 +44,8 @@ pub enum Status {
     /// The peer had no receive buffer until the send timed out. The message was not delivered.
     ReceiverNotReady,
     /// Nothing was heard of the peer until the send timed out, or it did not take this send in time. Whether the message was
-    /// delivered is not known.
+    /// delivered, or the remote operation carried out, is not known. An atomic over shared memory also ends so when the target took
+    /// its memory back in the middle of it; the connection lives on then.
     TimedOut,
     /// The device failed.
     DeviceDead,

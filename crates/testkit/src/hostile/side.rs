@@ -2,8 +2,8 @@
 
 use super::script::Site;
 use cci::{
-    Access, Attribute, ConnectFailure, Connection, DisconnectReason, Endpoint, Event, Memory, RegionAddress,
-    RegionHandle, Rma, RmaError, RmaFlags, RmaKind, Segment, SendError, SendFlags, Status,
+    Access, Atomic, Attribute, ConnectFailure, Connection, DisconnectReason, Endpoint, Event, Memory,
+    RegionAddress, RegionHandle, Rma, RmaError, RmaFlags, RmaKind, Segment, SendError, SendFlags, Status,
 };
 use std::collections::HashMap;
 
@@ -202,6 +202,17 @@ impl Side {
         let (context, flags) = (self.next_context(), RmaFlags::NONE);
         let rma = Rma { kind, local: &local, remote: &remote, message, context, flags };
         self.endpoint.rma(to, &rma)?;
+        self.enter(to);
+        Ok(())
+    }
+
+    /// Changes a word of a region atomically. What was there before goes to the start of this side's own memory.
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::atomic`].
+    pub fn change(&mut self, to: Connection, atomic: Atomic, target: RegionAddress) -> Result<(), RmaError> {
+        let result = Some(RegionAddress::new(self.own_handle, 0));
+        self.endpoint.atomic(to, atomic, target, result, self.next_context(), RmaFlags::NONE)?;
         self.enter(to);
         Ok(())
     }

@@ -208,8 +208,21 @@ pub fn send(kind: Kind, falsify: impl Fn(&mut Record) + 'static) -> Act<Shm> {
     })
 }
 
-/// Grants the region that the victim's last MAP names, in this memory. An honest grant has `Memfd::honest` memory.
-pub fn grant(memory: Memfd, falsify: impl Fn(&mut Grant) + 'static) -> Act<Shm> {
+/// The file in which a peer of this kind grants a region.
+#[derive(Copy, Clone, Debug)]
+pub enum Granted {
+    /// Memory of its own.
+    Memory(Memfd),
+    /// The control page itself, with the live words of all grants.
+    ControlPage,
+}
+
+/// The number of the live word of a peer's grants.
+pub const LIVE_WORD: u64 = 1;
+const CONTROL_BYTES: u64 = 4_096;
+
+/// Grants the region that the victim's last MAP names. An honest grant has `Memfd::honest` memory.
+pub fn grant(what: Granted, falsify: impl Fn(&mut Grant) + 'static) -> Act<Shm> {
     act(move |shm: &mut Shm| {
         let word = |at: usize| {
             shm.record
@@ -218,23 +231,31 @@ pub fn grant(memory: Memfd, falsify: impl Fn(&mut Grant) + 'static) -> Act<Shm> 
                 .and_then(|rest| rest.first_chunk())
                 .map_or(0, |word| u64::from_ne_bytes(*word))
         };
-        let (word_number, token) = (1, 77);
+        let token = 77;
+        let len_bytes = match what {
+            Granted::Memory(memory) => memory.len_bytes,
+            Granted::ControlPage => CONTROL_BYTES,
+        };
         let mut grant = Grant {
             region: word(0),
             key: word(8),
             only: u64::MAX,
             access: 7,
             memory: 5,
-            memory_bytes: memory.len_bytes,
+            memory_bytes: len_bytes,
             start: 0,
-            len_bytes: memory.len_bytes,
-            word: word_number,
+            len_bytes,
+            word: LIVE_WORD,
             token,
-            control_bytes: 4_096,
+            control_bytes: CONTROL_BYTES,
         };
         falsify(&mut grant);
-        let (file, control) = (memory.make(), Memfd::honest(4_096).make());
-        let _ = rustix::io::pwrite(&control, &token.to_ne_bytes(), 8 * word_number);
+        let control = Memfd::honest(CONTROL_BYTES).make();
+        let _ = rustix::io::pwrite(&control, &token.to_ne_bytes(), 8 * LIVE_WORD);
+        let file = match what {
+            Granted::Memory(memory) => memory.make(),
+            Granted::ControlPage => control.try_clone().expect("a descriptor"),
+        };
         shm.message(&grant.bytes(), &[file.as_fd(), control.as_fd()]);
         shm.files.extend([file, control]);
     })

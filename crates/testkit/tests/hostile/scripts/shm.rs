@@ -1,12 +1,12 @@
 //! Lies over shared memory.
 
-use super::{ms, soon};
-use cci::{Access, Options, RmaKind};
+use super::{late, ms, soon};
+use cci::{Access, Atomic, AtomicKind, AtomicWidth, Options, RegionAddress, RmaKind, Status};
 use cci_testkit::hostile::shm::{
-    DIRECT_AT, Kind, Memfd, Ring, Shm, allocated_bytes, client, client_by, confirm, connect, connect_as,
-    grant, honestly, send, shake,
+    DIRECT_AT, Granted, Kind, LIVE_WORD, Memfd, Ring, Shm, allocated_bytes, client, client_by, confirm,
+    connect, connect_as, grant, honestly, rma, send, shake,
 };
-use cci_testkit::hostile::{Act, Counter, Scene, Script, act};
+use cci_testkit::hostile::{Act, Counter, Scene, Script, act, handle_of_peer};
 
 /// Nobody on any machine.
 const NOBODY: u32 = 65_534;
@@ -64,7 +64,7 @@ fn holes_in_granted_memory_are_not_filled() {
     let mut scene = open(soon());
     let allocated = Counter::default();
     let script = client().now(send(Kind::Message, honestly)).expect(Kind::Map);
-    let script = script.now(grant(Memfd::sparse(256 << 20), honestly)).rest(ms(50));
+    let script = script.now(grant(Granted::Memory(Memfd::sparse(256 << 20)), honestly)).rest(ms(50));
     let peer = scene.join(script.now(count_allocated(&allocated)));
     for _ in 0..4 {
         scene.operate(peer, 1, RmaKind::Write, 4_096, None);
@@ -73,6 +73,38 @@ fn holes_in_granted_memory_are_not_filled() {
     scene.until_over();
     assert!(allocated.get() <= 1 << 20, "{} bytes allocated for the peer's word", allocated.get());
     scene.until_ended(peer);
+    scene.judge();
+}
+
+/// A target may take its memory back while an atomic is at it, and replace the pages: if the initiator was stopped for a while, for
+/// example. Here the grant covers the word that says whether it stands, so the atomic itself ends the grant.
+#[test]
+fn an_atomic_whose_grant_ends_meanwhile_is_no_success() {
+    let mut scene = open(late());
+    let script = client().now(send(Kind::Message, honestly)).expect(Kind::Map);
+    let script = script.now(grant(Granted::ControlPage, honestly)).now(send(rma::DONE, honestly));
+    let peer = scene.join(script.rest(ms(1_000)));
+    let connection = scene.connection(peer);
+    // This write goes through the ring, and makes the victim ask for the grant.
+    assert_eq!(scene.operate(peer, 1, RmaKind::Write, 8, None), 1);
+    scene.until("the end of the write, and the grant", |scene| {
+        scene.victim.open(connection) == 0 && scene.victim.count("rma_mapped_bytes") != 0
+    });
+    let direct = scene.victim.count("rma_direct");
+    let own_word = |scene: &Scene| {
+        let mut word = [0; 8];
+        assert!(scene.victim.own.read(0, &mut word));
+        word
+    };
+    let own = own_word(&scene);
+    let take_back = Atomic { kind: AtomicKind::Swap, width: AtomicWidth::Eight, operand: 0, compare: 0 };
+    let word = RegionAddress::new(handle_of_peer(0x55), 8 * LIVE_WORD);
+    scene.victim.change(connection, take_back, word).expect("an operation more");
+    scene.until("the end of the atomic", |scene| scene.victim.open(connection) == 0);
+    assert_eq!(scene.victim.last_ends_of(connection, 1), [Some(Status::TimedOut)]);
+    assert_eq!(scene.victim.count("rma_direct") - direct, 1, "the atomic was carried out in mapped memory");
+    assert_eq!(own_word(&scene), own, "what was there before is not known");
+    scene.victim.endpoint.disconnect(connection);
     scene.judge();
 }
 

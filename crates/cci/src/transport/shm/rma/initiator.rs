@@ -454,7 +454,14 @@ impl Initiator {
         let (place, remote) = self.usable(conn, target, width_bytes, Access::ATOMIC)?;
         out.producer.begin_direct(place.word);
         let before = self.is_live(&place).then(|| remote.atomic(place.at, atomic_op(atomic)));
+        // If the grant was taken back meanwhile, the pages may have been replaced before the word changed, or after. It can't be repeated.
+        let may_be_lost = matches!(before, Some(Ok(_))) && !self.is_live(&place);
         out.producer.end_direct();
+        if may_be_lost {
+            self.dead(target.region);
+            self.copied += 1;
+            return Some(Status::TimedOut);
+        }
         let status = match before {
             None => {
                 self.dead(target.region);

@@ -71,7 +71,8 @@ pub enum ConfigError {
         /// So much they take.
         bytes: u64,
     },
-    /// `connections_max`, `requests_max`, `sends_max` or `operations_max` is 0, or above [`limits::INDEX_MAX`].
+    /// `connections_max`, `requests_max`, `sends_max` or `operations_max` is 0, or above [`limits::INDEX_MAX`]; or
+    /// `sends_max` is above [`limits::SENDS_MAX`].
     Count,
 }
 

@@ -151,16 +151,18 @@ pub enum Event {
         /// Why.
         why: AcceptFailure,
     },
-    /// A send is over. Not raised for silent sends, whose failures are only counted.
+    /// A send is over, or several messages of one burst are. Not raised for silent sends, whose failures are only counted.
     Sent {
         /// The connection.
         conn: ConnKey,
         /// The connection's token.
         token: u64,
-        /// What was given to [`crate::Endpoint::send`].
+        /// What was given to [`crate::Endpoint::send`] or [`crate::Endpoint::send_burst`].
         context: u64,
         /// How it ended.
         status: Status,
+        /// How many messages of the burst these are; 1 for a message that was sent by itself.
+        count: u32,
     },
     /// A remote memory operation is over: everything it reads or writes is there, or never will be.
     Rma {
@@ -264,6 +266,15 @@ pub enum AcceptError {
     TooMany,
     /// The memory cap is reached.
     NoMemory,
+}
+
+/// How much of a burst [`crate::Endpoint::send_burst`] took.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Messages, from the first on.
+    pub messages: u32,
+    /// Bytes of these messages.
+    pub bytes: u64,
 }
 
 /// Why [`crate::Endpoint::send`] refused; nothing was queued and nothing is lost.

@@ -39,7 +39,7 @@ pub use counters::{ConnectionCounters, Counters, PeerFault};
 pub use endpoint::Endpoint;
 pub use event::{
     AcceptError, AcceptFailure, Attribute, ConnKey, ConnectError, ConnectFailure, DisconnectReason, Event,
-    Request, RequestTicket, SendError, Status, Unknown,
+    Request, RequestTicket, SendError, Status, Taken, Unknown,
 };
 pub use group::{Arrival, GroupBundle, GroupDatagram, GroupName, Senders};
 pub use info::{Blocked, ConnState, ConnectionInfo, MemoryUse, PathInfo, PathState};

@@ -81,6 +81,9 @@ pub const RMA_LOT: usize = 64;
 /// The largest table index: the top bit of an index is used as a mark.
 pub const INDEX_MAX: u32 = (1 << 31) - 2;
 
+/// The most sends in progress that an endpoint can be told to allow.
+pub const SENDS_MAX: u32 = (1 << 24) - 1;
+
 /// How long a send may take unless the program has set another time.
 pub const SEND_TIMEOUT_NS_DEFAULT: u64 = 30_000_000_000;
 

@@ -18,12 +18,13 @@ mod transfers;
 mod transmitter;
 mod walk;
 
-use crate::conn::ActiveConn;
 use crate::conn::path::{BondedPath, Path};
 use crate::conn::state::Input;
 use crate::conn::table::Table;
+use crate::conn::{Active, ActiveConn};
 use crate::limits::{
-    DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, HEADER_BYTES, INDEX_MAX, RMA_SEGMENTS_MAX, record_bytes,
+    DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, HEADER_BYTES, INDEX_MAX, RMA_SEGMENTS_MAX, SENDS_MAX,
+    record_bytes,
 };
 use crate::operations::table::{NewOp, OpKind};
 use crate::reliable::sends::SendId;
@@ -32,13 +33,14 @@ use crate::wire::Packet;
 use crate::{
     AcceptError, Address, Atomic, Attribute, Config, ConfigError, ConnKey, ConnState, ConnectError,
     ConnectionInfo, Counters, MemoryUse, PathInfo, PeerFault, RemoteAddress, Request, RequestTicket,
-    RmaError, RmaKind, RmaSegment, SendError, Sink, Time, Transmit, Unknown,
+    RmaError, RmaKind, RmaSegment, SendError, Sink, Taken, Time, Transmit, Unknown,
 };
 use connections::Connections;
 use handshakes::Handshakes;
 use protocol::Protocol;
 use receiving::stop_receiving;
-use sending::open_bundle;
+use sending::{Burst, open_bundle};
+use shared::Shared;
 use walk::Walk;
 
 /// One side of any number of connections. Driven by its caller: it never waits and never calls the system.
@@ -61,7 +63,7 @@ impl Endpoint {
             return Err(ConfigError::DatagramBytes);
         }
         let counts = [config.connections_max, config.requests_max, config.sends_max, config.operations_max];
-        if counts.iter().any(|&count| count == 0 || count > INDEX_MAX) {
+        if counts.iter().any(|&count| count == 0 || count > INDEX_MAX) || config.sends_max > SENDS_MAX {
             return Err(ConfigError::Count);
         }
         let handshakes = Handshakes::new(&config).ok_or(ConfigError::OutOfMemory { bytes: 64 << 10 })?;
@@ -295,24 +297,44 @@ impl Endpoint {
             return Err(SendError::WouldBlock);
         };
         let body_bytes_max = usize::from(base.datagram_bytes) - HEADER_BYTES;
-        // Who holds more than is left for all others waits for its own (ADR 19): a receiver that takes nothing keeps
-        // nobody else from theirs. Without any it always may.
-        if active.tx.sends >= sending.sends.available() && !is_alone {
+        if sending.space_for(active, is_alone) == 0 {
             return Err(SendError::WouldBlock);
         }
         open_bundle(active, shared, record_bytes(len), body_bytes_max)?;
         sending.append(active, shared, now, segments, len, context, silent)?;
-        active.used_at = now;
-        if active.send_due == Time::FAR {
-            active.send_due = now.plus(shared.send_timeout_ns(active.send_timeout_ms));
-            shared.arm(active);
-        }
-        shared.enqueue(active);
-        active.counters.messages_sent += 1;
-        active.counters.message_bytes_sent += len as u64;
-        shared.counters.messages_sent += 1;
-        shared.counters.message_bytes_sent += len as u64;
+        queued(active, shared, now, Taken { messages: 1, bytes: len as u64 });
         Ok(())
+    }
+
+    /// Queues messages of a burst, from the first on, as [`Endpoint::send`] would one by one: as far as there is space, and none is
+    /// longer than `message_bytes_max` and what the connection takes. If the first one can't be sent, `send` tells why. Each
+    /// message is counted by one [`Event::Sent`] with `context`, which several of them have in common.
+    pub fn send_burst(
+        &mut self,
+        now: Time,
+        key: ConnKey,
+        messages: &[&[u8]],
+        message_bytes_max: usize,
+        context: u64,
+        silent: bool,
+    ) -> Taken {
+        let is_alone = self.connections.table.used() < 2;
+        let conn = self.connections.table.get_mut(key).filter(|conn| conn.base.state == ConnState::Up);
+        let Protocol { shared, sending, .. } = &mut self.connections.protocol;
+        let Some(ActiveConn { base, active, .. }) = conn.and_then(|conn| shared.wake(conn, key.index, now))
+        else {
+            return Taken::default();
+        };
+        let body_bytes_max = usize::from(base.datagram_bytes) - HEADER_BYTES;
+        let message_bytes_max = message_bytes_max.min(base.message_bytes_max());
+        let space = sending.space_for(active, is_alone) as usize;
+        let messages = messages.get(..space).unwrap_or(messages);
+        let burst = Burst { messages, message_bytes_max, context, silent };
+        let taken = sending.append_burst(active, shared, now, &burst, body_bytes_max);
+        if taken.messages > 0 {
+            queued(active, shared, now, taken);
+        }
+        taken
     }
 
     /// Starts one remote memory operation (CCI-060). `message` is copied and delivered to the peer's program once all
@@ -636,6 +658,21 @@ impl Endpoint {
             self.connections.transmit(now, out, sink);
         }
     }
+}
+
+/// Messages were queued: they are to leave, and to complete in time.
+#[inline]
+fn queued(active: &mut Active, shared: &mut Shared, now: Time, Taken { messages, bytes }: Taken) {
+    active.used_at = now;
+    if active.send_due == Time::FAR {
+        active.send_due = now.plus(shared.send_timeout_ns(active.send_timeout_ms));
+        shared.arm(active);
+    }
+    shared.enqueue(active);
+    active.counters.messages_sent += u64::from(messages);
+    active.counters.message_bytes_sent += bytes;
+    shared.counters.messages_sent += u64::from(messages);
+    shared.counters.message_bytes_sent += bytes;
 }
 
 fn is_sound(segment: &RmaSegment) -> bool {

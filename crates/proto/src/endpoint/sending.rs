@@ -7,13 +7,16 @@ use crate::conn::state::Input;
 use crate::conn::{Active, ActiveConn};
 use crate::limits::{
     RECORDS_MAX, RMA_BUNDLES_RESERVED, RNR_PROBE_NS_MAX, RNR_PROBE_NS_MIN, SACK_BITS, WINDOW_BUNDLES_MAX,
+    record_bytes,
 };
 use crate::operations::deadline::Deadline;
-use crate::reliable::sends::{SendId, Sends, report};
+use crate::reliable::sends::{Run, SendId, Sends, report};
 use crate::reliable::tx::{TxSlot, holds, mark};
 use crate::time::{ns_since, ticks};
-use crate::wire::{Head, Sack, flags, set_void, timestamp, timestamp_ns_between, write_record};
-use crate::{Attribute, Blocked, ConnState, PeerFault, SendError, Seq, Sink, Status, Time};
+use crate::wire::{
+    Head, Sack, flags, set_void, timestamp, timestamp_ns_between, write_record, write_records,
+};
+use crate::{Attribute, Blocked, ConnState, PeerFault, SendError, Seq, Sink, Status, Taken, Time};
 
 /// What remains of a connection's sends after those that were refused for too long have ended.
 pub(crate) enum Remaining {
@@ -23,6 +26,15 @@ pub(crate) enum Remaining {
     None,
     /// One has waited for so long, although the receiver says that it takes data, that the peer is taken for dead.
     FarPast,
+}
+
+/// Messages that are sent together.
+pub(crate) struct Burst<'a> {
+    pub messages: &'a [&'a [u8]],
+    /// The longest that the connection takes.
+    pub message_bytes_max: usize,
+    pub context: u64,
+    pub silent: bool,
 }
 
 /// What was sent and has not completed.
@@ -47,22 +59,70 @@ impl Sending {
         context: u64,
         silent: bool,
     ) -> Result<(), SendError> {
-        let Some(ring) = active.tx_ring.as_mut() else { return Err(SendError::WouldBlock) };
-        let slot = ring.at(active.tx.next.plus(u32::MAX));
-        let Some(id) = self.sends.add(slot.last, context, silent, ticks(now.0)) else {
-            return Err(SendError::WouldBlock);
-        };
+        let slot = self.enter(active, Run { context, silent, count: 1 }, now).ok_or(SendError::WouldBlock)?;
+        let body = shared.pool.get_mut(slot.buf);
+        let written = write_record(&mut body[usize::from(slot.body_bytes)..], segments, len);
+        slot.body_bytes += written as u16;
+        Ok(())
+    }
+
+    /// Remembers sends whose messages the open bundle gets.
+    #[inline]
+    fn enter<'a>(&mut self, active: &'a mut Active, run: Run, now: Time) -> Option<&'a mut TxSlot> {
+        let slot = active.tx_ring.as_mut()?.at(active.tx.next.plus(u32::MAX));
+        let id = self.sends.add(slot.last, run, ticks(now.0))?;
         if slot.first == SendId::NONE {
             slot.first = id;
         }
         slot.last = id;
-        active.tx.sends += 1;
-        let body = shared.pool.get_mut(slot.buf);
-        let written = write_record(&mut body[usize::from(slot.body_bytes)..], segments, len);
-        slot.body_bytes += written as u16;
-        slot.records += 1;
-        Ok(())
+        slot.records += run.count as u16;
+        active.tx.sends += run.count;
+        Some(slot)
     }
+
+    /// Appends messages of a burst, from the first on, to the open bundle and to those that it begins, as far as there is space and none is
+    /// longer than `message_bytes_max`. Those of one bundle are one run of sends.
+    pub fn append_burst(
+        &mut self,
+        active: &mut Active,
+        shared: &mut Shared,
+        now: Time,
+        burst: &Burst<'_>,
+        body_bytes_max: usize,
+    ) -> Taken {
+        let mut taken = Taken::default();
+        while let Some(rest @ [first, ..]) = burst.messages.get(taken.messages as usize..)
+            && first.len() <= burst.message_bytes_max
+            && open_bundle(active, shared, record_bytes(first.len()), body_bytes_max).is_ok()
+        {
+            let Some(slot) = active.tx_ring.as_ref().map(|ring| ring.get(active.tx.next.plus(u32::MAX)))
+            else {
+                break;
+            };
+            let rest = rest.get(..usize::from(RECORDS_MAX - slot.records)).unwrap_or(rest);
+            let begin = usize::from(slot.body_bytes);
+            // A message that the path no longer takes in one datagram has a bundle of its own, which leaves in parts.
+            let end = body_bytes_max.max(begin + record_bytes(first.len()));
+            let body = shared.pool.get_mut(slot.buf).get_mut(begin..end);
+            let written = write_records(body.unwrap_or_default(), rest, burst.message_bytes_max);
+            let run = Run { context: burst.context, silent: burst.silent, count: written.messages };
+            // There is an entry, as no more messages are given than there may be sends.
+            let Some(slot) = self.enter(active, run, now) else { break };
+            slot.body_bytes += written.body_bytes as u16;
+            taken.messages += written.messages;
+            taken.bytes += written.payload_bytes as u64;
+        }
+        taken
+    }
+
+    /// How many more sends a connection may begin. Who holds more than is left for all others waits for its own (ADR 19): a receiver that
+    /// takes nothing keeps nobody else from theirs. Without any it always may.
+    #[inline]
+    pub fn space_for(&self, active: &Active, is_alone: bool) -> u32 {
+        let available = self.sends.available();
+        if is_alone { available } else { available.saturating_sub(active.tx.sends).div_ceil(2) }
+    }
+
     #[expect(
         clippy::too_many_arguments,
         reason = "one datagram or message, and the parts of the protocol it touches"
@@ -287,18 +347,10 @@ impl Sending {
             while let Some(queued) = self.sends.queued_ticks(slot.first)
                 && ns_since(queued, now.0) >= timeout_ns
             {
-                let Some(done) = self.sends.take(slot.first) else { break };
-                active.tx.sends -= 1;
-                slot.first = done.next;
-                report(
-                    &mut shared.counters,
-                    done.context,
-                    done.silent,
-                    Status::ReceiverNotReady,
-                    key,
-                    token,
-                    sink,
-                );
+                let Some((run, next)) = self.sends.take(slot.first) else { break };
+                active.tx.sends -= run.count;
+                slot.first = next;
+                report(&mut shared.counters, run, Status::ReceiverNotReady, key, token, sink);
             }
             if slot.first == SendId::NONE {
                 slot.last = SendId::NONE;

@@ -1,35 +1,68 @@
 //! What is remembered of each send until it completes.
 
+use crate::limits::{RECORDS_MAX, SENDS_MAX};
 use crate::{ConnKey, Counters, Event, Sink, Status};
 
-/// Names a send not yet completed.
+/// Names a run of sends not yet completed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SendId(u32);
 
 impl SendId {
-    pub const NONE: SendId = SendId(u32::MAX);
-    const SILENT: u32 = 1 << 31;
+    pub const NONE: SendId = SendId(SENDS_MAX);
 }
 
+/// The top bit of a node's ticks.
+const SILENT: u32 = 1 << 31;
+
+/// Sends that were queued together and complete alike: one message, or neighbours of a burst in one bundle. The list that they are in
+/// is acknowledged as a whole, so a run never has to be split.
 #[derive(Copy, Clone)]
 struct Node {
     context: u64,
-    /// The next send of the same bundle, or free node.
-    next: SendId,
+    /// In [`NEXT_BITS`]: the next run of the same bundle, or free node. Above them: how many sends the run has, less one.
+    next_and_count: u32,
     /// When it was queued, in ticks; the top bit is the silent mark.
     ticks_silent: u32,
 }
 
-/// A send, taken out to be completed.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Done {
-    pub context: u64,
-    pub silent: bool,
-    pub next: SendId,
+const NEXT_BITS: u32 = 24;
+const _: () = assert!(SENDS_MAX == (1 << NEXT_BITS) - 1, "the number of a node has its bits");
+const _: () = assert!(RECORDS_MAX as u32 <= 1 << (u32::BITS - NEXT_BITS), "so has the count of a run");
+
+impl Node {
+    #[inline]
+    fn next(&self) -> SendId {
+        SendId(self.next_and_count & SENDS_MAX)
+    }
+
+    #[inline]
+    fn set_next(&mut self, next: SendId) {
+        self.next_and_count = self.next_and_count & !SENDS_MAX | next.0;
+    }
+
+    #[inline]
+    fn count(&self) -> u32 {
+        (self.next_and_count >> NEXT_BITS) + 1
+    }
+
+    #[inline]
+    fn is_silent(&self) -> bool {
+        self.ticks_silent & SILENT != 0
+    }
 }
 
-/// All sends of an endpoint that have not completed: a list per bundle through one array.
+/// Sends that complete alike.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub context: u64,
+    pub silent: bool,
+    /// 1 to [`RECORDS_MAX`].
+    pub count: u32,
+}
+
+/// All sends of an endpoint that have not completed: a list of runs for each bundle, through one array.
 pub(crate) struct Sends {
+    /// As many as there may be sends, so that there is one for each run.
     nodes: Vec<Node>,
     free: SendId,
     in_progress: u32,
@@ -38,11 +71,11 @@ pub(crate) struct Sends {
 impl Sends {
     pub const COST_BYTES: u64 = size_of::<Node>() as u64;
 
-    /// `None`: there is no memory.
+    /// For up to [`SENDS_MAX`] sends. `None`: there is no memory.
     pub fn new(count: u32) -> Option<Sends> {
         let node = |index| Node {
             context: 0,
-            next: if index + 1 == count { SendId::NONE } else { SendId(index + 1) },
+            next_and_count: if index + 1 == count { SENDS_MAX } else { index + 1 },
             ticks_silent: 0,
         };
         let mut nodes = Vec::new();
@@ -61,35 +94,44 @@ impl Sends {
         self.nodes.len() as u32 - self.in_progress
     }
 
+    #[inline]
     pub fn is_full(&self) -> bool {
-        self.free == SendId::NONE
+        self.available() == 0
     }
 
-    /// Remembers one send, behind `tail` if there is one.
+    /// Remembers a run of sends, behind `tail` if there is one. `None`: there may be no more so many.
     #[inline]
-    pub fn add(&mut self, tail: SendId, context: u64, silent: bool, now_ticks: u32) -> Option<SendId> {
+    pub fn add(&mut self, tail: SendId, run: Run, now_ticks: u32) -> Option<SendId> {
+        debug_assert!((1..=u32::from(RECORDS_MAX)).contains(&run.count), "those of one bundle");
+        if run.count > self.available() {
+            return None;
+        }
         let id = self.free;
         let node = self.nodes.get_mut(id.0 as usize)?;
-        self.free = node.next;
-        self.in_progress += 1;
-        let mark = if silent { SendId::SILENT } else { 0 };
-        *node = Node { context, next: SendId::NONE, ticks_silent: now_ticks | mark };
+        self.free = node.next();
+        self.in_progress += run.count;
+        let mark = if run.silent { SILENT } else { 0 };
+        *node = Node {
+            context: run.context,
+            next_and_count: SENDS_MAX | (run.count - 1) << NEXT_BITS,
+            ticks_silent: now_ticks | mark,
+        };
         if let Some(before) = self.nodes.get_mut(tail.0 as usize) {
-            before.next = id;
+            before.set_next(id);
         }
         Some(id)
     }
 
-    /// Forgets one send and returns what completes it.
+    /// Forgets a run of sends and returns what completes them, and the next run.
     #[inline]
-    pub fn take(&mut self, id: SendId) -> Option<Done> {
+    pub fn take(&mut self, id: SendId) -> Option<(Run, SendId)> {
         let node = self.nodes.get_mut(id.0 as usize)?;
-        let done =
-            Done { context: node.context, silent: node.ticks_silent & SendId::SILENT != 0, next: node.next };
-        node.next = self.free;
+        let run = Run { context: node.context, silent: node.is_silent(), count: node.count() };
+        let next = node.next();
+        node.next_and_count = self.free.0;
         self.free = id;
-        self.in_progress -= 1;
-        Some(done)
+        self.in_progress -= run.count;
+        Some((run, next))
     }
 
     /// Completes a list of sends, each exactly once; answers how many they were.
@@ -104,57 +146,50 @@ impl Sends {
         sink: &mut impl Sink,
     ) -> u32 {
         let (mut id, before) = (first, self.available());
-        while let Some(done) = self.take(id) {
-            report(counters, done.context, done.silent, status, conn, token, sink);
-            id = done.next;
+        while let Some((run, next)) = self.take(id) {
+            report(counters, run, status, conn, token, sink);
+            id = next;
         }
         self.available() - before
     }
 
-    /// How many sends follow from this one on, itself included.
-    pub fn count(&self, first: SendId) -> u16 {
-        let mut count = 0;
-        let mut id = first;
-        while let Some(node) = self.nodes.get(id.0 as usize) {
-            count += 1;
-            id = node.next;
-        }
-        count
+    /// The runs from this one on.
+    fn runs(&self, first: SendId) -> impl Iterator<Item = &Node> {
+        let node = |id: SendId| self.nodes.get(id.0 as usize);
+        std::iter::successors(node(first), move |before| node(before.next()))
+    }
+
+    /// How many sends follow from this run on, itself included.
+    pub fn count(&self, first: SendId) -> u32 {
+        self.runs(first).map(Node::count).sum()
     }
 
     /// How many of them are not silent.
     pub fn count_reported(&self, first: SendId) -> u32 {
-        let mut count = 0;
-        let mut id = first;
-        while let Some(node) = self.nodes.get(id.0 as usize) {
-            count += u32::from(node.ticks_silent & SendId::SILENT == 0);
-            id = node.next;
-        }
-        count
+        self.runs(first).filter(|run| !run.is_silent()).map(Node::count).sum()
     }
 
-    /// When this send was queued; `None` for [`SendId::NONE`].
+    /// When this run was queued; `None` for [`SendId::NONE`].
     pub fn queued_ticks(&self, id: SendId) -> Option<u32> {
-        self.nodes.get(id.0 as usize).map(|node| node.ticks_silent & !SendId::SILENT)
+        self.nodes.get(id.0 as usize).map(|node| node.ticks_silent & !SILENT)
     }
 }
 
-/// Raises the event that ends a send, unless it is silent.
+/// Raises the event that ends a run of sends, unless they are silent.
 #[inline]
 pub(crate) fn report(
     counters: &mut Counters,
-    context: u64,
-    silent: bool,
+    run: Run,
     status: Status,
     conn: ConnKey,
     token: u64,
     sink: &mut impl Sink,
 ) {
     if status != Status::Success {
-        counters.sends_failed += 1;
+        counters.sends_failed += u64::from(run.count);
     }
-    if !silent {
-        sink.event(Event::Sent { conn, token, context, status });
+    if !run.silent {
+        sink.event(Event::Sent { conn, token, context: run.context, status, count: run.count });
     }
 }
 
@@ -165,16 +200,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bundle_is_a_list() {
-        let mut sends = Sends::new(2).unwrap();
-        let first = sends.add(SendId::NONE, 10, false, 5).unwrap();
-        let second = sends.add(first, 20, true, 6).unwrap();
-        assert!(sends.is_full() && sends.add(second, 30, false, 0).is_none());
-        assert_eq!(sends.queued_ticks(first), Some(5));
-        let done = sends.take(first).unwrap();
-        assert_eq!((done.context, done.silent, done.next), (10, false, second));
-        let done = sends.take(second).unwrap();
-        assert_eq!((done.context, done.silent, done.next), (20, true, SendId::NONE));
-        assert!(sends.add(SendId::NONE, 1, false, 0).is_some());
+    fn a_bundle_is_a_list_of_runs() {
+        let mut sends = Sends::new(5).unwrap();
+        let one = Run { context: 10, silent: false, count: 1 };
+        let three = Run { context: 20, silent: true, count: 3 };
+        let first = sends.add(SendId::NONE, one, 5).unwrap();
+        let second = sends.add(first, three, 6).unwrap();
+        assert_eq!((sends.count(first), sends.count_reported(first), sends.available()), (4, 1, 1));
+        assert!(sends.add(second, Run { count: 2, ..one }, 0).is_none(), "only one more fits");
+        let third = sends.add(second, one, 7).unwrap();
+        assert!(sends.is_full() && sends.add(third, one, 0).is_none());
+        assert_eq!([first, second, SendId::NONE].map(|id| sends.queued_ticks(id)), [Some(5), Some(6), None]);
+        assert_eq!(sends.take(first), Some((one, second)));
+        assert_eq!((sends.count(second), sends.count_reported(second)), (4, 1));
+        assert_eq!(sends.take(second), Some((three, third)));
+        assert_eq!(sends.take(third), Some((one, SendId::NONE)));
+        assert_eq!((sends.take(SendId::NONE), sends.in_progress()), (None, 0));
+        let five = Run { context: 1, silent: false, count: 5 };
+        assert!(sends.add(SendId::NONE, five, 0).is_some() && sends.is_full());
+    }
+
+    #[test]
+    fn a_run_has_as_many_sends_as_a_bundle_has_records() {
+        let all = u32::from(RECORDS_MAX);
+        let mut sends = Sends::new(all).unwrap();
+        let run = Run { context: u64::MAX, silent: false, count: all };
+        let id = sends.add(SendId::NONE, run, u32::MAX >> 1).unwrap();
+        assert_eq!((sends.count(id), sends.queued_ticks(id)), (all, Some(u32::MAX >> 1)));
+        assert_eq!(sends.take(id), Some((run, SendId::NONE)));
     }
 }

@@ -12,7 +12,7 @@ pub(crate) use handshake::{Accept, Connect, Hello, Reject, Reset, Retry, Version
 pub(crate) use head::{Head, Kind, PartHead, PathBody, Sack, flags};
 pub(crate) use record::{
     Content, Holds, Messages, Records, check, set_bare_at, set_message_at, set_void, set_void_at,
-    write_record,
+    write_record, write_records,
 };
 
 use crate::limits::{DATAGRAM_BYTES_MAX, HEADER_BYTES, VERSION, padded};

@@ -169,6 +169,54 @@ pub(crate) fn write_record(out: &mut [u8], segments: &[&[u8]], payload_bytes: us
     total
 }
 
+/// What [`write_records`] has written.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub messages: u32,
+    /// All bytes of their records.
+    pub body_bytes: usize,
+    /// Bytes of the messages alone.
+    pub payload_bytes: usize,
+}
+
+/// The longest message that is copied word by word: that takes less than a call.
+const WORDWISE_BYTES_MAX: usize = 64;
+
+/// Writes messages as records at the start of `out`, from the first on, as far as they fit and none is longer than
+/// `message_bytes_max`, which is less than 64 KiB.
+// Apart from its caller, so that what the loop needs stays in registers.
+#[inline(never)]
+pub(crate) fn write_records(out: &mut [u8], messages: &[&[u8]], message_bytes_max: usize) -> Written {
+    let mut written = Written::default();
+    for message in messages {
+        let len = message.len();
+        let end = written.body_bytes + record_bytes(len);
+        let Some(record) = out.get_mut(written.body_bytes..end).filter(|_| len <= message_bytes_max) else {
+            break;
+        };
+        let Some((header, payload)) = record.split_first_chunk_mut::<RECORD_BYTES>() else { break };
+        *header = (u64::from(kind::MESSAGE) << 16 | len as u64).to_le_bytes();
+        let (words, rest) = message.as_chunks::<8>();
+        let (slots, _) = payload.as_chunks_mut::<8>();
+        if len <= WORDWISE_BYTES_MAX {
+            slots.iter_mut().zip(words).for_each(|(slot, word)| *slot = *word);
+        } else {
+            slots.as_flattened_mut()[..len - rest.len()].copy_from_slice(words.as_flattened());
+        }
+        if !rest.is_empty()
+            && let Some(last) = slots.last_mut()
+        {
+            let mut padded = [0; 8];
+            padded[..rest.len()].copy_from_slice(rest);
+            *last = padded;
+        }
+        written.messages += 1;
+        written.body_bytes = end;
+        written.payload_bytes += len;
+    }
+    written
+}
+
 /// Makes the record at `at` an empty one of the same length.
 pub(crate) fn set_void_at(body: &mut [u8], at: usize) {
     if let Some(header) = body.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<RECORD_BYTES>()) {
@@ -194,10 +242,10 @@ pub(crate) fn set_bare_at(body: &mut [u8], at: usize) {
 
 /// Makes all messages of a body but the last `remaining` empty records, so that they can never be delivered.
 //= wire.md R-RNR-6
-pub(crate) fn set_void(body: &mut [u8], remaining: u16) {
+pub(crate) fn set_void(body: &mut [u8], remaining: u32) {
     let is_message = |content: &Content| matches!(content, Content::Void | Content::Message(_));
     let messages = Records::from(body, 0).filter(|(content, _)| is_message(content)).count();
-    let mut gone = messages.saturating_sub(usize::from(remaining));
+    let mut gone = messages.saturating_sub(remaining as usize);
     let mut at = 0;
     while gone != 0 {
         let Some((content, end)) = Records::from(body, at).next() else { return };

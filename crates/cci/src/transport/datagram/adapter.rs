@@ -162,10 +162,12 @@ impl Sink for ToProgram<'_> {
     #[inline]
     fn event(&mut self, event: Event) {
         match event {
-            Event::Sent { token, context, status, .. } => {
+            Event::Sent { token, context, status, count, .. } => {
                 let op = SendOp { context, silent: false };
-                self.adapter.failures_reported += u64::from(status != proto::Status::Success);
-                self.core.complete(Connection::from_bits(token), op, status_of(status));
+                if status != proto::Status::Success {
+                    self.adapter.failures_reported += u64::from(count);
+                }
+                self.core.complete_run(Connection::from_bits(token), op, status_of(status), count);
             }
             Event::Rma { operation, status, .. } => {
                 self.adapter.failures_reported += u64::from(status != proto::Status::Success);

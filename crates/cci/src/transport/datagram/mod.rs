@@ -39,7 +39,7 @@ use self::adapter::{Adapter, ToProgram, accept_error, attribute, send_error};
 use self::carrier::{Carrier, Dead, Identities, Narrow, Nobody, Paths};
 use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, Report, RmaRequest, Setting,
-    Started, Transport,
+    Started, Taken, Transport,
 };
 use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
@@ -48,6 +48,7 @@ use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
 use crate::limits;
 use crate::security::NO_NAMES;
+use cci_proto as proto;
 use cci_proto::{Address, ConnKey, ConnState, Endpoint, Request, Time};
 
 /// The most receive calls in one progress. Each may bring hundreds of datagrams, and time-outs must have their turn.
@@ -133,8 +134,13 @@ impl<C: Carrier> Datagram<C> {
     /// Reads the clock for a send on a quiet connection, and returns whether no message was sent in a datagram of its own just before,
     /// with no progress since.
     fn is_lone(&mut self) -> bool {
-        let now = self.read_clock();
-        self.sent_alone_at.is_none_or(|left_at| now.0.saturating_sub(left_at.0) >= LONE_GAP_NS)
+        self.read_clock();
+        self.follows_none()
+    }
+
+    /// Whether no message was sent in a datagram of its own just before, with no progress since.
+    fn follows_none(&self) -> bool {
+        self.sent_alone_at.is_none_or(|left_at| self.now.0.saturating_sub(left_at.0) >= LONE_GAP_NS)
     }
 
     /// Notes that a connection was asked for or accepted, and gives its nonce to the carrier.
@@ -479,6 +485,35 @@ impl<C: Carrier> Transport for Datagram<C> {
             self.transmit(core);
         }
         Ok(())
+    }
+
+    #[inline]
+    fn send_burst(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        link: u64,
+        messages: &[&[u8]],
+        mss: u32,
+        op: SendOp,
+    ) -> Taken {
+        let key = link::unpack(link);
+        // A lone burst leaves at once, as a lone message does, but with all that fits in its datagrams.
+        self.read_clock();
+        let lone = self.queued_bytes == 0 && self.proto.is_quiet(key) && self.follows_none();
+        let proto::Taken { messages, bytes } =
+            self.proto.send_burst(self.now, key, messages, mss as usize, op.context, op.silent);
+        if messages == 0 {
+            return Taken::default();
+        }
+        self.queued_bytes += bytes as usize + messages as usize * 8;
+        if lone {
+            self.sent_alone_at = Some(self.now);
+        }
+        if lone || self.queued_bytes >= QUEUED_BYTES_MAX {
+            self.transmit(core);
+        }
+        Taken { messages, bytes }
     }
 
     fn start(

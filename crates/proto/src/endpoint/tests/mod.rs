@@ -2,6 +2,7 @@
 
 mod attacker;
 mod basic;
+mod bursts;
 mod deadlines;
 mod elsewhere;
 mod hostile;
@@ -200,12 +201,13 @@ impl Sink for App {
 }
 
 impl App {
+    /// How messages ended, in the order of their events.
     pub fn statuses(&self) -> Vec<(u64, Status)> {
         let sent = |event: &Event| match event {
-            Event::Sent { context, status, .. } => Some((*context, *status)),
-            _ => None,
+            Event::Sent { context, status, count, .. } => vec![(*context, *status); *count as usize],
+            _ => vec![],
         };
-        self.events.iter().filter_map(sent).collect()
+        self.events.iter().flat_map(sent).collect()
     }
 
     /// How remote memory operations ended, in the order of their events.

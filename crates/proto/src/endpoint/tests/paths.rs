@@ -327,3 +327,27 @@ proptest! {
         prop_assert_eq!(statuses.len(), count, "no send completes twice");
     }
 }
+
+/// Runs go by both paths; one path dies, and loses some.
+#[test]
+fn runs_on_two_paths_complete_once() {
+    let mut pair = Pair::new();
+    let [client, _] = pair.join(|_, _, _| true);
+    let message = [7; 500];
+    let (mut sent, mut turn) = (0, 0u64);
+    while sent < 4_000 {
+        let messages = vec![message.as_slice(); 40];
+        let taken = pair.ends[0].send_burst(pair.now, client, &messages, 500, turn, false);
+        sent += taken.messages;
+        turn += 1;
+        pair.run(MS / 10, |_, to, _| turn < 30 || to.via() == 0);
+        assert!(turn < 100_000, "stuck at {sent}");
+    }
+    pair.run(5 * SECOND, |_, to, _| to.via() == 0);
+    let statuses = pair.apps[0].statuses();
+    assert_eq!((statuses.len(), pair.apps[1].messages.len()), (sent as usize, sent as usize));
+    assert!(statuses.iter().all(|(_, status)| *status == Status::Success));
+    let by_second =
+        pair.kept.iter().filter(|(sender, to, bytes)| *sender == 0 && to.via() == 1 && bytes.len() > 500);
+    assert!(by_second.count() > 5, "both paths carried some");
+}

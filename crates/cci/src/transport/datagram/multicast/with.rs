@@ -8,7 +8,8 @@ use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::security::NOBODY;
 use crate::transport::{
-    About, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started, Transport,
+    About, Activity, Armed, Dial, LinkState, Operation, RegionChange, Report, Setting, Started, Taken,
+    Transport,
 };
 
 /// A transport, and groups beside it. The link of a connection tells which of the two it belongs to.
@@ -76,6 +77,21 @@ impl<T: Transport> Transport for WithGroups<T> {
             return self.groups.send(core, link, segments, op);
         }
         self.connections.send(core, connection, link, segments, op)
+    }
+
+    fn send_burst(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        link: u64,
+        messages: &[&[u8]],
+        mss: u32,
+        op: SendOp,
+    ) -> Taken {
+        if is_group(link) {
+            return Taken::default();
+        }
+        self.connections.send_burst(core, connection, link, messages, mss, op)
     }
 
     // Operations never come here for groups: the engine refuses remote memory on unreliable connections.

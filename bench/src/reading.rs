@@ -29,6 +29,11 @@ impl Reading {
         Reading::of(count as f64 * 1e9 / took_ns.max(1) as f64)
     }
 
+    /// The bytes of messages of `len` bytes each, a second, where this is how many messages.
+    pub fn of_messages(self, len: u32) -> Reading {
+        Reading { value: self.value * f64::from(len), ..self }
+    }
+
     /// The bytes of transfers of `len` bytes each, a second.
     pub fn of_bytes(len: u32, count: u64, took_ns: u64) -> Reading {
         Reading::of_rate(count * u64::from(len), took_ns)

@@ -16,6 +16,12 @@ pub enum Work {
     Rate { len: u32 },
     /// As `Rate`, but sent in bursts and received by a handler.
     Stream { len: u32 },
+    /// Messages of any length one way as fast as they go, reliable; all of them have arrived when the time is taken.
+    Long { len: u32 },
+    /// A request and its reply, one at a time: half of the mean.
+    Call { len: u32 },
+    /// Requests of so many clients, each with one under way; all are answered when the time is taken.
+    Calls { len: u32, clients: u32 },
     /// Remote writes as fast as they go, all done at the target when the time is taken.
     Write { len: u32 },
     /// Remote reads as fast as they go.
@@ -37,11 +43,13 @@ impl Work {
     /// What its value is measured in.
     pub const fn unit(self) -> Unit {
         match self {
-            Work::HalfTrip { .. } | Work::BlockingTrip { .. } | Work::Poll { .. } | Work::Loaded { .. } => {
-                Unit::Nanoseconds
-            }
-            Work::Rate { .. } | Work::Stream { .. } | Work::Connect => Unit::PerSecond,
-            Work::Write { .. } | Work::Read { .. } => Unit::BytesPerSecond,
+            Work::HalfTrip { .. }
+            | Work::BlockingTrip { .. }
+            | Work::Call { .. }
+            | Work::Poll { .. }
+            | Work::Loaded { .. } => Unit::Nanoseconds,
+            Work::Rate { .. } | Work::Stream { .. } | Work::Calls { .. } | Work::Connect => Unit::PerSecond,
+            Work::Long { .. } | Work::Write { .. } | Work::Read { .. } => Unit::BytesPerSecond,
             Work::IdleMemory { .. } => Unit::Bytes,
         }
     }
@@ -52,6 +60,9 @@ impl Work {
             Work::HalfTrip { len }
             | Work::Rate { len }
             | Work::Stream { len }
+            | Work::Long { len }
+            | Work::Call { len }
+            | Work::Calls { len, .. }
             | Work::BlockingTrip { len }
             | Work::Loaded { len, .. } => Some(len),
             Work::Write { .. }
@@ -65,9 +76,14 @@ impl Work {
     /// How many times at first, when it is not known yet how long one takes: small, for the slowest contestant.
     pub const fn first_count(self) -> u64 {
         match self {
-            Work::HalfTrip { .. } => 2_000,
+            Work::HalfTrip { .. } | Work::Call { .. } => 2_000,
             Work::Rate { .. } | Work::Stream { .. } => 20_000,
-            Work::Write { .. } | Work::Read { .. } | Work::BlockingTrip { .. } | Work::Connect => 200,
+            Work::Calls { .. } => 5_000,
+            Work::Write { .. }
+            | Work::Read { .. }
+            | Work::Long { .. }
+            | Work::BlockingTrip { .. }
+            | Work::Connect => 200,
             // These tell themselves how much there is to do.
             Work::IdleMemory { .. } => 1,
             // Setting up its connections takes longer than any polls.
@@ -79,9 +95,11 @@ impl Work {
     /// About how many nanoseconds one of it takes, by what was measured. None: its amount is fixed.
     pub fn one_ns(self, value: f64) -> Option<f64> {
         match self {
-            Work::HalfTrip { .. } | Work::BlockingTrip { .. } => Some(2.0 * value),
-            Work::Rate { .. } | Work::Stream { .. } | Work::Connect => Some(1e9 / value),
-            Work::Write { len } | Work::Read { len } => Some(1e9 * f64::from(len) / value),
+            Work::HalfTrip { .. } | Work::BlockingTrip { .. } | Work::Call { .. } => Some(2.0 * value),
+            Work::Rate { .. } | Work::Stream { .. } | Work::Calls { .. } | Work::Connect => Some(1e9 / value),
+            Work::Long { len } | Work::Write { len } | Work::Read { len } => {
+                Some(1e9 * f64::from(len) / value)
+            }
             Work::Poll { .. } | Work::IdleMemory { .. } | Work::Loaded { .. } => None,
         }
     }
@@ -93,6 +111,9 @@ impl fmt::Display for Work {
             Work::HalfTrip { len } => write!(out, "half-trip:{len}"),
             Work::Rate { len } => write!(out, "rate:{len}"),
             Work::Stream { len } => write!(out, "stream:{len}"),
+            Work::Long { len } => write!(out, "long:{len}"),
+            Work::Call { len } => write!(out, "call:{len}"),
+            Work::Calls { len, clients } => write!(out, "calls:{len}:{clients}"),
             Work::Write { len } => write!(out, "write:{len}"),
             Work::Read { len } => write!(out, "read:{len}"),
             Work::BlockingTrip { len } => write!(out, "blocking-trip:{len}"),
@@ -115,6 +136,9 @@ impl FromStr for Work {
             ("half-trip", Ok(&[len])) => Work::HalfTrip { len },
             ("rate", Ok(&[len])) => Work::Rate { len },
             ("stream", Ok(&[len])) => Work::Stream { len },
+            ("long", Ok(&[len])) => Work::Long { len },
+            ("call", Ok(&[len])) => Work::Call { len },
+            ("calls", Ok(&[len, clients])) => Work::Calls { len, clients },
             ("write", Ok(&[len])) => Work::Write { len },
             ("read", Ok(&[len])) => Work::Read { len },
             ("blocking-trip", Ok(&[len])) => Work::BlockingTrip { len },
@@ -167,6 +191,9 @@ mod tests {
             Work::HalfTrip { len: 8 },
             Work::Rate { len: 1024 },
             Work::Stream { len: 8 },
+            Work::Long { len: 1 << 20 },
+            Work::Call { len: 8 },
+            Work::Calls { len: 8, clients: 64 },
             Work::Write { len: 1 << 20 },
             Work::Read { len: 8 },
             Work::BlockingTrip { len: 8 },

@@ -99,7 +99,10 @@ impl Contestant for Peer {
     }
 
     fn turn(&self, work: Work, count: u64) -> Outcome<Reading> {
-        let reading = child::reading(self.command(work, count)?);
+        let mut reading = child::reading(self.command(work, count)?);
+        if let Work::Long { len } = work {
+            reading = reading.map(|reading| reading.of_messages(len));
+        }
         if let (Err(_), Some(prefix)) = (&reading, self.program.files) {
             leftovers::sweep_all(prefix);
         }
@@ -107,11 +110,16 @@ impl Contestant for Peer {
     }
 }
 
+/// How many clients the programs have that do calls.
+pub const CLIENTS: u32 = 64;
+
 /// How the programs of `bench/peers` call it; None of what they don't do.
 const fn word_and_len(work: Work) -> Option<(&'static str, u32)> {
     match work {
         Work::HalfTrip { len } => Some(("half-trip", len)),
-        Work::Rate { len } => Some(("rate", len)),
+        Work::Call { len } => Some(("half-trip", len)),
+        Work::Rate { len } | Work::Long { len } => Some(("rate", len)),
+        Work::Calls { len, clients: CLIENTS } => Some(("calls", len)),
         Work::Write { len } => Some(("put", len)),
         _ => None,
     }

@@ -83,7 +83,7 @@ impl Contestant for Ucx {
 const fn test_and_len(work: Work) -> Option<(&'static str, u32)> {
     match work {
         Work::HalfTrip { len } => Some(("tag_lat", len)),
-        Work::Rate { len } => Some(("tag_bw", len)),
+        Work::Rate { len } | Work::Long { len } => Some(("tag_bw", len)),
         Work::Write { len } => Some(("ucp_put_bw", len)),
         Work::Read { len } => Some(("ucp_get", len)),
         _ => None,
@@ -102,7 +102,7 @@ fn per_second(printed: &str) -> Option<f64> {
 /// An operation of a latency test is one way, a half round trip.
 fn reading(work: Work, rate: f64) -> Reading {
     Reading::of(match work {
-        Work::Write { len } | Work::Read { len } => rate * f64::from(len),
+        Work::Long { len } | Work::Write { len } | Work::Read { len } => rate * f64::from(len),
         Work::HalfTrip { .. } => 1e9 / rate,
         _ => rate,
     })

@@ -40,7 +40,12 @@ impl Family {
             Work::BlockingTrip { .. } => Family::Waiting,
             Work::Connect | Work::Poll { .. } | Work::IdleMemory { .. } => Family::Connections,
             Work::Loaded { .. } => Family::UnderLoad,
-            Work::HalfTrip { .. } | Work::Rate { .. } | Work::Stream { .. } => {
+            Work::HalfTrip { .. }
+            | Work::Rate { .. }
+            | Work::Stream { .. }
+            | Work::Long { .. }
+            | Work::Call { .. }
+            | Work::Calls { .. } => {
                 let mut parts = row.name.split('/');
                 match (parts.next(), parts.next()) {
                     (Some("shm"), Some("half-trip" | "rate" | "stream")) => Family::SharedMemory,
@@ -113,6 +118,9 @@ pub fn size(work: Work) -> Option<u32> {
         Work::HalfTrip { len }
         | Work::Rate { len }
         | Work::Stream { len }
+        | Work::Long { len }
+        | Work::Call { len }
+        | Work::Calls { len, .. }
         | Work::Write { len }
         | Work::Read { len }
         | Work::BlockingTrip { len } => Some(len),

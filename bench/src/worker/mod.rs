@@ -59,6 +59,9 @@ fn by_cci(args: &WorkArgs) -> Outcome<Option<Reading>> {
     match (args.by, args.work) {
         (_, Work::Write { len }) => ours::rma::run(args, Direction::Write, len),
         (_, Work::Read { len }) => ours::rma::run(args, Direction::Read, len),
+        (_, Work::Long { .. }) => exchange::run::<ours::AnyLength>(args),
+        (_, Work::Call { len }) => ours::calls::half(args, len),
+        (_, Work::Calls { len, clients }) => ours::calls::rate(args, len, clients),
         (_, Work::Connect) => ours::connect::run(args),
         (_, Work::Poll { connections }) => ours::many::poll(args, connections),
         (_, Work::IdleMemory { connections }) => ours::many::idle_memory(args, connections),

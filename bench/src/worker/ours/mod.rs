@@ -1,6 +1,8 @@
 //! CCI's turns.
 
+mod any_length;
 mod asleep;
+pub mod calls;
 pub mod connect;
 mod dial;
 mod locked;
@@ -9,6 +11,7 @@ mod messages;
 pub mod rma;
 mod streams;
 
+pub use any_length::AnyLength;
 pub use asleep::{OnHandle, Waiting};
 pub use locked::Locked;
 pub use messages::Messages;

@@ -70,6 +70,11 @@ impl Endpoint {
         entered?.ok_or(RegisterError::TooMany)
     }
 
+    /// Whether the peer that a region is for maps it, and so reads there without a request.
+    pub(crate) fn is_mapped_by_peer(&self, handle: &RegionHandle) -> bool {
+        self.core.regions.is_mapped(handle)
+    }
+
     /// Ends a registration. When this returns, no peer reads or changes the region any more. An operation that was in progress fails
     /// with [`Status::RmaHandle`](crate::Status::RmaHandle) for the remaining part.
     ///

@@ -20,6 +20,8 @@ pub struct Region {
     pub only: Option<Connection>,
     /// It is known that it can be written.
     pub is_target: bool,
+    /// A peer was granted it to map, and may look there for as long as it lives.
+    pub is_mapped: bool,
     /// Where in `memory` it begins.
     pub start: usize,
     /// Keeps the memory alive.
@@ -85,13 +87,22 @@ impl Regions {
         access: Access,
         only: Option<Connection>,
     ) -> Result<Option<RegionHandle>, SysError> {
-        let key = self.keys.draw()?;
+        // What no peer may touch needs no key that nobody guesses.
+        let key = if access == Access::LOCAL { 0 } else { self.keys.draw()? };
         let len = range.end.saturating_sub(range.start);
         let Some(bytes) = memory.bytes().part(range.start, len) else { return Ok(None) };
         let is_target =
             memory.is_library() || access.contains(Access::WRITE) || access.contains(Access::ATOMIC);
-        let region =
-            Region { bytes, key, access, only, is_target, start: range.start, memory: memory.clone() };
+        let region = Region {
+            bytes,
+            key,
+            access,
+            only,
+            is_target,
+            is_mapped: false,
+            start: range.start,
+            memory: memory.clone(),
+        };
         let made = self.table.insert(region).ok();
         Ok(made.map(|slot| RegionHandle::new(slot.to_bits(), len as u64, key, access)))
     }
@@ -104,6 +115,18 @@ impl Regions {
 
     fn named(&self, region: u64, key: u64) -> Option<&Region> {
         self.table.get(Key::from_bits(region)).filter(|region| region.key == key)
+    }
+
+    /// A peer was granted a region to map.
+    pub fn set_mapped(&mut self, region: u64) {
+        if let Some(region) = self.table.get_mut(Key::from_bits(region)) {
+            region.is_mapped = true;
+        }
+    }
+
+    /// Whether a peer was granted a region to map.
+    pub fn is_mapped(&self, handle: &RegionHandle) -> bool {
+        self.named(handle.region(), handle.key()).is_some_and(|region| region.is_mapped)
     }
 
     /// The region that a place of the owner's own names.

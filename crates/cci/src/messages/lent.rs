@@ -110,12 +110,13 @@ impl Capacity {
 }
 
 impl Buffers {
-    /// The shortest buffer that is kept and long enough, but not more than twice as long as need be.
+    /// The shortest buffer that is kept and long enough, but not more than twice as long as need be. Of several, the one that came back
+    /// last, which is the likeliest to be in a cache.
     fn reuse(&mut self, needed: usize) -> Option<Box<[u8]>> {
         let fits = |len: usize| len >= needed && len <= needed.saturating_mul(2);
-        let lengths = self.idle.iter().map(|buffer| buffer.len()).enumerate();
+        let lengths = self.idle.iter().map(|buffer| buffer.len()).enumerate().rev();
         let (at, _) = lengths.filter(|(_, len)| fits(*len)).min_by_key(|(_, len)| *len)?;
-        let buffer = self.idle.swap_remove(at);
+        let buffer = self.idle.remove(at);
         self.idle_bytes -= buffer.len() as u64;
         Some(buffer)
     }

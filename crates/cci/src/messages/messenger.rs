@@ -258,7 +258,8 @@ impl Messenger {
     }
 
     /// Allocates memory of the library's own, as [`Endpoint::allocate`] does. Peers on the same host read messages that are sent from it
-    /// with a plain copy.
+    /// with a plain copy. What such a peer has read once it can look at until the connection ends: the region stays registered for it, as
+    /// long as the program has a handle of the memory.
     ///
     /// # Errors
     /// Those of [`Endpoint::allocate`].
@@ -270,7 +271,15 @@ impl Messenger {
     pub fn counters(&self) -> Counters {
         let (lent_bytes, idle_lent_bytes) = self.receiving.capacity.in_use_bytes();
         let (staged_bytes, idle_staged_bytes) = self.sending.staging.in_use_bytes();
-        Counters { lent_bytes, idle_lent_bytes, staged_bytes, idle_staged_bytes, ..self.base.counters }
+        let kept_regions = self.sending.kept_regions();
+        Counters {
+            lent_bytes,
+            idle_lent_bytes,
+            staged_bytes,
+            idle_staged_bytes,
+            kept_regions,
+            ..self.base.counters
+        }
     }
 
     /// Takes the next event, if there is one; never blocks.
@@ -288,6 +297,7 @@ impl Messenger {
             self.turns = self.turns.wrapping_add(1);
             if self.turns.is_multiple_of(TURNS_PER_LOOK) {
                 self.look_at_deadlines();
+                self.sending.sweep(&mut self.base);
             }
             if !self.base.due.is_empty() {
                 self.try_again();
@@ -330,6 +340,7 @@ impl Messenger {
             if until_ns.is_some_and(|until_ns| self.base.endpoint.now_ns() >= until_ns) {
                 return Ok(None);
             }
+            self.sending.sweep(&mut self.base);
             let (capacity, inbox) = (&self.receiving.capacity, &self.base.inbox);
             self.base.endpoint.wait_for(until_ns, || capacity.has_news() || inbox.has_news())?;
         }

@@ -46,6 +46,7 @@ mod call;
 mod calls;
 mod event;
 mod incoming;
+mod kept;
 mod lent;
 mod message;
 mod messenger;

@@ -100,4 +100,7 @@ pub struct Counters {
     pub staged_bytes: u64,
     /// Bytes kept for such copies.
     pub idle_staged_bytes: u64,
+    /// Regions that stay registered for one peer each until the next message: of such copies, and of the program's own memory that a
+    /// peer on the same host maps.
+    pub kept_regions: u64,
 }

@@ -1,11 +1,11 @@
 //! A long message on its way out: what this side knows of it, from the offer to the receiver's answer.
 
 use super::answer::{Answer, SendFailure};
+use super::kept::Lent;
 use super::staging::Staged;
 use super::wire::Purpose;
 use crate::connection::{Connection, Status};
 use crate::limits::LONG_SEGMENTS_MAX;
-use crate::rma::RegionHandle;
 
 /// One long message.
 pub struct Outgoing {
@@ -18,8 +18,8 @@ pub struct Outgoing {
     /// How many bytes the receiver has, as far as it has said.
     moved_bytes: u64,
     stage: Stage,
-    /// The regions that the receiver reads.
-    pub regions: [Option<RegionHandle>; LONG_SEGMENTS_MAX],
+    /// The parts of the program's memory that the receiver reads.
+    pub lent: [Option<Lent>; LONG_SEGMENTS_MAX],
     /// The library's copy of the message, if it was sent from a slice.
     pub staged: Option<Staged>,
 }
@@ -65,7 +65,7 @@ impl Outgoing {
             len_bytes,
             moved_bytes: 0,
             stage: Stage::Offering,
-            regions: [None; LONG_SEGMENTS_MAX],
+            lent: [const { None }; LONG_SEGMENTS_MAX],
             staged: None,
         }
     }

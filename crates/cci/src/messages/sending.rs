@@ -4,6 +4,7 @@ use super::answer::{Answer, SendFailure};
 use super::base::{Base, Control, Due};
 use super::call::CallFailure;
 use super::event::Event;
+use super::kept::{Kept, Lent};
 use super::outgoing::{Outgoing, Report};
 use super::own::Own;
 use super::send::{Payload, Progress, SendError, SendId};
@@ -28,6 +29,7 @@ pub struct Sending {
     /// Contexts of the program's that look like the layer's own.
     contexts: Slab<u64>,
     pub staging: Staging,
+    kept: Kept,
     /// Where a short message is put together that is not in a few slices.
     scratch: Vec<u8>,
 }
@@ -38,6 +40,7 @@ impl Sending {
             long: Slab::new(LONG_MESSAGES_ALL_MAX),
             contexts: Slab::new(SENDS_MAX),
             staging: Staging::new(staged_bytes_max),
+            kept: Kept::default(),
             scratch: Vec::with_capacity(MESSAGE_BYTES_MAX as usize),
         }
     }
@@ -203,8 +206,8 @@ impl Sending {
         let source = match payload {
             Payload::Bytes(bytes) => self.stage(base, &mut outgoing, &[bytes], len),
             Payload::Gathered(segments) => self.stage(base, &mut outgoing, segments, len),
-            Payload::Memory(memory) => register(base, &mut outgoing, &[(memory, 0..len)]),
-            Payload::Parts(parts) => register(base, &mut outgoing, parts),
+            Payload::Memory(memory) => self.lend(base, &mut outgoing, &[(memory, 0..len)]),
+            Payload::Parts(parts) => self.lend(base, &mut outgoing, parts),
         };
         let source = match source {
             Ok(source) => source,
@@ -246,8 +249,7 @@ impl Sending {
         len: usize,
     ) -> Result<Source, SendError> {
         let staged = self.staging.take(&mut base.endpoint, outgoing.connection, len)?;
-        let Staged { memory, .. } = outgoing.staged.insert(staged);
-        let memory = memory.clone();
+        let Staged { memory, region, .. } = outgoing.staged.insert(staged);
         let mut at = 0;
         for segment in segments {
             if !memory.write(at, segment) {
@@ -255,7 +257,38 @@ impl Sending {
             }
             at += segment.len();
         }
-        register(base, outgoing, &[(&memory, 0..len)])
+        Source::new(&[Segment::new(*region, 0, len as u64)]).ok_or(SendError::TooManyParts)
+    }
+
+    /// Lends the parts of a message to its receiver for reading, and to nobody else.
+    fn lend(
+        &mut self,
+        base: &mut Base,
+        outgoing: &mut Outgoing,
+        parts: &[(&Memory, Range<usize>)],
+    ) -> Result<Source, SendError> {
+        let mut segments =
+            [Segment::new(RegionHandle::from_bytes([0; RegionHandle::BYTES]), 0, 0); LONG_SEGMENTS_MAX];
+        let mut count = 0;
+        for (memory, range) in parts.iter().filter(|(_, range)| !range.is_empty()) {
+            let (Some(segment), Some(place)) = (segments.get_mut(count), outgoing.lent.get_mut(count)) else {
+                return Err(SendError::TooManyParts);
+            };
+            let only = Some(outgoing.connection);
+            let lent = match self.kept.take(outgoing.connection, memory, range) {
+                Some(lent) => lent,
+                None => {
+                    self.kept.sweep(&mut base.endpoint);
+                    let what = Registration { range: Some(range.clone()), access: Access::READ, only };
+                    let region = base.endpoint.register(memory, what).map_err(SendError::Memory)?;
+                    Lent { memory: (*memory).clone(), range: range.clone(), region }
+                }
+            };
+            *segment = Segment::new(lent.region, 0, range.len() as u64);
+            *place = Some(lent);
+            count += 1;
+        }
+        segments.get(..count).and_then(Source::new).ok_or(SendError::TooManyParts)
     }
 
     /// The endpoint has sent an offer, or failed to.
@@ -335,7 +368,18 @@ impl Sending {
         for key in keys {
             self.end(base, key, Err(SendFailure::Failed(Status::Disconnected)));
         }
-        self.staging.forget(connection);
+        self.staging.forget(&mut base.endpoint, connection);
+        self.kept.forget(&mut base.endpoint, connection);
+    }
+
+    /// Regions that wait for the next message.
+    pub fn kept_regions(&self) -> u64 {
+        (self.kept.len() + self.staging.idle_len()) as u64
+    }
+
+    /// Gives back what was kept for messages that the program can't send any more.
+    pub fn sweep(&mut self, base: &mut Base) {
+        self.kept.sweep(&mut base.endpoint);
     }
 
     /// A message has ended.
@@ -369,10 +413,13 @@ impl Sending {
     }
 
     /// Gives back what a message had.
-    fn release(&mut self, base: &mut Base, mut outgoing: Outgoing) {
-        withdraw(base, &mut outgoing);
-        if let Some(staged) = outgoing.staged {
-            self.staging.give_back(staged);
+    fn release(&mut self, base: &mut Base, outgoing: Outgoing) {
+        let Outgoing { connection, lent, staged, .. } = outgoing;
+        for lent in lent.into_iter().flatten() {
+            self.kept.put(&mut base.endpoint, connection, lent);
+        }
+        if let Some(staged) = staged {
+            self.staging.give_back(&mut base.endpoint, staged);
         }
     }
 }
@@ -419,33 +466,10 @@ fn read(memory: &Memory, range: &Range<usize>, out: &mut Vec<u8>) -> Result<(), 
     memory.read(range.start, place).then_some(()).ok_or(SendError::OtherProcess)
 }
 
-/// Registers the parts of a message, so that its receiver can read them, and nobody else.
-fn register(
-    base: &mut Base,
-    outgoing: &mut Outgoing,
-    parts: &[(&Memory, Range<usize>)],
-) -> Result<Source, SendError> {
-    let mut segments =
-        [Segment::new(RegionHandle::from_bytes([0; RegionHandle::BYTES]), 0, 0); LONG_SEGMENTS_MAX];
-    let mut count = 0;
-    for (memory, range) in parts.iter().filter(|(_, range)| !range.is_empty()) {
-        let (Some(segment), Some(region)) = (segments.get_mut(count), outgoing.regions.get_mut(count)) else {
-            return Err(SendError::TooManyParts);
-        };
-        let only = Some(outgoing.connection);
-        let what = Registration { range: Some(range.clone()), access: Access::READ, only };
-        let handle = base.endpoint.register(memory, what).map_err(SendError::Memory)?;
-        *region = Some(handle);
-        *segment = Segment::new(handle, 0, range.len() as u64);
-        count += 1;
-    }
-    segments.get(..count).and_then(Source::new).ok_or(SendError::TooManyParts)
-}
-
-/// Takes the memory of a message away from its receiver.
+/// Takes the program's memory that a message is in away from its receiver.
 fn withdraw(base: &mut Base, outgoing: &mut Outgoing) {
-    for region in outgoing.regions.iter_mut().filter_map(Option::take) {
+    for lent in outgoing.lent.iter_mut().filter_map(Option::take) {
         // It is registered, unless the process is another one, where nobody can read anything.
-        let _ = base.endpoint.deregister(&region);
+        let _ = base.endpoint.deregister(&lent.region);
     }
 }

@@ -227,6 +227,23 @@ impl Memory {
         matches!(self.source, Source::Library(_))
     }
 
+    /// Whether the two are handles of one memory.
+    pub(crate) fn is_same(&self, other: &Memory) -> bool {
+        match (&self.source, &other.source) {
+            (Source::Library(one), Source::Library(another)) => Arc::ptr_eq(one, another),
+            (Source::Foreign(one), Source::Foreign(another)) => Arc::ptr_eq(one, another),
+            _ => false,
+        }
+    }
+
+    /// How many handles of it there are; each region has one.
+    pub(crate) fn handles(&self) -> usize {
+        match &self.source {
+            Source::Library(charged) => Arc::strong_count(charged),
+            Source::Foreign(foreign) => Arc::strong_count(foreign),
+        }
+    }
+
     pub(crate) fn bytes(&self) -> Bytes {
         self.bytes
     }

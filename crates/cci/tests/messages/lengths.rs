@@ -3,12 +3,15 @@
 use crate::common::{At, Pair, contents, filled};
 use cci::messages::{Event, Limits, SendError};
 use cci::{Attribute, Foreign, Memory, SendFlags};
+use std::collections::HashSet;
 
 crate::on_each_device!(
     every_length,
     gathered_from_slices,
     from_memory,
     from_parts_of_memory,
+    kept_for_the_next_message,
+    more_memories_than_are_kept,
     into_memory_of_the_program,
     both_ways_at_once,
     unordered,
@@ -83,7 +86,43 @@ fn from_memory(device: &str) {
             assert!(send_one(&mut pair, 1, len) == message, "{device}: {len} bytes of {memory:?}");
         }
     }
-    assert_eq!(pair.client.messenger.endpoint().counters().regions, 0, "nothing stays open to the peer");
+    // What the program can't send any more does not stay open to the peer.
+    pair.idle();
+    assert_eq!(pair.client.messenger.endpoint().counters().regions, 0);
+}
+
+fn kept_for_the_next_message(device: &str) {
+    let mut pair = Pair::new(device, Attribute::ReliableOrdered);
+    let mut regions = HashSet::new();
+    let memory = filled(&mut pair.client.messenger, &contents(200_000, 1));
+    for round in 0..100_u8 {
+        assert!(memory.write(0, &[round]), "the memory is the program's between two messages");
+        pair.client.messenger.send(pair.client.peer, &memory, 1, SendFlags::NONE).unwrap();
+        assert_eq!(send_one(&mut pair, 1, 200_000)[0], round);
+        regions.insert(pair.client.messenger.counters().kept_regions);
+    }
+    // Where no peer maps it, the region ends with each message.
+    assert!(regions.len() == 1 && regions.iter().all(|kept| *kept <= 1), "{device}: {regions:?}");
+    let kept = pair.client.messenger.counters().kept_regions;
+    assert_eq!(pair.client.messenger.endpoint().counters().regions, kept);
+    pair.client.messenger.disconnect(pair.client.peer);
+    assert_eq!(pair.client.messenger.counters().kept_regions, 0);
+    assert_eq!(pair.client.messenger.endpoint().counters().regions, 0);
+}
+
+fn more_memories_than_are_kept(device: &str) {
+    let mut pair = Pair::new(device, Attribute::ReliableOrdered);
+    let memories: Vec<Memory> =
+        (0..80).map(|seed| filled(&mut pair.client.messenger, &contents(20_000, seed))).collect();
+    for _ in 0..2 {
+        for (seed, memory) in memories.iter().enumerate() {
+            pair.client.messenger.send(pair.client.peer, memory, 1, SendFlags::NONE).unwrap();
+            assert!(send_one(&mut pair, 1, 20_000) == contents(20_000, seed), "{device}: {seed}");
+        }
+    }
+    let kept = pair.client.messenger.counters().kept_regions;
+    assert!(kept <= 64, "{device}: {kept} regions are kept");
+    assert_eq!(pair.client.messenger.endpoint().counters().regions, kept);
 }
 
 fn from_parts_of_memory(device: &str) {
@@ -105,6 +144,7 @@ fn from_parts_of_memory(device: &str) {
     let five = [(); 5].map(|()| (&memory, 0..100_000));
     let beyond = pair.client.messenger.send(to, &five, 1, SendFlags::NONE);
     assert!(matches!(beyond, Err(SendError::TooManyParts)), "{beyond:?}");
+    drop(memory);
     pair.idle();
     assert_eq!(pair.client.messenger.endpoint().counters().regions, 0);
 }

@@ -180,6 +180,9 @@ impl Paths {
             }
             _ => Err(NotMapped::Handle),
         };
+        if result.is_ok() {
+            core.regions.set_mapped(region_id);
+        }
         if let Err(why) = result
             && link.out.control.len() < CONTROL_MAX
         {

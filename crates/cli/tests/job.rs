@@ -4,12 +4,15 @@
 mod common;
 
 use cci_job::{Job, JobError};
+use common::ssh::Hosts;
 use common::*;
 use std::env;
 use std::process::{Command, Output, Stdio, exit};
 
 /// What a rank shall do; not set in the tests themselves.
 const ROLE: &str = "CCI_TEST_ROLE";
+/// On how many hosts ranks run, where it is more than one.
+const HOSTS: &str = "CCI_TEST_HOSTS";
 
 fn launch(ranks: &str, role: &str, variables: &[(&str, &str)]) -> Output {
     // Longer than anything here takes.
@@ -92,7 +95,10 @@ fn fail(error: &JobError) {
 fn everything() {
     let mut job = Job::join().unwrap();
     let (rank, size) = (job.rank(), job.size());
-    assert_eq!((job.host(), job.local_rank(), job.local_size()), (0, rank, size));
+    // As many on each host.
+    let local_size = size / env::var(HOSTS).map_or(1, |hosts| hosts.parse().unwrap());
+    let place = (job.host(), job.local_rank(), job.local_size());
+    assert_eq!(place, (rank / local_size, rank % local_size, local_size));
     for round in 0..50_u32 {
         // Of different lengths, up to the longest.
         let value = |rank: u32| vec![rank as u8; ((rank + round) * 97 % 4097) as usize];
@@ -129,6 +135,34 @@ fn ranks_exchange_put_get_and_wait_for_each_other() {
 #[test]
 fn sixty_four_ranks_meet() {
     succeeded(&launch("64", "joins", &[]));
+}
+
+#[test]
+fn ranks_of_two_hosts_meet_and_are_told_of_deaths() {
+    let mark = format!("CCI_TEST_MARK=job-{}", std::process::id());
+    let hosts = Hosts::start("job-hosts", &mark);
+    let launch = |role: &str, timeout: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
+        command.arg("run").args(hosts.args("one:2,two:2")).args(["--timeout", timeout]);
+        command.arg(env::current_exe().unwrap()).args(["--exact", "as_a_rank", "--nocapture"]);
+        let output = command.env(ROLE, role).env(HOSTS, "2").stdin(Stdio::null()).output().unwrap();
+        hosts.assert_empty();
+        output
+    };
+    succeeded(&launch("everything", "60s"));
+    assert_eq!(launch("dies", "60s").status.code(), Some(9));
+    succeeded(&launch("leaves", "60s"));
+    succeeded(&launch("never joins", "60s"));
+    let aborted = launch("aborts", "60s");
+    assert_eq!(aborted.status.code(), Some(42));
+    assert!(
+        stderr(&aborted).contains("rank 2 on two ends the job with code 42: the input"),
+        "{}",
+        stderr(&aborted)
+    );
+    let late = launch("is late", "5s");
+    assert_eq!(late.status.code(), Some(124));
+    assert!(stderr(&late).contains("the others wait for ranks 1, 3"), "{}", stderr(&late));
 }
 
 /// Ranks that another launcher starts, if that is here.

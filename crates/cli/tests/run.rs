@@ -5,10 +5,7 @@ mod common;
 use common::*;
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-
-/// Nothing here takes nearly so long; ranks that should be ended sleep for longer.
-const LIMIT: Duration = Duration::from_secs(60);
+use std::time::Duration;
 
 fn command(args: &[&str], script: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
@@ -19,36 +16,6 @@ fn command(args: &[&str], script: &str) -> Command {
 
 fn job(args: &[&str], script: &str) -> Output {
     command(args, script).output().expect("the command starts")
-}
-
-fn sorted_lines(text: &str) -> Vec<&str> {
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.sort_unstable();
-    lines
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Processes that have `mark` in their environment: the guard, the launcher, ranks, and what those have started.
-fn marked(mark: &str) -> Vec<i32> {
-    let has_mark = |pid: &i32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|&byte| byte == 0).any(|entry| entry == mark.as_bytes())
-    };
-    let entries = fs::read_dir("/proc").expect("/proc");
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(has_mark).collect()
-}
-
-fn signal(pid: i32, signal: &str) {
-    let sent = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill");
-    assert!(sent.success());
 }
 
 /// A job of two ranks, each with a child in a session of its own that ignores every signal it can.

@@ -1,9 +1,9 @@
-//! What a rank and the launcher say to each other: frames over a UNIX socket of one host.
+//! What a rank and the launcher say to each other: frames over a UNIX socket of one host, and on between hosts.
 //!
-//! A frame is its length (u32, little-endian), a byte that says what it is, and fields: numbers as u32, bytes and texts
-//! after their length. The first frame begins with [`MAGIC`] and the version as text in every version of CCI, so that two
-//! versions refuse each other by name.
+//! The first frame begins with [`MAGIC`] and the version as text in every version of CCI, so that two versions refuse each
+//! other by name.
 
+use crate::frames::{Fields, Frame, read_frame};
 use crate::limits::{
     FRAME_BYTES_MAX, JOB_KEY_BYTES, KEY_BYTES_MAX, RANKS_MAX, REASON_BYTES_MAX, VALUE_BYTES_MAX,
 };
@@ -47,59 +47,8 @@ pub enum FromLauncher {
     Gone { rank: u32 },
 }
 
-/// Fields of a frame that is read.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, left) = self.0.split_at_checked(len)?;
-        self.0 = left;
-        Some(taken)
-    }
-
-    fn number(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
-    }
-
-    fn bytes(&mut self, len_max: usize) -> Option<Vec<u8>> {
-        let len = usize::try_from(self.number()?).ok()?;
-        if len > len_max { None } else { self.take(len).map(<[u8]>::to_vec) }
-    }
-
-    fn text(&mut self, len_max: usize) -> Option<String> {
-        String::from_utf8(self.bytes(len_max)?).ok()
-    }
-}
-
-/// Fields of a frame that is written.
-struct Frame(Vec<u8>);
-
-impl Frame {
-    fn new(kind: u8) -> Frame {
-        Frame(vec![0, 0, 0, 0, kind])
-    }
-
-    fn number(mut self, number: u32) -> Frame {
-        self.0.extend(number.to_le_bytes());
-        self
-    }
-
-    fn bytes(mut self, bytes: &[u8]) -> Frame {
-        // What is written was checked against limits far below.
-        self.0.extend((bytes.len() as u32).to_le_bytes());
-        self.0.extend(bytes);
-        self
-    }
-
-    fn finish(mut self) -> Vec<u8> {
-        let len = (self.0.len() - 4) as u32;
-        self.0[..4].copy_from_slice(&len.to_le_bytes());
-        self.0
-    }
-}
-
 impl FromRank {
-    fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         match self {
             FromRank::Hello { version, key, rank } => {
                 Frame::new(0).bytes(MAGIC).bytes(version.as_bytes()).bytes(key).number(*rank)
@@ -114,9 +63,9 @@ impl FromRank {
         .finish()
     }
 
-    fn decode(frame: &[u8]) -> Option<FromRank> {
+    pub fn decode(frame: &[u8]) -> Option<FromRank> {
         let (&kind, fields) = frame.split_first()?;
-        let mut fields = Fields(fields);
+        let mut fields = Fields::new(fields);
         let decoded = match kind {
             0 => {
                 if fields.bytes(MAGIC.len())? != MAGIC {
@@ -139,12 +88,12 @@ impl FromRank {
             },
             _ => return None,
         };
-        fields.0.is_empty().then_some(decoded)
+        fields.is_empty().then_some(decoded)
     }
 }
 
 impl FromLauncher {
-    fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         match self {
             FromLauncher::Welcome { size } => Frame::new(0).number(*size),
             FromLauncher::Exchanged { values } => values
@@ -159,9 +108,9 @@ impl FromLauncher {
         .finish()
     }
 
-    fn decode(frame: &[u8]) -> Option<FromLauncher> {
+    pub fn decode(frame: &[u8]) -> Option<FromLauncher> {
         let (&kind, fields) = frame.split_first()?;
-        let mut fields = Fields(fields);
+        let mut fields = Fields::new(fields);
         let decoded = match kind {
             0 => FromLauncher::Welcome { size: fields.number()? },
             1 => {
@@ -181,7 +130,7 @@ impl FromLauncher {
             5 => FromLauncher::Gone { rank: fields.number()? },
             _ => return None,
         };
-        fields.0.is_empty().then_some(decoded)
+        fields.is_empty().then_some(decoded)
     }
 }
 
@@ -213,18 +162,6 @@ impl Say for FromLauncher {
         let frame = read_frame(from, FRAME_BYTES_MAX)?;
         FromLauncher::decode(&frame).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
-}
-
-fn read_frame(from: &mut impl Read, len_max: usize) -> io::Result<Vec<u8>> {
-    let mut len = [0; 4];
-    from.read_exact(&mut len)?;
-    let len = u32::from_le_bytes(len) as usize;
-    if len > len_max {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut frame = vec![0; len];
-    from.read_exact(&mut frame)?;
-    Ok(frame)
 }
 
 #[cfg(test)]

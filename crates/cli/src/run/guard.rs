@@ -3,9 +3,10 @@
 use super::relay;
 use super::{descendants, verdict::Ending};
 use crate::failure::{Failure, Outcome};
-use rustix::process::{Pid, WaitOptions, wait};
-use std::env;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, getppid, pidfd_open, wait};
 use std::process::{Command, ExitCode};
+use std::{env, thread};
 
 /// Runs the launcher and ends as it does.
 pub fn run() -> Outcome<ExitCode> {
@@ -38,4 +39,21 @@ pub fn run() -> Outcome<ExitCode> {
             Err(error) => return Err(Failure::new(format!("waiting for the launcher: {error}"))),
         }
     }
+}
+
+/// Calls `gone` on a thread when the guard has ended.
+pub fn watch(guard: u32, gone: impl FnOnce() + Send + 'static) -> Outcome {
+    let no_guard = || Failure::usage("--guard is for `cci run` itself");
+    let guard = i32::try_from(guard).ok().and_then(Pid::from_raw).ok_or_else(no_guard)?;
+    let watched = pidfd_open(guard, PidfdFlags::empty())
+        .map_err(|error| Failure::new(format!("watching the process that started the job: {error}")))?;
+    // Now the number can't belong to another process: the parent was alive when the descriptor was opened.
+    if getppid() != Some(guard) {
+        return Err(no_guard());
+    }
+    thread::spawn(move || {
+        while let Err(rustix::io::Errno::INTR) = poll(&mut [PollFd::new(&watched, PollFlags::IN)], None) {}
+        gone();
+    });
+    Ok(())
 }

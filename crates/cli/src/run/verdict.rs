@@ -2,7 +2,8 @@
 
 use rustix::process::{Signal, WaitStatus};
 use std::fmt;
-use std::process::ExitCode;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,12 +17,7 @@ pub enum Ending {
 impl Ending {
     /// That of a process that was waited for.
     pub fn of(status: WaitStatus) -> Ending {
-        // Both are at most 255 by the format of the status.
-        let byte = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
-        match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => Ending::Exit(byte(code)),
-            (None, signal) => Ending::Signal(byte(signal.unwrap_or_default())),
-        }
+        Ending::from(ExitStatus::from_raw(status.as_raw()))
     }
 
     /// Whether the process has done what it should.
@@ -42,6 +38,17 @@ impl Ending {
         let Ending::Signal(number) = self else { return None };
         let named = Signal::from_named_raw(i32::from(number));
         Some(named.map_or(format!("signal {number}"), |signal| name(signal).to_owned()))
+    }
+}
+
+impl From<ExitStatus> for Ending {
+    fn from(status: ExitStatus) -> Ending {
+        // Both are at most 255 by the format of the status.
+        let byte = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Ending::Exit(byte(code)),
+            (None, signal) => Ending::Signal(byte(signal.unwrap_or_default())),
+        }
     }
 }
 

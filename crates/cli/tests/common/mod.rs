@@ -1,13 +1,49 @@
 //! What the tests of the command share: starting it, and reading what it says.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+pub mod ssh;
+
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 pub const EXIT_FAILED: Option<i32> = Some(1);
 pub const EXIT_USAGE: Option<i32> = Some(2);
+
+/// Nothing in these tests takes nearly so long; ranks that should be ended sleep for longer.
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Processes that have `mark` in their environment.
+pub fn marked(mark: &str) -> Vec<i32> {
+    let has_mark = |pid: &i32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|&byte| byte == 0).any(|entry| entry == mark.as_bytes())
+    };
+    let entries = std::fs::read_dir("/proc").expect("/proc");
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(has_mark).collect()
+}
+
+pub fn signal(pid: i32, signal: &str) {
+    let sent = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill");
+    assert!(sent.success());
+}
+
+pub fn sorted_lines(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
 
 pub fn cci(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));

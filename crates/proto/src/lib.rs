@@ -44,7 +44,7 @@ pub use event::{
 pub use group::{Arrival, GroupBundle, GroupDatagram, GroupName, Senders};
 pub use info::{Blocked, ConnState, ConnectionInfo, MemoryUse, PathInfo, PathState};
 pub use rma::{Atomic, AtomicKind, AtomicWidth, RemoteAddress, RmaError, RmaKind, RmaRefusal, RmaSegment};
-pub use seam::{Memory, Sink, Transmit};
+pub use seam::{BundleSummary, Memory, Sink, Transmit};
 pub use seq::Seq;
 pub use time::Time;
-pub use wire::first_datagram_bytes;
+pub use wire::{BundleMessages, first_datagram_bytes};

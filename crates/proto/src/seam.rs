@@ -78,6 +78,13 @@ pub trait Sink: Memory {
     /// and, if it can keep no more, says receiver-not-ready to that sender only.
     fn message(&mut self, conn: ConnKey, token: u64, payload: &[u8]) -> bool;
 
+    /// Whether the program takes all messages of a bundle as soon as its datagram has been handled. If so, they are as good as delivered, and
+    /// [`crate::Endpoint::handle_datagram`] returns them, and no other message comes before that. Otherwise each comes by [`Sink::message`], as all do with the default.
+    fn takes_bundle(&mut self, conn: ConnKey, token: u64, summary: BundleSummary) -> bool {
+        let _ = (conn, token, summary);
+        false
+    }
+
     /// Whether [`Sink::message`] would take one of this connection now. The default takes it for granted.
     fn has_buffer_for(&mut self, conn: ConnKey, token: u64) -> bool {
         let _ = (conn, token);
@@ -86,6 +93,17 @@ pub trait Sink: Memory {
 
     /// Something happened; each event is given exactly once.
     fn event(&mut self, event: Event);
+}
+
+/// What is known of the messages of a bundle.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct BundleSummary {
+    /// How many there are: at least one.
+    pub messages: u32,
+    /// Bytes of all of them together.
+    pub bytes: u32,
+    /// None is longer, in bytes, though perhaps all are shorter.
+    pub len_bound: u32,
 }
 
 /// Where datagrams go. Implemented by the UDP batch and by the simulator. What is committed may be lost,

@@ -308,7 +308,13 @@ impl Core {
     /// How many messages may be lent to a handler now, which may keep them all: none while events wait, or where quotas have to be asked.
     #[inline]
     pub fn keepable(&self) -> u32 {
-        if self.has_events() || self.waiting.has_closing() {
+        if self.has_events() { 0 } else { self.keepable_before_events() }
+    }
+
+    /// How many messages may be lent although events wait, which come later.
+    #[inline]
+    pub fn keepable_before_events(&self) -> u32 {
+        if self.waiting.has_closing() {
             return 0;
         }
         self.receive.free_count_cached().saturating_sub(self.scarce_buffers)

@@ -6,6 +6,7 @@ use super::receive::ReceiveBuffers;
 use crate::connection::Connection;
 use crate::limits;
 use cci_memory::ring::Line;
+use cci_proto::{BundleMessages, BundleSummary};
 use std::fmt;
 use std::ops::Deref;
 
@@ -36,7 +37,7 @@ pub(crate) type Caller<'a> = dyn FnMut(&mut Calls<'_, '_>) + 'a;
 
 /// What a handler is to be called with, one after the other.
 pub(crate) enum Calls<'a, 'b> {
-    Lines(&'b mut Unlent<'a>),
+    Many(&'b mut Unlent<'a>),
     One(Option<Polled<'b>>),
 }
 
@@ -44,8 +45,8 @@ impl Calls<'_, '_> {
     #[inline(always)]
     pub fn next(&mut self) -> Option<Polled<'_>> {
         match self {
-            Calls::Lines(unlent) => {
-                let bytes = unlent.lines.next()?.bytes();
+            Calls::Many(unlent) => {
+                let bytes = unlent.next()?;
                 let lent = Lent::Copy { bytes, buffers: &mut unlent.core.receive };
                 Some(Polled::Message(LentMessage(lent)))
             }
@@ -100,7 +101,29 @@ impl<'a> Lender<'a> {
         core.counters.bytes_received += bytes;
         core.receive.lent_on = connection;
         let lines = self.buffer.lines.get(..count).unwrap_or_default().iter();
-        (self.calls)(&mut Calls::Lines(&mut Unlent { core, connection, lines }));
+        let bundle = BundleMessages::default();
+        (self.calls)(&mut Calls::Many(&mut Unlent { core, connection, lines, bundle, left: 0 }));
+    }
+
+    /// Lends messages of a bundle, when the transport is done with its datagram, as far as more may be lent. The rest is delivered, and
+    /// so is what a handler is not given that panics. Returns whether all were lent.
+    #[inline(never)]
+    pub(crate) fn lend_bundle(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        messages: BundleMessages<'_>,
+        summary: BundleSummary,
+    ) -> bool {
+        let max = if messages.are_aligned() { self.left } else { 0 };
+        let left = summary.messages.min(max);
+        self.lent(left);
+        core.counters.messages_received += u64::from(summary.messages);
+        core.counters.bytes_received += u64::from(summary.bytes);
+        core.receive.lent_on = connection;
+        let lines = [].iter();
+        (self.calls)(&mut Calls::Many(&mut Unlent { core, connection, lines, bundle: messages, left }));
+        left == summary.messages
     }
 
     /// Where a message of `len` bytes is to be copied to. `None`: it is longer than any message is.
@@ -122,31 +145,45 @@ impl<'a> Lender<'a> {
     }
 }
 
-/// Short messages that are about to be lent.
+/// Messages that are about to be lent.
 pub(crate) struct Unlent<'a> {
     core: &'a mut Core,
     connection: Connection,
+    /// Short ones, which were copied.
     lines: std::slice::Iter<'a, Line>,
+    /// Those of a bundle, where they lie: its datagram is in memory that only this process writes.
+    bundle: BundleMessages<'a>,
+    /// How many of the bundle may still be lent.
+    left: u32,
 }
 
 impl Drop for Unlent<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.lines.as_slice().is_empty() {
+        if !self.lines.as_slice().is_empty() || !self.bundle.is_empty() {
             self.deliver();
         }
     }
 }
 
-impl Unlent<'_> {
+impl<'a> Unlent<'a> {
+    #[inline(always)]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if let Some(line) = self.lines.next() {
+            return Some(line.bytes());
+        }
+        self.left = self.left.checked_sub(1)?;
+        self.bundle.next()
+    }
+
     /// Delivers what is left. There are buffers for it, as all of it could have been kept.
     #[cold]
     fn deliver(&mut self) {
-        for line in self.lines.by_ref() {
+        for message in self.lines.by_ref().map(Line::bytes).chain(self.bundle.by_ref()) {
             let counters = &mut self.core.counters;
             counters.messages_received -= 1;
-            counters.bytes_received -= line.bytes().len() as u64;
-            let is_delivered = self.core.deliver(self.connection, line.bytes());
+            counters.bytes_received -= message.len() as u64;
+            let is_delivered = self.core.deliver(self.connection, message);
             debug_assert!(is_delivered, "no message is lent without a buffer to keep it in");
         }
     }

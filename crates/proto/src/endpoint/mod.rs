@@ -31,9 +31,9 @@ use crate::reliable::sends::SendId;
 use crate::time::ticks;
 use crate::wire::Packet;
 use crate::{
-    AcceptError, Address, Atomic, Attribute, Config, ConfigError, ConnKey, ConnState, ConnectError,
-    ConnectionInfo, Counters, MemoryUse, PathInfo, PeerFault, RemoteAddress, Request, RequestTicket,
-    RmaError, RmaKind, RmaSegment, SendError, Sink, Taken, Time, Transmit, Unknown,
+    AcceptError, Address, Atomic, Attribute, BundleMessages, Config, ConfigError, ConnKey, ConnState,
+    ConnectError, ConnectionInfo, Counters, MemoryUse, PathInfo, PeerFault, RemoteAddress, Request,
+    RequestTicket, RmaError, RmaKind, RmaSegment, SendError, Sink, Taken, Time, Transmit, Unknown,
 };
 use connections::Connections;
 use handshakes::Handshakes;
@@ -478,8 +478,15 @@ impl Endpoint {
         Some([info(Some(conn.base.peer), &active.paths.first, first), info(bond.to, &bond.second, second)])
     }
 
-    /// Takes one datagram from the network. Never panics; a bad one is a counter and nothing else.
-    pub fn handle_datagram(&mut self, now: Time, from: Address, datagram: &[u8], sink: &mut impl Sink) {
+    /// Takes one datagram from the network. Never panics; a bad one is a counter and nothing else. Returns the messages that the program
+    /// takes now, if [`Sink::takes_bundle`] said so of them, and none otherwise.
+    pub fn handle_datagram<'a>(
+        &mut self,
+        now: Time,
+        from: Address,
+        datagram: &'a [u8],
+        sink: &mut impl Sink,
+    ) -> BundleMessages<'a> {
         self.seen = now;
         let Endpoint { connections, handshakes, .. } = self;
         connections.protocol.shared.counters.datagrams_received += 1;
@@ -489,7 +496,10 @@ impl Endpoint {
             Ok(Packet::Established(head, sack, holds, body)) => {
                 let outcome =
                     connections.on_established(handshakes, now, from, &head, &sack, (holds, body), sink);
-                return self.count_outcome(outcome);
+                self.count_outcome(outcome);
+                let is_handed_over = &mut self.connections.protocol.shared.is_handed_over;
+                let body = if std::mem::take(is_handed_over) { body } else { &[] };
+                return BundleMessages::of(body);
             }
             Ok(Packet::Hello(hello)) => {
                 handshakes.on_hello(&mut connections.protocol.shared, now, from, &hello)
@@ -530,6 +540,7 @@ impl Endpoint {
             connections.protocol.shared.counters.count_useful();
         }
         self.count_outcome(outcome);
+        BundleMessages::default()
     }
 
     #[inline]

@@ -17,8 +17,10 @@ use crate::pool::{Buf, Pool};
 use crate::reliable::rx::Bits;
 use crate::rma::Record;
 use crate::time::ticks;
-use crate::wire::{Content, Head, Holds, Messages, Records, check, flags, set_message_at, set_void_at};
-use crate::{ConnKey, ConnState, Event, PeerFault, Seq, Sink, Time};
+use crate::wire::{
+    Content, Head, Holds, Messages, Records, Summary, check, flags, set_message_at, set_void_at,
+};
+use crate::{BundleSummary, ConnKey, ConnState, Event, PeerFault, Seq, Sink, Time};
 
 /// How far the program has taken a bundle.
 enum Taken {
@@ -86,10 +88,8 @@ impl Receiving {
             if holds == Holds::Part {
                 return self.on_part(shared, transfers, conn, head, by, body, now, sink);
             }
-            if holds != Holds::Messages {
-                return Err(PeerFault::Unexpected);
-            }
-            on_unreliable(shared, conn, head, body, sink);
+            let Holds::Messages(sum) = holds else { return Err(PeerFault::Unexpected) };
+            on_unreliable(shared, conn, head, (sum, body), sink);
             return Ok(());
         }
         //= wire.md R-CLOSE-2
@@ -137,9 +137,9 @@ impl Receiving {
         if offset != 0 && !expected {
             shared.counters.reordered_received += 1;
         }
-        let taken = if holds == Holds::Messages {
+        let taken = if let Holds::Messages(sum) = holds {
             // A program that has disconnected takes no messages; its operations still go on.
-            conn.base.state == ConnState::Lingering || take_in(shared, conn, head, body, offset, sink)
+            conn.base.state == ConnState::Lingering || take_in(shared, conn, head, (sum, body), offset, sink)
         } else {
             take_in_rma(shared, transfers, conn, head, holds, body, offset, now, sink)
         };
@@ -196,8 +196,14 @@ impl Receiving {
         let Some((at, bytes)) = added? else { return Ok(()) };
         let whole = self.parts.take(at);
         let body = whole.get(..bytes).unwrap_or_default();
-        let outcome = check(body)
-            .and_then(|holds| self.on_data(shared, transfers, conn, head, by, (holds, body), now, sink));
+        // These messages are in no datagram, so they can't be handed over once it has been handled.
+        let one_by_one = |holds| match holds {
+            Holds::Messages(_) => Holds::Messages(Summary::default()),
+            other => other,
+        };
+        let outcome = check(body).and_then(|holds| {
+            self.on_data(shared, transfers, conn, head, by, (one_by_one(holds), body), now, sink)
+        });
         self.parts.give_back(at, whole);
         outcome
     }
@@ -322,7 +328,7 @@ fn take_in(
     shared: &mut Shared,
     conn: &mut ActiveConn<'_>,
     head: &Head,
-    body: &[u8],
+    (sum, body): (Summary, &[u8]),
     offset: u32,
     sink: &mut impl Sink,
 ) -> bool {
@@ -332,6 +338,10 @@ fn take_in(
     let held_back = active.holding;
     let mut at = 0;
     if deliverable && !held_back {
+        // What is held may be delivered now, and must not take the buffers that the program counts on.
+        if active.rx.held == 0 && hand_over(shared, active, (key, token), sum, sink) {
+            return true;
+        }
         // Once the program has taken a part, what remains must be kept. A bundle of several records for which there
         // would be no buffer then is not begun; of one record nothing remains.
         let single = Messages::from(body, 0).nth(1).is_none();
@@ -371,6 +381,26 @@ fn take_in(
     false
 }
 
+/// Whether the program takes all messages of a bundle once its datagram has been handled.
+#[inline]
+fn hand_over(
+    shared: &mut Shared,
+    active: &mut Active,
+    (key, token): (ConnKey, u64),
+    sum: Summary,
+    sink: &mut impl Sink,
+) -> bool {
+    let Summary { messages, bytes, len_bound } = sum;
+    let summary =
+        BundleSummary { messages: messages.into(), bytes: bytes.into(), len_bound: len_bound.into() };
+    if messages == 0 || !sink.takes_bundle(key, token, summary) {
+        return false;
+    }
+    shared.is_handed_over = true;
+    shared.count_messages(active, messages.into(), bytes.into());
+    true
+}
+
 /// Gives the records from byte `at` on to the program, as far as it takes them.
 #[inline]
 fn deliver(
@@ -393,7 +423,7 @@ fn on_unreliable(
     shared: &mut Shared,
     conn: &mut ActiveConn<'_>,
     head: &Head,
-    body: &[u8],
+    (sum, body): (Summary, &[u8]),
     sink: &mut impl Sink,
 ) {
     let (key, token) = (conn.key(), conn.base.token);
@@ -421,6 +451,9 @@ fn on_unreliable(
     rx.bits.set(head.seq);
     active.counters.bundles_received += 1;
     shared.counters.bundles_received += 1;
+    if hand_over(shared, active, (key, token), sum, sink) {
+        return shared.counters.count_useful();
+    }
     let (mut messages, mut bytes) = (0, 0);
     for (message, _) in Messages::from(body, 0) {
         let Some(payload) = message else { continue };

@@ -22,6 +22,8 @@ use crate::{Address, Blocked, Config, ConfigError, Counters, MemoryUse, PeerFaul
 pub(crate) struct Shared {
     pub config: Config,
     pub counters: Counters,
+    /// The program takes all messages of the bundle that is being handled, once that is done.
+    pub is_handed_over: bool,
     pub pool: Pool,
     pub timers: Timers,
     /// Connections with something to send; each at most once while its `queued` mark is set.
@@ -74,6 +76,7 @@ impl Shared {
         let no_memory = ConfigError::OutOfMemory { bytes };
         let shared = Shared {
             counters: Counters::default(),
+            is_handed_over: false,
             pool: Pool::new(buffers as u32, buffer_bytes).ok_or(no_memory)?,
             timers: Timers::new(),
             ready: VecDeque::new(),

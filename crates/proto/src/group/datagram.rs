@@ -79,7 +79,7 @@ impl<'a> GroupDatagram<'a> {
         let body_bytes = usize::from(u16::from_le_bytes([*w0, *w1])) * 8;
         let body = tail.get(..body_bytes).ok_or(PeerFault::Short)?;
         //= wire.md R-MC-5
-        if check(body)? != Holds::Messages {
+        if !matches!(check(body)?, Holds::Messages(_)) {
             return Err(PeerFault::Record);
         }
         Ok(GroupDatagram {

@@ -1,6 +1,6 @@
 //! The header of every datagram of an established connection.
 
-use super::{Holds, Reader, first_byte, record, types};
+use super::{Holds, Reader, Summary, first_byte, record, types};
 use crate::limits::{HEADER_BYTES, PART_HEAD_BYTES, PARTS_MAX, SACK_WORDS_MAX};
 use crate::{PeerFault, Seq};
 
@@ -207,7 +207,7 @@ impl Head {
         } else if kind == Kind::Data {
             record::check(body)?
         } else if body.is_empty() || (kind == Kind::Path && body.len() == PathBody::BYTES) {
-            Holds::Messages
+            Holds::Messages(Summary::default())
         } else {
             return Err(PeerFault::Field);
         };

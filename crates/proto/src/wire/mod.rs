@@ -10,8 +10,9 @@ mod tests;
 
 pub(crate) use handshake::{Accept, Connect, Hello, Reject, Reset, Retry, VersionNotice};
 pub(crate) use head::{Head, Kind, PartHead, PathBody, Sack, flags};
+pub use record::BundleMessages;
 pub(crate) use record::{
-    Content, Holds, Messages, Records, check, set_bare_at, set_message_at, set_void, set_void_at,
+    Content, Holds, Messages, Records, Summary, check, set_bare_at, set_message_at, set_void, set_void_at,
     write_record, write_records,
 };
 

@@ -24,8 +24,8 @@ pub(crate) enum Content<'a> {
 /// What a bundle holds, as far as it decides when the bundle is processed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Holds {
-    /// Messages only.
-    Messages,
+    /// Messages only, and what is known of them together.
+    Messages(Summary),
     /// Data of a remote operation, which is written to its address as soon as it comes.
     Bulk,
     /// Remote memory access that has to wait for its turn among the bundles, perhaps with messages for the program.
@@ -34,10 +34,40 @@ pub(crate) enum Holds {
     Part,
 }
 
+/// The messages of a body that holds nothing else. Of any other body, which may hold records that were given up, nothing is said: all is 0.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub messages: u16,
+    /// Of all messages together.
+    pub bytes: u16,
+    /// No message is longer, though perhaps all are shorter.
+    pub len_bound: u16,
+}
+
 /// Checks a whole body, so that [`Records`] and [`Messages`] may rely on it, and returns what it holds.
 //= wire.md R-REC-1
 #[inline]
 pub(crate) fn check(body: &[u8]) -> Result<Holds, PeerFault> {
+    let mut tail = body;
+    let mut sum = Summary::default();
+    // What nearly all bodies hold is looked at by a few comparisons a message.
+    while let Some((header, behind)) = tail.split_first_chunk::<RECORD_BYTES>() {
+        let header = u64::from_le_bytes(*header);
+        let len = header as u16;
+        if header >> 16 != u64::from(kind::MESSAGE) || sum.messages == RECORDS_MAX {
+            return check_mixed(body);
+        }
+        tail = behind.get(padded(len.into())..).ok_or(PeerFault::Record)?;
+        sum.messages += 1;
+        sum.bytes = sum.bytes.wrapping_add(len);
+        sum.len_bound |= len;
+    }
+    if tail.is_empty() { Ok(Holds::Messages(sum)) } else { Err(PeerFault::Record) }
+}
+
+/// Checks a body that may hold records of any kind.
+#[inline(never)]
+fn check_mixed(body: &[u8]) -> Result<Holds, PeerFault> {
     let mut tail = body;
     let mut count = 0;
     while let Some((&[l0, l1, kind, flags, s0, s1, s2, s3], behind)) =
@@ -53,7 +83,7 @@ pub(crate) fn check(body: &[u8]) -> Result<Holds, PeerFault> {
         tail = behind.get(padded(payload_bytes)..).ok_or(PeerFault::Record)?;
         count += 1;
     }
-    if tail.is_empty() { Ok(Holds::Messages) } else { Err(PeerFault::Record) }
+    if tail.is_empty() { Ok(Holds::Messages(Summary::default())) } else { Err(PeerFault::Record) }
 }
 
 /// Checks a body that holds records of remote memory access, and returns what it holds.
@@ -144,6 +174,46 @@ impl<'a> Iterator for Messages<'a> {
         let payload = tail.get(..usize::from(u16::from_le_bytes([l0, l1])))?;
         self.0.at += record_bytes(payload.len());
         Some(((kind == kind::MESSAGE).then_some(payload), self.0.at))
+    }
+}
+
+/// The messages of a bundle, in order.
+#[derive(Clone, Debug, Default)]
+pub struct BundleMessages<'a> {
+    /// A body that holds nothing else, or what is left of it.
+    body: &'a [u8],
+}
+
+impl<'a> BundleMessages<'a> {
+    pub(crate) fn of(body: &'a [u8]) -> BundleMessages<'a> {
+        BundleMessages { body }
+    }
+
+    /// Whether each message begins at an address divisible by 8.
+    #[must_use]
+    pub fn are_aligned(&self) -> bool {
+        self.body.as_ptr().addr().is_multiple_of(8)
+    }
+
+    /// Whether there are none left.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.body.is_empty()
+    }
+}
+
+impl<'a> Iterator for BundleMessages<'a> {
+    type Item = &'a [u8];
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (&[l0, l1, ..], behind) = self.body.split_first_chunk::<RECORD_BYTES>()?;
+        let len = usize::from(u16::from_le_bytes([l0, l1]));
+        // What is behind is there, as the body was checked.
+        let (padded, behind) = behind.split_at_checked(padded(len))?;
+        self.body = behind;
+        padded.get(..len)
     }
 }
 

@@ -77,8 +77,17 @@ proptest! {
         // Whatever follows: the next datagram of a joined batch.
         prop_assert_eq!(first_datagram_bytes(&out), at + body.len());
         let parsed = Packet::parse(&out[..at + body.len()]);
-        prop_assert_eq!(parsed, Ok(Packet::Established(head, sack, Holds::Messages, &body[..])));
+        let lens = messages.iter().map(|message| message.len() as u16);
+        let sum = Summary {
+            messages: messages.len() as u16,
+            bytes: lens.clone().sum(),
+            len_bound: lens.fold(0, std::ops::BitOr::bitor),
+        };
+        let holds = Holds::Messages(if head.kind == Kind::Data { sum } else { Summary::default() });
+        prop_assert_eq!(parsed, Ok(Packet::Established(head, sack, holds, &body[..])));
         if head.kind == Kind::Data {
+            let alike = BundleMessages::of(&body).map(<[u8]>::to_vec).collect::<Vec<_>>();
+            prop_assert_eq!(&alike, &messages);
             let got: Vec<Vec<u8>> = Records::from(&body, 0)
                 .filter_map(|(content, _)| match content {
                     Content::Message(payload) => Some(payload.to_vec()),
@@ -199,14 +208,15 @@ proptest! {
 fn a_voided_record_stays_in_its_place() {
     let mut body = body_of(&[vec![1; 5], vec![2; 9], vec![3; 1]]);
     set_void(&mut body, 1);
-    assert_eq!(check(&body), Ok(Holds::Messages));
+    assert_eq!(check(&body), Ok(Holds::Messages(Summary::default())));
     let contents: Vec<Content> = Records::from(&body, 0).map(|(content, _)| content).collect();
     assert_eq!(contents, [Content::Void, Content::Void, Content::Message(&[3])]);
 }
 
 #[test]
 fn a_bundle_has_at_most_256_records() {
-    assert_eq!(check(&body_of(&vec![Vec::new(); usize::from(RECORDS_MAX)])), Ok(Holds::Messages));
+    let sum = Summary { messages: RECORDS_MAX, ..Summary::default() };
+    assert_eq!(check(&body_of(&vec![Vec::new(); usize::from(RECORDS_MAX)])), Ok(Holds::Messages(sum)));
     assert_eq!(check(&body_of(&vec![Vec::new(); usize::from(RECORDS_MAX) + 1])), Err(PeerFault::Record));
 }
 

@@ -92,6 +92,8 @@ pub struct RecvBatch {
     addrs: Box<[RawAddr]>,
     controls: Box<[RecvControl]>,
     messages: Vec<Message>,
+    /// The datagram that [`take_each`](RecvBatch::take_each) takes next.
+    next: Place,
     pace: Pace,
     stats: RecvStats,
 }
@@ -128,6 +130,7 @@ impl RecvBatch {
             addrs: vec![RawAddr::EMPTY; slots].into_boxed_slice(),
             controls: vec![RecvControl([0; 64]); slots].into_boxed_slice(),
             messages: Vec::with_capacity(slots),
+            next: Place::default(),
             pace: Pace::default(),
             stats: RecvStats::default(),
         })
@@ -138,7 +141,7 @@ impl RecvBatch {
     /// 0: nothing there, for one system call. More may be there when it is not 0. An error is one of the socket
     /// itself; ICMP's word on an earlier datagram is counted and swallowed.
     pub fn recv(&mut self, socket: &UdpSocket) -> io::Result<usize> {
-        self.messages.clear();
+        self.forget();
         if self.pace.ask_for_many() {
             self.recv_up_to::<MESSAGES_MAX>(socket)
         } else {
@@ -159,7 +162,7 @@ impl RecvBatch {
         if self.pace.ask_for_many() {
             return self.recv(socket);
         }
-        self.messages.clear();
+        self.forget();
         let got = self.call_plain(socket)?;
         self.pace.note(false, usize::from(got.is_some()));
         self.pace.filled = got.is_some();
@@ -208,7 +211,34 @@ impl RecvBatch {
     /// ones of a length divisible by 8.
     #[inline]
     pub fn iter(&self) -> Datagrams<'_> {
-        Datagrams { batch: self, message: 0, at: 0 }
+        Datagrams { batch: self, next: Place::default() }
+    }
+
+    /// Calls `each` with the datagrams that were received and not taken yet. If it panics, those behind are taken by the next call.
+    #[inline]
+    pub fn take_each(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) {
+        while let Some((from, bytes)) = self.next.step(&self.messages, self.areas.as_slice()) {
+            each(from, bytes);
+        }
+    }
+
+    /// Whether [`take_each`](RecvBatch::take_each) has datagrams to take.
+    #[inline]
+    pub fn has_left(&self) -> bool {
+        self.next.message < self.messages.len()
+    }
+
+    /// How many those are.
+    #[cold]
+    pub fn left(&self) -> usize {
+        Datagrams { batch: self, next: self.next }.count()
+    }
+
+    /// Forgets what the last call took.
+    #[inline]
+    fn forget(&mut self) {
+        self.messages.clear();
+        self.next = Place::default();
     }
 
     /// Whether the last [`recv`](RecvBatch::recv) took all it could hold, so that more may be waiting.
@@ -319,8 +349,31 @@ impl std::fmt::Debug for RecvBatch {
 #[derive(Clone, Debug)]
 pub struct Datagrams<'a> {
     batch: &'a RecvBatch,
+    next: Place,
+}
+
+/// Where a datagram is among what was received.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
     message: usize,
+    /// Its place in that, bytes.
     at: usize,
+}
+
+impl Place {
+    /// The datagram that is here, and moves on to the next one.
+    #[inline]
+    fn step<'a>(&mut self, messages: &[Message], areas: &'a [u8]) -> Option<(SocketAddr, &'a [u8])> {
+        let message = messages.get(self.message)?;
+        let end = (self.at + message.segment_len).min(message.len);
+        let bytes = areas.get(message.area + self.at..message.area + end)?;
+        if end == message.len {
+            *self = Place { message: self.message + 1, at: 0 };
+        } else {
+            self.at = end;
+        }
+        Some((message.from, bytes))
+    }
 }
 
 impl<'a> Iterator for Datagrams<'a> {
@@ -328,16 +381,7 @@ impl<'a> Iterator for Datagrams<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let message = self.batch.messages.get(self.message)?;
-        let end = (self.at + message.segment_len).min(message.len);
-        let bytes = self.batch.areas.as_slice().get(message.area + self.at..message.area + end)?;
-        if end == message.len {
-            self.message += 1;
-            self.at = 0;
-        } else {
-            self.at = end;
-        }
-        Some((message.from, bytes))
+        self.next.step(&self.batch.messages, self.batch.areas.as_slice())
     }
 }
 

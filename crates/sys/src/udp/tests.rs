@@ -49,6 +49,33 @@ fn pattern(number: usize, len: usize) -> Vec<u8> {
 }
 
 #[test]
+fn what_a_panic_leaves_is_taken_by_the_next_call() {
+    let at = loopbacks().into_iter().next().expect("IPv4 at least");
+    let (a, b) = (socket(at), socket(at));
+    let (mut send, mut recv) = (SendBatch::new(&a, 64, 1 << 16), RecvBatch::new(16));
+    assert!((0..9).all(|number| put(&mut send, b.local_addr(), &pattern(number, 64))));
+    assert_eq!(send.flush(&a).unwrap(), 9);
+    let (start, mut taken) = (Instant::now(), 0);
+    while taken < 9 {
+        assert!(start.elapsed() < PATIENCE, "{taken} of 9 came");
+        let mut remaining = recv.recv(&b).unwrap();
+        while recv.has_left() {
+            assert_eq!(recv.left(), remaining);
+            let step = std::panic::AssertUnwindSafe(|| {
+                recv.take_each(|from, bytes| {
+                    assert_eq!((from, bytes), (a.local_addr(), pattern(taken, 64).as_slice()));
+                    taken += 1;
+                    remaining -= 1;
+                    std::panic::resume_unwind(Box::new(taken));
+                });
+            });
+            assert_eq!(std::panic::catch_unwind(step).unwrap_err().downcast_ref(), Some(&taken));
+        }
+    }
+    assert_eq!((taken, recv.left()), (9, 0));
+}
+
+#[test]
 fn forty_equal_datagrams_go_and_come_in_one_piece() {
     for at in loopbacks() {
         let (a, b) = (socket(at), socket(at));

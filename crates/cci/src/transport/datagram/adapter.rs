@@ -12,10 +12,21 @@ use crate::rma::Access;
 use cci_memory::slab::{Key, Slab};
 use cci_proto as proto;
 use cci_proto::{
-    Address, Atomic, ConnKey, Event, Memory, RemoteAddress, Request, RequestTicket, RmaRefusal, Sink, Time,
+    Address, Atomic, BundleSummary, ConnKey, Event, Memory, RemoteAddress, Request, RequestTicket,
+    RmaRefusal, Sink, Time,
 };
 use cci_secure::Identity;
 use std::collections::HashMap;
+
+/// Messages that go to a handler instead of into receive buffers.
+#[derive(Default)]
+pub(super) struct Lending {
+    /// There is a handler, and it need not hear of anything else before the next message. Completions can wait: they have no order
+    /// among messages.
+    pub is_open: bool,
+    /// The bundle that the handler takes when its datagram has been handled, and whose it is.
+    pub bundle: Option<(Connection, BundleSummary)>,
+}
 
 /// What the transport keeps beside the protocol's state.
 pub(super) struct Adapter {
@@ -55,6 +66,7 @@ pub(super) struct Adapter {
     pub too_long: u64,
     /// The longest message that a receive buffer of this endpoint takes.
     message_bytes_max: usize,
+    pub lending: Lending,
 }
 
 impl Adapter {
@@ -78,6 +90,7 @@ impl Adapter {
             not_permitted: 0,
             too_long: 0,
             message_bytes_max: message_bytes_max as usize,
+            lending: Lending::default(),
         }
     }
 
@@ -142,7 +155,19 @@ pub(super) struct ToProgram<'a> {
 
 impl Sink for ToProgram<'_> {
     #[inline]
+    fn takes_bundle(&mut self, _: ConnKey, token: u64, summary: BundleSummary) -> bool {
+        let takes = self.adapter.lending.is_open
+            && summary.messages <= self.core.keepable_before_events()
+            && summary.len_bound as usize <= self.adapter.message_bytes_max;
+        if takes {
+            self.adapter.lending.bundle = Some((Connection::from_bits(token), summary));
+        }
+        takes
+    }
+
+    #[inline]
     fn message(&mut self, _: ConnKey, token: u64, payload: &[u8]) -> bool {
+        self.adapter.lending.is_open = false;
         if payload.len() > self.adapter.message_bytes_max {
             self.adapter.too_long += 1;
             return true;
@@ -170,6 +195,7 @@ impl Sink for ToProgram<'_> {
                 self.core.complete_run(Connection::from_bits(token), op, status_of(status), count);
             }
             Event::Rma { operation, status, .. } => {
+                self.adapter.lending.is_open = false;
                 self.adapter.failures_reported += u64::from(status != proto::Status::Success);
                 self.core.complete_operation(operation, status_of(status));
             }
@@ -243,6 +269,7 @@ impl ToProgram<'_> {
     /// Handles the events that are rare.
     #[cold]
     fn seldom(&mut self, event: Event) {
+        self.adapter.lending.is_open = false;
         match event {
             Event::Sent { .. } | Event::Rma { .. } => {}
             Event::Request(request) => self.request(request),

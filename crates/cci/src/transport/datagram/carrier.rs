@@ -26,11 +26,12 @@ pub(super) trait Carrier: Transmit + Send {
         clock::now_ns()
     }
 
-    /// Makes one receive call. Returns how many datagrams it brought, at most; 0 means that there are none. The datagrams of the
-    /// call before are gone.
+    /// Makes one receive call. Returns how many datagrams it brought, at most; 0 means that there are none. If some of the call before
+    /// were not handed over, these are what it returns.
     fn receive(&mut self) -> Result<usize, Dead>;
 
-    /// Hands over the datagrams that the last receive call brought, each of them once.
+    /// Hands over the datagrams that the last receive call brought, each of them once. If `datagram` panics, which a handler of the
+    /// program's may do, those behind it are still to be handed over.
     fn arrived(&mut self, datagram: impl FnMut(Address, &[u8], &dyn Who));
 
     /// Gives the system the datagrams that wait, as far as it has space for them. Calls `narrowed` for each path that turned out to

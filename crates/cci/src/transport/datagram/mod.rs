@@ -43,6 +43,7 @@ use super::{
 };
 use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
+use crate::engine::lent::Lender;
 use crate::engine::peer::Peer;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, ConnectFailure, SendError};
@@ -178,13 +179,13 @@ impl<C: Carrier> Datagram<C> {
 
     /// Takes datagrams that have arrived, up to a bound, and returns whether there were any.
     #[inline(always)]
-    fn receive(&mut self, core: &mut Core) -> bool {
+    fn receive(&mut self, core: &mut Core, lender: Option<&mut Lender<'_>>) -> bool {
         if self.adapter.starved && self.now.0 < self.received_at.0.saturating_add(STARVED_RECV_NS) {
             return false;
         }
         let first = self.receive_once(core);
         if first != 0 {
-            self.take_in(core, first);
+            self.take_in(core, first, lender);
         }
         self.received_at = self.now;
         first != 0
@@ -205,7 +206,8 @@ impl<C: Carrier> Datagram<C> {
     /// Takes the `count` datagrams that the last receive call has brought, and more after them, up to a bound. Not inlined, so that a
     /// poll that finds nothing is short.
     #[inline(never)]
-    fn take_in(&mut self, core: &mut Core, mut count: usize) {
+    fn take_in(&mut self, core: &mut Core, mut count: usize, mut lender: Option<&mut Lender<'_>>) {
+        self.adapter.lending.is_open = lender.is_some() && !core.has_events();
         let (mut calls, mut in_vain) = (0, 0);
         let mut until = None;
         while count != 0 {
@@ -216,8 +218,15 @@ impl<C: Carrier> Datagram<C> {
                 identities.at(now);
             }
             carrier.arrived(|from, datagram, who| {
-                proto.handle_datagram(now, from, datagram, &mut ToProgram { core, adapter, who });
+                let messages =
+                    proto.handle_datagram(now, from, datagram, &mut ToProgram { core, adapter, who });
                 adapter.settle(proto, core, now);
+                // Only now, as the handler may panic.
+                if let Some((connection, summary)) = adapter.lending.bundle.take()
+                    && let Some(lender) = &mut lender
+                {
+                    adapter.lending.is_open &= lender.lend_bundle(core, connection, messages, summary);
+                }
             });
             if let Some(identities) = carrier.identities() {
                 for (key, at, identity) in adapter.met.drain(..) {
@@ -245,6 +254,30 @@ impl<C: Carrier> Datagram<C> {
             }
             count = self.receive_once(core);
         }
+    }
+
+    /// One turn of progress. With a lender, messages go to a handler as far as they can.
+    #[inline(always)]
+    fn turn(&mut self, core: &mut Core, lender: Option<&mut Lender<'_>>) {
+        self.sent_alone_at = None;
+        if self.adapter.waiting {
+            self.read_clock();
+            self.feed(core);
+        }
+        if !self.receive(core, lender) && !self.read_clock_if_old() {
+            // A program may try to send all the time and never make progress, so what is due is done here, too.
+            let due = self.next_deadline().is_some_and(|at| at <= self.now);
+            if !due && !self.proto.wants_transmit() && !self.carrier.has_pending() {
+                return;
+            }
+            self.read_clock();
+        }
+        self.time_out(core);
+        self.transmit(core);
+        // Silent sends that fail raise no event, so only the protocol has counted all failures.
+        let counters = self.proto.counters();
+        core.counters.sends_failed +=
+            self.adapter.failed_silently(counters.sends_failed + counters.rma_failed);
     }
 
     /// Delivers messages that waited for a receive buffer, once some are free again.
@@ -559,25 +592,11 @@ impl<C: Carrier> Transport for Datagram<C> {
 
     #[inline]
     fn progress(&mut self, core: &mut Core) {
-        self.sent_alone_at = None;
-        if self.adapter.waiting {
-            self.read_clock();
-            self.feed(core);
-        }
-        if !self.receive(core) && !self.read_clock_if_old() {
-            // A program may try to send all the time and never make progress, so what is due is done here, too.
-            let due = self.next_deadline().is_some_and(|at| at <= self.now);
-            if !due && !self.proto.wants_transmit() && !self.carrier.has_pending() {
-                return;
-            }
-            self.read_clock();
-        }
-        self.time_out(core);
-        self.transmit(core);
-        // Silent sends that fail raise no event, so only the protocol has counted all failures.
-        let counters = self.proto.counters();
-        core.counters.sends_failed +=
-            self.adapter.failed_silently(counters.sends_failed + counters.rma_failed);
+        self.turn(core, None);
+    }
+
+    fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {
+        self.turn(core, Some(lender));
     }
 
     fn arm(&mut self, core: &mut Core) -> Armed {

@@ -52,7 +52,7 @@ pub(crate) fn open(
         address: node.address,
         second_address: node.second_address,
         batch: node.batch.max(1),
-        input: Vec::new(),
+        input: VecDeque::new(),
         out: VecDeque::new(),
         buffer: Vec::new(),
         begun: None,
@@ -87,7 +87,7 @@ struct Sim {
     second_address: Option<SocketAddr>,
     /// How many datagrams `out` takes.
     batch: usize,
-    input: Vec<(u8, SocketAddr, Box<[u8]>)>,
+    input: VecDeque<(u8, SocketAddr, Box<[u8]>)>,
     out: VecDeque<Outgoing>,
     buffer: Vec<u8>,
     begun: Option<Begun>,
@@ -97,7 +97,9 @@ impl Carrier for Sim {
     type Identities = Anonymous;
 
     fn receive(&mut self) -> Result<usize, Dead> {
-        self.input.clear();
+        if !self.input.is_empty() {
+            return Ok(self.input.len());
+        }
         self.input.extend(std::iter::from_fn(|| self.network.receive()).take(RECV_MAX));
         Ok(self.input.len())
     }
@@ -107,9 +109,9 @@ impl Carrier for Sim {
     }
 
     fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
-        self.input
-            .drain(..)
-            .for_each(|(by, from, bytes)| datagram(Address::from(from).with_via(by), &bytes, &Nobody));
+        while let Some((by, from, bytes)) = self.input.pop_front() {
+            datagram(Address::from(from).with_via(by), &bytes, &Nobody);
+        }
     }
 
     fn flush(&mut self, mut narrowed: impl FnMut(Narrow)) -> Result<(), Dead> {

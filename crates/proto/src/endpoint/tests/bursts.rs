@@ -110,8 +110,9 @@ fn bursts_pass_a_path_that_has_become_narrow() {
 #[test]
 fn runs_complete_once_whatever_is_lost() {
     let attributes = [Attribute::ReliableOrdered, Attribute::ReliableUnordered, Attribute::Unreliable];
-    for (seed, attribute) in (0..24).zip(attributes.into_iter().cycle()) {
+    for (seed, attribute) in (0..48).zip(attributes.into_iter().cycle()) {
         let mut net = Net::pair(seed);
+        net.apps[1].takes_bundles = seed % 2 == 1;
         (net.loss_pct, net.repeat_pct, net.jitter_ns) = (seed % 4 * 10, 5, 400_000);
         let (client, _) = net.join(attribute);
         let (mut sent, mut context) = (0u64, 0);
@@ -159,6 +160,8 @@ fn runs_complete_once_whatever_is_lost() {
                 assert_eq!(got.len(), count, "seed {seed}: none twice");
             }
         }
+        assert_eq!(net.apps[1].bundles_taken > 0, seed % 2 == 1, "seed {seed}");
+        assert_eq!(net.ends[1].counters().messages_received, net.apps[1].messages.len() as u64);
         net.assert_clean();
     }
 }
@@ -171,6 +174,7 @@ fn what_is_refused_in_the_middle_of_a_run_is_delivered_or_not_as_its_status_says
         let mut net = Net::new(seed, vec![Config::default(), small]);
         let (client, _) = net.join(attribute);
         net.apps[1].buffers = Some(45);
+        net.apps[1].takes_bundles = seed % 3 == 1;
         net.ends[0].set_send_timeout(client, SECOND).unwrap();
         (net.loss_pct, net.jitter_ns) = (seed % 3 * 10, 200_000);
         let (mut sent, mut context) = (0u64, 0);

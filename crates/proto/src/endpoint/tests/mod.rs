@@ -29,6 +29,11 @@ pub(super) const SECOND: u64 = 1_000 * MS;
 #[derive(Default)]
 pub(super) struct App {
     pub messages: Vec<(ConnKey, Vec<u8>)>,
+    /// Whether it takes bundles as wholes, as far as there are buffers.
+    pub takes_bundles: bool,
+    /// The one that it takes when its datagram has been handled.
+    taken: Option<(ConnKey, BundleSummary)>,
+    pub bundles_taken: u64,
     pub events: Vec<Event>,
     /// Receive buffers left; `None`: any number.
     pub buffers: Option<usize>,
@@ -63,6 +68,17 @@ pub(super) struct Region {
 }
 
 impl App {
+    /// Takes the messages of a bundle that was handed over.
+    pub fn take(&mut self, bundle: BundleMessages<'_>) {
+        let Some((conn, summary)) = self.taken.take() else { return assert!(bundle.is_empty()) };
+        let messages: Vec<_> = bundle.map(|message| (conn, message.to_vec())).collect();
+        let bytes: usize = messages.iter().map(|(_, message)| message.len()).sum();
+        assert_eq!((messages.len(), bytes), (summary.messages as usize, summary.bytes as usize));
+        assert!(messages.iter().all(|(_, message)| message.len() <= summary.len_bound as usize));
+        self.bundles_taken += 1;
+        self.messages.extend(messages);
+    }
+
     /// The program may have freed the memory of an operation that is over.
     fn note_late(&mut self, at: RemoteAddress) {
         if self.regions.get(at.region as usize).is_some_and(|region| region.over) {
@@ -180,7 +196,17 @@ impl Memory for App {
 }
 
 impl Sink for App {
+    fn takes_bundle(&mut self, conn: ConnKey, _token: u64, summary: BundleSummary) -> bool {
+        if !self.takes_bundles || self.buffers.is_some_and(|buffers| buffers < summary.messages as usize) {
+            return false;
+        }
+        self.buffers = self.buffers.map(|buffers| buffers - summary.messages as usize);
+        assert!(self.taken.replace((conn, summary)).is_none(), "one for each datagram");
+        true
+    }
+
     fn message(&mut self, conn: ConnKey, _token: u64, payload: &[u8]) -> bool {
+        assert!(self.taken.is_none(), "none between a bundle and its messages");
         match &mut self.buffers {
             Some(0) => return false,
             Some(remaining) => *remaining -= 1,
@@ -381,7 +407,8 @@ impl Net {
                 break;
             }
             let (target, from, bytes) = self.flying.remove(&(when, id)).expect("first");
-            self.ends[target].handle_datagram(self.now, from, &bytes, &mut self.apps[target]);
+            let bundle = self.ends[target].handle_datagram(self.now, from, &bytes, &mut self.apps[target]);
+            self.apps[target].take(bundle);
         }
         for end in 0..self.ends.len() {
             self.ends[end].handle_timeout(self.now, &mut self.apps[end]);

@@ -4,6 +4,7 @@ use super::Groups;
 use super::link::is_group;
 use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
+use crate::engine::lent::Lender;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::security::NOBODY;
@@ -114,6 +115,13 @@ impl<T: Transport> Transport for WithGroups<T> {
     #[inline]
     fn progress(&mut self, core: &mut Core) {
         self.connections.progress(core);
+        if !self.groups.is_idle() {
+            self.groups.progress(core);
+        }
+    }
+
+    fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {
+        self.connections.progress_lending(core, lender);
         if !self.groups.is_idle() {
             self.groups.progress(core);
         }

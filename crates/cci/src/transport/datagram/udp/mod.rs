@@ -125,6 +125,9 @@ impl Carrier for Udp {
         if self.dead {
             return Err(Dead);
         }
+        if self.input.has_left() {
+            return Ok(self.input.left());
+        }
         match self.input.recv_framed(&self.socket, first_datagram_bytes) {
             Ok(count) => Ok(count),
             Err(error) => self.count_error(&error).map(|()| 0),
@@ -133,7 +136,7 @@ impl Carrier for Udp {
 
     #[inline]
     fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
-        self.input.iter().for_each(|(from, bytes)| datagram(Address::from(from), bytes, &Nobody));
+        self.input.take_each(|from, bytes| datagram(Address::from(from), bytes, &Nobody));
     }
 
     fn flush(&mut self, mut narrowed: impl FnMut(Narrow)) -> Result<(), Dead> {

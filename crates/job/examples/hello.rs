@@ -1,10 +1,10 @@
-//! Four processes find each other, exchange where they are, connect, and say how fast it was.
+//! Four processes find each other, connect, and say how fast it was.
 //!
 //! `cargo cci run -n 4 --label -- cargo run --quiet --release -p cci-job --example hello`
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example for people")]
 
-use cci::{Attribute, Connection, Context, Endpoint, Event, Options, SendFlags};
-use cci_job::Job;
+use cci::{Connection, Context, Event, Options, SendFlags};
+use cci_job::{Job, Peer, RankEvent, Ranks};
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -26,33 +26,37 @@ fn run() -> Result<(), Box<dyn Error>> {
 
     let context = Context::new()?;
     let device = context.device("any").ok_or("no device any: `cci info` lists them")?;
-    let mut endpoint = Endpoint::create(device, Options::default().security(job.security()?))?;
-    let uris = job.exchange(endpoint.uri().as_bytes())?;
+    let mut ranks = Ranks::open(&mut job, device, Options::default())?;
 
-    // Each speaks to the next rank, and the last one to the first.
+    // Each speaks to the next rank, and the last one to the first. Two of two have one connection for that.
     let next = (job.rank() + 1) % job.size();
-    let uri = std::str::from_utf8(&uris[next as usize])?;
-    endpoint.connect(uri, b"", Attribute::ReliableOrdered, 0, Some(LIMIT))?;
-    let mut connection = None;
+    ranks.connect(Peer::of(next), LIMIT)?;
     let mut asked = 0;
     let mut begun = Instant::now();
     let mut done = None;
     let mut answered = 0;
     // Until this rank has all its answers, and has answered all that the one before it asks.
     while done.is_none() || answered < TRIPS {
-        match endpoint.wait(Some(LIMIT))?.ok_or("the others are silent")? {
-            Event::ConnectRequest(request) => endpoint.accept(request, 0)?,
-            Event::Connect { result, .. } => {
-                connection = Some(result?);
+        match ranks.wait(Some(LIMIT))?.ok_or("the others are silent")? {
+            RankEvent::Connected { peer, connection } if peer.rank() == next => {
                 begun = Instant::now();
-                ask(&mut endpoint, connection, &mut asked)?;
+                ask(&mut ranks, connection, &mut asked)?;
             }
-            Event::Recv(message) if *message == *b"ping" => {
+            RankEvent::Failed { peer, why } => {
+                return Err(format!("no connection with rank {}: {why}", peer.rank()).into());
+            }
+            RankEvent::Ended { peer, reason, .. } if done.is_none() && peer.rank() == next => {
+                return Err(format!("rank {next} is gone: {reason}").into());
+            }
+            RankEvent::Endpoint(Event::Recv(message)) if *message == *b"ping" => {
                 answered += 1;
-                endpoint.send(message.connection(), b"pong", 0, SendFlags::SILENT)?;
+                let connection = message.connection();
+                ranks.endpoint().send(connection, b"pong", 0, SendFlags::SILENT)?;
             }
-            Event::Recv(_) if asked < TRIPS => ask(&mut endpoint, connection, &mut asked)?,
-            Event::Recv(_) => done = Some(begun.elapsed() / TRIPS),
+            RankEvent::Endpoint(Event::Recv(message)) if asked < TRIPS => {
+                ask(&mut ranks, message.connection(), &mut asked)?;
+            }
+            RankEvent::Endpoint(Event::Recv(_)) => done = Some(begun.elapsed() / TRIPS),
             _ => {}
         }
     }
@@ -71,7 +75,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn ask(endpoint: &mut Endpoint, to: Option<Connection>, asked: &mut u32) -> Result<(), Box<dyn Error>> {
+fn ask(ranks: &mut Ranks, to: Connection, asked: &mut u32) -> Result<(), Box<dyn Error>> {
     *asked += 1;
-    Ok(endpoint.send(to.ok_or("no connection yet")?, b"ping", 0, SendFlags::SILENT)?)
+    Ok(ranks.endpoint().send(to, b"ping", 0, SendFlags::SILENT)?)
 }

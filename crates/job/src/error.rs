@@ -21,6 +21,13 @@ pub enum JobError {
         /// Which one.
         rank: u32,
     },
+    /// An endpoint of the job can't do something.
+    Endpoint {
+        /// What was tried.
+        what: String,
+        /// What `cci` says.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The system's fault.
     System {
         /// What was tried.
@@ -34,6 +41,13 @@ impl JobError {
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> JobError {
         move |error| JobError::System { what, error }
     }
+
+    pub(crate) fn endpoint(
+        what: impl Into<String>,
+        error: impl std::error::Error + Send + Sync + 'static,
+    ) -> JobError {
+        JobError::Endpoint { what: what.into(), error: Box::new(error) }
+    }
 }
 
 impl fmt::Display for JobError {
@@ -43,6 +57,7 @@ impl fmt::Display for JobError {
             JobError::Gone { rank } => {
                 write!(out, "rank {rank} has left the job or ended, and the others wait for it in vain")
             }
+            JobError::Endpoint { what, error } => write!(out, "{what}: {error}"),
             JobError::System { what, error } => write!(out, "{what}: {error}"),
         }
     }
@@ -51,6 +66,7 @@ impl fmt::Display for JobError {
 impl std::error::Error for JobError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            JobError::Endpoint { error, .. } => Some(error.as_ref()),
             JobError::System { error, .. } => Some(error),
             _ => None,
         }

@@ -1,9 +1,9 @@
 //! Jobs: processes that start together, know each other by rank, and end together.
 //!
-//! A program calls [`Job::join`]. Its launcher is `cci run`, which has a [`coordinator`] for it and a [`server`] on
+//! A program calls [`Job::join`], and [`Ranks::open`] for connections by rank. Its launcher is `cci run`, which has a [`coordinator`] for it and a [`server`] on
 //! each host, or one that speaks PMIx or PMI-1.
 //!
-//! **Invariant:** nothing here moves data of programs: that is what connections of `cci` are for.
+//! **Invariant:** launchers move no data of programs: connections of `cci` do.
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -15,6 +15,7 @@ pub mod frames;
 mod job;
 mod key;
 pub mod limits;
+mod ranks;
 mod relayed;
 pub mod server;
 mod wire;
@@ -22,4 +23,5 @@ mod wire;
 pub use error::{JobError, Result};
 pub use job::Job;
 pub use key::JobKey;
+pub use ranks::{Peer, RankEvent, Ranks};
 pub use relayed::{FromHost, ToHost};

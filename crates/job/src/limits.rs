@@ -16,6 +16,10 @@ pub const FRAME_BYTES_MAX: usize = RANKS_MAX as usize * (VALUE_BYTES_MAX + 4) + 
 pub const PMI_LINE_BYTES_MAX: usize = 4096;
 /// Bytes of a job's key.
 pub const JOB_KEY_BYTES: usize = 32;
+/// Bytes of the number by which ranks know each other when they connect.
+pub const TICKET_BYTES: usize = 16;
+/// How many labels connections with a rank may have, of each kind: so a rank can't have another one keep more of them.
+pub const LABELS_MAX: u16 = 16;
 
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(REASON_BYTES_MAX + KEY_BYTES_MAX < VALUE_BYTES_MAX);

@@ -1,0 +1,312 @@
+//! Connections by rank: an endpoint of the job that connects to ranks on first use.
+
+mod book;
+mod hello;
+mod peer;
+#[cfg(test)]
+mod tests;
+
+pub use peer::Peer;
+
+use crate::error::{JobError, Result};
+use crate::job::Job;
+use book::Book;
+use cci::{
+    ConnectFailure, ConnectRequest, Connection, Device, DisconnectReason, Endpoint, Event, Options,
+    TransportKind,
+};
+use hello::Ticket;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// An endpoint that all ranks of a job have, and its connections by rank. A connection opens when one of its two ranks
+/// first asks for it, and both get [`RankEvent::Connected`]. If both ask at once, one connection comes of it. Only ranks of this
+/// job are admitted, without a question to the program.
+///
+/// ```no_run
+/// # use cci_job::{Job, JobError, Peer, RankEvent, Ranks};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut job = Job::join()?;
+/// let context = cci::Context::new()?;
+/// let device = context.device("any").ok_or("no device any")?;
+/// let mut ranks = Ranks::open(&mut job, device, cci::Options::default())?;
+/// let limit = std::time::Duration::from_secs(30);
+/// if job.rank() == 0 {
+///     ranks.connect(Peer::of(job.size() - 1), limit)?;
+/// }
+/// while let Some(event) = ranks.wait(Some(limit))? {
+///     match event {
+///         RankEvent::Connected { peer, .. } => println!("connected with rank {}", peer.rank()),
+///         RankEvent::Failed { peer, why } => println!("no connection with rank {}: {why}", peer.rank()),
+///         _ => {}
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Ranks {
+    endpoint: Endpoint,
+    rank: u32,
+    book: Book,
+    ticket: Ticket,
+    /// Only those that somebody has asked for.
+    connections: HashMap<Peer, State>,
+    refused: u64,
+}
+
+/// What becomes of a connection.
+enum State {
+    /// This rank has asked. Where the peer has asked meanwhile and has to wait, its request is here.
+    Asking { held: Option<ConnectRequest> },
+    /// The peer has asked. This rank may have asked, too, of which nothing comes unless this fails.
+    Accepting { asking: bool },
+    /// It is there.
+    Open(Connection),
+}
+
+/// What [`Ranks`] have to tell. Later versions may tell more.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RankEvent {
+    /// A connection is open, whoever has asked for it.
+    Connected {
+        /// Which.
+        peer: Peer,
+        /// Its handle, for calls of the endpoint.
+        connection: Connection,
+    },
+    /// A connection that this rank or its peer has asked for did not open: the rank is dead or does not answer.
+    Failed {
+        /// Which.
+        peer: Peer,
+        /// Why.
+        why: ConnectFailure,
+    },
+    /// A connection has ended: its peer has closed or died. Nothing comes from it any more.
+    Ended {
+        /// Which.
+        peer: Peer,
+        /// What its handle was.
+        connection: Connection,
+        /// Why.
+        reason: DisconnectReason,
+    },
+    /// An event of the endpoint: a message, a completion, a failure of the device. [`Ranks::peer`] says whose it is.
+    Endpoint(Event),
+}
+
+impl Ranks {
+    /// Opens an endpoint on each rank. All ranks call it in the same order with exchanges and barriers, each with the device that
+    /// it likes: `any` reaches ranks of this host by shared memory. The endpoint gets the job's security where its device has any.
+    ///
+    /// # Errors
+    /// The endpoint can't be opened. Those of [`Job::exchange`].
+    pub fn open(job: &mut Job, device: &Device, options: Options) -> Result<Ranks> {
+        let is_memory = device.transport() == TransportKind::Shm;
+        let options = if is_memory { options } else { options.security(job.security()?) };
+        let endpoint = Endpoint::create(device, options)
+            .map_err(|error| JobError::endpoint("an endpoint of the job", error))?;
+        let mine = Ticket::random()?;
+        let entries = job.exchange(&book::entry(&mine, endpoint.uri()))?;
+        Ranks::over(endpoint, job.rank(), &entries)
+    }
+
+    /// Over the endpoint of a rank, with everybody's entries.
+    fn over(endpoint: Endpoint, rank: u32, entries: &[Vec<u8>]) -> Result<Ranks> {
+        let (book, ticket) = Book::new(entries)?;
+        Ok(Ranks { endpoint, rank, book, ticket, connections: HashMap::new(), refused: 0 })
+    }
+
+    /// Returns the connection if it is open. Else it is asked for, unless it was before, and becomes
+    /// [`RankEvent::Connected`], or [`RankEvent::Failed`] after `limit` at the latest. Never blocks. A rank connects to itself, too.
+    ///
+    /// # Errors
+    /// There is no such rank, or the endpoint can't connect: nothing was started.
+    pub fn connect(&mut self, peer: Peer, limit: Duration) -> Result<Option<Connection>> {
+        match self.connections.get(&peer) {
+            Some(State::Open(connection)) => return Ok(Some(*connection)),
+            Some(_) => return Ok(None),
+            None => {}
+        }
+        let uri = self.book.uri(peer.rank()).ok_or_else(|| {
+            JobError::Argument(format!("there is no rank {} in a job of {}", peer.rank(), self.book.size()))
+        })?;
+        let hello = hello::encode(&self.ticket, self.rank, peer.label());
+        self.endpoint
+            .connect(uri, &hello, peer.attribute(), peer.to_context(), Some(limit))
+            .map_err(|error| JobError::endpoint(format!("a connection with rank {}", peer.rank()), error))?;
+        self.connections.insert(peer, State::Asking { held: None });
+        Ok(None)
+    }
+
+    /// The connection, if it is open.
+    pub fn connection(&self, peer: Peer) -> Option<Connection> {
+        match self.connections.get(&peer) {
+            Some(State::Open(connection)) => Some(*connection),
+            _ => None,
+        }
+    }
+
+    /// Whose a connection of the endpoint is, until it has ended.
+    pub fn peer(&self, connection: Connection) -> Option<Peer> {
+        Peer::from_context(self.endpoint.context(connection)?)
+    }
+
+    /// The endpoint, for messages and remote memory. Get events from [`Ranks::next_event`] and [`Ranks::wait`] only, and connect by
+    /// [`Ranks::connect`]: what the endpoint itself is asked for is lost to the ranks.
+    pub fn endpoint(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
+    }
+
+    /// Requests that were refused because they came from no rank of this job, or for a connection that is there.
+    pub fn requests_refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Bytes that this process holds to find ranks, whether it speaks to them or not.
+    pub fn book_bytes(&self) -> usize {
+        self.book.memory_bytes()
+    }
+
+    /// The next event, or none at this moment. Never blocks.
+    pub fn next_event(&mut self) -> Option<RankEvent> {
+        while let Some(event) = self.endpoint.next_event() {
+            if let Some(event) = self.on(event) {
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    /// Waits for the next event for up to `timeout`, or for ever; it sleeps where that takes long. None after `timeout`.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<RankEvent>> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let event =
+                self.endpoint.wait(left).map_err(|error| JobError::endpoint("waiting for ranks", error))?;
+            match event {
+                None => return Ok(None),
+                Some(event) => {
+                    if let Some(event) = self.on(event) {
+                        return Ok(Some(event));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Closes the endpoint with all connections, and delivers what was sent for up to `limit`. Returns whether all of it was.
+    pub fn close(self, limit: Duration) -> bool {
+        self.endpoint.close(limit)
+    }
+
+    fn on(&mut self, event: Event) -> Option<RankEvent> {
+        match event {
+            Event::ConnectRequest(request) => self.on_request(request),
+            Event::Connect { context, result } => self.on_connect(Peer::from_context(context)?, result),
+            Event::Accept { context, result } => self.on_accept(Peer::from_context(context)?, result),
+            Event::Disconnected { connection, context, reason } => {
+                let peer = Peer::from_context(context)?;
+                // Another one than that of the table is the other end of a connection with this rank itself.
+                self.connection(peer).filter(|&open| open == connection)?;
+                self.connections.remove(&peer);
+                Some(RankEvent::Ended { peer, connection, reason })
+            }
+            event => Some(RankEvent::Endpoint(event)),
+        }
+    }
+
+    /// If both ranks ask at once, the request of the lower one is accepted. The lower one holds the other's back until its own has
+    /// been answered: a refusal could overtake its own request, and look to the other rank like a dead one.
+    fn on_request(&mut self, request: ConnectRequest) -> Option<RankEvent> {
+        let peer = hello::decode(request.data(), request.attribute(), &self.ticket, self.book.size());
+        let Some(peer) = peer else {
+            self.refused += 1;
+            return None;
+        };
+        match self.connections.get_mut(&peer) {
+            None => self.accept(peer, request, false),
+            Some(State::Asking { .. }) if peer.rank() == self.rank => {
+                // A refused accept reaches this rank as the end of its attempt.
+                let _ = self.endpoint.accept(request, peer.to_context());
+                None
+            }
+            Some(State::Asking { .. }) if peer.rank() < self.rank => self.accept(peer, request, true),
+            Some(State::Asking { held: held @ None }) => {
+                *held = Some(request);
+                None
+            }
+            Some(_) => {
+                self.refused += 1;
+                None
+            }
+        }
+    }
+
+    fn accept(&mut self, peer: Peer, request: ConnectRequest, asking: bool) -> Option<RankEvent> {
+        match self.endpoint.accept(request, peer.to_context()) {
+            Ok(()) => {
+                self.connections.insert(peer, State::Accepting { asking });
+                None
+            }
+            // This rank's own attempt goes on, and the peer learns that its own was refused.
+            Err(_) if asking => None,
+            Err(_) => {
+                self.connections.remove(&peer);
+                Some(RankEvent::Failed { peer, why: ConnectFailure::Refused })
+            }
+        }
+    }
+
+    fn on_connect(&mut self, peer: Peer, result: Result<Connection, ConnectFailure>) -> Option<RankEvent> {
+        match (self.connections.get_mut(&peer), result) {
+            (Some(State::Asking { .. }), Ok(connection)) => {
+                // Drops the request that was held back, which refuses it.
+                self.connections.insert(peer, State::Open(connection));
+                Some(RankEvent::Connected { peer, connection })
+            }
+            (_, Ok(connection)) => {
+                self.endpoint.disconnect(connection);
+                None
+            }
+            (Some(State::Asking { held }), Err(why)) => match held.take() {
+                Some(request) => self.accept(peer, request, false),
+                None => {
+                    self.connections.remove(&peer);
+                    Some(RankEvent::Failed { peer, why })
+                }
+            },
+            (Some(State::Accepting { asking }), Err(_)) => {
+                *asking = false;
+                None
+            }
+            (_, Err(_)) => None,
+        }
+    }
+
+    fn on_accept(&mut self, peer: Peer, result: Result<Connection, ConnectFailure>) -> Option<RankEvent> {
+        match (self.connections.get(&peer), result) {
+            (Some(State::Accepting { .. }), Ok(connection)) => {
+                self.connections.insert(peer, State::Open(connection));
+                Some(RankEvent::Connected { peer, connection })
+            }
+            (_, Ok(connection)) if peer.rank() != self.rank => {
+                self.endpoint.disconnect(connection);
+                None
+            }
+            (Some(State::Accepting { asking: true }), Err(_)) => {
+                self.connections.insert(peer, State::Asking { held: None });
+                None
+            }
+            (Some(State::Accepting { asking: false }), Err(why)) => {
+                self.connections.remove(&peer);
+                Some(RankEvent::Failed { peer, why })
+            }
+            _ => None,
+        }
+    }
+}

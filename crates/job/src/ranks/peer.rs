@@ -1,0 +1,79 @@
+//! Which connection with which rank.
+
+use crate::limits::LABELS_MAX;
+use cci::Attribute;
+
+/// Names a connection with a rank. There is one at most for each name; both ranks call it by the same label.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Peer {
+    rank: u32,
+    label: u16,
+    attribute: Attribute,
+}
+
+impl Peer {
+    /// None if the label is not below [`LABELS_MAX`], or the attribute is one of multicast groups. Layers take a label each, so
+    /// that one does not get another's messages.
+    pub fn new(rank: u32, label: u16, attribute: Attribute) -> Option<Peer> {
+        (label < LABELS_MAX && !attribute.is_multicast()).then_some(Peer { rank, label, attribute })
+    }
+
+    /// Label 0, reliable and ordered.
+    pub fn of(rank: u32) -> Peer {
+        Peer { rank, label: 0, attribute: Attribute::ReliableOrdered }
+    }
+
+    /// The rank.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Which of several connections of this kind with this rank.
+    pub fn label(&self) -> u16 {
+        self.label
+    }
+
+    /// What the connection promises.
+    pub fn attribute(&self) -> Attribute {
+        self.attribute
+    }
+
+    /// The context of its connection in the endpoint.
+    pub(super) fn to_context(self) -> u64 {
+        let kind = match self.attribute {
+            Attribute::ReliableUnordered => 1,
+            Attribute::Unreliable => 2,
+            _ => 0,
+        };
+        u64::from(self.rank) << 32 | u64::from(self.label) << 16 | kind
+    }
+
+    /// None if [`Peer::to_context`] has not made it.
+    pub(super) fn from_context(context: u64) -> Option<Peer> {
+        let attribute = match context as u16 {
+            0 => Attribute::ReliableOrdered,
+            1 => Attribute::ReliableUnordered,
+            2 => Attribute::Unreliable,
+            _ => return None,
+        };
+        Peer::new((context >> 32) as u32, (context >> 16) as u16, attribute)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_name_their_peers() {
+        for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered, Attribute::Unreliable] {
+            for (rank, label) in [(0, 0), (u32::MAX, LABELS_MAX - 1), (7, 3)] {
+                let peer = Peer::new(rank, label, attribute).unwrap();
+                assert_eq!(Peer::from_context(peer.to_context()), Some(peer));
+            }
+        }
+        assert_eq!(Peer::new(0, LABELS_MAX, Attribute::Unreliable), None);
+        assert_eq!(Peer::new(0, 0, Attribute::MulticastReceive), None);
+        assert_eq!(Peer::from_context(3), None);
+    }
+}

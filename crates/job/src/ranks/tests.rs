@@ -1,0 +1,176 @@
+//! Ranks of one process, with endpoints of their own.
+
+use super::*;
+use cci::{Attribute, Context, SendFlags};
+
+/// Connecting takes far less.
+const LIMIT: Duration = Duration::from_secs(30);
+/// A test that gets nowhere ends by this.
+const ROUNDS_MAX: u64 = 200_000_000;
+
+fn ranks(device: &str, count: u32) -> Vec<Ranks> {
+    let context = Context::new().unwrap();
+    let endpoint = |_| Endpoint::create(context.device(device).unwrap(), Options::default()).unwrap();
+    let endpoints: Vec<Endpoint> = (0..count).map(endpoint).collect();
+    let ticket = Ticket::random().unwrap();
+    let entries: Vec<_> = endpoints.iter().map(|endpoint| book::entry(&ticket, endpoint.uri())).collect();
+    (0..).zip(endpoints).map(|(rank, endpoint)| Ranks::over(endpoint, rank, &entries).unwrap()).collect()
+}
+
+/// Turns all until `done`, and gives it every event with the rank that got it.
+fn run(all: &mut [Ranks], mut done: impl FnMut(&mut [Ranks], u32, Option<RankEvent>) -> bool) {
+    let start = Instant::now();
+    for _ in 0..ROUNDS_MAX {
+        for rank in 0..all.len() {
+            let event = all[rank].next_event();
+            if done(all, rank as u32, event) {
+                return;
+            }
+        }
+        assert!(start.elapsed() < 2 * LIMIT, "nothing comes of it");
+    }
+    panic!("nothing comes of it");
+}
+
+fn open(all: &[Ranks], peer: impl Fn(u32) -> Peer) -> usize {
+    let of =
+        |ranks: &Ranks| (0..all.len() as u32).filter(|&rank| ranks.connection(peer(rank)).is_some()).count();
+    all.iter().map(of).sum()
+}
+
+#[test]
+fn all_ask_all_at_once_and_one_connection_stands_for_each_pair() {
+    for (device, count) in [("shm", 6), ("udp-lo", 5), ("tcp-lo", 4), ("any", 4)] {
+        let mut all = ranks(device, count);
+        for ranks in &mut all {
+            for rank in 0..count {
+                assert_eq!(ranks.connect(Peer::of(rank), LIMIT).unwrap(), None);
+                assert_eq!(ranks.connect(Peer::of(rank), LIMIT).unwrap(), None, "asked once");
+            }
+        }
+        let mut connected = 0;
+        run(&mut all, |_, rank, event| {
+            match event {
+                Some(RankEvent::Connected { .. }) => connected += 1,
+                Some(other) => panic!("{device}: rank {rank} gets {other:?}"),
+                None => {}
+            }
+            connected == count * count
+        });
+        // Every message arrives at the rank that it is for, from the one that has sent it, itself included.
+        for (from, ranks) in (0..).zip(&mut all) {
+            for to in 0..count {
+                let connection = ranks.connect(Peer::of(to), LIMIT).unwrap().unwrap();
+                assert_eq!(ranks.peer(connection), Some(Peer::of(to)));
+                let text = format!("{from} to {to}");
+                ranks.endpoint().send(connection, text.as_bytes(), 0, SendFlags::SILENT).unwrap();
+            }
+        }
+        let mut received = 0;
+        run(&mut all, |all, rank, event| {
+            match event {
+                Some(RankEvent::Endpoint(Event::Recv(message))) => {
+                    let from = all[rank as usize].peer(message.connection()).unwrap();
+                    assert_eq!(std::str::from_utf8(&message).unwrap(), format!("{} to {rank}", from.rank()));
+                    received += 1;
+                }
+                Some(other) => panic!("{device}: rank {rank} gets {other:?}"),
+                None => {}
+            }
+            received == count * count
+        });
+        assert_eq!(open(&all, Peer::of), (count * count) as usize);
+    }
+}
+
+#[test]
+fn a_pair_has_a_connection_for_each_kind_and_label() {
+    let mut all = ranks("shm", 2);
+    let peers = |rank| {
+        [
+            Peer::of(rank),
+            Peer::new(rank, 1, Attribute::ReliableOrdered).unwrap(),
+            Peer::new(rank, 1, Attribute::ReliableUnordered).unwrap(),
+        ]
+    };
+    for peer in peers(1) {
+        all[0].connect(peer, LIMIT).unwrap();
+    }
+    let mut connected = Vec::new();
+    run(&mut all, |_, rank, event| {
+        if let Some(RankEvent::Connected { peer, connection }) = event {
+            connected.push((rank, peer, connection));
+        }
+        connected.len() == 6
+    });
+    for rank in [0, 1] {
+        for peer in peers(1 - rank) {
+            let of = connected.iter().filter(|&&(at, is, _)| (at, is) == (rank, peer));
+            assert_eq!(of.count(), 1, "rank {rank}: {peer:?}");
+        }
+    }
+}
+
+#[test]
+fn only_what_was_asked_for_stands() {
+    let mut all = ranks("shm", 3);
+    assert!(
+        matches!(all[0].connect(Peer::of(3), LIMIT), Err(JobError::Argument(why)) if why.contains("rank 3"))
+    );
+    all[0].connect(Peer::of(2), LIMIT).unwrap();
+    let mut connected = 0;
+    run(&mut all, |_, _, event| {
+        connected += u32::from(matches!(event, Some(RankEvent::Connected { .. })));
+        connected == 2
+    });
+    assert_eq!(open(&all, Peer::of), 2);
+    assert!(all[1].connections.is_empty());
+}
+
+#[test]
+fn one_who_has_not_the_ticket_is_refused() {
+    for data in [&b""[..], b"cci-job\x01", &hello::encode(&Ticket::random().unwrap(), 1, 0)] {
+        let mut all = ranks("shm", 2);
+        let context = Context::new().unwrap();
+        let mut stranger = Endpoint::create(context.device("shm").unwrap(), Options::default()).unwrap();
+        let uri = all[0].book.uri(0).unwrap().to_owned();
+        stranger.connect(&uri, data, Attribute::ReliableOrdered, 0, Some(LIMIT)).unwrap();
+        run(&mut all, |_, _, event| {
+            assert!(event.is_none(), "{event:?}");
+            match stranger.next_event() {
+                Some(Event::Connect { result, .. }) => {
+                    assert_eq!(result, Err(ConnectFailure::Refused));
+                    true
+                }
+                _ => false,
+            }
+        });
+        assert_eq!((all[0].requests_refused(), all[0].connections.len()), (1, 0));
+    }
+}
+
+#[test]
+fn a_rank_that_is_gone_is_named() {
+    for device in ["shm", "tcp-lo"] {
+        let mut all = ranks(device, 3);
+        all[0].connect(Peer::of(2), LIMIT).unwrap();
+        let mut connected = 0;
+        run(&mut all, |_, _, event| {
+            connected += u32::from(matches!(event, Some(RankEvent::Connected { .. })));
+            connected == 2
+        });
+        all.pop().unwrap().close(LIMIT);
+        all[1].connect(Peer::of(2), LIMIT).unwrap();
+        let (mut ended, mut failed) = (false, false);
+        run(&mut all, |_, rank, event| {
+            match event {
+                Some(RankEvent::Ended { peer, .. }) => ended = rank == 0 && peer == Peer::of(2),
+                Some(RankEvent::Failed { peer, .. }) => failed = rank == 1 && peer == Peer::of(2),
+                Some(other) => panic!("{other:?}"),
+                None => {}
+            }
+            ended && failed
+        });
+        assert!(all.iter().all(|ranks| ranks.connections.is_empty()));
+    }
+}

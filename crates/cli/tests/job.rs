@@ -4,6 +4,7 @@
 mod common;
 
 use cci_job::{Job, JobError};
+use common::slurm;
 use common::ssh::Hosts;
 use common::*;
 use std::env;
@@ -11,6 +12,10 @@ use std::process::{Command, Output, Stdio, exit};
 
 /// What a rank shall do; not set in the tests themselves.
 const ROLE: &str = "CCI_TEST_ROLE";
+/// How many rounds of the long tests.
+const ROUNDS: &str = "CCI_LAUNCHER_ROUNDS";
+/// PRRTE asks for it.
+const AS_ROOT: [(&str, &str); 2] = [("PRTE_ALLOW_RUN_AS_ROOT", "1"), ("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1")];
 /// On how many hosts ranks run, where it is more than one.
 const HOSTS: &str = "CCI_TEST_HOSTS";
 
@@ -165,17 +170,25 @@ fn ranks_of_two_hosts_meet_and_are_told_of_deaths() {
     assert!(stderr(&late).contains("the others wait for ranks 1, 3"), "{}", stderr(&late));
 }
 
+fn is_here(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
 /// Ranks that another launcher starts, if that is here.
 fn meet_under(launcher: &[&str]) {
     let (program, options) = launcher.split_first().unwrap();
-    if !Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success()) {
+    if !is_here(program) {
         println!("skipped: {program} is not here");
         return;
     }
     for ranks in ["1", "4"] {
         let mut command = Command::new(program);
         command.args(options).args(["-n", ranks]).arg(env::current_exe().unwrap());
-        command.args(["--exact", "as_a_rank", "--nocapture"]).env(ROLE, "everything").stdin(Stdio::null());
+        command
+            .args(["--exact", "as_a_rank", "--nocapture"])
+            .env(ROLE, "everything")
+            .envs(AS_ROOT)
+            .stdin(Stdio::null());
         succeeded(&command.output().unwrap());
     }
 }
@@ -190,6 +203,77 @@ fn ranks_of_mpich_meet() {
 #[test]
 fn ranks_of_open_mpi_meet() {
     meet_under(&["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"]);
+}
+
+/// PMIx of another version, for real.
+#[test]
+fn ranks_of_prrte_meet() {
+    meet_under(&["prterun", "--oversubscribe"]);
+}
+
+/// Both ways in which Slurm speaks to ranks, on one node and across two. These two are one host: what tells hosts apart is
+/// their kernel and name.
+#[test]
+fn ranks_of_slurm_meet() {
+    if rounds().is_none() {
+        println!("skipped: part of the long tests, with {ROUNDS}");
+        return;
+    }
+    let program = env::current_exe().unwrap();
+    for (nodes, place) in [("n1", "-N 1 -n 2 -w n1"), ("n1 n2", "-N 2 -n 4")] {
+        for mpi in ["pmi2", "pmix"] {
+            let program = program.display();
+            let script = format!("srun {place} --mpi={mpi} '{program}' --exact as_a_rank --nocapture");
+            let Some(output) = slurm::run(nodes, &script, &[(ROLE, "everything")]) else {
+                println!("skipped: Slurm is not here");
+                return;
+            };
+            let passed = succeeded(&output).matches("test result: ok").count();
+            assert_eq!(passed, if nodes == "n1" { 2 } else { 4 }, "{place} {mpi}");
+        }
+    }
+}
+
+/// Ranks that SIGKILL ends under other launchers. What they do about it is theirs; that nobody waits for ever is ours.
+#[test]
+fn ranks_die_under_other_launchers() {
+    let Some(rounds) = rounds() else {
+        println!("skipped: part of the long tests, with {ROUNDS}");
+        return;
+    };
+    for (launcher, rank) in [
+        (&["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"][..], "PMIX_RANK"),
+        (&["mpiexec.hydra"], "PMI_RANK"),
+        (&["prterun", "--oversubscribe"], "PMIX_RANK"),
+    ] {
+        if !is_here(launcher[0]) {
+            continue;
+        }
+        for number in 0..rounds {
+            let script = format!("if [ ${rank} = 2 ]; then sleep $1; kill -9 $$; fi & shift; exec \"$@\"");
+            let mut command = Command::new("timeout");
+            command
+                .args(["--kill-after=5", "60"])
+                .args(launcher)
+                .args(["-n", "4", "sh", "-c", &script, "sh"]);
+            command.arg(instant(number, 200_000)).arg(env::current_exe().unwrap());
+            command.args(["--exact", "as_a_rank", "--nocapture"]).env(ROLE, "exchanges").envs(AS_ROOT);
+            // 124 where `timeout` had to end it.
+            let output = command.stdin(Stdio::null()).output().unwrap();
+            assert_ne!(output.status.code(), Some(124), "{launcher:?} hangs: {}", stderr(&output));
+        }
+    }
+}
+
+/// Seconds, spread evenly below so many microseconds.
+fn instant(number: u64, below_us: u64) -> String {
+    let after_us = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    format!("{:.6}", (after_us % below_us) as f64 * 1e-6)
+}
+
+/// How often the long tests try what depends on chance; none in the short ones.
+fn rounds() -> Option<u64> {
+    env::var(ROUNDS).ok().map(|rounds| rounds.parse().unwrap())
 }
 
 #[test]
@@ -262,10 +346,9 @@ fn a_launcher_that_ranks_cannot_speak_to_is_an_error() {
 /// Ranks that SIGKILL ends at any instant of start, exchange and end. Whoever waits for one is not left waiting.
 #[test]
 fn ranks_die_at_random_instants() {
-    for number in 0..40_u64 {
-        // Spread evenly over the time that a whole job takes here, up to 10 ms.
-        let after_us = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let seconds = format!("{:.6}", (after_us % 10_000) as f64 * 1e-6);
+    for number in 0..rounds().unwrap_or(40) {
+        // Over the time that a whole job takes here.
+        let seconds = instant(number, 10_000);
         let script = "if [ $CCI_JOB_RANK = 2 ]; then sleep $1; kill -9 $$; fi & shift; exec \"$@\"";
         let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
         command.args(["run", "-n", "4", "--timeout", "60s", "sh", "-c", script, "sh", &seconds]);

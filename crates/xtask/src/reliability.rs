@@ -41,6 +41,12 @@ const CAMPAIGNS: &[Campaign] = &[
         limit: minutes(180),
     },
     Campaign {
+        name: "launchers of all kinds, and ranks that die",
+        arguments: &["test", "-p", "cci-cli", "--test", "job"],
+        environment: &[("CCI_LAUNCHER_ROUNDS", "20")],
+        limit: minutes(30),
+    },
+    Campaign {
         name: "garbage in shared memory",
         arguments: &["test", "-p", "cci-testkit", "--test", "shm_scribble"],
         environment: &[("CCI_SCRIBBLE_ROUNDS", "1000")],

@@ -1,6 +1,7 @@
 //! What the tests of the command share: starting it, and reading what it says.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+pub mod slurm;
 pub mod ssh;
 
 use serde_json::Value;

@@ -25,7 +25,7 @@ cat $at.err >&2 &
 errors=$!
 cat $at.out
 wait $errors
-while [ ! -s $at.code ]; do sleep 0.01; done
+for turn in $(seq 500); do [ -s $at.code ] && break; sleep 0.01; done
 exit $(cat $at.code)
 "#;
 

@@ -15,8 +15,9 @@ use std::os::unix::net::UnixStream;
 /// Below these a launcher takes less than the standard says.
 const KEY_LEN_MIN: usize = 32;
 const VALUE_LEN_MIN: usize = 128;
-/// Of what a launcher takes for a value, so much is used: lines stay below [`PMI_LINE_BYTES_MAX`].
-const VALUE_LEN_MAX: usize = 1024;
+/// No more than this of a value goes into a line: Slurm takes lines of up to 1,024 bytes, whatever it says of values, and
+/// ends the job where one is longer.
+const VALUE_LEN_MAX: usize = 512;
 
 struct Pmi {
     stream: BufReader<UnixStream>,

@@ -11,6 +11,14 @@ use crate::transport::{Action, AtomicRequest, Operation, RmaRequest, Started};
 use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::clock;
 
+/// The end of an operation that was carried out, or refused, when it was started.
+struct Ended {
+    op: OperationOp,
+    status: Status,
+    /// On ordered connections: how many sends before it have completions that the program has yet to get.
+    sends: u32,
+}
+
 impl Endpoint {
     /// Writes `len_bytes` of local memory to a peer's. The operation ends in exactly one [`Event::Send`](crate::Event::Send) with
     /// `context`, when all of it has been written. The local memory must not change until then.
@@ -65,13 +73,14 @@ impl Endpoint {
         }
         let segment = RmaSegment { local: remote_address(local), remote: remote_address(remote), len_bytes };
         self.check_local(segment.local, len_bytes, kind == RmaKind::Read)?;
-        if is_beyond(remote, len_bytes) {
-            self.refused_at_once(connection, link, op);
+        let ended = if is_beyond(remote, len_bytes) {
+            Some(self.refused_at_once(link, op))
         } else {
             let fence = flags.contains(RmaFlags::FENCE);
             let request = RmaRequest { kind, segments: &[segment], message: None, fence };
-            self.begin(connection, link, Operation { action: Action::Transfer(request), op })?;
-        }
+            self.begin(connection, link, Operation { action: Action::Transfer(request), op })?
+        };
+        self.started(connection, ended);
         self.core.counters.count_rma(kind, len_bytes);
         Ok(())
     }
@@ -185,7 +194,27 @@ impl Endpoint {
         started.map(|()| context)
     }
 
+    /// Starts an operation as [`Endpoint::rma`] does. If all of it is done at once, returns how it ended; no event will come then.
+    pub(crate) fn rma_at_once(
+        &mut self,
+        connection: Connection,
+        rma: &Rma<'_>,
+    ) -> Result<Option<Status>, RmaError> {
+        self.check_operation_quota(connection, rma.flags)?;
+        let ended = self.start_transfer(connection, rma)?;
+        self.touched();
+        Ok(ended.map(|ended| ended.status))
+    }
+
     fn start_rma(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
+        let ended = self.start_transfer(connection, rma)?;
+        self.started(connection, ended);
+        Ok(())
+    }
+
+    /// Starts a transfer. Returns its end, if it has ended.
+    #[inline(always)]
+    fn start_transfer(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<Option<Ended>, RmaError> {
         let (link, mss, is_ordered) = self.rma_link(connection, rma.flags)?;
         let op =
             OperationOp { context: rma.context, silent: rma.flags.contains(RmaFlags::SILENT), is_ordered };
@@ -197,8 +226,7 @@ impl Endpoint {
         let mut segments = std::mem::take(&mut self.rma_segments);
         let started = self.match_segments(rma, &mut segments).and_then(|()| {
             if rma.remote.iter().any(|segment| is_beyond(segment.address, segment.len_bytes)) {
-                self.refused_at_once(connection, link, op);
-                return Ok(());
+                return Ok(Some(self.refused_at_once(link, op)));
             }
             let fence = rma.flags.contains(RmaFlags::FENCE);
             let request = RmaRequest { kind: rma.kind, segments: &segments, message: rma.message, fence };
@@ -233,13 +261,15 @@ impl Endpoint {
             return Err(RmaError::Lengths);
         }
         if is_beyond(target, atomic.width.bytes() as u64) {
-            self.refused_at_once(connection, link, op);
+            let ended = self.refused_at_once(link, op);
+            self.started(connection, Some(ended));
             self.core.counters.atomics += 1;
             return Ok(());
         }
         let fence = flags.contains(RmaFlags::FENCE);
         let request = AtomicRequest { atomic, target: remote_address(target), result, fence };
-        self.begin(connection, link, Operation { action: Action::Atomic(request), op })?;
+        let ended = self.begin(connection, link, Operation { action: Action::Atomic(request), op })?;
+        self.started(connection, ended);
         self.core.counters.atomics += 1;
         Ok(())
     }
@@ -247,10 +277,9 @@ impl Endpoint {
     /// Ends an operation that reaches beyond its region, by the length that the handle itself gives. The target would refuse it, too,
     /// but perhaps only after the part that is within the region has been written.
     #[cold]
-    fn refused_at_once(&mut self, connection: Connection, link: u64, op: OperationOp) {
+    fn refused_at_once(&mut self, link: u64, op: OperationOp) -> Ended {
         let sends = self.transport.link_state(link).map_or(0, |state| state.unreported);
-        self.core.end_unentered(connection, op, Status::RmaHandle, sends);
-        self.touched();
+        Ended { op, status: Status::RmaHandle, sends }
     }
 
     /// Returns the link of a connection that is open and reliable, its MSS, and whether it is ordered. Reserves what an operation needs to
@@ -278,15 +307,28 @@ impl Endpoint {
         Ok((link, mss, is_ordered))
     }
 
-    /// Has the transport start an operation.
-    #[inline]
-    fn begin(&mut self, connection: Connection, link: u64, operation: Operation<'_>) -> Result<(), RmaError> {
+    /// Has the transport start an operation. Returns its end, if it has ended.
+    #[inline(always)]
+    fn begin(
+        &mut self,
+        connection: Connection,
+        link: u64,
+        operation: Operation<'_>,
+    ) -> Result<Option<Ended>, RmaError> {
         let started = self.transport.start(&mut self.core, connection, link, &operation)?;
-        if let Started::Done { status, sends } = started {
-            self.core.end_unentered(connection, operation.op, status, sends);
+        Ok(match started {
+            Started::Done { status, sends } => Some(Ended { op: operation.op, status, sends }),
+            Started::Pending => None,
+        })
+    }
+
+    /// An operation was started. Reports its end, if it has ended.
+    #[inline(always)]
+    fn started(&mut self, connection: Connection, ended: Option<Ended>) {
+        if let Some(Ended { op, status, sends }) = ended {
+            self.core.end_unentered(connection, op, status, sends);
         }
         self.touched();
-        Ok(())
     }
 
     /// Splits an operation into runs that are contiguous on both sides.

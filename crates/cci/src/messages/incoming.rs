@@ -20,6 +20,8 @@ pub struct Incoming {
     pub was_offered: bool,
     /// The context that the program gave when it accepted.
     pub context: u64,
+    /// It has ended, and the endpoint has taken the answer, so that the sender may know by now.
+    pub is_answered: bool,
 }
 
 /// How far it is.

@@ -133,9 +133,14 @@ impl Peer {
         self.short_sent += 1;
     }
 
-    /// The number for the next long message. `None`: as many are under way as may be.
+    /// The number for the next long message. `None`: as many are under way as may be. On an ordered connection, those that have ended behind
+    /// one that has not count, too: the receiver has to hold them.
     pub fn next_number(&self) -> Option<u32> {
-        (self.outgoing.len() < LONG_MESSAGES_MAX as usize).then_some(self.next_number)
+        let ahead = match self.outgoing.front() {
+            Some(oldest) if self.is_ordered() => self.next_number.wrapping_sub(oldest.number),
+            _ => self.outgoing.len() as u32,
+        };
+        (ahead < LONG_MESSAGES_MAX).then_some(self.next_number)
     }
 
     /// A long message was offered, with the number that was next.

@@ -16,17 +16,13 @@ use super::send::{Progress, ReceiveError};
 use super::wire::{CallNumber, Frame, Purpose, Source};
 use crate::connection::{Connection, Status};
 use crate::error::{RegisterError, RmaError};
-use crate::limits::{LONG_MESSAGES_ALL_MAX, LONG_MESSAGES_MAX, LONG_PROGRESS_BYTES};
+use crate::limits::{LONG_MESSAGES_ALL_MAX, LONG_MESSAGES_MAX, LONG_PIECES_MAX, LONG_PROGRESS_BYTES};
 use crate::rma::{Access, Memory, Registration, Rma, RmaFlags, Segment};
 use cci_memory::bytes::Foreign;
 use cci_memory::slab::{Key, Slab};
 use cci_proto::RmaKind;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Messages of one connection that have ended here, or not, and whose answers have not arrived: more than this many times the most that
-/// an honest sender has under way means that the peer is not one.
-const UNANSWERED_FACTOR: u32 = 4;
 
 /// A peer has sent what no honest peer sends.
 #[derive(Debug)]
@@ -39,11 +35,19 @@ pub struct Receiving {
     pub capacity: Arc<Capacity>,
     /// Messages that wait for memory of the library, the oldest first. Some may have ended meanwhile.
     waiting: VecDeque<Key>,
+    /// Those that wait are being given memory. What this sets free is given memory by the same loop.
+    is_giving: bool,
 }
 
 impl Receiving {
     pub fn new(limits: Limits, capacity: Arc<Capacity>) -> Receiving {
-        Receiving { long: Slab::new(LONG_MESSAGES_ALL_MAX), limits, capacity, waiting: VecDeque::new() }
+        Receiving {
+            long: Slab::new(LONG_MESSAGES_ALL_MAX),
+            limits,
+            capacity,
+            waiting: VecDeque::new(),
+            is_giving: false,
+        }
     }
 
     /// A peer offers a message.
@@ -56,10 +60,11 @@ impl Receiving {
         source: Source,
     ) -> Result<(), Fault> {
         let peer = base.peers.get_mut(connection).ok_or(Fault)?;
-        let has_not_ended = |key: Key| self.long.get(key).is_some_and(|incoming| !incoming.has_ended());
-        let under_way = peer.incoming.iter().filter(|(_, key)| has_not_ended(*key)).count();
+        // The sender can't know of the end of those that were not answered. How many were answered, and wait for the completion of that,
+        // is up to the endpoint, which takes no more sends than it has space for.
+        let is_under_way = |key: Key| self.long.get(key).is_some_and(|incoming| !incoming.is_answered);
+        let under_way = peer.incoming.iter().filter(|(_, key)| is_under_way(*key)).count();
         let is_beyond = under_way >= LONG_MESSAGES_MAX as usize
-            || peer.incoming.len() >= (UNANSWERED_FACTOR * LONG_MESSAGES_MAX) as usize
             || peer.incoming(number).is_some()
             || !peer.attribute.is_reliable()
             || matches!(purpose, Purpose::Request(call) if !peer.requested(call));
@@ -67,8 +72,16 @@ impl Receiving {
             return Err(Fault);
         }
         let stage = Stage::Offered;
-        let incoming =
-            Incoming { connection, number, purpose, source, stage, was_offered: false, context: 0 };
+        let incoming = Incoming {
+            connection,
+            number,
+            purpose,
+            source,
+            stage,
+            was_offered: false,
+            context: 0,
+            is_answered: false,
+        };
         // Without a place for it there is no way to answer, so the connection ends.
         let key = self.long.insert(incoming).map_err(|_| Fault)?;
         peer.incoming.push((number, key));
@@ -201,6 +214,14 @@ impl Receiving {
 
     /// Begins to fetch messages that wait for memory of the library, as far as there is some.
     pub fn memory_is_back(&mut self, base: &mut Base) {
+        if std::mem::replace(&mut self.is_giving, true) {
+            return;
+        }
+        self.give_memory(base);
+        self.is_giving = false;
+    }
+
+    fn give_memory(&mut self, base: &mut Base) {
         while let Some(key) = self.waiting.front().copied() {
             let waits = |incoming: &&Incoming| matches!(incoming.stage, Stage::Waiting);
             if let Some(incoming) = self.long.get(key).filter(waits) {
@@ -209,7 +230,11 @@ impl Receiving {
                 self.waiting.pop_front();
                 let memory = Memory::foreign(Foreign::owned(buffer));
                 match self.begin(base, key, memory.clone(), 0, Some(self.capacity.clone())) {
-                    Ok(()) => self.fetch(base, key),
+                    Ok(()) => {
+                        // The message's is the only handle when it is complete, which may be at once.
+                        drop(memory);
+                        self.fetch(base, key);
+                    }
                     Err(_) => {
                         give_back(memory, &self.capacity);
                         let failure = ReceiveFailure::Failed(Status::RmaHandle);
@@ -249,12 +274,16 @@ impl Receiving {
         Ok(())
     }
 
-    /// Starts to read pieces, as many as may be under way.
+    /// Reads pieces, or starts to, as many as may be under way.
     pub fn fetch(&mut self, base: &mut Base, key: Key) {
-        let Some(incoming) = self.long.get_mut(key) else { return };
-        let (connection, source) = (incoming.connection, &incoming.source);
-        let Stage::Fetching(fetch) = &mut incoming.stage else { return };
-        while let Some((offset, len_bytes)) = fetch.pieces.next() {
+        // From memory that is mapped, a piece is there at once. One of a batch is reported by an event, which brings the next batch:
+        // a call of the program's does not take as long as the whole message.
+        let mut at_once = LONG_PIECES_MAX - 1;
+        loop {
+            let Some(incoming) = self.long.get_mut(key) else { return };
+            let (connection, source) = (incoming.connection, &incoming.source);
+            let Stage::Fetching(fetch) = &mut incoming.stage else { return };
+            let Some((offset, len_bytes)) = fetch.pieces.next() else { return };
             let (remote, count) = source.part(offset, len_bytes);
             let read = Rma {
                 kind: RmaKind::Read,
@@ -264,8 +293,21 @@ impl Receiving {
                 context: Own::Piece(key).to_context(),
                 flags: RmaFlags::NONE,
             };
-            match base.endpoint.rma(connection, &read) {
-                Ok(()) => fetch.pieces.started(),
+            let started = if at_once > 0 {
+                base.endpoint.rma_at_once(connection, &read)
+            } else {
+                base.endpoint.rma(connection, &read).map(|()| None)
+            };
+            match started {
+                Ok(ended) => {
+                    fetch.pieces.started();
+                    if let Some(status) = ended {
+                        at_once -= 1;
+                        if self.piece_is_here(base, key, status) {
+                            return;
+                        }
+                    }
+                }
                 Err(RmaError::WouldBlock) => {
                     if !fetch.pieces.has_any_under_way() {
                         base.due.push_back(Due::Fetch(key));
@@ -281,24 +323,35 @@ impl Receiving {
 
     /// The endpoint has read a piece, or failed to.
     pub fn piece_ended(&mut self, base: &mut Base, key: Key, status: Status) {
-        let Some(incoming) = self.long.get_mut(key) else { return };
+        if !self.piece_is_here(base, key, status) {
+            self.fetch(base, key);
+        }
+    }
+
+    /// A piece was read, or could not be. Returns whether that was the end of the message.
+    fn piece_is_here(&mut self, base: &mut Base, key: Key, status: Status) -> bool {
+        let Some(incoming) = self.long.get_mut(key) else { return true };
         let (connection, number) = (incoming.connection, incoming.number);
-        let Stage::Fetching(fetch) = &mut incoming.stage else { return };
-        match status {
-            Status::Success => {}
-            Status::Disconnected => return self.fail(base, key, ReceiveFailure::Disconnected),
+        let Stage::Fetching(fetch) = &mut incoming.stage else { return true };
+        let failure = match status {
+            Status::Success if fetch.pieces.ended() => {
+                self.complete(base, key);
+                return true;
+            }
+            Status::Success => {
+                let moved_bytes = fetch.pieces.moved_bytes();
+                if moved_bytes.is_multiple_of(LONG_PROGRESS_BYTES) {
+                    base.control_silently(connection, &Frame::Progress { number, moved_bytes });
+                }
+                return false;
+            }
+            Status::Disconnected => ReceiveFailure::Disconnected,
             // The region was the sender's to give and to take.
-            Status::RmaHandle => return self.fail(base, key, ReceiveFailure::Cancelled),
-            status => return self.fail(base, key, ReceiveFailure::Failed(status)),
-        }
-        if fetch.pieces.ended() {
-            return self.complete(base, key);
-        }
-        let moved_bytes = fetch.pieces.moved_bytes();
-        if moved_bytes.is_multiple_of(LONG_PROGRESS_BYTES) {
-            base.control_silently(connection, &Frame::Progress { number, moved_bytes });
-        }
-        self.fetch(base, key);
+            Status::RmaHandle => ReceiveFailure::Cancelled,
+            status => ReceiveFailure::Failed(status),
+        };
+        self.fail(base, key, failure);
+        true
     }
 
     /// All of a message is here.
@@ -442,10 +495,12 @@ impl Receiving {
 
     /// Sends the answer to a message, or notes that it is due.
     pub fn send_answer(&mut self, base: &mut Base, key: Key) {
-        let Some(incoming) = self.long.get(key) else { return };
+        let Some(incoming) = self.long.get_mut(key) else { return };
         let Stage::Ended(answer) = incoming.stage else { return };
         let frame = Frame::Answer { number: incoming.number, answer };
-        if base.control(incoming.connection, &frame, Own::Answer(key)) == Control::NoSpace {
+        let sent = base.control(incoming.connection, &frame, Own::Answer(key));
+        incoming.is_answered = sent != Control::NoSpace;
+        if sent == Control::NoSpace {
             base.due.push_back(Due::Answer(key));
         }
     }

@@ -1,12 +1,14 @@
 //! Order, and what is held back while a long message is under way.
 
-use crate::common::{At, Pair, contents};
+use crate::common::{At, PATIENCE, Pair, contents, filled};
 use cci::limits::{HELD_MESSAGES_MAX, LONG_MESSAGES_MAX};
 use cci::messages::{Event, Limits, SendError};
 use cci::{Attribute, SendFlags};
+use std::time::Instant;
 
 crate::on_each_device!(
     behind_an_undecided_offer,
+    ended_behind_a_very_long_one,
     offers_come_one_by_one,
     lent_memory_is_bounded,
     memory_is_not_held_by_what_has_to_wait,
@@ -58,6 +60,40 @@ fn behind_an_undecided_offer(device: &str) {
     assert_eq!(pair.client.messenger.send_progress(id), None);
     pair.client.messenger.send(to, b"one more", 0, flags).unwrap();
     pair.run_until(|_, at, event| matches!((at, event), (At::Server, Event::Message(_))));
+}
+
+/// Messages that are there before a very long one in front of them: the sender sends no more of them than the receiver may hold.
+fn ended_behind_a_very_long_one(device: &str) {
+    const COUNT: u64 = 100;
+    let mut pair = Pair::new(device, Attribute::ReliableOrdered);
+    let to = pair.client.peer;
+    let near = filled(&mut pair.client.messenger, &contents(20_000, 1));
+    // Where peers map memory, they have mapped this before, and the long message's is new to them.
+    pair.client.messenger.send(to, &near, 0, SendFlags::SILENT).unwrap();
+    pair.run_until(|_, at, event| at == At::Server && matches!(event, Event::Message(_)));
+    let far = filled(&mut pair.client.messenger, &contents(8 << 20, 2));
+    pair.client.messenger.send(to, &far, 0, SendFlags::NONE).unwrap();
+    let (mut sent, mut came, mut ended, start) = (1, Vec::new(), 0, Instant::now());
+    while ended <= COUNT {
+        assert!(start.elapsed() < PATIENCE, "{device}: {ended} have ended");
+        while sent <= COUNT && pair.client.messenger.send(to, &near, sent, SendFlags::NONE).is_ok() {
+            sent += 1;
+        }
+        while let Some(event) = pair.server.messenger.next_event() {
+            match event {
+                Event::Offer(offer) => pair.server.messenger.receive(offer).unwrap(),
+                Event::Message(message) => came.push(message.len()),
+                event => panic!("{device}: {event:?}"),
+            }
+        }
+        // One at a time: the long message is read more slowly than the others.
+        match pair.client.messenger.next_event() {
+            None => {}
+            Some(Event::Sent { result: Ok(()), .. }) => ended += 1,
+            Some(event) => panic!("{device}: {event:?} after {ended} ends, {} messages", came.len()),
+        }
+    }
+    assert_eq!((came[0], came.len() as u64), (8 << 20, COUNT + 1));
 }
 
 /// As many long messages as may be are under way; the program is offered one after the other, in order.

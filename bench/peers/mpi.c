@@ -8,6 +8,8 @@
 #include <mpi.h>
 
 #define WINDOW 64
+/* The buffers of a window take no more than this. */
+#define WINDOW_BYTES ((size_t)64 << 20)
 
 enum { DATA = 1, DONE = 2 };
 
@@ -40,11 +42,18 @@ static void trips(bool first, size_t len_bytes, uint64_t count)
     }
 }
 
+static size_t window_of(size_t len_bytes)
+{
+    size_t fits = WINDOW_BYTES / len_bytes;
+    return fits > WINDOW ? WINDOW : fits < 2 ? 2 : fits;
+}
+
 static void stream(bool first, size_t len_bytes, uint64_t count)
 {
     static MPI_Request requests[WINDOW];
     for (uint64_t done = 0; done < count;) {
-        int window = count - done < WINDOW ? (int)(count - done) : WINDOW;
+        uint64_t most = window_of(len_bytes);
+        int window = (int)(count - done < most ? count - done : most);
         for (int at = 0; at < window; at++) {
             if (first)
                 MPI_Isend(buffer, (int)len_bytes, MPI_BYTE, 1, DATA, MPI_COMM_WORLD, &requests[at]);
@@ -102,7 +111,7 @@ int main(int argc, char **argv)
     if (ranks != 2)
         fail(argv[0], "start two ranks with mpirun -n 2");
     pin(rank);
-    buffer = pages(job.len_bytes * (job.work == RATE ? WINDOW : 1));
+    buffer = pages(job.len_bytes * (job.work == RATE ? window_of(job.len_bytes) : 1));
 
     bool first = rank == 0;
     double took_s;

@@ -101,6 +101,16 @@ fn remote_memory() {
 }
 
 #[test]
+fn layers() {
+    for by in ["shm", "udp", "tcp"] {
+        has_reading(by, "long:65536", 20);
+        has_reading(by, "call:8", 20);
+        has_reading(by, "calls:8:4", 40);
+    }
+    has_reading("shm", "long:16777216", 2);
+}
+
+#[test]
 fn waiting() {
     for by in ["eventfd", "futex", "shm", "shm-handle", "plain-udp", "udp", "udp-handle", "plain-tcp", "tcp"]
     {

@@ -50,6 +50,26 @@ impl Peers {
         self.of(Some(Ucx::tcp), [LIBFABRIC_TCP, LIBFABRIC_UDP, OPEN_MPI_TCP, MPICH_TCP])
     }
 
+    /// Long messages over shared memory: `Work::Long`.
+    pub fn long_shared_memory(&self) -> Vec<Box<dyn Contestant>> {
+        self.of(Some(Ucx::shared_memory), [OPEN_MPI_SHM, MPICH_SHM, ZEROMQ_IPC, GRPC_UNIX])
+    }
+
+    /// Long messages over TCP on loopback: `Work::Long`.
+    pub fn long_tcp(&self) -> Vec<Box<dyn Contestant>> {
+        self.of(Some(Ucx::tcp), [OPEN_MPI_TCP, MPICH_TCP, ZEROMQ_TCP, GRPC_TCP])
+    }
+
+    /// Calls between processes of one machine: `Work::Call` and `Work::Calls`.
+    pub fn calls_shared_memory(&self) -> Vec<Box<dyn Contestant>> {
+        self.of(None, [GRPC_UNIX])
+    }
+
+    /// Calls over TCP on loopback: `Work::Call` and `Work::Calls`.
+    pub fn calls_tcp(&self) -> Vec<Box<dyn Contestant>> {
+        self.of(None, [GRPC_TCP])
+    }
+
     fn of<const N: usize>(
         &self,
         ucx: Option<fn(Installed) -> Ucx>,

@@ -37,7 +37,7 @@ pub const OPEN_MPI_SHM: Program = Program {
     transport: "shm",
     set_up: "pml ob1 with btl vader; for the rate pml ucx over shared memory",
     launcher: |work| match work {
-        Work::Rate { .. } => open_mpi("ucx", &["-x", "UCX_TLS=posix,sysv,cma,self"]),
+        Work::Rate { .. } | Work::Long { .. } => open_mpi("ucx", &["-x", "UCX_TLS=posix,sysv,cma,self"]),
         _ => open_mpi("ob1", &["--mca", "btl", "vader,self"]),
     },
     ..PLAIN
@@ -133,7 +133,7 @@ pub const GRPC_UNIX: Program = Program {
     name: "gRPC unix",
     program: "grpc",
     transport: "unix",
-    set_up: "unary calls, for the rate one client stream; runtimes that never sleep; no TLS",
+    set_up: "unary calls, for the rate and long messages one client stream, 64 clients on a connection each; runtimes that never sleep; no TLS",
     files: Some("cci-bench-grpc-"),
     ..PLAIN
 };

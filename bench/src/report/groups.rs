@@ -13,6 +13,7 @@ pub enum Family {
     Tcp,
     Ethernet,
     RemoteMemory,
+    Layers,
     Waiting,
     Connections,
     Forms,
@@ -21,12 +22,13 @@ pub enum Family {
 
 impl Family {
     /// In the order of the page.
-    pub const ALL: [Family; 9] = [
+    pub const ALL: [Family; 10] = [
         Family::SharedMemory,
         Family::Udp,
         Family::Tcp,
         Family::Ethernet,
         Family::RemoteMemory,
+        Family::Layers,
         Family::Waiting,
         Family::Connections,
         Family::Forms,
@@ -40,12 +42,8 @@ impl Family {
             Work::BlockingTrip { .. } => Family::Waiting,
             Work::Connect | Work::Poll { .. } | Work::IdleMemory { .. } => Family::Connections,
             Work::Loaded { .. } => Family::UnderLoad,
-            Work::HalfTrip { .. }
-            | Work::Rate { .. }
-            | Work::Stream { .. }
-            | Work::Long { .. }
-            | Work::Call { .. }
-            | Work::Calls { .. } => {
+            Work::Long { .. } | Work::Call { .. } | Work::Calls { .. } => Family::Layers,
+            Work::HalfTrip { .. } | Work::Rate { .. } | Work::Stream { .. } => {
                 let mut parts = row.name.split('/');
                 match (parts.next(), parts.next()) {
                     (Some("shm"), Some("half-trip" | "rate" | "stream")) => Family::SharedMemory,

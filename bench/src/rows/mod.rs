@@ -2,6 +2,7 @@
 
 mod connections;
 mod forms;
+mod layers;
 mod load;
 mod messages;
 mod remote_memory;
@@ -84,6 +85,7 @@ pub fn all(peers: &Peers) -> Vec<Row> {
     let mut rows = Vec::new();
     rows.extend(messages::rows(peers));
     rows.extend(remote_memory::rows(peers));
+    rows.extend(layers::rows(peers));
     rows.extend(waiting::rows());
     rows.extend(connections::rows());
     rows.extend(forms::rows());

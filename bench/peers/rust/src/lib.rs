@@ -18,9 +18,11 @@ pub enum Measure {
     HalfTrip,
     /// Messages one way, as many a second as go.
     Rate,
+    /// Requests of 64 clients that are answered, as many a second as go.
+    Calls,
 }
 
-/// `half-trip|rate LEN COUNT [TRANSPORT]`; after that, for the process at the other end, what the first one tells it.
+/// `half-trip|rate|calls LEN COUNT [TRANSPORT]`; after that, for the process at the other end, what the first one tells it.
 #[derive(Clone, Debug)]
 pub struct Arguments {
     /// What is measured.
@@ -41,11 +43,12 @@ impl Arguments {
     /// # Errors
     /// When it is not of the form above.
     pub fn parse(default_transport: &str) -> Result<Self, Failure> {
-        let usage = || Failure::from("arguments: half-trip|rate LEN COUNT [TRANSPORT]");
+        let usage = || Failure::from("arguments: half-trip|rate|calls LEN COUNT [TRANSPORT]");
         let mut words = std::env::args().skip(1);
         let measure = match words.next().as_deref() {
             Some("half-trip") => Measure::HalfTrip,
             Some("rate") => Measure::Rate,
+            Some("calls") => Measure::Calls,
             _ => return Err(usage()),
         };
         let len_bytes = words.next().ok_or_else(usage)?.parse()?;
@@ -68,6 +71,7 @@ impl Arguments {
         let measure = match self.measure {
             Measure::HalfTrip => "half-trip",
             Measure::Rate => "rate",
+            Measure::Calls => "calls",
         };
         let child = Command::new(std::env::current_exe()?)
             .args([measure, &self.len_bytes.to_string(), &self.count.to_string(), &self.transport, meet_at])
@@ -116,6 +120,6 @@ pub fn report(arguments: &Arguments, took: Duration) {
     let (seconds, count) = (took.as_secs_f64(), arguments.count as f64);
     match arguments.measure {
         Measure::HalfTrip => println!("{{\"value\": {:.1}, \"unit\": \"ns\"}}", seconds * 1e9 / count / 2.0),
-        Measure::Rate => println!("{{\"value\": {:.0}, \"unit\": \"1/s\"}}", count / seconds),
+        Measure::Rate | Measure::Calls => println!("{{\"value\": {:.0}, \"unit\": \"1/s\"}}", count / seconds),
     }
 }

@@ -21,6 +21,10 @@ use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+/// Clients that call at once, on a connection each.
+const CLIENTS: u64 = 64;
+/// The longest message that is taken.
+const MESSAGE_BYTES_MAX: usize = 1 << 26;
 /// Flow control of HTTP/2, both sides: never the limit.
 const WINDOW: u32 = 1 << 26;
 
@@ -75,7 +79,8 @@ impl Service<http::Request<Body>> for Benchmark {
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let service = *self;
         Box::pin(async move {
-            let mut grpc = tonic::server::Grpc::new(ProstCodec::default());
+            let grpc = tonic::server::Grpc::new(ProstCodec::default());
+            let mut grpc = grpc.apply_max_message_size_config(Some(MESSAGE_BYTES_MAX), None);
             Ok(match request.uri().path() {
                 "/Benchmark/Echo" => grpc.unary(service, request).await,
                 "/Benchmark/Swallow" => grpc.client_streaming(service, request).await,
@@ -135,6 +140,7 @@ async fn connect(arguments: &Arguments, meet_at: &str) -> Result<Channel, Failur
     }
 }
 
+#[derive(Clone)]
 struct Client {
     grpc: tonic::client::Grpc<Channel>,
     message: Message,
@@ -166,16 +172,36 @@ impl Client {
     }
 }
 
+/// Calls of all clients at once, each with one under way.
+async fn all(clients: &[Client], calls: u64) -> Result<(), Failure> {
+    let mut tasks = tokio::task::JoinSet::new();
+    for (client, at) in clients.iter().zip(0..) {
+        let mut client = client.clone();
+        let share = (calls + CLIENTS - 1 - at) / CLIENTS;
+        tasks.spawn(async move { client.ping(share).await.map_err(|error| error.to_string()) });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
 async fn call(arguments: &Arguments, meet_at: &str) -> Result<(), Failure> {
-    let grpc = tonic::client::Grpc::new(connect(arguments, meet_at).await?);
     let message = Message { body: vec![7; arguments.len_bytes].into() };
-    let mut client = Client { grpc, message };
+    let count = if arguments.measure == Measure::Calls { CLIENTS } else { 1 };
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        let grpc = tonic::client::Grpc::new(connect(arguments, meet_at).await?);
+        clients.push(Client { grpc, message: message.clone() });
+    }
+    let client = &mut clients[0].clone();
     let mut begun = Instant::now();
     for part in [arguments.warm_up(), arguments.count] {
         begun = Instant::now();
         match arguments.measure {
             Measure::HalfTrip => client.ping(part).await?,
             Measure::Rate => client.stream(part).await?,
+            Measure::Calls => all(&clients, part).await?,
         }
     }
     report(arguments, begun.elapsed());

@@ -54,7 +54,7 @@ pub(crate) fn check(body: &[u8]) -> Result<Holds, PeerFault> {
     while let Some((header, behind)) = tail.split_first_chunk::<RECORD_BYTES>() {
         let header = u64::from_le_bytes(*header);
         let len = header as u16;
-        if header >> 16 != u64::from(kind::MESSAGE) || sum.messages == RECORDS_MAX {
+        if header >> 16 != u64::from(kind::MESSAGE) {
             return check_mixed(body);
         }
         tail = behind.get(padded(len.into())..).ok_or(PeerFault::Record)?;
@@ -62,7 +62,11 @@ pub(crate) fn check(body: &[u8]) -> Result<Holds, PeerFault> {
         sum.bytes = sum.bytes.wrapping_add(len);
         sum.len_bound |= len;
     }
-    if tail.is_empty() { Ok(Holds::Messages(sum)) } else { Err(PeerFault::Record) }
+    if tail.is_empty() && sum.messages <= RECORDS_MAX {
+        Ok(Holds::Messages(sum))
+    } else {
+        Err(PeerFault::Record)
+    }
 }
 
 /// Checks a body that may hold records of any kind.
@@ -249,8 +253,14 @@ pub(crate) struct Written {
     pub payload_bytes: usize,
 }
 
-/// The longest message that is copied word by word: that takes less than a call.
-const WORDWISE_BYTES_MAX: usize = 64;
+/// Copies a message to where its record has space for it, and fills that up with zeros.
+#[inline(never)]
+fn copy_padded(payload: &mut [u8], message: &[u8]) {
+    if let Some(last) = payload.last_chunk_mut::<8>() {
+        *last = [0; 8];
+    }
+    payload[..message.len()].copy_from_slice(message);
+}
 
 /// Writes messages as records at the start of `out`, from the first on, as far as they fit and none is longer than
 /// `message_bytes_max`, which is less than 64 KiB.
@@ -266,19 +276,10 @@ pub(crate) fn write_records(out: &mut [u8], messages: &[&[u8]], message_bytes_ma
         };
         let Some((header, payload)) = record.split_first_chunk_mut::<RECORD_BYTES>() else { break };
         *header = (u64::from(kind::MESSAGE) << 16 | len as u64).to_le_bytes();
-        let (words, rest) = message.as_chunks::<8>();
-        let (slots, _) = payload.as_chunks_mut::<8>();
-        if len <= WORDWISE_BYTES_MAX {
-            slots.iter_mut().zip(words).for_each(|(slot, word)| *slot = *word);
-        } else {
-            slots.as_flattened_mut()[..len - rest.len()].copy_from_slice(words.as_flattened());
-        }
-        if !rest.is_empty()
-            && let Some(last) = slots.last_mut()
-        {
-            let mut padded = [0; 8];
-            padded[..rest.len()].copy_from_slice(rest);
-            *last = padded;
+        // What is shortest is written without a call and without a loop.
+        match (payload.first_chunk_mut::<8>(), <&[u8; 8]>::try_from(*message)) {
+            (Some(word), Ok(bytes)) => *word = *bytes,
+            _ => copy_padded(payload, message),
         }
         written.messages += 1;
         written.body_bytes = end;

@@ -22,7 +22,7 @@ pub(crate) unsafe fn resolve<'a>(
     Ok((unsafe { CEndpoint::of(endpoint) }?, connection))
 }
 
-fn attribute_of(attribute: cci_conn_attribute_t) -> Result<Attribute, Failure> {
+pub(crate) fn attribute_of(attribute: cci_conn_attribute_t) -> Result<Attribute, Failure> {
     match attribute {
         CCI_CONN_ATTR_RO => Ok(Attribute::ReliableOrdered),
         CCI_CONN_ATTR_RU => Ok(Attribute::ReliableUnordered),

@@ -68,7 +68,8 @@ impl Side {
     }
 }
 
-fn event_limit(options: &Options) -> u32 {
+/// The events that the program may have at once.
+pub(crate) fn event_limit(options: &Options) -> u32 {
     options.recv_buffers.saturating_add(options.send_buffers).saturating_add(SPARE_EVENTS)
 }
 

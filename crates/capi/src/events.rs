@@ -152,7 +152,7 @@ pub(crate) fn fill_any(
     put(c_endpoint, slot, public, OUT, Held::Nothing)
 }
 
-fn reason_to_c(reason: DisconnectReason) -> cci_ext_disconnect_reason_t {
+pub(crate) fn reason_to_c(reason: DisconnectReason) -> cci_ext_disconnect_reason_t {
     match reason {
         DisconnectReason::Closed => CCI_EXT_DISCONNECT_CLOSED,
         DisconnectReason::Died => CCI_EXT_DISCONNECT_DIED,
@@ -252,7 +252,7 @@ fn next_when_starved(
 /// # Safety
 /// `event` is NULL or points to memory for a pointer.
 #[inline]
-pub(crate) unsafe fn clear(event: *mut *const cci_event_t, where_null: &str) -> Result<(), Failure> {
+pub(crate) unsafe fn clear<T>(event: *mut *const T, where_null: &str) -> Result<(), Failure> {
     if event.is_null() {
         return Err(Failure::with_text(CCI_EINVAL, where_null));
     }

@@ -130,14 +130,14 @@ pub unsafe extern "C" fn cci_create_endpoint_with(
 }
 
 /// What a program asks for.
-struct Wanted {
-    options: Options,
-    progress_thread: bool,
+pub(crate) struct Wanted {
+    pub options: Options,
+    pub progress_thread: bool,
 }
 
 /// # Safety
 /// `given` is NULL or points to a struct of the size that its first field says, and so does its `security`.
-unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Wanted, Failure> {
+pub(crate) unsafe fn options_of(given: *const cci_endpoint_options_t) -> Result<Wanted, Failure> {
     let mut options = Options::default();
     if given.is_null() {
         return Ok(Wanted { options, progress_thread: false });

@@ -1,6 +1,6 @@
 //! The boundary: no panic crosses it, and a failure leaves its number with the caller and its story with the thread.
 
-use crate::types::{CCI_ERROR, CCI_SUCCESS, cci_status_t};
+use crate::types::{CCI_EAGAIN, CCI_ENOBUFS, CCI_ERROR, CCI_SUCCESS, cci_status_t};
 use libc::{c_char, c_int};
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -26,6 +26,11 @@ impl Failure {
     #[inline]
     pub const fn code(status: cci_status_t) -> Failure {
         Failure { status: failing(status), text: None }
+    }
+
+    /// Whether it is that nothing is there now.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self.status.get(), CCI_EAGAIN | CCI_ENOBUFS)
     }
 
     #[cold]
@@ -97,7 +102,7 @@ pub(crate) fn last() -> *const c_char {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{CCI_EAGAIN, CCI_EINVAL};
+    use crate::types::CCI_EINVAL;
     use std::ffi::CStr;
 
     fn last_text() -> String {

@@ -25,6 +25,7 @@ mod guard;
 mod handles;
 mod library;
 mod messages;
+pub mod messenger;
 mod opening;
 mod options;
 mod pool;
@@ -45,6 +46,7 @@ pub use extensions::{
 };
 pub use library::{cci_finalize, cci_get_devices, cci_init};
 pub use messages::{cci_send, cci_sendv};
+pub use messenger::*;
 pub use opening::{cci_create_endpoint, cci_create_endpoint_at, cci_destroy_endpoint};
 pub use options::{cci_get_opt, cci_set_opt};
 pub use regions::{cci_rma_alloc, cci_rma_deregister, cci_rma_free, cci_rma_register, cci_rma_register_conn};

@@ -6,7 +6,7 @@ use crate::guard::{Failure, guard};
 use crate::types::*;
 use cci::Context;
 use libc::c_int;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Between the first `cci_init` and the last `cci_finalize`.
@@ -17,7 +17,12 @@ pub(crate) struct Library {
     pub devices: Devices,
     /// Addresses of the endpoints that are open: so that destroying one twice is an error and nothing worse.
     endpoints: HashSet<usize>,
+    /// The messengers that are open, and how each is closed.
+    messengers: HashMap<usize, Close>,
 }
+
+/// Closes what has this address, which nobody else uses any more.
+pub(crate) type Close = unsafe fn(usize);
 
 static LIBRARY: Mutex<Option<Library>> = Mutex::new(None);
 
@@ -51,6 +56,16 @@ pub(crate) fn enter(endpoint: *const CEndpoint) -> bool {
 /// Takes an endpoint out; true for the one caller that may now destroy it.
 pub(crate) fn leave(endpoint: *const CEndpoint) -> bool {
     lock().as_mut().is_some_and(|library| library.endpoints.remove(&endpoint.addr()))
+}
+
+/// Enters a messenger; false if CCI was finalised meanwhile.
+pub(crate) fn enter_messenger(address: usize, close: Close) -> bool {
+    lock().as_mut().is_some_and(|library| library.messengers.insert(address, close).is_none())
+}
+
+/// Takes a messenger out; true for the one caller that may now close it.
+pub(crate) fn leave_messenger(address: usize) -> bool {
+    lock().as_mut().is_some_and(|library| library.messengers.remove(&address).is_some())
 }
 
 /// Initialises CCI; counted.
@@ -89,7 +104,7 @@ pub unsafe extern "C" fn cci_init(abi_ver: u32, flags: u32, caps: *mut u32) -> c
 
 fn first(flags: u32) -> Result<Library, Failure> {
     let devices = Devices::new(&Context::new()?);
-    Ok(Library { users: 0, flags, devices, endpoints: HashSet::new() })
+    Ok(Library { users: 0, flags, devices, endpoints: HashSet::new(), messengers: HashMap::new() })
 }
 
 /// Ends CCI; the last one destroys endpoints that are still open.
@@ -107,7 +122,12 @@ pub unsafe extern "C" fn cci_finalize() -> c_int {
             *users -= 1;
             if *users == 0 { library.take() } else { None }
         };
-        for address in ended.into_iter().flat_map(|library| library.endpoints) {
+        let Some(ended) = ended else { return Ok(()) };
+        for (address, close) in ended.messengers {
+            // SAFETY: it was in the set, which is this call's alone now: it is open and nobody else closes it.
+            unsafe { close(address) };
+        }
+        for address in ended.endpoints {
             // SAFETY: it was in the set, which is ours alone now: it is open and nobody else destroys it.
             unsafe { CEndpoint::destroy(std::ptr::with_exposed_provenance_mut(address)) };
         }

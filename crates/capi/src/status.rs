@@ -3,6 +3,7 @@
 
 use crate::guard::Failure;
 use crate::types::*;
+use cci::messages::{self, CallFailure, ReceiveError, ReceiveFailure, SendFailure};
 use cci::{
     AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, OptionError, RegisterError,
     ResolveError, RmaError, SendError, Status, SysError,
@@ -31,6 +32,41 @@ pub(crate) const fn of_connect_failure(failure: ConnectFailure) -> cci_status_t 
         ConnectFailure::Version { .. } => CCI_ERROR,
         ConnectFailure::NoMemory => CCI_ENOMEM,
         ConnectFailure::Disconnected => CCI_ERR_DISCONNECTED,
+    }
+}
+
+/// What became of a message that was not sent: its status, the receiver's code, and the longest message that the receiver takes.
+pub(crate) const fn of_send_failure(failure: SendFailure) -> (cci_status_t, u32, u64) {
+    match failure {
+        SendFailure::Refused(code) => (CCI_EXT_REFUSED, code, 0),
+        SendFailure::TooLong { max_bytes } => (CCI_EMSGSIZE, 0, max_bytes),
+        SendFailure::Cancelled => (CCI_EXT_CANCELLED, 0, 0),
+        SendFailure::NotReadable => (CCI_ERR_RMA_HANDLE, 0, 0),
+        SendFailure::Failed(status) => (of_status(status), 0, 0),
+        _ => (CCI_ERROR, 0, 0),
+    }
+}
+
+pub(crate) const fn of_receive_failure(failure: ReceiveFailure) -> cci_status_t {
+    match failure {
+        ReceiveFailure::Cancelled => CCI_EXT_CANCELLED,
+        ReceiveFailure::Disconnected => CCI_ERR_DISCONNECTED,
+        ReceiveFailure::Failed(status) => of_status(status),
+        _ => CCI_ERROR,
+    }
+}
+
+/// Why a call has no reply, other than that its request was not sent or that the server said so: the status, and the length of a reply
+/// that is too long.
+pub(crate) const fn of_call_failure(failure: &CallFailure) -> (cci_status_t, u64) {
+    match failure {
+        CallFailure::Dropped => (CCI_EXT_DROPPED, 0),
+        CallFailure::TimedOut => (CCI_ETIMEDOUT, 0),
+        CallFailure::Cancelled => (CCI_EXT_CANCELLED, 0),
+        CallFailure::ReplyTooLong { len_bytes, .. } => (CCI_ENOMEM, *len_bytes),
+        CallFailure::ReplyLost => (CCI_EXT_REPLY_LOST, 0),
+        CallFailure::Failed(status) => (of_status(*status), 0),
+        _ => (CCI_ERROR, 0),
     }
 }
 
@@ -137,6 +173,42 @@ impl From<SendError> for Failure {
     }
 }
 
+impl From<messages::SendError> for Failure {
+    fn from(error: messages::SendError) -> Failure {
+        use messages::SendError as Error;
+        let status = match &error {
+            // Everyday business on the data path: no text.
+            Error::WouldBlock => return Failure::code(CCI_ENOBUFS),
+            Error::Disconnected | Error::UnknownConnection => return Failure::code(CCI_ERR_DISCONNECTED),
+            Error::TooLong { .. } => CCI_EMSGSIZE,
+            Error::TooManyParts | Error::NotReliable => CCI_EINVAL,
+            Error::OtherProcess => CCI_ERROR,
+            Error::Memory(_) => return of_memory_error(error),
+            _ => CCI_ERROR,
+        };
+        Failure::with_text(status, error.to_string())
+    }
+}
+
+#[cold]
+fn of_memory_error(error: messages::SendError) -> Failure {
+    match error {
+        messages::SendError::Memory(error) => error.into(),
+        other => Failure::with_text(CCI_ERROR, other.to_string()),
+    }
+}
+
+impl From<ReceiveError> for Failure {
+    fn from(error: ReceiveError) -> Failure {
+        match error {
+            ReceiveError::Ended => Failure::with_text(CCI_EINVAL, error.to_string()),
+            ReceiveError::TooLong { .. } => Failure::with_text(CCI_EMSGSIZE, error.to_string()),
+            ReceiveError::Memory(error) => error.into(),
+            _ => Failure::with_text(CCI_ERROR, error.to_string()),
+        }
+    }
+}
+
 impl From<RegisterError> for Failure {
     fn from(error: RegisterError) -> Failure {
         let status = match &error {
@@ -211,6 +283,11 @@ const fn words(status: cci_status_t) -> Option<&'static CStr> {
         CCI_ENOMSG => c"CCI_ENOMSG: no message",
         CCI_EADDRNOTAVAIL => c"CCI_EADDRNOTAVAIL: address or service not available",
         CCI_ECONNREFUSED => c"CCI_ECONNREFUSED: connection refused",
+        CCI_EXT_CANCELLED => c"CCI_EXT_CANCELLED: taken back",
+        CCI_EXT_REFUSED => c"CCI_EXT_REFUSED: refused by the receiver's program",
+        CCI_EXT_REPLY_ERROR => c"CCI_EXT_REPLY_ERROR: the server's program answered with an error",
+        CCI_EXT_DROPPED => c"CCI_EXT_DROPPED: the server's program did not answer the request",
+        CCI_EXT_REPLY_LOST => c"CCI_EXT_REPLY_LOST: the answer could not be delivered",
         _ => return None,
     })
 }
@@ -233,8 +310,12 @@ mod tests {
 
     #[test]
     fn every_status_has_words_and_nothing_else_has() {
-        let known: Vec<_> = (-10..200).filter(|&status| words(status).is_some()).collect();
-        let mut expected: Vec<_> = (CCI_SUCCESS..=CCI_ERR_NOT_FOUND).chain(ERRNOS).collect();
+        let known: Vec<_> = (-10..1200).filter(|&status| words(status).is_some()).collect();
+        let mut expected: Vec<_> = (CCI_SUCCESS..=CCI_ERR_NOT_FOUND)
+            .chain(ERRNOS)
+            .chain([CCI_EXT_CANCELLED])
+            .chain(CCI_EXT_REFUSED..=CCI_EXT_REPLY_LOST)
+            .collect();
         expected.sort_unstable();
         assert_eq!(known, expected);
         let named = |status: i32| words(status).unwrap().to_str().unwrap().starts_with("CCI_");

@@ -56,6 +56,16 @@ pub const CCI_ENOMSG: cci_status_t = libc::ENOMSG;
 pub const CCI_EADDRNOTAVAIL: cci_status_t = libc::EADDRNOTAVAIL;
 /// Rejected, or nobody listens there.
 pub const CCI_ECONNREFUSED: cci_status_t = libc::ECONNREFUSED;
+/// Extension of `cci_status_t`: taken back, by this side or by the peer.
+pub const CCI_EXT_CANCELLED: cci_status_t = libc::ECANCELED;
+/// Extension of `cci_status_t`: the receiver's program refused a message.
+pub const CCI_EXT_REFUSED: cci_status_t = 1000;
+/// Extension of `cci_status_t`: the server's program answered with an error of its own.
+pub const CCI_EXT_REPLY_ERROR: cci_status_t = 1001;
+/// Extension of `cci_status_t`: the server's program returned a request without answering it.
+pub const CCI_EXT_DROPPED: cci_status_t = 1002;
+/// Extension of `cci_status_t`: the server has answered, and the answer could not be delivered.
+pub const CCI_EXT_REPLY_LOST: cci_status_t = 1003;
 
 /// What a connection promises.
 pub type cci_conn_attribute_t = c_int;

@@ -96,6 +96,7 @@ fn everything_is_there() {
         "lib/libcci.so.2",
         "lib/libcci.a",
         "include/cci.h",
+        "include/cci_messenger.h",
         "lib/pkgconfig/cci.pc",
         "bin/cci",
     ] {

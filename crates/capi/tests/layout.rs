@@ -3,6 +3,7 @@
 
 mod common;
 
+use cci_capi::messenger::types::*;
 use cci_capi::types::*;
 use common::Linked;
 use std::collections::BTreeSet;
@@ -105,6 +106,24 @@ fn values() -> Vec<Item> {
         value!(CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS = 1002),
         value!(CCI_INIT_SINGLE_THREADED = 1),
         value!(CCI_CAP_THREAD_SAFE = 1),
+        value!(CCI_EXT_CANCELLED = 125),
+        value!(CCI_EXT_REFUSED = 1000),
+        value!(CCI_EXT_REPLY_ERROR = 1001),
+        value!(CCI_EXT_DROPPED = 1002),
+        value!(CCI_EXT_REPLY_LOST = 1003),
+        value!(CCI_MESSENGER_SENT = 1),
+        value!(CCI_MESSENGER_MESSAGE = 2),
+        value!(CCI_MESSENGER_OFFER = 3),
+        value!(CCI_MESSENGER_RECEIVED = 4),
+        value!(CCI_MESSENGER_REQUEST = 5),
+        value!(CCI_MESSENGER_REQUEST_CANCELLED = 6),
+        value!(CCI_MESSENGER_REPLY = 7),
+        value!(CCI_MESSENGER_CONNECT = 8),
+        value!(CCI_MESSENGER_CONNECT_REQUEST = 9),
+        value!(CCI_MESSENGER_ACCEPT = 10),
+        value!(CCI_MESSENGER_KEEPALIVE_TIMEDOUT = 11),
+        value!(CCI_MESSENGER_DISCONNECTED = 12),
+        value!(CCI_MESSENGER_DEVICE_FAILED = 13),
     ]
 }
 
@@ -136,6 +155,10 @@ fn objects() -> Vec<Item> {
     items.extend(object!(cci_event_keepalive_timedout_t: 16, r#type @ 0, connection @ 8));
     items.extend(object!(cci_event_endpoint_device_failed_t: 16, r#type @ 0, endpoint @ 8));
     items.extend(object!(cci_event_ext_disconnected_t: 16, r#type @ 0, reason @ 4, connection @ 8));
+    items.extend(object!(cci_messenger_event_type_t: 4));
+    items.extend(object!(cci_messenger_event_t: 56, r#type @ 0, status @ 4, connection @ 8, context @ 16, ptr @ 24, len @ 32, id @ 40, code @ 48, not_sent @ 52));
+    items.extend(object!(cci_messenger_limits_t: 40, size @ 0, reserved @ 4, whole_bytes_max @ 8, message_bytes_max @ 16, lent_bytes_max @ 24, staged_bytes_max @ 32));
+    items.extend(object!(cci_messenger_progress_t: 16, moved_bytes @ 0, total_bytes @ 8));
     items
 }
 
@@ -164,12 +187,20 @@ fn functions_have_the_expected_types() {
 /// C89 to C++20: any program may include it, first and alone.
 #[test]
 fn header_compiles_everywhere() {
-    let source = "#include <cci.h>\nint main(void) { return cci_event_type_str(CCI_EVENT_RECV) == 0; }\n";
+    for header in ["cci.h", "cci_messenger.h"] {
+        compiles_everywhere(header);
+    }
+}
+
+fn compiles_everywhere(header: &str) {
+    let source = format!(
+        "#include <{header}>\nint main(void) {{ return cci_event_type_str(CCI_EVENT_RECV) == 0; }}\n"
+    );
     for (compiler, language, standards) in
         [("cc", "c", ["c89", "c99", "c11", "c17"]), ("c++", "c++", ["c++98", "c++11", "c++17", "c++20"])]
     {
         let file = common::scratch().join(format!("alone.{language}"));
-        fs::write(&file, source).expect("a file");
+        fs::write(&file, &source).expect("a file");
         for standard in standards {
             let mut command = Command::new(compiler);
             command.args(["-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", language]);
@@ -185,7 +216,9 @@ fn header_compiles_everywhere() {
 
 /// The names that the header declares as functions.
 fn declared() -> BTreeSet<String> {
-    let header = fs::read_to_string(common::package_folder().join("include/cci.h")).expect("the header");
+    let read =
+        |name| fs::read_to_string(common::package_folder().join("include").join(name)).expect("a header");
+    let header = ["cci.h", "cci_messenger.h"].map(read).concat();
     let mut code = String::new();
     let mut rest = header.as_str();
     while let Some((before, comment)) = rest.split_once("/*") {

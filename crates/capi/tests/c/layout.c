@@ -1,5 +1,5 @@
 /* Prints what the compiler makes of cci.h: a name and a number on each line. */
-#include "cci.h"
+#include "cci_messenger.h"
 #include <stddef.h>
 
 #define SIZE(type) printf("sizeof " #type " %zu\n", sizeof(type))
@@ -195,10 +195,54 @@ static void events(void)
     FIELD(cci_event_ext_disconnected_t, connection);
 }
 
+static void messengers(void)
+{
+    VALUE(CCI_EXT_CANCELLED);
+    VALUE(CCI_EXT_REFUSED);
+    VALUE(CCI_EXT_REPLY_ERROR);
+    VALUE(CCI_EXT_DROPPED);
+    VALUE(CCI_EXT_REPLY_LOST);
+    VALUE(CCI_MESSENGER_SENT);
+    VALUE(CCI_MESSENGER_MESSAGE);
+    VALUE(CCI_MESSENGER_OFFER);
+    VALUE(CCI_MESSENGER_RECEIVED);
+    VALUE(CCI_MESSENGER_REQUEST);
+    VALUE(CCI_MESSENGER_REQUEST_CANCELLED);
+    VALUE(CCI_MESSENGER_REPLY);
+    VALUE(CCI_MESSENGER_CONNECT);
+    VALUE(CCI_MESSENGER_CONNECT_REQUEST);
+    VALUE(CCI_MESSENGER_ACCEPT);
+    VALUE(CCI_MESSENGER_KEEPALIVE_TIMEDOUT);
+    VALUE(CCI_MESSENGER_DISCONNECTED);
+    VALUE(CCI_MESSENGER_DEVICE_FAILED);
+    SIZE(cci_messenger_event_type_t);
+    SIZE(cci_messenger_event_t);
+    FIELD(cci_messenger_event_t, type);
+    FIELD(cci_messenger_event_t, status);
+    FIELD(cci_messenger_event_t, connection);
+    FIELD(cci_messenger_event_t, context);
+    FIELD(cci_messenger_event_t, ptr);
+    FIELD(cci_messenger_event_t, len);
+    FIELD(cci_messenger_event_t, id);
+    FIELD(cci_messenger_event_t, code);
+    FIELD(cci_messenger_event_t, not_sent);
+    SIZE(cci_messenger_limits_t);
+    FIELD(cci_messenger_limits_t, size);
+    FIELD(cci_messenger_limits_t, reserved);
+    FIELD(cci_messenger_limits_t, whole_bytes_max);
+    FIELD(cci_messenger_limits_t, message_bytes_max);
+    FIELD(cci_messenger_limits_t, lent_bytes_max);
+    FIELD(cci_messenger_limits_t, staged_bytes_max);
+    SIZE(cci_messenger_progress_t);
+    FIELD(cci_messenger_progress_t, moved_bytes);
+    FIELD(cci_messenger_progress_t, total_bytes);
+}
+
 int main(void)
 {
     values();
     objects();
     events();
+    messengers();
     return 0;
 }

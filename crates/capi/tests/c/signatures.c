@@ -2,7 +2,7 @@
  * Every function of the interface through a pointer of the type that programs for CCI 2.x expect: one that differs does
  * not compile, one that is missing does not link.
  */
-#include "cci.h"
+#include "cci_messenger.h"
 
 static int (*init)(uint32_t, uint32_t, uint32_t *) = cci_init;
 static int (*finalize)(void) = cci_finalize;
@@ -57,6 +57,40 @@ static int (*connect_expecting)(cci_endpoint_t *, const char *, const char *, co
 static int (*peer_names)(cci_connection_t *, char **) = cci_peer_names;
 static int (*resolve)(const char *, char **) = cci_resolve;
 static int (*conn_req_names)(cci_event_t *, char **) = cci_conn_req_names;
+/* Messengers. */
+static int (*messenger_open)(cci_device_t *, const char *, const cci_endpoint_options_t *,
+                             const cci_messenger_limits_t *, cci_messenger_t **, cci_os_handle_t *) = cci_messenger_open;
+static int (*messenger_close)(cci_messenger_t *) = cci_messenger_close;
+static int (*messenger_uri)(cci_messenger_t *, char **) = cci_messenger_uri;
+static int (*messenger_get_event)(cci_messenger_t *, cci_messenger_event_t **) = cci_messenger_get_event;
+static int (*messenger_wait_event)(cci_messenger_t *, const struct timeval *,
+                                   cci_messenger_event_t **) = cci_messenger_wait_event;
+static int (*messenger_return_event)(cci_messenger_event_t *) = cci_messenger_return_event;
+static int (*messenger_connect)(cci_messenger_t *, const char *, const void *, uint32_t, cci_conn_attribute_t,
+                                const void *, const struct timeval *) = cci_messenger_connect;
+static int (*messenger_accept)(cci_messenger_t *, cci_messenger_event_t *, const void *) = cci_messenger_accept;
+static int (*messenger_reject)(cci_messenger_t *, cci_messenger_event_t *) = cci_messenger_reject;
+static int (*messenger_disconnect)(cci_messenger_t *, cci_messenger_connection_t) = cci_messenger_disconnect;
+static int (*messenger_send)(cci_messenger_t *, cci_messenger_connection_t, const void *, uint64_t,
+                             const void *, int, uint64_t *) = cci_messenger_send;
+static int (*messenger_sendv)(cci_messenger_t *, cci_messenger_connection_t, const struct iovec *, uint32_t,
+                              const void *, int, uint64_t *) = cci_messenger_sendv;
+static int (*messenger_cancel)(cci_messenger_t *, uint64_t) = cci_messenger_cancel;
+static int (*messenger_send_progress)(cci_messenger_t *, uint64_t,
+                                      cci_messenger_progress_t *) = cci_messenger_send_progress;
+static int (*messenger_receive)(cci_messenger_t *, uint64_t) = cci_messenger_receive;
+static int (*messenger_receive_into)(cci_messenger_t *, uint64_t, void *, uint64_t,
+                                     const void *) = cci_messenger_receive_into;
+static int (*messenger_refuse)(cci_messenger_t *, uint64_t, uint32_t) = cci_messenger_refuse;
+static int (*messenger_receive_progress)(cci_messenger_t *, uint64_t,
+                                         cci_messenger_progress_t *) = cci_messenger_receive_progress;
+static int (*messenger_call)(cci_messenger_t *, cci_messenger_connection_t, const void *, uint64_t,
+                             const struct timeval *, const void *, uint64_t *) = cci_messenger_call;
+static int (*messenger_cancel_call)(cci_messenger_t *, uint64_t) = cci_messenger_cancel_call;
+static int (*messenger_reply)(cci_messenger_t *, cci_messenger_event_t *, const void *,
+                              uint64_t) = cci_messenger_reply;
+static int (*messenger_reply_error)(cci_messenger_t *, cci_messenger_event_t *, uint32_t, const void *,
+                                    uint64_t) = cci_messenger_reply_error;
 
 int main(void)
 {
@@ -66,5 +100,11 @@ int main(void)
              event_type_text && last_error && create_with && wait_event && send2 && send_burst &&
              poll_events && keep_event && accept_on && register_conn &&
              rma_alloc && rma_free && rma_invalidate && rmav && atomic && explain && get_counters &&
-             resolve && peer_names && conn_req_names && connect_expecting);
+             resolve && peer_names && conn_req_names && connect_expecting &&
+             messenger_open && messenger_close && messenger_uri && messenger_get_event && messenger_wait_event &&
+             messenger_return_event && messenger_connect && messenger_accept && messenger_reject &&
+             messenger_disconnect && messenger_send && messenger_sendv && messenger_cancel &&
+             messenger_send_progress && messenger_receive && messenger_receive_into && messenger_refuse &&
+             messenger_receive_progress && messenger_call && messenger_cancel_call && messenger_reply &&
+             messenger_reply_error);
 }

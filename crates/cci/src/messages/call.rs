@@ -10,6 +10,18 @@ use std::fmt;
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CallId(pub(super) Key);
 
+impl CallId {
+    /// As one number, for language bindings; never 0.
+    pub fn to_bits(self) -> u64 {
+        self.0.to_bits()
+    }
+
+    /// Back from [`CallId::to_bits`]. Any other number names no call.
+    pub fn from_bits(bits: u64) -> CallId {
+        CallId(Key::from_bits(bits))
+    }
+}
+
 /// Why a call has no reply.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -29,6 +29,11 @@ impl Offer {
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
+
+    /// As one number, for language bindings, which [`Messenger::find_offer`](super::Messenger::find_offer) takes; never 0.
+    pub fn to_bits(&self) -> u64 {
+        self.key.to_bits()
+    }
 }
 
 /// What a [`Messenger`](super::Messenger) reports. Later versions may report more: a program passes over what it does not know.

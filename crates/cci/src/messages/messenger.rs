@@ -24,6 +24,7 @@ use crate::limits::{LONG_RETRY_NS, REQUEST_BYTES_MAX};
 use crate::options::{Attribute, Options, SendFlags};
 use crate::rma::Memory;
 use crate::{ConnectFailure, messages::SendFailure};
+use cci_memory::slab::Key;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
@@ -79,6 +80,11 @@ impl Messenger {
         &self.base.endpoint
     }
 
+    /// What [`Endpoint::recv_buffers_free`] returns.
+    pub fn recv_buffers_free(&mut self) -> u32 {
+        self.base.endpoint.recv_buffers_free()
+    }
+
     /// Starts to connect to another messenger, as [`Endpoint::connect`] does. The request has up to 1,016 bytes.
     ///
     /// # Errors
@@ -107,6 +113,11 @@ impl Messenger {
     /// Those of [`Endpoint::accept`].
     pub fn accept(&mut self, request: ConnectRequest, context: u64) -> Result<(), AcceptError> {
         self.base.endpoint.accept(request, context)
+    }
+
+    /// Whether a connection is open: neither side has closed it, as far as the program was told.
+    pub fn is_open(&self, connection: Connection) -> bool {
+        self.base.peers.get(connection).is_some()
     }
 
     /// Closes a connection. Short messages that were sent before are still delivered, or fail. Long ones that are under way, in either
@@ -217,6 +228,26 @@ impl Messenger {
         bytes: impl Into<Payload<'a>>,
     ) -> Result<(), ReplyError> {
         Serving::reply(&mut self.base, &mut self.sending, request, Some(code), bytes.into())
+    }
+
+    /// Answers a request, with an error if there is a `code`, and leaves its bytes with the caller, who may still read them. For
+    /// language bindings, whose programs hold on to what they were given.
+    ///
+    /// # Errors
+    /// `Some`: it could not be sent, and can be answered again. `None`: nobody waits for the answer, it was answered before, or it came
+    /// to another messenger.
+    pub fn answer<'a>(
+        &mut self,
+        request: &mut Request,
+        code: Option<u32>,
+        reply: impl Into<Payload<'a>>,
+    ) -> Result<(), Option<SendError>> {
+        Serving::answer(&mut self.base, &mut self.sending, request, code, reply.into())
+    }
+
+    /// The offer with this number, which [`Offer::to_bits`] gave. `None` if it has ended.
+    pub fn find_offer(&self, bits: u64) -> Option<Offer> {
+        self.receiving.find(Key::from_bits(bits))
     }
 
     /// Accepts an offer into memory of the program, from `offset` on. It ends in one [`Event::Received`] with `context`; until then
@@ -350,6 +381,16 @@ impl Messenger {
     /// [`Endpoint::os_handle`].
     pub fn os_handle(&self) -> BorrowedFd<'_> {
         self.base.endpoint.os_handle()
+    }
+
+    /// Makes progress, and sees to it that the descriptor is readable if there is something, as [`Endpoint::arm`] does. Only programs
+    /// that sleep without having seen [`Messenger::next_event`] return `None` need this.
+    pub fn arm(&mut self) {
+        if self.has_news() || !self.base.ready.is_empty() {
+            self.base.endpoint.announce_news();
+        } else {
+            self.base.endpoint.arm();
+        }
     }
 
     /// Does again what the endpoint had no space for, and sees to it that the next attempt is not slept through.

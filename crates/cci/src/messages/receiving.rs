@@ -190,6 +190,12 @@ impl Receiving {
         Ok(())
     }
 
+    /// The offer of a message that the program was offered and that has not ended.
+    pub fn find(&self, key: Key) -> Option<Offer> {
+        let incoming = self.long.get(key).filter(|incoming| incoming.was_offered && !incoming.has_ended())?;
+        Some(Offer { key, connection: incoming.connection, len_bytes: incoming.source.len_bytes() })
+    }
+
     /// How far a message is.
     pub fn progress(&self, offer: Offer) -> Option<Progress> {
         let incoming = self.long.get(offer.key).filter(|incoming| !incoming.has_ended())?;

@@ -37,6 +37,11 @@ impl RequestId {
     pub fn connection(&self) -> Connection {
         self.connection
     }
+
+    /// As one number, for language bindings. Requests of one connection that are not answered have different numbers.
+    pub fn to_bits(&self) -> u64 {
+        self.call.to_key().to_bits()
+    }
 }
 
 impl Request {
@@ -71,6 +76,11 @@ impl Request {
         if let Some(Unanswered { call, inbox }) = self.answer.take() {
             inbox.post(RequestId { connection, call }, posted);
         }
+    }
+
+    /// Whether it can still be answered, by the messenger with this inbox.
+    pub(super) fn is_unanswered(&self, inbox: &Arc<Inbox>) -> bool {
+        self.answer.as_ref().is_some_and(|answer| Arc::ptr_eq(&answer.inbox, inbox))
     }
 
     /// The messenger answers itself.

@@ -102,6 +102,18 @@ fn sum(lengths: impl IntoIterator<Item = usize>) -> Option<usize> {
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SendId(pub(super) Option<Key>);
 
+impl SendId {
+    /// As one number, for language bindings: 0 for a short message, which can't be cancelled.
+    pub fn to_bits(self) -> u64 {
+        self.0.map_or(0, Key::to_bits)
+    }
+
+    /// Back from [`SendId::to_bits`]. Any other number names no send.
+    pub fn from_bits(bits: u64) -> SendId {
+        SendId((bits != 0).then(|| Key::from_bits(bits)))
+    }
+}
+
 /// How much of a long message is at its receiver.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Progress {

@@ -48,17 +48,28 @@ impl Serving {
         code: Option<u32>,
         payload: Payload<'_>,
     ) -> Result<(), ReplyError> {
-        match answer(base, sending, request.id(), code, payload) {
-            Ok(()) => {
-                request.answered();
-                Ok(())
-            }
-            Err(Some(error)) => Err(ReplyError::NotSent { request, error }),
-            Err(None) => {
-                request.answered();
-                Err(ReplyError::Ended)
-            }
+        Serving::answer(base, sending, &mut request, code, payload).map_err(|error| match error {
+            Some(error) => ReplyError::NotSent { request, error },
+            None => ReplyError::Ended,
+        })
+    }
+
+    /// Answers a request, whose bytes stay with the caller. `Err(None)`: nobody waits for the answer.
+    pub fn answer(
+        base: &mut Base,
+        sending: &mut Sending,
+        request: &mut Request,
+        code: Option<u32>,
+        payload: Payload<'_>,
+    ) -> Result<(), Option<SendError>> {
+        if !request.is_unanswered(&base.inbox) {
+            return Err(None);
         }
+        let answered = answer(base, sending, request.id(), code, payload);
+        if matches!(answered, Ok(()) | Err(None)) {
+            request.answered();
+        }
+        answered
     }
 
     /// Sends answers that were given on other threads, and those for which there was no space before.

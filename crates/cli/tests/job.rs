@@ -3,12 +3,14 @@
 
 mod common;
 
-use cci_job::{Job, JobError};
+use cci::{Context, Event, Options, SendFlags};
+use cci_job::{Job, JobError, Peer, RankEvent, Ranks};
 use common::slurm;
 use common::ssh::Hosts;
 use common::*;
 use std::env;
 use std::process::{Command, Output, Stdio, exit};
+use std::time::Duration;
 
 /// What a rank shall do; not set in the tests themselves.
 const ROLE: &str = "CCI_TEST_ROLE";
@@ -18,6 +20,8 @@ const ROUNDS: &str = "CCI_LAUNCHER_ROUNDS";
 const AS_ROOT: [(&str, &str); 2] = [("PRTE_ALLOW_RUN_AS_ROOT", "1"), ("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1")];
 /// On how many hosts ranks run, where it is more than one.
 const HOSTS: &str = "CCI_TEST_HOSTS";
+/// What takes longer is lost.
+const PATIENCE: Duration = Duration::from_secs(50);
 
 fn launch(ranks: &str, role: &str, variables: &[(&str, &str)]) -> Output {
     // Longer than anything here takes.
@@ -38,6 +42,8 @@ fn as_a_rank() {
     let Ok(role) = env::var(ROLE) else { return };
     match role.as_str() {
         "everything" => everything(),
+        "all to all" => all_to_all(),
+        "ends by itself" => ends_by_itself(),
         "exchanges" => {
             let meet = || {
                 let mut job = Job::join()?;
@@ -128,6 +134,65 @@ fn everything() {
     ];
     assert!(wrong.iter().all(|error| matches!(error, Some(JobError::Argument(_)))), "{wrong:?}");
     job.barrier().unwrap();
+}
+
+/// An endpoint of the job on `any`, connected with all ranks, from each of which a message has come.
+fn connected(job: &mut Job) -> Ranks {
+    let context = Context::new().unwrap();
+    let mut ranks = Ranks::open(job, context.device("any").unwrap(), Options::default()).unwrap();
+    for rank in 0..job.size() {
+        ranks.connect(Peer::of(rank), PATIENCE).unwrap();
+    }
+    let (mut open, mut received) = (0, 0);
+    while open < job.size() || received < job.size() {
+        match ranks.wait(Some(PATIENCE)).unwrap().unwrap() {
+            RankEvent::Connected { connection, .. } => {
+                open += 1;
+                ranks.endpoint().send(connection, &[1; 1000], 0, SendFlags::SILENT).unwrap();
+            }
+            RankEvent::Endpoint(Event::Recv(message)) => {
+                assert_eq!(*message, [1; 1000]);
+                received += 1;
+            }
+            other => panic!("rank {}: {other:?}", job.rank()),
+        }
+    }
+    job.barrier().unwrap();
+    ranks
+}
+
+fn all_to_all() {
+    let mut job = Job::join().unwrap();
+    let mut ranks = connected(&mut job);
+    let held_bytes = ranks.endpoint().counters().memory.total_bytes;
+    assert!(held_bytes <= 40_000_000, "{held_bytes} bytes");
+    job.barrier().unwrap();
+}
+
+fn ends_by_itself() {
+    let mut job = Job::join().unwrap();
+    let mut ranks = connected(&mut job);
+    if job.rank() == 1 {
+        exit(0);
+    }
+    match ranks.wait(Some(PATIENCE)).unwrap() {
+        Some(RankEvent::Ended { peer, .. }) => assert_eq!(peer, Peer::of(1)),
+        other => panic!("rank {}: {other:?}", job.rank()),
+    }
+    assert_eq!(ranks.connection(Peer::of(1)), None);
+    // The others are there until this one has seen who was not.
+    assert!(matches!(job.barrier(), Err(JobError::Gone { rank: 1 })));
+    exit(0);
+}
+
+#[test]
+fn ranks_speak_to_all_in_little_memory() {
+    succeeded(&launch("64", "all to all", &[]));
+}
+
+#[test]
+fn a_rank_that_ends_is_named_to_those_that_it_spoke_to() {
+    succeeded(&launch("2", "ends by itself", &[]));
 }
 
 #[test]

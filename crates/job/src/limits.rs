@@ -20,6 +20,11 @@ pub const JOB_KEY_BYTES: usize = 32;
 pub const TICKET_BYTES: usize = 16;
 /// How many labels connections with a rank may have, of each kind: so a rank can't have another one keep more of them.
 pub const LABELS_MAX: u16 = 16;
+/// More ranks than these on one host make an endpoint of the job a small one.
+pub const LOCAL_RANKS_ROOMY: u32 = 16;
+/// Cap on the memory of a small endpoint, bytes. What a link takes shrinks with what is left under the cap.
+pub const SMALL_ENDPOINT_BYTES: u64 = 40_000_000;
 
+const _: () = assert!(SMALL_ENDPOINT_BYTES < cci::limits::MEMORY_BYTES_DEFAULT);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(REASON_BYTES_MAX + KEY_BYTES_MAX < VALUE_BYTES_MAX);

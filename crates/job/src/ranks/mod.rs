@@ -10,7 +10,9 @@ pub use peer::Peer;
 
 use crate::error::{JobError, Result};
 use crate::job::Job;
+use crate::limits::{LOCAL_RANKS_ROOMY, SMALL_ENDPOINT_BYTES};
 use book::Book;
+use cci::limits::MEMORY_BYTES_DEFAULT;
 use cci::{
     ConnectFailure, ConnectRequest, Connection, Device, DisconnectReason, Endpoint, Event, Options,
     TransportKind,
@@ -97,13 +99,15 @@ pub enum RankEvent {
 
 impl Ranks {
     /// Opens an endpoint on each rank. All ranks call it in the same order with exchanges and barriers, each with the device that
-    /// it likes: `any` reaches ranks of this host by shared memory. The endpoint gets the job's security where its device has any.
+    /// it likes: `any` reaches ranks of this host by shared memory. The endpoint gets the job's security where its device has any, and
+    /// with more than 16 ranks on this host a cap of 40 MB on its memory, if `options` has not another one than the default.
     ///
     /// # Errors
     /// The endpoint can't be opened. Those of [`Job::exchange`].
     pub fn open(job: &mut Job, device: &Device, options: Options) -> Result<Ranks> {
         let is_memory = device.transport() == TransportKind::Shm;
         let options = if is_memory { options } else { options.security(job.security()?) };
+        let options = fitting(options, job.local_size());
         let endpoint = Endpoint::create(device, options)
             .map_err(|error| JobError::endpoint("an endpoint of the job", error))?;
         let mine = Ticket::random()?;
@@ -309,4 +313,12 @@ impl Ranks {
             _ => None,
         }
     }
+}
+
+/// The options of an endpoint of which one host has so many.
+fn fitting(mut options: Options, local_size: u32) -> Options {
+    if local_size > LOCAL_RANKS_ROOMY && options.memory_bytes_max == MEMORY_BYTES_DEFAULT {
+        options.memory_bytes_max = SMALL_ENDPOINT_BYTES;
+    }
+    options
 }

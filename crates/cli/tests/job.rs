@@ -166,6 +166,7 @@ fn all_to_all() {
     let mut ranks = connected(&mut job);
     let held_bytes = ranks.endpoint().counters().memory.total_bytes;
     assert!(held_bytes <= 40_000_000, "{held_bytes} bytes");
+    assert_eq!(ranks.book_bytes(), 0, "one rank has it for all");
     job.barrier().unwrap();
 }
 

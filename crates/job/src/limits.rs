@@ -24,6 +24,8 @@ pub const LABELS_MAX: u16 = 16;
 pub const LOCAL_RANKS_ROOMY: u32 = 16;
 /// Cap on the memory of a small endpoint, bytes. What a link takes shrinks with what is left under the cap.
 pub const SMALL_ENDPOINT_BYTES: u64 = 40_000_000;
+/// Longest list of the ranks' URIs that a process keeps for itself, bytes: shared memory takes a page at least.
+pub const OWN_BOOK_BYTES_MAX: usize = 4096;
 
 const _: () = assert!(SMALL_ENDPOINT_BYTES < cci::limits::MEMORY_BYTES_DEFAULT);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);

@@ -112,7 +112,23 @@ impl Ranks {
             .map_err(|error| JobError::endpoint("an endpoint of the job", error))?;
         let mine = Ticket::random()?;
         let entries = job.exchange(&book::entry(&mine, endpoint.uri()))?;
-        Ranks::over(endpoint, job.rank(), &entries)
+        let mut ranks = Ranks::over(endpoint, job.rank(), &entries)?;
+        if ranks.book.is_large() {
+            ranks.share_book(job)?;
+        }
+        Ok(ranks)
+    }
+
+    /// The first rank of each host keeps the book for all others there. One that does not get at it keeps its own.
+    fn share_book(&mut self, job: &mut Job) -> Result<()> {
+        let publishes = job.local_rank() == 0 && job.local_size() > 1;
+        let place = if publishes { self.book.publish().unwrap_or_default() } else { Vec::new() };
+        let places = job.exchange(&place)?;
+        let first = (0..job.size()).find(|&rank| job.host_of(rank) == Some(job.host()));
+        if let Some(place) = first.and_then(|first| places.get(first as usize)) {
+            self.book.adopt(place);
+        }
+        Ok(())
     }
 
     /// Over the endpoint of a rank, with everybody's entries.
@@ -132,12 +148,10 @@ impl Ranks {
             Some(_) => return Ok(None),
             None => {}
         }
-        let uri = self.book.uri(peer.rank()).ok_or_else(|| {
-            JobError::Argument(format!("there is no rank {} in a job of {}", peer.rank(), self.book.size()))
-        })?;
+        let uri = self.book.uri(peer.rank())?;
         let hello = hello::encode(&self.ticket, self.rank, peer.label());
         self.endpoint
-            .connect(uri, &hello, peer.attribute(), peer.to_context(), Some(limit))
+            .connect(&uri, &hello, peer.attribute(), peer.to_context(), Some(limit))
             .map_err(|error| JobError::endpoint(format!("a connection with rank {}", peer.rank()), error))?;
         self.connections.insert(peer, State::Asking { held: None });
         Ok(None)
@@ -167,7 +181,8 @@ impl Ranks {
         self.refused
     }
 
-    /// Bytes that this process holds to find ranks, whether it speaks to them or not.
+    /// Bytes that this process alone holds to find ranks. None where a rank of this host has the list for all, in memory that nobody can
+    /// change any more.
     pub fn book_bytes(&self) -> usize {
         self.book.memory_bytes()
     }

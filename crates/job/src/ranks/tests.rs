@@ -133,7 +133,7 @@ fn one_who_has_not_the_ticket_is_refused() {
         let mut all = ranks("shm", 2);
         let context = Context::new().unwrap();
         let mut stranger = Endpoint::create(context.device("shm").unwrap(), Options::default()).unwrap();
-        let uri = all[0].book.uri(0).unwrap().to_owned();
+        let uri = all[0].book.uri(0).unwrap();
         stranger.connect(&uri, data, Attribute::ReliableOrdered, 0, Some(LIMIT)).unwrap();
         run(&mut all, |_, _, event| {
             assert!(event.is_none(), "{event:?}");

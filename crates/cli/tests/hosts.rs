@@ -291,3 +291,24 @@ fn signals_reach_ranks_of_all_hosts_and_a_second_interrupt_kills() {
     });
     assert_eq!(job.ends().0, Some(128 + 9));
 }
+
+/// SIGKILL for any one process of a job, at any instant of start, run and end. Nothing is left, and the command ends.
+#[test]
+fn any_process_may_be_killed_at_any_instant() {
+    let rounds = std::env::var("CCI_LAUNCHER_ROUNDS").map_or(12, |rounds| rounds.parse().expect("a number"));
+    for number in 0..rounds {
+        let chance = u64::wrapping_mul(number + 1, 0x9e37_79b9_7f4a_7c15) >> 16;
+        let bench = Bench::new();
+        let script = "trap '' TERM; setsid sleep 600 & sleep 0.1; [ $CCI_JOB_RANK = 0 ] || sleep 0.1";
+        let mut process =
+            bench.command("one,two:2", &[], &["sh", "-c", script]).spawn().expect("the command starts");
+        std::thread::sleep(std::time::Duration::from_micros(chance % 400_000));
+        let running = marked(&bench.mark);
+        if let Some(&victim) = running.get((chance >> 20) as usize % running.len().max(1)) {
+            // It may have ended meanwhile.
+            let _ = Command::new("kill").args(["-KILL", &victim.to_string()]).stderr(Stdio::null()).status();
+        }
+        wait_until("the command ends", || process.try_wait().expect("a child").is_some());
+        bench.hosts.assert_empty();
+    }
+}

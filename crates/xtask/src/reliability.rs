@@ -42,7 +42,7 @@ const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "launchers of all kinds, and ranks that die",
-        arguments: &["test", "-p", "cci-cli", "--test", "job"],
+        arguments: &["test", "-p", "cci-cli", "--test", "job", "--test", "hosts"],
         environment: &[("CCI_LAUNCHER_ROUNDS", "20")],
         limit: minutes(30),
     },

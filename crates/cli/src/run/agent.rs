@@ -41,7 +41,7 @@ pub fn run(guard: u32) -> Outcome<ExitCode> {
     let failed = |error| Failure::new(format!("answering the launcher: {error}"));
     stdout().write_all(format!("{GREETING}{VERSION}\n").as_bytes()).map_err(failed)?;
     stdout().flush().map_err(failed)?;
-    let outbox = Outbox::start();
+    let outbox = Outbox::start(sender.clone());
     let to_events = sender.clone();
     thread::spawn(move || read_launcher(&to_events));
 
@@ -141,7 +141,7 @@ struct Outbox {
 }
 
 impl Outbox {
-    fn start() -> Outbox {
+    fn start(to_events: Sender<Event>) -> Outbox {
         let (sender, frames) = mpsc::channel::<Vec<u8>>();
         let (done, written) = mpsc::channel();
         thread::spawn(move || {
@@ -154,6 +154,8 @@ impl Outbox {
                     Err(RecvTimeoutError::Disconnected) => break,
                 };
                 if write_frame(&frame).is_err() {
+                    // Where only one direction is gone, reading does not show it.
+                    let _ = to_events.send(Event::LauncherGone);
                     break;
                 }
             }

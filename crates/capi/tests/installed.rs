@@ -9,6 +9,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+/// Chooses how it is built. In the short form of the tests, that is as everything else is.
+const PROFILE: &str = "CCI_INSTALL_PROFILE";
+
 /// Installs, once.
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
@@ -18,6 +21,8 @@ fn prefix() -> &'static Path {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
         let mut install = Command::new(env!("CARGO"));
         install.args(["run", "--quiet", "--locked", "-p", "xtask", "--", "install", "--prefix"]).arg(&prefix);
+        let profile = std::env::var(PROFILE).unwrap_or_else(|_| "dev".to_owned());
+        install.args(["--profile", &profile]);
         common::succeed(install.current_dir(common::package_folder()).env("CARGO_TARGET_DIR", target));
         prefix
     })

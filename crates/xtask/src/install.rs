@@ -25,7 +25,8 @@ pub fn run(prefix: &Path, profile: &str) -> Result<(), String> {
     process::run("build", &mut build)?;
     fs::create_dir_all(prefix).map_err(|error| format!("{}: {error}", prefix.display()))?;
     let prefix = prefix.canonicalize().map_err(|error| format!("{}: {error}", prefix.display()))?;
-    let built = workspace.target.join(profile);
+    // Cargo's folder of the profile `dev` has another name.
+    let built = workspace.target.join(if profile == "dev" { "debug" } else { profile });
     let capi = workspace.root.join("crates/capi");
 
     put(&built.join("libcci_capi.so"), &prefix.join("lib").join(SONAME), 0o755)?;

@@ -3,7 +3,6 @@
 //! The library is linked statically, and with it the runtime that comes with rustc: two runtimes in one process would not
 //! know of each other. Nothing is suppressed.
 
-use crate::form::Form;
 use crate::process::{Tally, run_quietly};
 use crate::toolchain::{have_nightly, nightly};
 use crate::workspace::Workspace;
@@ -63,14 +62,6 @@ const THREADED: &[(&str, &[&str])] = &[
     ("exchange", &["shm"]),
     ("rma", &["udp"]),
 ];
-
-/// Those that the tests run. The short form has one build of the library, which serves for two of them.
-pub fn of(form: Form) -> Vec<&'static str> {
-    match form {
-        Form::Short => vec!["address"],
-        Form::Long => names(),
-    }
-}
 
 const SANITIZERS: &[Sanitizer] = &[
     Sanitizer {

@@ -1,5 +1,6 @@
 //! A bounded share of the long form, another one for each commit, which CI runs beside the short form.
 
+use crate::form::Form;
 use crate::fuzz;
 use crate::process::{Tally, cargo, run_tests};
 use crate::sanitize;
@@ -24,6 +25,11 @@ const SHARES: &[Share] = &[
     Share { name: "more garbage in shared memory", run: |_, _| garbage() },
     Share { name: "properties with another seed", run: |_, turn| properties(turn) },
     Share { name: "a minute of each of some fuzzing targets", run: fuzz::test_some },
+    Share {
+        name: "each fuzzing target for a moment",
+        run: |workspace, _| fuzz::test(workspace, Form::Short),
+    },
+    Share { name: "errors with memory", run: |workspace, _| sanitize::test(workspace, &["address"]) },
     Share { name: "undefined behaviour", run: |workspace, _| sanitize::test(workspace, &["undefined"]) },
     Share { name: "races of threads", run: |workspace, _| sanitize::test(workspace, &["thread"]) },
 ];

@@ -1,4 +1,5 @@
-//! All tests, in one command: the workspace's own, the model checkers on cci-memory, fuzzing, sanitizers, and instructions counted.
+//! All tests, in one command: the workspace's own, the model checkers on cci-memory, and instructions counted; in the long form also
+//! fuzzing and sanitizers, which build everything anew.
 
 use crate::counts;
 use crate::devices;
@@ -40,17 +41,19 @@ enum Place {
     Alone,
     /// In a program of its own beside those of the workspace.
     Beside,
+    /// In its turn, alone, in the long form. CI's shares have each of these in turn.
+    Long,
     /// Nowhere, unless it is asked for.
     OnRequest,
 }
 
 const STEPS: &[Step] = &[
     Step { name: WORKSPACE, run: |workspace, form| tests(workspace, form, Vec::new()), place: Place::Alone },
-    Step { name: "fuzz", run: |workspace, form| Ok(fuzz::test(workspace, form)), place: Place::Beside },
+    Step { name: "fuzz", run: |workspace, form| Ok(fuzz::test(workspace, form)), place: Place::Long },
     Step {
         name: "sanitize",
-        run: |workspace, form| Ok(sanitize::test(workspace, &sanitize::of(form))),
-        place: Place::Beside,
+        run: |workspace, _| Ok(sanitize::test(workspace, &sanitize::names())),
+        place: Place::Long,
     },
     Step { name: "miri", run: |workspace, _| Ok(miri(workspace)), place: Place::Beside },
     Step { name: "loom", run: |workspace, _| Ok(loom(workspace)), place: Place::Beside },
@@ -74,7 +77,8 @@ pub fn run(form: Form, with_share: bool, only: &[String]) -> Result<(), String> 
     let all = only.is_empty();
     let chosen = |step: &&Step| {
         let named = only.iter().any(|name| name == step.name);
-        named || (all && step.place == Place::Alone) || (with_share && step.name == SHARE)
+        let in_turn = step.place == Place::Alone || (step.place == Place::Long && form == Form::Long);
+        named || (all && in_turn) || (with_share && step.name == SHARE)
     };
     let steps: Vec<&Step> = STEPS.iter().filter(chosen).collect();
     let mut tally = Tally::default();
@@ -121,6 +125,8 @@ fn tests(workspace: &Workspace, form: Form, beside: Vec<Job>) -> Result<Tally, S
     let mut tests = Command::new("cargo");
     if form == Form::Long {
         tests.envs(reliability::at_length());
+        // The installed library is built for release only here.
+        tests.env("CCI_INSTALL_PROFILE", "release");
     }
     // `cargo test` by hand draws anew each time.
     if std::env::var_os(PROPERTY_SEED).is_none() {

@@ -38,24 +38,52 @@ impl Pair {
 
     /// Connects them; the client's and the server's name of the connection.
     pub fn connect(&mut self, attribute: Attribute) -> [Connection; 2] {
-        let uri = self.ends[1].uri().to_owned();
-        self.ends[0].connect(&uri, b"", attribute, 0, Some(PATIENCE)).expect("nothing stands in the way");
-        let mut connections = [None; 2];
-        let started = Instant::now();
-        while connections.iter().any(Option::is_none) {
-            assert!(started.elapsed() < PATIENCE, "not connected: {connections:?}");
-            for (end, connection) in self.ends.iter_mut().zip(&mut connections) {
-                match end.next_event() {
-                    Some(Event::ConnectRequest(request)) => {
-                        end.accept(request, 0).expect("it was just asked")
-                    }
-                    Some(Event::Accept { result, .. } | Event::Connect { result, .. }) => {
-                        *connection = Some(result.expect("both want it"));
-                    }
-                    _ => {}
-                }
-            }
+        let [client, server] = &mut self.ends;
+        let uri = server.uri().to_owned();
+        join(client, server, &uri, attribute, PATIENCE).expect("nothing stands in the way")
+    }
+}
+
+/// Connects `client` by the URI of `server`, or by that of a relay to it, and has `server` accept; the client's and the
+/// server's name of the connection. The server may hear meanwhile that other connections have ended.
+///
+/// # Errors
+/// Says why there is no connection.
+pub fn join(
+    client: &mut Endpoint,
+    server: &mut Endpoint,
+    uri: &str,
+    attribute: Attribute,
+    patience: Duration,
+) -> Result<[Connection; 2], String> {
+    client.connect(uri, b"", attribute, 0, Some(patience)).map_err(|error| error.to_string())?;
+    let (mut ours, mut theirs, mut requests) = (None, None, 0);
+    let started = Instant::now();
+    loop {
+        if let (Some(ours), Some(theirs)) = (ours, theirs) {
+            return Ok([ours, theirs]);
         }
-        connections.map(|connection| connection.expect("looked at above"))
+        match client.next_event() {
+            Some(Event::Connect { result, .. }) => {
+                ours = Some(result.map_err(|failure| failure.to_string())?);
+            }
+            Some(other) => return Err(format!("{other:?}")),
+            None => {}
+        }
+        match server.next_event() {
+            Some(Event::ConnectRequest(request)) => {
+                requests += 1;
+                assert_eq!((request.attribute(), requests), (attribute, 1), "asked for once, as it was");
+                server.accept(request, 0).map_err(|error| error.to_string())?;
+            }
+            Some(Event::Accept { result, .. }) => {
+                theirs = Some(result.map_err(|failure| failure.to_string())?);
+            }
+            Some(Event::Disconnected { .. }) | None => {}
+            Some(other) => return Err(format!("{other:?}")),
+        }
+        if started.elapsed() > patience + PATIENCE / 4 {
+            return Err(format!("no connection: {:?} {:?}", client.counters(), server.counters()));
+        }
     }
 }

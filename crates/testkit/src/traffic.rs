@@ -1,6 +1,7 @@
 //! Traffic between two endpoints while something is done to the network between them: messages, remote writes and atomics
 //! both ways, every one of them checked to have happened once, or to have ended with a reason.
 
+use crate::pair::join;
 use cci::{
     Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Endpoint, Event, Memory, RegionAddress,
     RegionHandle, RmaFlags, SendFlags, Status,
@@ -255,30 +256,7 @@ impl Traffic {
         attribute: Attribute,
         patience: Duration,
     ) -> Result<Traffic, String> {
-        client.connect(uri, b"", attribute, 0, Some(patience)).map_err(|error| error.to_string())?;
-        let start = Instant::now();
-        let (mut ours, mut theirs) = (None, None);
-        while ours.is_none() || theirs.is_none() {
-            match client.next_event() {
-                Some(Event::Connect { result, .. }) => {
-                    ours = Some(result.map_err(|failure| failure.to_string())?);
-                }
-                Some(other) => return Err(format!("{other:?}")),
-                None => {}
-            }
-            match server.next_event() {
-                Some(Event::ConnectRequest(request)) => server.accept(request, 0).expect("it can accept"),
-                Some(Event::Accept { result, .. }) => {
-                    theirs = Some(result.map_err(|failure| failure.to_string())?);
-                }
-                Some(other) => return Err(format!("{other:?}")),
-                None => {}
-            }
-            if start.elapsed() > patience + PATIENCE / 4 {
-                return Err(format!("no connection: {:?} {:?}", client.counters(), server.counters()));
-            }
-        }
-        let (ours, theirs) = (ours.expect("joined"), theirs.expect("joined"));
+        let [ours, theirs] = join(&mut client, &mut server, uri, attribute, patience)?;
         let (mut client, mut server) = (Side::new(client, ours), Side::new(server, theirs));
         std::mem::swap(&mut client.remote, &mut server.remote);
         let ordered = attribute == Attribute::ReliableOrdered;

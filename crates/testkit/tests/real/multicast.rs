@@ -1,33 +1,24 @@
-//! Multicast groups between hosts: two namespaces joined by two wires, IPv4 and IPv6, several processes. As root; else each
-//! test says why it does nothing. What one host can show is tested with the device itself.
+//! Multicast groups between hosts: two namespaces joined by two wires, IPv4 and IPv6, several processes. What
+//! one host can show is tested with the device itself.
 
-use cci::{
-    Attribute, ConnectError, Connection, Context, Endpoint, Event, Explanation, Options, SendError, SendFlags,
-};
+use crate::process::Process;
+use crate::stage::{PATIENCE, across, device};
+use cci::{Attribute, ConnectError, Connection, Endpoint, Event, Explanation, Options, SendError, SendFlags};
 use cci_testkit::net::{End, Veth, Wire};
 use std::net::IpAddr;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const TX: Attribute = Attribute::MulticastSend;
 const RX: Attribute = Attribute::MulticastReceive;
-/// Nothing here takes as long; a test that does is stuck.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// How long to wait for what must not come.
 const QUIET: Duration = Duration::from_millis(100);
 
 fn network() -> Option<Veth> {
-    let wires = [Wire::default(), Wire::default()];
-    Veth::across(&wires).map_err(|reason| println!("skipped: {reason}")).ok()
+    across(&[Wire::default(); 2])
 }
 
 fn open(ip: IpAddr, lines: &str) -> Endpoint {
-    let text = format!("[u]\ntransport = udp\nip = {ip}\n{lines}\n");
-    let context = Context::from_text(&text, Path::new("test.ini")).unwrap();
-    let device = context.default_device();
-    assert!(device.is_up(), "{:?}", device.unavailable());
-    Endpoint::create(device, Options::default()).unwrap()
+    Endpoint::create(&device(&format!("transport = udp\nip = {ip}\n{lines}")), Options::default()).unwrap()
 }
 
 fn open_at(veth: &Veth, end: End, wire: u8, v6: bool, lines: &str) -> Endpoint {
@@ -233,55 +224,12 @@ fn wait_for_word() {
     std::io::stdin().read_line(&mut line).unwrap();
 }
 
-/// A child of this test, killed if it is left behind.
-struct Process(Child);
-
-impl Process {
-    fn start(veth: &Veth, end: End, v6: bool, uri: &str, role: &str) -> Process {
-        let _inside = veth.enter(end);
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["child", "--exact", "--nocapture"])
-            .env("CCI_TEST_GROUP_ROLE", role)
-            .env("CCI_TEST_GROUP_IP", veth.ip(end, 0, v6).to_string())
-            .env("CCI_TEST_GROUP_URI", uri)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut process = Process(child);
-        process.wait_until_ready();
-        process
-    }
-
-    fn wait_until_ready(&mut self) {
-        use std::io::Read;
-        let out = self.0.stdout.as_mut().unwrap();
-        let mut printed = Vec::new();
-        let mut byte = [0];
-        while !printed.ends_with(b"ready\n") {
-            assert_eq!(out.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&printed));
-            printed.push(byte[0]);
-        }
-    }
-
-    fn end(mut self) {
-        let start = Instant::now();
-        while start.elapsed() < 2 * PATIENCE {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                assert!(status.success(), "{status}");
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        panic!("a child does not end");
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn start(veth: &Veth, end: End, v6: bool, uri: &str, role: &str) -> Process {
+    let ip = veth.ip(end, 0, v6).to_string();
+    let variables = [("CCI_TEST_GROUP_ROLE", role), ("CCI_TEST_GROUP_IP", &ip), ("CCI_TEST_GROUP_URI", uri)];
+    let mut process = Process::start(veth, end, "multicast::child", &variables);
+    process.printed("ready");
+    process
 }
 
 /// Two senders and three receivers, each a process, on two hosts.
@@ -290,15 +238,12 @@ fn processes_of_two_hosts_meet_in_a_group() {
     let Some(veth) = network() else { return };
     for (v6, group) in &GROUPS[..2] {
         let uri = format!("udp://{group}:5003");
-        let receivers = [End::A, End::B, End::B].map(|end| Process::start(&veth, end, *v6, &uri, "receiver"));
+        let receivers = [End::A, End::B, End::B].map(|end| start(&veth, end, *v6, &uri, "receiver"));
         let mut senders: Vec<Process> = (0..SENDERS)
             .zip([End::A, End::B])
-            .map(|(number, end)| Process::start(&veth, end, *v6, &uri, &number.to_string()))
+            .map(|(number, end)| start(&veth, end, *v6, &uri, &number.to_string()))
             .collect();
-        for sender in &mut senders {
-            // Closing it is the word.
-            drop(sender.0.stdin.take());
-        }
+        senders.iter_mut().for_each(Process::go_on);
         senders.into_iter().chain(receivers).for_each(Process::end);
     }
 }

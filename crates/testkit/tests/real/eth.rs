@@ -1,22 +1,20 @@
-//! Raw Ethernet on pairs of virtual interfaces, in namespaces of the test's own. As root; else each test says why it does
-//! nothing. What every device promises is tested by the conformance suite; here is what only this one can get wrong.
+//! Raw Ethernet on pairs of virtual interfaces, in namespaces of the test's own. What every device promises is tested by the conformance suite; here is what only this one can get wrong.
 
+use crate::process::Process;
+use crate::stage::{self, PATIENCE, across, connect, pass};
 use cci::{
-    Attribute, ConnectError, ConnectFailure, Connection, Context, CreateError, Device, Endpoint, Event,
-    Options, SendFlags, Status,
+    Attribute, ConnectError, ConnectFailure, Connection, CreateError, Device, Endpoint, Event, Options,
+    Status,
 };
 use cci_sys::ethernet::{FrameHeader, FrameSocket, Link};
 use cci_sys::packet;
-use cci_testkit::net::{End, Veth};
-use std::io::Read;
+use cci_testkit::net::{End, Veth, Wire};
+use cci_testkit::traffic::Traffic;
 use std::net::UdpSocket;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const ALL: [Attribute; 3] = [Attribute::ReliableOrdered, Attribute::ReliableUnordered, Attribute::Unreliable];
-/// Nothing here takes as long; a test that does is stuck.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Ways of the kernel's: what a device has to be configured with to take it.
 const MODES: [&str; 3] = ["xdp", "xdp-generic", "packet"];
 
@@ -25,20 +23,14 @@ fn pair(mtu_bytes: u32) -> Option<Veth> {
 }
 
 fn device(interface: &str, lines: &str) -> Device {
-    let text = format!("[e]\ntransport = eth\ninterface = {interface}\n{lines}\n");
-    Context::from_text(&text, Path::new("test.ini")).unwrap().default_device().clone()
+    stage::device(&format!("transport = eth\ninterface = {interface}\n{lines}"))
 }
 
 fn open(interface: &str, mode: &str) -> Endpoint {
-    open_with(interface, mode, Options::default())
-}
-
-fn open_with(interface: &str, mode: &str, options: Options) -> Endpoint {
     let device = device(interface, &format!("mode = {mode}"));
-    assert!(device.is_up(), "{:?}", device.unavailable());
     let start = Instant::now();
     loop {
-        match Endpoint::create(&device, options.clone()) {
+        match Endpoint::create(&device, Options::default()) {
             // The kernel frees the queue of a socket that was closed when it finds the time.
             Err(error) if error.to_string().contains("queue is taken") && start.elapsed() < PATIENCE => {
                 std::thread::sleep(Duration::from_millis(5));
@@ -46,34 +38,6 @@ fn open_with(interface: &str, mode: &str, options: Options) -> Endpoint {
             created => return created.unwrap(),
         }
     }
-}
-
-/// Connects `client` to `server`, which accepts.
-fn connect(client: &mut Endpoint, server: &mut Endpoint, attribute: Attribute) -> (Connection, Connection) {
-    let uri = server.uri().to_owned();
-    client.connect(&uri, b"hello", attribute, 7, Some(PATIENCE)).unwrap();
-    let (mut ours, mut theirs) = (None, None);
-    let start = Instant::now();
-    while ours.is_none() || theirs.is_none() {
-        match client.next_event() {
-            Some(Event::Connect { result, .. }) => ours = Some(result.unwrap()),
-            Some(other) => panic!("{other:?}"),
-            None => {}
-        }
-        match server.next_event() {
-            Some(Event::ConnectRequest(request)) => {
-                assert_eq!((request.data(), request.attribute()), (&b"hello"[..], attribute));
-                server.accept(request, 9).unwrap();
-            }
-            Some(Event::Accept { result, .. }) => theirs = Some(result.unwrap()),
-            // A connection of an earlier round, whose peer was killed.
-            Some(Event::Disconnected { .. }) => {}
-            Some(other) => panic!("{other:?}"),
-            None => {}
-        }
-        assert!(start.elapsed() < PATIENCE, "{:?} {:?}", client.counters(), server.counters());
-    }
-    (ours.unwrap(), theirs.unwrap())
 }
 
 /// What a message of this number and length holds.
@@ -87,36 +51,7 @@ fn all_lengths(client: &mut Endpoint, server: &mut Endpoint, to: Connection) {
     let longest = client.max_send_size(to).unwrap() as usize;
     let steps = (0..=longest).step_by(97).chain([1, 7, 8, 9, longest - 1, longest]);
     for (number, len) in steps.enumerate() {
-        let message = fill(number, len);
-        client.send(to, &message, 0, SendFlags::NONE).unwrap();
-        let (mut came, mut done) = (false, false);
-        let start = Instant::now();
-        while !came || !done {
-            match server.next_event() {
-                Some(Event::Recv(got)) => {
-                    assert!(*got == *message, "message {number} of {len} bytes");
-                    came = true;
-                }
-                // Of one whose peer was killed, or has left.
-                Some(Event::Disconnected { .. }) | None => {}
-                Some(other) => panic!("{other:?}"),
-            }
-            match client.next_event() {
-                Some(Event::Send { status, .. }) => {
-                    assert_eq!(status, Status::Success);
-                    done = true;
-                }
-                Some(other) => panic!("{other:?}"),
-                None => {}
-            }
-            assert!(
-                start.elapsed() < PATIENCE,
-                "{} bytes: {:?} {:?}",
-                len,
-                client.counters(),
-                server.counters()
-            );
-        }
+        pass(client, server, to, &fill(number, len));
     }
 }
 
@@ -127,7 +62,7 @@ fn messages_of_all_lengths_pass_on_all_kinds_of_connections() {
         for attribute in ALL {
             let mut client = open(&veth.name(End::A, 0), mode);
             let mut server = open(&veth.name(End::B, 0), mode);
-            let (to_server, to_client) = connect(&mut client, &mut server, attribute);
+            let [to_server, to_client] = connect(&mut client, &mut server, attribute);
             assert_eq!(client.max_send_size(to_server), Some(1480 - 56));
             all_lengths(&mut client, &mut server, to_server);
             all_lengths(&mut server, &mut client, to_client);
@@ -143,7 +78,7 @@ fn jumbo_frames_carry_the_longest_messages() {
     for mode in MODES {
         let mut client = open(&veth.name(End::A, 0), mode);
         let mut server = open(&veth.name(End::B, 0), mode);
-        let (to_server, _) = connect(&mut client, &mut server, Attribute::ReliableOrdered);
+        let [to_server, _] = connect(&mut client, &mut server, Attribute::ReliableOrdered);
         assert!(
             client.max_send_size(to_server).unwrap() > 4000 - 100,
             "{:?}",
@@ -203,29 +138,8 @@ fn strange_addresses_are_refused() {
 
 /// One message each way.
 fn still_talk(a: &mut Endpoint, b: &mut Endpoint, to_b: Connection, to_a: Connection, what: &str) {
-    for turn in 0..2 {
-        let (from, to, by) = if turn == 0 { (&mut *a, &mut *b, to_b) } else { (&mut *b, &mut *a, to_a) };
-        from.send(by, what.as_bytes(), 0, SendFlags::NONE).unwrap();
-        let (mut came, mut done) = (false, false);
-        let start = Instant::now();
-        while !came || !done {
-            match to.next_event() {
-                Some(Event::Recv(got)) => came = &*got == what.as_bytes(),
-                // Of one whose peer was killed, or has left.
-                Some(Event::Disconnected { .. }) | None => {}
-                Some(other) => panic!("{what}: {other:?}"),
-            }
-            match from.next_event() {
-                Some(Event::Send { status, .. }) => {
-                    assert_eq!(status, Status::Success, "{what}");
-                    done = true;
-                }
-                Some(Event::Disconnected { .. }) | None => {}
-                Some(other) => panic!("{what}: {other:?}"),
-            }
-            assert!(start.elapsed() < PATIENCE, "{what}: {:?} {:?}", from.counters(), to.counters());
-        }
-    }
+    pass(a, b, to_b, what.as_bytes());
+    pass(b, a, to_a, what.as_bytes());
 }
 
 fn count(of: &Endpoint, name: &str) -> u64 {
@@ -241,8 +155,8 @@ fn endpoints_share_an_interface_by_whatever_way_is_left() {
     let mut server = open(&veth.name(End::B, 0), "auto");
     let mut first = open(&veth.name(End::A, 0), "auto");
     let mut second = open(&veth.name(End::A, 0), "auto");
-    let (to_server, to_first) = connect(&mut first, &mut server, Attribute::ReliableOrdered);
-    let (also_to_server, to_second) = connect(&mut second, &mut server, Attribute::ReliableUnordered);
+    let [to_server, to_first] = connect(&mut first, &mut server, Attribute::ReliableOrdered);
+    let [also_to_server, to_second] = connect(&mut second, &mut server, Attribute::ReliableUnordered);
     all_lengths(&mut first, &mut server, to_server);
     all_lengths(&mut second, &mut server, also_to_server);
     let shown = first.explain(to_server).unwrap().to_string();
@@ -258,7 +172,7 @@ fn endpoints_share_an_interface_by_whatever_way_is_left() {
     still_talk(&mut second, &mut server, also_to_server, to_second, "after one has gone");
     let mut third = open(&veth.name(End::A, 0), "xdp");
     let _ = to_first;
-    let (to_server, to_third) = connect(&mut third, &mut server, Attribute::ReliableOrdered);
+    let [to_server, to_third] = connect(&mut third, &mut server, Attribute::ReliableOrdered);
     still_talk(&mut third, &mut server, to_server, to_third, "in its place");
 }
 
@@ -298,7 +212,7 @@ fn forged_and_random_frames_change_nothing() {
     for mode in MODES {
         let mut client = open(&veth.name(End::A, 0), mode);
         let mut server = open(&veth.name(End::B, 0), mode);
-        let (to_server, to_client) = connect(&mut client, &mut server, Attribute::ReliableOrdered);
+        let [to_server, to_client] = connect(&mut client, &mut server, Attribute::ReliableOrdered);
         let (near, mut socket) = raw(&veth.name(End::A, 0));
         let far = Link::of(&veth.name(End::B, 0)).unwrap();
         let header = FrameHeader {
@@ -354,38 +268,20 @@ fn forged_and_random_frames_change_nothing() {
 fn an_interface_that_is_down_for_a_while_loses_nothing() {
     let Some(veth) = pair(1500) else { return };
     for mode in MODES {
-        let mut client = open(&veth.name(End::A, 0), mode);
-        let mut server = open(&veth.name(End::B, 0), mode);
-        let (to_server, to_client) = connect(&mut client, &mut server, Attribute::ReliableOrdered);
-        still_talk(&mut client, &mut server, to_server, to_client, "before");
+        let (client, server) = (open(&veth.name(End::A, 0), mode), open(&veth.name(End::B, 0), mode));
+        let mut traffic = Traffic::join(client, server, Attribute::ReliableOrdered).unwrap();
+        traffic.until_received(100);
+        // What is sent from now on can't arrive.
+        traffic.drain();
         veth.down(End::A, 0);
-        for number in 0..8u8 {
-            client.send(to_server, &[number], 0, SendFlags::NONE).unwrap();
-        }
-        let until = Instant::now() + Duration::from_millis(300);
-        while Instant::now() < until {
-            assert!(client.next_event().is_none(), "nothing is over while the interface is down");
-            assert!(server.next_event().is_none());
-        }
+        let ended = |of: &Traffic| [&of.client, &of.server].map(|side| side.count(Status::Success));
+        let before = ended(&traffic);
+        traffic.run(Duration::from_millis(300));
+        assert_eq!(ended(&traffic), before, "{mode}: nothing is over while the interface is down");
+        assert!(traffic.received() <= before.iter().sum(), "{mode}: something came: {}", traffic.state());
         veth.up(End::A, 0);
-        let (mut came, mut done) = (0, 0);
-        let start = Instant::now();
-        while came < 8 || done < 8 {
-            match server.next_event() {
-                Some(Event::Recv(got)) => {
-                    assert_eq!(*got, [came]);
-                    came += 1;
-                }
-                Some(other) => panic!("{mode}: {other:?}"),
-                None => {}
-            }
-            match client.next_event() {
-                Some(Event::Send { status: Status::Success, .. }) => done += 1,
-                Some(other) => panic!("{mode}: {other:?}"),
-                None => {}
-            }
-            assert!(start.elapsed() < PATIENCE, "{mode}: {:?} {:?}", client.counters(), server.counters());
-        }
+        traffic.until_received(100);
+        traffic.finish();
     }
 }
 
@@ -418,17 +314,14 @@ fn who_waits_is_told_when_the_interface_is_taken_away() {
 
 #[test]
 fn other_traffic_passes_untouched() {
-    let veth = match Veth::across(&[cci_testkit::net::Wire::default()]) {
-        Ok(veth) => veth,
-        Err(reason) => return println!("skipped: {reason}"),
-    };
+    let Some(veth) = across(&[Wire::default()]) else { return };
     let mut client = open("a0", "auto");
     let near = UdpSocket::bind((veth.ip(End::A, 0, false), 0)).unwrap();
     let (mut server, far) = {
         let _inside = veth.enter(End::B);
         (open("b0", "auto"), UdpSocket::bind((veth.ip(End::B, 0, false), 0)).unwrap())
     };
-    let (to_server, to_client) = connect(&mut client, &mut server, Attribute::ReliableOrdered);
+    let [to_server, to_client] = connect(&mut client, &mut server, Attribute::ReliableOrdered);
     far.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     for round in 0..100u8 {
         near.send_to(&[round; 1400], far.local_addr().unwrap()).unwrap();
@@ -436,32 +329,6 @@ fn other_traffic_passes_untouched() {
         let mut heard = [0; 1500];
         assert_eq!(far.recv(&mut heard).unwrap(), 1400);
         assert_eq!(heard[0], round);
-    }
-}
-
-/// A process with an endpoint of its own on `interface`, which accepts everybody and never leaves. Its URI.
-fn victim(interface: &str) -> (Child, String) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "victim_process", "--nocapture", "--test-threads=1"])
-        .env("CCI_TEST_VICTIM", interface)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let uri = uri_printed_by(child.stdout.as_mut().unwrap());
-    (child, uri)
-}
-
-fn uri_printed_by(out: &mut impl Read) -> String {
-    let mut heard = String::new();
-    let mut byte = [0];
-    loop {
-        assert_eq!(out.read(&mut byte).unwrap(), 1, "the process has an endpoint: {heard}");
-        heard.push(char::from(byte[0]));
-        if let Some((_, after)) = heard.split_once("URI ")
-            && let Some((uri, _)) = after.split_once('\n')
-        {
-            return uri.to_owned();
-        }
     }
 }
 
@@ -486,9 +353,11 @@ fn a_killed_process_leaves_nothing_behind() {
     let mut server = open(&b, "auto");
     let mut was_xdp = None;
     for round in 0..3 {
-        let (mut child, uri) = victim(&a);
+        // It accepts everybody and never leaves.
+        let mut victim = Process::start(&veth, End::A, "eth::victim_process", &[("CCI_TEST_VICTIM", &a)]);
+        let uri = victim.printed("URI ");
         let mut survivor = open(&a, "auto");
-        let (to_server, to_survivor) = connect(&mut survivor, &mut server, Attribute::ReliableOrdered);
+        let [to_server, to_survivor] = connect(&mut survivor, &mut server, Attribute::ReliableOrdered);
         server.connect(&uri, b"", Attribute::ReliableOrdered, 0, Some(PATIENCE)).unwrap();
         let start = Instant::now();
         let doomed = loop {
@@ -498,14 +367,13 @@ fn a_killed_process_leaves_nothing_behind() {
                 None => assert!(start.elapsed() < PATIENCE),
             }
         };
-        child.kill().unwrap();
-        child.wait().unwrap();
+        victim.kill();
         still_talk(&mut survivor, &mut server, to_server, to_survivor, "after the other was killed");
         drop(survivor);
         let _ = doomed;
         // Its queue and its number are free again.
         let mut next = open(&a, "auto");
-        let (to_server, to_next) = connect(&mut next, &mut server, Attribute::ReliableOrdered);
+        let [to_server, to_next] = connect(&mut next, &mut server, Attribute::ReliableOrdered);
         let is_xdp = next.explain(to_server).unwrap().to_string().contains("uses AF_XDP");
         assert_eq!(*was_xdp.get_or_insert(is_xdp), is_xdp, "round {round}");
         still_talk(&mut next, &mut server, to_server, to_next, "in its place");

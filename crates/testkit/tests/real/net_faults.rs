@@ -1,14 +1,14 @@
 //! What becomes of traffic while the network between two hosts fails: interfaces down and up, wires cut, addresses changed,
-//! packets that no longer fit. Two network namespaces stand for the hosts. As root; else each test says why it does nothing.
+//! packets that no longer fit. Two network namespaces stand for the hosts.
 //!
 //! Short faults lose nothing and repeat nothing; long ones end what was under way with a reason, in bounded time.
 //! `CCI_NET_FAULTS` (1 if not given) says how many times as often the repeated faults strike.
 
-use cci::{Attribute, Context, Device, DisconnectReason, Endpoint, Event, Options, Status};
+use crate::stage::{across, connect, ips, open};
+use cci::{Attribute, DisconnectReason, Endpoint, Event, Options, Status};
 use cci_testkit::figures;
 use cci_testkit::net::{End, Veth, Wire};
 use cci_testkit::traffic::Traffic;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 const RO: Attribute = Attribute::ReliableOrdered;
@@ -38,7 +38,7 @@ impl Kind {
         matches!(self, Kind::Tcp4 | Kind::Tcp6 | Kind::Any)
     }
 
-    fn device(self, veth: &Veth, end: End) -> Device {
+    fn open(self, veth: &Veth, end: End, options: Options) -> Endpoint {
         let ip = |v6| veth.ip(end, 0, v6);
         let interface = veth.name(end, 0);
         let lines = match self {
@@ -50,12 +50,7 @@ impl Kind {
             Kind::Packet => format!("transport = eth\ninterface = {interface}\nmode = packet"),
             Kind::Any => format!("transport = any\nip = {}", ip(false)),
         };
-        device(&lines)
-    }
-
-    fn open(self, veth: &Veth, end: End, options: Options) -> Endpoint {
-        let _inside = veth.enter(end);
-        Endpoint::create(&self.device(veth, end), options).unwrap()
+        open(veth, end, &lines, options)
     }
 
     /// A network of its own, and traffic across it.
@@ -72,15 +67,8 @@ impl Kind {
     }
 }
 
-fn device(lines: &str) -> Device {
-    let text = format!("[x]\n{lines}\n");
-    let device = Context::from_text(&text, Path::new("test.ini")).unwrap().default_device().clone();
-    assert!(device.is_up(), "{lines}: {:?}", device.unavailable());
-    device
-}
-
 fn network() -> Option<Veth> {
-    Veth::across(&[Wire::default()]).map_err(|reason| println!("skipped: {reason}")).ok()
+    across(&[Wire::default()])
 }
 
 /// How often to do what is done again and again.
@@ -208,9 +196,7 @@ fn an_address_that_comes_back_loses_nothing_and_another_one_needs_another_endpoi
             // At the new address there is an endpoint once somebody makes one.
             let transport = if kind == Kind::Tcp4 { "tcp" } else { "udp" };
             let at = |this_end: End, ip: std::net::IpAddr| {
-                let _inside = veth.enter(this_end);
-                let device = device(&format!("transport = {transport}\nip = {ip}"));
-                Endpoint::create(&device, timeout(LIMIT)).unwrap()
+                open(&veth, this_end, &format!("transport = {transport}\nip = {ip}"), timeout(LIMIT))
             };
             let ip = |this_end: End| if this_end == end { other.into() } else { veth.ip(this_end, 0, false) };
             let (client, server) = (at(End::A, ip(End::A)), at(End::B, ip(End::B)));
@@ -271,15 +257,14 @@ fn a_way_that_swallows_large_packets_is_found_out() {
 #[test]
 fn of_two_ways_one_is_cut_again_and_again() {
     for attribute in [RO, RU] {
-        let Ok(veth) = Veth::across(&[Wire::default(); 2]).map_err(|reason| println!("skipped: {reason}"))
-        else {
-            return;
-        };
+        let Some(veth) = across(&[Wire::default(); 2]) else { return };
         let open = |end| {
-            let _inside = veth.enter(end);
-            let lines =
-                format!("transport = udp\nip = {}, {}", veth.ip(end, 0, false), veth.ip(end, 1, false));
-            Endpoint::create(&device(&lines), Options::default()).unwrap()
+            open(
+                &veth,
+                end,
+                &format!("transport = udp\nip = {}", ips(&veth, end, &[0, 1])),
+                Options::default(),
+            )
         };
         let mut traffic = Traffic::join(open(End::A), open(End::B), attribute).unwrap();
         traffic.until_received(500);
@@ -338,21 +323,7 @@ fn an_interface_taken_away_ends_everything() {
 fn idle(kind: Kind, veth: &Veth, attribute: Attribute) -> [Endpoint; 2] {
     let mut client = kind.open(veth, End::A, Options::default());
     let mut server = kind.open(veth, End::B, Options::default());
-    client.connect(server.uri(), b"", attribute, 1, Some(Duration::from_secs(10))).unwrap();
-    let (mut made, started) = (0, Instant::now());
-    while made < 2 {
-        assert!(started.elapsed() < Duration::from_secs(20), "{kind:?}: no connection");
-        for side in [&mut client, &mut server] {
-            match side.next_event() {
-                Some(Event::ConnectRequest(request)) => side.accept(request, 2).unwrap(),
-                Some(Event::Connect { result, .. } | Event::Accept { result, .. }) => {
-                    result.unwrap();
-                    made += 1;
-                }
-                _ => {}
-            }
-        }
-    }
+    connect(&mut client, &mut server, attribute);
     [client, server]
 }
 

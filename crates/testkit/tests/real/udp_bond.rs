@@ -1,34 +1,22 @@
 //! Channel bonding over real sockets: two pairs of virtual interfaces between two namespaces of the test's own (CCI-032,
-//! SS-010). As root; else each test says why it does nothing.
+//! SS-010).
 
+use crate::stage::{PATIENCE, across, connect, ips, open};
 use cci::{
-    Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Context, Device, Endpoint, Event,
-    Options, RegionAddress, RmaFlags, SendFlags, Status,
+    Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Endpoint, Event, Options, RegionAddress,
+    RmaFlags, SendFlags, Status,
 };
 use cci_testkit::net::{End, Veth, Wire};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-
 fn wires(rate_bits_per_s: Option<u64>) -> Option<Veth> {
-    let wire = Wire { rate_bits_per_s, ..Wire::default() };
-    Veth::across(&[wire, wire]).map_err(|reason| println!("skipped: {reason}")).ok()
-}
-
-fn device(line: &str) -> Device {
-    let text = format!("[u]\ntransport = udp\n{line}\n");
-    let device = Context::from_text(&text, Path::new("test.ini")).unwrap().default_device().clone();
-    assert!(device.is_up(), "{line}: {:?}", device.unavailable());
-    device
+    across(&[Wire { rate_bits_per_s, ..Wire::default() }; 2])
 }
 
 /// An endpoint of an end: on both its interfaces, or on the first only.
-fn open(veth: &Veth, end: End, both: bool) -> Endpoint {
-    let _inside = veth.enter(end);
-    let (first, second) = (veth.ip(end, 0, false), veth.ip(end, 1, false));
-    let line = if both { format!("ip = {first}, {second}") } else { format!("ip = {first}") };
-    Endpoint::create(&device(&line), Options::default()).unwrap()
+fn open_udp(veth: &Veth, end: End, both: bool) -> Endpoint {
+    let wires: &[u8] = if both { &[0, 1] } else { &[0] };
+    open(veth, end, &format!("transport = udp\nip = {}", ips(veth, end, wires)), Options::default())
 }
 
 /// Two connected endpoints, driven by one thread.
@@ -40,42 +28,18 @@ struct Pair {
 
 impl Pair {
     fn new(veth: &Veth, both: bool, attribute: Attribute) -> Pair {
-        let (client, server) = (open(veth, End::A, both), open(veth, End::B, both));
+        let (client, server) = (open_udp(veth, End::A, both), open_udp(veth, End::B, both));
         Pair::join(client, server, attribute)
     }
 
     fn join(mut client: Endpoint, mut server: Endpoint, attribute: Attribute) -> Pair {
-        let uri = server.uri().to_owned();
-        client.connect(&uri, b"", attribute, 0, Some(PATIENCE)).unwrap();
-        let start = Instant::now();
-        let (mut ours, mut theirs) = (None, false);
-        while ours.is_none() || !theirs {
-            match client.next_event() {
-                Some(Event::Connect { result, .. }) => ours = Some(result.unwrap()),
-                Some(other) => panic!("{other:?}"),
-                None => {}
-            }
-            match server.next_event() {
-                Some(Event::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
-                Some(Event::Accept { result, .. }) => {
-                    result.unwrap();
-                    theirs = true;
-                }
-                Some(other) => panic!("{other:?}"),
-                None => {}
-            }
-            assert!(start.elapsed() < PATIENCE, "{:?} {:?}", client.counters(), server.counters());
-        }
-        Pair { client, server, to_server: ours.unwrap() }
+        let [to_server, _] = connect(&mut client, &mut server, attribute);
+        Pair { client, server, to_server }
     }
 
     /// Bits a second of messages that arrive in so long, sent as fast as they are taken.
     fn rate(&mut self, time: Duration) -> f64 {
-        self.rate_of(1_400, time)
-    }
-
-    fn rate_of(&mut self, len: usize, time: Duration) -> f64 {
-        let message = vec![7; len];
+        let message = [7; 1_400];
         let (start, mut bytes) = (Instant::now(), 0);
         while start.elapsed() < time {
             for _ in 0..16 {
@@ -111,6 +75,15 @@ impl Pair {
             self.client.progress();
             self.server.progress();
             std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Drives both sides with nothing to say until both paths are used.
+    fn rest_until_both_are_used(&mut self) {
+        let start = Instant::now();
+        while self.explained().matches("uses path").count() < 2 {
+            self.rest(Duration::from_millis(20));
+            assert!(start.elapsed() < PATIENCE, "{}", self.explained());
         }
     }
 }
@@ -225,16 +198,12 @@ fn survive(down: impl Fn(&Veth), up: impl Fn(&Veth), attribute: Attribute) {
     assert!(theirs.read(0, &mut came) && came == written, "what was written is there");
     assert_eq!(theirs.load(CHUNK_BYTES * CHUNKS, AtomicWidth::Eight), Ok(CHUNKS as u64), "each atomic once");
     println!("all there after {:?}", start.elapsed());
-    // The way is used again.
-    let start = Instant::now();
-    while pair.explained().matches("uses path").count() < 2 {
-        pair.rest(Duration::from_millis(20));
-        assert!(start.elapsed() < PATIENCE, "{}", pair.explained());
-    }
+    // The path is used again.
+    pair.rest_until_both_are_used();
     let before = [pair.counter("path1_datagram_bytes_sent"), pair.counter("path2_datagram_bytes_sent")];
     pair.rate(Duration::from_millis(500));
     let after = [pair.counter("path1_datagram_bytes_sent"), pair.counter("path2_datagram_bytes_sent")];
-    println!("bytes by each way afterwards: {}, {}", after[0] - before[0], after[1] - before[1]);
+    println!("bytes by each path afterwards: {}, {}", after[0] - before[0], after[1] - before[1]);
     assert!((0..2).all(|index| after[index] - before[index] > 500_000), "{}", pair.explained());
     assert!(pair.counter("ways_lost") >= 1);
 }
@@ -255,16 +224,12 @@ fn an_interface_of_the_peers_that_goes_down_loses_nothing() {
 #[test]
 fn a_dead_first_interface_does_not_prevent_connecting() {
     let Some(veth) = wires(None) else { return };
-    let (client, server) = (open(&veth, End::A, true), open(&veth, End::B, true));
+    let (client, server) = (open_udp(&veth, End::A, true), open_udp(&veth, End::B, true));
     veth.down(End::B, 0);
     let mut pair = Pair::join(client, server, Attribute::ReliableUnordered);
     assert!(pair.rate(Duration::from_millis(100)) > 0.0);
     veth.up(End::B, 0);
-    let start = Instant::now();
-    while pair.explained().matches("uses path").count() < 2 {
-        pair.rest(Duration::from_millis(20));
-        assert!(start.elapsed() < PATIENCE, "{}", pair.explained());
-    }
+    pair.rest_until_both_are_used();
 }
 
 #[test]
@@ -272,7 +237,8 @@ fn peers_with_one_interface_connect_to_peers_with_two() {
     let Some(veth) = wires(None) else { return };
     for (client_both, server_both) in [(true, false), (false, true)] {
         for attribute in [Attribute::ReliableUnordered, Attribute::Unreliable] {
-            let (client, server) = (open(&veth, End::A, client_both), open(&veth, End::B, server_both));
+            let (client, server) =
+                (open_udp(&veth, End::A, client_both), open_udp(&veth, End::B, server_both));
             let mut pair = Pair::join(client, server, attribute);
             assert!(pair.rate(Duration::from_millis(100)) > 0.0);
             assert!(!pair.explained().contains("path 2"), "{}", pair.explained());

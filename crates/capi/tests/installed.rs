@@ -166,6 +166,24 @@ fn key_value_table_by_atomics() {
     }
 }
 
+/// Values of any length, and several clients; one uses libuv's loop.
+#[test]
+fn keys_and_values_by_calls() {
+    let mut server = Server::start("messenger_kv", &[]);
+    let long = format!("long={}", "x".repeat(100_000));
+    let printed = client("messenger_kv", &[&server.uri, "a=1", "b=two", "a", "c", &long]);
+    let first_words: Vec<_> = printed.lines().map(|line| line.get(..10).unwrap_or(line)).collect();
+    assert_eq!(first_words, ["a=1: 1", "b=two: two", "a: 1", "c: no such", "long=xxxxx"]);
+    assert_eq!(client("messenger_kv", &[&server.uri, "b"]), "b: two\n");
+    if examples().join("messenger_uv").exists() {
+        assert_eq!(client("messenger_uv", &[&server.uri, "a", "50"]), "50 answers\n");
+        assert_eq!(client("messenger_uv", &[&server.uri, "none", "20"]), "20 answers\n");
+    } else {
+        eprintln!("skipped: no libuv on this machine");
+    }
+    server.end();
+}
+
 #[test]
 fn a_file_is_copied_by_rma() {
     let (from, to) = (common::scratch().join("original"), common::scratch().join("copy"));

@@ -60,6 +60,14 @@ on_each_device! {
     calls: "messenger_calls";
 }
 
+/// Not over UDP, where the death of a peer shows by its silence only, after a minute or more.
+#[test]
+fn peers_that_are_killed() {
+    for device in ["shm", "tcp", "any"] {
+        run("messenger_deaths", &[device]);
+    }
+}
+
 /// Nothing is wrong with the library's memory either.
 #[test]
 fn under_valgrind() {

@@ -845,8 +845,8 @@ int cci_send_burst(cci_connection_t *connection, const struct iovec *messages, u
 typedef void (*cci_ext_handler_t)(cci_event_t *event, void *arg);
 
 /*
- * Makes progress, and gives what came to a handler, in the order in which cci_get_event() would give it. It never blocks. It costs less
- * than cci_get_event() and cci_return_event() for each event. Other threads that use the endpoint wait until it returns.
+ * Makes progress, and gives what came to a handler, in the order in which cci_get_event() would give it, but that messages may come
+ * before completions that were ready before them. It never blocks. It costs less than cci_get_event() and cci_return_event() for each event. Other threads that use the endpoint wait until it returns.
  *
  *   max       the most events to handle
  *   handler   called once for each

@@ -9,9 +9,10 @@ use crate::error::SendError;
 use crate::options::{Attribute, SendFlags};
 
 impl Endpoint {
-    /// Makes progress and gives what came to `handler`, in the order in which [`Endpoint::next_event`] would return it: up to `max`
-    /// messages and events. A message is lent for the length of the handler's call, which costs less than an event does;
-    /// [`LentMessage::keep`] makes it an ordinary one. Returns how many times the handler was called; 0 means that nothing was there.
+    /// Makes progress and gives what came to `handler`, in the order in which [`Endpoint::next_event`] would return it, but that messages
+    /// may come before completions that were ready before them: up to `max` messages and events. A message is lent for the length of the
+    /// handler's call, which costs less than an event does; [`LentMessage::keep`] makes it an ordinary one. Returns how many times the
+    /// handler was called; 0 means that nothing was there.
     ///
     /// It never blocks. The handler can't use this endpoint, which is borrowed: it notes what is to be done, and the program does that
     /// after the call. If the handler panics, what it was given is gone; everything else comes with the next call.

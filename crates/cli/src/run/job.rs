@@ -1,6 +1,7 @@
 //! A job that runs: what happens when ranks end, signals come, or time is over.
 
 use super::args::RunArgs;
+use super::progress;
 use super::relay::Relayed;
 use super::remote::News;
 use super::verdict::Ending;
@@ -63,6 +64,9 @@ pub struct Job<'a, P: Places> {
     coordinator: &'a Coordinator,
     places: P,
     running: BTreeMap<u32, Running>,
+    size: u32,
+    /// How many ranks have joined; those of programs that do not use CCI never do.
+    joined: u32,
     first_failure: Option<Ending>,
     interrupts: u32,
     /// Ranks were asked to end: how they do is no news.
@@ -89,6 +93,8 @@ impl<'a, P: Places> Job<'a, P> {
             args,
             coordinator,
             places,
+            size: running.len() as u32,
+            joined: 0,
             running,
             first_failure: None,
             interrupts: 0,
@@ -119,13 +125,19 @@ impl<'a, P: Places> Job<'a, P> {
                 Ok(Event::Notice(Notice::Abort { rank, code, reason })) => {
                     self.aborted(rank, code.get(), &reason);
                 }
-                Ok(Event::Notice(Notice::Joined { .. })) => {}
+                Ok(Event::Notice(Notice::Joined { .. })) => {
+                    self.joined += 1;
+                    progress::show(self.joined, self.size, "joined");
+                }
                 Ok(Event::Remote(host, news)) => self.heard(host, news)?,
                 Err(RecvTimeoutError::Timeout) => self.deadline_passed()?,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Failure::new("the launcher can't wait for its ranks"));
                 }
             }
+        }
+        if (1..self.size).contains(&self.joined) {
+            progress::clear();
         }
         Ok(match (self.timed_out, self.first_failure) {
             (true, _) => ExitCode::from(EXIT_TIMEOUT),

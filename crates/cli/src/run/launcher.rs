@@ -3,13 +3,13 @@
 use super::args::RunArgs;
 use super::job::{Event, Job, Places, Running};
 use super::ranks::{Plan, Ranks, Stream, report_ends};
-use super::{descendants, guard, hosts, placement, relay};
+use super::{descendants, guard, hosts, placement, progress, relay};
 use crate::failure::{Failure, Outcome};
 use cci_job::coordinator::Coordinator;
 use cci_job::server::RankServer;
 use cci_job::{FromHost, JobError, JobKey, ToHost};
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal, Write, stderr, stdout};
+use std::io::{self, Write, stderr, stdout};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, OnceLock};
@@ -46,7 +46,7 @@ fn run_here(args: &RunArgs, size: u32, sender: Sender<Event>, events: &Receiver<
         label: args.label,
         passes_input: false,
     };
-    let ranks = match Ranks::start(&plan, Standard::new, |rank| show_progress(rank + 1, size)) {
+    let ranks = match Ranks::start(&plan, Standard::new, |rank| progress::show(rank + 1, size, "started")) {
         Ok(ranks) => ranks,
         Err(failure) => {
             descendants::end()?;
@@ -135,15 +135,5 @@ impl Write for Standard {
             Stream::Output => stdout().flush(),
             Stream::Error => Ok(()),
         }
-    }
-}
-
-/// For people who wait; nobody else reads it.
-fn show_progress(started: u32, ranks: u32) {
-    let mut terminal = stderr();
-    if terminal.is_terminal() {
-        let clear = if started == ranks { "\r\x1b[K" } else { "" };
-        let _ = write!(terminal, "\rcci run: {started} of {ranks} ranks started{clear}");
-        let _ = terminal.flush();
     }
 }

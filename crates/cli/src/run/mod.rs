@@ -17,6 +17,7 @@ mod job;
 mod launcher;
 mod output;
 mod placement;
+mod progress;
 mod ranks;
 mod relay;
 mod remote;

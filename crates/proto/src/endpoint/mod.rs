@@ -308,7 +308,7 @@ impl Endpoint {
 
     /// Queues messages of a burst, from the first on, as [`Endpoint::send`] would one by one: as far as there is space, and none is
     /// longer than `message_bytes_max` and what the connection takes. If the first one can't be sent, `send` tells why. Each
-    /// message is counted by one [`Event::Sent`] with `context`, which several of them have in common.
+    /// message is counted by one [`Event::Sent`](crate::Event::Sent) with `context`, which several of them have in common.
     pub fn send_burst(
         &mut self,
         now: Time,

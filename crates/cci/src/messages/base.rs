@@ -75,8 +75,13 @@ impl Base {
     /// Says that a request gets no answer, or notes that this is due.
     pub fn no_reply(&mut self, connection: Connection, call: CallNumber, why: NoReply) {
         let own = Own::NoReply(call.to_key());
-        if self.control(connection, &Frame::NoReply { call, why }, own) == Control::NoSpace {
+        let sent = self.control(connection, &Frame::NoReply { call, why }, own);
+        let Some(peer) = self.peers.get_mut(connection) else { return };
+        if sent == Control::NoSpace {
+            peer.owes(call);
             self.due.push_back(Due::NoReply(connection, call, why));
+        } else {
+            peer.owes_no_more(call);
         }
     }
 

@@ -29,6 +29,9 @@ pub struct Peer {
     calls: Vec<Key>,
     /// Requests of the peer that this side has not answered.
     requests: Vec<Served>,
+    /// Requests that end without an answer, of which the endpoint has had no space to tell the peer. The peer waits for that, so they
+    /// count among those that it may have unanswered.
+    owed: Vec<CallNumber>,
 }
 
 /// A request that was not answered.
@@ -59,6 +62,7 @@ impl Peer {
             order: Order::new(),
             calls: Vec::new(),
             requests: Vec::new(),
+            owed: Vec::new(),
         }
     }
 
@@ -86,7 +90,8 @@ impl Peer {
 
     /// The peer asks. False: it asks twice, or more than it may.
     pub fn requested(&mut self, call: CallNumber) -> bool {
-        let is_honest = self.requests.len() < CALLS_MAX as usize && !self.has_request(call);
+        let waiting = self.requests.len() + self.owed.len();
+        let is_honest = waiting < CALLS_MAX as usize && !self.has_request(call) && !self.owed.contains(&call);
         if is_honest {
             self.requests.push(Served { call, is_shown: false });
         }
@@ -108,6 +113,18 @@ impl Peer {
     pub fn end_request(&mut self, call: CallNumber) -> Option<bool> {
         let at = self.requests.iter().position(|served| served.call == call)?;
         Some(self.requests.swap_remove(at).is_shown)
+    }
+
+    /// The endpoint has no space for the news that a request gets no answer.
+    pub fn owes(&mut self, call: CallNumber) {
+        if !self.owed.contains(&call) {
+            self.owed.push(call);
+        }
+    }
+
+    /// The endpoint has taken that news.
+    pub fn owes_no_more(&mut self, call: CallNumber) {
+        self.owed.retain(|owed| *owed != call);
     }
 
     /// Whether what comes is given to the program in the order in which it was sent.

@@ -1,10 +1,11 @@
 //! Peers that are no messengers, or no honest ones: endpoints that send what they like.
 
-use crate::common::{PATIENCE, contents, endpoint, messenger};
+use crate::common::{self, PATIENCE, contents, endpoint, messenger};
 use cci::limits::{CALLS_ALL_MAX, CALLS_MAX, HELD_MESSAGES_MAX, LONG_MESSAGES_MAX};
 use cci::messages::{CallFailure, Event, Limits, Messenger, ReplyError, SendFailure};
 use cci::{
-    Access, Attribute, Connection, DisconnectReason, Endpoint, Event as Core, Memory, RegionHandle, SendFlags,
+    Access, Attribute, Connection, DisconnectReason, Endpoint, Event as Core, Memory, Options, RegionHandle,
+    SendError, SendFlags,
 };
 use std::time::Instant;
 
@@ -21,8 +22,14 @@ const HELLO: &[u8] = b"CCImsg\x02\0";
 
 impl Scene {
     fn new(device: &str, attribute: Attribute) -> Scene {
+        Scene::with(device, attribute, Options::default())
+    }
+
+    /// With these options of the honest side.
+    fn with(device: &str, attribute: Attribute, options: Options) -> Scene {
         let limits = Limits::default().whole_bytes_max(100_000);
-        let (mut honest, mut liar) = (messenger(device, limits), endpoint(device));
+        let honest = Endpoint::create(&common::device(device), options).unwrap();
+        let (mut honest, mut liar) = (Messenger::new(honest, limits).unwrap(), endpoint(device));
         liar.connect(honest.endpoint().uri(), HELLO, attribute, 0, None).unwrap();
         let (mut to_liar, mut to_honest) = (None, None);
         let start = Instant::now();
@@ -124,6 +131,7 @@ crate::on_each_device!(
     a_request_that_is_made_twice,
     replies_that_nobody_waits_for,
     a_long_request_that_can_not_be_fetched,
+    given_up_again_and_again,
 );
 
 fn frames_that_are_none(device: &str) {
@@ -382,4 +390,44 @@ fn a_long_request_that_can_not_be_fetched(device: &str) {
     }
     scene.say(&head(6, 1, 1));
     assert!(matches!(scene.event(), Event::Request(_)));
+}
+
+/// A client that asks and gives up at once, again and again, and never reads what it is told: it is held back, or found out, before that
+/// costs the server more than the window of calls.
+fn given_up_again_and_again(device: &str) {
+    const TIMES: u32 = 40_000;
+    let mut scene = Scene::with(device, Attribute::ReliableOrdered, Options::default().send_buffers(64));
+    let start = Instant::now();
+    let (mut said, mut gone) = (0, false);
+    while said < TIMES && !gone {
+        assert!(start.elapsed() < PATIENCE, "{device}: {said} pairs");
+        let number = said;
+        for frame in [head(6, 1, number), head(6, 4, number)] {
+            while !gone {
+                match scene.liar.send(scene.to_honest, &frame, 0, SendFlags::SILENT) {
+                    Ok(()) => break,
+                    Err(SendError::WouldBlock) => {}
+                    Err(_) => gone = true,
+                }
+                assert!(start.elapsed() < PATIENCE, "{device}: {said} pairs");
+                scene.liar.progress();
+                gone |= take_all(&mut scene.honest, scene.to_liar);
+            }
+        }
+        gone |= take_all(&mut scene.honest, scene.to_liar);
+        said += 1;
+    }
+    let memory = scene.honest.endpoint().counters().memory;
+    assert!(memory.total_bytes <= memory.cap_bytes, "{device}: {memory:?}");
+    assert!(gone, "{device}: {TIMES} requests were given up, and nobody minded");
+    assert_eq!(scene.honest.counters().faults, 1);
+}
+
+/// Takes what the honest side has. Returns whether its connection has ended.
+fn take_all(honest: &mut Messenger, to_liar: Connection) -> bool {
+    let mut gone = false;
+    while let Some(event) = honest.next_event() {
+        gone |= matches!(event, Event::Disconnected { connection, .. } if connection == to_liar);
+    }
+    gone
 }

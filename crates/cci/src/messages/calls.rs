@@ -8,6 +8,9 @@ use crate::connection::Connection;
 use crate::limits::CALLS_ALL_MAX;
 use cci_memory::slab::{Key, Slab};
 
+/// Calls that end by their deadlines in one turn. All calls are looked through for them.
+const EXPIRED_PER_TURN: usize = 1_024;
+
 /// All calls of a messenger that have not ended.
 pub struct Calls {
     all: Slab<Call>,
@@ -92,17 +95,18 @@ impl Calls {
         (self.first_deadline_ns != u64::MAX).then_some(self.first_deadline_ns)
     }
 
-    /// A call whose deadline has passed. `None`: there are no more, and the first deadline is known again.
+    /// Calls whose deadlines have passed, as many as are ended in one turn. Afterwards it is known when the next turn is due.
     #[cold]
-    pub fn expired(&mut self, now_ns: u64) -> Option<Key> {
-        let mut first_ns = u64::MAX;
+    pub fn expired(&mut self, now_ns: u64) -> Vec<Key> {
+        let (mut expired, mut first_ns) = (Vec::new(), u64::MAX);
         for (key, call) in self.all.iter().filter(|(_, call)| call.stage != Stage::GivenUp) {
-            if call.deadline_ns <= now_ns {
-                return Some(key);
+            if call.deadline_ns <= now_ns && expired.len() < EXPIRED_PER_TURN {
+                expired.push(key);
+            } else {
+                first_ns = first_ns.min(call.deadline_ns);
             }
-            first_ns = first_ns.min(call.deadline_ns);
         }
         self.first_deadline_ns = first_ns;
-        None
+        expired
     }
 }

@@ -434,7 +434,7 @@ impl Messenger {
 
     #[cold]
     fn end_expired(&mut self, now_ns: u64) {
-        while let Some(key) = self.base.calls.expired(now_ns) {
+        for key in self.base.calls.expired(now_ns) {
             self.give_up(CallId(key), CallFailure::TimedOut);
         }
         self.set_alarm();

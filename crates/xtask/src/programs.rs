@@ -8,8 +8,19 @@ use std::process::Command;
 use std::time::Duration;
 
 /// What takes longest begins first, so that nothing long is left to run alone in the end.
-const FIRST: &[&str] =
-    &["conformance", "installed", "sim", "simulated", "c", "hostile", "soak", "crash", "exhaustion"];
+const FIRST: &[&str] = &[
+    "conformance",
+    "turns",
+    "installed",
+    "sim",
+    "simulated",
+    "c",
+    "hostile",
+    "real",
+    "soak",
+    "crash",
+    "exhaustion",
+];
 
 /// Programs whose tests mostly wait for each other's events: they have this many threads for each processor.
 const WAITING: &[&str] = &["conformance"];

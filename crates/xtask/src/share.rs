@@ -1,4 +1,4 @@
-//! A bounded share of the long form, another one for each commit, which CI runs beside the short form.
+//! A bounded share of the long form, the next one with each commit, which CI runs beside the short form.
 
 use crate::form::Form;
 use crate::fuzz;
@@ -24,6 +24,7 @@ const SHARES: &[Share] = &[
     Share { name: "processes that die, with another seed", run: |_, turn| processes(turn) },
     Share { name: "more garbage in shared memory", run: |_, _| garbage() },
     Share { name: "properties with another seed", run: |_, turn| properties(turn) },
+    Share { name: "the library as it is released, installed", run: |_, _| installed() },
     Share { name: "a minute of each of some fuzzing targets", run: fuzz::test_some },
     Share {
         name: "each fuzzing target for a moment",
@@ -48,11 +49,17 @@ pub fn test(workspace: &Workspace) -> Tally {
     (share.run)(workspace, turn)
 }
 
-/// What the environment says; else the commit's number, or the day's where there is no commit.
+/// What the environment says; else how many commits there are, so that each share has its turn; or the day's number where that is not
+/// known.
 fn turn() -> u64 {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok()?;
+        String::from_utf8(output.stdout).ok().map(|text| text.trim().to_owned())
+    };
     let commit = || {
-        let output = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output().ok()?;
-        u64::from_str_radix(String::from_utf8(output.stdout).ok()?.trim(), 16).ok()
+        // A shallow clone has the last commits only, always as many.
+        let is_whole = git(&["rev-parse", "--is-shallow-repository"])? == "false";
+        is_whole.then(|| git(&["rev-list", "--count", "HEAD"])?.parse().ok()).flatten()
     };
     let given = std::env::var(TURN).ok().and_then(|text| text.parse().ok());
     given.or_else(commit).unwrap_or_else(|| UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() / 86_400))
@@ -75,6 +82,11 @@ fn processes(turn: u64) -> Tally {
 fn garbage() -> Tally {
     let mut tests = cargo(&["test", "--locked", "-p", "cci-testkit", "--test", "shm_scribble"]);
     run_tests("garbage in shared memory", tests.env("CCI_SCRIBBLE_ROUNDS", "300"), LIMIT)
+}
+
+fn installed() -> Tally {
+    let mut tests = cargo(&["test", "--locked", "-p", "cci-capi", "--test", "installed"]);
+    run_tests("the installed library", tests.env("CCI_INSTALL_PROFILE", "release"), LIMIT)
 }
 
 fn properties(turn: u64) -> Tally {

@@ -4,16 +4,21 @@ mod common;
 
 use common::Linked;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 const CONFIG: &str = "[shm]\ntransport = shm\n\n[udp]\ntransport = udp\nip = 127.0.0.1\n\n[tcp]\ntransport = tcp\nip = 127.0.0.1\n\n\
                       [any]\ntransport = any\nip = 127.0.0.1\n";
 
-fn config() -> std::path::PathBuf {
-    let path = common::scratch().join("messenger.ini");
-    fs::write(&path, CONFIG).expect("a file");
-    path
+/// The file, written once: a program that reads it while it is written anew would find it empty.
+fn config() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let path = common::scratch().join("messenger.ini");
+        fs::write(&path, CONFIG).expect("a file");
+        path
+    })
 }
 
 fn run(name: &str, arguments: &[&str]) {

@@ -11,14 +11,6 @@ use crate::transport::{Action, AtomicRequest, Operation, RmaRequest, Started};
 use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::clock;
 
-/// The end of an operation that was carried out, or refused, when it was started.
-struct Ended {
-    op: OperationOp,
-    status: Status,
-    /// On ordered connections: how many sends before it have completions that the program has yet to get.
-    sends: u32,
-}
-
 impl Endpoint {
     /// Writes `len_bytes` of local memory to a peer's. The operation ends in exactly one [`Event::Send`](crate::Event::Send) with
     /// `context`, when all of it has been written. The local memory must not change until then.
@@ -73,14 +65,13 @@ impl Endpoint {
         }
         let segment = RmaSegment { local: remote_address(local), remote: remote_address(remote), len_bytes };
         self.check_local(segment.local, len_bytes, kind == RmaKind::Read)?;
-        let ended = if is_beyond(remote, len_bytes) {
-            Some(self.refused_at_once(link, op))
+        if is_beyond(remote, len_bytes) {
+            self.refused_at_once::<false>(connection, link, op);
         } else {
             let fence = flags.contains(RmaFlags::FENCE);
             let request = RmaRequest { kind, segments: &[segment], message: None, fence };
-            self.begin(connection, link, Operation { action: Action::Transfer(request), op })?
-        };
-        self.started(connection, ended);
+            self.begin::<false>(connection, link, Operation { action: Action::Transfer(request), op })?;
+        }
         self.core.counters.count_rma(kind, len_bytes);
         Ok(())
     }
@@ -201,20 +192,20 @@ impl Endpoint {
         rma: &Rma<'_>,
     ) -> Result<Option<Status>, RmaError> {
         self.check_operation_quota(connection, rma.flags)?;
-        let ended = self.start_transfer(connection, rma)?;
-        self.touched();
-        Ok(ended.map(|ended| ended.status))
+        self.start_transfer::<true>(connection, rma)
     }
 
     fn start_rma(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
-        let ended = self.start_transfer(connection, rma)?;
-        self.started(connection, ended);
-        Ok(())
+        self.start_transfer::<false>(connection, rma).map(|_| ())
     }
 
-    /// Starts a transfer. Returns its end, if it has ended.
+    /// Starts a transfer. If it has ended, returns how for those that want to know `AT_ONCE`; others get an event.
     #[inline(always)]
-    fn start_transfer(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<Option<Ended>, RmaError> {
+    fn start_transfer<const AT_ONCE: bool>(
+        &mut self,
+        connection: Connection,
+        rma: &Rma<'_>,
+    ) -> Result<Option<Status>, RmaError> {
         let (link, mss, is_ordered) = self.rma_link(connection, rma.flags)?;
         let op =
             OperationOp { context: rma.context, silent: rma.flags.contains(RmaFlags::SILENT), is_ordered };
@@ -226,11 +217,11 @@ impl Endpoint {
         let mut segments = std::mem::take(&mut self.rma_segments);
         let started = self.match_segments(rma, &mut segments).and_then(|()| {
             if rma.remote.iter().any(|segment| is_beyond(segment.address, segment.len_bytes)) {
-                return Ok(Some(self.refused_at_once(link, op)));
+                return Ok(self.refused_at_once::<AT_ONCE>(connection, link, op));
             }
             let fence = rma.flags.contains(RmaFlags::FENCE);
             let request = RmaRequest { kind: rma.kind, segments: &segments, message: rma.message, fence };
-            self.begin(connection, link, Operation { action: Action::Transfer(request), op })
+            self.begin::<AT_ONCE>(connection, link, Operation { action: Action::Transfer(request), op })
         });
         if started.is_ok() {
             let len_bytes: u64 = segments.iter().map(|segment| segment.len_bytes).sum();
@@ -261,15 +252,13 @@ impl Endpoint {
             return Err(RmaError::Lengths);
         }
         if is_beyond(target, atomic.width.bytes() as u64) {
-            let ended = self.refused_at_once(link, op);
-            self.started(connection, Some(ended));
+            self.refused_at_once::<false>(connection, link, op);
             self.core.counters.atomics += 1;
             return Ok(());
         }
         let fence = flags.contains(RmaFlags::FENCE);
         let request = AtomicRequest { atomic, target: remote_address(target), result, fence };
-        let ended = self.begin(connection, link, Operation { action: Action::Atomic(request), op })?;
-        self.started(connection, ended);
+        self.begin::<false>(connection, link, Operation { action: Action::Atomic(request), op })?;
         self.core.counters.atomics += 1;
         Ok(())
     }
@@ -277,9 +266,19 @@ impl Endpoint {
     /// Ends an operation that reaches beyond its region, by the length that the handle itself gives. The target would refuse it, too,
     /// but perhaps only after the part that is within the region has been written.
     #[cold]
-    fn refused_at_once(&mut self, link: u64, op: OperationOp) -> Ended {
-        let sends = self.transport.link_state(link).map_or(0, |state| state.unreported);
-        Ended { op, status: Status::RmaHandle, sends }
+    fn refused_at_once<const AT_ONCE: bool>(
+        &mut self,
+        connection: Connection,
+        link: u64,
+        op: OperationOp,
+    ) -> Option<Status> {
+        let status = Status::RmaHandle;
+        if !AT_ONCE {
+            let sends = self.transport.link_state(link).map_or(0, |state| state.unreported);
+            self.core.end_unentered(connection, op, status, sends);
+        }
+        self.touched();
+        AT_ONCE.then_some(status)
     }
 
     /// Returns the link of a connection that is open and reliable, its MSS, and whether it is ordered. Reserves what an operation needs to
@@ -307,28 +306,25 @@ impl Endpoint {
         Ok((link, mss, is_ordered))
     }
 
-    /// Has the transport start an operation. Returns its end, if it has ended.
+    /// Has the transport start an operation. If it has ended, returns how for those that want to know `AT_ONCE`; others get an event.
     #[inline(always)]
-    fn begin(
+    fn begin<const AT_ONCE: bool>(
         &mut self,
         connection: Connection,
         link: u64,
         operation: Operation<'_>,
-    ) -> Result<Option<Ended>, RmaError> {
+    ) -> Result<Option<Status>, RmaError> {
         let started = self.transport.start(&mut self.core, connection, link, &operation)?;
-        Ok(match started {
-            Started::Done { status, sends } => Some(Ended { op: operation.op, status, sends }),
-            Started::Pending => None,
-        })
-    }
-
-    /// An operation was started. Reports its end, if it has ended.
-    #[inline(always)]
-    fn started(&mut self, connection: Connection, ended: Option<Ended>) {
-        if let Some(Ended { op, status, sends }) = ended {
-            self.core.end_unentered(connection, op, status, sends);
+        let mut ended = None;
+        if let Started::Done { status, sends } = started {
+            if AT_ONCE {
+                ended = Some(status);
+            } else {
+                self.core.end_unentered(connection, operation.op, status, sends);
+            }
         }
         self.touched();
+        Ok(ended)
     }
 
     /// Splits an operation into runs that are contiguous on both sides.

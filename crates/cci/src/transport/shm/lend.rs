@@ -14,6 +14,7 @@ use cci_memory::ring::{Corrupt, LINE_PAYLOAD_BYTES};
 ///
 /// # Errors
 /// The peer wrote something impossible, and the link is to be given up.
+#[inline]
 pub(super) fn lend(
     link: &mut Link,
     common: &mut Common,

@@ -104,6 +104,7 @@ impl Links {
     }
 
     /// Looks at every active link, and lends what has come as far as that is allowed.
+    #[inline]
     pub fn poll_lending(&mut self, common: &mut Common, core: &mut Core, lender: &mut Lender<'_>) {
         let mut at = 0;
         while let Some(&key) = self.schedule.active().get(at) {
@@ -122,6 +123,7 @@ impl Links {
     }
 
     /// Lends what has come on a link. False: that was nothing, or not all that the link has to do now.
+    #[inline]
     fn lend(&mut self, common: &mut Common, core: &mut Core, key: Key, lender: &mut Lender<'_>) -> bool {
         let Some(link) = self.table.get_mut(key) else { return false };
         link.out.flush();
@@ -249,6 +251,7 @@ impl Links {
     }
 
     /// Sends messages of a burst on a connection, from the first on, as far as there is space.
+    #[inline]
     pub fn send_burst(
         &mut self,
         common: &mut Common,

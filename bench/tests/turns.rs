@@ -4,11 +4,8 @@
 
 use std::fs::File;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Both sides of a turn poll, on the first two cores: two turns at once would keep each other from them.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// No turn takes longer, however busy the machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -18,7 +15,6 @@ fn turn(by: &str, work: &str, count: u32, placement: &str) -> Option<serde_json:
         println!("skipped: one core only");
         return None;
     }
-    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     // To files: a partner that is still there must not keep us reading.
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let name = format!("turn-{by}-{}-{placement}", work.replace(':', "-"));

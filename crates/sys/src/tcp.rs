@@ -19,8 +19,10 @@ pub use info::Info;
 /// Connections that the kernel keeps for a listener that does not take them; `net.core.somaxconn` bounds it.
 const BACKLOG: i32 = 4096;
 
-/// Room in the kernel for what follows a part of a record: some of the longest segments.
-const SPACE_BEHIND_PARTS_BYTES: u32 = 256 << 10;
+/// Space in the kernel for what follows a part of a record. The kernel appends new segments to the last buffer as long as that
+/// has one of its 17 fragments free, each of up to 32 KiB, and frees none of it before all of it is read. So a part may hold
+/// 544 KiB. The kernel doubles this figure, for its own bookkeeping: the rest is enough for some of the longest segments.
+const SPACE_BEHIND_PARTS_BYTES: u32 = 512 << 10;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -246,11 +248,11 @@ impl Stream {
     }
 
     /// For a stream of which parts of records are left in the kernel. A segment of 64 KiB (loopback) of which a byte is left
-    /// counts whole; where a stream has room for two such segments, as at its beginning, the kernel takes none behind it. It
-    /// counts as readable with one byte afterwards.
+    /// counts whole, and so do those that the kernel has appended to it. Where a stream has space for no more than these, the
+    /// kernel closes the window for ever. The stream counts as readable with one byte afterwards.
     pub fn make_space_behind_parts(&self) {
-        // This is how the kernel makes space without ending its own adaption to the network, as `SO_RCVBUF` would. Where it
-        // refuses, the space grows with what is read.
+        // This is how the kernel makes space without ending its own adaption to the network, as `SO_RCVBUF` would. It gives no
+        // more than the last figure of `net.ipv4.tcp_rmem`, which is 6 MiB or more unless somebody has lowered it.
         let _ = self.set_wakeup_bytes(SPACE_BEHIND_PARTS_BYTES);
         let _ = self.set_wakeup_bytes(1);
     }

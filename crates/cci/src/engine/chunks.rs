@@ -156,6 +156,35 @@ impl Queue {
         }
     }
 
+    /// Appends records, each `header` and one of `messages`, from the first on, as far as these have the length of the first and the
+    /// chunk that is being filled has space. Returns how many these were.
+    #[inline]
+    pub fn push_alike(&mut self, header: [u8; 8], messages: &[&[u8]]) -> u32 {
+        let Some(len) = messages.first().map(|first| first.len()) else { return 0 };
+        let offset = self.offset(self.tail);
+        let Some(space) =
+            self.chunks.get_mut(offset / CHUNK_BYTES).and_then(|chunk| chunk.get_mut(offset % CHUNK_BYTES..))
+        else {
+            return 0;
+        };
+        let mut count = 0;
+        for (record, message) in space.chunks_exact_mut(header.len() + len).zip(messages) {
+            let Some((head, payload)) = record.split_first_chunk_mut::<8>() else { break };
+            if message.len() != len {
+                break;
+            }
+            *head = header;
+            // What is shortest is copied without a call and without a loop.
+            match (<&mut [u8; 8]>::try_from(&mut *payload), <&[u8; 8]>::try_from(*message)) {
+                (Ok(word), Ok(bytes)) => *word = *bytes,
+                _ => payload.copy_from_slice(message),
+            }
+            count += 1;
+        }
+        self.tail += u64::from(count) * (header.len() + len) as u64;
+        count
+    }
+
     /// The bytes from `from` up to `to` that lie together: all of them, unless they cross a chunk.
     #[inline]
     pub fn run(&self, from: u64, to: u64) -> &[u8] {

@@ -16,6 +16,7 @@ use crate::connection::{DisconnectReason, Status};
 use crate::engine::core::{Core, SendOp};
 use crate::error::SendError;
 use crate::limits::{TCP_ASK_S, TCP_ASKS, TCP_IDLE_JITTER_S, TCP_IDLE_S};
+use crate::transport::Taken;
 use cci_sys::event::Interest;
 use std::io;
 use std::net::SocketAddr;
@@ -258,9 +259,60 @@ impl Established {
             self.input.announce();
             return Ok(self.write_lone(shared, core));
         }
+        Ok(self.write_behind_others(shared, core))
+    }
+
+    /// Takes messages of a burst, from the first on, as far as there is space for them and none is longer than `mss`. They leave at once
+    /// where a lone message does.
+    pub fn send_burst(
+        &mut self,
+        shared: &mut Shared,
+        core: &mut Core,
+        (messages, mss): (&[&[u8]], u32),
+        op: SendOp,
+        is_alone: bool,
+    ) -> (Taken, Written) {
+        let lone = self.out.is_quiet() && self.out.lone_poll != shared.pace.polls;
+        shared.pace.begin_send(true, &mut shared.now_ns);
+        let deadline_ns = shared.now_ns.saturating_add(self.base.send_timeout_ns);
+        let chunks_max = (shared.chunks.unused() / CHUNKS_SHARE).clamp(CHUNKS_MIN, CHUNKS_MAX);
+        if self.out.sends() == 0 {
+            self.moved_ns = shared.now_ns;
+        }
+        let space = (self.out.space(&shared.sends, is_alone) as usize).min(messages.len());
+        let mut taken = Taken::default();
+        while let Some(rest @ [first, ..]) = messages.get(taken.messages as usize..space)
+            && first.len() <= mss as usize
+        {
+            let tables = (&mut shared.sends, &mut shared.chunks);
+            let more = self.out.push_burst(tables, self.input.taken(), rest, op, deadline_ns, chunks_max);
+            if more.messages == 0 {
+                break;
+            }
+            taken.messages += more.messages;
+            taken.bytes += more.bytes;
+        }
+        if taken.messages == 0 {
+            return (taken, Written::Done);
+        }
+        shared.sends_due_ns = shared.sends_due_ns.min(deadline_ns);
+        self.unreported += if op.silent { 0 } else { taken.messages };
+        self.base.messages_sent += u64::from(taken.messages);
+        self.base.bytes_sent += taken.bytes;
+        if lone {
+            self.out.lone_poll = shared.pace.polls;
+            self.input.announce();
+            return (taken, self.flush(shared, core));
+        }
+        (taken, self.write_behind_others(shared, core))
+    }
+
+    /// Writes what was queued, unless more can still share its write.
+    #[inline(always)]
+    fn write_behind_others(&mut self, shared: &mut Shared, core: &mut Core) -> Written {
         shared.streams.write_later(&mut self.base.listed);
         let is_full = self.out.unwritten_bytes() >= BATCH_BYTES && !self.out.blocked;
-        Ok(if is_full && self.out.flow == Flow::Going { self.flush(shared, core) } else { Written::Done })
+        if is_full && self.out.flow == Flow::Going { self.flush(shared, core) } else { Written::Done }
     }
 
     #[inline]
@@ -294,7 +346,7 @@ impl Established {
         shared.counts.batches += u64::from(writes > 0);
         if !self.base.is_reliable {
             //= wire.md R-TCP-12
-            while let Some(send) = self.out.pop_written(&mut shared.sends, &mut shared.chunks) {
+            while let Some(send) = self.out.pop_written(&mut shared.sends, &mut shared.chunks, u32::MAX) {
                 self.complete(core, &send, Status::Success);
             }
         }
@@ -551,14 +603,14 @@ impl Established {
         }
     }
 
-    /// Completes a send.
+    /// Completes a run of sends.
     #[inline]
     pub fn complete(&mut self, core: &mut Core, send: &Send, status: Status) {
         let op = send.op();
         if !op.silent {
-            self.unreported = self.unreported.saturating_sub(1);
+            self.unreported = self.unreported.saturating_sub(send.count);
         }
-        core.complete(self.base.connection, op, status);
+        core.complete_run(self.base.connection, op, status, send.count);
     }
 
     /// Completes every send with this status.

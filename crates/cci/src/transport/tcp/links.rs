@@ -17,6 +17,7 @@ use crate::ConnectFailure;
 use crate::connection::{DisconnectReason, Status};
 use crate::engine::core::{Core, SendOp};
 use crate::error::SendError;
+use crate::transport::Taken;
 use crate::transport::ordered_rma::Start;
 use cci_memory::slab::Key;
 use cci_sys::clock;
@@ -68,6 +69,17 @@ impl Links {
             self.written(core, key, written);
         }
         Ok(())
+    }
+
+    /// Takes messages of a burst, as far as there is space.
+    pub fn send_burst(&mut self, core: &mut Core, key: Key, burst: (&[&[u8]], u32), op: SendOp) -> Taken {
+        let is_alone = self.conns.len() < 2;
+        let Some(conn) = self.conns.established_mut(key).filter(|conn| conn.stage == Stage::Open) else {
+            return Taken::default();
+        };
+        let (taken, written) = conn.send_burst(&mut self.shared, core, burst, op, is_alone);
+        self.written(core, key, written);
+        taken
     }
 
     /// Queues a control record; it leaves with the next progress.

@@ -52,7 +52,7 @@ use self::established::Established;
 use self::reactor::Reactor;
 use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, RegionChange, Report, Setting,
-    Started, Transport,
+    Started, Taken, Transport,
 };
 use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
@@ -127,6 +127,18 @@ impl Transport for Tcp {
         op: SendOp,
     ) -> Result<(), SendError> {
         self.reactor.links.send(core, Key::from_bits(link), segments, op)
+    }
+
+    fn send_burst(
+        &mut self,
+        core: &mut Core,
+        _: Connection,
+        link: u64,
+        messages: &[&[u8]],
+        mss: u32,
+        op: SendOp,
+    ) -> Taken {
+        self.reactor.links.send_burst(core, Key::from_bits(link), (messages, mss), op)
     }
 
     fn start(

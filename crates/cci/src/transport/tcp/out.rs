@@ -8,6 +8,7 @@ use super::sends::{Fifo, NIL, Send, Sends};
 use super::wire::{Fault, HEADER_BYTES, Header, Kind, RECORD_BYTES_MAX};
 use crate::engine::chunks::{Chunks, PARTS_MAX, Queue};
 use crate::engine::core::SendOp;
+use crate::transport::Taken;
 use std::io::{self, ErrorKind, IoSlice};
 
 /// Control records of a peer that asks for ever more answers and reads none; and the rest of a message that was begun.
@@ -29,9 +30,11 @@ pub(super) struct Out {
     fifo: Fifo,
     /// Position up to which was written.
     written: u64,
-    /// The first record that was not written whole, and where it begins; NIL: all were.
+    /// The run of the first record that was not written whole, and where that record begins; NIL: all were.
     next: u32,
     next_at: u64,
+    /// How many records of that run were written whole and are not acknowledged.
+    next_of_run: u32,
     /// Messages written and not acknowledged.
     in_flight: u32,
     /// How many messages may be written and not acknowledged.
@@ -62,6 +65,7 @@ impl Out {
             written: 0,
             next: NIL,
             next_at: 0,
+            next_of_run: 0,
             in_flight: 0,
             window: UNLIMITED,
             control: Vec::new(),
@@ -119,7 +123,8 @@ impl Out {
     }
 
     /// Appends a message; [`Out::has_space`] was true. False: there is no space for its bytes.
-    #[inline]
+    // Always: it is in the way of every message, and has two callers.
+    #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "what it takes from its owner, who has it all")]
     pub fn push(
         &mut self,
@@ -140,11 +145,48 @@ impl Out {
         for segment in segments {
             self.queue.push(segment);
         }
-        let at = sends.push(&mut self.fifo, op, record_bytes as u32, deadline_ns);
+        let at = sends.push(&mut self.fifo, op, (record_bytes as u32, 1), deadline_ns);
         if self.next == NIL {
             (self.next, self.next_at) = (at, at_position);
         }
         true
+    }
+
+    /// How many more messages the table of sends has space for.
+    pub fn space(&self, sends: &Sends, is_alone: bool) -> u32 {
+        sends.space_for(&self.fifo, is_alone)
+    }
+
+    /// Appends messages of a burst that have the length of the first, from that on, as one run, as far as they fit into one
+    /// chunk. Takes none if there is no space for the first. [`Out::space`] was as great as their number.
+    #[inline(never)]
+    pub fn push_burst(
+        &mut self,
+        (sends, chunks): (&mut Sends, &mut Chunks),
+        ack: u32,
+        messages: &[&[u8]],
+        op: SendOp,
+        deadline_ns: u64,
+        chunks_max: u32,
+    ) -> Taken {
+        let Some(first) = messages.first() else { return Taken::default() };
+        let header = Out::message(first.len(), ack);
+        let record_bytes = HEADER_BYTES + first.len();
+        if !self.queue.reserve(chunks, record_bytes, chunks_max) {
+            return Taken::default();
+        }
+        let at_position = self.queue.tail();
+        let count = self.queue.push_alike(header.bytes(), messages);
+        if count == 0 {
+            // The first one crosses into the next chunk.
+            let is_taken = self.push(sends, chunks, header, &[first], op, deadline_ns, chunks_max);
+            return Taken { messages: u32::from(is_taken), bytes: first.len() as u64 };
+        }
+        let at = sends.push(&mut self.fifo, op, (record_bytes as u32, count), deadline_ns);
+        if self.next == NIL {
+            (self.next, self.next_at) = (at, at_position);
+        }
+        Taken { messages: count, bytes: u64::from(count) * first.len() as u64 }
     }
 
     /// Writes the one message that waits; [`Out::is_quiet`] was true before it was pushed.
@@ -264,12 +306,15 @@ impl Out {
         if remaining >= self.fifo.len() {
             return self.queue.tail();
         }
-        let remaining = remaining.max(u32::from(self.is_mid_record()));
-        let (mut at, mut end) = (self.next, self.next_at);
-        for _ in 0..remaining {
-            let Some(send) = sends.get(at) else { break };
-            end += u64::from(send.record_bytes);
-            at = send.next;
+        let mut remaining = remaining.max(u32::from(self.is_mid_record()));
+        let (mut at, mut of_run, mut end) = (self.next, self.next_of_run, self.next_at);
+        while remaining > 0
+            && let Some(send) = sends.get(at)
+        {
+            let count = remaining.min(send.count - of_run);
+            end += u64::from(send.record_bytes) * u64::from(count);
+            remaining -= count;
+            (at, of_run) = (send.next, 0);
         }
         end
     }
@@ -279,25 +324,39 @@ impl Out {
     fn advance(&mut self, bytes: u64, sends: &Sends) {
         self.written += bytes;
         while let Some(send) = sends.get(self.next) {
-            let end = self.next_at + u64::from(send.record_bytes);
+            let record_bytes = u64::from(send.record_bytes);
+            let end = self.next_at + record_bytes;
             if end > self.written {
                 break;
             }
-            self.next_at = end;
-            self.next = send.next;
-            self.in_flight += 1;
+            let unwritten = send.count - self.next_of_run;
+            let is_whole = self.next_at + record_bytes * u64::from(unwritten) <= self.written;
+            let count =
+                if is_whole { unwritten } else { ((self.written - self.next_at) / record_bytes) as u32 };
+            self.next_at += record_bytes * u64::from(count);
+            self.in_flight += count;
+            if is_whole {
+                (self.next, self.next_of_run) = (send.next, 0);
+            } else {
+                self.next_of_run += count;
+            }
         }
     }
 
-    /// Takes out the oldest send if it was written whole: it was acknowledged, or needs not be.
+    /// Takes out the oldest send if it was written whole, and up to `max` in all of its run: they were acknowledged, or need not be.
     #[inline]
-    pub fn pop_written(&mut self, sends: &mut Sends, chunks: &mut Chunks) -> Option<Send> {
-        if self.in_flight == 0 {
+    pub fn pop_written(&mut self, sends: &mut Sends, chunks: &mut Chunks, max: u32) -> Option<Send> {
+        let max = max.min(self.in_flight);
+        if max == 0 {
             return None;
         }
-        let send = sends.pop(&mut self.fifo)?;
-        self.in_flight -= 1;
-        self.queue.release(chunks, self.queue.head() + u64::from(send.record_bytes));
+        let is_next = self.fifo.first() == self.next;
+        let send = sends.pop(&mut self.fifo, max)?;
+        self.in_flight -= send.count;
+        if is_next {
+            self.next_of_run -= send.count;
+        }
+        self.queue.release(chunks, self.queue.head() + send.bytes());
         Some(send)
     }
 
@@ -336,7 +395,7 @@ impl Out {
     fn rewind(&mut self) {
         self.written = self.queue.head();
         self.next_at = self.written;
-        self.next = self.fifo.first();
+        (self.next, self.next_of_run) = (self.fifo.first(), 0);
         self.in_flight = 0;
     }
 
@@ -354,16 +413,16 @@ impl Out {
         if self.in_flight > 0 || self.is_mid_record() {
             return None;
         }
-        let send = sends.pop(&mut self.fifo)?;
-        self.queue.release(chunks, self.queue.head() + u64::from(send.record_bytes));
+        let send = sends.pop(&mut self.fifo, 1)?;
+        self.queue.release(chunks, self.queue.head() + send.bytes());
         self.rewind();
         Some(send)
     }
 
-    /// Takes out every send, one with each call: the connection is over for them. What was begun is lost with it.
+    /// Takes out every send, one run with each call: the connection is over for them. What was begun is lost with it.
     pub fn abandon(&mut self, sends: &mut Sends, chunks: &mut Chunks) -> Option<Send> {
-        let send = sends.pop(&mut self.fifo)?;
-        self.queue.release(chunks, self.queue.head() + u64::from(send.record_bytes));
+        let send = sends.pop(&mut self.fifo, u32::MAX)?;
+        self.queue.release(chunks, self.queue.head() + send.bytes());
         if self.fifo.len() == 0 {
             self.rewind();
         }
@@ -401,63 +460,4 @@ impl Out {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn header(kind: Kind, ack: u32) -> Header {
-        Header { kind, len: 0, ack }
-    }
-
-    fn full_of_pongs(out: &mut Out) -> usize {
-        (0..1 << 16).take_while(|_| out.send_control(header(Kind::Pong, 0), None)).count()
-    }
-
-    #[test]
-    fn answers_are_bounded_although_a_part_of_one_has_left() {
-        let mut out = Out::new();
-        assert!(out.send_control(header(Kind::Pong, 0), None));
-        out.control_written = 3;
-        assert!(full_of_pongs(&mut out) < 2048);
-        // Some leave, never all: what has left is forgotten.
-        for _ in 0..100 {
-            out.control_written = out.control.len() - 3;
-            full_of_pongs(&mut out);
-        }
-        assert!(out.control.len() <= 2 * CONTROL_BYTES_MAX + HEADER_BYTES);
-    }
-
-    #[test]
-    fn acknowledgements_that_wait_become_one() {
-        let mut out = Out::new();
-        assert!(out.send_control(header(Kind::Ping, 1), None));
-        for ack in 0..100_000 {
-            assert!(out.send_control(header(Kind::Ack, ack), None), "{ack}");
-        }
-        let records = [header(Kind::Ping, 1), header(Kind::Ack, 99_999)].map(Header::bytes).concat();
-        assert_eq!(out.control, records);
-        // One of which a part has left stays.
-        out.control_written = 9;
-        assert!(out.send_control(header(Kind::Ack, 100_000), None));
-        assert_eq!(out.control, [records.as_slice(), &header(Kind::Ack, 100_000).bytes()].concat());
-        // And so does what is none.
-        assert!(
-            out.send_control(header(Kind::Pong, 5), None) && out.send_control(header(Kind::Ack, 6), None)
-        );
-        assert_eq!(out.control.len(), 5 * HEADER_BYTES);
-    }
-
-    /// The peer has no buffer while the longest message is half written: what is left of it is not an answer.
-    #[test]
-    fn the_rest_of_a_message_leaves_room_for_answers() {
-        let (mut out, mut chunks) = (Out::new(), Chunks::new(1 << 20));
-        let mut sends = Sends::new(4).unwrap();
-        let (message, op) = ([7; 8192], SendOp { context: 1, silent: false });
-        assert!(out.push(&mut sends, &mut chunks, Out::message(8192, 0), &[&message], op, 0, 4));
-        out.advance(100, &sends);
-        out.dropped(&sends).unwrap();
-        assert_eq!(out.control.len(), RECORD_BYTES_MAX - 100);
-        assert!(
-            out.send_control(header(Kind::Ack, 1), None) && out.send_control(header(Kind::Resume, 1), None)
-        );
-    }
-}
+mod tests;

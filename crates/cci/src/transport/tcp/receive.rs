@@ -93,8 +93,9 @@ impl Receiver<'_> {
         conn.out.acked(count).map_err(|_| Fault::Record)?;
         conn.input.acked = ack;
         conn.moved_ns = shared.now_ns;
-        for _ in 0..count {
-            let Some(send) = conn.out.pop_written(&mut shared.sends, &mut shared.chunks) else { break };
+        let mut left = count;
+        while let Some(send) = conn.out.pop_written(&mut shared.sends, &mut shared.chunks, left) {
+            left -= send.count;
             conn.complete(self.core, &send, Status::Success);
         }
         Ok(())

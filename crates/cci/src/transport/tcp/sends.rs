@@ -1,18 +1,20 @@
 //! Sends that have not completed. One table for the endpoint, made when it is opened, so that a send allocates nothing;
-//! one first-in-first-out list through it for each connection.
+//! one first-in-first-out list through it for each connection. Messages of a burst that have one length are one entry.
 
 use crate::engine::core::SendOp;
 
 pub(super) const NIL: u32 = u32::MAX;
 
-/// A send under way.
+/// A run of sends under way that have all but their place in common: one message, or several of a burst.
 #[derive(Copy, Clone)]
 pub(super) struct Send {
     context: u64,
     pub deadline_ns: u64,
-    /// Length of its record, with the header.
+    /// Length of the record of each, with the header.
     pub record_bytes: u32,
-    /// The one behind it.
+    /// How many there are; at least one.
+    pub count: u32,
+    /// The run behind it.
     pub next: u32,
     silent: bool,
 }
@@ -23,6 +25,12 @@ impl Send {
     pub fn op(&self) -> SendOp {
         SendOp { context: self.context, silent: self.silent }
     }
+
+    /// Bytes of all its records.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.record_bytes) * u64::from(self.count)
+    }
 }
 
 /// The sends of one connection, oldest first.
@@ -30,6 +38,7 @@ impl Send {
 pub(super) struct Fifo {
     first: u32,
     last: u32,
+    /// Messages, not runs.
     len: u32,
 }
 
@@ -54,6 +63,7 @@ pub(super) struct Sends {
     all: Vec<Send>,
     free: u32,
     max: u32,
+    /// Messages, not runs: each counts as a send where they are limited.
     in_use: u32,
 }
 
@@ -71,6 +81,12 @@ impl Sends {
     pub fn has_space_for(&self, fifo: &Fifo, is_alone: bool) -> bool {
         let remaining = self.max - self.in_use;
         fifo.len < remaining || is_alone && remaining > 0
+    }
+
+    /// How many more fit, one after the other, as [`Sends::has_space_for`] decides for each.
+    pub fn space_for(&self, fifo: &Fifo, is_alone: bool) -> u32 {
+        let remaining = self.max - self.in_use;
+        if is_alone { remaining } else { remaining.saturating_sub(fifo.len).div_ceil(2) }
     }
 
     pub fn in_use(&self) -> u32 {
@@ -92,10 +108,18 @@ impl Sends {
         self.get(fifo.first)
     }
 
-    /// Appends a send; the caller has seen that the table is not full. Answers its place.
-    #[inline]
-    pub fn push(&mut self, fifo: &mut Fifo, op: SendOp, record_bytes: u32, deadline_ns: u64) -> u32 {
-        let send = Send { context: op.context, deadline_ns, record_bytes, next: NIL, silent: op.silent };
+    /// Appends a run of `count` sends, at least one; the caller has seen that the table has space for each. Answers its place.
+    // Always: it is in the way of every message, and has two callers.
+    #[inline(always)]
+    pub fn push(
+        &mut self,
+        fifo: &mut Fifo,
+        op: SendOp,
+        (record_bytes, count): (u32, u32),
+        deadline_ns: u64,
+    ) -> u32 {
+        let SendOp { context, silent } = op;
+        let send = Send { context, deadline_ns, record_bytes, count, next: NIL, silent };
         let at = if let Some(entry) = self.all.get_mut(self.free as usize) {
             let at = self.free;
             self.free = entry.next;
@@ -111,25 +135,30 @@ impl Sends {
             None => fifo.first = at,
         }
         fifo.last = at;
-        fifo.len += 1;
-        self.in_use += 1;
+        fifo.len += count;
+        self.in_use += count;
         at
     }
 
-    /// Takes the oldest out.
+    /// Takes the oldest out, and up to `max` in all of its run, as one. `max` is at least one.
     #[inline]
-    pub fn pop(&mut self, fifo: &mut Fifo) -> Option<Send> {
+    pub fn pop(&mut self, fifo: &mut Fifo, max: u32) -> Option<Send> {
         let at = fifo.first;
         let entry = self.all.get_mut(at as usize)?;
-        let send = *entry;
-        entry.next = self.free;
-        self.free = at;
-        fifo.first = send.next;
-        if fifo.first == NIL {
-            fifo.last = NIL;
+        let mut send = *entry;
+        if max < send.count {
+            entry.count -= max;
+            send.count = max;
+        } else {
+            entry.next = self.free;
+            self.free = at;
+            fifo.first = send.next;
+            if fifo.first == NIL {
+                fifo.last = NIL;
+            }
         }
-        fifo.len -= 1;
-        self.in_use -= 1;
+        fifo.len -= send.count;
+        self.in_use -= send.count;
         Some(send)
     }
 

@@ -29,6 +29,67 @@ fn messages_of_one_call_leave_in_one_write() {
 }
 
 #[test]
+fn a_burst_leaves_in_one_write() {
+    let (mut client, mut server) = (endpoint(Options::default()), endpoint(Options::default()));
+    let (to_server, _) = connect(&mut client, &mut server, RO).unwrap();
+    client.progress();
+    let before = counted(&client, "send_syscalls");
+    // Three runs of messages of one length.
+    let messages: Vec<Vec<u8>> = (0..60u8).map(|number| vec![number; 8 + usize::from(number) / 20]).collect();
+    let burst: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+    assert_eq!(client.send_burst(to_server, &burst, 5, SendFlags::NONE), Ok(60));
+    assert_eq!(counted(&client, "send_syscalls") - before, 1, "without a call of progress");
+    let mut next = 0;
+    until(&mut server, |_, event| {
+        if let Some(Event::Recv(message)) = event {
+            assert_eq!(&*message, burst[next]);
+            next += 1;
+        }
+        next == 60
+    });
+    until(&mut client, |_, event| {
+        assert!(matches!(event, None | Some(Event::Send { context: 5, status: Status::Success, .. })));
+        event.is_some()
+    });
+}
+
+/// The receiver has a few buffers, gives them back one by one, and refuses what comes meanwhile: in the middle of runs. Every message
+/// arrives once and in order, and every burst ends once.
+#[test]
+fn runs_that_are_refused_in_the_middle_arrive_all_the_same() {
+    const BURSTS: u64 = 30;
+    let hungry = Options { recv_buffers: 3, ..Options::default() };
+    let (mut client, mut server) = (endpoint(Options::default()), endpoint(hungry));
+    let (to_server, _) = connect(&mut client, &mut server, RO).unwrap();
+    let messages: Vec<[u8; 8]> = (0..20 * BURSTS).map(u64::to_le_bytes).collect();
+    for (context, burst) in messages.chunks(20).enumerate() {
+        let burst: Vec<&[u8]> = burst.iter().map(<[u8; 8]>::as_slice).collect();
+        assert_eq!(client.send_burst(to_server, &burst, context as u64, SendFlags::NONE), Ok(20));
+    }
+    let (mut next, mut held, mut ended, start) = (0, Vec::new(), 0, Instant::now());
+    while next < messages.len() || ended < BURSTS {
+        if let Some(Event::Send { context, status, .. }) = client.next_event() {
+            assert_eq!((context, status), (ended, Status::Success), "in order");
+            ended += 1;
+        }
+        match server.next_event() {
+            Some(Event::Recv(message)) => {
+                assert_eq!(*message, messages[next]);
+                next += 1;
+                held.push(message);
+            }
+            // Buffers come back only once the receiver has refused something.
+            None if !held.is_empty() && counted(&server, "rnr_sent") > 0 => {
+                held.remove(0);
+            }
+            _ if next == messages.len() => held.clear(),
+            _ => {}
+        }
+        assert!(start.elapsed() < PATIENCE, "{next} messages, {ended} bursts: {:?}", server.counters());
+    }
+}
+
+#[test]
 fn an_answer_acknowledges() {
     let (mut client, mut server) = (endpoint(Options::default()), endpoint(Options::default()));
     let (to_server, to_client) = connect(&mut client, &mut server, RO).unwrap();

@@ -387,3 +387,18 @@ mod model {
         }
     }
 }
+
+#[test]
+fn a_line_is_filled_by_what_fits() {
+    let from: Vec<u8> = (0..60).collect();
+    let mut line = Line::EMPTY;
+    for behind in [48, 60] {
+        for len in 0..=48 {
+            assert!(line.fill(&from[..behind], len));
+            assert_eq!(line.bytes(), &from[..len]);
+        }
+    }
+    assert!(line.fill(&from[..7], 7) && line.fill(&from[..7], 5));
+    assert!(!line.fill(&from[..7], 8) && !line.fill(&from, 49), "more than there is, or than fits");
+    assert_eq!(line.bytes(), &from[..5], "and stays as it was");
+}

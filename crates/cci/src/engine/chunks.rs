@@ -211,7 +211,7 @@ impl Queue {
     }
 
     /// Forgets the bytes before `head`.
-    #[inline]
+    #[inline(always)]
     pub fn release(&mut self, pool: &mut Chunks, head: u64) {
         self.head = head;
         while head - self.base >= CHUNK_BYTES as u64 {

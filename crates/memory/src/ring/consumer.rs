@@ -252,6 +252,21 @@ impl Line {
     /// One without a byte.
     pub const EMPTY: Line = Line { bytes: [0; LINE_PAYLOAD_BYTES], len_bytes: 0 };
 
+    /// Copies the first `len` bytes of `from` into it. False: there are not so many, or more than a line has space for.
+    #[inline(always)]
+    pub fn fill(&mut self, from: &[u8], len: usize) -> bool {
+        // To copy all that a line has space for costs less than a look at the length.
+        match from.first_chunk() {
+            Some(all) if len <= LINE_PAYLOAD_BYTES => self.bytes = *all,
+            _ => match (self.bytes.get_mut(..len), from.get(..len)) {
+                (Some(to), Some(from)) => to.copy_from_slice(from),
+                _ => return false,
+            },
+        }
+        self.len_bytes = len as u32;
+        true
+    }
+
     /// The payload.
     #[inline]
     pub fn bytes(&self) -> &[u8] {

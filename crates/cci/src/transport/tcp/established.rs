@@ -17,6 +17,7 @@ use crate::engine::core::{Core, SendOp};
 use crate::error::SendError;
 use crate::limits::{TCP_ASK_S, TCP_ASKS, TCP_IDLE_JITTER_S, TCP_IDLE_S};
 use crate::transport::Taken;
+use cci_memory::slab::Key;
 use cci_sys::event::Interest;
 use std::io;
 use std::net::SocketAddr;
@@ -130,6 +131,14 @@ pub(super) struct Batch {
     fresh: usize,
     /// Whether they have left the kernel. Otherwise only those leave it that are dealt with.
     pub keeps: bool,
+}
+
+/// What was read from a stream and is not dealt with yet: all behind the first `used` bytes of the batch, in the read buffer.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Rest {
+    pub key: Key,
+    pub batch: Batch,
+    pub used: usize,
 }
 
 /// Why nothing more is read.
@@ -519,7 +528,7 @@ impl Established {
 
     /// Keeps what was read and not dealt with, which is all behind the first `used` bytes. Answers whether something came that
     /// is of use.
-    #[inline]
+    #[inline(always)]
     pub fn keep_remainder(
         &mut self,
         shared: &mut Shared,

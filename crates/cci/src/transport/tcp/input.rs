@@ -76,10 +76,10 @@ impl Input {
         self.kept.bytes.get(self.kept_at..).unwrap_or_default()
     }
 
-    /// A message was taken, in this poll.
+    /// Messages were taken, in this poll.
     #[inline]
-    pub fn took(&mut self, poll: u32) {
-        self.taken = self.taken.wrapping_add(1);
+    pub fn took(&mut self, messages: u32, poll: u32) {
+        self.taken = self.taken.wrapping_add(messages);
         self.poll = poll;
     }
 

@@ -5,7 +5,7 @@ use super::conn::Conn;
 use super::conns::Conns;
 use super::counts::Fault;
 use super::deadlines::Deadlines;
-use super::established::{Batch, Due, ReadError, Stage, Written};
+use super::established::{Batch, Due, ReadError, Rest, Stage, Written};
 use super::input::Take;
 use super::pipe::Pipe;
 use super::receive::{Came, Receiver};
@@ -43,13 +43,15 @@ pub(super) struct Links {
     /// Connections whose second stream this side is to dial.
     pub seconds_wanted: Vec<Key>,
     /// Where streams are read into; empty while it is worked in.
-    scratch: Box<[u8]>,
+    pub scratch: Box<[u8]>,
+    /// What of it is still to be lent. Nothing is read meanwhile.
+    pub rest: Option<Rest>,
 }
 
 impl Links {
     pub fn new(conns: Conns, shared: Shared, transfers: Transfers, scratch: Box<[u8]>) -> Links {
         let (deadlines, seconds_wanted) = (Deadlines::new(), Vec::new());
-        Links { conns, shared, transfers, deadlines, seconds_wanted, scratch }
+        Links { conns, shared, transfers, deadlines, seconds_wanted, scratch, rest: None }
     }
 
     #[inline]
@@ -107,7 +109,7 @@ impl Links {
 
     /// Reads what the peer has sent before it went, and the end of the stream behind it, after a write has failed.
     fn write_failed(&mut self, core: &mut Core, key: Key) {
-        while self.read(core, key) {}
+        while self.read_apart(core, key) {}
         let holds = self.conns.established(key).is_some_and(|conn| conn.input.is_holding());
         if !holds {
             self.end(core, key, DisconnectReason::Died);
@@ -162,7 +164,14 @@ impl Links {
         }
     }
 
-    /// Reads once and deals with what came. Answers whether something did.
+    /// Reads once, where that is not in the way of every message, and something may be left to be lent.
+    #[inline(never)]
+    pub fn read_apart(&mut self, core: &mut Core, key: Key) -> bool {
+        self.finish_rest(core);
+        self.read(core, key)
+    }
+
+    /// Reads once and deals with what came; nothing is left to be lent. Answers whether something came.
     #[inline(always)]
     pub fn read(&mut self, core: &mut Core, key: Key) -> bool {
         let Some(conn) = self.conns.established_mut(key) else { return false };
@@ -179,7 +188,7 @@ impl Links {
         let mut scratch = std::mem::take(&mut self.scratch);
         let came = match conn.read(&mut self.shared, &mut scratch) {
             Ok(None) => false,
-            Ok(Some(batch)) => self.took(core, key, &mut scratch, &batch),
+            Ok(Some(batch)) => self.took(core, key, &mut scratch, &batch, 0),
             Err(error) => {
                 self.read_failed(core, key, error);
                 true
@@ -189,11 +198,22 @@ impl Links {
         came
     }
 
-    /// Deals with what was read. Answers whether something came of it.
-    #[inline]
-    fn took(&mut self, core: &mut Core, key: Key, scratch: &mut [u8], batch: &Batch) -> bool {
+    /// Deals with what was still to be lent in the ordinary way. Answers whether something came of it.
+    #[cold]
+    pub fn finish_rest(&mut self, core: &mut Core) -> bool {
+        let Some(Rest { key, batch, used }) = self.rest.take() else { return false };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let came = self.took(core, key, &mut scratch, &batch, used);
+        self.scratch = scratch;
+        came
+    }
+
+    /// Deals with what was read, behind the first `used` bytes. Answers whether something came of it.
+    // Apart, so that a poll that finds nothing saves no registers for it.
+    #[inline(never)]
+    fn took(&mut self, core: &mut Core, key: Key, scratch: &mut [u8], batch: &Batch, used: usize) -> bool {
         let filled = scratch.get(..batch.filled).unwrap_or_default();
-        let used = self.deal(core, key, filled, batch.keeps);
+        let used = self.deal(core, key, filled, used, batch.keeps);
         let mut conn = self.conns.established_mut(key);
         if conn.as_ref().is_some_and(|conn| conn.stage.may_end()) {
             self.go_on_closing(core, key);
@@ -209,17 +229,17 @@ impl Links {
         }
     }
 
-    fn read_failed(&mut self, core: &mut Core, key: Key, error: ReadError) {
+    pub fn read_failed(&mut self, core: &mut Core, key: Key, error: ReadError) {
         match error {
             ReadError::Fault(fault) => self.fault(core, key, fault),
             ReadError::Ended(reason) => self.end(core, key, reason),
         }
     }
 
-    /// Deals with complete records, until one has to wait; answers how many bytes they were.
-    #[inline]
-    fn deal(&mut self, core: &mut Core, key: Key, bytes: &[u8], may_hold: bool) -> usize {
-        let mut used = 0;
+    /// Deals with complete records from byte `used` on, until one has to wait; answers up to where they were.
+    // Always: left to itself, the compiler makes calls of these, of which there are several callers.
+    #[inline(always)]
+    fn deal(&mut self, core: &mut Core, key: Key, bytes: &[u8], mut used: usize, may_hold: bool) -> usize {
         loop {
             let Some(conn) = self.conns.established_mut(key) else { return bytes.len() };
             let mut receiver = Receiver { conn, shared: &mut self.shared, core, may_hold };
@@ -278,7 +298,7 @@ impl Links {
         if drop {
             conn.drop_messages(&mut self.shared);
         }
-        let used = self.deal(core, key, kept.behind(at), true);
+        let used = self.deal(core, key, kept.behind(at), 0, true);
         let Some(conn) = self.conns.established_mut(key) else {
             return self.shared.keepers.give_back(kept);
         };
@@ -418,6 +438,9 @@ impl Links {
     /// The stream has ended, or is of no use any more.
     #[cold]
     pub fn end(&mut self, core: &mut Core, key: Key, reason: DisconnectReason) {
+        if self.rest.is_some_and(|rest| rest.key == key) {
+            self.finish_rest(core);
+        }
         let status = match reason {
             DisconnectReason::TimedOut => Status::TimedOut,
             _ => Status::Disconnected,

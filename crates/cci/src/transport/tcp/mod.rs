@@ -21,6 +21,7 @@ pub(super) mod fuzzing;
 mod handshake;
 mod handshakes;
 mod input;
+mod lend;
 mod lent;
 mod links;
 mod local;
@@ -56,6 +57,7 @@ use super::{
 };
 use crate::connection::Connection;
 use crate::engine::core::{Core, SendOp};
+use crate::engine::lent::Lender;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::limits;
@@ -180,7 +182,11 @@ impl Transport for Tcp {
 
     #[inline]
     fn progress(&mut self, core: &mut Core) {
-        self.reactor.poll(core);
+        self.reactor.poll(core, None);
+    }
+
+    fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {
+        self.reactor.poll(core, Some(lender));
     }
 
     fn arm(&mut self, core: &mut Core) -> Armed {

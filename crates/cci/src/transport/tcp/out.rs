@@ -344,7 +344,7 @@ impl Out {
     }
 
     /// Takes out the oldest send if it was written whole, and up to `max` in all of its run: they were acknowledged, or need not be.
-    #[inline]
+    #[inline(always)]
     pub fn pop_written(&mut self, sends: &mut Sends, chunks: &mut Chunks, max: u32) -> Option<Send> {
         let max = max.min(self.in_flight);
         if max == 0 {

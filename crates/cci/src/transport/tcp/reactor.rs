@@ -8,10 +8,12 @@ use super::conn::Conn;
 use super::dial::Dialler;
 use super::established::Stage;
 use super::handshakes::Handshakes;
+use super::lend;
 use super::links::Links;
 use super::shared::Shared;
 use crate::connection::DisconnectReason;
 use crate::engine::core::Core;
+use crate::engine::lent::Lender;
 use crate::limits;
 use crate::transport::{Armed, token};
 use cci_memory::slab::Key;
@@ -36,16 +38,18 @@ pub(super) struct Reactor {
     pub links: Links,
     /// None while its contents are worked on.
     events: Option<Events>,
+    /// The active connection whose messages are lent next.
+    lent_at: usize,
 }
 
 impl Reactor {
     pub fn new(handshakes: Handshakes, links: Links) -> Reactor {
-        Reactor { handshakes, links, events: Some(Events::with_capacity(KERNEL_EVENTS)) }
+        Reactor { handshakes, links, events: Some(Events::with_capacity(KERNEL_EVENTS)), lent_at: 0 }
     }
 
-    /// One poll.
-    #[inline]
-    pub fn poll(&mut self, core: &mut Core) {
+    /// One poll, which may lend messages of connections that are read in every poll.
+    #[inline(always)]
+    pub fn poll(&mut self, core: &mut Core, mut lender: Option<&mut Lender<'_>>) {
         let Shared { pace, now_ns, streams, .. } = &mut self.links.shared;
         pace.begin_poll(now_ns);
         if streams.has_unwritten() {
@@ -54,14 +58,30 @@ impl Reactor {
         if self.links.shared.streams.starved() > 0 {
             self.links.feed(core);
         }
-        let asked = self.links.shared.pace.is_time_to_ask(self.links.shared.now_ns);
-        if asked {
-            self.ask_kernel(core);
+        if self.links.rest.is_some() {
+            match &mut lender {
+                Some(lender) => lend::lend(&mut self.links, core, lender),
+                None => {
+                    self.links.finish_rest(core);
+                }
+            }
         }
-        let mut at = 0;
-        while let Some(&key) = self.links.shared.streams.active().get(at) {
-            self.read_active(core, key, asked);
-            at += 1;
+        // The read buffer is free as long as nothing is left in it.
+        if self.links.rest.is_none() {
+            let asked = self.links.shared.pace.is_time_to_ask(self.links.shared.now_ns);
+            if asked {
+                self.ask_kernel(core);
+            }
+            match lender {
+                Some(lender) => self.lend_active(core, lender, asked),
+                None => {
+                    let mut at = 0;
+                    while let Some(&key) = self.links.shared.streams.active().get(at) {
+                        self.read_active(core, key, asked, Links::read);
+                        at += 1;
+                    }
+                }
+            }
         }
         if self.links.shared.streams.has_unacknowledged() {
             self.links.acknowledge(core, false);
@@ -75,13 +95,35 @@ impl Reactor {
         }
     }
 
-    /// `asked`: the kernel has just reported all streams in its set.
+    /// Reads the active connections and lends what comes, as far as the lender takes it. After one that has more than that, the next poll
+    /// that reads begins with the other one.
     #[inline]
-    fn read_active(&mut self, core: &mut Core, key: Key, asked: bool) {
+    fn lend_active(&mut self, core: &mut Core, lender: &mut Lender<'_>, asked: bool) {
+        let count = self.links.shared.streams.active().len();
+        for _ in 0..count {
+            let at = if self.lent_at < count { self.lent_at } else { 0 };
+            self.lent_at = at + 1;
+            let Some(&key) = self.links.shared.streams.active().get(at) else { return };
+            self.read_active(core, key, asked, |links, core, key| lend::read(links, core, key, lender));
+            if self.links.rest.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// `asked`: the kernel has just reported all streams in its set.
+    #[inline(always)]
+    fn read_active(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        asked: bool,
+        read: impl FnOnce(&mut Links, &mut Core, Key) -> bool,
+    ) {
         if asked && self.links.conns.established(key).is_none_or(|conn| conn.stream.interest().is_some()) {
             return;
         }
-        if self.links.read(core, key)
+        if read(&mut self.links, core, key)
             && let Some(conn) = self.links.conns.established_mut(key)
         {
             conn.active_reads = conn.active_reads.saturating_add(1);
@@ -154,7 +196,7 @@ impl Reactor {
             self.links.flush(core, key);
         }
         let is_active = self.links.shared.streams.active().contains(&key);
-        let came = self.links.read(core, key);
+        let came = self.links.read_apart(core, key);
         if came && !is_active {
             self.links.activate(core, key);
             return true;
@@ -178,6 +220,7 @@ impl Reactor {
     /// Prepares for sleep: nothing is left to be said, and the kernel wakes for everything else.
     pub fn arm(&mut self, core: &mut Core) -> Armed {
         let events_before = core.events_queued();
+        self.links.finish_rest(core);
         self.handshakes.dial_seconds(core, &mut self.links);
         self.links.shared.now_ns = clock::now_ns();
         self.links.acknowledge(core, true);
@@ -225,6 +268,8 @@ impl Reactor {
     /// Does what is due.
     #[cold]
     fn time_out(&mut self, core: &mut Core) {
+        // What has come in time counts.
+        self.links.finish_rest(core);
         self.handshakes.time_out(core, &mut self.links);
         if self.links.deadlines.due_ns <= self.links.shared.now_ns {
             self.dialler(core).time_out();

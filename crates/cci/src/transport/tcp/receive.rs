@@ -50,7 +50,7 @@ pub(super) struct Receiver<'a> {
 impl Receiver<'_> {
     /// Deals with whole records from byte `used` on, and says how far it came. It stops where a message has to wait, and,
     /// with an error, behind a record that others have to deal with.
-    #[inline]
+    #[inline(always)]
     pub fn deal(&mut self, bytes: &[u8], used: &mut usize) -> Result<(), Came> {
         loop {
             let Some(tail) = bytes.get(*used..) else { return Ok(()) };
@@ -58,13 +58,7 @@ impl Receiver<'_> {
             let header = Header::parse(*header, self.conn.base.mss).map_err(|_| Fault::Record)?;
             let len = HEADER_BYTES + usize::from(header.len);
             let Some(payload) = tail.get(HEADER_BYTES..len) else { return Ok(()) };
-            if header.ack != self.conn.input.acked {
-                self.acknowledged(header.ack)?;
-                if self.conn.out.wants() {
-                    // The window has opened.
-                    self.shared.streams.write_later(&mut self.conn.base.listed);
-                }
-            }
+            self.note_acknowledged(header.ack)?;
             if matches!(self.conn.stage, Stage::Accepting { .. }) {
                 return Err(Came::Confirm);
             }
@@ -80,8 +74,21 @@ impl Receiver<'_> {
         }
     }
 
+    /// A header says how many messages the peer has taken.
+    #[inline(always)]
+    pub fn note_acknowledged(&mut self, ack: u32) -> Result<(), Fault> {
+        if ack != self.conn.input.acked {
+            self.acknowledged(ack)?;
+            if self.conn.out.wants() {
+                // The window has opened.
+                self.shared.streams.write_later(&mut self.conn.base.listed);
+            }
+        }
+        Ok(())
+    }
+
     /// The peer has taken messages.
-    #[inline]
+    #[inline(always)]
     fn acknowledged(&mut self, ack: u32) -> Result<(), Fault> {
         //= wire.md R-TCP-7
         let (conn, shared) = (&mut *self.conn, &mut *self.shared);
@@ -116,7 +123,7 @@ impl Receiver<'_> {
             conn.base.messages_received += 1;
             conn.base.bytes_received += payload.len() as u64;
             if conn.base.is_reliable {
-                conn.input.took(shared.pace.polls);
+                conn.input.took(1, shared.pace.polls);
                 shared.streams.acknowledge_later(&mut conn.base.listed);
             }
             return Step::Next;

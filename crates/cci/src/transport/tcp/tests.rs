@@ -5,6 +5,7 @@ mod deadlines;
 mod flow;
 mod handshakes;
 mod hostile;
+mod lend;
 mod parts;
 mod sealed;
 mod sealed_parts;

@@ -5,7 +5,9 @@ use crate::config::ini;
 use crate::fuzzing::{Script, with_handle};
 use crate::transport::tcp::preamble::{Preamble, Ticket};
 use crate::transport::tcp::wire::{Header, Kind};
-use crate::{Access, Attribute, Connection, Device, Endpoint, Event, Foreign, Memory, Options, RegionHandle};
+use crate::{
+    Access, Attribute, Connection, Device, Endpoint, Event, Foreign, Memory, Options, Polled, RegionHandle,
+};
 use cci_secure::{Challenge, NONCE_BYTES, PROOF_BYTES, Prover};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -30,6 +32,8 @@ struct Scene {
     /// What the endpoint has said, as far as it was looked at.
     heard: Vec<u8>,
     connections: Vec<Connection>,
+    /// Whether the last poll was by a handler.
+    was_handled: bool,
 }
 
 /// The first byte says how it begins; then lengths and bytes. When all streams are gone, so are the connections.
@@ -41,7 +45,7 @@ pub fn tcp_peer(data: &[u8]) {
     let memory = Memory::foreign(Foreign::owned(vec![0x11; 4096].into_boxed_slice()));
     let handle = endpoint.register(&memory, Access::ALL).unwrap();
     let (streams, heard, connections) = (Vec::new(), Vec::new(), Vec::new());
-    let mut scene = Scene { endpoint, handle, streams, heard, connections };
+    let mut scene = Scene { endpoint, handle, streams, heard, connections, was_handled: false };
     let attribute = if how & 0x40 == 0 { Attribute::ReliableOrdered } else { Attribute::Unreliable };
     match how % 4 {
         // Not a word yet.
@@ -70,8 +74,19 @@ impl Scene {
         self.streams.push(stream);
     }
 
+    /// Takes an event, or has a handler called once, in turns.
     fn poll(&mut self) {
-        match self.endpoint.next_event() {
+        let mut event = None;
+        self.was_handled = !self.was_handled;
+        if !self.was_handled {
+            event = self.endpoint.next_event();
+        } else {
+            self.endpoint.poll(1, |polled| match polled {
+                Polled::Event(other) => event = Some(other),
+                Polled::Message(message) => drop(message.keep()),
+            });
+        }
+        match event {
             Some(Event::ConnectRequest(request)) => drop(self.endpoint.accept(request, 1)),
             Some(Event::Accept { result: Ok(on), .. } | Event::Connect { result: Ok(on), .. }) => {
                 self.connections.push(on);

@@ -210,7 +210,7 @@ impl Pipe {
     }
 
     /// Receives what has come and fits, and returns how much; `None`: nothing has come.
-    #[inline]
+    #[inline(always)]
     pub fn recv_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match &mut self.sealed {
             None => self.stream.recv_now(buffer),

@@ -1,0 +1,203 @@
+//! Messages that handlers are lent: in bursts, in parts, and up to the end of a connection.
+
+use super::hostile::{RO, accepted, record};
+use super::{PATIENCE, connect, dropped, endpoint, until};
+use crate::transport::tcp::wire::Kind;
+use crate::{Connection, Endpoint, Event, Options, Polled, SendFlags};
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// A message that tells its number, of a length that depends on it: short ones with odd lengths, now and then a long one.
+fn numbered(number: u64) -> Vec<u8> {
+    let len = if number % 37 == 5 { 3000 } else { 8 + number as usize % 50 };
+    let mut message = vec![number as u8; len];
+    message[..8].copy_from_slice(&number.to_le_bytes());
+    message
+}
+
+fn send(client: &mut Endpoint, to_server: Connection, numbers: std::ops::Range<u64>) {
+    let messages: Vec<Vec<u8>> = numbers.map(numbered).collect();
+    let burst: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+    assert_eq!(client.send_burst(to_server, &burst, 1, SendFlags::NONE), Ok(burst.len()));
+}
+
+/// A handler gets so many messages in a call; in between, the program takes events, sleeps, or its handler panics.
+#[test]
+fn what_a_handler_does_not_get_comes_next_and_in_order() {
+    const ROUNDS: u64 = 8;
+    for max in [1, 2, 7, 33, 500] {
+        let (mut client, mut server) = (endpoint(Options::default()), endpoint(Options::default()));
+        let (to_server, _) = connect(&mut client, &mut server, RO).unwrap();
+        let (mut next, mut calls, mut completions, start) = (0, 0, 0, Instant::now());
+        for round in 1..=ROUNDS {
+            send(&mut client, to_server, (round - 1) * 200..round * 200);
+            while next < round * 200 || completions < round {
+                assert!(start.elapsed() < PATIENCE, "{next}: {:?}", server.counters());
+                completions += u64::from(matches!(client.next_event(), Some(Event::Send { .. })));
+                calls += 1;
+                match calls % 11 {
+                    3 | 7 => {
+                        let event = if calls % 2 == 0 {
+                            server.next_event()
+                        } else {
+                            server.wait(Some(Duration::from_millis(1))).unwrap()
+                        };
+                        if let Some(Event::Recv(message)) = event {
+                            assert_eq!(*message, numbered(next));
+                            next += 1;
+                        }
+                    }
+                    about => {
+                        let mut taken = 0;
+                        let handled = catch_unwind(AssertUnwindSafe(|| {
+                            server.poll(max, |polled| {
+                                let Polled::Message(message) = polled else { panic!("{polled:?}") };
+                                assert_eq!(*message, numbered(next));
+                                assert!(message.as_ptr().addr().is_multiple_of(8));
+                                next += 1;
+                                taken += 1;
+                                if about == 9 && taken == 5 {
+                                    std::panic::resume_unwind(Box::new("on purpose"));
+                                }
+                            })
+                        }));
+                        assert!(handled.is_err() || handled.is_ok_and(|count| count == taken));
+                        assert!(taken <= max);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Nothing of a connection comes behind its end, however few messages a handler takes in a call.
+#[test]
+fn the_end_comes_behind_all_messages() {
+    for leaves in [true, false] {
+        let (mut client, mut server) = (endpoint(Options::default()), endpoint(Options::default()));
+        let (to_server, to_client) = connect(&mut client, &mut server, RO).unwrap();
+        send(&mut client, to_server, 0..100);
+        if leaves {
+            client.disconnect(to_server);
+        } else {
+            until(&mut client, |client, _| {
+                client.progress();
+                true
+            });
+        }
+        drop(client);
+        let (mut next, mut ended, start) = (0, false, Instant::now());
+        while !ended {
+            assert!(start.elapsed() < PATIENCE, "{next}: {:?}", server.counters());
+            server.poll(3, |polled| match polled {
+                Polled::Message(message) => {
+                    assert!(!ended);
+                    assert_eq!(*message, numbered(next));
+                    next += 1;
+                }
+                Polled::Event(Event::Disconnected { connection, .. }) => {
+                    assert_eq!(connection, to_client);
+                    ended = true;
+                }
+                Polled::Event(other) => panic!("{other:?}"),
+            });
+        }
+        assert_eq!(next, 100, "leaves: {leaves}");
+    }
+}
+
+/// A program that disconnects gets nothing more of what was read before.
+#[test]
+fn nothing_is_lent_after_a_disconnect() {
+    let (mut client, mut server) = (endpoint(Options::default()), endpoint(Options::default()));
+    let (to_server, to_client) = connect(&mut client, &mut server, RO).unwrap();
+    // The first ones make the connection one that is read in every poll.
+    send(&mut client, to_server, 0..10);
+    let mut next = 0;
+    until(&mut server, |_, event| {
+        next += u64::from(matches!(event, Some(Event::Recv(_))));
+        next == 10
+    });
+    send(&mut client, to_server, 10..110);
+    let start = Instant::now();
+    while next == 10 {
+        assert!(start.elapsed() < PATIENCE);
+        client.progress();
+        next += server.poll(1, |_| {}) as u64;
+    }
+    server.disconnect(to_client);
+    until(&mut client, |_, event| matches!(event, Some(Event::Disconnected { .. })));
+    for _ in 0..200 {
+        server.poll(9, |polled| assert!(matches!(polled, Polled::Event(_)), "{polled:?}"));
+    }
+}
+
+/// Bytes may come one by one, and a record of nonsense behind good ones: these come first.
+#[test]
+fn a_peer_that_writes_bytes_one_by_one_and_then_nonsense() {
+    let mut server = endpoint(Options::default());
+    let mut stream = accepted(&mut server);
+    stream.set_nodelay(true).unwrap();
+    let (mut next, mut ended) = (0, false);
+    let mut poll = |server: &mut Endpoint, ended: &mut bool| {
+        server.poll(64, |polled| match polled {
+            Polled::Message(message) => {
+                assert_eq!(*message, numbered(next));
+                next += 1;
+            }
+            Polled::Event(Event::Disconnected { .. }) => *ended = true,
+            Polled::Event(other) => panic!("{other:?}"),
+        });
+        next
+    };
+    for number in 0..4 {
+        for byte in record(Kind::Message, 0, &numbered(number)) {
+            stream.write_all(&[byte]).unwrap();
+            poll(&mut server, &mut ended);
+        }
+    }
+    let mut bytes: Vec<u8> = (4..60).flat_map(|number| record(Kind::Message, 0, &numbered(number))).collect();
+    // It has taken nothing, so nobody can acknowledge a message.
+    bytes.extend_from_slice(&record(Kind::Message, 7, b"nonsense"));
+    bytes.extend_from_slice(&record(Kind::Message, 0, &numbered(60)));
+    stream.write_all(&bytes).unwrap();
+    let start = Instant::now();
+    while !ended {
+        assert!(start.elapsed() < PATIENCE, "{:?}", server.counters());
+        poll(&mut server, &mut ended);
+    }
+    assert_eq!(poll(&mut server, &mut ended), 60);
+    assert_eq!(dropped(&server, "bad-record"), 1);
+}
+
+/// A peer that sends more than a handler takes in each call keeps no other peer waiting.
+#[test]
+fn each_connection_has_its_turn() {
+    let mut server = endpoint(Options::default());
+    let [mut busy, mut quiet] = [endpoint(Options::default()), endpoint(Options::default())];
+    let (from_busy, on_busy) = connect(&mut busy, &mut server, RO).unwrap();
+    let (from_quiet, on_quiet) = connect(&mut quiet, &mut server, RO).unwrap();
+    let message = [7; 16];
+    let burst = [message.as_slice(); 32];
+    let (mut of_quiet, mut of_busy, start) = (0, 0, Instant::now());
+    for round in 0..20 {
+        quiet.send(from_quiet, &message, round, SendFlags::SILENT).unwrap();
+        let before = of_busy;
+        while of_quiet <= round {
+            assert!(start.elapsed() < PATIENCE, "{of_quiet} and {of_busy}: {:?}", server.counters());
+            assert!(of_busy - before < 50_000, "the busy peer has all turns");
+            let _ = busy.send_burst(from_busy, &burst, 1, SendFlags::SILENT);
+            busy.progress();
+            quiet.progress();
+            server.poll(16, |polled| {
+                let Polled::Message(message) = polled else { panic!("{polled:?}") };
+                match message.connection() {
+                    connection if connection == on_busy => of_busy += 1,
+                    connection if connection == on_quiet => of_quiet += 1,
+                    other => panic!("{other:?}"),
+                }
+            });
+        }
+    }
+}

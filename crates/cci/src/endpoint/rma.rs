@@ -319,7 +319,7 @@ impl Endpoint {
         if let Started::Done { status, sends } = started {
             if AT_ONCE {
                 ended = Some(status);
-            } else {
+            } else if !operation.op.ends_unseen(status) {
                 self.core.end_unentered(connection, operation.op, status, sends);
             }
         }

@@ -56,6 +56,14 @@ pub struct OperationOp {
     pub is_ordered: bool,
 }
 
+impl OperationOp {
+    /// Whether nobody learns of an operation that has ended so at once, which holds up no other completion then.
+    #[inline]
+    pub fn ends_unseen(self, status: Status) -> bool {
+        self.silent && status == Status::Success
+    }
+}
+
 /// Life of a connection as the program sees it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ConnState {

@@ -81,7 +81,8 @@ pub trait Transport: Send {
         Taken::default()
     }
 
-    /// Starts an operation on remote memory, on a reliable and open connection. Its local addresses were checked.
+    /// Starts an operation on remote memory, on a reliable and open connection, in the process that made the endpoint. Its local addresses
+    /// were checked.
     ///
     /// What needs no answer of the peer's may be over when this returns. Everything else is entered into the engine's tables by
     /// [`Core::begin_operation`], which gives it an identifier, and ends in exactly one [`Core::complete_operation`] with that,

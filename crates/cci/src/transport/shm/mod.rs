@@ -439,9 +439,6 @@ impl Transport for Shm {
         link: u64,
         operation: &Operation<'_>,
     ) -> Result<Started, SendError> {
-        if !self.is_ours() {
-            return Err(SendError::Disconnected);
-        }
         let (key, op) = (Key::from_bits(link), operation.op);
         let done = match &operation.action {
             Action::Transfer(request) => self.copy_at_once(core, key, request),
@@ -452,7 +449,8 @@ impl Transport for Shm {
             conn.and_then(Conn::on).map_or(0, |on| on.not_silent)
         };
         if let Some(status) = done {
-            return Ok(Started::Done { status, sends: if op.is_ordered { sends() } else { 0 } });
+            let sends = if op.is_ordered && !op.ends_unseen(status) { sends() } else { 0 };
+            return Ok(Started::Done { status, sends });
         }
         let id = core.begin_operation(connection, op, sends)?;
         let operation = NewOperation::new(id, &operation.action);

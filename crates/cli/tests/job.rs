@@ -55,6 +55,11 @@ fn as_a_rank() {
                 Err(error) => fail(&error),
             }
         }
+        "barriers" => match barriers(200) {
+            Ok(()) => {}
+            Err(JobError::Gone { rank: 2 }) => exit(4),
+            Err(error) => fail(&error),
+        },
         "dies" => {
             let mut job = Job::join().unwrap();
             if job.rank() == 1 {
@@ -170,6 +175,22 @@ fn all_to_all() {
     job.barrier().unwrap();
 }
 
+/// Passes barriers over connections.
+fn barriers(turns: u32) -> Result<(), JobError> {
+    let mut job = Job::join()?;
+    let context = Context::new().unwrap();
+    let mut ranks = Ranks::open(&mut job, context.device("any").unwrap(), Options::default())?;
+    for _ in 0..turns {
+        ranks.barrier(PATIENCE)?;
+        match ranks.wait(Some(PATIENCE))? {
+            Some(RankEvent::Barrier(end)) => end?,
+            other => panic!("rank {}: {other:?}", job.rank()),
+        }
+    }
+    assert!(ranks.close(PATIENCE), "whoever waits for this rank gets what it has said");
+    Ok(())
+}
+
 fn ends_by_itself() {
     let mut job = Job::join().unwrap();
     let mut ranks = connected(&mut job);
@@ -189,6 +210,13 @@ fn ends_by_itself() {
 #[test]
 fn ranks_speak_to_all_in_little_memory() {
     succeeded(&launch("64", "all to all", &[]));
+}
+
+#[test]
+fn ranks_pass_barriers_over_connections() {
+    for ranks in ["1", "2", "23"] {
+        succeeded(&launch(ranks, "barriers", &[]));
+    }
 }
 
 #[test]
@@ -409,7 +437,7 @@ fn a_launcher_that_ranks_cannot_speak_to_is_an_error() {
     }
 }
 
-/// Ranks that SIGKILL ends at any instant of start, exchange and end. Whoever waits for one is not left waiting.
+/// Ranks that SIGKILL ends at any instant of start, exchange or barrier over connections, and end. Whoever waits for one is not left waiting.
 #[test]
 fn ranks_die_at_random_instants() {
     for number in 0..rounds().unwrap_or(40) {
@@ -417,16 +445,17 @@ fn ranks_die_at_random_instants() {
         let seconds = instant(number, 10_000);
         let script = "if [ $CCI_JOB_RANK = 2 ]; then sleep $1; kill -9 $$; fi & shift; exec \"$@\"";
         let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
+        let role = ["exchanges", "barriers"][number as usize % 2];
         command.args(["run", "-n", "4", "--timeout", "60s", "sh", "-c", script, "sh", &seconds]);
         command.arg(env::current_exe().unwrap()).args(["--exact", "as_a_rank", "--nocapture"]);
-        let output = command.env(ROLE, "exchanges").stdin(Stdio::null()).output().unwrap();
+        let output = command.env(ROLE, role).stdin(Stdio::null()).output().unwrap();
         let said = stderr(&output);
         match output.status.code() {
             // Rank 2 was seen first, or one that its death had failed, or all had ended before.
             Some(137) => assert!(said.contains("rank 2 (process "), "{seconds}: {said}"),
             Some(4) => assert!(said.contains(" exited with code 4"), "{seconds}: {said}"),
             Some(0) => {}
-            other => panic!("{seconds}: {other:?}: {said}"),
+            other => panic!("{role}, {seconds}: {other:?}: {said}"),
         }
     }
 }

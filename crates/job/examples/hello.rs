@@ -60,7 +60,13 @@ fn run() -> Result<(), Box<dyn Error>> {
             _ => {}
         }
     }
+    // The first one opens its connections.
+    barrier(&mut ranks)?;
     let start = Instant::now();
+    for _ in 0..TRIPS {
+        barrier(&mut ranks)?;
+    }
+    let barriers = start.elapsed() / TRIPS;
     job.barrier()?;
     println!(
         "rank {} of {} (on host {}: {} of {}), joined in {joined:.1?}; to rank {next} and back {:.1?}; barrier {:.1?}",
@@ -70,9 +76,18 @@ fn run() -> Result<(), Box<dyn Error>> {
         job.local_rank(),
         job.local_size(),
         done.unwrap_or_default(),
-        start.elapsed(),
+        barriers,
     );
     Ok(())
+}
+
+fn barrier(ranks: &mut Ranks) -> Result<(), Box<dyn Error>> {
+    ranks.barrier(LIMIT)?;
+    loop {
+        if let RankEvent::Barrier(end) = ranks.wait(Some(LIMIT))?.ok_or("the others are silent")? {
+            return Ok(end?);
+        }
+    }
 }
 
 fn ask(ranks: &mut Ranks, to: Connection, asked: &mut u32) -> Result<(), Box<dyn Error>> {

@@ -83,6 +83,11 @@ impl Job {
         self.hosts.get(rank as usize).copied()
     }
 
+    /// For each rank, the number of its host.
+    pub(crate) fn hosts(&self) -> &[u32] {
+        &self.hosts
+    }
+
     /// The number of this rank among those of its host, from 0.
     pub fn local_rank(&self) -> u32 {
         self.count_here(self.rank)

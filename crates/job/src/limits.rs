@@ -20,6 +20,10 @@ pub const JOB_KEY_BYTES: usize = 32;
 pub const TICKET_BYTES: usize = 16;
 /// How many labels connections with a rank may have, of each kind: so a rank can't have another one keep more of them.
 pub const LABELS_MAX: u16 = 16;
+/// Most children that a rank has in barriers on its host, and the first rank of a host has among hosts.
+pub const BARRIER_BRANCHES: usize = 4;
+/// How soon a message of a barrier is tried again for which there was no send buffer, ms.
+pub const BARRIER_RETRY_MS: u64 = 1;
 /// More ranks than these on one host make an endpoint of the job a small one.
 pub const LOCAL_RANKS_ROOMY: u32 = 16;
 /// Cap on the memory of a small endpoint, bytes. What a link takes shrinks with what is left under the cap.

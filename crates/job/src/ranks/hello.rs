@@ -54,7 +54,7 @@ pub fn decode(bytes: &[u8], attribute: Attribute, ticket: &Ticket, size: u32) ->
     if !ticket.is(shown) || rank >= size {
         return None;
     }
-    Peer::new(rank, label, attribute)
+    Peer::named(rank, label, attribute)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Connections by rank: an endpoint of the job that connects to ranks on first use.
 
+mod barrier;
 mod book;
 mod hello;
 mod peer;
@@ -10,12 +11,13 @@ pub use peer::Peer;
 
 use crate::error::{JobError, Result};
 use crate::job::Job;
-use crate::limits::{LOCAL_RANKS_ROOMY, SMALL_ENDPOINT_BYTES};
+use crate::limits::{BARRIER_RETRY_MS, LOCAL_RANKS_ROOMY, SMALL_ENDPOINT_BYTES};
+use barrier::{Barrier, Said, Sent};
 use book::Book;
 use cci::limits::MEMORY_BYTES_DEFAULT;
 use cci::{
     ConnectFailure, ConnectRequest, Connection, Device, DisconnectReason, Endpoint, Event, Options,
-    TransportKind,
+    SendError, SendFlags, TransportKind,
 };
 use hello::Ticket;
 use std::collections::HashMap;
@@ -54,6 +56,9 @@ pub struct Ranks {
     /// Only those that somebody has asked for.
     connections: HashMap<Peer, State>,
     refused: u64,
+    barrier: Barrier,
+    /// There was no send buffer for a message of the barrier.
+    barrier_waits: bool,
 }
 
 /// What becomes of a connection.
@@ -93,6 +98,8 @@ pub enum RankEvent {
         /// Why.
         reason: DisconnectReason,
     },
+    /// The barrier that [`Ranks::barrier`] has started has ended: all ranks have called it, or it fails with [`JobError::Gone`].
+    Barrier(Result<()>),
     /// An event of the endpoint: a message, a completion, a failure of the device. [`Ranks::peer`] says whose it is.
     Endpoint(Event),
 }
@@ -112,7 +119,7 @@ impl Ranks {
             .map_err(|error| JobError::endpoint("an endpoint of the job", error))?;
         let mine = Ticket::random()?;
         let entries = job.exchange(&book::entry(&mine, endpoint.uri()))?;
-        let mut ranks = Ranks::over(endpoint, job.rank(), &entries)?;
+        let mut ranks = Ranks::over(endpoint, job.rank(), &entries, job.hosts())?;
         if ranks.book.is_large() {
             ranks.share_book(job)?;
         }
@@ -132,9 +139,55 @@ impl Ranks {
     }
 
     /// Over the endpoint of a rank, with everybody's entries.
-    fn over(endpoint: Endpoint, rank: u32, entries: &[Vec<u8>]) -> Result<Ranks> {
+    fn over(endpoint: Endpoint, rank: u32, entries: &[Vec<u8>], hosts: &[u32]) -> Result<Ranks> {
         let (book, ticket) = Book::new(entries)?;
-        Ok(Ranks { endpoint, rank, book, ticket, connections: HashMap::new(), refused: 0 })
+        let barrier = Barrier::new(rank, hosts);
+        let connections = HashMap::new();
+        Ok(Ranks { endpoint, rank, book, ticket, connections, refused: 0, barrier, barrier_waits: false })
+    }
+
+    /// Starts a barrier, which ends in exactly one [`RankEvent::Barrier`] when all ranks have started theirs. Other events come meanwhile.
+    /// Its messages travel over connections of their own with up to eight ranks, which open at the first barrier; a rank
+    /// that does not answer for `limit` then counts as gone. Never blocks.
+    ///
+    /// A rank that closes its endpoint or dies ends this barrier and all later ones, on every rank. Ranks may learn of it in different barriers.
+    ///
+    /// # Errors
+    /// A barrier is under way. A rank is gone, and which. The endpoint can't connect. Nothing was started.
+    pub fn barrier(&mut self, limit: Duration) -> Result<()> {
+        if self.barrier.is_running() {
+            return Err(JobError::Argument("a barrier is under way: wait for its event first".into()));
+        }
+        if let Some(rank) = self.barrier.gone() {
+            return Err(JobError::Gone { rank });
+        }
+        for rank in self.barrier.neighbours().collect::<Vec<_>>() {
+            self.connect(Peer::of_barriers(rank), limit)?;
+        }
+        self.barrier.start();
+        self.say();
+        Ok(())
+    }
+
+    /// Sends what the barrier has to say, as far as there are connections and buffers.
+    fn say(&mut self) {
+        let Ranks { barrier, connections, endpoint, .. } = self;
+        let send = |rank, said: Said| {
+            let Some(State::Open(connection)) = connections.get(&Peer::of_barriers(rank)) else {
+                return Sent::NotConnected;
+            };
+            match endpoint.send(*connection, &said.encode(), 0, SendFlags::SILENT) {
+                Err(SendError::WouldBlock) => Sent::Full,
+                // A connection that can't send is at its end, and says so by an event.
+                Ok(()) | Err(_) => Sent::Done,
+            }
+        };
+        self.barrier_waits = !barrier.say(send);
+    }
+
+    fn barrier_end(&mut self) -> Option<RankEvent> {
+        let end = self.barrier.take_end()?;
+        Some(RankEvent::Barrier(end.map_err(|rank| JobError::Gone { rank })))
     }
 
     /// Returns the connection if it is open. Else it is asked for, unless it was before, and becomes
@@ -189,6 +242,12 @@ impl Ranks {
 
     /// The next event, or none at this moment. Never blocks.
     pub fn next_event(&mut self) -> Option<RankEvent> {
+        if self.barrier_waits {
+            self.say();
+        }
+        if let Some(end) = self.barrier_end() {
+            return Some(end);
+        }
         while let Some(event) = self.endpoint.next_event() {
             if let Some(event) = self.on(event) {
                 return Some(event);
@@ -203,12 +262,22 @@ impl Ranks {
     /// The system refuses to wait.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<RankEvent>> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        if let Some(end) = self.barrier_end() {
+            return Ok(Some(end));
+        }
         loop {
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let mut left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let retries = self.barrier_waits;
+            if retries {
+                self.say();
+                let retry = Duration::from_millis(BARRIER_RETRY_MS);
+                left = Some(left.map_or(retry, |left| left.min(retry)));
+            }
             let event =
                 self.endpoint.wait(left).map_err(|error| JobError::endpoint("waiting for ranks", error))?;
             match event {
-                None => return Ok(None),
+                None if !retries || end.is_some_and(|end| end <= Instant::now()) => return Ok(None),
+                None => {}
                 Some(event) => {
                     if let Some(event) = self.on(event) {
                         return Ok(Some(event));
@@ -224,6 +293,32 @@ impl Ranks {
     }
 
     fn on(&mut self, event: Event) -> Option<RankEvent> {
+        let event = match event {
+            Event::Recv(message) => match self.peer(message.connection()).filter(Peer::is_of_barriers) {
+                None => return Some(RankEvent::Endpoint(Event::Recv(message))),
+                Some(peer) => {
+                    let said = Said::decode(&message);
+                    drop(message);
+                    self.barrier.on_said(peer.rank(), said);
+                    self.say();
+                    return self.barrier_end();
+                }
+            },
+            event => self.on_connections(event)?,
+        };
+        match event {
+            RankEvent::Connected { peer, .. } if peer.is_of_barriers() => {}
+            RankEvent::Failed { peer, .. } | RankEvent::Ended { peer, .. } if peer.is_of_barriers() => {
+                self.barrier.on_gone(peer.rank());
+            }
+            event => return Some(event),
+        }
+        self.say();
+        self.barrier_end()
+    }
+
+    /// What an event says of connections.
+    fn on_connections(&mut self, event: Event) -> Option<RankEvent> {
         match event {
             Event::ConnectRequest(request) => self.on_request(request),
             Event::Connect { context, result } => self.on_connect(Peer::from_context(context)?, result),
@@ -243,7 +338,8 @@ impl Ranks {
     /// been answered: a refusal could overtake its own request, and look to the other rank like a dead one.
     fn on_request(&mut self, request: ConnectRequest) -> Option<RankEvent> {
         let peer = hello::decode(request.data(), request.attribute(), &self.ticket, self.book.size());
-        let Some(peer) = peer else {
+        let admits = |peer: &Peer| !peer.is_of_barriers() || self.barrier.is_neighbour(peer.rank());
+        let Some(peer) = peer.filter(admits) else {
             self.refused += 1;
             return None;
         };

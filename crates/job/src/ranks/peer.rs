@@ -23,6 +23,24 @@ impl Peer {
         Peer { rank, label: 0, attribute: Attribute::ReliableOrdered }
     }
 
+    /// The connection of barriers, which programs can't name.
+    pub(super) fn of_barriers(rank: u32) -> Peer {
+        Peer { label: LABELS_MAX, ..Peer::of(rank) }
+    }
+
+    /// Whether [`Peer::of_barriers`] has made it.
+    pub(super) fn is_of_barriers(&self) -> bool {
+        self.label == LABELS_MAX
+    }
+
+    /// From what another rank has sent, or this one has kept.
+    pub(super) fn named(rank: u32, label: u16, attribute: Attribute) -> Option<Peer> {
+        match (label, attribute) {
+            (LABELS_MAX, Attribute::ReliableOrdered) => Some(Peer::of_barriers(rank)),
+            _ => Peer::new(rank, label, attribute),
+        }
+    }
+
     /// The rank.
     pub fn rank(&self) -> u32 {
         self.rank
@@ -56,7 +74,7 @@ impl Peer {
             2 => Attribute::Unreliable,
             _ => return None,
         };
-        Peer::new((context >> 32) as u32, (context >> 16) as u16, attribute)
+        Peer::named((context >> 32) as u32, (context >> 16) as u16, attribute)
     }
 }
 
@@ -72,7 +90,13 @@ mod tests {
                 assert_eq!(Peer::from_context(peer.to_context()), Some(peer));
             }
         }
-        assert_eq!(Peer::new(0, LABELS_MAX, Attribute::Unreliable), None);
+        let barriers = Peer::of_barriers(7);
+        assert_eq!(Peer::from_context(barriers.to_context()), Some(barriers));
+        assert!(barriers.is_of_barriers() && !Peer::of(7).is_of_barriers());
+        for attribute in [Attribute::ReliableOrdered, Attribute::Unreliable] {
+            assert_eq!(Peer::new(0, LABELS_MAX, attribute), None);
+        }
+        assert_eq!(Peer::named(0, LABELS_MAX, Attribute::Unreliable), None);
         assert_eq!(Peer::new(0, 0, Attribute::MulticastReceive), None);
         assert_eq!(Peer::from_context(3), None);
     }

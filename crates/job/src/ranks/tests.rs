@@ -14,7 +14,11 @@ fn ranks(device: &str, count: u32) -> Vec<Ranks> {
     let endpoints: Vec<Endpoint> = (0..count).map(endpoint).collect();
     let ticket = Ticket::random().unwrap();
     let entries: Vec<_> = endpoints.iter().map(|endpoint| book::entry(&ticket, endpoint.uri())).collect();
-    (0..).zip(endpoints).map(|(rank, endpoint)| Ranks::over(endpoint, rank, &entries).unwrap()).collect()
+    let hosts = vec![0; count as usize];
+    (0..)
+        .zip(endpoints)
+        .map(|(rank, endpoint)| Ranks::over(endpoint, rank, &entries, &hosts).unwrap())
+        .collect()
 }
 
 /// Turns all until `done`, and gives it every event with the rank that got it.
@@ -173,4 +177,82 @@ fn a_rank_that_is_gone_is_named() {
         });
         assert!(all.iter().all(|ranks| ranks.connections.is_empty()));
     }
+}
+
+#[test]
+fn barriers_hold_all_until_the_last_has_called_and_keep_apart_from_messages() {
+    const TURNS: u32 = 50;
+    for (device, count) in [("shm", 7), ("udp-lo", 6), ("tcp-lo", 6), ("any", 6), ("shm", 1)] {
+        let mut all = ranks(device, count);
+        let mut called = vec![0; count as usize];
+        let mut passed = called.clone();
+        run(&mut all, |all, rank, event| {
+            let at = rank as usize;
+            match event {
+                Some(RankEvent::Barrier(end)) => {
+                    end.unwrap();
+                    passed[at] += 1;
+                    assert!(called.iter().all(|&called| called >= passed[at]), "{device}: too early");
+                }
+                Some(other) => panic!("{device}: rank {rank} gets {other:?}"),
+                None if called[at] == passed[at] && called[at] < TURNS => {
+                    all[at].barrier(LIMIT).unwrap();
+                    called[at] += 1;
+                    assert!(matches!(all[at].barrier(LIMIT), Err(JobError::Argument(_))), "one at a time");
+                }
+                None => {}
+            }
+            passed.iter().all(|&passed| passed == TURNS)
+        });
+        assert_eq!(open(&all, Peer::of), 0, "barriers open no connection of the program");
+    }
+}
+
+#[test]
+fn a_rank_that_is_gone_ends_barriers_with_its_name() {
+    for (device, before) in [("shm", 0), ("shm", 3), ("tcp-lo", 2)] {
+        // Rank 1 has rank 5 below it, so that the others learn of that one by their neighbours.
+        let mut all = ranks(device, 6);
+        let mut passed = [0; 6];
+        for rank in all.iter_mut().filter(|_| before > 0) {
+            rank.barrier(LIMIT).unwrap();
+        }
+        run(&mut all, |all, rank, event| {
+            if let Some(RankEvent::Barrier(end)) = event {
+                end.unwrap();
+                passed[rank as usize] += 1;
+                if passed[rank as usize] < before {
+                    all[rank as usize].barrier(LIMIT).unwrap();
+                }
+            }
+            passed.iter().all(|&passed| passed == before)
+        });
+        all.pop().unwrap().close(LIMIT);
+        let mut lost = 0;
+        for rank in &mut all {
+            rank.barrier(LIMIT).unwrap();
+        }
+        run(&mut all, |_, _, event| {
+            match event {
+                Some(RankEvent::Barrier(Err(JobError::Gone { rank: 5 }))) => lost += 1,
+                Some(other) => panic!("{device}: {other:?}"),
+                None => {}
+            }
+            lost == 5
+        });
+        for rank in &mut all {
+            assert!(matches!(rank.barrier(LIMIT), Err(JobError::Gone { rank: 5 })), "nothing starts");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_is_no_neighbour_gets_no_connection_of_barriers() {
+    let mut all = ranks("shm", 6);
+    all[5].connect(Peer::of_barriers(0), LIMIT).unwrap();
+    run(&mut all, |all, rank, event| {
+        assert!(event.is_none(), "rank {rank} gets {event:?}");
+        all[0].requests_refused() == 1
+    });
+    assert!(all[0].connections.is_empty());
 }

@@ -60,6 +60,19 @@ fn as_a_rank() {
             Err(JobError::Gone { rank: 2 }) => exit(4),
             Err(error) => fail(&error),
         },
+        "survives" => survives(None),
+        "survives a death" => survives(Some(100)),
+        "some survive" => {
+            let mut job = Job::join().unwrap();
+            if job.rank() != 3 {
+                job.survive().unwrap();
+            }
+            job.barrier().unwrap();
+            if job.rank() == 2 {
+                exit(9);
+            }
+            std::thread::sleep(std::time::Duration::from_secs(600));
+        }
         "dies" => {
             let mut job = Job::join().unwrap();
             if job.rank() == 1 {
@@ -189,6 +202,29 @@ fn barriers(turns: u32) -> Result<(), JobError> {
     }
     assert!(ranks.close(PATIENCE), "whoever waits for this rank gets what it has said");
     Ok(())
+}
+
+/// Goes on without rank 2, which may die in a turn.
+fn survives(dies_in: Option<u32>) {
+    let meet = || {
+        let mut job = Job::join()?;
+        job.survive()?;
+        for turn in 0..200 {
+            if job.rank() == 2 && dies_in == Some(turn) {
+                exit(9);
+            }
+            job.barrier()?;
+        }
+        Ok(())
+    };
+    match meet() {
+        Ok(()) | Err(JobError::Gone { rank: 2 }) => {
+            // For longer than it takes to be ended.
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            println!("\nsurvived");
+        }
+        Err(error) => fail(&error),
+    }
 }
 
 fn ends_by_itself() {
@@ -437,6 +473,22 @@ fn a_launcher_that_ranks_cannot_speak_to_is_an_error() {
     }
 }
 
+fn survivors(output: &Output) -> usize {
+    String::from_utf8_lossy(&output.stdout).lines().filter(|line| *line == "survived").count()
+}
+
+#[test]
+fn a_death_ends_the_job_unless_all_living_ranks_survive_it() {
+    let survived = launch("4", "survives a death", &[]);
+    let said = stderr(&survived);
+    assert_eq!((survived.status.code(), survivors(&survived)), (Some(9), 3), "{said}");
+    assert!(said.contains(" exited with code 9; the other ranks go on"), "{said}");
+    let ended = launch("4", "some survive", &[]);
+    let said = stderr(&ended);
+    assert_eq!(ended.status.code(), Some(9), "{said}");
+    assert!(said.contains("; the other ranks are ended"), "{said}");
+}
+
 /// Ranks that SIGKILL ends at any instant of start, exchange or barrier over connections, and end. Whoever waits for one is not left waiting.
 #[test]
 fn ranks_die_at_random_instants() {
@@ -445,11 +497,14 @@ fn ranks_die_at_random_instants() {
         let seconds = instant(number, 10_000);
         let script = "if [ $CCI_JOB_RANK = 2 ]; then sleep $1; kill -9 $$; fi & shift; exec \"$@\"";
         let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
-        let role = ["exchanges", "barriers"][number as usize % 2];
+        let role = ["exchanges", "barriers", "survives"][number as usize % 3];
         command.args(["run", "-n", "4", "--timeout", "60s", "sh", "-c", script, "sh", &seconds]);
         command.arg(env::current_exe().unwrap()).args(["--exact", "as_a_rank", "--nocapture"]);
         let output = command.env(ROLE, role).stdin(Stdio::null()).output().unwrap();
         let said = stderr(&output);
+        if said.contains("; the other ranks go on") {
+            assert!(survivors(&output) >= 3, "{seconds}: {said}");
+        }
         match output.status.code() {
             // Rank 2 was seen first, or one that its death had failed, or all had ended before.
             Some(137) => assert!(said.contains("rank 2 (process "), "{seconds}: {said}"),

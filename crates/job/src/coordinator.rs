@@ -48,6 +48,10 @@ struct RankState {
     /// What it gives to the exchange under way.
     exchanged: Option<Vec<u8>>,
     values: HashMap<String, Vec<u8>>,
+    /// It has asked to go on when another rank dies.
+    survives: bool,
+    /// Its process has ended.
+    has_ended: bool,
 }
 
 impl Coordinator {
@@ -78,7 +82,16 @@ impl Coordinator {
 
     /// The process of this rank has ended: nobody waits for it from now on.
     pub fn rank_ended(&self, rank: u32) {
-        self.table().rank_is_gone(rank);
+        let mut table = self.table();
+        if let Some(state) = table.ranks.get_mut(rank as usize) {
+            state.has_ended = true;
+        }
+        table.rank_is_gone(rank);
+    }
+
+    /// Whether all ranks whose processes have not ended survive the death of another one.
+    pub fn living_survive(&self) -> bool {
+        self.table().ranks.iter().all(|state| state.survives || state.has_ended)
     }
 
     /// Takes what the server of a host says of one of its ranks. What is said of a rank that does not exist is ignored.
@@ -109,6 +122,10 @@ impl Table {
                 return;
             }
             FromRank::Put { key, value } => state.put(rank, key, value),
+            FromRank::Survive => {
+                state.survives = true;
+                FromLauncher::Done
+            }
             FromRank::Get { rank: of, key } => {
                 let value = self.ranks.get(of as usize).and_then(|state| state.values.get(&key)).cloned();
                 FromLauncher::Value { value }

@@ -174,6 +174,16 @@ impl Job {
         }
         self.bootstrap.abort(code, reason)
     }
+
+    /// Says that this rank goes on when another one dies. By default a death ends the job; once every living rank has said this, it
+    /// does not. Exchanges and barriers then return [`JobError::Gone`], and connections with the dead rank end. The launcher's exit code
+    /// stays that of the first rank that failed.
+    ///
+    /// # Errors
+    /// The launcher can't be asked ([`JobError::Refused`]): only `cci run` can. The launcher is gone.
+    pub fn survive(&mut self) -> Result<()> {
+        self.bootstrap.survive()
+    }
 }
 
 fn check_key(key: &str) -> Result<()> {

@@ -28,6 +28,8 @@ pub enum FromRank {
     Get { rank: u32, key: String },
     /// The job shall end.
     Abort { code: NonZeroU8, reason: String },
+    /// The death of another rank shall not end this one; answered by `Done`.
+    Survive,
 }
 
 /// What the launcher says.
@@ -59,6 +61,7 @@ impl FromRank {
             FromRank::Abort { code, reason } => {
                 Frame::new(4).number(u32::from(code.get())).bytes(reason.as_bytes())
             }
+            FromRank::Survive => Frame::new(5),
         }
         .finish()
     }
@@ -86,6 +89,7 @@ impl FromRank {
                 code: u8::try_from(fields.number()?).ok().and_then(NonZeroU8::new)?,
                 reason: fields.text(REASON_BYTES_MAX)?,
             },
+            5 => FromRank::Survive,
             _ => return None,
         };
         fields.is_empty().then_some(decoded)
@@ -175,6 +179,7 @@ mod tests {
             FromRank::Put { key: "key".into(), value: vec![1; VALUE_BYTES_MAX] },
             FromRank::Get { rank: 1, key: "key".into() },
             FromRank::Abort { code: NonZeroU8::MAX, reason: "why".into() },
+            FromRank::Survive,
         ]
     }
 

@@ -174,8 +174,14 @@ impl<'a, P: Places> Job<'a, P> {
 
     /// Says what has failed, and ends the rest unless the user wants it to go on.
     fn failed(&mut self, what: &str, ending: Ending) {
-        let ends_the_rest = !self.args.keep_going && !self.running.is_empty() && !self.ends;
-        let rest = if ends_the_rest { "; the other ranks are ended" } else { "" };
+        let has_rest = !self.args.keep_going && !self.running.is_empty() && !self.ends;
+        let survives = self.coordinator.living_survive();
+        let ends_the_rest = has_rest && !survives;
+        let rest = match (has_rest, survives) {
+            (false, _) => "",
+            (true, true) => "; the other ranks go on",
+            (true, false) => "; the other ranks are ended",
+        };
         say(&format!("{what}{rest}"));
         self.first_failure.get_or_insert(ending);
         if ends_the_rest {

@@ -32,6 +32,10 @@ impl Bootstrap for Alone {
         Ok(vec![value.to_owned()])
     }
 
+    fn survive(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn abort(&mut self, _code: NonZeroU8, _reason: &str) -> Result<()> {
         Ok(())
     }

@@ -20,6 +20,11 @@ pub trait Bootstrap: Send {
     fn exchange(&mut self, value: &[u8]) -> Result<Vec<Vec<u8>>>;
     /// Asks the launcher to end the job.
     fn abort(&mut self, code: NonZeroU8, reason: &str) -> Result<()>;
+    /// Asks the launcher to let this rank go on when another one dies. Those that can't be asked refuse.
+    fn survive(&mut self) -> Result<()> {
+        let why = "this launcher can't be asked to go on without a rank: with `cci run` it can";
+        Err(JobError::Refused(why.into()))
+    }
 }
 
 /// A rank that its launcher has taken in.

@@ -76,6 +76,13 @@ impl Bootstrap for Launcher {
     fn abort(&mut self, code: NonZeroU8, reason: &str) -> Result<()> {
         FromRank::Abort { code, reason: reason.to_owned() }.write(self.stream.get_mut()).map_err(failed)
     }
+
+    fn survive(&mut self) -> Result<()> {
+        match self.ask(&FromRank::Survive)? {
+            FromLauncher::Done => Ok(()),
+            _ => Err(nonsense()),
+        }
+    }
 }
 
 fn nonsense() -> JobError {

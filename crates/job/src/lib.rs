@@ -11,6 +11,8 @@
 mod bootstrap;
 pub mod coordinator;
 mod error;
+#[cfg(test)]
+mod frame_properties;
 pub mod frames;
 mod job;
 mod key;

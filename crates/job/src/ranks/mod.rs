@@ -59,6 +59,8 @@ pub struct Ranks {
     barrier: Barrier,
     /// There was no send buffer for a message of the barrier.
     barrier_waits: bool,
+    /// How long a rank may take no message of a barrier, if this rank has called one.
+    barrier_limit: Option<Duration>,
 }
 
 /// What becomes of a connection.
@@ -143,12 +145,23 @@ impl Ranks {
         let (book, ticket) = Book::new(entries)?;
         let barrier = Barrier::new(rank, hosts);
         let connections = HashMap::new();
-        Ok(Ranks { endpoint, rank, book, ticket, connections, refused: 0, barrier, barrier_waits: false })
+        Ok(Ranks {
+            endpoint,
+            rank,
+            book,
+            ticket,
+            connections,
+            refused: 0,
+            barrier,
+            barrier_waits: false,
+            barrier_limit: None,
+        })
     }
 
     /// Starts a barrier, which ends in exactly one [`RankEvent::Barrier`] when all ranks have started theirs. Other events come meanwhile.
-    /// Its messages travel over connections of their own with up to eight ranks, which open at the first barrier; a rank
-    /// that does not answer for `limit` then counts as gone. Never blocks.
+    /// Its messages travel over connections of their own with up to eight ranks, which open at the first barrier. A rank that takes no events
+    /// for `limit` while another one has something to tell it counts as gone: give more than the longest time that ranks work between
+    /// two calls of [`Ranks::next_event`] or [`Ranks::wait`]. Never blocks.
     ///
     /// A rank that closes its endpoint or dies ends this barrier and all later ones, on every rank. Ranks may learn of it in different barriers.
     ///
@@ -162,11 +175,19 @@ impl Ranks {
             return Err(JobError::Gone { rank });
         }
         for rank in self.barrier.neighbours().collect::<Vec<_>>() {
-            self.connect(Peer::of_barriers(rank), limit)?;
+            if let Some(connection) = self.connect(Peer::of_barriers(rank), limit)? {
+                self.wait_for(connection, limit);
+            }
         }
+        self.barrier_limit = Some(limit);
         self.barrier.start();
         self.say();
         Ok(())
+    }
+
+    /// A rank may work for longer than a send of the program may take. A connection that is unknown now has ended, and an event says so.
+    fn wait_for(&mut self, connection: Connection, limit: Duration) {
+        let _ = self.endpoint.set_send_timeout(connection, limit);
     }
 
     /// Sends what the barrier has to say, as far as there are connections and buffers.
@@ -307,7 +328,11 @@ impl Ranks {
             event => self.on_connections(event)?,
         };
         match event {
-            RankEvent::Connected { peer, .. } if peer.is_of_barriers() => {}
+            RankEvent::Connected { peer, connection } if peer.is_of_barriers() => {
+                if let Some(limit) = self.barrier_limit {
+                    self.wait_for(connection, limit);
+                }
+            }
             RankEvent::Failed { peer, .. } | RankEvent::Ended { peer, .. } if peer.is_of_barriers() => {
                 self.barrier.on_gone(peer.rank());
             }

@@ -9,8 +9,12 @@ const LIMIT: Duration = Duration::from_secs(30);
 const ROUNDS_MAX: u64 = 200_000_000;
 
 fn ranks(device: &str, count: u32) -> Vec<Ranks> {
+    ranks_with(device, count, &Options::default())
+}
+
+fn ranks_with(device: &str, count: u32, options: &Options) -> Vec<Ranks> {
     let context = Context::new().unwrap();
-    let endpoint = |_| Endpoint::create(context.device(device).unwrap(), Options::default()).unwrap();
+    let endpoint = |_| Endpoint::create(context.device(device).unwrap(), options.clone()).unwrap();
     let endpoints: Vec<Endpoint> = (0..count).map(endpoint).collect();
     let ticket = Ticket::random().unwrap();
     let entries: Vec<_> = endpoints.iter().map(|endpoint| book::entry(&ticket, endpoint.uri())).collect();
@@ -242,6 +246,44 @@ fn a_rank_that_is_gone_ends_barriers_with_its_name() {
         });
         for rank in &mut all {
             assert!(matches!(rank.barrier(LIMIT), Err(JobError::Gone { rank: 5 })), "nothing starts");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_works_for_longer_than_a_send_may_take_is_waited_for() {
+    let send_timeout = Duration::from_millis(50);
+    for device in ["shm", "tcp-lo", "udp-lo"] {
+        let mut all = ranks_with(device, 6, &Options::default().send_timeout(send_timeout));
+        // In the second turn rank 1 takes no events for a while, and has children that have told it.
+        for turn in 0..2 {
+            for (rank, ranks) in all.iter_mut().enumerate() {
+                if turn == 0 || rank != 1 {
+                    ranks.barrier(LIMIT).unwrap();
+                }
+            }
+            let works_until = Instant::now() + 8 * send_timeout;
+            while turn == 1 && Instant::now() < works_until {
+                for (rank, ranks) in all.iter_mut().enumerate().filter(|&(rank, _)| rank != 1) {
+                    let event = ranks.next_event();
+                    assert!(event.is_none(), "{device}: rank {rank} gets {event:?}");
+                }
+            }
+            if turn == 1 {
+                all[1].barrier(LIMIT).unwrap();
+            }
+            let mut passed = 0;
+            run(&mut all, |_, _, event| {
+                match event {
+                    Some(RankEvent::Barrier(end)) => {
+                        end.unwrap();
+                        passed += 1;
+                    }
+                    Some(other) => panic!("{device}: {other:?}"),
+                    None => {}
+                }
+                passed == 6
+            });
         }
     }
 }

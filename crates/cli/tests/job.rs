@@ -60,6 +60,22 @@ fn as_a_rank() {
             Err(JobError::Gone { rank: 2 }) => exit(4),
             Err(error) => fail(&error),
         },
+        "puts too much" => {
+            let mut job = Job::join().unwrap();
+            for number in 0..64 {
+                job.put(&format!("key {number}"), &[number]).unwrap();
+            }
+            assert!(
+                matches!(job.put("one more", b""), Err(JobError::Refused(why)) if why.contains("64 keys"))
+            );
+            job.barrier().unwrap();
+            for number in 0..64 {
+                let value = job.get(job.size() - 1, &format!("key {number}")).unwrap();
+                assert_eq!(value, Some(vec![number]));
+            }
+            assert_eq!(job.get(0, "one more").unwrap(), None);
+            job.barrier().unwrap();
+        }
         "survives" => survives(None),
         "survives a death" => survives(Some(100)),
         "some survive" => {
@@ -265,6 +281,16 @@ fn ranks_exchange_put_get_and_wait_for_each_other() {
     for ranks in ["1", "2", "7"] {
         succeeded(&launch(ranks, "everything", &[]));
     }
+}
+
+#[test]
+fn a_rank_puts_so_many_keys_and_no_more() {
+    succeeded(&launch("2", "puts too much", &[]));
+    let alone = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "as_a_rank", "--nocapture"])
+        .env(ROLE, "puts too much")
+        .output();
+    succeeded(&alone.unwrap());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::{Bootstrap, Joined};
 use crate::error::{JobError, Result};
+use crate::limits::VALUES_PER_RANK_MAX;
 use std::collections::HashMap;
 use std::num::NonZeroU8;
 
@@ -19,6 +20,9 @@ impl Bootstrap for Alone {
     fn put(&mut self, key: &str, value: &[u8]) -> Result<()> {
         if self.values.contains_key(key) {
             return Err(JobError::Refused(format!("rank 0 has put the key {key:?} already")));
+        }
+        if self.values.len() >= VALUES_PER_RANK_MAX {
+            return Err(JobError::Refused(format!("a rank puts up to {VALUES_PER_RANK_MAX} keys")));
         }
         self.values.insert(key.to_owned(), value.to_owned());
         Ok(())

@@ -520,7 +520,7 @@ impl Endpoint {
         }
         let until_ns = timeout.map(|timeout| clock::now_ns().saturating_add(as_ns(timeout)));
         loop {
-            self.pause(until_ns, Core::has_events)?;
+            self.pause(until_ns, |endpoint| endpoint.core.has_events())?;
             if let Some(event) = self.next_event() {
                 return Ok(Some(event));
             }
@@ -542,17 +542,17 @@ impl Endpoint {
             if until_ns.is_some_and(|until_ns| clock::now_ns() >= until_ns) {
                 return Ok(false);
             }
-            self.pause(until_ns, Core::has_events)?;
+            self.pause(until_ns, |endpoint| endpoint.core.has_events())?;
         }
         Ok(true)
     }
 
     /// Spins, then sleeps, until `done` or `until_ns`. May return early.
-    fn pause(&mut self, until_ns: Option<u64>, done: impl Fn(&Core) -> bool) -> Result<(), WaitError> {
+    fn pause(&mut self, until_ns: Option<u64>, done: impl Fn(&Endpoint) -> bool) -> Result<(), WaitError> {
         let spin_until_ns = clock::now_ns() + self.spin.budget_ns();
         loop {
             self.progress();
-            if done(&self.core) {
+            if done(self) {
                 self.spin.paid();
                 return Ok(());
             }
@@ -565,7 +565,7 @@ impl Endpoint {
             }
             std::hint::spin_loop();
         }
-        if !self.arm_for_sleep()? || done(&self.core) {
+        if !self.arm_for_sleep()? || done(self) {
             return Ok(());
         }
         let now_ns = clock::now_ns();
@@ -732,7 +732,11 @@ impl Endpoint {
                 all_delivered = true;
                 until_ns = until_ns.min(clock::now_ns().saturating_add(limits::FAREWELL_NS_MAX));
             }
-            if clock::now_ns() >= until_ns || self.pause(Some(until_ns), |_| false).is_err() {
+            // The pause makes progress, too, and what comes then may be the last that comes.
+            let before = self.transport.activity();
+            let is_news =
+                |endpoint: &Endpoint| endpoint.core.has_events() || endpoint.transport.activity() != before;
+            if clock::now_ns() >= until_ns || self.pause(Some(until_ns), is_news).is_err() {
                 return all_delivered;
             }
         }

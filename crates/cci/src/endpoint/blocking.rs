@@ -2,7 +2,6 @@
 
 use super::{Endpoint, as_ns, total_bytes};
 use crate::connection::{Connection, Status};
-use crate::engine::core::Core;
 use crate::error::SendError;
 use crate::limits;
 use crate::options::SendFlags;
@@ -33,7 +32,7 @@ impl Endpoint {
             if let Some(status) = self.take_blocking_status(context) {
                 return status;
             }
-            if self.pause(None, Core::has_unblocked).is_err() {
+            if self.pause(None, |endpoint| endpoint.core.has_unblocked()).is_err() {
                 // The system refuses to wait, so poll instead.
                 self.progress();
             }

@@ -48,7 +48,7 @@ impl Endpoint {
     ) -> Result<(), WaitError> {
         self.check_process()?;
         let until_ns = [until_ns, self.alarm_ns].into_iter().flatten().min();
-        self.pause(until_ns, |core| core.has_events() || has_news())
+        self.pause(until_ns, |endpoint| endpoint.core.has_events() || has_news())
     }
 
     /// Shortens a sleep to the alarm.

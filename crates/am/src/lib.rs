@@ -1,10 +1,19 @@
 //! The Common Communication Subsystem (CCS, 2006), for runtimes: MPI, Global Arrays, UPC.
 //!
-//! So far it has [descriptions](description) of data that do not lie in one piece. Active messages and one-sided memory
-//! are to come; they need jobs first.
+//! A process of a job has a [`Runtime`]: active messages between ranks, in contexts that keep the libraries of a program apart.
+//! [Descriptions](description) are of data that do not lie in one piece. One-sided memory and collectives are to come.
 #![forbid(unsafe_code)]
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
-#![warn(unreachable_pub)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod description;
+mod error;
+pub mod limits;
+pub mod process;
+mod runtime;
+mod wire;
+
+pub use error::{AmError, Result};
+pub use process::{Context, Token};
+pub use runtime::{Message, Runtime};

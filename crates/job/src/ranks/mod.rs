@@ -211,6 +211,28 @@ impl Ranks {
         Some(RankEvent::Barrier(end.map_err(|rank| JobError::Gone { rank })))
     }
 
+    /// The ranks of a job that this process is all of, each with an endpoint of its own: for tests of layers.
+    ///
+    /// # Errors
+    /// The system has no random numbers. A URI is too long.
+    #[doc(hidden)]
+    pub fn of_one_process(endpoints: Vec<Endpoint>) -> Result<Vec<Ranks>> {
+        let ticket = Ticket::random()?;
+        let entries: Vec<_> = endpoints.iter().map(|endpoint| book::entry(&ticket, endpoint.uri())).collect();
+        let hosts = vec![0; entries.len()];
+        (0..).zip(endpoints).map(|(rank, endpoint)| Ranks::over(endpoint, rank, &entries, &hosts)).collect()
+    }
+
+    /// The number of this rank.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> u32 {
+        self.book.size()
+    }
+
     /// Returns the connection if it is open. Else it is asked for, unless it was before, and becomes
     /// [`RankEvent::Connected`], or [`RankEvent::Failed`] after `limit` at the latest. Never blocks. A rank connects to itself, too.
     ///

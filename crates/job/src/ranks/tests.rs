@@ -15,14 +15,7 @@ fn ranks(device: &str, count: u32) -> Vec<Ranks> {
 fn ranks_with(device: &str, count: u32, options: &Options) -> Vec<Ranks> {
     let context = Context::new().unwrap();
     let endpoint = |_| Endpoint::create(context.device(device).unwrap(), options.clone()).unwrap();
-    let endpoints: Vec<Endpoint> = (0..count).map(endpoint).collect();
-    let ticket = Ticket::random().unwrap();
-    let entries: Vec<_> = endpoints.iter().map(|endpoint| book::entry(&ticket, endpoint.uri())).collect();
-    let hosts = vec![0; count as usize];
-    (0..)
-        .zip(endpoints)
-        .map(|(rank, endpoint)| Ranks::over(endpoint, rank, &entries, &hosts).unwrap())
-        .collect()
+    Ranks::of_one_process((0..count).map(endpoint).collect()).unwrap()
 }
 
 /// Turns all until `done`, and gives it every event with the rank that got it.

@@ -11,7 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci", &["cci-proto", "cci-sys", "cci-memory", "cci-secure"]),
     ("cci-job", &["cci", "cci-sys"]),
     ("cci-capi", &["cci", "cci-memory"]),
-    ("cci-am", &["cci-memory"]),
+    ("cci-am", &["cci", "cci-job", "cci-memory"]),
     ("cci-measure", &["cci-sys"]),
     ("cci-cli", &["cci", "cci-job", "cci-sys", "cci-measure"]),
     ("cci-bench", &["cci", "cci-sys", "cci-measure"]),

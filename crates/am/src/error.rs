@@ -1,0 +1,72 @@
+//! Why a call of active messages failed, by whose fault.
+
+use cci_job::JobError;
+use std::fmt;
+
+/// What calls return.
+pub type Result<T, E = AmError> = std::result::Result<T, E>;
+
+/// Why a call failed. Unless a variant says otherwise, nothing was done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AmError {
+    /// An argument can never be right.
+    Argument(&'static str),
+    /// The call is not allowed here: inside a handler, for a token whose handler has returned, for a context that was freed.
+    State(&'static str),
+    /// There is no space now. Take what is due and try again.
+    Again,
+    /// A limit is reached.
+    Full(&'static str),
+    /// The data is longer than any active message may have.
+    TooLong {
+        /// Its length, bytes.
+        len_bytes: usize,
+    },
+    /// The handler's number is taken in this context.
+    Exists,
+    /// There is no such rank, or no such number of a handler.
+    Range(&'static str),
+    /// A rank is gone.
+    Gone {
+        /// Which one.
+        rank: u32,
+        /// Why.
+        why: String,
+    },
+    /// The job or its endpoint.
+    Job(JobError),
+}
+
+impl fmt::Display for AmError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AmError::Argument(what) | AmError::State(what) | AmError::Full(what) | AmError::Range(what) => {
+                out.write_str(what)
+            }
+            AmError::Again => out.write_str("there is no space now: take what is due, and try again"),
+            AmError::TooLong { len_bytes } => {
+                let max = crate::limits::DATA_BYTES_MAX;
+                write!(out, "an active message has up to {max} bytes of data, and not {len_bytes}")
+            }
+            AmError::Exists => out.write_str("this context has a handler of that number"),
+            AmError::Gone { rank, why } => write!(out, "rank {rank} is gone: {why}"),
+            AmError::Job(error) => error.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for AmError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            AmError::Job(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<JobError> for AmError {
+    fn from(error: JobError) -> AmError {
+        AmError::Job(error)
+    }
+}

@@ -1,0 +1,60 @@
+//! What is bounded in active messages, and by how much.
+
+use cci::limits::MESSAGE_BYTES_MAX;
+use std::time::Duration;
+
+/// Most arguments of an active message.
+pub const ARGS_MAX: usize = 16;
+/// Longest data of an active message, to any rank, bytes: with its header and 16 arguments it fits in one message of the core where the
+/// path takes the longest ones, and travels in parts where it does not.
+pub const DATA_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize - HEADER_BYTES - 8 * ARGS_MAX;
+/// Most contexts that a process makes, freed ones included: their numbers are not used again.
+pub const CONTEXTS_MAX: usize = 4096;
+/// Longest name of a context, bytes.
+pub const CONTEXT_NAME_BYTES_MAX: usize = 256;
+
+/// Every record begins with so many bytes.
+pub(crate) const HEADER_BYTES: usize = 16;
+/// A rank may compute for so long without making progress, and is not taken for dead. One on this host that dies is noticed at once, and the
+/// launcher ends jobs whose ranks die.
+pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(3600);
+/// Longest record of a message, bytes.
+pub(crate) const RECORD_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize;
+/// Memory for messages of all ranks that have come and were not handled yet, bytes: it bounds the credits of each.
+const WINDOW_BYTES: usize = 32 << 20;
+/// Most and fewest active messages that a process has under way to one rank.
+const CREDITS: std::ops::RangeInclusive<u32> = 16..=256;
+/// Messages that are taken from the endpoint in one turn.
+pub(crate) const POLL_MESSAGES: usize = 64;
+/// Events that are taken from the endpoint in one turn.
+pub(crate) const POLL_EVENTS: usize = 256;
+
+//= wire.md R-AM-5
+/// How many active messages a process may have under way to one rank of a job of `size`. Each holds a place for one message, its own
+/// or its reply, on the side where that is.
+pub(crate) fn credits(size: u32) -> u32 {
+    let each = WINDOW_BYTES / RECORD_BYTES_MAX / 2 / size.max(1) as usize;
+    u32::try_from(each).unwrap_or(u32::MAX).clamp(*CREDITS.start(), *CREDITS.end())
+}
+
+/// Of `credits`, so many are for what handlers send: they can't wait.
+pub(crate) fn for_handlers(credits: u32) -> u32 {
+    credits / 4
+}
+
+const _: () = assert!(DATA_BYTES_MAX >= 4096, "the interface promises that");
+const _: () = assert!(*CREDITS.end() <= u16::MAX as u32, "a record has 16 bits for them");
+const _: () = assert!(*CREDITS.start() >= 8, "a quarter of them, for handlers, is some");
+const _: () = assert!(CONTEXTS_MAX <= u16::MAX as usize, "a record has 16 bits for its context");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credits_shrink_with_the_job() {
+        let all = [1, 2, 8, 16, 64, 128, 1024, u32::MAX].map(credits);
+        assert!(all.is_sorted_by(|one, next| one >= next), "{all:?}");
+        assert_eq!((all[0], all[7]), (256, 16));
+    }
+}

@@ -1,0 +1,170 @@
+//! The contexts of this process and their handlers (CCS section 3.3): each library of a program has one, and its handlers are its own.
+
+use crate::error::{AmError, Result};
+use crate::limits::{CONTEXT_NAME_BYTES_MAX, CONTEXTS_MAX};
+use crate::wire::ContextName;
+use std::collections::HashMap;
+
+/// Names a context in this process.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Context(u16);
+
+/// What a program calls a handler by: a number that means something to whoever registered it.
+pub type Handler = u64;
+
+#[derive(Default)]
+pub(crate) struct Contexts {
+    all: Vec<State>,
+    by_name: HashMap<ContextName, Context>,
+    unnamed: u32,
+}
+
+struct State {
+    name: ContextName,
+    is_open: bool,
+    handlers: Vec<Option<Handler>>,
+}
+
+/// What becomes of a message.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Handler(Context, Handler),
+    /// Its context or its handler is not there yet.
+    NotYet,
+}
+
+impl Context {
+    pub(crate) fn number(self) -> u16 {
+        self.0
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_number(number: u16) -> Context {
+        Context(number)
+    }
+}
+
+impl Contexts {
+    pub fn add_unnamed(&mut self) -> Result<Context> {
+        let context = self.add(ContextName::Unnamed(self.unnamed))?;
+        self.unnamed += 1;
+        Ok(context)
+    }
+
+    /// The same name is the same context, as long as that is not freed.
+    pub fn add_named(&mut self, name: &str) -> Result<Context> {
+        if name.len() > CONTEXT_NAME_BYTES_MAX {
+            return Err(AmError::Argument("a name of a context has up to 256 bytes"));
+        }
+        let name = ContextName::Named(name.to_owned());
+        match self.by_name.get(&name) {
+            Some(context) if self.check(*context).is_ok() => Ok(*context),
+            _ => self.add(name),
+        }
+    }
+
+    fn add(&mut self, name: ContextName) -> Result<Context> {
+        if self.all.len() >= CONTEXTS_MAX {
+            return Err(AmError::Full("a process makes up to 4,096 contexts, freed ones included"));
+        }
+        let context = Context(self.all.len() as u16);
+        self.by_name.insert(name.clone(), context);
+        self.all.push(State { name, is_open: true, handlers: Vec::new() });
+        Ok(context)
+    }
+
+    /// What comes for it is discarded from now on, until there is another one of its name.
+    pub fn free(&mut self, context: Context) -> Result<()> {
+        let state = self.open_mut(context)?;
+        state.is_open = false;
+        state.handlers = Vec::new();
+        Ok(())
+    }
+
+    pub fn register(&mut self, context: Context, id: u16, handler: Handler) -> Result<()> {
+        let handlers = &mut self.open_mut(context)?.handlers;
+        let id = usize::from(id);
+        if handlers.len() <= id {
+            handlers.resize(id + 1, None);
+        }
+        match handlers.get_mut(id) {
+            Some(free @ None) => {
+                *free = Some(handler);
+                Ok(())
+            }
+            _ => Err(AmError::Exists),
+        }
+    }
+
+    /// The name of a context that is open.
+    pub fn name(&self, context: Context) -> Result<&ContextName> {
+        let state = self.all.get(usize::from(context.0)).filter(|state| state.is_open);
+        state.map(|state| &state.name).ok_or(AmError::State("this context was freed, or never made"))
+    }
+
+    #[inline]
+    pub fn check(&self, context: Context) -> Result<()> {
+        self.name(context).map(drop)
+    }
+
+    pub fn by_name(&self, name: &ContextName) -> Option<Context> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The handler of a message. None: its context was freed.
+    #[inline]
+    pub fn find(&self, context: Context, id: u16) -> Option<Found> {
+        let state = self.all.get(usize::from(context.0)).filter(|state| state.is_open)?;
+        let handler = state.handlers.get(usize::from(id)).copied().flatten();
+        Some(handler.map_or(Found::NotYet, |handler| Found::Handler(context, handler)))
+    }
+
+    fn open_mut(&mut self, context: Context) -> Result<&mut State> {
+        let state = self.all.get_mut(usize::from(context.0)).filter(|state| state.is_open);
+        state.ok_or(AmError::State("this context was freed, or never made"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_name_contexts() {
+        let mut contexts = Contexts::default();
+        let (one, two) = (contexts.add_unnamed().unwrap(), contexts.add_unnamed().unwrap());
+        let named = contexts.add_named("mpi").unwrap();
+        assert_eq!(contexts.add_named("mpi").unwrap(), named);
+        assert!(one != two && one != named);
+        contexts.register(one, 65_535, 7).unwrap();
+        assert!(matches!(contexts.register(one, 65_535, 8), Err(AmError::Exists)));
+        assert_eq!(contexts.find(one, 65_535), Some(Found::Handler(one, 7)));
+        assert_eq!(contexts.find(two, 65_535), Some(Found::NotYet));
+        contexts.free(named).unwrap();
+        assert_eq!(contexts.find(named, 1), None);
+        assert!(matches!(contexts.free(named), Err(AmError::State(_))));
+        // Its name is free for another one, and unnamed ones are counted without named ones.
+        assert_eq!(contexts.by_name(&ContextName::Unnamed(1)), Some(two));
+        assert!(contexts.add_named(&"n".repeat(257)).is_err());
+    }
+
+    #[test]
+    fn a_freed_name_is_another_context() {
+        let mut contexts = Contexts::default();
+        let named = contexts.add_named("mpi").unwrap();
+        contexts.free(named).unwrap();
+        let again = contexts.add_named("mpi").unwrap();
+        assert_ne!(again, named);
+        contexts.register(again, 0, 1).unwrap();
+    }
+
+    #[test]
+    fn there_is_a_limit() {
+        let mut contexts = Contexts::default();
+        for _ in 0..CONTEXTS_MAX {
+            contexts.add_unnamed().unwrap();
+        }
+        assert!(matches!(contexts.add_unnamed(), Err(AmError::Full(_))));
+        assert!(matches!(contexts.add_named("one more"), Err(AmError::Full(_))));
+    }
+}

@@ -1,0 +1,148 @@
+//! Messages that have come and were not handled yet.
+
+use crate::limits::RECORD_BYTES_MAX;
+use std::collections::VecDeque;
+
+/// Records of several messages lie in one of these.
+const CHUNK_BYTES: usize = 8 * RECORD_BYTES_MAX;
+/// Data begins at multiples of so many bytes.
+const ALIGN_BYTES: usize = 16;
+/// Chunks that are kept for later when they are empty.
+const CHUNKS_KEPT: usize = 8;
+
+/// Records in the order in which they came, copied to where their data is aligned.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    chunks: Vec<Chunk>,
+    /// The chunk that is being filled.
+    filling: usize,
+    entries: VecDeque<Entry>,
+}
+
+struct Chunk {
+    bytes: Box<[u8]>,
+    /// The first byte that is aligned.
+    start: usize,
+    /// The first byte that is free.
+    end: usize,
+}
+
+/// Where a record is, and whose it is.
+#[derive(Copy, Clone)]
+pub(crate) struct Entry {
+    pub rank: u32,
+    chunk: usize,
+    at: usize,
+    len: usize,
+}
+
+/// One record by itself, its data aligned as in an inbox.
+pub(crate) struct Aligned {
+    chunk: Chunk,
+    at: usize,
+}
+
+impl Aligned {
+    pub fn new(record: &[u8]) -> Aligned {
+        let mut chunk = Chunk::new(record.len());
+        let at = chunk.push(&[record]).unwrap_or_default();
+        Aligned { chunk, at }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        self.chunk.bytes.get(self.at..self.chunk.end).unwrap_or_default()
+    }
+}
+
+impl Chunk {
+    fn new(len: usize) -> Chunk {
+        let bytes = vec![0; len + ALIGN_BYTES].into_boxed_slice();
+        let start = bytes.as_ptr().align_offset(ALIGN_BYTES).min(ALIGN_BYTES);
+        Chunk { bytes, start, end: start }
+    }
+
+    /// Appends a record that consists of these pieces. None: there is no space for it.
+    #[inline]
+    fn push(&mut self, pieces: &[&[u8]]) -> Option<usize> {
+        let at = self.start + (self.end - self.start).next_multiple_of(ALIGN_BYTES);
+        let mut end = at;
+        for piece in pieces {
+            self.bytes.get_mut(end..end + piece.len())?.copy_from_slice(piece);
+            end += piece.len();
+        }
+        self.end = end;
+        Some(at)
+    }
+}
+
+impl Inbox {
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Copies a record of up to [`RECORD_BYTES_MAX`], which consists of these pieces.
+    #[inline]
+    pub fn push(&mut self, rank: u32, pieces: &[&[u8]]) {
+        let len = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(CHUNK_BYTES);
+        loop {
+            let chunk = self.filling;
+            match self.chunks.get_mut(chunk).map(|chunk| chunk.push(pieces)) {
+                Some(Some(at)) => return self.entries.push_back(Entry { rank, chunk, at, len }),
+                Some(None) => self.filling += 1,
+                None => self.chunks.push(Chunk::new(CHUNK_BYTES)),
+            }
+        }
+    }
+
+    /// Takes the first record out of the row. Its bytes stay until [`Inbox::clear`].
+    #[inline]
+    pub fn pop(&mut self) -> Option<Entry> {
+        self.entries.pop_front()
+    }
+
+    #[inline]
+    pub fn bytes(&self, entry: Entry) -> &[u8] {
+        let chunk = self.chunks.get(entry.chunk).map_or(&[][..], |chunk| &chunk.bytes);
+        chunk.get(entry.at..entry.at + entry.len).unwrap_or_default()
+    }
+
+    /// Forgets all, and keeps some memory for what comes.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.chunks.truncate(CHUNKS_KEPT);
+        self.filling = 0;
+        for chunk in &mut self.chunks {
+            chunk.end = chunk.start;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_as_they_went_and_aligned() {
+        let mut inbox = Inbox::default();
+        for round in 0..3 {
+            for number in 0..200_usize {
+                inbox.push(number as u32, &[&vec![number as u8; number * 30], &vec![7; number * 10]]);
+            }
+            for number in 0..200_usize {
+                let entry = inbox.pop().unwrap();
+                let whole = [vec![number as u8; number * 30], vec![7; number * 10]].concat();
+                let got = inbox.bytes(entry);
+                assert_eq!((entry.rank, got), (number as u32, &whole[..]), "{round}");
+                assert_eq!(got.as_ptr().align_offset(ALIGN_BYTES), 0);
+                let alone = Aligned::new(&whole);
+                assert_eq!(
+                    (alone.bytes(), alone.bytes().as_ptr().align_offset(ALIGN_BYTES)),
+                    (&whole[..], 0)
+                );
+            }
+            assert!(inbox.pop().is_none() && inbox.is_empty());
+            inbox.clear();
+            assert!(inbox.chunks.len() <= CHUNKS_KEPT);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What a process keeps of another rank that it exchanges active messages with.
+//!
+//! **Credits** bound what is under way. A message that a program starts takes one of its process's credits with the target; so does each of
+//! a handler's. The credit comes back when the handler has returned, or, if that replied, when the handler of the reply has, and so on. So each
+//! process has to keep no more messages of a rank than there are credits, its own and that rank's, and every reply has space: receiving
+//! never waits for sending, and handlers that flood each other's processes neither block nor grow.
+
+use super::contexts::Context;
+use super::inbox::Aligned;
+use crate::limits::HEADER_BYTES;
+use crate::wire::{ContextName, Header, Kind};
+use cci::Connection;
+use std::collections::VecDeque;
+
+/// How a rank is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Nothing was sent to it yet.
+    Unused,
+    Connecting,
+    Open(Connection),
+    /// This process.
+    Own,
+    /// Nothing comes from it any more.
+    Gone(String),
+}
+
+pub(crate) struct Link {
+    pub reach: Reach,
+    /// Messages that this process may start now.
+    pub credits: u32,
+    /// Credits to be given back to the rank.
+    pub owed: u32,
+    /// The rank waits for its credits.
+    pub is_wanted: bool,
+    /// The rank has said that it leaves.
+    pub is_leaving: bool,
+    /// Records that wait for space in the core, with their arguments and data.
+    pub outbox: VecDeque<Box<[u8]>>,
+    /// Which of this process's contexts the rank knows.
+    known: Vec<bool>,
+    /// The rank's contexts by its numbers, and which of this process's each was last found to be.
+    theirs: Vec<Option<(ContextName, Option<Context>)>>,
+    /// Records that wait for their handler, or behind such ones.
+    pub held: VecDeque<Aligned>,
+    /// The beginning of a record that comes in parts.
+    assembly: Vec<u8>,
+    /// How long that will be.
+    assembly_bytes: usize,
+}
+
+/// The rank does not keep to the protocol.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Nonsense;
+
+impl Link {
+    pub fn new(reach: Reach, credits: u32) -> Link {
+        Link {
+            reach,
+            credits,
+            owed: 0,
+            is_wanted: false,
+            is_leaving: false,
+            outbox: VecDeque::new(),
+            known: Vec::new(),
+            theirs: Vec::new(),
+            held: VecDeque::new(),
+            assembly: Vec::new(),
+            assembly_bytes: 0,
+        }
+    }
+
+    /// Whether the rank knows this context. It does from now on.
+    #[inline]
+    pub fn introduce(&mut self, context: Context) -> bool {
+        let at = usize::from(context.number());
+        if self.known.len() <= at {
+            self.known.resize(at + 1, false);
+        }
+        self.known.get_mut(at).is_none_or(|known| std::mem::replace(known, true))
+    }
+
+    /// The rank says which context its number stands for.
+    pub fn name_context(&mut self, header: &Header, body: &[u8]) -> Result<(), Nonsense> {
+        let name = ContextName::decode(body).ok_or(Nonsense)?;
+        let at = usize::from(header.context);
+        if self.theirs.len() <= at {
+            self.theirs.resize(at + 1, None);
+        }
+        match self.theirs.get_mut(at) {
+            Some(free @ None) => {
+                *free = Some((name, None));
+                Ok(())
+            }
+            _ => Err(Nonsense),
+        }
+    }
+
+    /// What the rank calls by this number.
+    #[inline]
+    pub fn context(&mut self, number: u16) -> Result<(&ContextName, &mut Option<Context>), Nonsense> {
+        match self.theirs.get_mut(usize::from(number)) {
+            Some(Some((name, context))) => Ok((name, context)),
+            _ => Err(Nonsense),
+        }
+    }
+
+    //= wire.md R-AM-3
+    /// Adds what came to the record that comes in parts. Returns the record when it is complete.
+    pub fn assemble(&mut self, header: &Header, bytes: &[u8]) -> Result<Option<Vec<u8>>, Nonsense> {
+        let part = match header.kind {
+            Kind::Part => bytes.get(HEADER_BYTES..).unwrap_or_default(),
+            _ if self.assembly_bytes > 0 => return Err(Nonsense),
+            _ => {
+                self.assembly_bytes = header.record_bytes();
+                bytes
+            }
+        };
+        if part.is_empty() || self.assembly.len() + part.len() > self.assembly_bytes {
+            return Err(Nonsense);
+        }
+        self.assembly.extend_from_slice(part);
+        if self.assembly.len() < self.assembly_bytes {
+            return Ok(None);
+        }
+        self.assembly_bytes = 0;
+        Ok(Some(std::mem::take(&mut self.assembly)))
+    }
+
+    /// Credits to go with the next record, which are owed no more.
+    #[inline]
+    pub fn take_owed(&mut self) -> u16 {
+        let credits = u16::try_from(self.owed).unwrap_or(u16::MAX);
+        self.owed -= u32::from(credits);
+        credits
+    }
+
+    //= wire.md R-AM-6
+    /// Whether credits are to be given back without a message that they go with. `all`: as many as the rank has in all.
+    pub fn must_return(&self, all: u32) -> bool {
+        self.owed > 0 && (self.is_wanted || self.owed >= all / 2)
+    }
+
+    /// Whether the rank may have something more to come, or to go.
+    pub fn is_idle(&self, all: u32) -> bool {
+        self.credits >= all && self.outbox.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(len: u32) -> Vec<u8> {
+        let header = Header { value: len, ..Header::new(Kind::Message) };
+        [&header.encode()[..], &vec![5; len as usize]].concat()
+    }
+
+    fn part(bytes: &[u8]) -> Vec<u8> {
+        [&Header::new(Kind::Part).encode()[..], bytes].concat()
+    }
+
+    fn take(link: &mut Link, bytes: &[u8]) -> Result<Option<Vec<u8>>, Nonsense> {
+        link.assemble(&Header::decode(bytes).unwrap(), bytes)
+    }
+
+    #[test]
+    fn parts_become_records() {
+        let mut link = Link::new(Reach::Unused, 16);
+        let whole = message(1000);
+        assert_eq!(take(&mut link, &whole[..300]), Ok(None));
+        assert_eq!(take(&mut link, &part(&whole[300..999])), Ok(None));
+        assert_eq!(take(&mut link, &part(&whole[999..])), Ok(Some(whole.clone())));
+        assert_eq!(take(&mut link, &whole), Ok(Some(whole)));
+    }
+
+    #[test]
+    fn parts_of_nothing_too_many_and_none_are_nonsense() {
+        assert_eq!(take(&mut Link::new(Reach::Unused, 16), &part(&[1])), Err(Nonsense));
+        for next in [message(3), part(&[]), part(&[0; 1000])] {
+            let mut link = Link::new(Reach::Unused, 16);
+            assert_eq!(take(&mut link, &message(1000)[..HEADER_BYTES + 1]), Ok(None));
+            assert_eq!(take(&mut link, &next), Err(Nonsense));
+        }
+    }
+
+    #[test]
+    fn a_number_stands_for_one_context() {
+        let mut link = Link::new(Reach::Unused, 16);
+        let header = Header { context: 3, ..Header::new(Kind::Context) };
+        let name = ContextName::Named("a".into());
+        assert_eq!(link.context(3).err(), Some(Nonsense));
+        assert_eq!(link.name_context(&header, &name.encode()), Ok(()));
+        assert_eq!(link.context(3), Ok((&name, &mut None)));
+        assert_eq!(link.name_context(&header, &name.encode()), Err(Nonsense));
+    }
+}

@@ -1,0 +1,488 @@
+//! Records between this process and all others: what is sent, what has come, and whom it is from.
+
+use super::barrier::Arrival;
+use super::contexts::Context;
+use super::inbox::Inbox;
+use super::link::{Link, Reach};
+use crate::error::{AmError, Result};
+use crate::limits::{self, HEADER_BYTES, POLL_EVENTS, POLL_MESSAGES, RECORD_BYTES_MAX, SILENCE_LIMIT};
+use crate::wire::{ContextName, Head, Header, Kind};
+use cci::{Connection, Event, SendError, SendFlags};
+use cci_job::{Peer, RankEvent, Ranks};
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// A rank that has not answered by then is taken for dead.
+const CONNECT_LIMIT: Duration = Duration::from_secs(60);
+
+/// Records that wait for space are tried again so often.
+const SPACE_PAUSE: Duration = Duration::from_millis(1);
+
+pub(crate) struct Links {
+    ranks: Ranks,
+    links: HashMap<u32, Link>,
+    /// Ranks by their connections, and the one that was looked up last.
+    by_connection: HashMap<Connection, u32>,
+    last: Option<(Connection, u32)>,
+    /// What has come and was not looked at.
+    inbox: Inbox,
+    /// What has come and does not wait behind anything.
+    words: Vec<(u32, Header)>,
+    /// Ranks with records in their outboxes.
+    backlog: Vec<u32>,
+    /// Ranks that may have to get credits back.
+    owing: Vec<u32>,
+    /// Credits with each rank.
+    credits: u32,
+    /// So many messages were started in all.
+    started: u64,
+    news: VecDeque<News>,
+}
+
+/// What the links have to tell.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    Gone { rank: u32, why: String },
+    Arrived { rank: u32, number: u32, round: u8, is_busy: bool },
+}
+
+/// Who starts a message.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Starter {
+    /// It waits if it has to.
+    Program,
+    /// It can't wait, so that a part of the credits is for it alone.
+    Handler,
+}
+
+impl Links {
+    pub fn new(mut ranks: Ranks) -> Links {
+        ranks.endpoint().set_default_send_timeout(SILENCE_LIMIT);
+        let credits = limits::credits(ranks.size());
+        let own = (ranks.rank(), Link::new(Reach::Own, credits));
+        Links {
+            ranks,
+            links: HashMap::from([own]),
+            by_connection: HashMap::new(),
+            last: None,
+            inbox: Inbox::default(),
+            words: Vec::new(),
+            backlog: Vec::new(),
+            owing: Vec::new(),
+            credits,
+            started: 0,
+            news: VecDeque::new(),
+        }
+    }
+
+    pub fn rank(&self) -> u32 {
+        self.ranks.rank()
+    }
+
+    pub fn size(&self) -> u32 {
+        self.ranks.size()
+    }
+
+    /// What is kept of a rank, from its first use on.
+    #[inline]
+    pub fn link(&mut self, rank: u32) -> &mut Link {
+        let credits = self.credits;
+        self.links.entry(rank).or_insert_with(|| Link::new(Reach::Unused, credits))
+    }
+
+    /// Takes a credit for a message to a rank.
+    #[inline]
+    pub fn take_credit(&mut self, rank: u32, starter: Starter) -> Result<()> {
+        let kept_back = if starter == Starter::Program { limits::for_handlers(self.credits) } else { 0 };
+        let link = self.link(rank);
+        if let Reach::Gone(why) = &link.reach {
+            return Err(AmError::Gone { rank, why: why.clone() });
+        }
+        if link.credits <= kept_back {
+            return Err(AmError::Again);
+        }
+        link.credits -= 1;
+        self.started += 1;
+        Ok(())
+    }
+
+    /// A credit is there again, of this process's or of the rank's.
+    #[inline]
+    pub fn end_chain(&mut self, rank: u32, is_own: bool) {
+        let all = self.credits;
+        let link = self.link(rank);
+        if is_own || link.reach == Reach::Own {
+            link.credits = (link.credits + 1).min(all);
+        } else {
+            link.owed += 1;
+            if link.must_return(all) {
+                self.owing.push(rank);
+            }
+        }
+    }
+
+    /// Sends a message, or lets it wait for space, of which there is enough for all that has a credit. Before the first one of a context, the
+    /// rank learns which that is.
+    #[inline]
+    pub fn send(
+        &mut self,
+        rank: u32,
+        context: Context,
+        name: &ContextName,
+        mut header: Header,
+        args: &[i64],
+        data: &[u8],
+    ) {
+        if !self.link(rank).introduce(context) {
+            let body = name.encode();
+            let value = body.len() as u32;
+            let known = Header { context: context.number(), value, ..Header::new(Kind::Context) };
+            self.post(rank, &known.encode(), &body);
+        }
+        header.credits = self.link(rank).take_owed();
+        let head = Head::new(&header, args);
+        self.post(rank, head.bytes(), data);
+    }
+
+    /// Tells a rank that this one has arrived.
+    pub fn tell_arrival(&mut self, arrival: Arrival) {
+        let header = Header {
+            flag: arrival.is_busy,
+            count: arrival.round,
+            value: arrival.number,
+            ..Header::new(Kind::Barrier)
+        };
+        self.post(arrival.to, &header.encode(), &[]);
+    }
+
+    /// Asks all ranks to give credits back as soon as they can.
+    pub fn want_credits(&mut self) {
+        let all = self.credits;
+        let wanting = |(rank, link): (&u32, &Link)| (link.credits < all).then_some(*rank);
+        let wanting: Vec<u32> = self.links.iter().filter_map(wanting).collect();
+        for rank in wanting {
+            self.post(rank, &Header::new(Kind::CreditsWanted).encode(), &[]);
+        }
+    }
+
+    //= wire.md R-AM-8
+    /// Tells all ranks that have heard of this one that it leaves.
+    pub fn leave(&mut self) {
+        let is_there = |link: &Link| !matches!(link.reach, Reach::Own | Reach::Unused | Reach::Gone(_));
+        let ranks = self.links.iter().filter_map(|(&rank, link)| is_there(link).then_some(rank));
+        let ranks: Vec<u32> = ranks.collect();
+        for rank in ranks {
+            self.post(rank, &Header::new(Kind::Leaving).encode(), &[]);
+        }
+    }
+
+    /// Whether nothing that this process has started is under way.
+    pub fn are_idle(&self) -> bool {
+        let is_idle = |link: &Link| matches!(link.reach, Reach::Gone(_)) || link.is_idle(self.credits);
+        self.inbox.is_empty() && self.links.values().all(is_idle)
+    }
+
+    /// So many messages were started by this process, without replies.
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+
+    /// Whether all records have been handed to the core.
+    pub fn are_sent(&self) -> bool {
+        self.backlog.is_empty()
+    }
+
+    /// Sends a record at once, if nothing waits before it and there is space.
+    #[inline]
+    fn post(&mut self, rank: u32, head: &[u8], data: &[u8]) {
+        let credits = self.credits;
+        let link = self.links.entry(rank).or_insert_with(|| Link::new(Reach::Unused, credits));
+        match link.reach {
+            Reach::Open(connection) if link.outbox.is_empty() => {
+                let sent =
+                    self.ranks.endpoint().send_vectored(connection, &[head, data], 0, SendFlags::SILENT);
+                if sent.is_err() {
+                    // Space comes, parts are made, or the end of the connection is told: all of it where the outbox is emptied.
+                    self.keep(rank, head, data);
+                }
+            }
+            Reach::Own => self.post_own(rank, head, data),
+            Reach::Gone(_) => {}
+            _ => self.keep(rank, head, data),
+        }
+    }
+
+    /// To this process itself.
+    fn post_own(&mut self, rank: u32, head: &[u8], data: &[u8]) {
+        match Header::decode(head) {
+            Some(header) if matches!(header.kind, Kind::Message | Kind::Context) => {
+                self.inbox.push(rank, &[head, data]);
+            }
+            Some(header) => self.words.push((rank, header)),
+            None => debug_assert!(false, "what is encoded can be decoded"),
+        }
+    }
+
+    #[cold]
+    fn keep(&mut self, rank: u32, head: &[u8], data: &[u8]) {
+        let link = self.link(rank);
+        if link.outbox.is_empty() {
+            self.backlog.push(rank);
+        }
+        self.link(rank).outbox.push_back([head, data].concat().into_boxed_slice());
+    }
+
+    /// Sends what can be sent, and takes what has come.
+    pub fn progress(&mut self) {
+        let Links { ranks, inbox, words, by_connection, last, .. } = self;
+        let mut nonsense = None;
+        let (_, has_events) = ranks.endpoint().poll_messages(POLL_MESSAGES, |message| {
+            let connection = message.connection();
+            if !sort(connection, &message, by_connection, last, inbox, words) {
+                nonsense = Some(connection);
+            }
+        });
+        if let Some(connection) = nonsense {
+            self.refuse(connection);
+        }
+        if has_events {
+            self.take_events();
+        }
+        if !self.words.is_empty() {
+            self.take_words();
+        }
+        if !self.backlog.is_empty() {
+            self.empty_outboxes();
+        }
+        if !self.owing.is_empty() {
+            self.return_credits();
+        }
+    }
+
+    fn take_events(&mut self) {
+        for _ in 0..POLL_EVENTS {
+            let Some(event) = self.ranks.next_event() else { return };
+            if matches!(event, RankEvent::Ended { .. }) {
+                // What the rank has said before comes first.
+                self.take_words();
+            }
+            match event {
+                RankEvent::Connected { peer, connection } if peer.rank() != self.rank() => {
+                    self.by_connection.insert(connection, peer.rank());
+                    let link = self.link(peer.rank());
+                    if !matches!(link.reach, Reach::Gone(_)) {
+                        link.reach = Reach::Open(connection);
+                    }
+                }
+                RankEvent::Failed { peer, why } => self.lose(peer.rank(), why.to_string()),
+                RankEvent::Ended { peer, connection, reason } => {
+                    self.by_connection.remove(&connection);
+                    self.last = None;
+                    self.lose(peer.rank(), reason.to_string());
+                }
+                RankEvent::Endpoint(Event::Recv(message)) => {
+                    let connection = message.connection();
+                    let Links { inbox, words, by_connection, last, .. } = self;
+                    if !sort(connection, &message, by_connection, last, inbox, words) {
+                        self.refuse(connection);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn take_words(&mut self) {
+        for (rank, header) in std::mem::take(&mut self.words) {
+            let all = self.credits;
+            let link = self.link(rank);
+            link.credits = (link.credits + u32::from(header.credits)).min(all);
+            match header.kind {
+                Kind::CreditsWanted => {
+                    link.is_wanted = true;
+                    if link.owed > 0 {
+                        self.owing.push(rank);
+                    }
+                }
+                Kind::Leaving => link.is_leaving = true,
+                Kind::Barrier => self.news.push_back(News::Arrived {
+                    rank,
+                    number: header.value,
+                    round: header.count,
+                    is_busy: header.flag,
+                }),
+                _ => {}
+            }
+        }
+    }
+
+    fn return_credits(&mut self) {
+        for rank in std::mem::take(&mut self.owing) {
+            let all = self.credits;
+            let link = self.link(rank);
+            if link.must_return(all) {
+                let header = Header { credits: link.take_owed(), ..Header::new(Kind::Credits) };
+                self.post(rank, &header.encode(), &[]);
+            }
+        }
+    }
+
+    fn empty_outboxes(&mut self) {
+        for rank in std::mem::take(&mut self.backlog) {
+            match self.empty_outbox(rank) {
+                Ok(true) => {}
+                Ok(false) => self.backlog.push(rank),
+                Err(why) => self.lose(rank, why),
+            }
+        }
+    }
+
+    /// Returns whether nothing is left.
+    fn empty_outbox(&mut self, rank: u32) -> Result<bool, String> {
+        let Links { ranks, links, .. } = self;
+        let Some(link) = links.get_mut(&rank) else { return Ok(true) };
+        let connection = match link.reach {
+            Reach::Open(connection) => connection,
+            Reach::Unused => {
+                link.reach = Reach::Connecting;
+                ranks.connect(Peer::of(rank), CONNECT_LIMIT).map_err(|error| error.to_string())?;
+                return Ok(false);
+            }
+            _ => return Ok(matches!(link.reach, Reach::Gone(_))),
+        };
+        while let Some(record) = link.outbox.front() {
+            // Its completion ends the sleep of whoever waits for space.
+            match ranks.endpoint().send(connection, record, 0, SendFlags::NONE) {
+                Ok(()) => drop(link.outbox.pop_front()),
+                Err(SendError::WouldBlock) => return Ok(false),
+                Err(SendError::TooLong { max_bytes, .. }) => cut(&mut link.outbox, max_bytes as usize),
+                // Its event says why, and comes next.
+                Err(SendError::Disconnected) => return Ok(false),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(true)
+    }
+
+    //= wire.md R-AM-9
+    /// The rank does not keep to the protocol, and nothing more is taken from it.
+    pub fn refuse(&mut self, connection: Connection) {
+        self.ranks.endpoint().disconnect(connection);
+        if let Some(rank) = self.by_connection.remove(&connection) {
+            self.last = None;
+            self.lose(rank, "it sends what no process of this version sends".into());
+        }
+    }
+
+    /// [`Links::refuse`] by the number.
+    pub fn refuse_rank(&mut self, rank: u32) {
+        if let Reach::Open(connection) = self.link(rank).reach {
+            self.refuse(connection);
+        }
+    }
+
+    fn lose(&mut self, rank: u32, why: String) {
+        let link = self.link(rank);
+        if matches!(link.reach, Reach::Gone(_) | Reach::Own) {
+            return;
+        }
+        link.reach = Reach::Gone(why.clone());
+        link.outbox = VecDeque::new();
+        let is_leaving = link.is_leaving;
+        self.backlog.retain(|&other| other != rank);
+        if !is_leaving {
+            self.news.push_back(News::Gone { rank, why });
+        }
+    }
+
+    pub fn next_news(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty() || !self.inbox.is_empty() || !self.words.is_empty()
+    }
+
+    /// Exchanges what has come for an inbox that is empty.
+    pub fn swap_inbox(&mut self, empty: &mut Inbox) {
+        std::mem::swap(&mut self.inbox, empty);
+    }
+
+    /// Ranks that have records which wait.
+    pub fn holding(&self) -> Vec<u32> {
+        self.links.iter().filter_map(|(rank, link)| (!link.held.is_empty()).then_some(*rank)).collect()
+    }
+
+    /// Sleeps until something comes, for up to `timeout`.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
+        // Where all that is under way was sent without completions, nothing tells of space.
+        let timeout =
+            if self.are_sent() { timeout } else { Some(timeout.unwrap_or(SPACE_PAUSE).min(SPACE_PAUSE)) };
+        let waited = self.ranks.endpoint().wait_any(timeout);
+        waited.map(drop).map_err(|error| {
+            AmError::Job(cci_job::JobError::Endpoint {
+                what: "waiting for ranks".into(),
+                error: Box::new(error),
+            })
+        })
+    }
+
+    /// Delivers what was sent for up to `limit`, and ends all connections.
+    pub fn close(mut self, limit: Duration) -> bool {
+        let start = Instant::now();
+        while !self.are_sent() && start.elapsed() < limit {
+            self.progress();
+            if !self.are_sent() && self.wait(Some(limit.saturating_sub(start.elapsed()))).is_err() {
+                break;
+            }
+        }
+        self.ranks.close(limit.saturating_sub(start.elapsed()))
+    }
+}
+
+/// Puts what has come to where it belongs. False: no process of this version sends that.
+#[inline]
+fn sort(
+    connection: Connection,
+    bytes: &[u8],
+    by_connection: &HashMap<Connection, u32>,
+    last: &mut Option<(Connection, u32)>,
+    inbox: &mut Inbox,
+    words: &mut Vec<(u32, Header)>,
+) -> bool {
+    let rank = match *last {
+        Some((known, rank)) if known == connection => rank,
+        _ => {
+            // From a connection that this process has ended.
+            let Some(&rank) = by_connection.get(&connection) else { return true };
+            *last = Some((connection, rank));
+            rank
+        }
+    };
+    let Some(header) = Header::decode(bytes).filter(|_| bytes.len() <= RECORD_BYTES_MAX) else {
+        return false;
+    };
+    match header.kind {
+        Kind::Message | Kind::Part | Kind::Context => {
+            if header.credits > 0 {
+                words.push((rank, Header { credits: header.credits, ..Header::new(Kind::Credits) }));
+            }
+            inbox.push(rank, &[bytes]);
+        }
+        _ if bytes.len() > HEADER_BYTES => return false,
+        _ => words.push((rank, header)),
+    }
+    true
+}
+
+/// Divides the first record into parts of up to `max` bytes.
+fn cut(outbox: &mut VecDeque<Box<[u8]>>, max: usize) {
+    let Some(record) = outbox.pop_front() else { return };
+    let (first, rest) = record.split_at(max.min(record.len()));
+    let part = |bytes: &[u8]| [&Header::new(Kind::Part).encode()[..], bytes].concat().into_boxed_slice();
+    let room = max.saturating_sub(HEADER_BYTES).max(1);
+    for bytes in rest.chunks(room).rev() {
+        outbox.push_front(part(bytes));
+    }
+    outbox.push_front(first.into());
+}

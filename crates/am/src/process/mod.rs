@@ -1,0 +1,532 @@
+//! What a process has for active messages: contexts, links to other ranks, and messages that are due to be handled.
+
+mod barrier;
+mod contexts;
+mod inbox;
+mod link;
+mod links;
+#[cfg(test)]
+mod tests;
+
+pub use contexts::{Context, Handler};
+pub use links::Starter;
+
+use crate::error::{AmError, Result};
+use crate::limits::{ARGS_MAX, DATA_BYTES_MAX};
+use crate::wire::{self, Header, Kind};
+use barrier::Barrier;
+use cci_job::Ranks;
+use contexts::{Contexts, Found};
+use inbox::{Aligned, Entry, Inbox};
+use link::Nonsense;
+use links::{Links, News};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A process of a job, for those who call handlers themselves, as the C interface does: [`Runtime`](crate::Runtime) has closures.
+///
+/// Handlers are numbers here. What is due comes out of [`Process::next`], together with the number that was registered; whoever has
+/// called the handler says so by [`Process::end`]. So nothing of the process is borrowed while a handler runs, and it may use all of it.
+pub struct Process {
+    links: Links,
+    contexts: Contexts,
+    barrier: Barrier,
+    /// So many messages had been started at the last barrier that this process has arrived at.
+    started: u64,
+    /// Since the barrier before the last one, nobody has started anything.
+    was_idle: bool,
+    /// A context or a handler is new, so that records that wait may wait no more.
+    has_new_handlers: bool,
+    /// Ranks of which records may be due that waited.
+    holding: VecDeque<u32>,
+    /// What has been taken to be handled. Its memory is used again.
+    spare: Option<Inbox>,
+    /// The message that is being handled.
+    running: Option<Running>,
+    /// So many messages have been handled.
+    handled: u64,
+    gone: VecDeque<(u32, String)>,
+    /// A rank that is gone, with which no barrier is possible.
+    missing: Option<(u32, String)>,
+}
+
+/// Messages that were taken to be handled. There is one at most.
+pub struct Batch {
+    inbox: Inbox,
+    /// One that lies elsewhere.
+    alone: Option<Aligned>,
+}
+
+/// Names a message while its handler runs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Token(u64);
+
+struct Running {
+    token: Token,
+    sender: u32,
+    context: Context,
+    /// The credit is this process's own: the message is an answer, of which the first of the row was this process's.
+    is_own: bool,
+    has_replied: bool,
+}
+
+/// What is due.
+pub enum Due<'a> {
+    /// A handler is to be called.
+    Message(Delivery<'a>),
+    /// A rank is gone.
+    Gone {
+        /// Which.
+        rank: u32,
+        /// Why.
+        why: String,
+    },
+}
+
+/// A message whose handler is to be called. [`Process::end`] is to follow.
+pub struct Delivery<'a> {
+    /// What was registered.
+    pub handler: Handler,
+    /// For replies.
+    pub token: Token,
+    /// Who has sent it.
+    pub sender: u32,
+    /// The context that it was sent in.
+    pub context: Context,
+    /// Its arguments are the first of these.
+    pub args: [i64; ARGS_MAX],
+    /// How many arguments it has.
+    pub args_count: usize,
+    /// Its data, at an address that is a multiple of 16.
+    pub data: &'a [u8],
+}
+
+/// What becomes of a record that has come.
+enum Outcome {
+    Due(Header, Context, Handler),
+    Done,
+    /// It has to wait, and so has all that comes after it from that rank.
+    NotYet,
+    /// It was the last part of this record.
+    Assembled(Vec<u8>),
+}
+
+impl Process {
+    /// Over connections that nobody else uses.
+    pub fn new(ranks: Ranks) -> Process {
+        Process {
+            links: Links::new(ranks),
+            contexts: Contexts::default(),
+            barrier: Barrier::default(),
+            started: 0,
+            was_idle: false,
+            has_new_handlers: false,
+            holding: VecDeque::new(),
+            spare: Some(Inbox::default()),
+            running: None,
+            handled: 0,
+            gone: VecDeque::new(),
+            missing: None,
+        }
+    }
+
+    /// The number of this process among those of the job.
+    pub fn rank(&self) -> u32 {
+        self.links.rank()
+    }
+
+    /// How many processes the job has.
+    pub fn size(&self) -> u32 {
+        self.links.size()
+    }
+
+    /// Makes a context. The n-th one without a name of a process is the n-th of every other.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn context(&mut self) -> Result<Context> {
+        self.has_new_handlers = true;
+        self.contexts.add_unnamed()
+    }
+
+    /// Makes a context with a name, or returns it: the same name is the same context, here and elsewhere.
+    ///
+    /// # Errors
+    /// The name is longer than 256 bytes, or there are too many contexts.
+    pub fn named_context(&mut self, name: &str) -> Result<Context> {
+        self.has_new_handlers = true;
+        self.contexts.add_named(name)
+    }
+
+    /// Frees a context, with its handlers. Messages that come for it later are discarded.
+    ///
+    /// # Errors
+    /// [`AmError::Again`] as long as messages of this process are on their way out. It was freed before.
+    pub fn free(&mut self, context: Context) -> Result<()> {
+        self.contexts.check(context)?;
+        if !self.links.are_sent() {
+            return Err(AmError::Again);
+        }
+        self.has_new_handlers = true;
+        self.contexts.free(context)
+    }
+
+    /// Has messages for the handler `id` of a context call `handler`.
+    ///
+    /// # Errors
+    /// The number is taken, or the context was freed.
+    pub fn register(&mut self, context: Context, id: u16, handler: Handler) -> Result<()> {
+        self.has_new_handlers = true;
+        self.contexts.register(context, id, handler)
+    }
+
+    /// Starts a message, which is copied or sent when this returns.
+    ///
+    /// # Errors
+    /// [`AmError::Again`]: as many messages of this process are under way to that rank as may be. Else there is no such rank, it is gone, the
+    /// context was freed, or there are too many arguments or too much data.
+    #[inline]
+    pub fn request(
+        &mut self,
+        starter: Starter,
+        context: Context,
+        rank: u32,
+        handler: u16,
+        args: &[i64],
+        data: &[u8],
+    ) -> Result<()> {
+        check(args, data)?;
+        if rank >= self.size() {
+            return Err(AmError::Range("there is no such rank in this job"));
+        }
+        let name = self.contexts.name(context)?;
+        self.links.take_credit(rank, starter)?;
+        self.links.send(rank, context, name, message(false, context, handler, args, data), args, data);
+        Ok(())
+    }
+
+    /// Replies to the message whose handler runs. There is space for one reply, always.
+    ///
+    /// # Errors
+    /// The handler has replied before, or has returned. The context was freed; or there are too many arguments or too much data.
+    pub fn reply(&mut self, token: Token, handler: u16, args: &[i64], data: &[u8]) -> Result<()> {
+        check(args, data)?;
+        let running = self.running.as_mut().filter(|running| running.token == token);
+        let running = running.ok_or(AmError::State("the handler of this message has returned"))?;
+        if running.has_replied {
+            return Err(AmError::State("a handler replies once; send a request for more"));
+        }
+        let (context, rank) = (running.context, running.sender);
+        let name = self.contexts.name(context)?;
+        running.has_replied = true;
+        // The credit goes with the reply, and is the receiver's if it is not this process's.
+        let is_receivers = !running.is_own;
+        self.links.send(rank, context, name, message(is_receivers, context, handler, args, data), args, data);
+        Ok(())
+    }
+
+    /// Makes progress, and runs no handlers.
+    pub fn progress(&mut self) {
+        self.links.progress();
+        while let Some(news) = self.links.next_news() {
+            match news {
+                News::Gone { rank, why } => {
+                    self.missing.get_or_insert_with(|| (rank, why.clone()));
+                    self.gone.push_back((rank, why));
+                }
+                News::Arrived { rank, number, round, is_busy } => {
+                    if !self.barrier.hear(number, round, is_busy) {
+                        self.links.refuse_rank(rank);
+                    }
+                }
+            }
+        }
+        let (rank, size) = (self.rank(), self.size());
+        while let Some(arrival) = self.barrier.next(rank, size) {
+            self.links.tell_arrival(arrival);
+        }
+    }
+
+    /// Takes what is due, to be got by [`Process::next`]. None: nothing is, or the last batch was not put back.
+    pub fn take_due(&mut self) -> Option<Batch> {
+        if !self.has_due() {
+            return None;
+        }
+        let mut inbox = self.spare.take()?;
+        self.links.swap_inbox(&mut inbox);
+        if std::mem::take(&mut self.has_new_handlers) {
+            self.holding = self.links.holding().into();
+        }
+        Some(Batch { inbox, alone: None })
+    }
+
+    /// Whether handlers are to be called.
+    pub fn has_due(&self) -> bool {
+        self.links.has_news() || !self.gone.is_empty() || self.has_new_handlers
+    }
+
+    /// Puts a batch back, so that the next one can be taken. What is left in it, since a handler did not return as it should, waits, and is
+    /// due with the next one.
+    pub fn put_back(&mut self, mut batch: Batch) {
+        if let Some(running) = &self.running {
+            self.end(running.token);
+        }
+        while let Some(entry) = batch.inbox.pop() {
+            self.has_new_handlers = true;
+            let record = Aligned::new(batch.inbox.bytes(entry));
+            self.links.link(entry.rank).held.push_back(record);
+        }
+        batch.inbox.clear();
+        self.spare = Some(batch.inbox);
+    }
+
+    /// What is due next, of a batch.
+    pub fn next<'a>(&mut self, batch: &'a mut Batch) -> Option<Due<'a>> {
+        if let Some((rank, why)) = self.gone.pop_front() {
+            return Some(Due::Gone { rank, why });
+        }
+        if let Some(rank) = self.holding.front().copied() {
+            if let Some(message) = self.next_held(rank, batch) {
+                return batch
+                    .alone
+                    .as_ref()
+                    .map(|alone| Due::Message(self.begin(rank, message, alone.bytes())));
+            }
+            self.holding.pop_front();
+            return self.next(batch);
+        }
+        loop {
+            let entry = batch.inbox.pop()?;
+            match self.outcome(entry, &batch.inbox) {
+                Outcome::Due(header, context, handler) => {
+                    let message = (header, context, handler);
+                    return Some(Due::Message(self.begin(entry.rank, message, batch.inbox.bytes(entry))));
+                }
+                Outcome::Done => {}
+                Outcome::NotYet => {
+                    let record = Aligned::new(batch.inbox.bytes(entry));
+                    self.links.link(entry.rank).held.push_back(record);
+                }
+                Outcome::Assembled(record) => match self.examine(entry.rank, &record) {
+                    Ok(Outcome::Due(header, context, handler)) => {
+                        let alone = batch.alone.insert(Aligned::new(&record));
+                        let message = (header, context, handler);
+                        return Some(Due::Message(self.begin(entry.rank, message, alone.bytes())));
+                    }
+                    Ok(Outcome::NotYet) => self.links.link(entry.rank).held.push_back(Aligned::new(&record)),
+                    Ok(_) => {}
+                    Err(Nonsense) => self.links.refuse_rank(entry.rank),
+                },
+            }
+        }
+    }
+
+    /// What becomes of a record of an inbox: it waits behind those that do.
+    #[inline]
+    fn outcome(&mut self, entry: Entry, inbox: &Inbox) -> Outcome {
+        if !self.links.link(entry.rank).held.is_empty() {
+            return Outcome::NotYet;
+        }
+        self.examine(entry.rank, inbox.bytes(entry)).unwrap_or_else(|Nonsense| {
+            self.links.refuse_rank(entry.rank);
+            Outcome::Done
+        })
+    }
+
+    /// The next record of a rank that has waited, as what is alone in the batch, if it is due now.
+    fn next_held(&mut self, rank: u32, batch: &mut Batch) -> Option<(Header, Context, Handler)> {
+        while let Some(record) = self.links.link(rank).held.pop_front() {
+            match self.examine(rank, record.bytes()) {
+                Ok(Outcome::Due(header, context, handler)) => {
+                    batch.alone = Some(record);
+                    return Some((header, context, handler));
+                }
+                Ok(Outcome::NotYet) => {
+                    self.links.link(rank).held.push_front(record);
+                    return None;
+                }
+                Ok(Outcome::Assembled(record)) => {
+                    // It is complete, and so looked at again.
+                    self.links.link(rank).held.push_front(Aligned::new(&record));
+                }
+                Ok(Outcome::Done) => {}
+                Err(Nonsense) => {
+                    self.links.refuse_rank(rank);
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn examine(&mut self, rank: u32, record: &[u8]) -> Result<Outcome, Nonsense> {
+        let header = Header::decode(record).ok_or(Nonsense)?;
+        if header.kind == Kind::Part || record.len() != header.record_bytes() {
+            let whole = self.links.link(rank).assemble(&header, record)?;
+            return Ok(whole.map_or(Outcome::Done, Outcome::Assembled));
+        }
+        if header.kind == Kind::Context {
+            let body = record.get(header.record_bytes() - header.value as usize..).unwrap_or_default();
+            self.links.link(rank).name_context(&header, body)?;
+            return Ok(Outcome::Done);
+        }
+        let (name, cached) = self.links.link(rank).context(header.context)?;
+        let found = match cached.and_then(|context| self.contexts.find(context, header.handler)) {
+            Some(found) => Some(found),
+            None => match self.contexts.by_name(name) {
+                None => Some(Found::NotYet),
+                Some(context) => {
+                    *cached = Some(context);
+                    self.contexts.find(context, header.handler)
+                }
+            },
+        };
+        Ok(match found {
+            Some(Found::Handler(context, handler)) => Outcome::Due(header, context, handler),
+            Some(Found::NotYet) => Outcome::NotYet,
+            None => {
+                self.links.end_chain(rank, header.flag);
+                Outcome::Done
+            }
+        })
+    }
+
+    #[inline]
+    fn begin<'a>(
+        &mut self,
+        sender: u32,
+        (header, context, handler): (Header, Context, Handler),
+        record: &'a [u8],
+    ) -> Delivery<'a> {
+        debug_assert!(self.running.is_none(), "one handler at a time");
+        self.handled += 1;
+        let token = Token(self.handled);
+        self.running = Some(Running { token, sender, context, is_own: header.flag, has_replied: false });
+        let (args, args_count) = (wire::args(record), usize::from(header.count));
+        let data = record.get(header.data_at()..).unwrap_or_default();
+        Delivery { handler, token, sender, context, args, args_count, data }
+    }
+
+    /// The handler of a message has returned.
+    #[inline]
+    pub fn end(&mut self, token: Token) {
+        if let Some(running) = self.running.take_if(|running| running.token == token)
+            && !running.has_replied
+        {
+            self.links.end_chain(running.sender, running.is_own);
+        }
+    }
+
+    /// Whether a handler runs.
+    pub fn is_handling(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Who has sent the message whose handler runs, and in which context.
+    ///
+    /// # Errors
+    /// Its handler has returned.
+    pub fn message(&self, token: Token) -> Result<(u32, Context)> {
+        let running = self.running.as_ref().filter(|running| running.token == token);
+        let running = running.ok_or(AmError::State("the handler of this message has returned"))?;
+        Ok((running.sender, running.context))
+    }
+
+    /// Arrives at a barrier. [`Process::has_passed`] tells when all others have.
+    ///
+    /// # Errors
+    /// A rank is gone, so that it will never come. This process is in a barrier, or in a handler.
+    pub fn arrive(&mut self) -> Result<()> {
+        self.check_all()?;
+        if self.barrier.is_inside() || self.running.is_some() {
+            return Err(AmError::State("no barrier is possible in a handler, or in another barrier"));
+        }
+        let started = self.links.started();
+        let is_busy = std::mem::replace(&mut self.started, started) != started || !self.links.are_idle();
+        let (rank, size) = (self.rank(), self.size());
+        if let Some(arrival) = self.barrier.enter(is_busy, rank, size) {
+            self.links.tell_arrival(arrival);
+        }
+        Ok(())
+    }
+
+    /// Whether all ranks have arrived at the barrier that this one has arrived at last.
+    ///
+    /// # Errors
+    /// A rank is gone before it arrived.
+    pub fn has_passed(&mut self) -> Result<bool> {
+        if !self.barrier.is_inside() {
+            return Ok(true);
+        }
+        self.progress();
+        match self.barrier.leave(self.size()) {
+            Some(idle) => {
+                self.was_idle = idle;
+                Ok(true)
+            }
+            None => self.check_all().map(|()| false),
+        }
+    }
+
+    /// Asks for all credits, so that [`Process::are_all_idle`] comes true in the end.
+    pub fn settle(&mut self) {
+        self.links.want_credits();
+    }
+
+    /// Whether each message that this process has started was handled, with what came of it.
+    pub fn is_idle(&self) -> bool {
+        self.links.are_idle() && self.running.is_none()
+    }
+
+    /// Whether nothing is under way anywhere: when they arrived at the last barrier, no process had started a message since the barrier
+    /// before, and all of them had been handled. So nothing was under way at any time between the two, and nothing can have come since.
+    pub fn are_all_idle(&self) -> bool {
+        self.was_idle
+    }
+
+    /// # Errors
+    /// A rank is gone.
+    pub fn check_all(&self) -> Result<()> {
+        match &self.missing {
+            Some((rank, why)) => Err(AmError::Gone { rank: *rank, why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Sleeps until there is progress to make, for up to `timeout`. Handlers that are due already end it at once.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
+        if self.has_due() { Ok(()) } else { self.links.wait(timeout) }
+    }
+
+    /// Delivers what was sent for up to `limit`, and leaves. Others don't take it for a failure. Returns whether all of it was delivered.
+    pub fn close(mut self, limit: Duration) -> bool {
+        self.links.leave();
+        self.links.close(limit)
+    }
+}
+
+fn check(args: &[i64], data: &[u8]) -> Result<()> {
+    if args.len() > ARGS_MAX {
+        return Err(AmError::Argument("an active message has up to 16 arguments"));
+    }
+    if data.len() > DATA_BYTES_MAX {
+        return Err(AmError::TooLong { len_bytes: data.len() });
+    }
+    Ok(())
+}
+
+/// The header of a message whose arguments and data were checked.
+fn message(flag: bool, context: Context, handler: u16, args: &[i64], data: &[u8]) -> Header {
+    Header {
+        flag,
+        count: args.len() as u8,
+        handler,
+        context: context.number(),
+        value: data.len() as u32,
+        ..Header::new(Kind::Message)
+    }
+}

@@ -1,0 +1,315 @@
+//! Processes of a job that one process is all of.
+
+use super::*;
+use crate::limits;
+use crate::runtime::Runtime;
+use cci::{Context as Devices, Endpoint, Options};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Nothing here takes nearly so long.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// To, from, which context, arguments, length and sum of the data.
+type Seen = (u32, u32, usize, Vec<i64>, usize, u64);
+
+fn processes(device: &str, count: u32) -> Vec<Process> {
+    let devices = Devices::new().unwrap();
+    let endpoint = |_| Endpoint::create(devices.device(device).unwrap(), Options::default()).unwrap();
+    let ranks = Ranks::of_one_process((0..count).map(endpoint).collect()).unwrap();
+    ranks.into_iter().map(Process::new).collect()
+}
+
+fn runtimes(device: &str, count: u32) -> Vec<Runtime> {
+    processes(device, count).into_iter().map(Runtime::over).collect()
+}
+
+/// Turns all until `done`.
+fn turn(all: &mut [Runtime], mut done: impl FnMut(&mut [Runtime]) -> bool) {
+    let start = Instant::now();
+    while !done(all) {
+        for runtime in &mut *all {
+            runtime.poll();
+        }
+        assert!(start.elapsed() < LIMIT, "nothing comes of it");
+    }
+}
+
+fn poll_all(all: &mut [Runtime]) {
+    for runtime in all {
+        runtime.poll();
+    }
+}
+
+fn take<T: Default>(cell: &Rc<RefCell<T>>) -> T {
+    std::mem::take(&mut cell.borrow_mut())
+}
+
+#[test]
+fn messages_of_all_lengths_come_in_order_with_their_arguments() {
+    for device in ["shm", "udp-lo", "tcp-lo", "any"] {
+        let mut all = runtimes(device, 3);
+        let got = Rc::new(RefCell::new(Vec::new()));
+        for runtime in &mut all {
+            let rank = runtime.rank();
+            let (one, two) = (runtime.context().unwrap(), runtime.named_context("two").unwrap());
+            for (context, name) in [(one, 1), (two, 2)] {
+                let got = got.clone();
+                let take = move |_: &mut Runtime, message: &crate::Message<'_>| {
+                    assert_eq!(message.data().as_ptr().align_offset(16), 0);
+                    let sum = message.data().iter().map(|&byte| u64::from(byte)).sum::<u64>();
+                    let len = message.data().len();
+                    got.borrow_mut().push((rank, message.sender(), name, message.args().to_vec(), len, sum));
+                };
+                runtime.register(context, 9, take).unwrap();
+            }
+        }
+        let lens = [0, 1, 8, 100, 1_000, 4_096, limits::DATA_BYTES_MAX];
+        let mut sent = Vec::new();
+        for (number, len) in lens.into_iter().cycle().take(40).enumerate() {
+            for from in 0..3 {
+                let to = (from + number as u32) % 3;
+                let args: Vec<i64> = (0..number as i64 % 17).map(|arg| (arg - number as i64) << 40).collect();
+                let runtime = &mut all[from as usize];
+                let context = match number % 2 {
+                    0 => Context::of_number(0),
+                    _ => runtime.named_context("two").unwrap(),
+                };
+                let data = vec![number as u8; len];
+                runtime.request(context, to, 9, &args, &data).unwrap();
+                let sum = (number as u8 as usize * len) as u64;
+                sent.push((to, from, number % 2 + 1, args, len, sum));
+            }
+        }
+        turn(&mut all, |_| got.borrow().len() == sent.len());
+        let got = take(&got);
+        for pair in (0..3).flat_map(|to| (0..3).map(move |from| (to, from))) {
+            let of = |all: &[Seen]| -> Vec<_> {
+                all.iter().filter(|one| (one.0, one.1) == pair).cloned().collect()
+            };
+            assert_eq!(of(&got), of(&sent), "{device}: to and from {pair:?}");
+        }
+    }
+}
+
+#[test]
+fn a_ping_pong_of_replies_takes_one_credit() {
+    let mut all = runtimes("shm", 2);
+    let left = Rc::new(Cell::new(1_000));
+    for runtime in &mut all {
+        let context = runtime.context().unwrap();
+        let left = left.clone();
+        let reply = move |runtime: &mut Runtime, message: &crate::Message<'_>| {
+            if left.get() > 0 {
+                left.set(left.get() - 1);
+                runtime.reply(message.token(), 0, &[], b"again").unwrap();
+                let twice = runtime.reply(message.token(), 0, &[], b"twice");
+                assert!(matches!(twice, Err(AmError::State(_))));
+            }
+        };
+        runtime.register(context, 0, reply).unwrap();
+    }
+    all[0].request(Context::of_number(0), 1, 0, &[], b"begin").unwrap();
+    turn(&mut all, |_| left.get() == 0);
+    all.iter_mut().for_each(|runtime| runtime.process().settle());
+    turn(&mut all, |all| all.iter_mut().all(|runtime| runtime.process().is_idle()));
+}
+
+/// Two processes send as much as they can, and each handler replies with as much as a message holds.
+#[test]
+fn handlers_that_flood_each_other_neither_block_nor_grow() {
+    for device in ["shm", "udp-lo", "tcp-lo"] {
+        let mut all = runtimes(device, 2);
+        let (requests, replies) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        for runtime in &mut all {
+            let context = runtime.context().unwrap();
+            let (requests, replies) = (requests.clone(), replies.clone());
+            let answer = move |runtime: &mut Runtime, message: &crate::Message<'_>| {
+                requests.set(requests.get() + 1);
+                runtime.reply(message.token(), 1, &[], &[2; limits::DATA_BYTES_MAX]).unwrap();
+                let other = 1 - runtime.rank();
+                // What a handler starts has credits of its own, and an end.
+                let more = runtime.request(message.context(), other, 2, &[], &[]);
+                assert!(matches!(more, Ok(()) | Err(AmError::Again)));
+            };
+            runtime.register(context, 0, answer).unwrap();
+            runtime.register(context, 1, move |_, _| replies.set(replies.get() + 1)).unwrap();
+            runtime.register(context, 2, |_, _| {}).unwrap();
+        }
+        let mut sent = 0;
+        turn(&mut all, |all| {
+            for runtime in all {
+                let other = 1 - runtime.rank();
+                while sent < 4_000
+                    && runtime.try_request(Context::of_number(0), other, 0, &[], &[1; 3_000]).is_ok()
+                {
+                    sent += 1;
+                }
+            }
+            replies.get() == 4_000
+        });
+        assert_eq!((sent, requests.get()), (4_000, 4_000), "{device}");
+    }
+}
+
+#[test]
+fn messages_wait_for_their_handlers_in_order_and_hold_the_sender_back() {
+    let mut all = runtimes("shm", 2);
+    let context = all[0].context().unwrap();
+    let mut sent = 0;
+    turn(&mut all, |all| {
+        while all[0].try_request(context, 1, sent % 2, &[i64::from(sent)], b"early").is_ok() {
+            sent += 1;
+        }
+        u32::from(sent) >= limits::credits(2) - limits::for_handlers(limits::credits(2))
+    });
+    for _ in 0..100 {
+        poll_all(&mut all);
+    }
+    assert!(matches!(all[0].try_request(context, 1, 0, &[], b"one more"), Err(AmError::Again)));
+    // The context comes first, then one handler, then the other.
+    let got = Rc::new(RefCell::new(Vec::new()));
+    let theirs = all[1].context().unwrap();
+    for id in 0..2 {
+        for _ in 0..10 {
+            poll_all(&mut all);
+        }
+        assert!(got.borrow().len() <= 1, "what comes behind one that waits waits, too");
+        let got = got.clone();
+        all[1].register(theirs, id, move |_, message| got.borrow_mut().push(message.args()[0])).unwrap();
+    }
+    turn(&mut all, |_| got.borrow().len() == usize::from(sent));
+    assert!(got.borrow().iter().copied().eq(0..i64::from(sent)));
+    turn(&mut all, |all| all[0].try_request(context, 1, 0, &[-1], b"room").is_ok());
+}
+
+#[test]
+fn a_freed_context_discards_what_comes() {
+    let mut all = runtimes("shm", 2);
+    let context = all[0].named_context("short-lived").unwrap();
+    let theirs = all[1].named_context("short-lived").unwrap();
+    all[1].register(theirs, 0, |_, _| panic!("its context was freed")).unwrap();
+    all[1].free(theirs).unwrap();
+    for _ in 0..2 * limits::credits(2) {
+        turn(&mut all, |all| all[0].try_request(context, 1, 0, &[], b"late").is_ok());
+    }
+    all[0].process().settle();
+    turn(&mut all, |all| all[0].process().is_idle());
+    assert!(matches!(all[1].register(theirs, 1, |_, _| {}), Err(AmError::State(_))));
+}
+
+#[test]
+fn mistakes_are_errors_and_change_nothing() {
+    let mut all = runtimes("shm", 1);
+    let runtime = &mut all[0];
+    let context = runtime.context().unwrap();
+    runtime.register(context, 0, |_, _| panic!("nothing was sent")).unwrap();
+    assert!(matches!(runtime.register(context, 0, |_, _| {}), Err(AmError::Exists)));
+    assert!(matches!(runtime.request(context, 1, 0, &[], &[]), Err(AmError::Range(_))));
+    assert!(matches!(runtime.request(context, 0, 0, &[0; 17], &[]), Err(AmError::Argument(_))));
+    let long = vec![0; limits::DATA_BYTES_MAX + 1];
+    assert!(matches!(runtime.request(context, 0, 0, &[], &long), Err(AmError::TooLong { .. })));
+    let other = runtime.context().unwrap();
+    runtime.free(other).unwrap();
+    assert!(matches!(runtime.request(other, 0, 0, &[], &[]), Err(AmError::State(_))));
+    runtime.poll();
+    assert!(runtime.process().is_idle());
+}
+
+#[test]
+fn a_handler_does_not_wait() {
+    let mut all = runtimes("shm", 1);
+    let context = all[0].context().unwrap();
+    let ran = Rc::new(Cell::new(0));
+    let count = ran.clone();
+    let wait = move |runtime: &mut Runtime, message: &crate::Message<'_>| {
+        assert!(matches!(runtime.wait(None), Err(AmError::State(_))));
+        assert!(matches!(runtime.barrier(), Err(AmError::State(_))));
+        assert!(!runtime.poll());
+        count.set(count.get() + 1);
+        // To itself, until there are no credits left; then it is told so.
+        while runtime.request(message.context(), 0, 1, &[], b"more").is_ok() {}
+    };
+    all[0].register(context, 0, wait).unwrap();
+    let more = ran.clone();
+    all[0].register(context, 1, move |_, _| more.set(more.get() + 1)).unwrap();
+    all[0].request(context, 0, 0, &[], &[]).unwrap();
+    turn(&mut all, |_| ran.get() as u32 == limits::credits(1));
+}
+
+#[test]
+fn what_comes_behind_a_handler_that_panics_is_handled() {
+    let mut all = runtimes("shm", 1);
+    let context = all[0].context().unwrap();
+    let got = Rc::new(RefCell::new(Vec::new()));
+    let take = got.clone();
+    let handler = move |_: &mut Runtime, message: &crate::Message<'_>| {
+        take.borrow_mut().push(message.args()[0]);
+        assert_ne!(message.args()[0], 1, "one of them fails");
+    };
+    all[0].register(context, 0, handler).unwrap();
+    for number in 0..4 {
+        all[0].request(context, 0, 0, &[number], &[]).unwrap();
+    }
+    let poll = std::panic::AssertUnwindSafe(|| all[0].poll());
+    assert!(std::panic::catch_unwind(poll).is_err());
+    turn(&mut all, |_| got.borrow().len() == 4);
+    assert_eq!(*got.borrow(), [0, 1, 2, 3]);
+    assert!(all[0].process().is_idle());
+}
+
+#[test]
+fn a_rank_that_is_gone_is_reported_and_ends_barriers() {
+    let mut all = runtimes("shm", 2);
+    let context = all[0].context().unwrap();
+    all[1].context().unwrap();
+    all[0].request(context, 1, 0, &[], b"hello").unwrap();
+    turn(&mut all, |all| all[0].process().links.are_sent());
+    let gone = Rc::new(RefCell::new(Vec::new()));
+    let report = gone.clone();
+    all[0].on_gone(move |rank, _| report.borrow_mut().push(rank));
+    drop(all.pop());
+    assert!(matches!(all[0].barrier(), Err(AmError::Gone { rank: 1, .. })));
+    turn(&mut all, |_| *gone.borrow() == [1]);
+    assert!(matches!(all[0].request(context, 1, 0, &[], b"?"), Err(AmError::Gone { rank: 1, .. })));
+    assert!(matches!(all[0].barrier(), Err(AmError::Gone { rank: 1, .. })));
+}
+
+/// Each on a thread of its own, as processes are.
+#[test]
+fn barriers_pass_and_all_is_handled_before_anybody_leaves() {
+    for (device, count) in [("shm", 5), ("udp-lo", 3), ("tcp-lo", 2)] {
+        let threads = processes(device, count).into_iter().map(|process| {
+            std::thread::spawn(move || {
+                let mut runtime = Runtime::over(process);
+                let handled = Rc::new(Cell::new(0));
+                let context = runtime.context().unwrap();
+                let count = handled.clone();
+                // Each message goes on to the next rank, until it has been everywhere thrice.
+                let pass_on = move |runtime: &mut Runtime, message: &crate::Message<'_>| {
+                    count.set(count.get() + 1);
+                    let left = message.args()[0];
+                    if left > 0 {
+                        let next = (runtime.rank() + 1) % runtime.size();
+                        runtime.request(message.context(), next, 0, &[left - 1], message.data()).unwrap();
+                    }
+                };
+                runtime.register(context, 0, pass_on).unwrap();
+                for _ in 0..20 {
+                    runtime.barrier().unwrap();
+                }
+                let next = (runtime.rank() + 1) % runtime.size();
+                let last = i64::from(runtime.size()) * 3 - 1;
+                runtime.request(context, next, 0, &[last], b"around").unwrap();
+                let size = runtime.size();
+                runtime.finish().unwrap();
+                assert_eq!(handled.get(), size * 3);
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Active messages with closures for handlers.
+
+use crate::error::{AmError, Result};
+use crate::process::{Batch, Context, Due, Process, Starter, Token};
+use cci::{Device, Options};
+use cci_job::{Job, JobError, Ranks};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Messages are delivered to others for so long when a process leaves.
+const LEAVE_LIMIT: Duration = Duration::from_secs(10);
+
+/// This process of a job, with active messages (CCS section 3.3): a message names a handler, which runs at the receiver.
+///
+/// Messages of one process to another are handled in the order in which they were sent, across all contexts. Handlers run inside
+/// [`Runtime::poll`], [`Runtime::wait`], [`Runtime::barrier`] and [`Runtime::finish`], and inside a [`Runtime::request`] that waits for space; one at a time, and never
+/// inside another one. A handler may send and reply, and does not wait. No process keeps more than a bounded number of messages of another one,
+/// and handlers that flood each other's processes don't block each other.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut job = cci_job::Job::join()?;
+/// let mut runtime = cci_am::Runtime::open(&mut job, cci::Options::default())?;
+/// let context = runtime.context()?;
+/// runtime.register(context, 0, |_, message| {
+///     println!("rank {} says {:?}", message.sender(), String::from_utf8_lossy(message.data()));
+/// })?;
+/// let next = (runtime.rank() + 1) % runtime.size();
+/// runtime.request(context, next, 0, &[], b"hello")?;
+/// runtime.finish()?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Runtime {
+    process: Process,
+    /// What their numbers stand for.
+    handlers: Vec<Rc<RefCell<HandlerFn>>>,
+    on_gone: Option<GoneFn>,
+    is_handling: bool,
+}
+
+type HandlerFn = dyn FnMut(&mut Runtime, &Message<'_>);
+type GoneFn = Box<dyn FnMut(u32, &str)>;
+
+/// A message, for its handler.
+pub struct Message<'a> {
+    token: Token,
+    sender: u32,
+    context: Context,
+    args: &'a [i64],
+    data: &'a [u8],
+}
+
+impl Message<'_> {
+    /// The rank that has sent it.
+    pub fn sender(&self) -> u32 {
+        self.sender
+    }
+
+    /// The context that it was sent in.
+    pub fn context(&self) -> Context {
+        self.context
+    }
+
+    /// Its arguments.
+    pub fn args(&self) -> &[i64] {
+        self.args
+    }
+
+    /// Its data, at an address that is a multiple of 16.
+    pub fn data(&self) -> &[u8] {
+        self.data
+    }
+
+    /// For [`Runtime::reply`].
+    pub fn token(&self) -> Token {
+        self.token
+    }
+}
+
+impl Runtime {
+    /// Opens active messages on the device `any`: shared memory inside a host, UDP or TCP between hosts. All ranks call it, in the
+    /// same order with exchanges and barriers of the job.
+    ///
+    /// # Errors
+    /// Those of [`Ranks::open`].
+    pub fn open(job: &mut Job, options: Options) -> Result<Runtime> {
+        let context = cci::Context::new().map_err(|error| JobError::Endpoint {
+            what: "looking for devices".into(),
+            error: Box::new(error),
+        })?;
+        let device = context.device("any").ok_or(AmError::State("this machine has no device `any`"))?;
+        Runtime::open_on(job, device, options)
+    }
+
+    /// As [`Runtime::open`], on any device.
+    ///
+    /// # Errors
+    /// Those of [`Ranks::open`].
+    pub fn open_on(job: &mut Job, device: &Device, options: Options) -> Result<Runtime> {
+        Ok(Runtime::over(Process::new(Ranks::open(job, device, options)?)))
+    }
+
+    /// Over a process that nothing was done with.
+    pub fn over(process: Process) -> Runtime {
+        Runtime { process, handlers: Vec::new(), on_gone: None, is_handling: false }
+    }
+
+    /// The number of this process among those of the job.
+    pub fn rank(&self) -> u32 {
+        self.process.rank()
+    }
+
+    /// How many processes the job has.
+    pub fn size(&self) -> u32 {
+        self.process.size()
+    }
+
+    /// Makes a context. The n-th one without a name of a process is the n-th of every other.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn context(&mut self) -> Result<Context> {
+        self.process.context()
+    }
+
+    /// Makes a context with a name, or returns it: the same name is the same context, here and elsewhere.
+    ///
+    /// # Errors
+    /// The name is longer than 256 bytes, or there are too many contexts.
+    pub fn named_context(&mut self, name: &str) -> Result<Context> {
+        self.process.named_context(name)
+    }
+
+    /// Frees a context with its handlers, when all messages of this process are on their way. Messages that come for it later are discarded.
+    ///
+    /// # Errors
+    /// It was freed before. In a handler: messages are on their way out.
+    pub fn free(&mut self, context: Context) -> Result<()> {
+        self.until(|runtime| runtime.process.free(context))
+    }
+
+    /// Has messages for the number `id` of a context call a closure.
+    ///
+    /// # Errors
+    /// The number is taken, or the context was freed.
+    pub fn register(
+        &mut self,
+        context: Context,
+        id: u16,
+        handler: impl FnMut(&mut Runtime, &Message<'_>) + 'static,
+    ) -> Result<()> {
+        self.process.register(context, id, self.handlers.len() as u64)?;
+        self.handlers.push(Rc::new(RefCell::new(handler)));
+        Ok(())
+    }
+
+    /// Has ranks that are gone reported to a closure. Without one, they show by what is started for them, and at barriers.
+    pub fn on_gone(&mut self, report: impl FnMut(u32, &str) + 'static) {
+        self.on_gone = Some(Box::new(report));
+    }
+
+    /// Sends a message to the handler `id` of a context, at any rank, this one too. The data are copied or sent when this returns. If as many
+    /// messages are under way to that rank as may be, it runs handlers until there is space.
+    ///
+    /// # Errors
+    /// There is no such rank, or it is gone; the context was freed; there are more than 16 arguments, or too much data. [`AmError::Again`] in a
+    /// handler, which can't wait.
+    pub fn request(&mut self, context: Context, rank: u32, id: u16, args: &[i64], data: &[u8]) -> Result<()> {
+        let starter = if self.is_handling { Starter::Handler } else { Starter::Program };
+        self.until(|runtime| runtime.process.request(starter, context, rank, id, args, data))
+    }
+
+    /// As [`Runtime::request`], but it never waits.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::request`], and [`AmError::Again`] if there is no space.
+    pub fn try_request(
+        &mut self,
+        context: Context,
+        rank: u32,
+        id: u16,
+        args: &[i64],
+        data: &[u8],
+    ) -> Result<()> {
+        let starter = if self.is_handling { Starter::Handler } else { Starter::Program };
+        self.process.request(starter, context, rank, id, args, data)
+    }
+
+    /// Replies to the message whose handler runs, once. There is always space for it.
+    ///
+    /// # Errors
+    /// The handler has replied or returned; the context was freed; there are more than 16 arguments, or too much data.
+    pub fn reply(&mut self, token: Token, id: u16, args: &[i64], data: &[u8]) -> Result<()> {
+        self.process.reply(token, id, args, data)
+    }
+
+    /// Makes progress and runs the handlers that are due. Returns whether there were any. It never blocks; in a handler it does nothing.
+    pub fn poll(&mut self) -> bool {
+        if self.is_handling {
+            return false;
+        }
+        self.process.progress();
+        self.run_due()
+    }
+
+    /// Makes progress, and sleeps until handlers have run, for up to `timeout`. Returns whether any have.
+    ///
+    /// # Errors
+    /// It is called in a handler. The system refuses to wait.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        self.check_not_handling()?;
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            if self.poll() {
+                return Ok(true);
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(false);
+            }
+            self.process.wait(left)?;
+        }
+    }
+
+    /// Runs handlers until all ranks have called it.
+    ///
+    /// # Errors
+    /// A rank is gone. It is called in a handler.
+    pub fn barrier(&mut self) -> Result<()> {
+        self.check_not_handling()?;
+        self.process.arrive()?;
+        while !self.process.has_passed()? {
+            if !self.run_due() {
+                self.process.wait(None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is under way anywhere: all messages of all ranks have been handled, with all that came of them. All ranks call
+    /// it, in the same order with barriers.
+    ///
+    /// # Errors
+    /// A rank is gone. It is called in a handler.
+    pub fn quiet(&mut self) -> Result<()> {
+        self.check_not_handling()?;
+        loop {
+            self.process.settle();
+            while !self.process.is_idle() {
+                if !self.poll() && !self.process.is_idle() {
+                    self.process.check_all()?;
+                    self.process.wait(None)?;
+                }
+            }
+            self.barrier()?;
+            if self.process.are_all_idle() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits as [`Runtime::quiet`] does, and leaves. All ranks call it.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::quiet`].
+    pub fn finish(mut self) -> Result<()> {
+        self.quiet()?;
+        self.process.close(LEAVE_LIMIT);
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Repeats what there is no space for, and runs handlers meanwhile. In a handler it is tried once.
+    fn until(&mut self, mut call: impl FnMut(&mut Runtime) -> Result<()>) -> Result<()> {
+        let mut has_polled = false;
+        loop {
+            match call(self) {
+                Err(AmError::Again) if !self.is_handling => {
+                    if has_polled {
+                        self.process.wait(None)?;
+                    }
+                    // Space may have come without a handler that ran: look before the next sleep.
+                    has_polled = !has_polled && !self.poll();
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn check_not_handling(&self) -> Result<()> {
+        if self.is_handling { Err(AmError::State("a handler does not wait")) } else { Ok(()) }
+    }
+
+    fn run_due(&mut self) -> bool {
+        let Some(batch) = self.process.take_due() else { return false };
+        let mut running = RunningBatch { runtime: self, batch: Some(batch) };
+        running.run()
+    }
+
+    fn call(&mut self, handler: u64, message: &Message<'_>) {
+        // One handler runs at a time, so that nobody else has borrowed it.
+        let Some(handler) = self.handlers.get(handler as usize).cloned() else { return };
+        if let Ok(mut handler) = handler.try_borrow_mut() {
+            handler(self, message);
+        }
+    }
+}
+
+/// Puts a batch back when it is done, also if a handler panics.
+struct RunningBatch<'a> {
+    runtime: &'a mut Runtime,
+    batch: Option<Batch>,
+}
+
+impl RunningBatch<'_> {
+    fn run(&mut self) -> bool {
+        let Some(batch) = &mut self.batch else { return false };
+        let mut ran = false;
+        while let Some(due) = self.runtime.process.next(batch) {
+            ran = true;
+            match due {
+                Due::Message(due) => {
+                    let args = due.args.get(..due.args_count).unwrap_or_default();
+                    let (token, sender, context) = (due.token, due.sender, due.context);
+                    self.runtime.is_handling = true;
+                    self.runtime.call(due.handler, &Message { token, sender, context, args, data: due.data });
+                    self.runtime.is_handling = false;
+                    self.runtime.process.end(token);
+                }
+                Due::Gone { rank, why } => {
+                    if let Some(report) = &mut self.runtime.on_gone {
+                        report(rank, &why);
+                    }
+                }
+            }
+        }
+        ran
+    }
+}
+
+impl Drop for RunningBatch<'_> {
+    fn drop(&mut self) {
+        self.runtime.is_handling = false;
+        if let Some(batch) = self.batch.take() {
+            self.runtime.process.put_back(batch);
+        }
+    }
+}

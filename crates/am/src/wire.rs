@@ -1,0 +1,246 @@
+//! Records: what processes of a job send each other, one in a message of the core, or in several where the path takes no longer ones.
+//! docs/wire.md, section "Active messages", has their layout.
+
+use crate::limits::{ARGS_MAX, CONTEXT_NAME_BYTES_MAX, CONTEXTS_MAX, DATA_BYTES_MAX, HEADER_BYTES};
+
+/// What a record is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// An active message.
+    Message = 1,
+    /// What did not fit in the message of the core before it.
+    Part = 2,
+    /// From now on, a number stands for a context.
+    Context = 3,
+    /// Nothing but credits.
+    Credits = 4,
+    /// The sender waits for its credits: they are not to be saved up.
+    CreditsWanted = 5,
+    /// The sender has arrived in a round of a barrier.
+    Barrier = 6,
+    /// The sender has passed the last barrier, and its end is no failure.
+    Leaving = 7,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Kind> {
+        Some(match byte {
+            1 => Kind::Message,
+            2 => Kind::Part,
+            3 => Kind::Context,
+            4 => Kind::Credits,
+            5 => Kind::CreditsWanted,
+            6 => Kind::Barrier,
+            7 => Kind::Leaving,
+            _ => return None,
+        })
+    }
+}
+
+/// The beginning of a record.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub kind: Kind,
+    /// Of a message: its credit is the receiver's, which gets it back by this. Of a barrier: somebody is not idle.
+    pub flag: bool,
+    /// Of a message: how many arguments there are. Of a barrier: the round.
+    pub count: u8,
+    /// Of a message: the number of the handler.
+    pub handler: u16,
+    /// Of a message: the sender's number of the context. Of a context: the number that it gets.
+    pub context: u16,
+    /// Credits that the receiver gets back.
+    pub credits: u16,
+    /// Of a message: bytes of data. Of a context: bytes of its name. Of a barrier: which one.
+    pub value: u32,
+}
+
+impl Header {
+    /// A record of `kind` with all else 0.
+    pub const fn new(kind: Kind) -> Header {
+        Header { kind, flag: false, count: 0, handler: 0, context: 0, credits: 0, value: 0 }
+    }
+
+    //= wire.md R-AM-1
+    #[inline]
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0] = self.kind as u8;
+        bytes[1] = self.flag.into();
+        bytes[2] = self.count;
+        bytes[4..6].copy_from_slice(&self.handler.to_le_bytes());
+        bytes[6..8].copy_from_slice(&self.context.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.credits.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.value.to_le_bytes());
+        bytes
+    }
+
+    /// None for what no process of this version sends.
+    #[inline]
+    pub fn decode(record: &[u8]) -> Option<Header> {
+        let bytes: &[u8; HEADER_BYTES] = record.first_chunk()?;
+        let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let header = Header {
+            kind: Kind::of(bytes[0])?,
+            flag: bytes[1] & 1 != 0,
+            count: bytes[2],
+            handler: half(4),
+            context: half(6),
+            credits: half(8),
+            value: u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]),
+        };
+        let is_good = bytes[1] <= 1
+            && bytes[3] == 0
+            && half(10) == 0
+            && match header.kind {
+                Kind::Message => {
+                    usize::from(header.count) <= ARGS_MAX && header.value as usize <= DATA_BYTES_MAX
+                }
+                Kind::Context => {
+                    header.value as usize <= CONTEXT_NAME_BYTES_MAX + 4
+                        && usize::from(header.context) < CONTEXTS_MAX
+                }
+                _ => true,
+            };
+        is_good.then_some(header)
+    }
+
+    //= wire.md R-AM-2
+    /// Where the data of a message begins, bytes from the beginning of its record: a multiple of 16.
+    #[inline]
+    pub fn data_at(&self) -> usize {
+        HEADER_BYTES + (usize::from(self.count) * 8).next_multiple_of(16)
+    }
+
+    /// The length of the whole record, however many messages of the core it is in.
+    #[inline]
+    pub fn record_bytes(&self) -> usize {
+        match self.kind {
+            Kind::Message => self.data_at() + self.value as usize,
+            Kind::Context => HEADER_BYTES + self.value as usize,
+            _ => HEADER_BYTES,
+        }
+    }
+}
+
+/// The header and the arguments of a message, as they are sent before its data.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    bytes: [u8; HEADER_BYTES + 8 * ARGS_MAX],
+    len: usize,
+}
+
+impl Head {
+    /// `header.count` is the number of arguments, up to 16.
+    #[inline]
+    pub fn new(header: &Header, args: &[i64]) -> Head {
+        let mut bytes = [0; HEADER_BYTES + 8 * ARGS_MAX];
+        if let Some(first) = bytes.first_chunk_mut() {
+            *first = header.encode();
+        }
+        for (to, arg) in bytes[HEADER_BYTES..].chunks_exact_mut(8).zip(args) {
+            to.copy_from_slice(&arg.to_le_bytes());
+        }
+        Head { bytes, len: header.data_at().min(HEADER_BYTES + 8 * ARGS_MAX) }
+    }
+
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&self.bytes)
+    }
+}
+
+/// The arguments of a message; those that it does not have are 0.
+#[inline]
+pub(crate) fn args(record: &[u8]) -> [i64; ARGS_MAX] {
+    let mut args = [0; ARGS_MAX];
+    let bytes = record.get(HEADER_BYTES..).unwrap_or_default();
+    for (arg, bytes) in args.iter_mut().zip(bytes.chunks_exact(8)) {
+        *arg = i64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    }
+    args
+}
+
+/// By what the ranks agree which context is which.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ContextName {
+    /// The n-th one without a name, from 0.
+    Unnamed(u32),
+    Named(String),
+}
+
+impl ContextName {
+    //= wire.md R-AM-4
+    /// What follows the header.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            ContextName::Unnamed(number) => number.to_le_bytes().to_vec(),
+            ContextName::Named(name) => [&u32::MAX.to_le_bytes(), name.as_bytes()].concat(),
+        }
+    }
+
+    pub fn decode(bytes: &[u8]) -> Option<ContextName> {
+        let (number, name) = bytes.split_first_chunk()?;
+        match u32::from_le_bytes(*number) {
+            u32::MAX => Some(ContextName::Named(std::str::from_utf8(name).ok()?.to_owned())),
+            number if name.is_empty() => Some(ContextName::Unnamed(number)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_decoded_encodes_to_the_same(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Some(header) = Header::decode(&bytes) {
+                prop_assert_eq!(&header.encode()[..], &bytes[..HEADER_BYTES]);
+                prop_assert!(header.record_bytes() <= crate::limits::RECORD_BYTES_MAX);
+            }
+        }
+
+        #[test]
+        fn heads_keep_their_arguments(values in proptest::collection::vec(any::<i64>(), 0..=ARGS_MAX), len in 0..=DATA_BYTES_MAX) {
+            let header = Header {
+                handler: 7,
+                context: 3,
+                credits: 9,
+                count: values.len() as u8,
+                value: len as u32,
+                flag: true,
+                ..Header::new(Kind::Message)
+            };
+            let head = Head::new(&header, &values);
+            prop_assert_eq!(Header::decode(head.bytes()), Some(header));
+            prop_assert_eq!(head.bytes().len(), header.data_at());
+            prop_assert_eq!(&args(head.bytes())[..values.len()], &values[..]);
+        }
+
+        #[test]
+        fn names_of_contexts_are_kept(name in ".{0,64}", number in 0..u32::MAX) {
+            for name in [ContextName::Named(name.clone()), ContextName::Unnamed(number)] {
+                prop_assert_eq!(ContextName::decode(&name.encode()), Some(name));
+            }
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let good = Header { count: 16, ..Header::new(Kind::Message) }.encode();
+        assert!(Header::decode(&good).is_some());
+        for (at, value) in [(0, 0), (0, 8), (1, 2), (2, 17), (3, 1), (10, 1), (14, 1)] {
+            let mut bad = good;
+            bad[at] = value;
+            assert_eq!(Header::decode(&bad), None, "byte {at} is {value}");
+        }
+        assert_eq!(Header::decode(&good[..15]), None);
+        assert_eq!(ContextName::decode(&[1, 0, 0, 0, 5]), None);
+        assert_eq!(ContextName::decode(&[1, 0]), None);
+        assert_eq!(ContextName::decode(&[255, 255, 255, 255, 0xff]), None);
+    }
+}

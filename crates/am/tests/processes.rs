@@ -1,0 +1,172 @@
+//! Active messages between real processes: the examples, and ranks that die.
+#![allow(clippy::unwrap_used, reason = "a rank that can't go on fails")]
+
+use cci_am::{AmError, Runtime};
+use cci_job::coordinator::Coordinator;
+use cci_job::server::RankServer;
+use cci_job::{FromHost, Job, JobKey, ToHost};
+use std::cell::Cell;
+use std::env;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio, exit};
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// What a rank shall do; not set in the tests themselves.
+const ROLE: &str = "CCI_TEST_ROLE";
+/// What takes longer is lost.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Starts `size` processes as the ranks of a job, as `cci run` does, and waits for them.
+fn launch(size: u32, command: impl Fn() -> Command) -> Vec<Output> {
+    let key = JobKey::random().unwrap();
+    let server: Arc<OnceLock<Arc<RankServer>>> = Arc::default();
+    let answering = server.clone();
+    let answer = move |said: ToHost| {
+        if let Some(server) = answering.get() {
+            server.answer(&said);
+        }
+    };
+    let coordinator = Arc::new(Coordinator::new(vec![(size, Box::new(answer))], |_| {}));
+    let asked = coordinator.clone();
+    let made = RankServer::listen(0..size, size, key.clone(), move |said: FromHost| asked.received(said));
+    let made = server.get_or_init(|| Arc::new(made.unwrap())).clone();
+    let start = |rank: u32| {
+        let mut command = command();
+        command.env("CCI_JOB_SOCKET", made.socket_name()).env("CCI_JOB_RANK", rank.to_string());
+        command.env("CCI_JOB_KEY", key.to_hex()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut ranks: Vec<Child> = (0..size).map(start).collect();
+    let begun = Instant::now();
+    while ranks.iter_mut().any(|rank| rank.try_wait().unwrap().is_none()) {
+        if begun.elapsed() > PATIENCE {
+            ranks.iter_mut().for_each(|rank| drop(rank.kill()));
+            let said = ranks.into_iter().map(|rank| rank.wait_with_output().unwrap());
+            panic!("the job does not end: {:?}", said.collect::<Vec<_>>());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    ranks.into_iter().map(|rank| rank.wait_with_output().unwrap()).collect()
+}
+
+/// This program again, in a role.
+fn role(name: &'static str) -> impl Fn() -> Command {
+    move || {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", "as_a_rank", "--nocapture"]).env(ROLE, name);
+        command
+    }
+}
+
+fn example(name: &str) -> PathBuf {
+    let programs = env::current_exe().unwrap();
+    programs.parent().unwrap().parent().unwrap().join("examples").join(name)
+}
+
+fn open() -> Runtime {
+    let mut job = Job::join().unwrap();
+    Runtime::open(&mut job, cci::Options::default()).unwrap()
+}
+
+/// Not a test where nothing has started it: what ranks do.
+#[test]
+fn as_a_rank() {
+    match env::var(ROLE).as_deref() {
+        Ok("all to all") => all_to_all(),
+        Ok("one dies") => one_dies(),
+        _ => {}
+    }
+}
+
+/// Everybody sends to everybody, as fast as it goes, and each message is answered.
+fn all_to_all() {
+    const EACH: u64 = 2_000;
+    let mut runtime = open();
+    let context = runtime.context().unwrap();
+    let (asked, answered) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let count = asked.clone();
+    let reply = move |runtime: &mut Runtime, message: &cci_am::Message<'_>| {
+        count.set(count.get() + 1);
+        runtime.reply(message.token(), 1, message.args(), message.data()).unwrap();
+    };
+    runtime.register(context, 0, reply).unwrap();
+    let count = answered.clone();
+    let take = move |_: &mut Runtime, message: &cci_am::Message<'_>| {
+        assert_eq!(message.data().len() as i64, message.args()[0] % 500);
+        count.set(count.get() + 1);
+    };
+    runtime.register(context, 1, take).unwrap();
+    for number in 0..EACH as i64 {
+        for rank in 0..runtime.size() {
+            runtime.request(context, rank, 0, &[number], &vec![1; number as usize % 500]).unwrap();
+        }
+    }
+    let all = EACH * u64::from(runtime.size());
+    runtime.finish().unwrap();
+    assert_eq!((asked.get(), answered.get()), (all, all));
+}
+
+/// Rank 1 ends in the middle, and the others are told so wherever they are.
+fn one_dies() {
+    let mut runtime = open();
+    let context = runtime.context().unwrap();
+    let gone = Rc::new(Cell::new(None));
+    let report = gone.clone();
+    runtime.on_gone(move |rank, _| report.set(Some(rank)));
+    let handled = Rc::new(Cell::new(0));
+    let count = handled.clone();
+    runtime.register(context, 0, move |_, _| count.set(count.get() + 1)).unwrap();
+    if runtime.rank() == 1 {
+        while handled.get() < 1_000 {
+            runtime.wait(None).unwrap();
+        }
+        exit(7);
+    }
+    let failed = loop {
+        if let Err(error) = runtime.request(context, 1, 0, &[], b"to one that dies") {
+            break error;
+        }
+    };
+    assert!(matches!(failed, AmError::Gone { rank: 1, .. }), "{failed}");
+    assert!(matches!(runtime.barrier(), Err(AmError::Gone { rank: 1, .. })));
+    while gone.get().is_none() {
+        runtime.poll();
+    }
+    // Rank 2 and rank 0 still have each other, unless the other one has noticed and left.
+    let other = 2 - runtime.rank();
+    match runtime.request(context, other, 0, &[], b"still there") {
+        Ok(()) | Err(AmError::Gone { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn all_speak_to_all() {
+    for size in [1, 2, 5] {
+        for rank in launch(size, role("all to all")) {
+            assert!(rank.status.success(), "{size}: {rank:?}");
+        }
+    }
+}
+
+#[test]
+fn whoever_sends_to_a_rank_that_dies_is_told() {
+    let ranks = launch(3, role("one dies"));
+    assert_eq!(ranks[1].status.code(), Some(7), "{:?}", ranks[1]);
+    assert!(ranks[0].status.success() && ranks[2].status.success(), "{ranks:?}");
+}
+
+#[test]
+fn the_table_finds_what_was_put_in() {
+    for size in [1, 2, 4] {
+        let ranks = launch(size, || Command::new(example("table")));
+        for (number, rank) in ranks.iter().enumerate() {
+            let said = String::from_utf8_lossy(&rank.stdout);
+            assert!(rank.status.success(), "{size}: {rank:?}");
+            let found = format!("rank {number}: 100000 keys put in and found again");
+            assert!(said.contains(&found), "{size}: {said}");
+        }
+    }
+}

@@ -63,6 +63,15 @@ macro_rules! on_each_device {
 on_each_device! {
     messages: "messenger_messages";
     calls: "messenger_calls";
+    fork: "messenger_fork";
+}
+
+/// Needs the locks of the library.
+#[test]
+fn answers_from_threads() {
+    for device in ["shm", "udp", "tcp", "any"] {
+        run("messenger_threads", &[device]);
+    }
 }
 
 /// Not over UDP, where the death of a peer shows by its silence only, after a minute or more.

@@ -1,5 +1,6 @@
 //! Why a call of active messages failed, by whose fault.
 
+use cci::RegisterError;
 use cci_job::JobError;
 use std::fmt;
 
@@ -27,6 +28,15 @@ pub enum AmError {
     Exists,
     /// There is no such rank, or no such number of a handler.
     Range(&'static str),
+    /// The memory at these addresses of a rank was not registered there, or is not any more. Nothing of it was touched.
+    NotRegistered {
+        /// Whose.
+        rank: u32,
+        /// The first address.
+        address: u64,
+    },
+    /// Memory of this process was not registered, or a registration was not ended.
+    Register(RegisterError),
     /// A rank is gone.
     Gone {
         /// Which one.
@@ -50,6 +60,10 @@ impl fmt::Display for AmError {
                 write!(out, "an active message has up to {max} bytes of data, and not {len_bytes}")
             }
             AmError::Exists => out.write_str("this context has a handler of that number"),
+            AmError::NotRegistered { rank, address } => {
+                write!(out, "rank {rank} has not registered the memory at {address:#x}")
+            }
+            AmError::Register(error) => error.fmt(out),
             AmError::Gone { rank, why } => write!(out, "rank {rank} is gone: {why}"),
             AmError::Job(error) => error.fmt(out),
         }
@@ -60,6 +74,7 @@ impl std::error::Error for AmError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             AmError::Job(error) => Some(error),
+            AmError::Register(error) => Some(error),
             _ => None,
         }
     }
@@ -68,5 +83,11 @@ impl std::error::Error for AmError {
 impl From<JobError> for AmError {
     fn from(error: JobError) -> AmError {
         AmError::Job(error)
+    }
+}
+
+impl From<RegisterError> for AmError {
+    fn from(error: RegisterError) -> AmError {
+        AmError::Register(error)
     }
 }

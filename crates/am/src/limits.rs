@@ -10,6 +10,8 @@ pub const ARGS_MAX: usize = 16;
 pub const DATA_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize - HEADER_BYTES - 8 * ARGS_MAX;
 /// Most contexts that a process makes, freed ones included: their numbers are not used again.
 pub const CONTEXTS_MAX: usize = 4096;
+/// Most remote operations that a process has under way.
+pub const OPERATIONS_MAX: usize = 4096;
 /// Longest name of a context, bytes.
 pub const CONTEXT_NAME_BYTES_MAX: usize = 256;
 
@@ -42,6 +44,10 @@ pub(crate) fn for_handlers(credits: u32) -> u32 {
     credits / 4
 }
 
+const _: () = assert!(
+    OPERATIONS_MAX < cci::limits::RMA_OPERATIONS_DEFAULT as usize / 2,
+    "one rank may have half of what an endpoint has"
+);
 const _: () = assert!(DATA_BYTES_MAX >= 4096, "the interface promises that");
 const _: () = assert!(*CREDITS.end() <= u16::MAX as u32, "a record has 16 bits for them");
 const _: () = assert!(*CREDITS.start() >= 8, "a quarter of them, for handlers, is some");

@@ -1,10 +1,11 @@
 //! Active messages with closures for handlers.
 
 use crate::error::{AmError, Result};
-use crate::process::{Batch, Context, Due, Process, Starter, Token};
-use cci::{Device, Options};
+use crate::process::{Batch, Context, Due, Part, Process, Starter, Token, Transfer};
+use cci::{Device, Memory, Options};
 use cci_job::{Job, JobError, Ranks};
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -37,10 +38,14 @@ pub struct Runtime {
     /// What their numbers stand for.
     handlers: Vec<Rc<RefCell<HandlerFn>>>,
     on_gone: Option<GoneFn>,
+    /// What their numbers stand for, for operations that go on.
+    callbacks: HashMap<u64, DoneFn>,
+    callbacks_made: u64,
     is_handling: bool,
 }
 
 type HandlerFn = dyn FnMut(&mut Runtime, &Message<'_>);
+type DoneFn = Box<dyn FnOnce(&mut Runtime, Result<()>)>;
 type GoneFn = Box<dyn FnMut(u32, &str)>;
 
 /// A message, for its handler.
@@ -104,7 +109,14 @@ impl Runtime {
 
     /// Over a process that nothing was done with.
     pub fn over(process: Process) -> Runtime {
-        Runtime { process, handlers: Vec::new(), on_gone: None, is_handling: false }
+        Runtime {
+            process,
+            handlers: Vec::new(),
+            on_gone: None,
+            callbacks: HashMap::new(),
+            callbacks_made: 0,
+            is_handling: false,
+        }
     }
 
     /// The number of this process among those of the job.
@@ -196,6 +208,104 @@ impl Runtime {
         self.process.reply(token, id, args, data)
     }
 
+    /// Allocates memory of the library's own, which other ranks of this host map when they access it: then an operation is a copy.
+    ///
+    /// # Errors
+    /// It has no bytes, or the system refuses.
+    pub fn allocate(&mut self, len_bytes: usize) -> Result<Memory> {
+        self.process.allocate(len_bytes)
+    }
+
+    /// Lets all ranks of the job read and write memory, by its addresses in this process ([`Memory::as_ptr`]), until it was deregistered as often as
+    /// it was registered.
+    ///
+    /// # Errors
+    /// It is not mapped, or not writable, or there are too many regions.
+    pub fn register_memory(&mut self, memory: &Memory) -> Result<()> {
+        self.process.register_memory(memory)
+    }
+
+    /// Takes back one registration. When the last one is taken back, nobody accesses the memory any more.
+    ///
+    /// # Errors
+    /// It is not registered.
+    pub fn deregister_memory(&mut self, memory: &Memory) -> Result<()> {
+        self.process.deregister_memory(memory.as_ptr().addr() as u64, memory.len())
+    }
+
+    /// Writes a part of this process's memory to an address of a rank's, which has registered the memory there. `done` is called once, as
+    /// handlers are: when all is there, or nothing of it because it could not be. The part must not change until then.
+    ///
+    /// # Errors
+    /// There is no such rank, the part is not inside of its memory, or there are no such addresses: `done` is not called. [`AmError::Again`] in a
+    /// handler, if 4,096 operations are under way.
+    pub fn put(
+        &mut self,
+        rank: u32,
+        remote: u64,
+        local: Part,
+        done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
+    ) -> Result<()> {
+        self.transfer(Transfer::Put, rank, remote, local, Box::new(done))
+    }
+
+    /// Reads from an address of a rank's into a part of this process's memory. In all else it does what [`Runtime::put`] does.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::put`].
+    pub fn get(
+        &mut self,
+        rank: u32,
+        remote: u64,
+        local: Part,
+        done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
+    ) -> Result<()> {
+        self.transfer(Transfer::Get, rank, remote, local, Box::new(done))
+    }
+
+    fn transfer(
+        &mut self,
+        transfer: Transfer,
+        rank: u32,
+        remote: u64,
+        local: Part,
+        done: DoneFn,
+    ) -> Result<()> {
+        self.callbacks_made += 1;
+        let cookie = self.callbacks_made;
+        self.until(|runtime| runtime.process.transfer(transfer, rank, remote, local.clone(), cookie))?;
+        self.callbacks.insert(cookie, done);
+        Ok(())
+    }
+
+    /// Waits until all operations on a rank's memory have ended that this process has started.
+    ///
+    /// # Errors
+    /// It is called in a handler. The system refuses to wait.
+    pub fn fence(&mut self, rank: u32) -> Result<()> {
+        self.fence_on(Some(rank))
+    }
+
+    /// Waits until all operations have ended that this process has started.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::fence`].
+    pub fn fence_all(&mut self) -> Result<()> {
+        self.fence_on(None)
+    }
+
+    fn fence_on(&mut self, rank: Option<u32>) -> Result<()> {
+        self.check_not_handling()?;
+        while self.process.operations(rank) > 0 {
+            if !self.poll() && self.process.operations(rank) > 0 {
+                self.process.wait(None)?;
+            }
+        }
+        // Their callbacks may be due still.
+        self.run_due();
+        Ok(())
+    }
+
     /// Makes progress and runs the handlers that are due. Returns whether there were any. It never blocks; in a handler it does nothing.
     pub fn poll(&mut self) -> bool {
         if self.is_handling {
@@ -272,6 +382,11 @@ impl Runtime {
     }
 
     #[cfg(test)]
+    pub(crate) fn into_process(self) -> Process {
+        self.process
+    }
+
+    #[cfg(test)]
     pub(crate) fn process(&mut self) -> &mut Process {
         &mut self.process
     }
@@ -332,6 +447,13 @@ impl RunningBatch<'_> {
                     self.runtime.call(due.handler, &Message { token, sender, context, args, data: due.data });
                     self.runtime.is_handling = false;
                     self.runtime.process.end(token);
+                }
+                Due::Done { cookie, result } => {
+                    if let Some(done) = self.runtime.callbacks.remove(&cookie) {
+                        self.runtime.is_handling = true;
+                        done(self.runtime, result);
+                        self.runtime.is_handling = false;
+                    }
                 }
                 Due::Gone { rank, why } => {
                     if let Some(report) = &mut self.runtime.on_gone {

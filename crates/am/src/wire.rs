@@ -2,6 +2,7 @@
 //! docs/wire.md, section "Active messages", has their layout.
 
 use crate::limits::{ARGS_MAX, CONTEXT_NAME_BYTES_MAX, CONTEXTS_MAX, DATA_BYTES_MAX, HEADER_BYTES};
+use cci::RegionHandle;
 
 /// What a record is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,10 @@ pub(crate) enum Kind {
     Barrier = 6,
     /// The sender has passed the last barrier, and its end is no failure.
     Leaving = 7,
+    /// The sender asks which region an address of the receiver's is in.
+    Ask = 8,
+    /// An answer to that.
+    Answer = 9,
 }
 
 impl Kind {
@@ -33,6 +38,8 @@ impl Kind {
             5 => Kind::CreditsWanted,
             6 => Kind::Barrier,
             7 => Kind::Leaving,
+            8 => Kind::Ask,
+            9 => Kind::Answer,
             _ => return None,
         })
     }
@@ -162,6 +169,98 @@ pub(crate) fn args(record: &[u8]) -> [i64; ARGS_MAX] {
     args
 }
 
+/// What a record says that waits behind nothing.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// All that there is to say is in the header.
+    Header(Header),
+    Ask(Range),
+    /// To the question for a range. None: the range is in no region.
+    Answer(Range, Option<Region>),
+}
+
+/// Addresses of a process.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Range {
+    pub start: u64,
+    pub len_bytes: u64,
+}
+
+/// Memory that a process has registered.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Region {
+    /// Where its first byte is in its process.
+    pub start: u64,
+    pub handle: RegionHandle,
+}
+
+impl Range {
+    pub fn end(&self) -> Option<u64> {
+        self.start.checked_add(self.len_bytes)
+    }
+
+    fn encode(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.start.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.len_bytes.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Range> {
+        let (start, len_bytes) = (word(bytes)?, word(bytes.get(8..)?)?);
+        Some(Range { start, len_bytes }).filter(|range| range.len_bytes > 0 && range.end().is_some())
+    }
+}
+
+impl Region {
+    /// Where the range begins in the region, if all of it is inside.
+    pub fn offset(&self, range: Range) -> Option<u64> {
+        let offset = range.start.checked_sub(self.start)?;
+        (offset.checked_add(range.len_bytes)? <= self.handle.len_bytes()).then_some(offset)
+    }
+}
+
+impl Word {
+    pub fn encode(&self) -> Vec<u8> {
+        let header = |kind, value| Header { value, ..Header::new(kind) }.encode();
+        match self {
+            Word::Header(header) => header.encode().to_vec(),
+            Word::Ask(range) => [&header(Kind::Ask, 0)[..], &range.encode()].concat(),
+            Word::Answer(range, None) => [&header(Kind::Answer, 0)[..], &range.encode()].concat(),
+            Word::Answer(range, Some(Region { start, handle })) => {
+                let (range, start) = (range.encode(), start.to_le_bytes());
+                [&header(Kind::Answer, 1)[..], &range, &start, &handle.to_bytes()].concat()
+            }
+        }
+    }
+
+    //= wire.md R-AM-9
+    /// None for what no process of this version sends.
+    pub fn decode(header: Header, record: &[u8]) -> Option<Word> {
+        let body = record.get(HEADER_BYTES..)?;
+        let (range, rest) = match header.kind {
+            Kind::Ask | Kind::Answer => (Range::decode(body)?, body.get(16..)?),
+            _ => return body.is_empty().then_some(Word::Header(header)),
+        };
+        match (header.kind, header.value, rest.len()) {
+            (Kind::Ask, 0, 0) => Some(Word::Ask(range)),
+            (Kind::Answer, 0, 0) => Some(Word::Answer(range, None)),
+            (Kind::Answer, 1, ANSWER_BYTES) => {
+                let handle = RegionHandle::from_message(rest.get(8..)?)?;
+                Some(Word::Answer(range, Some(Region { start: word(rest)?, handle })))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What an answer has behind its range.
+const ANSWER_BYTES: usize = 8 + RegionHandle::BYTES;
+
+fn word(bytes: &[u8]) -> Option<u64> {
+    bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
 /// By what the ranks agree which context is which.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ContextName {
@@ -222,6 +321,22 @@ mod tests {
         }
 
         #[test]
+        fn words_are_kept(start in any::<u64>(), len in 1_u64.., handle: [u8; RegionHandle::BYTES], at in any::<u64>()) {
+            let range = Range { start: start.min(u64::MAX - len), len_bytes: len };
+            let region = Region { start: at, handle: RegionHandle::from_bytes(handle) };
+            for word in [Word::Ask(range), Word::Answer(range, None), Word::Answer(range, Some(region))] {
+                let bytes = word.encode();
+                let decode = |bytes: &[u8]| Header::decode(bytes).and_then(|header| Word::decode(header, bytes));
+                prop_assert_eq!(decode(&bytes), Some(word));
+                prop_assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
+            }
+            if let Some(offset) = region.offset(range) {
+                prop_assert_eq!(at.wrapping_add(offset), range.start);
+                prop_assert!(offset + len <= region.handle.len_bytes());
+            }
+        }
+
+        #[test]
         fn names_of_contexts_are_kept(name in ".{0,64}", number in 0..u32::MAX) {
             for name in [ContextName::Named(name.clone()), ContextName::Unnamed(number)] {
                 prop_assert_eq!(ContextName::decode(&name.encode()), Some(name));
@@ -233,7 +348,7 @@ mod tests {
     fn nonsense_is_refused() {
         let good = Header { count: 16, ..Header::new(Kind::Message) }.encode();
         assert!(Header::decode(&good).is_some());
-        for (at, value) in [(0, 0), (0, 8), (1, 2), (2, 17), (3, 1), (10, 1), (14, 1)] {
+        for (at, value) in [(0, 0), (0, 10), (1, 2), (2, 17), (3, 1), (10, 1), (14, 1)] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::decode(&bad), None, "byte {at} is {value}");

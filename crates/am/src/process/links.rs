@@ -6,8 +6,8 @@ use super::inbox::Inbox;
 use super::link::{Link, Reach};
 use crate::error::{AmError, Result};
 use crate::limits::{self, HEADER_BYTES, POLL_EVENTS, POLL_MESSAGES, RECORD_BYTES_MAX, SILENCE_LIMIT};
-use crate::wire::{ContextName, Head, Header, Kind};
-use cci::{Connection, Event, SendError, SendFlags};
+use crate::wire::{ContextName, Head, Header, Kind, Range, Region, Word};
+use cci::{Connection, Endpoint, Event, SendError, SendFlags, Status};
 use cci_job::{Peer, RankEvent, Ranks};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ pub(crate) struct Links {
     /// What has come and was not looked at.
     inbox: Inbox,
     /// What has come and does not wait behind anything.
-    words: Vec<(u32, Header)>,
+    words: Vec<(u32, Word)>,
     /// Ranks with records in their outboxes.
     backlog: Vec<u32>,
     /// Ranks that may have to get credits back.
@@ -42,8 +42,31 @@ pub(crate) struct Links {
 /// What the links have to tell.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    Gone { rank: u32, why: String },
-    Arrived { rank: u32, number: u32, round: u8, is_busy: bool },
+    Gone {
+        rank: u32,
+        why: String,
+    },
+    Arrived {
+        rank: u32,
+        number: u32,
+        round: u8,
+        is_busy: bool,
+    },
+    /// It wants to know which region a range of this process's addresses is in.
+    Asked {
+        rank: u32,
+        range: Range,
+    },
+    Answered {
+        rank: u32,
+        range: Range,
+        region: Option<Region>,
+    },
+    /// A remote operation has ended.
+    Ended {
+        operation: u64,
+        status: Status,
+    },
 }
 
 /// Who starts a message.
@@ -144,6 +167,36 @@ impl Links {
         self.post(rank, head.bytes(), data);
     }
 
+    /// Tells a rank something that waits behind nothing.
+    pub fn say(&mut self, rank: u32, word: &Word) {
+        self.post(rank, &word.encode(), &[]);
+    }
+
+    /// The connection with a rank, if it is there. Else it is opened.
+    pub fn connection(&mut self, rank: u32) -> Result<Option<Connection>> {
+        match &self.link(rank).reach {
+            Reach::Open(connection) => Ok(Some(*connection)),
+            Reach::Gone(why) => Err(AmError::Gone { rank, why: why.clone() }),
+            Reach::Unused => {
+                self.open_connection(rank);
+                Ok(None)
+            }
+            Reach::Connecting | Reach::Own => Ok(None),
+        }
+    }
+
+    fn open_connection(&mut self, rank: u32) {
+        self.link(rank).reach = Reach::Connecting;
+        if let Err(error) = self.ranks.connect(Peer::of(rank), CONNECT_LIMIT) {
+            self.lose(rank, error.to_string());
+        }
+    }
+
+    /// For memory and remote operations.
+    pub fn endpoint(&mut self) -> &mut Endpoint {
+        self.ranks.endpoint()
+    }
+
     /// Tells a rank that this one has arrived.
     pub fn tell_arrival(&mut self, arrival: Arrival) {
         let header = Header {
@@ -218,7 +271,7 @@ impl Links {
             Some(header) if matches!(header.kind, Kind::Message | Kind::Context) => {
                 self.inbox.push(rank, &[head, data]);
             }
-            Some(header) => self.words.push((rank, header)),
+            Some(header) => self.words.push((rank, Word::Header(header))),
             None => debug_assert!(false, "what is encoded can be decoded"),
         }
     }
@@ -280,6 +333,10 @@ impl Links {
                     self.last = None;
                     self.lose(peer.rank(), reason.to_string());
                 }
+                // Records that waited for space have the context 0.
+                RankEvent::Endpoint(Event::Send { context, status, .. }) if context > 0 => {
+                    self.news.push_back(News::Ended { operation: context, status });
+                }
                 RankEvent::Endpoint(Event::Recv(message)) => {
                     let connection = message.connection();
                     let Links { inbox, words, by_connection, last, .. } = self;
@@ -293,7 +350,18 @@ impl Links {
     }
 
     fn take_words(&mut self) {
-        for (rank, header) in std::mem::take(&mut self.words) {
+        for (rank, word) in std::mem::take(&mut self.words) {
+            let header = match word {
+                Word::Header(header) => header,
+                Word::Ask(range) => {
+                    self.news.push_back(News::Asked { rank, range });
+                    continue;
+                }
+                Word::Answer(range, region) => {
+                    self.news.push_back(News::Answered { rank, range, region });
+                    continue;
+                }
+            };
             let all = self.credits;
             let link = self.link(rank);
             link.credits = (link.credits + u32::from(header.credits)).min(all);
@@ -344,9 +412,8 @@ impl Links {
         let connection = match link.reach {
             Reach::Open(connection) => connection,
             Reach::Unused => {
-                link.reach = Reach::Connecting;
-                ranks.connect(Peer::of(rank), CONNECT_LIMIT).map_err(|error| error.to_string())?;
-                return Ok(false);
+                self.open_connection(rank);
+                return Ok(matches!(self.link(rank).reach, Reach::Gone(_)));
             }
             _ => return Ok(matches!(link.reach, Reach::Gone(_))),
         };
@@ -364,7 +431,7 @@ impl Links {
         Ok(true)
     }
 
-    //= wire.md R-AM-9
+    //= wire.md R-AM-10
     /// The rank does not keep to the protocol, and nothing more is taken from it.
     pub fn refuse(&mut self, connection: Connection) {
         self.ranks.endpoint().disconnect(connection);
@@ -413,11 +480,14 @@ impl Links {
         self.links.iter().filter_map(|(rank, link)| (!link.held.is_empty()).then_some(*rank)).collect()
     }
 
-    /// Sleeps until something comes, for up to `timeout`.
-    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
+    /// Sleeps until something comes, for up to `timeout`. Something may wait for space in the endpoint.
+    pub fn wait(&mut self, timeout: Option<Duration>, needs_space: bool) -> Result<()> {
         // Where all that is under way was sent without completions, nothing tells of space.
-        let timeout =
-            if self.are_sent() { timeout } else { Some(timeout.unwrap_or(SPACE_PAUSE).min(SPACE_PAUSE)) };
+        let timeout = if self.are_sent() && !needs_space {
+            timeout
+        } else {
+            Some(timeout.unwrap_or(SPACE_PAUSE).min(SPACE_PAUSE))
+        };
         let waited = self.ranks.endpoint().wait_any(timeout);
         waited.map(drop).map_err(|error| {
             AmError::Job(cci_job::JobError::Endpoint {
@@ -432,7 +502,7 @@ impl Links {
         let start = Instant::now();
         while !self.are_sent() && start.elapsed() < limit {
             self.progress();
-            if !self.are_sent() && self.wait(Some(limit.saturating_sub(start.elapsed()))).is_err() {
+            if !self.are_sent() && self.wait(Some(limit.saturating_sub(start.elapsed())), false).is_err() {
                 break;
             }
         }
@@ -448,7 +518,7 @@ fn sort(
     by_connection: &HashMap<Connection, u32>,
     last: &mut Option<(Connection, u32)>,
     inbox: &mut Inbox,
-    words: &mut Vec<(u32, Header)>,
+    words: &mut Vec<(u32, Word)>,
 ) -> bool {
     let rank = match *last {
         Some((known, rank)) if known == connection => rank,
@@ -465,12 +535,15 @@ fn sort(
     match header.kind {
         Kind::Message | Kind::Part | Kind::Context => {
             if header.credits > 0 {
-                words.push((rank, Header { credits: header.credits, ..Header::new(Kind::Credits) }));
+                let credits = Header { credits: header.credits, ..Header::new(Kind::Credits) };
+                words.push((rank, Word::Header(credits)));
             }
             inbox.push(rank, &[bytes]);
         }
-        _ if bytes.len() > HEADER_BYTES => return false,
-        _ => words.push((rank, header)),
+        _ => match Word::decode(header, bytes) {
+            Some(word) => words.push((rank, word)),
+            None => return false,
+        },
     }
     true
 }

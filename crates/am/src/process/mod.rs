@@ -5,21 +5,27 @@ mod contexts;
 mod inbox;
 mod link;
 mod links;
+mod onesided;
+#[cfg(test)]
+mod onesided_tests;
 #[cfg(test)]
 mod tests;
 
 pub use contexts::{Context, Handler};
 pub use links::Starter;
+pub use onesided::{Part, Transfer};
 
 use crate::error::{AmError, Result};
 use crate::limits::{ARGS_MAX, DATA_BYTES_MAX};
 use crate::wire::{self, Header, Kind};
 use barrier::Barrier;
+use cci::Memory;
 use cci_job::Ranks;
 use contexts::{Contexts, Found};
 use inbox::{Aligned, Entry, Inbox};
 use link::Nonsense;
 use links::{Links, News};
+use onesided::{Ended, OneSided};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -30,6 +36,7 @@ use std::time::Duration;
 pub struct Process {
     links: Links,
     contexts: Contexts,
+    memory: OneSided,
     barrier: Barrier,
     /// So many messages had been started at the last barrier that this process has arrived at.
     started: u64,
@@ -74,6 +81,13 @@ struct Running {
 pub enum Due<'a> {
     /// A handler is to be called.
     Message(Delivery<'a>),
+    /// A remote operation has ended.
+    Done {
+        /// What it was started with.
+        cookie: u64,
+        /// How it ended: [`AmError::NotRegistered`], [`AmError::Gone`], or well.
+        result: Result<()>,
+    },
     /// A rank is gone.
     Gone {
         /// Which.
@@ -117,6 +131,7 @@ impl Process {
         Process {
             links: Links::new(ranks),
             contexts: Contexts::default(),
+            memory: OneSided::default(),
             barrier: Barrier::default(),
             started: 0,
             was_idle: false,
@@ -231,8 +246,16 @@ impl Process {
         while let Some(news) = self.links.next_news() {
             match news {
                 News::Gone { rank, why } => {
+                    self.memory.lose(&mut self.links, rank, &why);
                     self.missing.get_or_insert_with(|| (rank, why.clone()));
                     self.gone.push_back((rank, why));
+                }
+                News::Asked { rank, range } => self.memory.answer(&mut self.links, rank, range),
+                News::Answered { rank, range, region } => {
+                    self.memory.learn(&mut self.links, rank, range, region);
+                }
+                News::Ended { operation, status } => {
+                    self.memory.complete(&mut self.links, operation, status);
                 }
                 News::Arrived { rank, number, round, is_busy } => {
                     if !self.barrier.hear(number, round, is_busy) {
@@ -241,6 +264,7 @@ impl Process {
                 }
             }
         }
+        self.memory.advance(&mut self.links);
         let (rank, size) = (self.rank(), self.size());
         while let Some(arrival) = self.barrier.next(rank, size) {
             self.links.tell_arrival(arrival);
@@ -262,7 +286,7 @@ impl Process {
 
     /// Whether handlers are to be called.
     pub fn has_due(&self) -> bool {
-        self.links.has_news() || !self.gone.is_empty() || self.has_new_handlers
+        self.links.has_news() || self.memory.has_ended() || !self.gone.is_empty() || self.has_new_handlers
     }
 
     /// Puts a batch back, so that the next one can be taken. What is left in it, since a handler did not return as it should, waits, and is
@@ -282,6 +306,9 @@ impl Process {
 
     /// What is due next, of a batch.
     pub fn next<'a>(&mut self, batch: &'a mut Batch) -> Option<Due<'a>> {
+        if let Some(Ended { cookie, result }) = self.memory.next_ended() {
+            return Some(Due::Done { cookie, result });
+        }
         if let Some((rank, why)) = self.gone.pop_front() {
             return Some(Due::Gone { rank, why });
         }
@@ -433,6 +460,56 @@ impl Process {
         Ok((running.sender, running.context))
     }
 
+    /// Allocates memory of the library's own, which other ranks of this host map when they access it.
+    ///
+    /// # Errors
+    /// It has no bytes, or the system refuses.
+    pub fn allocate(&mut self, len_bytes: usize) -> Result<Memory> {
+        Ok(self.links.endpoint().allocate(len_bytes)?)
+    }
+
+    /// Lets all ranks of the job access memory by its addresses in this process. It may be registered several times.
+    ///
+    /// # Errors
+    /// It is not mapped, or not writable, or there are too many regions.
+    pub fn register_memory(&mut self, memory: &Memory) -> Result<()> {
+        self.memory.register(&mut self.links, memory)
+    }
+
+    /// Takes back one registration of the memory from this address on. With the last one the rights of other ranks end: when this returns,
+    /// nobody accesses it any more.
+    ///
+    /// # Errors
+    /// It is not registered with these bounds.
+    pub fn deregister_memory(&mut self, address: u64, len_bytes: usize) -> Result<()> {
+        self.memory.deregister(&mut self.links, address, len_bytes)
+    }
+
+    /// Starts to copy between a part of memory of this process and as many bytes at an address of a rank's, this one too. [`Due::Done`] tells
+    /// when it is complete there. The local part must not change until then.
+    ///
+    /// # Errors
+    /// [`AmError::Again`]: 4,096 operations are under way. Else there is no such rank, the part is not inside of its memory, or there are no such
+    /// addresses.
+    pub fn transfer(
+        &mut self,
+        transfer: Transfer,
+        rank: u32,
+        remote: u64,
+        local: Part,
+        cookie: u64,
+    ) -> Result<()> {
+        if rank >= self.size() {
+            return Err(AmError::Range("there is no such rank in this job"));
+        }
+        self.memory.start(&mut self.links, transfer, rank, remote, local, cookie)
+    }
+
+    /// How many operations on a rank's memory have not ended; of all ranks, without a rank.
+    pub fn operations(&self, rank: Option<u32>) -> u64 {
+        self.memory.under_way(rank)
+    }
+
     /// Arrives at a barrier. [`Process::has_passed`] tells when all others have.
     ///
     /// # Errors
@@ -443,7 +520,7 @@ impl Process {
             return Err(AmError::State("no barrier is possible in a handler, or in another barrier"));
         }
         let started = self.links.started();
-        let is_busy = std::mem::replace(&mut self.started, started) != started || !self.links.are_idle();
+        let is_busy = std::mem::replace(&mut self.started, started) != started || !self.is_idle();
         let (rank, size) = (self.rank(), self.size());
         if let Some(arrival) = self.barrier.enter(is_busy, rank, size) {
             self.links.tell_arrival(arrival);
@@ -476,7 +553,7 @@ impl Process {
 
     /// Whether each message that this process has started was handled, with what came of it.
     pub fn is_idle(&self) -> bool {
-        self.links.are_idle() && self.running.is_none()
+        self.links.are_idle() && self.memory.under_way(None) == 0 && self.running.is_none()
     }
 
     /// Whether nothing is under way anywhere: when they arrived at the last barrier, no process had started a message since the barrier
@@ -499,7 +576,7 @@ impl Process {
     /// # Errors
     /// The system refuses to wait.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
-        if self.has_due() { Ok(()) } else { self.links.wait(timeout) }
+        if self.has_due() { Ok(()) } else { self.links.wait(timeout, self.memory.is_waiting()) }
     }
 
     /// Delivers what was sent for up to `limit`, and leaves. Others don't take it for a failure. Returns whether all of it was delivered.

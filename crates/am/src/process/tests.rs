@@ -21,12 +21,12 @@ fn processes(device: &str, count: u32) -> Vec<Process> {
     ranks.into_iter().map(Process::new).collect()
 }
 
-fn runtimes(device: &str, count: u32) -> Vec<Runtime> {
+pub(super) fn runtimes(device: &str, count: u32) -> Vec<Runtime> {
     processes(device, count).into_iter().map(Runtime::over).collect()
 }
 
 /// Turns all until `done`.
-fn turn(all: &mut [Runtime], mut done: impl FnMut(&mut [Runtime]) -> bool) {
+pub(super) fn turn(all: &mut [Runtime], mut done: impl FnMut(&mut [Runtime]) -> bool) {
     let start = Instant::now();
     while !done(all) {
         for runtime in &mut *all {

@@ -1,0 +1,172 @@
+//! One-sided memory between processes of a job that one process is all of.
+
+use super::onesided::address;
+use super::tests::{runtimes, turn};
+use super::*;
+use crate::limits::OPERATIONS_MAX;
+use crate::runtime::Runtime;
+use cci::Foreign;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Memory of the program's own.
+fn heap(len: usize) -> Memory {
+    Memory::foreign(Foreign::owned(vec![0; len].into_boxed_slice()))
+}
+
+fn part(memory: &Memory, offset: usize, len_bytes: usize) -> Part {
+    Part { memory: memory.clone(), offset, len_bytes }
+}
+
+fn bytes(memory: &Memory, offset: usize, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    assert!(memory.read(offset, &mut bytes));
+    bytes
+}
+
+/// How operations have ended, as it is written down.
+type Ends = Rc<RefCell<Vec<Result<()>>>>;
+
+fn note(ends: &Ends) -> impl FnOnce(&mut Runtime, Result<()>) + 'static {
+    let ends = ends.clone();
+    move |_, result| ends.borrow_mut().push(result)
+}
+
+#[test]
+fn puts_and_gets_of_all_lengths_arrive_at_every_rank() {
+    for device in ["shm", "udp-lo", "tcp-lo", "any"] {
+        let mut all = runtimes(device, 3);
+        let own: Vec<Memory> = vec![all[0].allocate(300_000).unwrap(), heap(300_000), heap(300_000)];
+        for (runtime, memory) in all.iter_mut().zip(&own) {
+            runtime.register_memory(memory).unwrap();
+        }
+        // Registered by nobody.
+        let (from, back) = (heap(100_000), heap(100_000));
+        let ends = Ends::default();
+        let mut at = 0;
+        for (number, len) in [1, 8, 100, 4_096, 70_000, 0].into_iter().enumerate() {
+            let data: Vec<u8> = (0..len).map(|byte| (byte * 7 + number) as u8).collect();
+            assert!(from.write(0, &data));
+            for to in 0..3_u32 {
+                let remote = address(&own[to as usize]) + at as u64;
+                all[1].put(to, remote, part(&from, 0, len), note(&ends)).unwrap();
+                turn(&mut all, |all| all[1].process().operations(Some(to)) == 0);
+                assert_eq!(bytes(&own[to as usize], at, len), data, "{device}: {len} bytes to {to}");
+                all[1].get(to, remote, part(&back, 5, len), note(&ends)).unwrap();
+                turn(&mut all, |all| all[1].process().operations(None) == 0);
+                assert_eq!(bytes(&back, 5, len), data, "{device}: {len} bytes from {to}");
+            }
+            at += len;
+        }
+        turn(&mut all, |_| ends.borrow().len() == 36);
+        assert!(ends.borrow().iter().all(Result::is_ok), "{device}: {ends:?}");
+    }
+}
+
+#[test]
+fn what_is_not_registered_is_refused_and_not_touched() {
+    for device in ["shm", "udp-lo", "tcp-lo"] {
+        let mut all = runtimes(device, 2);
+        let theirs = heap(4_096);
+        let local = heap(64);
+        assert!(local.write(0, &[9; 64]));
+        let start = address(&theirs);
+        let put = |all: &mut [Runtime], remote: u64| {
+            let ends = Ends::default();
+            all[0].put(1, remote, part(&local, 0, 64), note(&ends)).unwrap();
+            turn(all, |_| !ends.borrow().is_empty());
+            let ended = ends.borrow_mut().pop().unwrap();
+            assert!(ends.borrow().is_empty());
+            ended
+        };
+        let is_refused = |result: Result<()>| matches!(result, Err(AmError::NotRegistered { rank: 1, .. }));
+        assert!(is_refused(put(&mut all, start)), "{device}: never registered");
+        all[1].register_memory(&theirs).unwrap();
+        all[1].register_memory(&theirs).unwrap();
+        assert!(is_refused(put(&mut all, start + 4_096 - 63)), "{device}: a byte beyond it");
+        assert!(is_refused(put(&mut all, start - 1)), "{device}: a byte before it");
+        assert!(put(&mut all, start).is_ok(), "{device}: inside");
+        all[1].deregister_memory(&theirs).unwrap();
+        assert!(put(&mut all, start + 64).is_ok(), "{device}: registered twice, and once still");
+        all[1].deregister_memory(&theirs).unwrap();
+        assert!(is_refused(put(&mut all, start + 128)), "{device}: not any more");
+        assert!(matches!(all[1].deregister_memory(&theirs), Err(AmError::State(_))));
+        all[1].register_memory(&theirs).unwrap();
+        assert!(put(&mut all, start + 192).is_ok(), "{device}: again, by another handle");
+        let written: Vec<bool> = bytes(&theirs, 0, 256).chunks(64).map(|some| some == [9; 64]).collect();
+        assert_eq!(written, [true, true, false, true], "{device}");
+    }
+}
+
+#[test]
+fn a_rank_refuses_itself_what_it_has_not_registered() {
+    let mut all = runtimes("shm", 1);
+    let (memory, ends) = (heap(64), Ends::default());
+    all[0].put(0, address(&memory), part(&memory, 0, 8), note(&ends)).unwrap();
+    turn(&mut all, |_| !ends.borrow().is_empty());
+    assert!(matches!(ends.borrow()[0], Err(AmError::NotRegistered { rank: 0, .. })));
+}
+
+#[test]
+fn mistakes_start_nothing() {
+    let mut all = runtimes("shm", 1);
+    let memory = heap(64);
+    let never = |_: &mut Runtime, _| panic!("nothing was started");
+    assert!(matches!(all[0].put(1, 0, part(&memory, 0, 8), never), Err(AmError::Range(_))));
+    for (offset, len) in [(60, 5), (usize::MAX, 2)] {
+        assert!(matches!(all[0].put(0, 0, part(&memory, offset, len), never), Err(AmError::Range(_))));
+    }
+    assert!(matches!(all[0].get(0, u64::MAX, part(&memory, 0, 2), never), Err(AmError::Argument(_))));
+    assert_eq!(all[0].process().operations(None), 0);
+    all[0].poll();
+}
+
+/// On threads, as a fence waits for the other side.
+#[test]
+fn a_fence_waits_for_more_operations_than_there_may_be_at_once() {
+    for device in ["shm", "udp-lo"] {
+        let count = OPERATIONS_MAX + 1_000;
+        let mut all = runtimes(device, 2).into_iter().map(Runtime::into_process);
+        let (mine, other) = (all.next().unwrap(), all.next().unwrap());
+        let target = heap(8);
+        let remote = address(&target);
+        let serving = std::thread::spawn(move || {
+            let mut runtime = Runtime::over(other);
+            runtime.register_memory(&target).unwrap();
+            runtime.barrier().unwrap();
+            runtime.finish().unwrap();
+            bytes(&target, 0, 8)
+        });
+        let mut runtime = Runtime::over(mine);
+        runtime.barrier().unwrap();
+        let (local, ended) = (heap(8), Rc::new(Cell::new(0)));
+        assert!(local.write(0, b"finished"));
+        for _ in 0..count {
+            let ended = ended.clone();
+            let done = move |_: &mut Runtime, result: Result<()>| {
+                result.unwrap();
+                ended.set(ended.get() + 1);
+            };
+            runtime.put(1, remote, part(&local, 0, 8), done).unwrap();
+        }
+        runtime.fence(1).unwrap();
+        assert_eq!(ended.get(), count, "{device}");
+        runtime.finish().unwrap();
+        assert_eq!(serving.join().unwrap(), b"finished", "{device}");
+    }
+}
+
+#[test]
+fn operations_on_a_rank_that_is_gone_end() {
+    let mut all = runtimes("shm", 2);
+    let (memory, ends) = (heap(64), Ends::default());
+    // Its answer never comes.
+    all[0].put(1, address(&memory), part(&memory, 0, 8), note(&ends)).unwrap();
+    turn(&mut all[..1], |all| all[0].process().links.are_sent() || !ends.borrow().is_empty());
+    drop(all.pop());
+    turn(&mut all, |_| !ends.borrow().is_empty());
+    all[0].put(1, address(&memory), part(&memory, 0, 8), note(&ends)).unwrap();
+    turn(&mut all, |_| ends.borrow().len() == 2);
+    assert!(ends.borrow().iter().all(|end| matches!(end, Err(AmError::Gone { rank: 1, .. }))), "{ends:?}");
+    assert_eq!(all[0].process().operations(None), 0);
+}

@@ -4,6 +4,7 @@ use super::barrier::Arrival;
 use super::contexts::Context;
 use super::inbox::Inbox;
 use super::link::{Link, Reach};
+use super::table::Table;
 use crate::error::{AmError, Result};
 use crate::limits::{self, HEADER_BYTES, POLL_EVENTS, POLL_MESSAGES, RECORD_BYTES_MAX, SILENCE_LIMIT};
 use crate::wire::{ContextName, Head, Header, Kind, Range, Region, Word};
@@ -20,7 +21,7 @@ const SPACE_PAUSE: Duration = Duration::from_millis(1);
 
 pub(crate) struct Links {
     ranks: Ranks,
-    links: HashMap<u32, Link>,
+    links: Table,
     /// Ranks by their connections, and the one that was looked up last.
     by_connection: HashMap<Connection, u32>,
     last: Option<(Connection, u32)>,
@@ -82,10 +83,11 @@ impl Links {
     pub fn new(mut ranks: Ranks) -> Links {
         ranks.endpoint().set_default_send_timeout(SILENCE_LIMIT);
         let credits = limits::credits(ranks.size());
-        let own = (ranks.rank(), Link::new(Reach::Own, credits));
+        let mut links = Table::new(ranks.size(), credits);
+        links.link(ranks.rank()).reach = Reach::Own;
         Links {
             ranks,
-            links: HashMap::from([own]),
+            links,
             by_connection: HashMap::new(),
             last: None,
             inbox: Inbox::default(),
@@ -109,8 +111,7 @@ impl Links {
     /// What is kept of a rank, from its first use on.
     #[inline]
     pub fn link(&mut self, rank: u32) -> &mut Link {
-        let credits = self.credits;
-        self.links.entry(rank).or_insert_with(|| Link::new(Reach::Unused, credits))
+        self.links.link(rank)
     }
 
     /// Takes a credit for a message to a rank.
@@ -211,7 +212,7 @@ impl Links {
     /// Asks all ranks to give credits back as soon as they can.
     pub fn want_credits(&mut self) {
         let all = self.credits;
-        let wanting = |(rank, link): (&u32, &Link)| (link.credits < all).then_some(*rank);
+        let wanting = |(rank, link): (u32, &Link)| (link.credits < all).then_some(rank);
         let wanting: Vec<u32> = self.links.iter().filter_map(wanting).collect();
         for rank in wanting {
             self.post(rank, &Header::new(Kind::CreditsWanted).encode(), &[]);
@@ -222,7 +223,7 @@ impl Links {
     /// Tells all ranks that have heard of this one that it leaves.
     pub fn leave(&mut self) {
         let is_there = |link: &Link| !matches!(link.reach, Reach::Own | Reach::Unused | Reach::Gone(_));
-        let ranks = self.links.iter().filter_map(|(&rank, link)| is_there(link).then_some(rank));
+        let ranks = self.links.iter().filter_map(|(rank, link)| is_there(link).then_some(rank));
         let ranks: Vec<u32> = ranks.collect();
         for rank in ranks {
             self.post(rank, &Header::new(Kind::Leaving).encode(), &[]);
@@ -232,7 +233,7 @@ impl Links {
     /// Whether nothing that this process has started is under way.
     pub fn are_idle(&self) -> bool {
         let is_idle = |link: &Link| matches!(link.reach, Reach::Gone(_)) || link.is_idle(self.credits);
-        self.inbox.is_empty() && self.links.values().all(is_idle)
+        self.inbox.is_empty() && self.links.iter().all(|(_, link)| is_idle(link))
     }
 
     /// So many messages were started by this process, without replies.
@@ -248,8 +249,7 @@ impl Links {
     /// Sends a record at once, if nothing waits before it and there is space.
     #[inline]
     fn post(&mut self, rank: u32, head: &[u8], data: &[u8]) {
-        let credits = self.credits;
-        let link = self.links.entry(rank).or_insert_with(|| Link::new(Reach::Unused, credits));
+        let link = self.links.link(rank);
         match link.reach {
             Reach::Open(connection) if link.outbox.is_empty() => {
                 let sent =
@@ -408,7 +408,7 @@ impl Links {
     /// Returns whether nothing is left.
     fn empty_outbox(&mut self, rank: u32) -> Result<bool, String> {
         let Links { ranks, links, .. } = self;
-        let Some(link) = links.get_mut(&rank) else { return Ok(true) };
+        let link = links.link(rank);
         let connection = match link.reach {
             Reach::Open(connection) => connection,
             Reach::Unused => {
@@ -477,7 +477,7 @@ impl Links {
 
     /// Ranks that have records which wait.
     pub fn holding(&self) -> Vec<u32> {
-        self.links.iter().filter_map(|(rank, link)| (!link.held.is_empty()).then_some(*rank)).collect()
+        self.links.iter().filter_map(|(rank, link)| (!link.held.is_empty()).then_some(rank)).collect()
     }
 
     /// Sleeps until something comes, for up to `timeout`. Something may wait for space in the endpoint.

@@ -8,6 +8,7 @@ mod links;
 mod onesided;
 #[cfg(test)]
 mod onesided_tests;
+mod table;
 #[cfg(test)]
 mod tests;
 

@@ -361,6 +361,31 @@ int cci_messenger_reply(cci_messenger_t *messenger, cci_messenger_event_t *reque
 int cci_messenger_reply_error(cci_messenger_t *messenger, cci_messenger_event_t *request, uint32_t code, const void *ptr,
                               uint64_t len);
 
+/* ---------------------------------------------------------------------------------------------------- looking in --- */
+
+/*
+ * Says, in lines for people, which path a connection takes, and what holds it up now, as cci_explain() does.
+ * A connection that was closed from this side is shown until what was sent before is delivered.
+ *
+ *   text   out: the lines; the caller frees them with free()
+ *
+ * Errors: CCI_EINVAL (NULL), CCI_ERR_DISCONNECTED (the connection has ended, or is none of this messenger), CCI_ENOMEM.
+ */
+int cci_messenger_explain(cci_messenger_t *messenger, cci_messenger_connection_t connection, char **text);
+
+/*
+ * Gives counters as one JSON object. With connection 0: those of the messenger's endpoint, as cci_get_counters() does, and in a
+ * member "messenger" its own: long messages by how they ended (long_sent, long_received, long_failed), silent sends that failed
+ * (silent_failed), peers that did not keep to the protocol (faults), what came for messages that had ended (late), connection requests
+ * of no messengers (strangers), and memory (lent_bytes, staged_bytes; idle_lent_bytes and idle_staged_bytes: kept for later;
+ * kept_regions). Otherwise those of the connection.
+ *
+ *   json   out: the object; the caller frees it with free()
+ *
+ * Errors: CCI_EINVAL (NULL), CCI_ERR_DISCONNECTED (the connection has ended, or is none of this messenger), CCI_ENOMEM.
+ */
+int cci_messenger_get_counters(cci_messenger_t *messenger, cci_messenger_connection_t connection, char **json);
+
 #ifdef __cplusplus
 }
 #endif

@@ -6,6 +6,7 @@ use crate::connections::{bytes, context_of, duration};
 use crate::endpoint::{CEndpoint, text};
 use crate::events::{CEvent, clear, fill_any};
 use crate::guard::{self, Failure, guard};
+use crate::json;
 use crate::messages::send;
 use crate::opening;
 use crate::options::give_text;
@@ -13,7 +14,6 @@ use crate::security::security_of;
 use crate::types::*;
 use cci::Options;
 use libc::{c_char, c_int, c_void, timeval};
-use std::fmt::Write;
 use std::mem::offset_of;
 use std::time::Duration;
 
@@ -235,107 +235,20 @@ pub unsafe extern "C" fn cci_get_counters(
             let c_endpoint = unsafe { CEndpoint::of(endpoint) }?;
             let (counters, side_bytes) =
                 c_endpoint.with(|endpoint, side| (endpoint.counters(), side.bytes()))?;
-            endpoint_json(&counters, side_bytes)
+            json::of_endpoint(&counters, side_bytes)
         } else {
             // SAFETY: as the caller promises.
             let (c_endpoint, connection) = unsafe { resolve(connection) }?;
             let counters = c_endpoint.with(|endpoint, _| endpoint.connection_counters(connection))?;
             let closed =
                 || Failure::with_text(CCI_ERR_DISCONNECTED, "cci_get_counters: the connection is closed");
-            connection_json(&counters.ok_or_else(closed)?)
+            json::of_connection(&counters.ok_or_else(closed)?)
         };
         let copy = give_text(&text)?;
         // SAFETY: not NULL, and the caller's to be written.
         unsafe { json.write(copy) };
         Ok(())
     })
-}
-
-fn endpoint_json(counters: &cci::EndpointCounters, side_bytes: u64) -> String {
-    let mut json = Json::new();
-    json.number("messages_sent", counters.messages_sent);
-    json.number("bytes_sent", counters.bytes_sent);
-    json.number("messages_received", counters.messages_received);
-    json.number("bytes_received", counters.bytes_received);
-    json.number("rma_writes", counters.rma_writes);
-    json.number("rma_reads", counters.rma_reads);
-    json.number("rma_bytes", counters.rma_bytes);
-    json.number("atomics", counters.atomics);
-    json.number("rma_refused", counters.rma_refused);
-    json.number("rma_refused_by_name", counters.rma_refused_by_name);
-    json.number("regions", counters.regions);
-    json.number("registration_hits", counters.registration_hits);
-    json.number("registration_misses", counters.registration_misses);
-    json.number("registration_evictions", counters.registration_evictions);
-    json.number("registrations_idle_bytes", counters.registrations_idle_bytes);
-    json.number("sends_failed", counters.sends_failed);
-    json.number("receiver_not_ready", counters.receiver_not_ready);
-    json.number("connections_open", counters.connections_open);
-    json.number("connections_made", counters.connections_made);
-    json.number("sleeps", counters.sleeps);
-    json.object("device", &counters.device);
-    let drops: Vec<_> = counters.drops.iter().map(|drop| (drop.name, drop.count)).collect();
-    json.object("drops", &drops);
-    let mut kinds = counters.memory.kinds.clone();
-    kinds.push(("C interface", side_bytes));
-    json.object("memory_bytes", &kinds);
-    json.number("memory_total_bytes", counters.memory.total_bytes + side_bytes);
-    json.number("memory_cap_bytes", counters.memory.cap_bytes);
-    json.end()
-}
-
-fn connection_json(counters: &cci::ConnectionCounters) -> String {
-    let mut json = Json::new();
-    json.number("messages_sent", counters.messages_sent);
-    json.number("bytes_sent", counters.bytes_sent);
-    json.number("messages_received", counters.messages_received);
-    json.number("bytes_received", counters.bytes_received);
-    json.number("retransmissions", counters.retransmissions);
-    if let Some(rtt_ns) = counters.rtt_ns {
-        json.number("rtt_ns", rtt_ns);
-    }
-    json.number("window_bytes", counters.window_bytes);
-    json.number("receiver_not_ready", counters.receiver_not_ready);
-    json.number("sends_in_progress", counters.sends_in_progress);
-    json.end()
-}
-
-/// Just enough JSON for names that are the library's own and numbers.
-struct Json(String);
-
-impl Json {
-    fn new() -> Json {
-        Json("{".to_owned())
-    }
-
-    fn name(&mut self, name: &str) {
-        if !self.0.ends_with('{') {
-            self.0.push(',');
-        }
-        self.0.push('"');
-        self.0.extend(name.chars().filter(|char| !char.is_control() && !matches!(char, '"' | '\\')));
-        self.0.push_str("\":");
-    }
-
-    fn number(&mut self, name: &str, value: u64) {
-        self.name(name);
-        // Writing to a String can't fail.
-        let _ = write!(self.0, "{value}");
-    }
-
-    fn object(&mut self, name: &str, members: &[(&'static str, u64)]) {
-        self.name(name);
-        self.0.push('{');
-        for (name, value) in members {
-            self.number(name, *value);
-        }
-        self.0.push('}');
-    }
-
-    fn end(mut self) -> String {
-        self.0.push('}');
-        self.0
-    }
 }
 
 /// What the last failing call of this thread had to say.

@@ -23,6 +23,7 @@ mod events;
 mod extensions;
 mod guard;
 mod handles;
+mod json;
 mod library;
 mod messages;
 pub mod messenger;

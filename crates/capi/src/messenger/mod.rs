@@ -6,6 +6,7 @@
 mod calls;
 mod connecting;
 mod event;
+mod explaining;
 mod handle;
 mod opening;
 mod pool;
@@ -20,6 +21,7 @@ pub use connecting::{
     cci_messenger_accept, cci_messenger_connect, cci_messenger_disconnect, cci_messenger_reject,
 };
 pub use event::{cci_messenger_get_event, cci_messenger_return_event, cci_messenger_wait_event};
+pub use explaining::{cci_messenger_explain, cci_messenger_get_counters};
 pub use opening::{cci_messenger_close, cci_messenger_open, cci_messenger_uri};
 pub use receiving::{
     cci_messenger_receive, cci_messenger_receive_into, cci_messenger_receive_progress, cci_messenger_refuse,

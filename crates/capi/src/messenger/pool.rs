@@ -89,6 +89,11 @@ impl<O> Pool<O> {
         Some(event)
     }
 
+    /// The memory of the structs, bytes.
+    pub fn len_bytes(&self) -> u64 {
+        (self.all.len() * size_of::<CEvent<O>>()) as u64
+    }
+
     pub fn put_back(&mut self, event: NonNull<CEvent<O>>) {
         self.free.push(event);
     }

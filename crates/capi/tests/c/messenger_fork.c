@@ -61,6 +61,7 @@ static void calls_are_refused(const char *transport)
     const struct iovec part = {"x", 1};
     cci_messenger_progress_t progress;
     cci_messenger_event_t *event;
+    char *text = NULL;
     (void)transport;
     CHECK_STATUS(cci_messenger_get_event(near, &event), CCI_ERROR);
     CHECK(event == NULL);
@@ -74,6 +75,10 @@ static void calls_are_refused(const char *transport)
     CHECK_STATUS(cci_messenger_call(near, peer, "x", 1, NULL, NULL, NULL), CCI_ERROR);
     CHECK_STATUS(cci_messenger_cancel_call(near, call), CCI_ERROR);
     CHECK_STATUS(cci_messenger_disconnect(near, peer), CCI_ERROR);
+    CHECK_STATUS(cci_messenger_explain(near, peer, &text), CCI_ERROR);
+    CHECK_STATUS(cci_messenger_get_counters(near, 0, &text), CCI_ERROR);
+    CHECK_STATUS(cci_messenger_get_counters(near, peer, &text), CCI_ERROR);
+    CHECK(text == NULL);
     CHECK_STATUS(cci_messenger_receive(far, offer->id), CCI_ERROR);
     CHECK_STATUS(cci_messenger_receive_into(far, offer->id, into, LONG_BYTES, NULL), CCI_ERROR);
     CHECK_STATUS(cci_messenger_receive_progress(far, offer->id, &progress), CCI_ERROR);

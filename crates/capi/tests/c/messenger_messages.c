@@ -314,4 +314,51 @@ static void rejected(const char *transport)
     close_pair();
 }
 
-CASES("messenger_messages", lengths_and_order, offers, peers_that_leave, unreliable, misuse, rejected)
+/* Whether the counters of a messenger, or of a connection of its, contain a text. */
+static int counts(struct side *side, cci_messenger_connection_t connection, const char *expected)
+{
+    char *json = NULL;
+    OK(cci_messenger_get_counters(side->messenger, connection, &json));
+    CHECK(json[0] == '{' && json[strlen(json) - 1] == '}');
+    int is_there = strstr(json, expected) != NULL;
+    if (!is_there)
+        fprintf(stderr, "%s is not in %s\n", expected, json);
+    free(json);
+    return is_there;
+}
+
+/* What a messenger and its connections have counted, and what it explains of them. */
+static void looking_in(const char *transport)
+{
+    open_pair(transport, CCI_CONN_ATTR_RO, NULL);
+    char *text = NULL;
+    OK(cci_messenger_explain(client.messenger, client.peer, &text));
+    CHECK(strlen(text) > 20);
+    free(text);
+    CHECK(counts(&client, 0, "\"messenger\":{\"long_sent\":0,") && counts(&client, 0, "\"connections_open\":1,"));
+    unsigned char *bytes = contents(300000, 1);
+    OK(cci_messenger_send(client.messenger, client.peer, bytes, 300000, (void *)3, 0, NULL));
+    CHECK(counts(&client, 0, "\"staged_bytes\":"));
+    cci_messenger_event_t *message = expect(&server, CCI_MESSENGER_MESSAGE);
+    CHECK(is_contents(message->ptr, message->len, 1));
+    expect_sent(&client, (void *)3, CCI_SUCCESS);
+    CHECK(counts(&client, 0, "\"messenger\":{\"long_sent\":1,\"long_received\":0,\"long_failed\":0,"));
+    CHECK(counts(&server, 0, "\"messenger\":{\"long_sent\":0,\"long_received\":1,\"long_failed\":0,"));
+    /* Whole pages. */
+    CHECK(counts(&server, 0, "\"lent_bytes\":30"));
+    return_event(message);
+    CHECK(counts(&server, 0, "\"lent_bytes\":0,"));
+    CHECK(counts(&client, client.peer, "\"bytes_sent\":") && counts(&client, client.peer, "\"sends_in_progress\":"));
+    free(bytes);
+    text = NULL;
+    CHECK_STATUS(cci_messenger_explain(NULL, client.peer, &text), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_explain(client.messenger, client.peer, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_explain(client.messenger, 0, &text), CCI_ERR_DISCONNECTED);
+    CHECK_STATUS(cci_messenger_get_counters(NULL, 0, &text), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_get_counters(client.messenger, 0, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_get_counters(client.messenger, UINT64_MAX, &text), CCI_ERR_DISCONNECTED);
+    CHECK(text == NULL);
+    close_pair();
+}
+
+CASES("messenger_messages", lengths_and_order, offers, peers_that_leave, unreliable, misuse, rejected, looking_in)

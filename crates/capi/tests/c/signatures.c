@@ -91,6 +91,9 @@ static int (*messenger_reply)(cci_messenger_t *, cci_messenger_event_t *, const 
                               uint64_t) = cci_messenger_reply;
 static int (*messenger_reply_error)(cci_messenger_t *, cci_messenger_event_t *, uint32_t, const void *,
                                     uint64_t) = cci_messenger_reply_error;
+static int (*messenger_explain)(cci_messenger_t *, cci_messenger_connection_t, char **) = cci_messenger_explain;
+static int (*messenger_get_counters)(cci_messenger_t *, cci_messenger_connection_t,
+                                     char **) = cci_messenger_get_counters;
 
 int main(void)
 {
@@ -106,5 +109,5 @@ int main(void)
              messenger_disconnect && messenger_send && messenger_sendv && messenger_cancel &&
              messenger_send_progress && messenger_receive && messenger_receive_into && messenger_refuse &&
              messenger_receive_progress && messenger_call && messenger_cancel_call && messenger_reply &&
-             messenger_reply_error);
+             messenger_reply_error && messenger_explain && messenger_get_counters);
 }

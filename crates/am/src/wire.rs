@@ -120,6 +120,12 @@ impl Header {
         HEADER_BYTES + (usize::from(self.count) * 8).next_multiple_of(16)
     }
 
+    /// Whether this is all of a message.
+    #[inline]
+    pub fn is_whole(&self, record: &[u8]) -> bool {
+        self.kind == Kind::Message && record.len() == self.record_bytes()
+    }
+
     /// The length of the whole record, however many messages of the core it is in.
     #[inline]
     pub fn record_bytes(&self) -> usize {

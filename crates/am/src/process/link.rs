@@ -35,6 +35,8 @@ pub(crate) struct Link {
     pub is_wanted: bool,
     /// The rank has said that it leaves.
     pub is_leaving: bool,
+    /// Messages that lie here: those with a credit of the rank's, and those with one of this process's.
+    here: [u32; 2],
     /// Records that wait for space in the core, with their arguments and data.
     pub outbox: VecDeque<Box<[u8]>>,
     /// Which of this process's contexts the rank knows.
@@ -61,6 +63,7 @@ impl Link {
             owed: 0,
             is_wanted: false,
             is_leaving: false,
+            here: [0; 2],
             outbox: VecDeque::new(),
             known: Vec::new(),
             theirs: Vec::new(),
@@ -68,6 +71,27 @@ impl Link {
             assembly: Vec::new(),
             assembly_bytes: 0,
         }
+    }
+
+    //= wire.md R-AM-5
+    /// A message has come, with a credit of this process's or of the rank's, which has as many in all: there are no more messages than
+    /// credits, whatever the rank sends.
+    #[inline]
+    pub fn arrive(&mut self, is_own: bool, all: u32) -> Result<(), Nonsense> {
+        let most = if is_own { all - self.credits } else { all };
+        let here = &mut self.here[usize::from(is_own)];
+        if *here >= most {
+            return Err(Nonsense);
+        }
+        *here += 1;
+        Ok(())
+    }
+
+    /// A message is not here any more: its handler has replied or returned, or it was discarded.
+    #[inline]
+    pub fn depart(&mut self, is_own: bool) {
+        let here = &mut self.here[usize::from(is_own)];
+        *here = here.saturating_sub(1);
     }
 
     /// Whether the rank knows this context. It does from now on.
@@ -182,6 +206,21 @@ mod tests {
             assert_eq!(take(&mut link, &message(1000)[..HEADER_BYTES + 1]), Ok(None));
             assert_eq!(take(&mut link, &next), Err(Nonsense));
         }
+    }
+
+    #[test]
+    fn more_messages_than_credits_are_nonsense() {
+        let mut link = Link::new(Reach::Unused, 16);
+        assert_eq!(link.arrive(true, 16), Err(Nonsense), "an answer to nothing");
+        link.credits -= 1;
+        assert_eq!(link.arrive(true, 16), Ok(()));
+        assert_eq!(link.arrive(true, 16), Err(Nonsense), "a second answer");
+        for _ in 0..16 {
+            assert_eq!(link.arrive(false, 16), Ok(()));
+        }
+        assert_eq!(link.arrive(false, 16), Err(Nonsense), "one more than it has credits");
+        link.depart(false);
+        assert_eq!(link.arrive(false, 16), Ok(()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::barrier::Arrival;
 use super::contexts::Context;
 use super::inbox::Inbox;
-use super::link::{Link, Reach};
+use super::link::{Link, Nonsense, Reach};
 use super::table::Table;
 use crate::error::{AmError, Result};
 use crate::limits::{self, HEADER_BYTES, POLL_EVENTS, POLL_MESSAGES, RECORD_BYTES_MAX, SILENCE_LIMIT};
@@ -130,11 +130,21 @@ impl Links {
         Ok(())
     }
 
+    /// A message has come from a rank, whole.
+    #[inline]
+    pub fn arrive(&mut self, rank: u32, is_own: bool) -> Result<(), Nonsense> {
+        let all = self.credits;
+        let link = self.link(rank);
+        // What a process sends itself is bounded by its credits alone.
+        if link.reach == Reach::Own { Ok(()) } else { link.arrive(is_own, all) }
+    }
+
     /// A credit is there again, of this process's or of the rank's.
     #[inline]
     pub fn end_chain(&mut self, rank: u32, is_own: bool) {
         let all = self.credits;
         let link = self.link(rank);
+        link.depart(is_own);
         if is_own || link.reach == Reach::Own {
             link.credits = (link.credits + 1).min(all);
         } else {

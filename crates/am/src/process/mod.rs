@@ -237,6 +237,7 @@ impl Process {
         running.has_replied = true;
         // The credit goes with the reply, and is the receiver's if it is not this process's.
         let is_receivers = !running.is_own;
+        self.links.link(rank).depart(!is_receivers);
         self.links.send(rank, context, name, message(is_receivers, context, handler, args, data), args, data);
         Ok(())
     }
@@ -299,6 +300,13 @@ impl Process {
         while let Some(entry) = batch.inbox.pop() {
             self.has_new_handlers = true;
             let record = Aligned::new(batch.inbox.bytes(entry));
+            if let Some(header) =
+                Header::decode(record.bytes()).filter(|header| header.is_whole(record.bytes()))
+                && self.links.arrive(entry.rank, header.flag).is_err()
+            {
+                self.links.refuse_rank(entry.rank);
+                continue;
+            }
             self.links.link(entry.rank).held.push_back(record);
         }
         batch.inbox.clear();
@@ -335,7 +343,7 @@ impl Process {
                     let record = Aligned::new(batch.inbox.bytes(entry));
                     self.links.link(entry.rank).held.push_back(record);
                 }
-                Outcome::Assembled(record) => match self.examine(entry.rank, &record) {
+                Outcome::Assembled(record) => match self.examine_new(entry.rank, &record) {
                     Ok(Outcome::Due(header, context, handler)) => {
                         let alone = batch.alone.insert(Aligned::new(&record));
                         let message = (header, context, handler);
@@ -352,13 +360,20 @@ impl Process {
     /// What becomes of a record of an inbox: it waits behind those that do.
     #[inline]
     fn outcome(&mut self, entry: Entry, inbox: &Inbox) -> Outcome {
-        if !self.links.link(entry.rank).held.is_empty() {
-            return Outcome::NotYet;
-        }
-        self.examine(entry.rank, inbox.bytes(entry)).unwrap_or_else(|Nonsense| {
+        self.examine_new(entry.rank, inbox.bytes(entry)).unwrap_or_else(|Nonsense| {
             self.links.refuse_rank(entry.rank);
             Outcome::Done
         })
+    }
+
+    /// What becomes of a record that was not looked at before.
+    #[inline]
+    fn examine_new(&mut self, rank: u32, record: &[u8]) -> Result<Outcome, Nonsense> {
+        let header = Header::decode(record).ok_or(Nonsense)?;
+        if header.is_whole(record) {
+            self.links.arrive(rank, header.flag)?;
+        }
+        if self.links.link(rank).held.is_empty() { self.examine(rank, record) } else { Ok(Outcome::NotYet) }
     }
 
     /// The next record of a rank that has waited, as what is alone in the batch, if it is due now.
@@ -375,6 +390,11 @@ impl Process {
                 }
                 Ok(Outcome::Assembled(record)) => {
                     // It is complete, and so looked at again.
+                    let is_own = Header::decode(&record).is_some_and(|header| header.flag);
+                    if self.links.arrive(rank, is_own).is_err() {
+                        self.links.refuse_rank(rank);
+                        return None;
+                    }
                     self.links.link(rank).held.push_front(Aligned::new(&record));
                 }
                 Ok(Outcome::Done) => {}

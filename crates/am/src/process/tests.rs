@@ -276,6 +276,60 @@ fn a_rank_that_is_gone_is_reported_and_ends_barriers() {
     assert!(matches!(all[0].barrier(), Err(AmError::Gone { rank: 1, .. })));
 }
 
+/// With the job's key, and without good will.
+#[test]
+fn a_rank_that_does_not_keep_to_the_protocol_is_cut_off() {
+    let name = wire::ContextName::Unnamed(0).encode();
+    let context = Header { value: name.len() as u32, ..Header::new(Kind::Context) };
+    let context = [&context.encode()[..], &name].concat();
+    let message = Header::new(Kind::Message).encode().to_vec();
+    let answer = Header { flag: true, ..Header::new(Kind::Message) }.encode().to_vec();
+    let arrival = |number| Header { value: number, ..Header::new(Kind::Barrier) }.encode().to_vec();
+    // All that is allowed, and then what is not.
+    let all_credits: Vec<_> = [context.clone()].into_iter().chain(vec![message.clone(); 256]).collect();
+    let bad: Vec<Vec<Vec<u8>>> = vec![
+        all_credits.iter().cloned().chain([message.clone()]).collect(),
+        vec![context.clone(), answer],
+        vec![message.clone()],
+        vec![context.clone(), context.clone()],
+        vec![arrival(2)],
+        vec![arrival(0), arrival(0)],
+        vec![vec![0; 16]],
+        vec![vec![1; 3]],
+        vec![[&message[..], &[1]].concat()],
+    ];
+    for (number, records) in [all_credits].into_iter().chain(bad).enumerate() {
+        let devices = Devices::new().unwrap();
+        let endpoint = |_| Endpoint::create(devices.device("shm").unwrap(), Options::default()).unwrap();
+        let mut ranks = Ranks::of_one_process((0..2).map(endpoint).collect()).unwrap();
+        let mut stranger = ranks.pop().unwrap();
+        let mut process = Process::new(ranks.pop().unwrap());
+        process.context().unwrap();
+        stranger.connect(cci_job::Peer::of(0), LIMIT).unwrap();
+        let (mut records, mut gone, start) = (VecDeque::from(records), false, Instant::now());
+        let mut quiet_turns = 0;
+        while !gone && quiet_turns < 100 {
+            stranger.next_event();
+            if let (Some(connection), Some(record)) =
+                (stranger.connection(cci_job::Peer::of(0)), records.front())
+                && stranger.endpoint().send(connection, record, 0, cci::SendFlags::SILENT).is_ok()
+            {
+                records.pop_front();
+            }
+            process.progress();
+            if let Some(mut batch) = process.take_due() {
+                while let Some(due) = process.next(&mut batch) {
+                    gone |= matches!(due, Due::Gone { rank: 1, .. });
+                }
+                process.put_back(batch);
+            }
+            quiet_turns = if records.is_empty() { quiet_turns + 1 } else { 0 };
+            assert!(start.elapsed() < LIMIT, "case {number}");
+        }
+        assert_eq!(gone, number > 0, "case {number}");
+    }
+}
+
 /// Each on a thread of its own, as processes are.
 #[test]
 fn barriers_pass_and_all_is_handled_before_anybody_leaves() {

@@ -174,8 +174,11 @@ impl Links {
             self.post(rank, &known.encode(), &body);
         }
         header.credits = self.link(rank).take_owed();
-        let head = Head::new(&header, args);
-        self.post(rank, head.bytes(), data);
+        if args.is_empty() {
+            self.post(rank, &header.encode(), data);
+        } else {
+            self.post(rank, Head::new(&header, args).bytes(), data);
+        }
     }
 
     /// Tells a rank something that waits behind nothing.

@@ -1,5 +1,6 @@
 //! Why a call of active messages failed, by whose fault.
 
+use crate::description::PackError;
 use cci::RegisterError;
 use cci_job::JobError;
 use std::fmt;
@@ -24,6 +25,8 @@ pub enum AmError {
         /// Its length, bytes.
         len_bytes: usize,
     },
+    /// The data are not as they are described.
+    Described(PackError),
     /// The handler's number is taken in this context.
     Exists,
     /// There is no such rank, or no such number of a handler.
@@ -59,6 +62,7 @@ impl fmt::Display for AmError {
                 let max = crate::limits::DATA_BYTES_MAX;
                 write!(out, "an active message has up to {max} bytes of data, and not {len_bytes}")
             }
+            AmError::Described(error) => error.fmt(out),
             AmError::Exists => out.write_str("this context has a handler of that number"),
             AmError::NotRegistered { rank, address } => {
                 write!(out, "rank {rank} has not registered the memory at {address:#x}")
@@ -75,6 +79,7 @@ impl std::error::Error for AmError {
         match self {
             AmError::Job(error) => Some(error),
             AmError::Register(error) => Some(error),
+            AmError::Described(error) => Some(error),
             _ => None,
         }
     }
@@ -89,5 +94,11 @@ impl From<JobError> for AmError {
 impl From<RegisterError> for AmError {
     fn from(error: RegisterError) -> AmError {
         AmError::Register(error)
+    }
+}
+
+impl From<PackError> for AmError {
+    fn from(error: PackError) -> AmError {
+        AmError::Described(error)
     }
 }

@@ -1,5 +1,6 @@
 //! Active messages with closures for handlers.
 
+use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::process::{Batch, Context, Due, Part, Process, Starter, Token, Transfer};
 use cci::{Device, Memory, Options};
@@ -182,6 +183,30 @@ impl Runtime {
     pub fn request(&mut self, context: Context, rank: u32, id: u16, args: &[i64], data: &[u8]) -> Result<()> {
         let starter = if self.is_handling { Starter::Handler } else { Starter::Program };
         self.until(|runtime| runtime.process.request(starter, context, rank, id, args, data))
+    }
+
+    /// As [`Runtime::request`], with `count` elements of described data, the first of which has its origin at the beginning of the memory. They
+    /// arrive packed.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::request`], and [`AmError::Described`] if described bytes lie outside of the memory.
+    #[expect(clippy::too_many_arguments, reason = "a message, and what describes its data")]
+    pub fn request_described(
+        &mut self,
+        context: Context,
+        rank: u32,
+        id: u16,
+        args: &[i64],
+        memory: &[u8],
+        count: usize,
+        description: &Description,
+    ) -> Result<()> {
+        let starter = if self.is_handling { Starter::Handler } else { Starter::Program };
+        let origin = || (Readable::from(memory), 0);
+        self.until(|runtime| {
+            let process = &mut runtime.process;
+            process.request_described(starter, context, rank, id, args, origin(), count, description)
+        })
     }
 
     /// As [`Runtime::request`], but it never waits.

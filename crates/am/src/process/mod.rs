@@ -16,6 +16,7 @@ pub use contexts::{Context, Handler};
 pub use links::Starter;
 pub use onesided::{Part, Transfer};
 
+use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::limits::{ARGS_MAX, DATA_BYTES_MAX};
 use crate::wire::{self, Header, Kind};
@@ -53,6 +54,8 @@ pub struct Process {
     running: Option<Running>,
     /// So many messages have been handled.
     handled: u64,
+    /// What described data is packed into.
+    packed: Vec<u8>,
     gone: VecDeque<(u32, String)>,
     /// A rank that is gone, with which no barrier is possible.
     missing: Option<(u32, String)>,
@@ -141,6 +144,7 @@ impl Process {
             spare: Some(Inbox::default()),
             running: None,
             handled: 0,
+            packed: Vec::new(),
             gone: VecDeque::new(),
             missing: None,
         }
@@ -219,6 +223,50 @@ impl Process {
         self.links.take_credit(rank, starter)?;
         self.links.send(rank, context, name, message(false, context, handler, args, data), args, data);
         Ok(())
+    }
+
+    /// As [`Process::request`], with described data, which is packed. The first element's origin is `origin` bytes from the beginning of the
+    /// memory.
+    ///
+    /// # Errors
+    /// Those of [`Process::request`], and [`AmError::Described`].
+    #[expect(clippy::too_many_arguments, reason = "a message, and what describes its data")]
+    pub fn request_described(
+        &mut self,
+        starter: Starter,
+        context: Context,
+        rank: u32,
+        handler: u16,
+        args: &[i64],
+        (memory, origin): (Readable<'_>, isize),
+        count: usize,
+        description: &Description,
+    ) -> Result<()> {
+        let mut packed = std::mem::take(&mut self.packed);
+        let done = pack(&mut packed, memory, origin, count, description)
+            .and_then(|data| self.request(starter, context, rank, handler, args, data));
+        self.packed = packed;
+        done
+    }
+
+    /// As [`Process::reply`], with described data, which is packed.
+    ///
+    /// # Errors
+    /// Those of [`Process::reply`], and [`AmError::Described`].
+    pub fn reply_described(
+        &mut self,
+        token: Token,
+        handler: u16,
+        args: &[i64],
+        (memory, origin): (Readable<'_>, isize),
+        count: usize,
+        description: &Description,
+    ) -> Result<()> {
+        let mut packed = std::mem::take(&mut self.packed);
+        let done = pack(&mut packed, memory, origin, count, description)
+            .and_then(|data| self.reply(token, handler, args, data));
+        self.packed = packed;
+        done
     }
 
     /// Replies to the message whose handler runs. There is space for one reply, always.
@@ -605,6 +653,24 @@ impl Process {
         self.links.leave();
         self.links.close(limit)
     }
+}
+
+/// Packs described data into a buffer, which is made when it is needed first.
+fn pack<'a>(
+    packed: &'a mut Vec<u8>,
+    memory: Readable<'_>,
+    origin: isize,
+    count: usize,
+    description: &Description,
+) -> Result<&'a [u8]> {
+    let len_bytes = description.size().saturating_mul(count);
+    if len_bytes > DATA_BYTES_MAX {
+        return Err(AmError::TooLong { len_bytes });
+    }
+    packed.resize(DATA_BYTES_MAX, 0);
+    let out = packed.get_mut(..len_bytes).unwrap_or_default();
+    description.pack(memory, origin, count, 0, out)?;
+    Ok(out)
 }
 
 fn check(args: &[i64], data: &[u8]) -> Result<()> {

@@ -94,6 +94,28 @@ fn messages_of_all_lengths_come_in_order_with_their_arguments() {
 }
 
 #[test]
+fn described_data_arrive_packed() {
+    let mut all = runtimes("shm", 2);
+    let context = all[0].context().unwrap();
+    let theirs = all[1].context().unwrap();
+    let got = Rc::new(RefCell::new(Vec::new()));
+    let take = got.clone();
+    all[1].register(theirs, 0, move |_, message| take.borrow_mut().push(message.data().to_vec())).unwrap();
+    // A column of a matrix of 20 rows.
+    let matrix: Vec<u8> = (0..200).collect();
+    let column = Description::strided(&[2, 20], &[10]).unwrap();
+    all[0].request_described(context, 1, 0, &[], &matrix[3..], 1, &column).unwrap();
+    let outside = all[0].request_described(context, 1, 0, &[], &matrix[9..], 1, &column);
+    assert!(matches!(outside, Err(AmError::Described(_))), "its last byte is not there: {outside:?}");
+    let many = limits::DATA_BYTES_MAX / 40 + 1;
+    let long = all[0].request_described(context, 1, 0, &[], &matrix, many, &column);
+    assert!(matches!(long, Err(AmError::TooLong { .. })));
+    turn(&mut all, |_| !got.borrow().is_empty());
+    let packed: Vec<u8> = (0..20).flat_map(|row| [row * 10 + 3, row * 10 + 4]).collect();
+    assert_eq!(*got.borrow(), [packed]);
+}
+
+#[test]
 fn a_ping_pong_of_replies_takes_one_credit() {
     let mut all = runtimes("shm", 2);
     let left = Rc::new(Cell::new(1_000));

@@ -1,8 +1,8 @@
 //! The Common Communication Subsystem (CCS, 2006), for runtimes: MPI, Global Arrays, UPC.
 //!
 //! A process of a job has a [`Runtime`]: active messages between ranks, in contexts that keep the libraries of a program apart, and one-sided
-//! memory, by the addresses of the process that has it. [Descriptions](description) are of data that do not lie in one piece; transfers do not
-//! take them yet. Atomics and collectives are to come.
+//! memory, by the addresses of the process that has it. [Descriptions](description) are of data that do not lie in one piece; messages
+//! take them, transfers not yet. Accumulation and collectives are to come.
 #![forbid(unsafe_code)]
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]

@@ -3,7 +3,7 @@
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::process::{Batch, Context, Due, Part, Process, Starter, Token, Transfer};
-use cci::{Device, Memory, Options};
+use cci::{Atomic, Device, Memory, Options};
 use cci_job::{Job, JobError, Ranks};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -46,7 +46,7 @@ pub struct Runtime {
 }
 
 type HandlerFn = dyn FnMut(&mut Runtime, &Message<'_>);
-type DoneFn = Box<dyn FnOnce(&mut Runtime, Result<()>)>;
+type DoneFn = Box<dyn FnOnce(&mut Runtime, Result<u64>)>;
 type GoneFn = Box<dyn FnMut(u32, &str)>;
 
 /// A message, for its handler.
@@ -271,7 +271,7 @@ impl Runtime {
         local: Part,
         done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
-        self.transfer(Transfer::Put, rank, remote, local, Box::new(done))
+        self.transfer(Transfer::Put, rank, remote, local, done)
     }
 
     /// Reads from an address of a rank's into a part of this process's memory. In all else it does what [`Runtime::put`] does.
@@ -285,7 +285,7 @@ impl Runtime {
         local: Part,
         done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
-        self.transfer(Transfer::Get, rank, remote, local, Box::new(done))
+        self.transfer(Transfer::Get, rank, remote, local, done)
     }
 
     fn transfer(
@@ -294,11 +294,34 @@ impl Runtime {
         rank: u32,
         remote: u64,
         local: Part,
-        done: DoneFn,
+        done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
+        let start =
+            |process: &mut Process, cookie| process.transfer(transfer, rank, remote, local.clone(), cookie);
+        self.operate(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
+    }
+
+    /// Changes a word at an address of a rank's atomically, with regard to all such operations from any rank. `done` gets the value that it
+    /// found; a word of 4 bytes has zeros above.
+    ///
+    /// # Errors
+    /// There is no such rank, or the address is no multiple of the width: `done` is not called. [`AmError::Again`] in a handler, if 4,096 operations
+    /// are under way.
+    pub fn atomic(
+        &mut self,
+        rank: u32,
+        remote: u64,
+        atomic: Atomic,
+        done: impl FnOnce(&mut Runtime, Result<u64>) + 'static,
+    ) -> Result<()> {
+        self.operate(|process, cookie| process.atomic(rank, remote, atomic, cookie), Box::new(done))
+    }
+
+    /// Starts an operation when there is space, and keeps its callback.
+    fn operate(&mut self, start: impl Fn(&mut Process, u64) -> Result<()>, done: DoneFn) -> Result<()> {
         self.callbacks_made += 1;
         let cookie = self.callbacks_made;
-        self.until(|runtime| runtime.process.transfer(transfer, rank, remote, local.clone(), cookie))?;
+        self.until(|runtime| start(&mut runtime.process, cookie))?;
         self.callbacks.insert(cookie, done);
         Ok(())
     }
@@ -317,6 +340,15 @@ impl Runtime {
     /// Those of [`Runtime::fence`].
     pub fn fence_all(&mut self) -> Result<()> {
         self.fence_on(None)
+    }
+
+    /// Waits until all operations have ended that any rank has started. All ranks call it, in the same order with barriers.
+    ///
+    /// # Errors
+    /// A rank is gone. It is called in a handler.
+    pub fn global_fence(&mut self) -> Result<()> {
+        self.fence_all()?;
+        self.barrier()
     }
 
     fn fence_on(&mut self, rank: Option<u32>) -> Result<()> {

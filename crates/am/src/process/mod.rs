@@ -8,20 +8,23 @@ mod links;
 mod onesided;
 #[cfg(test)]
 mod onesided_tests;
+mod operation;
+mod registered;
+mod results;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub use contexts::{Context, Handler};
 pub use links::Starter;
-pub use onesided::{Part, Transfer};
+pub use operation::{Part, Transfer};
 
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::limits::{ARGS_MAX, DATA_BYTES_MAX};
 use crate::wire::{self, Header, Kind};
 use barrier::Barrier;
-use cci::Memory;
+use cci::{Atomic, Memory};
 use cci_job::Ranks;
 use contexts::{Contexts, Found};
 use inbox::{Aligned, Entry, Inbox};
@@ -89,8 +92,8 @@ pub enum Due<'a> {
     Done {
         /// What it was started with.
         cookie: u64,
-        /// How it ended: [`AmError::NotRegistered`], [`AmError::Gone`], or well.
-        result: Result<()>,
+        /// How it ended: with [`AmError::NotRegistered`], [`AmError::Gone`], or well: then with the value that an atomic one found, or 0.
+        result: Result<u64>,
     },
     /// A rank is gone.
     Gone {
@@ -571,7 +574,19 @@ impl Process {
         if rank >= self.size() {
             return Err(AmError::Range("there is no such rank in this job"));
         }
-        self.memory.start(&mut self.links, transfer, rank, remote, local, cookie)
+        self.memory.transfer(&mut self.links, transfer, rank, remote, local, cookie)
+    }
+
+    /// Starts an atomic operation on a word at an address of a rank's, this one too. [`Due::Done`] has the value that it found. It is atomic with
+    /// regard to all other such operations, from any rank.
+    ///
+    /// # Errors
+    /// [`AmError::Again`]: 4,096 operations are under way. Else there is no such rank, or the address is no multiple of the width.
+    pub fn atomic(&mut self, rank: u32, remote: u64, atomic: Atomic, cookie: u64) -> Result<()> {
+        if rank >= self.size() {
+            return Err(AmError::Range("there is no such rank in this job"));
+        }
+        self.memory.atomic(&mut self.links, rank, remote, atomic, cookie)
     }
 
     /// How many operations on a rank's memory have not ended; of all ranks, without a rank.

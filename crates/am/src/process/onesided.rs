@@ -4,14 +4,20 @@
 //! by the target's refusal, after which it is asked once more.
 
 use super::links::Links;
+use super::operation::{self, Action, Operation, Part, Transfer};
+use super::registered::{Registered, address, find};
+use super::results::Results;
 use crate::error::{AmError, Result};
 use crate::limits::OPERATIONS_MAX;
 use crate::wire::{Range, Region, Word};
-use cci::{Access, Connection, Memory, RegionAddress, RegionHandle, RmaError, RmaFlags, Status};
+use cci::{Access, Atomic, AtomicWidth, Memory, RegionAddress, Status};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Bytes that are copied at once within a process.
-const COPY_BYTES: usize = 64 << 10;
+/// An operation that has ended, with the value that an atomic one found.
+pub(crate) struct Ended {
+    pub cookie: u64,
+    pub result: Result<u64>,
+}
 
 #[derive(Default)]
 pub(crate) struct OneSided {
@@ -27,49 +33,7 @@ pub(crate) struct OneSided {
     /// How many are under way, by rank.
     under_way: HashMap<u32, u64>,
     ended: VecDeque<Ended>,
-}
-
-struct Registered {
-    memory: Memory,
-    region: Region,
-    uses: u32,
-}
-
-/// What an operation does.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Transfer {
-    /// Writes to the remote memory.
-    Put,
-    /// Reads from it.
-    Get,
-}
-
-/// A part of memory of this process.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// The memory, which stays as long as the operation goes on.
-    pub memory: Memory,
-    /// Bytes from its beginning.
-    pub offset: usize,
-    /// How many bytes.
-    pub len_bytes: usize,
-}
-
-struct Operation {
-    rank: u32,
-    transfer: Transfer,
-    remote: Range,
-    local: Part,
-    /// The region that was made of the local memory for this operation.
-    made: Option<RegionHandle>,
-    has_asked_again: bool,
-    cookie: u64,
-}
-
-/// An operation that has ended.
-pub(crate) struct Ended {
-    pub cookie: u64,
-    pub result: Result<()>,
+    results: Results,
 }
 
 impl OneSided {
@@ -106,8 +70,8 @@ impl OneSided {
         Ok(())
     }
 
-    /// Starts an operation, which ends once, by [`OneSided::next_ended`].
-    pub fn start(
+    /// Starts to copy, which ends once, by [`OneSided::next_ended`].
+    pub fn transfer(
         &mut self,
         links: &mut Links,
         transfer: Transfer,
@@ -116,22 +80,55 @@ impl OneSided {
         local: Part,
         cookie: u64,
     ) -> Result<()> {
-        let remote = Range { start: remote, len_bytes: local.len_bytes as u64 };
         if local.offset.checked_add(local.len_bytes).is_none_or(|end| end > local.memory.len()) {
             return Err(AmError::Range("the local part ends behind its memory"));
         }
+        let remote = Range { start: remote, len_bytes: local.len_bytes as u64 };
+        self.start(links, rank, remote, cookie, |_, _| Ok(Action::Transfer(transfer, local)))
+    }
+
+    /// Starts an atomic operation, which ends once, by [`OneSided::next_ended`].
+    pub fn atomic(
+        &mut self,
+        links: &mut Links,
+        rank: u32,
+        remote: u64,
+        atomic: Atomic,
+        cookie: u64,
+    ) -> Result<()> {
+        let len_bytes = match atomic.width {
+            AtomicWidth::Four => 4,
+            AtomicWidth::Eight => 8,
+        };
+        if remote % len_bytes != 0 {
+            return Err(AmError::Argument("the address of an atomic operation is a multiple of its width"));
+        }
+        let action = |results: &mut Results, links: &mut Links| {
+            results.take(links.endpoint()).map(|slot| Action::Atomic(atomic, slot))
+        };
+        self.start(links, rank, Range { start: remote, len_bytes }, cookie, action)
+    }
+
+    fn start(
+        &mut self,
+        links: &mut Links,
+        rank: u32,
+        remote: Range,
+        cookie: u64,
+        action: impl FnOnce(&mut Results, &mut Links) -> Result<Action>,
+    ) -> Result<()> {
         if remote.end().is_none() {
             return Err(AmError::Argument("there are no such remote addresses"));
         }
         if self.operations.len() + self.ended.len() >= OPERATIONS_MAX {
             return Err(AmError::Again);
         }
-        if local.len_bytes == 0 {
-            self.ended.push_back(Ended { cookie, result: Ok(()) });
+        if remote.len_bytes == 0 {
+            self.ended.push_back(Ended { cookie, result: Ok(0) });
             return Ok(());
         }
-        let operation =
-            Operation { rank, transfer, remote, local, made: None, has_asked_again: false, cookie };
+        let action = action(&mut self.results, links)?;
+        let operation = Operation { rank, action, remote, made: None, has_asked_again: false, cookie };
         self.started += 1;
         let id = self.started;
         *self.under_way.entry(rank).or_default() += 1;
@@ -162,7 +159,7 @@ impl OneSided {
         let Some(operation) = self.operations.get_mut(&id) else { return true };
         let (rank, remote) = (operation.rank, operation.remote);
         if rank == links.rank() {
-            let result = copy_here(&self.registered, operation);
+            let result = operation.run_here(&self.registered);
             self.end(links, id, result);
             return true;
         }
@@ -183,7 +180,7 @@ impl OneSided {
             return false;
         };
         let target = RegionAddress::new(handle, offset);
-        match start(links, &self.registered, connection, operation, target, id) {
+        match operation::start(links, &self.registered, &self.results, connection, operation, target, id) {
             Ok(()) => true,
             Err(AmError::Again) => false,
             Err(error) => {
@@ -223,7 +220,7 @@ impl OneSided {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         let (rank, remote) = (operation.rank, operation.remote);
         let result = match status {
-            Status::Success => Ok(()),
+            Status::Success => Ok(operation.found(&self.results)),
             Status::RmaHandle if !operation.has_asked_again => {
                 // It was deregistered, and perhaps registered again.
                 operation.has_asked_again = true;
@@ -253,12 +250,15 @@ impl OneSided {
         }
     }
 
-    fn end(&mut self, links: &mut Links, id: u64, result: Result<()>) {
+    fn end(&mut self, links: &mut Links, id: u64, result: Result<u64>) {
         let Some(operation) = self.operations.remove(&id) else { return };
         if let Some(made) = operation.made {
             // It was registered by this, and nobody else knows it.
             let done = links.endpoint().deregister(&made);
             debug_assert!(done.is_ok());
+        }
+        if let Action::Atomic(_, slot) = operation.action {
+            self.results.give_back(slot);
         }
         if let Some(count) = self.under_way.get_mut(&operation.rank) {
             *count -= 1;
@@ -281,71 +281,4 @@ impl OneSided {
             None => self.operations.len() as u64,
         }
     }
-}
-
-/// The address of its first byte.
-pub(crate) fn address(memory: &Memory) -> u64 {
-    memory.as_ptr().addr() as u64
-}
-
-fn find(registered: &[Registered], range: Range) -> Option<Region> {
-    registered.iter().find_map(|one| one.region.offset(range).map(|_| one.region))
-}
-
-/// Hands an operation to the endpoint. The local memory is registered for it, unless it is already.
-fn start(
-    links: &mut Links,
-    registered: &[Registered],
-    connection: Connection,
-    operation: &mut Operation,
-    target: RegionAddress,
-    id: u64,
-) -> Result<()> {
-    let Part { memory, offset, len_bytes } = &operation.local;
-    let range = Range { start: address(memory) + *offset as u64, len_bytes: *len_bytes as u64 };
-    let local = match (find(registered, range), operation.made) {
-        (Some(region), _) => RegionAddress::new(region.handle, region.offset(range).unwrap_or_default()),
-        (None, Some(made)) => RegionAddress::new(made, *offset as u64),
-        (None, None) => {
-            let made = links.endpoint().register(memory, Access::LOCAL)?;
-            operation.made = Some(made);
-            RegionAddress::new(made, *offset as u64)
-        }
-    };
-    let (len, endpoint) = (range.len_bytes, links.endpoint());
-    let started = match operation.transfer {
-        Transfer::Put => endpoint.rma_write(connection, local, target, len, id, RmaFlags::NONE),
-        Transfer::Get => endpoint.rma_read(connection, local, target, len, id, RmaFlags::NONE),
-    };
-    match started {
-        Ok(()) => Ok(()),
-        // The end of a connection is told by an event, after which the operation ends.
-        Err(RmaError::WouldBlock | RmaError::Disconnected) => Err(AmError::Again),
-        Err(RmaError::LocalHandle) => Err(AmError::Argument("the local memory is not writable")),
-        Err(error) => Err(AmError::Job(cci_job::JobError::Endpoint {
-            what: "a remote operation".into(),
-            error: Box::new(error),
-        })),
-    }
-}
-
-/// An operation on memory of this process itself.
-fn copy_here(registered: &[Registered], operation: &Operation) -> Result<()> {
-    let Operation { rank, transfer, remote, local, .. } = operation;
-    let inside = |one: &Registered| Some((one.memory.clone(), one.region.offset(*remote)? as usize));
-    let found = registered.iter().find_map(inside);
-    let (there, at) = found.ok_or(AmError::NotRegistered { rank: *rank, address: remote.start })?;
-    let mut buffer = vec![0; local.len_bytes.min(COPY_BYTES)];
-    for done in (0..local.len_bytes).step_by(COPY_BYTES) {
-        let some = buffer.len().min(local.len_bytes - done);
-        let bytes = buffer.get_mut(..some).unwrap_or_default();
-        let (from, from_at, to, to_at) = match transfer {
-            Transfer::Put => (&local.memory, local.offset, &there, at),
-            Transfer::Get => (&there, at, &local.memory, local.offset),
-        };
-        if !from.read(from_at + done, bytes) || !to.write(to_at + done, bytes) {
-            return Err(AmError::Range("the local part ends behind its memory"));
-        }
-    }
-    Ok(())
 }

@@ -1,11 +1,11 @@
 //! One-sided memory between processes of a job that one process is all of.
 
-use super::onesided::address;
+use super::registered::address;
 use super::tests::{runtimes, turn};
 use super::*;
 use crate::limits::OPERATIONS_MAX;
 use crate::runtime::Runtime;
-use cci::Foreign;
+use cci::{Atomic, AtomicKind, AtomicWidth, Foreign};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -169,4 +169,68 @@ fn operations_on_a_rank_that_is_gone_end() {
     turn(&mut all, |_| ends.borrow().len() == 2);
     assert!(ends.borrow().iter().all(|end| matches!(end, Err(AmError::Gone { rank: 1, .. }))), "{ends:?}");
     assert_eq!(all[0].process().operations(None), 0);
+}
+
+#[test]
+fn atomics_find_what_was_there_and_none_is_lost() {
+    for device in ["shm", "udp-lo", "tcp-lo"] {
+        let mut all = runtimes(device, 3);
+        let memory = all[0].allocate(64).unwrap();
+        all[0].register_memory(&memory).unwrap();
+        let word = address(&memory) + 8;
+        let atomic = |kind, operand, compare| Atomic { kind, width: AtomicWidth::Eight, operand, compare };
+        let found = Rc::new(RefCell::new(Vec::new()));
+        // Each rank adds 1 a hundred times, the owner too: every value is found once.
+        for _ in 0..100 {
+            for runtime in &mut all {
+                let found = found.clone();
+                let take =
+                    move |_: &mut Runtime, result: Result<u64>| found.borrow_mut().push(result.unwrap());
+                runtime.atomic(0, word, atomic(AtomicKind::FetchAdd, 1, 0), take).unwrap();
+            }
+        }
+        turn(&mut all, |_| found.borrow().len() == 300);
+        found.borrow_mut().sort_unstable();
+        assert!(found.borrow().iter().copied().eq(0..300), "{device}");
+        for (kind, operand, compare, was) in [
+            (AtomicKind::CompareSwap, 7, 300, 300),
+            (AtomicKind::CompareSwap, 9, 300, 7),
+            (AtomicKind::Swap, 6, 0, 7),
+            (AtomicKind::Or, 9, 0, 6),
+            (AtomicKind::And, 3, 0, 15),
+            (AtomicKind::Xor, 1, 0, 3),
+            (AtomicKind::FetchAdd, 0, 0, 2),
+        ] {
+            for rank in [2, 0] {
+                found.borrow_mut().clear();
+                let take = found.clone();
+                let note =
+                    move |_: &mut Runtime, result: Result<u64>| take.borrow_mut().push(result.unwrap());
+                // The owner only looks.
+                let (kind, operand) = if rank == 2 { (kind, operand) } else { (AtomicKind::FetchAdd, 0) };
+                all[rank].atomic(0, word, atomic(kind, operand, compare), note).unwrap();
+                turn(&mut all, |_| !found.borrow().is_empty());
+                if rank == 2 {
+                    assert_eq!(*found.borrow(), [was], "{device}: {kind:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn atomics_on_words_that_are_not_there_are_refused() {
+    let mut all = runtimes("shm", 2);
+    let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Four, operand: 1, compare: 0 };
+    let never = |_: &mut Runtime, _| panic!("nothing was started");
+    assert!(matches!(all[1].atomic(0, 4_098, add, never), Err(AmError::Argument(_))));
+    assert!(matches!(all[1].atomic(2, 4_096, add, never), Err(AmError::Range(_))));
+    let ends = Rc::new(RefCell::new(Vec::new()));
+    for rank in 0..2 {
+        let ends = ends.clone();
+        all[rank].atomic(0, 4_096, add, move |_, result| ends.borrow_mut().push(result)).unwrap();
+    }
+    turn(&mut all, |_| ends.borrow().len() == 2);
+    let refused = |end: &Result<u64>| matches!(end, Err(AmError::NotRegistered { rank: 0, address: 4_096 }));
+    assert!(ends.borrow().iter().all(refused), "{ends:?}");
 }

@@ -1,8 +1,8 @@
 //! The Common Communication Subsystem (CCS, 2006), for runtimes: MPI, Global Arrays, UPC.
 //!
 //! A process of a job has a [`Runtime`]: active messages between ranks, in contexts that keep the libraries of a program apart, and one-sided
-//! memory, by the addresses of the process that has it. [Descriptions](description) are of data that do not lie in one piece; messages
-//! take them, transfers not yet. Accumulation and collectives are to come.
+//! memory, by the addresses of the process that has it: puts, gets and atomics. [Descriptions](description) are of data that do not lie in one
+//! piece; messages and transfers take them. Accumulation, symmetric memory, long messages and collectives are to come.
 #![forbid(unsafe_code)]
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
@@ -16,5 +16,5 @@ mod runtime;
 mod wire;
 
 pub use error::{AmError, Result};
-pub use process::{Context, Part, Token};
+pub use process::{Context, Elements, Part, Token};
 pub use runtime::{Message, Runtime};

@@ -2,7 +2,7 @@
 
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
-use crate::process::{Batch, Context, Due, Part, Process, Starter, Token, Transfer};
+use crate::process::{Batch, Context, Due, Elements, Part, Process, Starter, Token, Transfer};
 use cci::{Atomic, Device, Memory, Options};
 use cci_job::{Job, JobError, Ranks};
 use std::cell::RefCell;
@@ -298,6 +298,51 @@ impl Runtime {
     ) -> Result<()> {
         let start =
             |process: &mut Process, cookie| process.transfer(transfer, rank, remote, local.clone(), cookie);
+        self.operate(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
+    }
+
+    /// Writes described data of this process, whose first element has its origin `origin` bytes from the beginning of `local`, to described data of a
+    /// rank's, whose first element has its origin at the address `remote`. All that the rank's description spans is in one region there. In all
+    /// else it does what [`Runtime::put`] does.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::put`], and: both sides differ in their numbers of bytes.
+    pub fn put_described(
+        &mut self,
+        rank: u32,
+        remote: (u64, Elements),
+        local: (&Memory, isize, Elements),
+        done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
+    ) -> Result<()> {
+        self.transfer_described(Transfer::Put, rank, remote, local, done)
+    }
+
+    /// Reads described data of a rank's. In all else it does what [`Runtime::put_described`] does.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::put_described`].
+    pub fn get_described(
+        &mut self,
+        rank: u32,
+        remote: (u64, Elements),
+        local: (&Memory, isize, Elements),
+        done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
+    ) -> Result<()> {
+        self.transfer_described(Transfer::Get, rank, remote, local, done)
+    }
+
+    fn transfer_described(
+        &mut self,
+        transfer: Transfer,
+        rank: u32,
+        (remote, there): (u64, Elements),
+        (local, origin, here): (&Memory, isize, Elements),
+        done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
+    ) -> Result<()> {
+        let start = |process: &mut Process, cookie| {
+            let (there, here) = ((remote, there.clone()), (local, origin, here.clone()));
+            process.transfer_described(transfer, rank, there, here, cookie)
+        };
         self.operate(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
     }
 

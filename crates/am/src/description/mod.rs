@@ -13,6 +13,7 @@ mod build;
 mod error;
 mod layout;
 mod pack;
+mod pieces;
 mod walk;
 
 use bounds::Bounds;
@@ -21,6 +22,7 @@ use std::ops::Range;
 
 pub use cci_memory::bytes::{Readable, Writable};
 pub use error::{DescriptionError, PackError};
+pub(crate) use pieces::Piece;
 
 /// Which bytes belong to one element of data, and in which order.
 ///

@@ -17,7 +17,7 @@ mod tests;
 
 pub use contexts::{Context, Handler};
 pub use links::Starter;
-pub use operation::{Part, Transfer};
+pub use operation::{Elements, Part, Transfer};
 
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
@@ -575,6 +575,26 @@ impl Process {
             return Err(AmError::Range("there is no such rank in this job"));
         }
         self.memory.transfer(&mut self.links, transfer, rank, remote, local, cookie)
+    }
+
+    /// Starts to copy between described data of this process, whose first element has its origin `origin` bytes from the beginning of `local`, and
+    /// described data of a rank's, whose first element has its origin at the address `remote`. All that the rank's description spans is in one
+    /// region there. In all else it does what [`Process::transfer`] does.
+    ///
+    /// # Errors
+    /// Those of [`Process::transfer`], and: both sides differ in their numbers of bytes; described bytes are outside of the local memory.
+    pub fn transfer_described(
+        &mut self,
+        transfer: Transfer,
+        rank: u32,
+        remote: (u64, Elements),
+        local: (&Memory, isize, Elements),
+        cookie: u64,
+    ) -> Result<()> {
+        if rank >= self.size() {
+            return Err(AmError::Range("there is no such rank in this job"));
+        }
+        self.memory.transfer_described(&mut self.links, transfer, rank, remote, local, cookie)
     }
 
     /// Starts an atomic operation on a word at an address of a rank's, this one too. [`Due::Done`] has the value that it found. It is atomic with

@@ -4,9 +4,10 @@
 //! by the target's refusal, after which it is asked once more.
 
 use super::links::Links;
-use super::operation::{self, Action, Operation, Part, Transfer};
+use super::operation::{self, Action, Described, Elements, Operation, Part, Transfer};
 use super::registered::{Registered, address, find};
 use super::results::Results;
+use crate::description::PackError;
 use crate::error::{AmError, Result};
 use crate::limits::OPERATIONS_MAX;
 use crate::wire::{Range, Region, Word};
@@ -87,6 +88,46 @@ impl OneSided {
         self.start(links, rank, remote, cookie, |_, _| Ok(Action::Transfer(transfer, local)))
     }
 
+    /// Starts to copy between described data, which ends once, by [`OneSided::next_ended`].
+    pub fn transfer_described(
+        &mut self,
+        links: &mut Links,
+        transfer: Transfer,
+        rank: u32,
+        (remote_origin, there): (u64, Elements),
+        (local, origin, here): (&Memory, isize, Elements),
+        cookie: u64,
+    ) -> Result<()> {
+        const TOO_LARGE: AmError = AmError::Argument("the described data exceed the address space");
+        let packed_bytes = here.description.packed_bytes(here.count).ok_or(TOO_LARGE)?;
+        if there.description.packed_bytes(there.count) != Some(packed_bytes) {
+            return Err(AmError::Argument("both sides of a transfer have the same number of bytes"));
+        }
+        let span = here.description.span(here.count).ok_or(TOO_LARGE)?;
+        let inside =
+            |at: isize| usize::try_from(origin.checked_add(at)?).ok().filter(|&at| at <= local.len());
+        if packed_bytes > 0 && (inside(span.start).is_none() || inside(span.end).is_none()) {
+            return Err(PackError::OutOfRange.into());
+        }
+        let span = there.description.span(there.count).ok_or(TOO_LARGE)?;
+        let remote = Range {
+            start: remote_origin.checked_add_signed(span.start as i64).ok_or(TOO_LARGE)?,
+            len_bytes: span.len() as u64,
+        };
+        let described = Described {
+            transfer,
+            local: local.clone(),
+            origin,
+            here,
+            remote_origin,
+            there,
+            packed_bytes,
+            done_bytes: 0,
+            started_bytes: 0,
+        };
+        self.start(links, rank, remote, cookie, |_, _| Ok(Action::Described(Box::new(described))))
+    }
+
     /// Starts an atomic operation, which ends once, by [`OneSided::next_ended`].
     pub fn atomic(
         &mut self,
@@ -100,7 +141,7 @@ impl OneSided {
             AtomicWidth::Four => 4,
             AtomicWidth::Eight => 8,
         };
-        if remote % len_bytes != 0 {
+        if !remote.is_multiple_of(len_bytes) {
             return Err(AmError::Argument("the address of an atomic operation is a multiple of its width"));
         }
         let action = |results: &mut Results, links: &mut Links| {
@@ -219,6 +260,10 @@ impl OneSided {
     pub fn complete(&mut self, links: &mut Links, id: u64, status: Status) {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         let (rank, remote) = (operation.rank, operation.remote);
+        if status == Status::Success && operation.goes_on() {
+            self.waiting.push_back(id);
+            return;
+        }
         let result = match status {
             Status::Success => Ok(operation.found(&self.results)),
             Status::RmaHandle if !operation.has_asked_again => {

@@ -3,6 +3,7 @@
 use super::registered::address;
 use super::tests::{runtimes, turn};
 use super::*;
+use crate::description::Description;
 use crate::limits::OPERATIONS_MAX;
 use crate::runtime::Runtime;
 use cci::{Atomic, AtomicKind, AtomicWidth, Foreign};
@@ -226,11 +227,89 @@ fn atomics_on_words_that_are_not_there_are_refused() {
     assert!(matches!(all[1].atomic(0, 4_098, add, never), Err(AmError::Argument(_))));
     assert!(matches!(all[1].atomic(2, 4_096, add, never), Err(AmError::Range(_))));
     let ends = Rc::new(RefCell::new(Vec::new()));
-    for rank in 0..2 {
+    for runtime in &mut all {
         let ends = ends.clone();
-        all[rank].atomic(0, 4_096, add, move |_, result| ends.borrow_mut().push(result)).unwrap();
+        runtime.atomic(0, 4_096, add, move |_, result| ends.borrow_mut().push(result)).unwrap();
     }
     turn(&mut all, |_| ends.borrow().len() == 2);
     let refused = |end: &Result<u64>| matches!(end, Err(AmError::NotRegistered { rank: 0, address: 4_096 }));
     assert!(ends.borrow().iter().all(refused), "{ends:?}");
+}
+
+#[test]
+fn described_puts_and_gets_copy_what_packing_and_unpacking_would() {
+    let byte = Description::bytes(1).unwrap();
+    let column = Description::strided(&[8, 900], &[24]).unwrap();
+    let face = Description::hvector(20, 1, 1_000, &Description::strided(&[2, 45], &[21]).unwrap()).unwrap();
+    let scattered = Description::hindexed(&[1_000, 1, 799], &[2_000, 0, 5_000], &byte).unwrap();
+    let row = Description::bytes(1_800).unwrap();
+    let elements = |description: &Description, count| Elements { count, description: description.clone() };
+    let (rows, one) = (elements(&row, 4), |description: &Description| elements(description, 1));
+    // Each has 1,800 bytes, or 7,200: a column of 900 by 8 bytes, a face of 20 by 45 by 2.
+    let cases = [
+        (one(&face), elements(&row, 1)),
+        (elements(&row, 1), one(&scattered)),
+        (one(&column), rows.clone()),
+        (rows, one(&column)),
+        (one(&face), one(&scattered)),
+        (elements(&byte, 0), elements(&row, 0)),
+    ];
+    for device in ["shm", "udp-lo", "tcp-lo"] {
+        let mut all = runtimes(device, 2);
+        let theirs = [heap(50_000), heap(50_000)];
+        for (runtime, memory) in all.iter_mut().zip(&theirs) {
+            runtime.register_memory(memory).unwrap();
+        }
+        let local = heap(50_000);
+        let data: Vec<u8> = (0..50_000_u32).map(|at| ((at * 31) >> 3) as u8).collect();
+        for (number, (here, there)) in cases.iter().enumerate() {
+            for rank in 0..2_u32 {
+                let memory = &theirs[rank as usize];
+                assert!(local.write(0, &data) && memory.write(0, &vec![0; 50_000]));
+                let ends = Ends::default();
+                let (at, origin) = (address(memory) + 100, 7);
+                all[0]
+                    .put_described(rank, (at, there.clone()), (&local, origin, here.clone()), note(&ends))
+                    .unwrap();
+                turn(&mut all, |_| ends.borrow().len() == 1);
+                // A plain model: packed there, unpacked here.
+                let mut packed = vec![0; here.description.size() * here.count];
+                here.description.pack((&data[..]).into(), origin, here.count, 0, &mut packed).unwrap();
+                let mut model = vec![0; 50_000];
+                there.description.unpack((&mut model[..]).into(), 100, there.count, 0, &packed).unwrap();
+                assert!(bytes(memory, 0, 50_000) == model, "{device}: put {number} to {rank}");
+                assert!(local.write(0, &vec![0; 50_000]));
+                all[0]
+                    .get_described(rank, (at, there.clone()), (&local, origin, here.clone()), note(&ends))
+                    .unwrap();
+                turn(&mut all, |_| ends.borrow().len() == 2);
+                let mut model = vec![0; 50_000];
+                here.description.unpack((&mut model[..]).into(), origin, here.count, 0, &packed).unwrap();
+                assert!(bytes(&local, 0, 50_000) == model, "{device}: get {number} from {rank}");
+                assert!(ends.borrow().iter().all(Result::is_ok), "{device}: {number}: {ends:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn descriptions_that_differ_or_do_not_fit_start_nothing() {
+    let mut all = runtimes("shm", 1);
+    let memory = heap(100);
+    all[0].register_memory(&memory).unwrap();
+    let bytes = |len| Elements { count: 1, description: Description::bytes(len).unwrap() };
+    let never = |_: &mut Runtime, _| panic!("nothing was started");
+    let at = address(&memory);
+    let differ = all[0].put_described(0, (at, bytes(8)), (&memory, 0, bytes(9)), never);
+    assert!(matches!(differ, Err(AmError::Argument(_))));
+    for (origin, len) in [(93, 8), (-1, 8), (0, 101)] {
+        let outside = all[0].put_described(0, (at, bytes(len)), (&memory, origin, bytes(len)), never);
+        assert!(matches!(outside, Err(AmError::Described(_))), "{origin} and {len}");
+    }
+    let many = Elements { count: usize::MAX, ..bytes(8) };
+    let large = all[0].put_described(0, (at, many.clone()), (&memory, 0, many), never);
+    assert!(matches!(large, Err(AmError::Argument(_))));
+    let low = Elements { count: 1, description: Description::strided(&[8, 2], &[-200]).unwrap() };
+    let below = all[0].put_described(0, (100, low), (&memory, 0, bytes(16)), never);
+    assert!(matches!(below, Err(AmError::Argument(_))), "{below:?}");
 }

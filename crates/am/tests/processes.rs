@@ -170,3 +170,14 @@ fn the_table_finds_what_was_put_in() {
         }
     }
 }
+
+/// Four blocks have neighbours on two sides each, six on three, and one none.
+#[test]
+fn heat_spreads_over_all_blocks_as_over_one() {
+    for size in [1, 4, 6] {
+        let ranks = launch(size, || Command::new(example("heat")));
+        assert!(ranks.iter().all(|rank| rank.status.success()), "{size}: {ranks:?}");
+        let said = String::from_utf8_lossy(&ranks[0].stdout);
+        assert!(said.contains("cells are what one process computes alone, bit for bit"), "{size}: {said}");
+    }
+}

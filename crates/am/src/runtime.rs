@@ -2,6 +2,7 @@
 
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
+use crate::limits::ARGS_MAX;
 use crate::process::{Batch, Context, Due, Elements, Part, Process, Starter, Token, Transfer};
 use cci::{Atomic, Device, Memory, Options};
 use cci_job::{Job, JobError, Ranks};
@@ -516,7 +517,7 @@ impl Runtime {
 
     fn run_due(&mut self) -> bool {
         let Some(batch) = self.process.take_due() else { return false };
-        let mut running = RunningBatch { runtime: self, batch: Some(batch) };
+        let mut running = RunningBatch { runtime: self, args: [0; ARGS_MAX], batch: Some(batch) };
         running.run()
     }
 
@@ -532,6 +533,7 @@ impl Runtime {
 /// Puts a batch back when it is done, also if a handler panics.
 struct RunningBatch<'a> {
     runtime: &'a mut Runtime,
+    args: [i64; ARGS_MAX],
     batch: Option<Batch>,
 }
 
@@ -543,7 +545,7 @@ impl RunningBatch<'_> {
             ran = true;
             match due {
                 Due::Message(due) => {
-                    let args = due.args.get(..due.args_count).unwrap_or_default();
+                    let args = due.args.decode(&mut self.args);
                     let (token, sender, context) = (due.token, due.sender, due.context);
                     self.runtime.is_handling = true;
                     self.runtime.call(due.handler, &Message { token, sender, context, args, data: due.data });

@@ -164,15 +164,31 @@ impl Head {
     }
 }
 
-/// The arguments of a message; those that it does not have are 0.
-#[inline]
-pub(crate) fn args(record: &[u8]) -> [i64; ARGS_MAX] {
-    let mut args = [0; ARGS_MAX];
-    let bytes = record.get(HEADER_BYTES..).unwrap_or_default();
-    for (arg, bytes) in args.iter_mut().zip(bytes.chunks_exact(8)) {
-        *arg = i64::from_le_bytes(bytes.try_into().unwrap_or_default());
+/// The arguments of a message.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Args<'a>(&'a [[u8; 8]]);
+
+impl<'a> Args<'a> {
+    /// Those of a whole record.
+    #[inline]
+    pub(crate) fn of(header: &Header, record: &'a [u8]) -> Args<'a> {
+        let end = HEADER_BYTES + 8 * usize::from(header.count);
+        Args(record.get(HEADER_BYTES..end).unwrap_or_default().as_chunks().0)
     }
-    args
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Puts them to the beginning of a buffer, and returns them there.
+    #[inline]
+    pub fn decode<'b>(&self, buffer: &'b mut [i64; ARGS_MAX]) -> &'b [i64] {
+        for (arg, bytes) in buffer.iter_mut().zip(self.0) {
+            *arg = i64::from_le_bytes(*bytes);
+        }
+        buffer.get(..self.0.len()).unwrap_or_default()
+    }
 }
 
 /// What a record says that waits behind nothing.
@@ -323,7 +339,8 @@ mod tests {
             let head = Head::new(&header, &values);
             prop_assert_eq!(Header::decode(head.bytes()), Some(header));
             prop_assert_eq!(head.bytes().len(), header.data_at());
-            prop_assert_eq!(&args(head.bytes())[..values.len()], &values[..]);
+            let mut buffer = [0; ARGS_MAX];
+            prop_assert_eq!(Args::of(&header, head.bytes()).decode(&mut buffer), &values[..]);
         }
 
         #[test]

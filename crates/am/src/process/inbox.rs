@@ -1,6 +1,7 @@
 //! Messages that have come and were not handled yet.
 
 use crate::limits::RECORD_BYTES_MAX;
+use crate::wire::Header;
 use std::collections::VecDeque;
 
 /// Records of several messages lie in one of these.
@@ -31,6 +32,8 @@ struct Chunk {
 #[derive(Copy, Clone)]
 pub(crate) struct Entry {
     pub rank: u32,
+    /// What the record begins with.
+    pub header: Header,
     chunk: usize,
     at: usize,
     len: usize,
@@ -82,12 +85,12 @@ impl Inbox {
 
     /// Copies a record of up to [`RECORD_BYTES_MAX`], which consists of these pieces.
     #[inline]
-    pub fn push(&mut self, rank: u32, pieces: &[&[u8]]) {
+    pub fn push(&mut self, rank: u32, header: Header, pieces: &[&[u8]]) {
         let len = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(CHUNK_BYTES);
         loop {
             let chunk = self.filling;
             match self.chunks.get_mut(chunk).map(|chunk| chunk.push(pieces)) {
-                Some(Some(at)) => return self.entries.push_back(Entry { rank, chunk, at, len }),
+                Some(Some(at)) => return self.entries.push_back(Entry { rank, header, chunk, at, len }),
                 Some(None) => self.filling += 1,
                 None => self.chunks.push(Chunk::new(CHUNK_BYTES)),
             }
@@ -126,7 +129,8 @@ mod tests {
         let mut inbox = Inbox::default();
         for round in 0..3 {
             for number in 0..200_usize {
-                inbox.push(number as u32, &[&vec![number as u8; number * 30], &vec![7; number * 10]]);
+                let header = Header::new(crate::wire::Kind::Part);
+                inbox.push(number as u32, header, &[&vec![number as u8; number * 30], &vec![7; number * 10]]);
             }
             for number in 0..200_usize {
                 let entry = inbox.pop().unwrap();

@@ -282,7 +282,7 @@ impl Links {
     fn post_own(&mut self, rank: u32, head: &[u8], data: &[u8]) {
         match Header::decode(head) {
             Some(header) if matches!(header.kind, Kind::Message | Kind::Context) => {
-                self.inbox.push(rank, &[head, data]);
+                self.inbox.push(rank, header, &[head, data]);
             }
             Some(header) => self.words.push((rank, Word::Header(header))),
             None => debug_assert!(false, "what is encoded can be decoded"),
@@ -551,7 +551,7 @@ fn sort(
                 let credits = Header { credits: header.credits, ..Header::new(Kind::Credits) };
                 words.push((rank, Word::Header(credits)));
             }
-            inbox.push(rank, &[bytes]);
+            inbox.push(rank, header, &[bytes]);
         }
         _ => match Word::decode(header, bytes) {
             Some(word) => words.push((rank, word)),

@@ -22,7 +22,8 @@ pub use operation::{Elements, Part, Transfer};
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::limits::{ARGS_MAX, DATA_BYTES_MAX};
-use crate::wire::{self, Header, Kind};
+pub use crate::wire::Args;
+use crate::wire::{Header, Kind};
 use barrier::Barrier;
 use cci::{Atomic, Memory};
 use cci_job::Ranks;
@@ -114,10 +115,8 @@ pub struct Delivery<'a> {
     pub sender: u32,
     /// The context that it was sent in.
     pub context: Context,
-    /// Its arguments are the first of these.
-    pub args: [i64; ARGS_MAX],
-    /// How many arguments it has.
-    pub args_count: usize,
+    /// Its arguments.
+    pub args: Args<'a>,
     /// Its data, at an address that is a multiple of 16.
     pub data: &'a [u8],
 }
@@ -129,7 +128,7 @@ enum Outcome {
     /// It has to wait, and so has all that comes after it from that rank.
     NotYet,
     /// It was the last part of this record.
-    Assembled(Vec<u8>),
+    Assembled(Header, Vec<u8>),
 }
 
 impl Process {
@@ -394,7 +393,7 @@ impl Process {
                     let record = Aligned::new(batch.inbox.bytes(entry));
                     self.links.link(entry.rank).held.push_back(record);
                 }
-                Outcome::Assembled(record) => match self.examine_new(entry.rank, &record) {
+                Outcome::Assembled(header, record) => match self.examine_new(entry.rank, header, &record) {
                     Ok(Outcome::Due(header, context, handler)) => {
                         let alone = batch.alone.insert(Aligned::new(&record));
                         let message = (header, context, handler);
@@ -411,7 +410,7 @@ impl Process {
     /// What becomes of a record of an inbox: it waits behind those that do.
     #[inline]
     fn outcome(&mut self, entry: Entry, inbox: &Inbox) -> Outcome {
-        self.examine_new(entry.rank, inbox.bytes(entry)).unwrap_or_else(|Nonsense| {
+        self.examine_new(entry.rank, entry.header, inbox.bytes(entry)).unwrap_or_else(|Nonsense| {
             self.links.refuse_rank(entry.rank);
             Outcome::Done
         })
@@ -419,18 +418,22 @@ impl Process {
 
     /// What becomes of a record that was not looked at before.
     #[inline]
-    fn examine_new(&mut self, rank: u32, record: &[u8]) -> Result<Outcome, Nonsense> {
-        let header = Header::decode(record).ok_or(Nonsense)?;
+    fn examine_new(&mut self, rank: u32, header: Header, record: &[u8]) -> Result<Outcome, Nonsense> {
         if header.is_whole(record) {
             self.links.arrive(rank, header.flag)?;
         }
-        if self.links.link(rank).held.is_empty() { self.examine(rank, record) } else { Ok(Outcome::NotYet) }
+        if !self.links.link(rank).held.is_empty() {
+            return Ok(Outcome::NotYet);
+        }
+        self.examine(rank, header, record)
     }
 
     /// The next record of a rank that has waited, as what is alone in the batch, if it is due now.
     fn next_held(&mut self, rank: u32, batch: &mut Batch) -> Option<(Header, Context, Handler)> {
         while let Some(record) = self.links.link(rank).held.pop_front() {
-            match self.examine(rank, record.bytes()) {
+            let header = Header::decode(record.bytes());
+            let outcome = header.map_or(Err(Nonsense), |header| self.examine(rank, header, record.bytes()));
+            match outcome {
                 Ok(Outcome::Due(header, context, handler)) => {
                     batch.alone = Some(record);
                     return Some((header, context, handler));
@@ -439,10 +442,9 @@ impl Process {
                     self.links.link(rank).held.push_front(record);
                     return None;
                 }
-                Ok(Outcome::Assembled(record)) => {
+                Ok(Outcome::Assembled(header, record)) => {
                     // It is complete, and so looked at again.
-                    let is_own = Header::decode(&record).is_some_and(|header| header.flag);
-                    if self.links.arrive(rank, is_own).is_err() {
+                    if self.links.arrive(rank, header.flag).is_err() {
                         self.links.refuse_rank(rank);
                         return None;
                     }
@@ -459,11 +461,13 @@ impl Process {
     }
 
     #[inline]
-    fn examine(&mut self, rank: u32, record: &[u8]) -> Result<Outcome, Nonsense> {
-        let header = Header::decode(record).ok_or(Nonsense)?;
+    fn examine(&mut self, rank: u32, header: Header, record: &[u8]) -> Result<Outcome, Nonsense> {
         if header.kind == Kind::Part || record.len() != header.record_bytes() {
-            let whole = self.links.link(rank).assemble(&header, record)?;
-            return Ok(whole.map_or(Outcome::Done, Outcome::Assembled));
+            let Some(whole) = self.links.link(rank).assemble(&header, record)? else {
+                return Ok(Outcome::Done);
+            };
+            let header = Header::decode(&whole).ok_or(Nonsense)?;
+            return Ok(Outcome::Assembled(header, whole));
         }
         if header.kind == Kind::Context {
             let body = record.get(header.record_bytes() - header.value as usize..).unwrap_or_default();
@@ -502,9 +506,9 @@ impl Process {
         self.handled += 1;
         let token = Token(self.handled);
         self.running = Some(Running { token, sender, context, is_own: header.flag, has_replied: false });
-        let (args, args_count) = (wire::args(record), usize::from(header.count));
+        let args = Args::of(&header, record);
         let data = record.get(header.data_at()..).unwrap_or_default();
-        Delivery { handler, token, sender, context, args, args_count, data }
+        Delivery { handler, token, sender, context, args, data }
     }
 
     /// The handler of a message has returned.

@@ -15,7 +15,7 @@ impl Table {
     }
 
     /// The link with a rank of the job, which is made where there is none.
-    #[inline]
+    #[inline(always)]
     pub fn link(&mut self, rank: u32) -> &mut Link {
         let credits = self.credits;
         // Callers have seen to it that the job has this rank.

@@ -301,7 +301,7 @@ fn a_rank_that_is_gone_is_reported_and_ends_barriers() {
 /// With the job's key, and without good will.
 #[test]
 fn a_rank_that_does_not_keep_to_the_protocol_is_cut_off() {
-    let name = wire::ContextName::Unnamed(0).encode();
+    let name = crate::wire::ContextName::Unnamed(0).encode();
     let context = Header { value: name.len() as u32, ..Header::new(Kind::Context) };
     let context = [&context.encode()[..], &name].concat();
     let message = Header::new(Kind::Message).encode().to_vec();

@@ -26,6 +26,9 @@ pub(crate) const RECORD_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize;
 const WINDOW_BYTES: usize = 32 << 20;
 /// Most and fewest active messages that a process has under way to one rank.
 const CREDITS: std::ops::RangeInclusive<u32> = 16..=256;
+/// Most records that wait for space on their way to a rank: more than what contexts, questions, answers and messages with credits there can be,
+/// so that a rank which asks and reads no answers is cut off.
+pub(crate) const OUTBOX_RECORDS_MAX: usize = 16 << 10;
 /// Messages that are taken from the endpoint in one turn.
 pub(crate) const POLL_MESSAGES: usize = 64;
 /// Events that are taken from the endpoint in one turn.
@@ -48,6 +51,7 @@ const _: () = assert!(
     OPERATIONS_MAX < cci::limits::RMA_OPERATIONS_DEFAULT as usize / 2,
     "one rank may have half of what an endpoint has"
 );
+const _: () = assert!(OUTBOX_RECORDS_MAX >= CONTEXTS_MAX + 2 * OPERATIONS_MAX + 4 * *CREDITS.end() as usize);
 const _: () = assert!(DATA_BYTES_MAX >= 4096, "the interface promises that");
 const _: () = assert!(*CREDITS.end() <= u16::MAX as u32, "a record has 16 bits for them");
 const _: () = assert!(*CREDITS.start() >= 8, "a quarter of them, for handlers, is some");

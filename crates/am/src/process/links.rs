@@ -6,7 +6,9 @@ use super::inbox::Inbox;
 use super::link::{Link, Nonsense, Reach};
 use super::table::Table;
 use crate::error::{AmError, Result};
-use crate::limits::{self, HEADER_BYTES, POLL_EVENTS, POLL_MESSAGES, RECORD_BYTES_MAX, SILENCE_LIMIT};
+use crate::limits::{
+    self, HEADER_BYTES, OUTBOX_RECORDS_MAX, POLL_EVENTS, POLL_MESSAGES, RECORD_BYTES_MAX, SILENCE_LIMIT,
+};
 use crate::wire::{ContextName, Head, Header, Kind, Range, Region, Word};
 use cci::{Connection, Endpoint, Event, SendError, SendFlags, Status};
 use cci_job::{Peer, RankEvent, Ranks};
@@ -292,6 +294,9 @@ impl Links {
     #[cold]
     fn keep(&mut self, rank: u32, head: &[u8], data: &[u8]) {
         let link = self.link(rank);
+        if link.outbox.len() >= OUTBOX_RECORDS_MAX {
+            return self.refuse_rank(rank);
+        }
         if link.outbox.is_empty() {
             self.backlog.push(rank);
         }

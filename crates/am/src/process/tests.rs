@@ -352,6 +352,36 @@ fn a_rank_that_does_not_keep_to_the_protocol_is_cut_off() {
     }
 }
 
+#[test]
+fn a_rank_that_asks_and_reads_no_answers_is_cut_off() {
+    let devices = Devices::new().unwrap();
+    let endpoint = |_| Endpoint::create(devices.device("shm").unwrap(), Options::default()).unwrap();
+    let mut ranks = Ranks::of_one_process((0..2).map(endpoint).collect()).unwrap();
+    let mut stranger = ranks.pop().unwrap();
+    let mut process = Process::new(ranks.pop().unwrap());
+    stranger.connect(cci_job::Peer::of(0), LIMIT).unwrap();
+    let (mut asked, start) = (0, Instant::now());
+    let question = crate::wire::Word::Ask(crate::wire::Range { start: 1, len_bytes: 1 }).encode();
+    loop {
+        match stranger.connection(cci_job::Peer::of(0)) {
+            None => drop(stranger.next_event()),
+            Some(connection) => {
+                let sent = stranger.endpoint().send(connection, &question, 0, cci::SendFlags::SILENT);
+                asked += usize::from(sent.is_ok());
+            }
+        }
+        process.progress();
+        if !process.gone.is_empty() {
+            break;
+        }
+        assert!(
+            start.elapsed() < LIMIT && asked < 10 * limits::OUTBOX_RECORDS_MAX,
+            "{asked} answers are kept"
+        );
+    }
+    assert!(asked > limits::OPERATIONS_MAX, "nobody is cut off for what is allowed");
+}
+
 /// Each on a thread of its own, as processes are.
 #[test]
 fn barriers_pass_and_all_is_handled_before_anybody_leaves() {

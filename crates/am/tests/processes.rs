@@ -118,6 +118,8 @@ fn one_dies() {
     let handled = Rc::new(Cell::new(0));
     let count = handled.clone();
     runtime.register(context, 0, move |_, _| count.set(count.get() + 1)).unwrap();
+    // All are connected then: who asks one that is dead for a connection waits for a minute, as it might only be late.
+    runtime.barrier().unwrap();
     if runtime.rank() == 1 {
         while handled.get() < 1_000 {
             runtime.wait(None).unwrap();
@@ -130,7 +132,8 @@ fn one_dies() {
         }
     };
     assert!(matches!(failed, AmError::Gone { rank: 1, .. }), "{failed}");
-    assert!(matches!(runtime.barrier(), Err(AmError::Gone { rank: 1, .. })));
+    // The other one may have noticed before, and left.
+    assert!(matches!(runtime.barrier(), Err(AmError::Gone { .. })));
     while gone.get().is_none() {
         runtime.poll();
     }

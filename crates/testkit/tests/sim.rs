@@ -226,6 +226,14 @@ fn what_was_due_on_a_connection_that_has_ended_keeps_nobody_awake() {
     run(&Scenario { steps, ..scenario }).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
+/// Seed 1,001,491: recorded datagrams of a client with two addresses, sent again from its other address, made the server accept it
+/// twice. The client confirmed one of the two.
+#[test]
+fn what_is_replayed_from_another_address_may_be_accepted_twice() {
+    let scenario = Scenario::draw(1_001_491);
+    run(&scenario).unwrap_or_else(|broken| panic!("{broken}"));
+}
+
 /// The first seed from which a sabotaged run breaks one of `rules`, shrunk.
 fn found(sabotage: Sabotage, rules: &[&str]) -> (usize, usize) {
     for seed in 1..=60 {

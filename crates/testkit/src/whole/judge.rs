@@ -28,6 +28,8 @@ pub(super) struct Judge {
     /// Nothing may fail.
     pub gentle: bool,
     pub sabotage: Option<Sabotage>,
+    /// Datagrams arrive again from other addresses of their senders.
+    pub replays_elsewhere: bool,
     /// System calls are made to fail.
     pub calls_may_fail: bool,
     /// The machines share memory: what a library takes out of a ring has arrived.
@@ -70,6 +72,16 @@ impl Judge {
         let Side { talk, end, .. } = &self.sides[side];
         let (number, end) = (talk.number, *end);
         self.sides.iter().filter(move |other| other.talk.number == number && other.end != end)
+    }
+
+    /// Whether this side is a server's that was asked for its connection more than once, since what a client sent from one of its
+    /// addresses was replayed from another of them. The client confirms one connection (wire.md R-HS-4).
+    pub fn is_asked_twice(&self, side: usize) -> bool {
+        let is_server = self.sides.get(side).is_some_and(|side| side.end == End::Server);
+        let others = |&(number, other): &(usize, &Side)| {
+            number != side && other.end == End::Server && other.peer == self.sides[side].peer
+        };
+        self.replays_elsewhere && is_server && self.sides.iter().enumerate().any(|each| others(&each))
     }
 
     /// Whether a call on this side may be refused because the connection is over.

@@ -185,6 +185,7 @@ fn ended(
     judge.log(now_ns, || format!("side {context}: {end:?} ends with {result:?}"));
     let gentle = judge.gentle;
     let number = context as usize;
+    let is_asked_twice = judge.is_asked_twice(number);
     let wrong = match judge.sides.get_mut(number) {
         None => Some("of no side there is".to_owned()),
         Some(side) if side.machine != machine || side.end != end => Some("on another machine".to_owned()),
@@ -192,7 +193,11 @@ fn ended(
         Some(side) => match result {
             Err(why) => {
                 side.life = Life::Failed;
-                let is_due = side.asks_itself && why == ConnectFailure::Refused;
+                let is_due = match why {
+                    ConnectFailure::Refused => side.asks_itself,
+                    ConnectFailure::TimedOut => is_asked_twice,
+                    _ => false,
+                };
                 (gentle && !is_due).then(|| format!("with {why:?} though nothing was wrong"))
             }
             Ok(connection) => {

@@ -186,6 +186,10 @@ impl<'a> World<'a> {
             judge: Judge {
                 gentle: scenario.is_gentle() && scenario.sabotage.is_none(),
                 sabotage: scenario.sabotage,
+                replays_elsewhere: scenario
+                    .steps
+                    .iter()
+                    .any(|step| matches!(step.act, Act::ReplayElsewhere(_))),
                 calls_may_fail: scenario.links_may_end(),
                 is_shared: scenario.fabric != Fabric::Datagrams,
                 lines: trace.then(Vec::new),

@@ -1,56 +1,19 @@
 //! Active messages between real processes: the examples, and ranks that die.
 #![allow(clippy::unwrap_used, reason = "a rank that can't go on fails")]
 
+mod launch;
+
 use cci_am::{AmError, Runtime};
-use cci_job::coordinator::Coordinator;
-use cci_job::server::RankServer;
-use cci_job::{FromHost, Job, JobKey, ToHost};
+use cci_job::Job;
+use launch::launch;
 use std::cell::Cell;
 use std::env;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio, exit};
+use std::process::{Command, exit};
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
 /// What a rank shall do; not set in the tests themselves.
 const ROLE: &str = "CCI_TEST_ROLE";
-/// What takes longer is lost.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Starts `size` processes as the ranks of a job, as `cci run` does, and waits for them.
-fn launch(size: u32, command: impl Fn() -> Command) -> Vec<Output> {
-    let key = JobKey::random().unwrap();
-    let server: Arc<OnceLock<Arc<RankServer>>> = Arc::default();
-    let answering = server.clone();
-    let answer = move |said: ToHost| {
-        if let Some(server) = answering.get() {
-            server.answer(&said);
-        }
-    };
-    let coordinator = Arc::new(Coordinator::new(vec![(size, Box::new(answer))], |_| {}));
-    let asked = coordinator.clone();
-    let made = RankServer::listen(0..size, size, key.clone(), move |said: FromHost| asked.received(said));
-    let made = server.get_or_init(|| Arc::new(made.unwrap())).clone();
-    let start = |rank: u32| {
-        let mut command = command();
-        command.env("CCI_JOB_SOCKET", made.socket_name()).env("CCI_JOB_RANK", rank.to_string());
-        command.env("CCI_JOB_KEY", key.to_hex()).stdin(Stdio::null());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let mut ranks: Vec<Child> = (0..size).map(start).collect();
-    let begun = Instant::now();
-    while ranks.iter_mut().any(|rank| rank.try_wait().unwrap().is_none()) {
-        if begun.elapsed() > PATIENCE {
-            ranks.iter_mut().for_each(|rank| drop(rank.kill()));
-            let said = ranks.into_iter().map(|rank| rank.wait_with_output().unwrap());
-            panic!("the job does not end: {:?}", said.collect::<Vec<_>>());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    ranks.into_iter().map(|rank| rank.wait_with_output().unwrap()).collect()
-}
-
 /// This program again, in a role.
 fn role(name: &'static str) -> impl Fn() -> Command {
     move || {

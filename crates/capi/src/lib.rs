@@ -15,6 +15,7 @@
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 mod allocations;
+pub mod ccs;
 mod connecting;
 mod connections;
 mod devices;
@@ -38,6 +39,7 @@ mod status;
 mod streams;
 pub mod types;
 
+pub use ccs::*;
 pub use connecting::{cci_accept, cci_connect, cci_connect_expecting, cci_disconnect, cci_reject};
 pub use endpoint::cci_arm_os_handle;
 pub use events::{cci_get_event, cci_return_event};

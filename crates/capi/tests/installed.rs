@@ -102,7 +102,9 @@ fn everything_is_there() {
         "lib/libcci.a",
         "include/cci.h",
         "include/cci_messenger.h",
+        "include/ccs.h",
         "lib/pkgconfig/cci.pc",
+        "lib/pkgconfig/ccs.pc",
         "bin/cci",
     ] {
         assert!(prefix().join(file).exists(), "{file} is installed");
@@ -201,6 +203,21 @@ fn a_file_is_copied_by_rma() {
             assert!(fs::read(&to).expect("the copy") == bytes, "{device}: {length} bytes, and all the same");
         }
     }
+}
+
+/// A program for CCS is linked as its description says, and is a job of one where no launcher starts it.
+#[test]
+fn ccs_by_pkg_config() {
+    let program = common::scratch().join("ccs_figure1");
+    let mut pkg_config = Command::new("pkg-config");
+    pkg_config.args(["--cflags", "--libs", "ccs"]).env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"));
+    let flags = common::succeed(&mut pkg_config).stdout;
+    let flags = String::from_utf8(flags).expect("UTF-8");
+    let mut cc = Command::new("cc");
+    cc.arg(common::package_folder().join("tests/c/ccs_figure1.c")).arg("-o").arg(&program);
+    common::succeed(cc.args(flags.split_whitespace()));
+    let mut run = command(&program, &[]);
+    assert!(common::finish(run.env_remove("CCI_CONFIG")).contains("rank 0 has read rank 0's buffer"));
 }
 
 /// The client in C of the README, as it is written there.

@@ -36,7 +36,9 @@ pub fn run(prefix: &Path, profile: &str) -> Result<(), String> {
         let name = header.file_name().unwrap_or_default().to_owned();
         put(&header, &prefix.join("include").join(name), 0o644)?;
     }
-    pkg_config(&capi.join("cci.pc.in"), &prefix)?;
+    for name in ["cci", "ccs"] {
+        pkg_config(&capi.join(format!("{name}.pc.in")), name, &prefix)?;
+    }
     put(&built.join("cci"), &prefix.join("bin/cci"), 0o755)?;
     completions(&prefix)
 }
@@ -77,14 +79,14 @@ fn link(target: &str, at: &Path) -> Result<(), String> {
 }
 
 /// Fills in `@PREFIX@` and `@VERSION@`.
-fn pkg_config(template: &Path, prefix: &Path) -> Result<(), String> {
+fn pkg_config(template: &Path, name: &str, prefix: &Path) -> Result<(), String> {
     let text = fs::read_to_string(template).map_err(|error| format!("{}: {error}", template.display()))?;
     let prefix_text = prefix.to_str().ok_or("the prefix is not UTF-8")?;
     let text = text.replace("@PREFIX@", prefix_text).replace("@VERSION@", env!("CARGO_PKG_VERSION"));
     if let Some(line) = text.lines().find(|line| line.contains('@')) {
         return Err(format!("{}: nothing to fill in for {line:?}", template.display()));
     }
-    write(text.as_bytes(), &prefix.join("lib/pkgconfig/cci.pc"), 0o644)
+    write(text.as_bytes(), &prefix.join(format!("lib/pkgconfig/{name}.pc")), 0o644)
 }
 
 /// Asks the command itself.

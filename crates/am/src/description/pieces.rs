@@ -20,7 +20,7 @@ impl Description {
 
     /// From the first byte of `count` elements to behind the last one, relative to the origin of the first element; none if that
     /// exceeds the address space. Empty if there are no bytes.
-    pub(crate) fn span(&self, count: usize) -> Option<Range<isize>> {
+    pub fn span(&self, count: usize) -> Option<Range<isize>> {
         if self.packed_bytes(count)? == 0 {
             return Some(0..0);
         }

@@ -13,6 +13,7 @@ use crate::wire::{ContextName, Head, Header, Kind, Range, Region, Word};
 use cci::{Connection, Endpoint, Event, SendError, SendFlags, Status};
 use cci_job::{Peer, RankEvent, Ranks};
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// A rank that has not answered by then is taken for dead.
@@ -513,6 +514,13 @@ impl Links {
                 error: Box::new(error),
             })
         })
+    }
+
+    /// Prepares for sleep on the endpoint's descriptor. None: there is something now.
+    pub fn arm(&mut self) -> Option<BorrowedFd<'_>> {
+        let endpoint = self.ranks.endpoint();
+        let _ = endpoint.os_handle();
+        if endpoint.arm() { None } else { Some(self.ranks.endpoint().os_handle()) }
     }
 
     /// Delivers what was sent for up to `limit`, and ends all connections.

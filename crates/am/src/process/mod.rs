@@ -33,6 +33,7 @@ use link::Nonsense;
 use links::{Links, News};
 use onesided::{Ended, OneSided};
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// A process of a job, for those who call handlers themselves, as the C interface does: [`Runtime`](crate::Runtime) has closures.
@@ -75,6 +76,18 @@ pub struct Batch {
 /// Names a message while its handler runs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Token(u64);
+
+impl Token {
+    /// Its number, from 1 on.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// What a number stands for. It may be none whose handler runs: then it is refused.
+    pub fn from_number(number: u64) -> Token {
+        Token(number)
+    }
+}
 
 struct Running {
     token: Token,
@@ -361,6 +374,12 @@ impl Process {
         }
         batch.inbox.clear();
         self.spare = Some(batch.inbox);
+    }
+
+    /// The next remote operation that has ended, what it was started with and how it ended, for those who want to know of ends before
+    /// [`Process::next`] does.
+    pub fn next_done(&mut self) -> Option<(u64, Result<u64>)> {
+        self.memory.next_ended().map(|Ended { cookie, result }| (cookie, result))
     }
 
     /// What is due next, of a batch.
@@ -684,7 +703,21 @@ impl Process {
     /// # Errors
     /// The system refuses to wait.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
-        if self.has_due() { Ok(()) } else { self.links.wait(timeout, self.memory.is_waiting()) }
+        if self.has_due() { Ok(()) } else { self.wait_for_more(timeout) }
+    }
+
+    /// As [`Process::wait`], for those who can't take what is due now.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn wait_for_more(&mut self, timeout: Option<Duration>) -> Result<()> {
+        self.links.wait(timeout, self.memory.is_waiting())
+    }
+
+    /// Prepares for sleep on a descriptor, which becomes readable when there is progress to make, for those who don't want to keep the
+    /// process while they sleep. None: there is some already. Whoever sleeps looks again after a millisecond: nothing tells of space.
+    pub fn arm(&mut self) -> Option<BorrowedFd<'_>> {
+        if self.has_due() { None } else { self.links.arm() }
     }
 
     /// Delivers what was sent for up to `limit`, and leaves. Others don't take it for a failure. Returns whether all of it was delivered.

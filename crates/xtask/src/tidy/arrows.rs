@@ -10,7 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-sys", &["cci-memory"]),
     ("cci", &["cci-proto", "cci-sys", "cci-memory", "cci-secure"]),
     ("cci-job", &["cci", "cci-sys"]),
-    ("cci-capi", &["cci", "cci-memory"]),
+    ("cci-capi", &["cci", "cci-am", "cci-job", "cci-memory"]),
     ("cci-am", &["cci", "cci-job", "cci-memory"]),
     ("cci-measure", &["cci-sys"]),
     ("cci-cli", &["cci", "cci-job", "cci-sys", "cci-measure"]),

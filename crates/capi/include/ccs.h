@@ -1,0 +1,332 @@
+/* The Common Communication Subsystem (CCS, 2006): active messages, described data and one-sided memory for runtimes such as MPI, Global
+ * Arrays and UPC.
+ *
+ * The processes of a program start together, as a job: by `cci run`, or by a launcher that speaks PMIx or PMI-1. Each calls CCS_init, and in
+ * the end CCS_finalize. In between, any process sends active messages to any other, which run a function there, and reads and writes memory
+ * that the other has registered.
+ *
+ * Every function returns CCS_SUCCESS (0) or a code, which CCS_strerror says in words. A call that fails has changed nothing.
+ *
+ * Link with `pkg-config --cflags --libs ccs`. The header is for C99 to C23 and for C++.
+ */
+#ifndef CCS_H
+#define CCS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Codes ---- */
+
+#define CCS_SUCCESS 0
+#define CCS_ERR_ARG 1            /* an argument that can never be right: nothing was done */
+#define CCS_ERR_STATE 2          /* not initialised, finalised, in a handler, once too often */
+#define CCS_ERR_AGAIN 3          /* not now: there is no space, or nothing ran */
+#define CCS_ERR_NOMEM 4          /* memory or a limit is exhausted */
+#define CCS_ERR_TOO_LONG 5       /* the data is longer than it may be */
+#define CCS_ERR_EXISTS 6         /* the number of the handler is taken */
+#define CCS_ERR_NOT_REGISTERED 7 /* the memory there is not registered by its process */
+#define CCS_ERR_PEER 8           /* the process there is gone */
+#define CCS_ERR_RANGE 9          /* no such rank, handler number or byte */
+#define CCS_ERR_SYSTEM 10        /* the system or the launcher refuses */
+#define CCS_ERR_UNSUPPORTED 11   /* not possible here */
+#define CCS_ERR_ABORTED 12       /* the receiver has ended it */
+
+/* A code in words. It never fails, may be called at any time, and the text stays. */
+const char *CCS_strerror(int code);
+
+/* ---- The job ---- */
+
+/* Joins the job that this process was started in; without a launcher it is a job of one. Returns when this process can send. A process joins
+ * once: a second call, also after CCS_finalize, is CCS_ERR_STATE. If a launcher's variables are set and it does not answer, CCS_ERR_SYSTEM. */
+int CCS_init(void);
+
+/* Joins for threads: only one thread calls (SINGLE), one at a time (SERIALIZED, as with CCS_init), or any at any time (MULTIPLE). *provided is
+ * what was asked for. */
+#define CCS_THREAD_SINGLE 0
+#define CCS_THREAD_SERIALIZED 1
+#define CCS_THREAD_MULTIPLE 2
+int CCS_init_thread(int required, int *provided);
+
+/* Completes all that any process has started, runs the handlers and callbacks that are due, and leaves. All processes call it; if some have
+ * died, the living ones leave without them. Not in a handler or callback: CCS_ERR_STATE. */
+int CCS_finalize(void);
+
+/* *flag is 1 between CCS_init and CCS_finalize, else 0. May be called at any time. */
+int CCS_initialized(int *flag);
+
+/* The number of this process, from 0 on, and how many there are; the same among those of this host. */
+int CCS_rank(int *rank);
+int CCS_nprocs(int *n);
+int CCS_local_rank(int *rank);
+int CCS_local_nprocs(int *n);
+
+/* Ends the whole job with this exit code (1 if it is not one of 1 to 255), and says why. Returns only if there is no job. */
+int CCS_abort(int exit_code, const char *why);
+
+/* Makes progress and runs what is due: handlers, callbacks, the error handler. Never blocks. CCS_SUCCESS if anything ran, else CCS_ERR_AGAIN. */
+int CCS_poll(void);
+
+/* Makes progress, and sleeps until something ran, for up to timeout_ns (-1: without a limit). CCS_SUCCESS: something ran, here or on any thread,
+ * since this thread's last return from it; CCS_ERR_AGAIN: nothing did. */
+int CCS_wait(int64_t timeout_ns);
+
+/* Waits until a condition holds, with handlers running meanwhile. It also notices what a peer's put or atomic changed, which raises nothing:
+ * it looks again at least every millisecond. Where nothing may wait (in a handler) it raises CCS_ERR_STATE by the error handler. */
+#define CCS_block_until(condition)                       \
+    do {                                                 \
+        while (!(condition))                             \
+            if (CCS_wait_for_change_() != CCS_SUCCESS)   \
+                break;                                   \
+    } while (0)
+int CCS_wait_for_change_(void);
+
+/* Has lost processes, and broken promises of others, told to a function: a code, the rank concerned and what happened, in words that last
+ * until it returns. It runs as callbacks do. Without one they are printed to stderr and end the job. With one this process goes on when others
+ * die, if all living ones have set one; operations on lost ranks end with their callback. NULL: as at the start. */
+int CCS_set_error_handler(void (*fn)(int code, int rank, const char *what, void *arg), void *arg);
+
+/* ---- Contexts and active messages ---- */
+
+typedef struct CCS_context_s_ *CCS_context_t;
+typedef struct CCS_token_s_ *CCS_token_t;
+typedef struct CCS_datadesc_s_ *CCS_datadesc_t;
+typedef intptr_t CCS_arg_t;
+
+#define CCS_MAX_ARGS 16
+
+/* Makes a context, in which handlers have their numbers. The n-th one without a name is the n-th of every other process; the same name is the
+ * same context everywhere. */
+int CCS_new_context(CCS_context_t *context);
+int CCS_new_named_context(const char *name, CCS_context_t *context);
+
+/* Frees a context, when the messages of this process are on their way. Those that come for it later are discarded. */
+int CCS_free_context(CCS_context_t context);
+
+/* Has messages for the number id (0 to 65,535) of a context call a function:
+ *
+ *     void fn(CCS_token_t token, void *buffer, unsigned buf_len, ...);
+ *
+ * where ... stands for up to 16 arguments of its own, each an integer or a pointer, as they were sent. The buffer is aligned to 16 bytes, has
+ * the packed data (NULL if there are none) and is valid in the handler only, as the token is. Handlers run inside the calls of this interface
+ * that poll or wait, one at a time, and never inside each other. A handler may start anything, and waits for nothing. A message for a number
+ * without a handler waits for it, and so do those behind it from the same sender. CCS_ERR_EXISTS: the number is taken. */
+#define CCS_register_handler(context, id, fn) CCS_register_handler_((context), (id), (CCS_handler_t_)(fn))
+typedef void (*CCS_handler_t_)(void);
+int CCS_register_handler_(CCS_context_t context, int id, CCS_handler_t_ fn);
+
+/* Sends a message to any process, this one too: `count` elements of described data, packed, and up to 16 arguments. The data are copied or sent
+ * when it returns. It waits where there is no space, with handlers running; in a handler or callback, or while interrupts are held, it is
+ * CCS_ERR_AGAIN instead. Messages of one process to another are handled in the order in which they were sent, across all contexts.
+ *
+ *     CCS_amrequest(context, node, data, count, desc, handler_id, nargs, arg1, ...)
+ *     CCS_amreply(token, data, count, desc, handler_id, nargs, arg1, ...)
+ *
+ * are macros, which cast each argument to CCS_arg_t. nargs must be the number of arguments that follow: else CCS_ERR_ARG. A handler replies once
+ * at most, and there is always space for its reply. */
+#define CCS_amrequest(context, node, data, count, desc, handler_id, ...) \
+    CCS_amrequestv((context), (node), (data), (count), (desc), (handler_id), CCS_ARGS_(__VA_ARGS__))
+#define CCS_amreply(token, data, count, desc, handler_id, ...) \
+    CCS_amreplyv((token), (data), (count), (desc), (handler_id), CCS_ARGS_(__VA_ARGS__))
+
+int CCS_amrequestv(CCS_context_t context, int node, const void *data, size_t count, CCS_datadesc_t desc, int handler_id,
+                   int nargs, const CCS_arg_t *args);
+int CCS_amreplyv(CCS_token_t token, const void *data, size_t count, CCS_datadesc_t desc, int handler_id, int nargs,
+                 const CCS_arg_t *args);
+/* CCS_ERR_AGAIN instead of waiting for space. */
+int CCS_try_amrequestv(CCS_context_t context, int node, const void *data, size_t count, CCS_datadesc_t desc,
+                       int handler_id, int nargs, const CCS_arg_t *args);
+
+/* The longest data of one active message, to any rank of this job; at least 4,096 bytes. */
+int CCS_am_max(size_t *bytes);
+
+/* Who has sent a message, and in which context: inside its handler. */
+int CCS_sender_rank(CCS_token_t token, int *rank);
+int CCS_token_context(CCS_token_t token, CCS_context_t *context);
+
+/* ---- Locks ---- */
+
+typedef struct {
+    uint64_t opaque_[8];
+}
+#if defined(__GNUC__)
+__attribute__((aligned(16)))
+#endif
+CCS_lock_t;
+
+/* Handlers may use locks: a thread that has one runs no handlers, so none waits for a lock of the thread that it runs on. CCS_lock on one's own
+ * lock, and CCS_unlock of another thread's, are CCS_ERR_STATE; CCS_trylock of one that is taken is CCS_ERR_AGAIN. */
+int CCS_lock_init(CCS_lock_t *lock);
+int CCS_lock(CCS_lock_t *lock);
+int CCS_trylock(CCS_lock_t *lock);
+int CCS_unlock(CCS_lock_t *lock);
+int CCS_lock_destroy(CCS_lock_t *lock);
+
+/* Between the two no handler or callback runs on this thread. They nest; one resume too many is CCS_ERR_STATE. */
+int CCS_hold_interrupts(void);
+int CCS_resume_interrupts(void);
+
+/* ---- Data descriptions ---- */
+
+/* A description says which bytes belong to one element of data, and in which order; MPI's rules hold for its order, its extent and its lower
+ * bound. It knows bytes only. It never changes, any thread may use it, and what uses it goes on when it is freed. */
+#define CCS_DATA_NULL ((CCS_datadesc_t)(uintptr_t)1) /* no bytes */
+#define CCS_DATA8 ((CCS_datadesc_t)(uintptr_t)2)     /* 1 byte */
+#define CCS_DATA16 ((CCS_datadesc_t)(uintptr_t)3)    /* 2 bytes */
+#define CCS_DATA32 ((CCS_datadesc_t)(uintptr_t)4)    /* 4 bytes */
+#define CCS_DATA64 ((CCS_datadesc_t)(uintptr_t)5)    /* 8 bytes */
+
+/* Elements one behind the other; blocks of them, at distances in extents of the base (vector, indexed, blockindexed) or in bytes (h...); blocks of
+ * different elements; the same bytes with other bounds. */
+int CCS_datadesc_contiguous(size_t count, CCS_datadesc_t base, CCS_datadesc_t *out);
+int CCS_datadesc_vector(size_t count, size_t blocklen, ptrdiff_t stride, CCS_datadesc_t base, CCS_datadesc_t *out);
+int CCS_datadesc_hvector(size_t count, size_t blocklen, ptrdiff_t stride_bytes, CCS_datadesc_t base, CCS_datadesc_t *out);
+int CCS_datadesc_indexed(size_t count, const size_t *blocklens, const ptrdiff_t *displs, CCS_datadesc_t base,
+                         CCS_datadesc_t *out);
+int CCS_datadesc_hindexed(size_t count, const size_t *blocklens, const ptrdiff_t *displs_bytes, CCS_datadesc_t base,
+                          CCS_datadesc_t *out);
+int CCS_datadesc_blockindexed(size_t count, size_t blocklen, const ptrdiff_t *displs, CCS_datadesc_t base,
+                              CCS_datadesc_t *out);
+int CCS_datadesc_hblockindexed(size_t count, size_t blocklen, const ptrdiff_t *displs_bytes, CCS_datadesc_t base,
+                               CCS_datadesc_t *out);
+int CCS_datadesc_struct(size_t count, const size_t *blocklens, const ptrdiff_t *displs_bytes, const CCS_datadesc_t *bases,
+                        CCS_datadesc_t *out);
+int CCS_datadesc_resized(CCS_datadesc_t base, ptrdiff_t lower_bound, size_t extent, CCS_datadesc_t *out);
+/* ARMCI's strided data: counts[0] bytes, these counts[1] times at distances of strides_bytes[0], and so on: levels + 1 counts, levels strides. */
+int CCS_datadesc_strided(int levels, const size_t *counts, const ptrdiff_t *strides_bytes, CCS_datadesc_t *out);
+/* Pieces of memory by their addresses, to be used with a null buffer and the count 1. */
+int CCS_datadesc_iov(size_t count, const struct iovec *iov, CCS_datadesc_t *out);
+/* Sets *desc to NULL. One of those that exist from the start, and one that was freed, are CCS_ERR_ARG. */
+int CCS_datadesc_free(CCS_datadesc_t *desc);
+/* How many bytes an element has, packed; where it begins, and how far it is from one to the next. */
+int CCS_datadesc_size(CCS_datadesc_t desc, size_t *bytes);
+int CCS_datadesc_extent(CCS_datadesc_t desc, ptrdiff_t *lower_bound, size_t *extent);
+
+/* Copies a part of the packed row of described data, from its byte first_byte on, until the row or the buffer ends; *done says how many bytes.
+ * first_byte at the end of the row gives 0, beyond it CCS_ERR_RANGE. */
+int CCS_pack(const void *buf, size_t count, CCS_datadesc_t desc, size_t first_byte, void *packed, size_t max_bytes,
+             size_t *done);
+int CCS_unpack(void *buf, size_t count, CCS_datadesc_t desc, size_t first_byte, const void *packed, size_t bytes,
+               size_t *done);
+
+/* ---- One-sided memory ---- */
+
+typedef void (*CCS_callback_t)(void *arg);
+
+/* Lets all processes of the job access memory of this one: heap, stack, static. It may be registered several times; others' rights end with the
+ * last CCS_deregister_mem with these bounds. One too many is CCS_ERR_STATE. */
+int CCS_register_mem(void *addr, size_t len);
+int CCS_deregister_mem(void *addr, size_t len);
+
+/* Writes to, or reads from, memory of a process, by its own addresses. Both sides describe the same number of bytes; all that the remote side
+ * describes lies in one registration. The local memory needs none, and must stay as it is (CCS_put), or be left alone (CCS_get), until the
+ * callback runs, once, or a fence returns: then the operation is complete there. If the remote memory is not registered, the error handler is
+ * told CCS_ERR_NOT_REGISTERED and nothing is touched; the callback runs afterwards. */
+int CCS_put(int node, void *remote_buf, size_t remote_count, CCS_datadesc_t remote_desc, const void *local_buf,
+            size_t local_count, CCS_datadesc_t local_desc, CCS_callback_t callback, void *cb_arg);
+int CCS_get(int node, const void *remote_buf, size_t remote_count, CCS_datadesc_t remote_desc, void *local_buf,
+            size_t local_count, CCS_datadesc_t local_desc, CCS_callback_t callback, void *cb_arg);
+
+/* How the operation has ended whose callback runs: a code. */
+int CCS_callback_status(int *status);
+
+/* Waits until all puts, gets and atomics of this process on a process's memory are complete; on all; or those of all processes, who all call it. */
+int CCS_fence(int node);
+int CCS_fence_all(void);
+int CCS_gfence(void);
+
+typedef int CCS_op_t;
+#define CCS_OP_FETCH 0
+#define CCS_OP_SET 1
+#define CCS_OP_ADD 2
+#define CCS_OP_AND 3
+#define CCS_OP_OR 4
+#define CCS_OP_XOR 5
+#define CCS_OP_MIN 6
+#define CCS_OP_MAX 7
+#define CCS_OP_CAS 8
+
+typedef int CCS_type_t;
+#define CCS_TYPE_I32 0
+#define CCS_TYPE_U32 1
+#define CCS_TYPE_I64 2
+#define CCS_TYPE_U64 3
+#define CCS_TYPE_F32 4
+#define CCS_TYPE_F64 5
+
+/* Changes a word of a process's memory, at a multiple of its width, atomically towards all such operations from any process, and puts the value
+ * that it found to *result, if that is not NULL. CAS replaces it if it equals *compare, bit by bit. Bit operations on floats are
+ * CCS_ERR_ARG. */
+int CCS_atomic(int node, void *remote, CCS_op_t op, CCS_type_t type, const void *operand, const void *compare,
+               void *result, CCS_callback_t callback, void *cb_arg);
+
+/* ---- Collectives ---- */
+
+/* Waits until all processes have called it, with handlers running meanwhile. */
+int CCS_barrier(void);
+
+/* ---- What the macros above consist of ---- */
+
+struct CCS_args_ {
+    CCS_arg_t first[CCS_MAX_ARGS + 1];
+};
+static inline int CCS_nargs_(int nargs, int given) {
+    return nargs == given ? nargs : -1;
+}
+#ifdef __cplusplus
+#define CCS_LITERAL_ CCS_args_
+#else
+#define CCS_LITERAL_ (struct CCS_args_)
+#endif
+#define CCS_ARGS_(...) \
+    CCS_nargs_(CCS_FIRST_(__VA_ARGS__, 0), CCS_COUNT_(__VA_ARGS__)), (CCS_LITERAL_{{0 CCS_CASTS_(__VA_ARGS__)}}).first + 1
+#define CCS_FIRST_(first, ...) ((int)(first))
+#define CCS_COUNT_(...) CCS_PICK_(__VA_ARGS__, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0)
+#define CCS_CASTS_(...)                                                                                              \
+    CCS_PICK_(__VA_ARGS__, CCS_C16_, CCS_C15_, CCS_C14_, CCS_C13_, CCS_C12_, CCS_C11_, CCS_C10_, CCS_C9_, CCS_C8_, \
+              CCS_C7_, CCS_C6_, CCS_C5_, CCS_C4_, CCS_C3_, CCS_C2_, CCS_C1_, CCS_C0_, 0)                            \
+    (__VA_ARGS__)
+#define CCS_PICK_(n, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, picked, ...) picked
+#define CCS_C0_(n)
+#define CCS_C1_(n, ...) CCS_D1_(__VA_ARGS__)
+#define CCS_C2_(n, ...) CCS_D2_(__VA_ARGS__)
+#define CCS_C3_(n, ...) CCS_D3_(__VA_ARGS__)
+#define CCS_C4_(n, ...) CCS_D4_(__VA_ARGS__)
+#define CCS_C5_(n, ...) CCS_D5_(__VA_ARGS__)
+#define CCS_C6_(n, ...) CCS_D6_(__VA_ARGS__)
+#define CCS_C7_(n, ...) CCS_D7_(__VA_ARGS__)
+#define CCS_C8_(n, ...) CCS_D8_(__VA_ARGS__)
+#define CCS_C9_(n, ...) CCS_D9_(__VA_ARGS__)
+#define CCS_C10_(n, ...) CCS_D10_(__VA_ARGS__)
+#define CCS_C11_(n, ...) CCS_D11_(__VA_ARGS__)
+#define CCS_C12_(n, ...) CCS_D12_(__VA_ARGS__)
+#define CCS_C13_(n, ...) CCS_D13_(__VA_ARGS__)
+#define CCS_C14_(n, ...) CCS_D14_(__VA_ARGS__)
+#define CCS_C15_(n, ...) CCS_D15_(__VA_ARGS__)
+#define CCS_C16_(n, ...) CCS_D16_(__VA_ARGS__)
+#define CCS_D1_(a) , (CCS_arg_t)(a)
+#define CCS_D2_(a, ...) , (CCS_arg_t)(a) CCS_D1_(__VA_ARGS__)
+#define CCS_D3_(a, ...) , (CCS_arg_t)(a) CCS_D2_(__VA_ARGS__)
+#define CCS_D4_(a, ...) , (CCS_arg_t)(a) CCS_D3_(__VA_ARGS__)
+#define CCS_D5_(a, ...) , (CCS_arg_t)(a) CCS_D4_(__VA_ARGS__)
+#define CCS_D6_(a, ...) , (CCS_arg_t)(a) CCS_D5_(__VA_ARGS__)
+#define CCS_D7_(a, ...) , (CCS_arg_t)(a) CCS_D6_(__VA_ARGS__)
+#define CCS_D8_(a, ...) , (CCS_arg_t)(a) CCS_D7_(__VA_ARGS__)
+#define CCS_D9_(a, ...) , (CCS_arg_t)(a) CCS_D8_(__VA_ARGS__)
+#define CCS_D10_(a, ...) , (CCS_arg_t)(a) CCS_D9_(__VA_ARGS__)
+#define CCS_D11_(a, ...) , (CCS_arg_t)(a) CCS_D10_(__VA_ARGS__)
+#define CCS_D12_(a, ...) , (CCS_arg_t)(a) CCS_D11_(__VA_ARGS__)
+#define CCS_D13_(a, ...) , (CCS_arg_t)(a) CCS_D12_(__VA_ARGS__)
+#define CCS_D14_(a, ...) , (CCS_arg_t)(a) CCS_D13_(__VA_ARGS__)
+#define CCS_D15_(a, ...) , (CCS_arg_t)(a) CCS_D14_(__VA_ARGS__)
+#define CCS_D16_(a, ...) , (CCS_arg_t)(a) CCS_D15_(__VA_ARGS__)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,195 @@
+//! The runtime of this process, between `CCS_init` and `CCS_finalize`, and what each thread is at.
+
+use super::here::Here;
+use super::operations::{Ending, Operations, Pointer};
+use super::status::{Code, Result};
+use super::types::*;
+use cci_am::process::{Batch, Process};
+use cci_am::{AmError, Context};
+use cci_job::Job;
+use libc::{c_int, c_void};
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Where others may make progress too, a sleeper looks again after so long: it may be theirs that it waits for.
+const SHARED_PAUSE: Duration = Duration::from_millis(1);
+
+enum Phase {
+    Before,
+    Live(Box<Live>),
+    After,
+}
+
+static PHASE: Mutex<Phase> = Mutex::new(Phase::Before);
+
+/// All that a process has while it takes part in a job.
+pub(super) struct Live {
+    pub process: Process,
+    pub job: Job,
+    /// Other threads may call at any time.
+    pub is_shared: bool,
+    /// By their numbers from 1 on; none were freed.
+    pub contexts: Vec<Option<Context>>,
+    pub operations: Operations,
+    /// Callbacks and errors that are due.
+    pub due: VecDeque<Call>,
+    pub error_handler: Option<(ErrorHandler, Pointer)>,
+    /// So many handlers and callbacks have run, on any thread.
+    pub ran: u64,
+    /// The batch that a thread works on is out.
+    pub is_dispatching: bool,
+}
+
+/// A call into the program that is due.
+pub(super) enum Call {
+    Callback { callback: unsafe extern "C" fn(*mut c_void), arg: Pointer, status: c_int },
+    Error { code: Code, rank: u32, what: String },
+}
+
+/// The runtime, for as long as this thread has the lock.
+pub(super) struct Locked(MutexGuard<'static, Phase>);
+
+impl Deref for Locked {
+    type Target = Live;
+
+    #[inline]
+    fn deref(&self) -> &Live {
+        match &*self.0 {
+            Phase::Live(live) => live,
+            _ => unreachable!("checked when it was locked"),
+        }
+    }
+}
+
+impl DerefMut for Locked {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Live {
+        match &mut *self.0 {
+            Phase::Live(live) => live,
+            _ => unreachable!("checked when it was locked"),
+        }
+    }
+}
+
+/// Locks the runtime.
+#[inline]
+pub(super) fn lock() -> Result<Locked> {
+    let phase = PHASE.lock().unwrap_or_else(PoisonError::into_inner);
+    if matches!(*phase, Phase::Live(_)) { Ok(Locked(phase)) } else { Err(Code::STATE) }
+}
+
+/// Whether this process takes part in a job now.
+pub(super) fn is_live() -> bool {
+    lock().is_ok()
+}
+
+/// Begins, unless this process has begun before. Whoever makes the runtime holds the lock meanwhile.
+pub(super) fn begin(make: impl FnOnce() -> Result<Box<Live>>) -> Result<()> {
+    let mut phase = PHASE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !matches!(*phase, Phase::Before) {
+        return Err(Code::STATE);
+    }
+    *phase = Phase::Live(make()?);
+    Ok(())
+}
+
+/// Ends: nothing is possible afterwards.
+pub(super) fn end() -> Result<Box<Live>> {
+    let mut phase = PHASE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !matches!(*phase, Phase::Live(_)) {
+        return Err(Code::STATE);
+    }
+    match std::mem::replace(&mut *phase, Phase::After) {
+        Phase::Live(live) => Ok(live),
+        _ => Err(Code::STATE),
+    }
+}
+
+impl Locked {
+    /// Gives the lock back while the program runs.
+    pub fn outside<R>(self, run: impl FnOnce() -> R) -> (Option<Locked>, R) {
+        drop(self);
+        let result = run();
+        (lock().ok(), result)
+    }
+
+    /// Sleeps until something may have changed, for up to `timeout`, and gives the lock back.
+    pub fn sleep(mut self, timeout: Option<Duration>) -> Result<()> {
+        if !self.is_shared {
+            let process = &mut self.process;
+            let waited =
+                if Here::get().is_closed() { process.wait_for_more(timeout) } else { process.wait(timeout) };
+            return Ok(waited?);
+        }
+        let Some(fd) = self.process.arm() else { return Ok(()) };
+        let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        drop(self);
+        let pause = timeout.unwrap_or(SHARED_PAUSE).min(SHARED_PAUSE);
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: pause.subsec_nanos().into() };
+        // SAFETY: one descriptor, and a time; both are on this stack. The descriptor may be closed meanwhile by a thread that finalises,
+        // which no thread may do while another one waits: then the wait is a short one.
+        unsafe { libc::ppoll(&raw mut poll, 1, &raw const pause, std::ptr::null()) };
+        Ok(())
+    }
+
+    /// Takes a batch of what is due; only one thread has one.
+    pub fn take_batch(&mut self) -> Option<Batch> {
+        if self.is_dispatching {
+            return None;
+        }
+        let batch = self.process.take_due()?;
+        self.is_dispatching = true;
+        Some(batch)
+    }
+}
+
+impl Live {
+    /// Makes progress, and does what belongs to operations that have ended. Runs nothing of the program's.
+    pub fn progress(&mut self) {
+        self.process.progress();
+        while let Some((cookie, result)) = self.process.next_done() {
+            self.end(cookie, result);
+        }
+    }
+
+    pub fn has_due(&self) -> bool {
+        !self.due.is_empty() || (!self.is_dispatching && self.process.has_due())
+    }
+
+    /// An operation has ended: its results are put where they belong, and its callback is due.
+    pub fn end(&mut self, cookie: u64, result: Result<u64, AmError>) {
+        let Some(Ending { callback, arg, result: outcome }) = self.operations.remove(cookie) else { return };
+        let status = match result {
+            Ok(found) => {
+                outcome.put(found);
+                CCS_SUCCESS
+            }
+            Err(error) => {
+                let (what, rank) = (error.to_string(), rank_of(&error));
+                let code = Code::from(error);
+                if code == Code::NOT_REGISTERED {
+                    self.report(code, rank, what);
+                }
+                code.number()
+            }
+        };
+        if let Some(callback) = callback {
+            self.due.push_back(Call::Callback { callback, arg, status });
+        }
+    }
+
+    /// Has the program's error handler called, which is due.
+    pub fn report(&mut self, code: Code, rank: u32, what: String) {
+        self.due.push_back(Call::Error { code, rank, what });
+    }
+}
+
+fn rank_of(error: &AmError) -> u32 {
+    match error {
+        AmError::NotRegistered { rank, .. } | AmError::Gone { rank, .. } => *rank,
+        _ => 0,
+    }
+}

@@ -1,0 +1,319 @@
+//! One-sided memory.
+
+use super::descriptions::{Data, Described};
+use super::dispatch::{until_space, wait_until};
+use super::here::check_may_wait;
+use super::job::barrier;
+use super::live::{Live, lock};
+use super::operations::{Ending, Outcome, Pointer};
+use super::status::{Code, Result, call};
+use super::types::*;
+use cci::{Atomic, AtomicKind, AtomicWidth, Foreign, Memory};
+use cci_am::description::{Description, Readable};
+use cci_am::process::Transfer;
+use cci_am::{Elements, Part};
+use libc::{c_int, c_void};
+use std::ptr::NonNull;
+
+/// Memory of the program's.
+///
+/// # Safety
+/// It stays mapped, and is used by atomics or not at all, as long as the value lives.
+unsafe fn foreign(start: NonNull<u8>, len_bytes: usize) -> Memory {
+    // SAFETY: as the caller promises.
+    Memory::foreign(unsafe { Foreign::new(start, len_bytes) })
+}
+
+fn bounds(addr: *mut c_void, len: usize) -> Result<(NonNull<u8>, usize)> {
+    let start = NonNull::new(addr.cast()).filter(|_| len > 0).ok_or(Code::ARG)?;
+    start.addr().get().checked_add(len).ok_or(Code::ARG)?;
+    Ok((start, len))
+}
+
+/// Lets all processes of the job access memory.
+///
+/// # Safety
+/// The memory stays mapped until it was deregistered as often.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn CCS_register_mem(addr: *mut c_void, len: usize) -> c_int {
+    call(|| {
+        let mut live = lock()?;
+        let (start, len) = bounds(addr, len)?;
+        // SAFETY: as the caller promises.
+        let memory = unsafe { foreign(start, len) };
+        Ok(live.process.register_memory(&memory)?)
+    })
+}
+
+/// Takes one registration back.
+#[unsafe(no_mangle)]
+pub extern "C" fn CCS_deregister_mem(addr: *mut c_void, len: usize) -> c_int {
+    call(|| {
+        let mut live = lock()?;
+        let (start, len) = bounds(addr, len)?;
+        Ok(live.process.deregister_memory(start.addr().get() as u64, len)?)
+    })
+}
+
+/// One side of a transfer, as the program says it.
+type Side = (*mut c_void, usize, CCS_datadesc_t);
+
+/// Starts a put or a get.
+///
+/// # Safety
+/// What is described of this process's memory stays mapped until the operation has ended.
+unsafe fn transfer(
+    transfer: Transfer,
+    node: c_int,
+    (remote, remote_count, remote_desc): Side,
+    (local, local_count, local_desc): Side,
+    (callback, arg): (CCS_callback_t, *mut c_void),
+) -> Result<()> {
+    drop(lock()?);
+    let there = Data::new(remote, remote_count, remote_desc)?;
+    let here = Data::new(local, local_count, local_desc)?;
+    if there.len_bytes != here.len_bytes {
+        return Err(Code::ARG);
+    }
+    let rank = u32::try_from(node).map_err(|_| Code::RANGE)?;
+    let arg = Pointer(arg);
+    // SAFETY: as the caller promises.
+    let local = unsafe { Local::new(transfer, &here) }?;
+    until_space(|live| {
+        let result = match (&local, transfer) {
+            (Local::Packed(packed), Transfer::Get) => Outcome::Unpack {
+                packed: packed.clone(),
+                to: Pointer(here.buffer.cast_mut()),
+                count: here.count,
+                description: here.described.description.clone(),
+            },
+            _ => Outcome::Nothing,
+        };
+        start(live, Ending { callback, arg, result }, |live, cookie| {
+            local.start(live, transfer, rank, &there, &here, cookie)
+        })
+    })
+}
+
+/// Starts an operation, and keeps what is to be done at its end.
+fn start(live: &mut Live, ending: Ending, start: impl FnOnce(&mut Live, u64) -> Result<()>) -> Result<()> {
+    let cookie = live.operations.insert(ending);
+    start(live, cookie).inspect_err(|_| drop(live.operations.remove(cookie)))
+}
+
+/// This process's side of a transfer.
+enum Local {
+    /// No bytes.
+    Nothing,
+    /// The memory that the data lie in, from their first byte on.
+    InPlace(Memory),
+    /// Data by addresses, which may lie far from each other: packed.
+    Packed(Memory),
+}
+
+impl Local {
+    /// # Safety
+    /// What is described is mapped, and stays so as long as the value lives.
+    unsafe fn new(transfer: Transfer, here: &Data) -> Result<Local> {
+        let Some(place) = &here.place else { return Ok(Local::Nothing) };
+        if !here.described.is_absolute {
+            // SAFETY: as the caller promises.
+            return Ok(Local::InPlace(unsafe { foreign(place.start, place.len_bytes) }));
+        }
+        let mut packed = vec![0; here.len_bytes];
+        if transfer == Transfer::Put {
+            // SAFETY: as the caller promises.
+            let (bytes, origin) = unsafe { here.bytes() }.ok_or(Code::ARG)?;
+            let Described { description, .. } = &here.described;
+            description.pack(Readable::from(bytes), origin, here.count, 0, &mut packed)?;
+        }
+        Ok(Local::Packed(Memory::foreign(Foreign::owned(packed.into_boxed_slice()))))
+    }
+
+    fn start(
+        &self,
+        live: &mut Live,
+        transfer: Transfer,
+        rank: u32,
+        there: &Data,
+        here: &Data,
+        cookie: u64,
+    ) -> Result<()> {
+        let remote = there.buffer.addr() as u64;
+        let (memory, origin, elements) = match self {
+            Local::Nothing => {
+                let nothing =
+                    Part { memory: Memory::foreign(Foreign::owned(Box::default())), offset: 0, len_bytes: 0 };
+                return Ok(live.process.transfer(transfer, rank, remote, nothing, cookie)?);
+            }
+            Local::InPlace(memory) => {
+                let origin = here.place.as_ref().map_or(0, |place| place.origin);
+                let description = here.described.description.clone();
+                (memory, origin, Elements { count: here.count, description })
+            }
+            Local::Packed(memory) => {
+                let description = Description::bytes(here.len_bytes)?;
+                (memory, 0, Elements { count: 1, description })
+            }
+        };
+        let is_row = |elements: &Elements| elements.description.is_contiguous(elements.count);
+        let remote_elements =
+            Elements { count: there.count, description: there.described.description.clone() };
+        if is_row(&elements) && is_row(&remote_elements) {
+            let first = there.place.as_ref().map_or(remote, |place| place.start.addr().get() as u64);
+            let part = Part { memory: memory.clone(), offset: 0, len_bytes: here.len_bytes };
+            return Ok(live.process.transfer(transfer, rank, first, part, cookie)?);
+        }
+        let (there, here) = ((remote, remote_elements), (memory, origin, elements));
+        Ok(live.process.transfer_described(transfer, rank, there, here, cookie)?)
+    }
+}
+
+/// Writes to memory of a process.
+///
+/// # Safety
+/// What is described of this process's memory stays as it is until the operation has ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn CCS_put(
+    node: c_int,
+    remote_buf: *mut c_void,
+    remote_count: usize,
+    remote_desc: CCS_datadesc_t,
+    local_buf: *const c_void,
+    local_count: usize,
+    local_desc: CCS_datadesc_t,
+    callback: CCS_callback_t,
+    cb_arg: *mut c_void,
+) -> c_int {
+    let remote = (remote_buf, remote_count, remote_desc);
+    let local = (local_buf.cast_mut(), local_count, local_desc);
+    // SAFETY: as the caller promises.
+    call(|| unsafe { transfer(Transfer::Put, node, remote, local, (callback, cb_arg)) })
+}
+
+/// Reads from memory of a process.
+///
+/// # Safety
+/// What is described of this process's memory is the operation's until it has ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn CCS_get(
+    node: c_int,
+    remote_buf: *const c_void,
+    remote_count: usize,
+    remote_desc: CCS_datadesc_t,
+    local_buf: *mut c_void,
+    local_count: usize,
+    local_desc: CCS_datadesc_t,
+    callback: CCS_callback_t,
+    cb_arg: *mut c_void,
+) -> c_int {
+    let remote = (remote_buf.cast_mut(), remote_count, remote_desc);
+    let local = (local_buf, local_count, local_desc);
+    // SAFETY: as the caller promises.
+    call(|| unsafe { transfer(Transfer::Get, node, remote, local, (callback, cb_arg)) })
+}
+
+/// Waits until operations on a process's memory have ended; of all, without a rank.
+fn fence(rank: Option<u32>) -> Result<()> {
+    check_may_wait()?;
+    wait_until(|live| Ok((live.process.operations(rank) == 0).then_some(())))?;
+    // Their callbacks run before a fence returns, where they may.
+    super::dispatch::poll().map(drop)
+}
+
+/// Waits until all operations of this process on a process's memory are complete there.
+#[unsafe(no_mangle)]
+pub extern "C" fn CCS_fence(node: c_int) -> c_int {
+    call(|| {
+        let size = lock()?.process.size();
+        let rank = u32::try_from(node).ok().filter(|&rank| rank < size).ok_or(Code::RANGE)?;
+        fence(Some(rank))
+    })
+}
+
+/// Waits until all operations of this process are complete.
+#[unsafe(no_mangle)]
+pub extern "C" fn CCS_fence_all() -> c_int {
+    call(|| fence(None))
+}
+
+/// Waits until all operations of all processes are complete.
+#[unsafe(no_mangle)]
+pub extern "C" fn CCS_gfence() -> c_int {
+    call(|| {
+        fence(None)?;
+        barrier()
+    })
+}
+
+/// A word of the program's, zeros above it.
+///
+/// # Safety
+/// It is NULL, or there.
+unsafe fn word(at: *const c_void, len_bytes: usize) -> Result<u64> {
+    let at: NonNull<c_void> = super::status::place(at.cast_mut())?;
+    // SAFETY: as the caller promises; it need not be aligned.
+    Ok(unsafe {
+        match len_bytes {
+            4 => at.cast::<u32>().read_unaligned().into(),
+            _ => at.cast::<u64>().read_unaligned(),
+        }
+    })
+}
+
+/// Changes a word of a process's memory atomically.
+///
+/// # Safety
+/// `operand` and `compare` are NULL or words of this type; `result` is NULL or a place for one, the operation's until it has ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn CCS_atomic(
+    node: c_int,
+    remote: *mut c_void,
+    op: CCS_op_t,
+    r#type: CCS_type_t,
+    operand: *const c_void,
+    compare: *const c_void,
+    result: *mut c_void,
+    callback: CCS_callback_t,
+    cb_arg: *mut c_void,
+) -> c_int {
+    call(|| {
+        drop(lock()?);
+        let (width, len_bytes, is_float) = match r#type {
+            CCS_TYPE_I32 | CCS_TYPE_U32 => (AtomicWidth::Four, 4, false),
+            CCS_TYPE_I64 | CCS_TYPE_U64 => (AtomicWidth::Eight, 8, false),
+            CCS_TYPE_F32 => (AtomicWidth::Four, 4, true),
+            CCS_TYPE_F64 => (AtomicWidth::Eight, 8, true),
+            _ => return Err(Code::ARG),
+        };
+        let kind = match op {
+            // To add nothing changes nothing.
+            CCS_OP_FETCH => AtomicKind::Add,
+            CCS_OP_SET => AtomicKind::Swap,
+            CCS_OP_CAS => AtomicKind::CompareSwap,
+            CCS_OP_ADD if !is_float => AtomicKind::Add,
+            CCS_OP_AND if !is_float => AtomicKind::And,
+            CCS_OP_OR if !is_float => AtomicKind::Or,
+            CCS_OP_XOR if !is_float => AtomicKind::Xor,
+            CCS_OP_ADD | CCS_OP_MIN | CCS_OP_MAX => return Err(Code::UNSUPPORTED),
+            _ => return Err(Code::ARG),
+        };
+        // SAFETY: as the caller promises.
+        let operand = if op == CCS_OP_FETCH { 0 } else { unsafe { word(operand, len_bytes) }? };
+        // SAFETY: as the caller promises.
+        let compare = if kind == AtomicKind::CompareSwap { unsafe { word(compare, len_bytes) }? } else { 0 };
+        let remote = super::status::place(remote)?.addr().get() as u64;
+        let rank = u32::try_from(node).map_err(|_| Code::RANGE)?;
+        let atomic = Atomic { kind, width, operand, compare };
+        let arg = Pointer(cb_arg);
+        until_space(|live| {
+            let result = match result.is_null() {
+                true => Outcome::Nothing,
+                false => Outcome::Word(Pointer(result), len_bytes),
+            };
+            start(live, Ending { callback, arg, result }, |live, cookie| {
+                Ok(live.process.atomic(rank, remote, atomic, cookie)?)
+            })
+        })
+    })
+}

@@ -1,0 +1,224 @@
+/* CCS between processes: messages of every kind, memory by addresses, strided and scattered, atomics, broken promises. */
+#include "ccs_check.h"
+
+enum { PING, PONG, ADDRESS, COUNTED, FLOOD, ORDERED, ROWS = 40, COLUMNS = 50, EACH = 500 };
+
+static CCS_context_t context, library;
+static int rank, size, pongs, addresses, counted, floods;
+static uint64_t words[64];
+static double plate[ROWS][COLUMNS], seen[ROWS][COLUMNS];
+static void *of[64];
+
+static void ping(CCS_token_t token, void *buffer, unsigned len, int a, int64_t b)
+{
+    int sender;
+    OK(CCS_sender_rank(token, &sender));
+    CHECK((uintptr_t)buffer % 16 == 0 && a == sender * 1000 + (int)len && b == -(int64_t)len);
+    OK(CCS_amreply(token, buffer, len, CCS_DATA8, PONG, 1, len));
+}
+
+static void pong(CCS_token_t token, void *buffer, unsigned len, unsigned was)
+{
+    CHECK(token && len == was);
+    for (unsigned at = 0; at < len; at++)
+        CHECK(((char *)buffer)[at] == (char)(at + len));
+    pongs++;
+}
+
+static void address(CCS_token_t token, void *buffer, unsigned len, void *base)
+{
+    int sender;
+    OK(CCS_sender_rank(token, &sender));
+    CHECK(!buffer && len == 0);
+    of[sender] = base;
+    addresses++;
+}
+
+static void count(CCS_token_t token, void *buffer, unsigned len)
+{
+    CHECK(token && len == 6 && memcmp(buffer, "\0\1\4\5\10\11", 6) == 0);
+    counted++;
+}
+
+static void flood(CCS_token_t token, void *buffer, unsigned len, int left)
+{
+    (void)buffer, (void)len;
+    floods++;
+    if (left > 0) {
+        int code = CCS_amrequest(context, (rank + 1) % size, NULL, 0, CCS_DATA_NULL, FLOOD, 1, left - 1);
+        if (code == CCS_ERR_AGAIN)
+            code = CCS_amreply(token, NULL, 0, CCS_DATA_NULL, FLOOD, 1, left - 1);
+        OK(code);
+    }
+}
+
+static int next[64];
+
+static void ordered(CCS_token_t token, void *buffer, unsigned len, int number)
+{
+    int sender;
+    (void)buffer, (void)len;
+    OK(CCS_sender_rank(token, &sender));
+    CHECK(number == next[sender]);
+    next[sender]++;
+}
+
+static void messages(void)
+{
+    char data[3000];
+    OK(CCS_new_context(&context));
+    /* Its handlers come later at some: messages for them wait. */
+    if (rank % 2 == 0)
+        OK(CCS_new_named_context("library", &library));
+    OK(CCS_register_handler(context, PING, ping));
+    OK(CCS_register_handler(context, PONG, pong));
+    OK(CCS_register_handler(context, ADDRESS, address));
+    OK(CCS_register_handler(context, COUNTED, count));
+    OK(CCS_register_handler(context, FLOOD, flood));
+    OK(CCS_register_handler(context, ORDERED, ordered));
+    if (rank % 2 == 1)
+        OK(CCS_new_named_context("library", &library));
+    OK(CCS_register_handler(library, ORDERED, ordered));
+    int len = 0;
+    for (int round = 0; round < EACH; round++, len = (len + 37) % 3000) {
+        for (int at = 0; at < len; at++)
+            data[at] = (char)(at + len);
+        OK(CCS_amrequest(context, round % size, data, len, CCS_DATA8, PING, 2, rank * 1000 + len, -(int64_t)len));
+    }
+    CCS_block_until(pongs == EACH);
+    for (int number = 0; number < EACH; number++)
+        for (int to = 0; to < size; to++)
+            OK(CCS_amrequest(number % 3 ? context : library, to, NULL, 0, CCS_DATA_NULL, ORDERED, 1, number));
+    OK(CCS_amrequest(context, (rank + 1) % size, NULL, 0, CCS_DATA_NULL, FLOOD, 1, 300));
+    CCS_datadesc_t vector;
+    unsigned char bytes[16];
+    for (int at = 0; at < 16; at++)
+        bytes[at] = (unsigned char)at;
+    OK(CCS_datadesc_vector(3, 2, 4, CCS_DATA8, &vector));
+    OK(CCS_amrequest(context, (rank + 1) % size, bytes, 1, vector, COUNTED, 0));
+    OK(CCS_datadesc_free(&vector));
+    CCS_block_until(counted == 1);
+    for (int from = 0; from < size; from++)
+        CCS_block_until(next[from] == EACH);
+}
+
+static int callbacks;
+
+static void callback(void *arg)
+{
+    int status;
+    OK(CCS_callback_status(&status));
+    CHECK(status == CCS_SUCCESS && arg == &callbacks);
+    callbacks++;
+}
+
+static void memory(void)
+{
+    int there = (rank + 1) % size;
+    OK(CCS_register_mem(words, sizeof words));
+    OK(CCS_register_mem(plate, sizeof plate));
+    for (int to = 0; to < size; to++)
+        OK(CCS_amrequest(context, to, NULL, 0, CCS_DATA_NULL, ADDRESS, 1, plate));
+    CCS_block_until(addresses == size);
+    OK(CCS_barrier());
+    /* A column of mine becomes a column of my neighbour's, and a block of its is read back transposed by pieces. */
+    CCS_datadesc_t column, block;
+    OK(CCS_datadesc_vector(ROWS, 1, COLUMNS, CCS_DATA64, &column));
+    OK(CCS_datadesc_vector(10, 10, COLUMNS, CCS_DATA64, &block));
+    for (int row = 0; row < ROWS; row++)
+        plate[row][3] = rank * 1000 + row;
+    double *base = of[there];
+    OK(CCS_put(there, base + 7, 1, column, &plate[0][3], 1, column, callback, &callbacks));
+    OK(CCS_fence(there));
+    CHECK(callbacks == 1);
+    OK(CCS_get(there, base + 7, 1, column, &seen[0][0], ROWS, CCS_DATA64, NULL, NULL));
+    OK(CCS_fence(there));
+    for (int row = 0; row < ROWS; row++)
+        CHECK((&seen[0][0])[row] == rank * 1000 + row);
+    OK(CCS_get(there, base, 1, block, &seen[20][20], 1, block, NULL, NULL));
+    OK(CCS_gfence());
+    for (int row = 0; row < ROWS; row++)
+        CHECK(plate[row][7] == ((rank + size - 1) % size) * 1000 + row);
+    for (int row = 0; row < 10; row++)
+        CHECK(seen[20 + row][27] == rank * 1000 + row && seen[20 + row][19] == 0 && seen[20 + row][30] == 0);
+    OK(CCS_barrier());
+    /* Constant memory may be put. */
+    static const char text[] = "constant";
+    OK(CCS_put(there, base, sizeof text, CCS_DATA8, text, sizeof text, CCS_DATA8, NULL, NULL));
+    OK(CCS_gfence());
+    CHECK(strcmp((char *)plate, text) == 0);
+    OK(CCS_datadesc_free(&column));
+    OK(CCS_datadesc_free(&block));
+}
+
+static void atomics(void)
+{
+    static uint64_t *zero;
+    int64_t one = 1, found = -1;
+    uint64_t last = 0;
+    OK(CCS_barrier());
+    memset(plate, 0, sizeof plate);
+    zero = of[0];
+    OK(CCS_barrier());
+    for (int round = 0; round < 200; round++) {
+        OK(CCS_atomic(0, zero, CCS_OP_ADD, CCS_TYPE_I64, &one, NULL, &found, NULL, NULL));
+        OK(CCS_fence(0));
+        CHECK(round == 0 || (uint64_t)found > last);
+        last = (uint64_t)found;
+    }
+    OK(CCS_gfence());
+    if (rank == 0)
+        CHECK(*(uint64_t *)plate == 200 * (uint64_t)size);
+    /* Somebody else's change is noticed without a message. */
+    if (rank == 0)
+        CCS_block_until(*(volatile uint64_t *)&plate[1][0] == (uint64_t)size - 1);
+    else
+        OK(CCS_atomic(0, (char *)zero + sizeof plate[0], CCS_OP_ADD, CCS_TYPE_U64, &one, NULL, NULL, NULL, NULL));
+    OK(CCS_gfence());
+}
+
+static int refusals;
+
+static void refused(int code, int who, const char *what, void *arg)
+{
+    CHECK(code == CCS_ERR_NOT_REGISTERED && who == (rank + 1) % size && what && arg == NULL);
+    refusals++;
+}
+
+static void broken_promises(void)
+{
+    int there = (rank + 1) % size;
+    char byte = 1;
+    OK(CCS_set_error_handler(refused, NULL));
+    OK(CCS_put(there, (char *)of[there] + sizeof plate - 1, 2, CCS_DATA8, "ab", 2, CCS_DATA8, NULL, NULL));
+    OK(CCS_get(there, (void *)16, 1, CCS_DATA8, &byte, 1, CCS_DATA8, NULL, NULL));
+    OK(CCS_fence(there));
+    CCS_block_until(refusals == 2);
+    CHECK(byte == 1);
+    OK(CCS_barrier());
+    OK(CCS_deregister_mem(plate, sizeof plate));
+    OK(CCS_barrier());
+    OK(CCS_put(there, of[there], 1, CCS_DATA8, &byte, 1, CCS_DATA8, NULL, NULL));
+    OK(CCS_fence_all());
+    CCS_block_until(refusals == 3);
+}
+
+int main(int argc, char **argv)
+{
+    int provided;
+    if (argc > 1)
+        OK(CCS_init_thread(atoi(argv[1]), &provided));
+    else
+        OK(CCS_init());
+    OK(CCS_rank(&rank));
+    OK(CCS_nprocs(&size));
+    CHECK(size <= 64);
+    messages();
+    memory();
+    atomics();
+    broken_promises();
+    OK(CCS_finalize());
+    CHECK(floods > 0);
+    puts("ccs_ranks: all well");
+    return 0;
+}

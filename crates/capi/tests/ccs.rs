@@ -1,0 +1,94 @@
+//! The C tests of CCS: programs that know `ccs.h` and the library only, as the ranks of a job.
+
+mod common;
+#[path = "../../am/tests/launch/mod.rs"]
+mod launch;
+
+use common::Linked;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs a program as so many ranks, each of which must succeed, and say this.
+fn run(name: &str, size: u32, arguments: &[&str], says: &str) {
+    launch_all(name, &common::compile(name, Linked::Shared), size, arguments, says);
+}
+
+fn launch_all(name: &str, program: &Path, size: u32, arguments: &[&str], says: &str) {
+    let outputs = launch::launch(size, || {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command
+    });
+    let mut said = 0;
+    for (rank, output) in outputs.iter().enumerate() {
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{name}, rank {rank} of {size}: {}\n{out}{err}", output.status);
+        said += u32::from(out.contains(says));
+    }
+    assert!(said > 0, "{name} of {size}: nobody says {says:?}");
+}
+
+#[test]
+fn alone() {
+    let output = common::finish(&mut Command::new(common::compile("ccs_alone", Linked::Shared)));
+    assert!(output.contains("ccs_alone: all well"), "{output}");
+}
+
+#[test]
+fn the_papers_first_figure() {
+    // The paper's program does not use all of its parameters.
+    for size in [1, 2, 4] {
+        run("ccs_figure1", size, &[], "has read rank 0's buffer");
+    }
+}
+
+#[test]
+fn ranks() {
+    for size in [1, 2, 3, 8] {
+        run("ccs_ranks", size, &[], "ccs_ranks: all well");
+    }
+}
+
+#[test]
+fn ranks_with_threads() {
+    for threads in ["0", "2"] {
+        run("ccs_ranks", 2, &[threads], "ccs_ranks: all well");
+    }
+}
+
+/// The program of the guide, as it is written there.
+#[test]
+fn the_guides_program() {
+    let guide = fs::read_to_string(common::package_folder().join("../../docs/guide.md")).expect("the guide");
+    let program = guide.split("```c\n").find(|rest| rest.starts_with("#include <ccs.h>"));
+    let program = program.and_then(|rest| rest.split("```").next()).expect("a program for CCS");
+    let source = common::scratch().join("guide.c");
+    fs::write(&source, program).expect("a file");
+    launch_all("guide", &common::compile_file(&source, Linked::Shared), 2, &[], "hello");
+}
+
+/// The header is C of every standard from C99 on, and C++ of 2017.
+#[test]
+fn the_header_in_every_standard() {
+    let source = common::package_folder().join("tests/c/ccs_header.c");
+    let object = common::scratch().join("ccs_header.o");
+    let standards = ["c99", "c11", "c17", "c2x", "c++17", "c++20"];
+    for standard in standards {
+        let mut cc = Command::new(if standard.starts_with("c++") { "c++" } else { "cc" });
+        if standard.starts_with("c++") {
+            cc.args(["-x", "c++"]);
+        }
+        cc.arg(format!("-std={standard}")).args([
+            "-Wall",
+            "-Wextra",
+            "-Wpedantic",
+            "-Werror",
+            "-O1",
+            "-c",
+            "-I",
+        ]);
+        cc.arg(common::package_folder().join("include")).arg(&source).arg("-o").arg(&object);
+        common::succeed(&mut cc);
+    }
+}

@@ -234,6 +234,14 @@ fn what_is_replayed_from_another_address_may_be_accepted_twice() {
     run(&scenario).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
+/// Seed 1,000,673 of shared memory: a peer took a message and stalled between two looks at its position. The overdue message behind
+/// that one was taken back, and completed first.
+#[test]
+fn what_was_taken_completes_before_what_is_taken_back() {
+    let scenario = Scenario::draw_shared(1_000_673);
+    run(&scenario).unwrap_or_else(|broken| panic!("{broken}"));
+}
+
 /// The first seed from which a sabotaged run breaks one of `rules`, shrunk.
 fn found(sabotage: Sabotage, rules: &[&str]) -> (usize, usize) {
     for seed in 1..=60 {

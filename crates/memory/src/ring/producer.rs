@@ -436,6 +436,11 @@ pub struct CancelGuard<'a, M> {
 }
 
 impl<M> CancelGuard<'_, M> {
+    /// Where the consumer stands: it has taken what is before, and will not move while this value lives.
+    pub fn consumed(&self) -> u64 {
+        self.head
+    }
+
     /// Takes back the records of a run that the consumer has not taken, and takes them out of it. Answers how many.
     pub fn void_run(&mut self, run: &mut Span) -> u32 {
         let mut voided = 0;

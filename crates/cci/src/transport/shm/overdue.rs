@@ -3,6 +3,7 @@
 use super::common::Common;
 use super::connections::{Base, Connections, EstablishedConn, Phase, complete, from_us};
 use super::link::Link;
+use super::out::Out;
 use super::pending::{Send, Sends};
 use crate::connection::{DisconnectReason, Status};
 use crate::engine::core::Core;
@@ -44,8 +45,8 @@ pub(super) fn end_sends(link: &mut Link, common: &mut Common, core: &mut Core) -
     }
     let advanced = link.complete_taken(&mut common.connections, core)?;
     let patience = if take_back(link, &mut common.connections, core)? {
-        // What the peer had taken meanwhile has arrived. Anything that it has not taken, and that can't be taken back, lies at a
-        // place where an honest peer can't be.
+        // What the peer has taken since then has arrived. Anything overdue that it has not taken, and that can't be taken back, lies
+        // at a place where an honest peer can't be.
         link.complete_taken(&mut common.connections, core)?;
         Patience::Over
     } else if advanced || link.out.producer.is_stalled() {
@@ -62,10 +63,16 @@ pub(super) fn end_sends(link: &mut Link, common: &mut Common, core: &mut Core) -
 
 /// Takes overdue messages back from a peer that is stalled. False: it is not stalled.
 fn take_back(link: &mut Link, connections: &mut Connections, core: &mut Core) -> Result<bool, Corrupt> {
-    let Some(mut guard) = link.out.producer.try_cancel()? else { return Ok(false) };
+    let Out { producer, fifo, consumed, .. } = &mut link.out;
+    let Some(mut guard) = producer.try_cancel()? else { return Ok(false) };
     let (now_ns, rnr, conns) = (connections.now_ns, &mut link.rnr, &mut connections.conns);
+    // The peer may have taken some before it stalled, since its position was read last. They complete before those behind them.
+    *consumed = guard.consumed().max(*consumed);
+    while let Some(ended) = connections.sends.pop_consumed(fifo, *consumed) {
+        complete(conns, core, &ended, Status::Success);
+    }
     connections.sends.end_some(
-        &mut link.out.fifo,
+        fifo,
         |send| if send.is_due(now_ns) { send.take_back(&mut guard) } else { 0 },
         |ended| {
             *rnr += u64::from(ended.messages);

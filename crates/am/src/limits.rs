@@ -15,6 +15,13 @@ pub const OPERATIONS_MAX: usize = 4096;
 /// Longest name of a context, bytes.
 pub const CONTEXT_NAME_BYTES_MAX: usize = 256;
 
+/// Most collectives that a process has under way.
+pub const COLLECTIVES_MAX: usize = 256;
+/// Most teams of a process.
+pub const TEAMS_MAX: usize = 4096;
+
+/// Longest data of one part of a collective, bytes: a multiple of an element's.
+pub(crate) const COLLECTIVE_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize - 2 * HEADER_BYTES;
 /// Every record begins with so many bytes.
 pub(crate) const HEADER_BYTES: usize = 16;
 /// A rank may compute for so long without making progress, and is not taken for dead. One on this host that dies is noticed at once, and the
@@ -52,6 +59,7 @@ const _: () = assert!(
     "one rank may have half of what an endpoint has"
 );
 const _: () = assert!(OUTBOX_RECORDS_MAX >= CONTEXTS_MAX + 2 * OPERATIONS_MAX + 4 * *CREDITS.end() as usize);
+const _: () = assert!(COLLECTIVE_BYTES_MAX.is_multiple_of(8), "elements are not divided");
 const _: () = assert!(DATA_BYTES_MAX >= 4096, "the interface promises that");
 const _: () = assert!(*CREDITS.end() <= u16::MAX as u32, "a record has 16 bits for them");
 const _: () = assert!(*CREDITS.start() >= 8, "a quarter of them, for handlers, is some");

@@ -3,7 +3,9 @@
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::limits::ARGS_MAX;
-use crate::process::{Batch, Context, Due, Elements, Part, Process, Starter, Token, Transfer};
+use crate::process::{
+    Batch, Collective, Context, Due, Elements, Part, Process, Starter, Team, Token, Transfer,
+};
 use cci::{Atomic, Device, Memory, Options};
 use cci_job::{Job, JobError, Ranks};
 use std::cell::RefCell;
@@ -42,12 +44,14 @@ pub struct Runtime {
     on_gone: Option<GoneFn>,
     /// What their numbers stand for, for operations that go on.
     callbacks: HashMap<u64, DoneFn>,
+    collecting: HashMap<u64, CollectedFn>,
     callbacks_made: u64,
     is_handling: bool,
 }
 
 type HandlerFn = dyn FnMut(&mut Runtime, &Message<'_>);
 type DoneFn = Box<dyn FnOnce(&mut Runtime, Result<u64>)>;
+type CollectedFn = Box<dyn FnOnce(&mut Runtime, Result<Vec<u8>>)>;
 type GoneFn = Box<dyn FnMut(u32, &str)>;
 
 /// A message, for its handler.
@@ -116,6 +120,7 @@ impl Runtime {
             handlers: Vec::new(),
             on_gone: None,
             callbacks: HashMap::new(),
+            collecting: HashMap::new(),
             callbacks_made: 0,
             is_handling: false,
         }
@@ -452,6 +457,71 @@ impl Runtime {
         Ok(())
     }
 
+    /// Starts a collective, which all members of the team start, those of a team in the same order. `done` is called once, as handlers are, with
+    /// what this member gets of it. It may be called in a handler.
+    ///
+    /// # Errors
+    /// There is no such team or root, a member is gone, or the data are not as they have to be: `done` is not called. [`AmError::Again`]: 256
+    /// collectives are under way.
+    pub fn collect(
+        &mut self,
+        team: Team,
+        collective: Collective,
+        done: impl FnOnce(&mut Runtime, Result<Vec<u8>>) + 'static,
+    ) -> Result<()> {
+        self.callbacks_made += 1;
+        let cookie = self.callbacks_made;
+        self.process.collect(team, collective, cookie)?;
+        self.collecting.insert(cookie, Box::new(done));
+        Ok(())
+    }
+
+    /// Does a collective, with handlers running meanwhile, and returns what this member gets of it.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::collect`]; a member is lost meanwhile, or members differ in how much data they have. It is called in a handler.
+    pub fn collective(&mut self, team: Team, collective: Collective) -> Result<Vec<u8>> {
+        self.check_not_handling()?;
+        let ended = Rc::new(RefCell::new(None));
+        let place = Rc::clone(&ended);
+        self.collect(team, collective, move |_, result| drop(place.replace(Some(result))))?;
+        loop {
+            self.process.progress();
+            self.run_due();
+            if let Some(result) = ended.take() {
+                return result;
+            }
+            self.process.wait(None)?;
+        }
+    }
+
+    /// Divides a team by colors: makes the team of those members of `parent` that give the same one, in the order of their keys, and then of
+    /// their numbers there. All members of `parent` call it.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::collective`].
+    pub fn split_team(&mut self, parent: Team, color: i32, key: i32) -> Result<Team> {
+        let data = self.process.split_card(color, key);
+        let cards = self.collective(parent, Collective::Allgather { data })?;
+        self.process.split(parent, &cards, color)
+    }
+
+    /// The number of this process in a team, and how many members that has.
+    ///
+    /// # Errors
+    /// There is no such team.
+    pub fn team(&mut self, team: Team) -> Result<(u32, u32)> {
+        self.process.team(team)
+    }
+
+    /// Forgets a team. What goes on in it goes on.
+    ///
+    /// # Errors
+    /// There is no such team, or it exists from the start.
+    pub fn free_team(&mut self, team: Team) -> Result<()> {
+        self.process.free_team(team)
+    }
+
     /// Waits until nothing is under way anywhere: all messages of all ranks have been handled, with all that came of them. All ranks call
     /// it, in the same order with barriers.
     ///
@@ -554,6 +624,13 @@ impl RunningBatch<'_> {
                 }
                 Due::Done { cookie, result } => {
                     if let Some(done) = self.runtime.callbacks.remove(&cookie) {
+                        self.runtime.is_handling = true;
+                        done(self.runtime, result);
+                        self.runtime.is_handling = false;
+                    }
+                }
+                Due::Collected { cookie, result } => {
+                    if let Some(done) = self.runtime.collecting.remove(&cookie) {
                         self.runtime.is_handling = true;
                         done(self.runtime, result);
                         self.runtime.is_handling = false;

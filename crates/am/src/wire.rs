@@ -1,7 +1,9 @@
 //! Records: what processes of a job send each other, one in a message of the core, or in several where the path takes no longer ones.
 //! docs/wire.md, section "Active messages", has their layout.
 
-use crate::limits::{ARGS_MAX, CONTEXT_NAME_BYTES_MAX, CONTEXTS_MAX, DATA_BYTES_MAX, HEADER_BYTES};
+use crate::limits::{
+    ARGS_MAX, COLLECTIVE_BYTES_MAX, CONTEXT_NAME_BYTES_MAX, CONTEXTS_MAX, DATA_BYTES_MAX, HEADER_BYTES,
+};
 use cci::RegionHandle;
 
 /// What a record is.
@@ -26,6 +28,14 @@ pub(crate) enum Kind {
     Ask = 8,
     /// An answer to that.
     Answer = 9,
+    /// A part of a collective.
+    Collective = 10,
+    /// More of a collective may follow its first part.
+    CollectiveFollow = 11,
+    /// A collective has lost a member.
+    CollectiveLost = 12,
+    /// So many parts of collectives were taken.
+    CollectivesTaken = 13,
 }
 
 impl Kind {
@@ -40,6 +50,10 @@ impl Kind {
             7 => Kind::Leaving,
             8 => Kind::Ask,
             9 => Kind::Answer,
+            10 => Kind::Collective,
+            11 => Kind::CollectiveFollow,
+            12 => Kind::CollectiveLost,
+            13 => Kind::CollectivesTaken,
             _ => return None,
         })
     }
@@ -192,13 +206,73 @@ impl<'a> Args<'a> {
 }
 
 /// What a record says that waits behind nothing.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     /// All that there is to say is in the header.
     Header(Header),
+    Collected(Collected),
     Ask(Range),
     /// To the question for a range. None: the range is in no region.
     Answer(Range, Option<Region>),
+}
+
+/// What members of a team say of a collective: by the team's number, and the collective's among those of the team.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Collected {
+    Data {
+        team: u32,
+        number: u32,
+        /// The sender has more for the receiver in this collective.
+        follows: bool,
+        data: Box<[u8]>,
+    },
+    /// The receiver may send more of it.
+    Follow { team: u32, number: u32 },
+    /// It has ended at the sender, which has lost a rank.
+    Lost { team: u32, number: u32, rank: u32 },
+}
+
+/// What comes before the data of a part of a collective.
+pub(crate) const COLLECTED_HEAD_BYTES: usize = HEADER_BYTES + 8;
+
+impl Collected {
+    //= wire.md R-AM-11
+    /// What comes before the data.
+    pub fn encode_head(&self) -> Vec<u8> {
+        let (header, team, number) = match self {
+            Collected::Data { team, number, follows, .. } => {
+                (Header { flag: *follows, ..Header::new(Kind::Collective) }, team, number)
+            }
+            Collected::Follow { team, number } => (Header::new(Kind::CollectiveFollow), team, number),
+            Collected::Lost { team, number, rank } => {
+                (Header { value: *rank, ..Header::new(Kind::CollectiveLost) }, team, number)
+            }
+        };
+        [&header.encode()[..], &team.to_le_bytes(), &number.to_le_bytes()].concat()
+    }
+
+    pub fn data(&self) -> &[u8] {
+        match self {
+            Collected::Data { data, .. } => data,
+            _ => &[],
+        }
+    }
+
+    fn decode(header: Header, body: &[u8]) -> Option<Collected> {
+        let (words, data) = body.split_at_checked(8)?;
+        let half = |at: usize| words.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+        let (team, number) = (half(0)?, half(4)?);
+        match header.kind {
+            Kind::Collective if data.len() <= COLLECTIVE_BYTES_MAX => {
+                Some(Collected::Data { team, number, follows: header.flag, data: data.into() })
+            }
+            Kind::CollectiveFollow if data.is_empty() => Some(Collected::Follow { team, number }),
+            Kind::CollectiveLost if data.is_empty() => {
+                Some(Collected::Lost { team, number, rank: header.value })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Addresses of a process.
@@ -247,6 +321,7 @@ impl Word {
         let header = |kind, value| Header { value, ..Header::new(kind) }.encode();
         match self {
             Word::Header(header) => header.encode().to_vec(),
+            Word::Collected(collected) => [&collected.encode_head()[..], collected.data()].concat(),
             Word::Ask(range) => [&header(Kind::Ask, 0)[..], &range.encode()].concat(),
             Word::Answer(range, None) => [&header(Kind::Answer, 0)[..], &range.encode()].concat(),
             Word::Answer(range, Some(Region { start, handle })) => {
@@ -262,6 +337,9 @@ impl Word {
         let body = record.get(HEADER_BYTES..)?;
         let (range, rest) = match header.kind {
             Kind::Ask | Kind::Answer => (Range::decode(body)?, body.get(16..)?),
+            Kind::Collective | Kind::CollectiveFollow | Kind::CollectiveLost => {
+                return Collected::decode(header, body).map(Word::Collected);
+            }
             _ => return body.is_empty().then_some(Word::Header(header)),
         };
         match (header.kind, header.value, rest.len()) {
@@ -350,8 +428,20 @@ mod tests {
             for word in [Word::Ask(range), Word::Answer(range, None), Word::Answer(range, Some(region))] {
                 let bytes = word.encode();
                 let decode = |bytes: &[u8]| Header::decode(bytes).and_then(|header| Word::decode(header, bytes));
-                prop_assert_eq!(decode(&bytes), Some(word));
+                prop_assert_eq!(decode(&bytes), Some(word.clone()));
                 prop_assert_eq!(decode(&bytes[..bytes.len() - 1]), None);
+            }
+            let (team, number) = (start as u32, len as u32);
+            let data = vec![7; len as usize % 100].into_boxed_slice();
+            for collected in [
+                Collected::Data { team, number, follows: len % 2 == 0, data },
+                Collected::Follow { team, number },
+                Collected::Lost { team, number, rank: at as u32 },
+            ] {
+                let bytes = Word::Collected(collected.clone()).encode();
+                let decoded = Header::decode(&bytes).and_then(|header| Word::decode(header, &bytes));
+                prop_assert_eq!(decoded, Some(Word::Collected(collected)));
+                prop_assert_eq!(Header::decode(&bytes).and_then(|header| Word::decode(header, &bytes[..20])), None);
             }
             if let Some(offset) = region.offset(range) {
                 prop_assert_eq!(at.wrapping_add(offset), range.start);
@@ -371,7 +461,7 @@ mod tests {
     fn nonsense_is_refused() {
         let good = Header { count: 16, ..Header::new(Kind::Message) }.encode();
         assert!(Header::decode(&good).is_some());
-        for (at, value) in [(0, 0), (0, 10), (1, 2), (2, 17), (3, 1), (10, 1), (14, 1)] {
+        for (at, value) in [(0, 0), (0, 14), (1, 2), (2, 17), (3, 1), (10, 1), (14, 1)] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::decode(&bad), None, "byte {at} is {value}");

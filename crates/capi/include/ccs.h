@@ -249,6 +249,7 @@ typedef int CCS_op_t;
 #define CCS_OP_MIN 6
 #define CCS_OP_MAX 7
 #define CCS_OP_CAS 8
+#define CCS_OP_PROD 9
 
 typedef int CCS_type_t;
 #define CCS_TYPE_I32 0
@@ -266,8 +267,53 @@ int CCS_atomic(int node, void *remote, CCS_op_t op, CCS_type_t type, const void 
 
 /* ---- Collectives ---- */
 
-/* Waits until all processes have called it, with handlers running meanwhile. */
+/* Teams are of all processes, of those of this host, or of what CCS_team_split makes: the members of a team that give the same color are one, in
+ * the order of their keys, and then of their numbers there. All members call it. Those that exist from the start are not freed. */
+typedef struct CCS_team_s_ *CCS_team_t;
+#define CCS_TEAM_WORLD ((CCS_team_t)(uintptr_t)1)
+#define CCS_TEAM_NODE ((CCS_team_t)(uintptr_t)2)
+int CCS_team_split(CCS_team_t team, int color, int key, CCS_team_t *out);
+int CCS_team_free(CCS_team_t *team);
+int CCS_team_rank(CCS_team_t team, int *rank);
+int CCS_team_size(CCS_team_t team, int *size);
+
+/* All members of a team call a collective, and those of one team in the same order. The blocking form waits with handlers running meanwhile, and
+ * is CCS_ERR_STATE in a handler; CCS_ERR_PEER if a member is lost. The form with _nb starts it, and calls back when it has ended
+ * (CCS_callback_status says how); until then what comes goes where it was given, while what is sent was copied. Lengths are the same at all
+ * members: `bytes` is each member's (of CCS_alltoall: each pair's). send may be recv. Those that are not the root may give NULL for what only
+ * the root needs. CCS_alltoallv has a length and a displacement for each member, in bytes. Reductions take CCS_OP_ADD, PROD, MIN, MAX, AND,
+ * OR, XOR; all members get the same bits. CCS_scan gives each member the reduction of its own data and those before it. */
 int CCS_barrier(void);
+int CCS_team_barrier(CCS_team_t team);
+int CCS_broadcast(CCS_team_t team, int root, void *buf, size_t count, CCS_datadesc_t desc);
+int CCS_gather(CCS_team_t team, int root, const void *send, void *recv, size_t bytes);
+int CCS_scatter(CCS_team_t team, int root, const void *send, void *recv, size_t bytes);
+int CCS_allgather(CCS_team_t team, const void *send, void *recv, size_t bytes);
+int CCS_alltoall(CCS_team_t team, const void *send, void *recv, size_t bytes);
+int CCS_alltoallv(CCS_team_t team, const void *send, const size_t *send_bytes, const size_t *send_displs, void *recv,
+                  const size_t *recv_bytes, const size_t *recv_displs);
+int CCS_reduce(CCS_team_t team, int root, const void *send, void *recv, size_t count, CCS_type_t type, CCS_op_t op);
+int CCS_allreduce(CCS_team_t team, const void *send, void *recv, size_t count, CCS_type_t type, CCS_op_t op);
+int CCS_scan(CCS_team_t team, const void *send, void *recv, size_t count, CCS_type_t type, CCS_op_t op);
+
+int CCS_barrier_nb(CCS_callback_t callback, void *cb_arg);
+int CCS_team_barrier_nb(CCS_team_t team, CCS_callback_t callback, void *cb_arg);
+int CCS_broadcast_nb(CCS_team_t team, int root, void *buf, size_t count, CCS_datadesc_t desc, CCS_callback_t callback,
+                     void *cb_arg);
+int CCS_gather_nb(CCS_team_t team, int root, const void *send, void *recv, size_t bytes, CCS_callback_t callback,
+                  void *cb_arg);
+int CCS_scatter_nb(CCS_team_t team, int root, const void *send, void *recv, size_t bytes, CCS_callback_t callback,
+                   void *cb_arg);
+int CCS_allgather_nb(CCS_team_t team, const void *send, void *recv, size_t bytes, CCS_callback_t callback, void *cb_arg);
+int CCS_alltoall_nb(CCS_team_t team, const void *send, void *recv, size_t bytes, CCS_callback_t callback, void *cb_arg);
+int CCS_alltoallv_nb(CCS_team_t team, const void *send, const size_t *send_bytes, const size_t *send_displs, void *recv,
+                     const size_t *recv_bytes, const size_t *recv_displs, CCS_callback_t callback, void *cb_arg);
+int CCS_reduce_nb(CCS_team_t team, int root, const void *send, void *recv, size_t count, CCS_type_t type, CCS_op_t op,
+                  CCS_callback_t callback, void *cb_arg);
+int CCS_allreduce_nb(CCS_team_t team, const void *send, void *recv, size_t count, CCS_type_t type, CCS_op_t op,
+                     CCS_callback_t callback, void *cb_arg);
+int CCS_scan_nb(CCS_team_t team, const void *send, void *recv, size_t count, CCS_type_t type, CCS_op_t op,
+                CCS_callback_t callback, void *cb_arg);
 
 /* ---- What the macros above consist of ---- */
 

@@ -51,6 +51,13 @@ fn ranks() {
 }
 
 #[test]
+fn collectives() {
+    for size in [1, 2, 3, 4, 7] {
+        run("ccs_collectives", size, &[], "ccs_collectives: all well");
+    }
+}
+
+#[test]
 fn ranks_with_threads() {
     for threads in ["0", "2"] {
         run("ccs_ranks", 2, &[threads], "ccs_ranks: all well");

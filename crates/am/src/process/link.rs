@@ -35,6 +35,9 @@ pub(crate) struct Link {
     pub is_wanted: bool,
     /// The rank has said that it leaves.
     pub is_leaving: bool,
+    /// Parts of collectives that the rank has not said to have taken, and those of its own that were taken and it does not know of.
+    pub collective_sent: u32,
+    pub collective_taken: u32,
     /// Messages that lie here: those with a credit of the rank's, and those with one of this process's.
     here: [u32; 2],
     /// Records that wait for space in the core, with their arguments and data.
@@ -63,6 +66,8 @@ impl Link {
             owed: 0,
             is_wanted: false,
             is_leaving: false,
+            collective_sent: 0,
+            collective_taken: 0,
             here: [0; 2],
             outbox: VecDeque::new(),
             known: Vec::new(),

@@ -7,9 +7,10 @@ use super::link::{Link, Nonsense, Reach};
 use super::table::Table;
 use crate::error::{AmError, Result};
 use crate::limits::{
-    self, HEADER_BYTES, OUTBOX_RECORDS_MAX, POLL_EVENTS, POLL_MESSAGES, RECORD_BYTES_MAX, SILENCE_LIMIT,
+    self, COLLECTIVE_BYTES_MAX, HEADER_BYTES, OUTBOX_RECORDS_MAX, POLL_EVENTS, POLL_MESSAGES,
+    RECORD_BYTES_MAX, SILENCE_LIMIT,
 };
-use crate::wire::{ContextName, Head, Header, Kind, Range, Region, Word};
+use crate::wire::{COLLECTED_HEAD_BYTES, Collected, ContextName, Head, Header, Kind, Range, Region, Word};
 use cci::{Connection, Endpoint, Event, SendError, SendFlags, Status};
 use cci_job::{Peer, RankEvent, Ranks};
 use std::collections::{HashMap, VecDeque};
@@ -65,6 +66,11 @@ pub(crate) enum News {
         rank: u32,
         range: Range,
         region: Option<Region>,
+    },
+    /// A member of a team says something of a collective.
+    Collected {
+        rank: u32,
+        collected: Collected,
     },
     /// A remote operation has ended.
     Ended {
@@ -187,6 +193,52 @@ impl Links {
     /// Tells a rank something that waits behind nothing.
     pub fn say(&mut self, rank: u32, word: &Word) {
         self.post(rank, &word.encode(), &[]);
+    }
+
+    //= wire.md R-AM-12
+    /// Tells a rank something of a collective. False: not now, as it has to take what was sent before.
+    pub fn say_collected(&mut self, rank: u32, collected: &Collected) -> bool {
+        let most = self.collective_records_max();
+        let link = self.link(rank);
+        if matches!(collected, Collected::Data { .. }) {
+            if link.collective_sent >= most || !link.outbox.is_empty() {
+                return false;
+            }
+            link.collective_sent += 1;
+        }
+        self.post(rank, &collected.encode_head(), collected.data());
+        true
+    }
+
+    /// How many parts of collectives a rank may have that it has not taken.
+    pub fn collective_records_max(&self) -> u32 {
+        self.credits
+    }
+
+    /// How much of a collective fits in one record to a rank. None: there is no connection yet, which is opened, or not any more.
+    pub fn collective_bytes_max(&mut self, rank: u32) -> Option<usize> {
+        let connection = self.connection(rank).ok()??;
+        let max = self.endpoint().max_send_size(connection)? as usize;
+        Some(max.saturating_sub(2 * HEADER_BYTES).min(COLLECTIVE_BYTES_MAX) / 8 * 8).filter(|&max| max > 0)
+    }
+
+    /// A part of a collective that a rank has sent was taken.
+    pub fn collected_one(&mut self, rank: u32) {
+        let most = self.collective_records_max();
+        let link = self.link(rank);
+        link.collective_taken += 1;
+        if link.collective_taken >= most / 2 {
+            let value = std::mem::take(&mut link.collective_taken);
+            self.post(rank, &Header { value, ..Header::new(Kind::CollectivesTaken) }.encode(), &[]);
+        }
+    }
+
+    /// A rank of these that is gone, and why.
+    pub fn first_gone(&self, ranks: &[u32]) -> Option<(u32, String)> {
+        self.links.iter().find_map(|(rank, link)| match &link.reach {
+            Reach::Gone(why) if ranks.contains(&rank) => Some((rank, why.clone())),
+            _ => None,
+        })
     }
 
     /// The connection with a rank, if it is there. Else it is opened.
@@ -372,6 +424,10 @@ impl Links {
         for (rank, word) in std::mem::take(&mut self.words) {
             let header = match word {
                 Word::Header(header) => header,
+                Word::Collected(collected) => {
+                    self.news.push_back(News::Collected { rank, collected });
+                    continue;
+                }
                 Word::Ask(range) => {
                     self.news.push_back(News::Asked { rank, range });
                     continue;
@@ -392,6 +448,9 @@ impl Links {
                     }
                 }
                 Kind::Leaving => link.is_leaving = true,
+                Kind::CollectivesTaken => {
+                    link.collective_sent = link.collective_sent.saturating_sub(header.value);
+                }
                 Kind::Barrier => self.news.push_back(News::Arrived {
                     rank,
                     number: header.value,
@@ -577,6 +636,16 @@ fn sort(
 /// Divides the first record into parts of up to `max` bytes.
 fn cut(outbox: &mut VecDeque<Box<[u8]>>, max: usize) {
     let Some(record) = outbox.pop_front() else { return };
+    if let (Some(&kind), Some((head, data))) = (record.first(), record.split_at_checked(COLLECTED_HEAD_BYTES))
+        && kind == Kind::Collective as u8
+    {
+        // Parts of a collective are as long as they like, in whole elements.
+        let len = (max.saturating_sub(COLLECTED_HEAD_BYTES) / 8 * 8).max(8);
+        for bytes in data.chunks(len).rev() {
+            outbox.push_front([head, bytes].concat().into_boxed_slice());
+        }
+        return;
+    }
     let (first, rest) = record.split_at(max.min(record.len()));
     let part = |bytes: &[u8]| [&Header::new(Kind::Part).encode()[..], bytes].concat().into_boxed_slice();
     let room = max.saturating_sub(HEADER_BYTES).max(1);

@@ -1,7 +1,9 @@
 //! What a process has for active messages: contexts, links to other ranks, and messages that are due to be handled.
 
 mod barrier;
+mod collectives;
 mod contexts;
+mod due;
 mod inbox;
 mod link;
 mod links;
@@ -15,7 +17,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use collectives::{Collective, Number, Reduction, Team};
 pub use contexts::{Context, Handler};
+pub use due::{Batch, Delivery, Due, Token};
 pub use links::Starter;
 pub use operation::{Elements, Part, Transfer};
 
@@ -27,6 +31,7 @@ use crate::wire::{Header, Kind};
 use barrier::Barrier;
 use cci::{Atomic, Memory};
 use cci_job::Ranks;
+use collectives::Collectives;
 use contexts::{Contexts, Found};
 use inbox::{Aligned, Entry, Inbox};
 use link::Nonsense;
@@ -44,6 +49,7 @@ pub struct Process {
     links: Links,
     contexts: Contexts,
     memory: OneSided,
+    collectives: Collectives,
     barrier: Barrier,
     /// So many messages had been started at the last barrier that this process has arrived at.
     started: u64,
@@ -66,29 +72,6 @@ pub struct Process {
     missing: Option<(u32, String)>,
 }
 
-/// Messages that were taken to be handled. There is one at most.
-pub struct Batch {
-    inbox: Inbox,
-    /// One that lies elsewhere.
-    alone: Option<Aligned>,
-}
-
-/// Names a message while its handler runs.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Token(u64);
-
-impl Token {
-    /// Its number, from 1 on.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-
-    /// What a number stands for. It may be none whose handler runs: then it is refused.
-    pub fn from_number(number: u64) -> Token {
-        Token(number)
-    }
-}
-
 struct Running {
     token: Token,
     sender: u32,
@@ -96,42 +79,6 @@ struct Running {
     /// The credit is this process's own: the message is an answer, of which the first of the row was this process's.
     is_own: bool,
     has_replied: bool,
-}
-
-/// What is due.
-pub enum Due<'a> {
-    /// A handler is to be called.
-    Message(Delivery<'a>),
-    /// A remote operation has ended.
-    Done {
-        /// What it was started with.
-        cookie: u64,
-        /// How it ended: with [`AmError::NotRegistered`], [`AmError::Gone`], or well: then with the value that an atomic one found, or 0.
-        result: Result<u64>,
-    },
-    /// A rank is gone.
-    Gone {
-        /// Which.
-        rank: u32,
-        /// Why.
-        why: String,
-    },
-}
-
-/// A message whose handler is to be called. [`Process::end`] is to follow.
-pub struct Delivery<'a> {
-    /// What was registered.
-    pub handler: Handler,
-    /// For replies.
-    pub token: Token,
-    /// Who has sent it.
-    pub sender: u32,
-    /// The context that it was sent in.
-    pub context: Context,
-    /// Its arguments.
-    pub args: Args<'a>,
-    /// Its data, at an address that is a multiple of 16.
-    pub data: &'a [u8],
 }
 
 /// What becomes of a record that has come.
@@ -147,8 +94,10 @@ enum Outcome {
 impl Process {
     /// Over connections that nobody else uses.
     pub fn new(ranks: Ranks) -> Process {
+        let collectives = Collectives::new(ranks.rank(), ranks.hosts());
         Process {
             links: Links::new(ranks),
+            collectives,
             contexts: Contexts::default(),
             memory: OneSided::default(),
             barrier: Barrier::default(),
@@ -312,6 +261,7 @@ impl Process {
             match news {
                 News::Gone { rank, why } => {
                     self.memory.lose(&mut self.links, rank, &why);
+                    self.collectives.lose(&mut self.links, rank, &why);
                     self.missing.get_or_insert_with(|| (rank, why.clone()));
                     self.gone.push_back((rank, why));
                 }
@@ -322,6 +272,11 @@ impl Process {
                 News::Ended { operation, status } => {
                     self.memory.complete(&mut self.links, operation, status);
                 }
+                News::Collected { rank, collected } => {
+                    if !self.collectives.hear(&mut self.links, rank, collected) {
+                        self.links.refuse_rank(rank);
+                    }
+                }
                 News::Arrived { rank, number, round, is_busy } => {
                     if !self.barrier.hear(number, round, is_busy) {
                         self.links.refuse_rank(rank);
@@ -330,6 +285,7 @@ impl Process {
             }
         }
         self.memory.advance(&mut self.links);
+        self.collectives.advance_all(&mut self.links);
         let (rank, size) = (self.rank(), self.size());
         while let Some(arrival) = self.barrier.next(rank, size) {
             self.links.tell_arrival(arrival);
@@ -351,7 +307,11 @@ impl Process {
 
     /// Whether handlers are to be called.
     pub fn has_due(&self) -> bool {
-        self.links.has_news() || self.memory.has_ended() || !self.gone.is_empty() || self.has_new_handlers
+        self.links.has_news()
+            || self.memory.has_ended()
+            || self.collectives.has_ended()
+            || !self.gone.is_empty()
+            || self.has_new_handlers
     }
 
     /// Puts a batch back, so that the next one can be taken. What is left in it, since a handler did not return as it should, waits, and is
@@ -382,10 +342,19 @@ impl Process {
         self.memory.next_ended().map(|Ended { cookie, result }| (cookie, result))
     }
 
+    /// The next collective that has ended, what it was started with and its result, for those who want to know of ends before
+    /// [`Process::next`] does.
+    pub fn next_collected(&mut self) -> Option<(u64, Result<Vec<u8>>)> {
+        self.collectives.next_ended()
+    }
+
     /// What is due next, of a batch.
     pub fn next<'a>(&mut self, batch: &'a mut Batch) -> Option<Due<'a>> {
         if let Some(Ended { cookie, result }) = self.memory.next_ended() {
             return Some(Due::Done { cookie, result });
+        }
+        if let Some((cookie, result)) = self.collectives.next_ended() {
+            return Some(Due::Collected { cookie, result });
         }
         if let Some((rank, why)) = self.gone.pop_front() {
             return Some(Due::Gone { rank, why });
@@ -673,6 +642,45 @@ impl Process {
         }
     }
 
+    /// Starts a collective. All members of the team start it, and those of a team in the same order. [`Due::Collected`] has what this member gets.
+    ///
+    /// # Errors
+    /// [`AmError::Again`]: 256 are under way. Else there is no such team or root, a member is gone, or the data are not as they have to be.
+    pub fn collect(&mut self, team: Team, collective: Collective, cookie: u64) -> Result<()> {
+        self.collectives.start(&mut self.links, team, collective, cookie)
+    }
+
+    /// The number of this process in a team, and how many members that has.
+    ///
+    /// # Errors
+    /// There is no such team.
+    pub fn team(&mut self, team: Team) -> Result<(u32, u32)> {
+        let (ranks, place) = self.collectives.teams().find(team)?;
+        Ok((place.me as u32, ranks.len() as u32))
+    }
+
+    /// What this process has to say for a team to be split: the members gather it all ([`Collective::Allgather`]), and each calls
+    /// [`Process::split`] with the result.
+    pub fn split_card(&mut self, color: i32, key: i32) -> Vec<u8> {
+        self.collectives.teams().card(color, key)
+    }
+
+    /// Makes the team of those members of `parent` that have the same color, in the order of their keys, and then of their numbers there.
+    ///
+    /// # Errors
+    /// These are not the cards of the members, or there are too many teams.
+    pub fn split(&mut self, parent: Team, cards: &[u8], color: i32) -> Result<Team> {
+        self.collectives.teams().split(parent, cards, color)
+    }
+
+    /// Forgets a team. What goes on in it goes on.
+    ///
+    /// # Errors
+    /// There is no such team, or it exists from the start.
+    pub fn free_team(&mut self, team: Team) -> Result<()> {
+        self.collectives.teams().free(team)
+    }
+
     /// Asks for all credits, so that [`Process::are_all_idle`] comes true in the end.
     pub fn settle(&mut self) {
         self.links.want_credits();
@@ -680,7 +688,8 @@ impl Process {
 
     /// Whether each message that this process has started was handled, with what came of it.
     pub fn is_idle(&self) -> bool {
-        self.links.are_idle() && self.memory.under_way(None) == 0 && self.running.is_none()
+        let is_idle = self.links.are_idle() && self.collectives.are_idle();
+        is_idle && self.memory.under_way(None) == 0 && self.running.is_none()
     }
 
     /// Whether nothing is under way anywhere: when they arrived at the last barrier, no process had started a message since the barrier

@@ -36,7 +36,7 @@ pub(super) fn turn(all: &mut [Runtime], mut done: impl FnMut(&mut [Runtime]) -> 
     }
 }
 
-fn poll_all(all: &mut [Runtime]) {
+pub(super) fn poll_all(all: &mut [Runtime]) {
     for runtime in all {
         runtime.poll();
     }

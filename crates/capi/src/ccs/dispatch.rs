@@ -85,6 +85,10 @@ fn run_due(mut live: Locked) -> Result<bool> {
                 live.end(cookie, result);
                 continue;
             }
+            Some(Due::Collected { cookie, result }) => {
+                live.end_collective(cookie, result);
+                continue;
+            }
             Some(Due::Gone { rank, why }) => {
                 live.report(Code::PEER, rank, why);
                 continue;

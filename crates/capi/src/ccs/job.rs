@@ -12,7 +12,7 @@ use cci_am::AmError;
 use cci_am::process::Process;
 use cci_job::{Job, Ranks};
 use libc::{c_char, c_int};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
 use std::time::Duration;
 
@@ -63,6 +63,9 @@ fn join(threads: c_int) -> Result<()> {
             is_shared: threads == CCS_THREAD_MULTIPLE,
             contexts: Vec::new(),
             operations: Operations::default(),
+            collecting: HashMap::new(),
+            collecting_made: 0,
+            collected: HashMap::new(),
             due: VecDeque::new(),
             error_handler: None,
             ran: 0,

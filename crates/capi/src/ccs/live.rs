@@ -1,14 +1,14 @@
 //! The runtime of this process, between `CCS_init` and `CCS_finalize`, and what each thread is at.
 
 use super::here::Here;
-use super::operations::{Ending, Operations, Pointer};
+use super::operations::{Collecting, Ending, Operations, Pointer, Then};
 use super::status::{Code, Result};
 use super::types::*;
 use cci_am::process::{Batch, Process};
 use cci_am::{AmError, Context};
 use cci_job::Job;
 use libc::{c_int, c_void};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,6 +34,10 @@ pub(super) struct Live {
     /// By their numbers from 1 on; none were freed.
     pub contexts: Vec<Option<Context>>,
     pub operations: Operations,
+    pub collecting: HashMap<u64, Collecting>,
+    pub collecting_made: u64,
+    /// How collectives have ended that somebody waits for: well, or with a code.
+    pub collected: HashMap<u64, Option<Code>>,
     /// Callbacks and errors that are due.
     pub due: VecDeque<Call>,
     pub error_handler: Option<(ErrorHandler, Pointer)>,
@@ -153,6 +157,9 @@ impl Live {
         while let Some((cookie, result)) = self.process.next_done() {
             self.end(cookie, result);
         }
+        while let Some((cookie, result)) = self.process.next_collected() {
+            self.end_collective(cookie, result);
+        }
     }
 
     pub fn has_due(&self) -> bool {
@@ -178,6 +185,26 @@ impl Live {
         };
         if let Some(callback) = callback {
             self.due.push_back(Call::Callback { callback, arg, status });
+        }
+    }
+
+    /// A collective has ended: what this process gets is put where it belongs, and its callback is due, or who waits for it finds how it ended.
+    pub fn end_collective(&mut self, cookie: u64, result: Result<Vec<u8>, AmError>) {
+        let Some(Collecting { to, then }) = self.collecting.remove(&cookie) else { return };
+        let code = match result {
+            Ok(bytes) => {
+                to.put(&bytes);
+                None
+            }
+            Err(error) => Some(Code::from(error)),
+        };
+        match then {
+            Then::Kept => drop(self.collected.insert(cookie, code)),
+            Then::Call(Some(callback), arg) => {
+                let status = code.map_or(CCS_SUCCESS, Code::number);
+                self.due.push_back(Call::Callback { callback, arg, status });
+            }
+            Then::Call(None, _) => {}
         }
     }
 

@@ -3,6 +3,7 @@
 //! One process has one runtime, behind one lock, which is never held while a handler, a callback or the error handler of the program
 //! runs: all of those may call what is here. Contexts and descriptions are numbers that look like pointers, so that what was freed is known.
 
+mod collectives;
 mod contexts;
 mod descriptions;
 mod dispatch;
@@ -17,6 +18,12 @@ mod operations;
 mod status;
 pub mod types;
 
+pub use collectives::{
+    CCS_allgather, CCS_allgather_nb, CCS_allreduce, CCS_allreduce_nb, CCS_alltoall, CCS_alltoall_nb,
+    CCS_alltoallv, CCS_alltoallv_nb, CCS_barrier_nb, CCS_broadcast, CCS_broadcast_nb, CCS_gather,
+    CCS_gather_nb, CCS_reduce, CCS_reduce_nb, CCS_scan, CCS_scan_nb, CCS_scatter, CCS_scatter_nb,
+    CCS_team_barrier, CCS_team_barrier_nb, CCS_team_free, CCS_team_rank, CCS_team_size, CCS_team_split,
+};
 pub use contexts::{CCS_free_context, CCS_new_context, CCS_new_named_context, CCS_register_handler_};
 pub use descriptions::{
     CCS_datadesc_blockindexed, CCS_datadesc_contiguous, CCS_datadesc_extent, CCS_datadesc_free,

@@ -5,6 +5,7 @@ use super::types::*;
 use cci_am::description::Description;
 use cci_memory::bytes::{Bytes, Writable};
 use libc::c_void;
+use std::ops::Range;
 
 /// An address of the program's.
 #[derive(Copy, Clone)]
@@ -32,6 +33,32 @@ pub(super) enum Outcome {
         count: usize,
         description: Description,
     },
+}
+
+/// What is to be done when a collective has ended.
+pub(super) struct Collecting {
+    pub to: To,
+    pub then: Then,
+}
+
+/// Where what this process gets of a collective goes.
+pub(super) enum To {
+    Nowhere,
+    Bytes(Pointer),
+    Described {
+        to: Pointer,
+        count: usize,
+        description: Description,
+    },
+    /// Parts of the result, each to where it is in that.
+    Parts(Pointer, Vec<Range<usize>>),
+}
+
+/// Who hears of the end of a collective.
+pub(super) enum Then {
+    Call(CCS_callback_t, Pointer),
+    /// Whoever waits for it asks.
+    Kept,
 }
 
 /// Operations that are under way, by what the process knows them by.
@@ -75,12 +102,41 @@ impl Outcome {
                 let mut row = vec![0; packed.len()];
                 let is_inside = packed.read(0, &mut row);
                 debug_assert!(is_inside);
-                let Some(place) = Place::of(to.0, count, &description) else { return };
-                // SAFETY: the program promises that what it describes is its own until the operation has ended.
-                let bytes = unsafe { Bytes::new(place.start, place.len_bytes) };
-                let done = description.unpack(Writable::from(bytes), place.origin, count, 0, &row);
-                debug_assert!(done.is_ok());
+                unpack(to, count, &description, &row);
             }
         }
     }
+}
+
+impl To {
+    pub fn put(self, bytes: &[u8]) {
+        let copy = |to: &Pointer, range: Range<usize>| {
+            let part = bytes.get(range.clone()).unwrap_or_default();
+            if !part.is_empty() {
+                // SAFETY: the program has given a place for all that comes, which is its own until the collective has ended.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        part.as_ptr(),
+                        to.0.cast::<u8>().add(range.start),
+                        part.len(),
+                    )
+                };
+            }
+        };
+        match self {
+            To::Nowhere => {}
+            To::Bytes(to) => copy(&to, 0..bytes.len()),
+            To::Described { to, count, description } => unpack(to, count, &description, bytes),
+            To::Parts(to, parts) => parts.into_iter().for_each(|part| copy(&to, part)),
+        }
+    }
+}
+
+/// Copies packed data to where the program wants them.
+fn unpack(to: Pointer, count: usize, description: &Description, row: &[u8]) {
+    let Some(place) = Place::of(to.0, count, description) else { return };
+    // SAFETY: the program promises that what it describes is its own until the operation has ended.
+    let bytes = unsafe { Bytes::new(place.start, place.len_bytes) };
+    let done = description.unpack(Writable::from(bytes), place.origin, count, 0, row);
+    debug_assert!(done.is_ok());
 }

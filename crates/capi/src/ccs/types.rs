@@ -9,6 +9,8 @@ pub type CCS_context_t = *mut c_void;
 pub type CCS_token_t = *mut c_void;
 /// What a program calls a description.
 pub type CCS_datadesc_t = *mut c_void;
+/// What a program calls a team: its number, plus 1.
+pub type CCS_team_t = *mut c_void;
 /// An argument of an active message.
 pub type CCS_arg_t = isize;
 /// What an atomic operation does.
@@ -75,6 +77,8 @@ pub const CCS_OP_MIN: CCS_op_t = 6;
 pub const CCS_OP_MAX: CCS_op_t = 7;
 /// Replaces if it equals.
 pub const CCS_OP_CAS: CCS_op_t = 8;
+/// Multiplies.
+pub const CCS_OP_PROD: CCS_op_t = 9;
 
 /// 32 bits with a sign.
 pub const CCS_TYPE_I32: CCS_type_t = 0;

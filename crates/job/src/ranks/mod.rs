@@ -57,6 +57,8 @@ pub struct Ranks {
     connections: HashMap<Peer, State>,
     refused: u64,
     barrier: Barrier,
+    /// For each rank, the number of its host.
+    hosts: Vec<u32>,
     /// There was no send buffer for a message of the barrier.
     barrier_waits: bool,
     /// How long a rank may take no message of a barrier, if this rank has called one.
@@ -154,6 +156,7 @@ impl Ranks {
             refused: 0,
             barrier,
             barrier_waits: false,
+            hosts: hosts.to_vec(),
             barrier_limit: None,
         })
     }
@@ -226,6 +229,11 @@ impl Ranks {
     /// The number of this rank.
     pub fn rank(&self) -> u32 {
         self.rank
+    }
+
+    /// For each rank, the number of its host.
+    pub fn hosts(&self) -> &[u32] {
+        &self.hosts
     }
 
     /// How many ranks there are.

@@ -1,0 +1,164 @@
+//! What reductions compute.
+
+/// What the elements of a reduction are, in the byte order of the machine.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// 32 bits with a sign.
+    I32,
+    /// 32 bits without a sign.
+    U32,
+    /// 64 bits with a sign.
+    I64,
+    /// 64 bits without a sign.
+    U64,
+    /// IEEE 754, 32 bits.
+    F32,
+    /// IEEE 754, 64 bits.
+    F64,
+}
+
+/// What a reduction does with two elements. Integers wrap.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Reduction {
+    /// Their sum.
+    Add,
+    /// Their product.
+    Product,
+    /// The smaller one. What is no number is left out where the other is one.
+    Min,
+    /// The larger one. What is no number is left out where the other is one.
+    Max,
+    /// Bits that both have; of integers only.
+    And,
+    /// Bits that either has; of integers only.
+    Or,
+    /// Bits that one of them has; of integers only.
+    Xor,
+}
+
+impl Number {
+    /// Bytes of an element.
+    pub fn len_bytes(self) -> usize {
+        match self {
+            Number::I32 | Number::U32 | Number::F32 => 4,
+            Number::I64 | Number::U64 | Number::F64 => 8,
+        }
+    }
+
+    /// Whether a reduction can be done with such elements.
+    pub fn can(self, reduction: Reduction) -> bool {
+        let is_float = matches!(self, Number::F32 | Number::F64);
+        !is_float || !matches!(reduction, Reduction::And | Reduction::Or | Reduction::Xor)
+    }
+
+    /// Puts to `mine` what comes of each pair of elements of both, where `other` is the operand on the left or on the right. Both have the same
+    /// length, a multiple of an element's.
+    pub(super) fn combine(self, reduction: Reduction, mine: &mut [u8], other: &[u8], is_other_left: bool) {
+        macro_rules! each {
+            ($type:ty, $apply:ident) => {
+                for (mine, other) in
+                    mine.as_chunks_mut::<{ size_of::<$type>() }>().0.iter_mut().zip(other.as_chunks().0)
+                {
+                    let (here, there) = (<$type>::from_ne_bytes(*mine), <$type>::from_ne_bytes(*other));
+                    let (left, right) = if is_other_left { (there, here) } else { (here, there) };
+                    *mine = $apply!(left, right).to_ne_bytes();
+                }
+            };
+        }
+        macro_rules! integer {
+            ($left:ident, $right:ident) => {
+                match reduction {
+                    Reduction::Add => $left.wrapping_add($right),
+                    Reduction::Product => $left.wrapping_mul($right),
+                    Reduction::Min => $left.min($right),
+                    Reduction::Max => $left.max($right),
+                    Reduction::And => $left & $right,
+                    Reduction::Or => $left | $right,
+                    Reduction::Xor => $left ^ $right,
+                }
+            };
+        }
+        macro_rules! float {
+            ($left:ident, $right:ident) => {
+                match reduction {
+                    Reduction::Add => $left + $right,
+                    Reduction::Product => $left * $right,
+                    // The order of both zeros is fixed, too.
+                    Reduction::Min
+                        if $right.is_nan() || $left.total_cmp(&$right).is_le() && !$left.is_nan() =>
+                    {
+                        $left
+                    }
+                    Reduction::Min => $right,
+                    Reduction::Max
+                        if $right.is_nan() || $left.total_cmp(&$right).is_ge() && !$left.is_nan() =>
+                    {
+                        $left
+                    }
+                    Reduction::Max => $right,
+                    // Refused before.
+                    Reduction::And | Reduction::Or | Reduction::Xor => $left,
+                }
+            };
+        }
+        match self {
+            Number::I32 => each!(i32, integer),
+            Number::U32 => each!(u32, integer),
+            Number::I64 => each!(i64, integer),
+            Number::U64 => each!(u64, integer),
+            Number::F32 => each!(f32, float),
+            Number::F64 => each!(f64, float),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(number: Number, reduction: Reduction, left: &[u8], right: &[u8]) -> Vec<u8> {
+        let mut mine = left.to_vec();
+        number.combine(reduction, &mut mine, right, false);
+        let mut other = right.to_vec();
+        number.combine(reduction, &mut other, left, true);
+        assert_eq!(mine, other, "{number:?} {reduction:?}: the same wherever it is computed");
+        mine
+    }
+
+    #[test]
+    fn elements_are_combined() {
+        let words = |values: &[i32]| values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<u8>>();
+        let (left, right) = (words(&[1, -7, i32::MAX]), words(&[3, 2, 1]));
+        for (reduction, result) in [
+            (Reduction::Add, [4, -5, i32::MIN]),
+            (Reduction::Product, [3, -14, i32::MAX]),
+            (Reduction::Min, [1, -7, 1]),
+            (Reduction::Max, [3, 2, i32::MAX]),
+            (Reduction::And, [1, 0, 1]),
+            (Reduction::Or, [3, -5, i32::MAX]),
+            (Reduction::Xor, [2, -5, i32::MAX - 1]),
+        ] {
+            assert_eq!(both(Number::I32, reduction, &left, &right), words(&result), "{reduction:?}");
+        }
+        let (low, high) = (u64::MAX.to_ne_bytes(), 1_u64.to_ne_bytes());
+        assert_eq!(both(Number::U64, Reduction::Max, &low, &high), low);
+        assert_eq!(both(Number::I64, Reduction::Max, &low, &high), high);
+    }
+
+    #[test]
+    fn what_is_no_number_is_left_out_of_extremes() {
+        for reduction in [Reduction::Min, Reduction::Max] {
+            let nan = f64::NAN.to_ne_bytes();
+            assert_eq!(both(Number::F64, reduction, &nan, &1.5_f64.to_ne_bytes()), 1.5_f64.to_ne_bytes());
+            assert_eq!(both(Number::F64, reduction, &nan, &nan), nan);
+        }
+        let (zero, minus) = (0.0_f32.to_ne_bytes(), (-0.0_f32).to_ne_bytes());
+        assert_eq!(both(Number::F32, Reduction::Min, &zero, &minus), minus);
+        assert_eq!(both(Number::F32, Reduction::Max, &minus, &zero), zero);
+        assert!(
+            !Number::F32.can(Reduction::Xor)
+                && Number::F32.can(Reduction::Product)
+                && Number::U32.can(Reduction::Xor)
+        );
+    }
+}

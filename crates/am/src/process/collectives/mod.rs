@@ -1,0 +1,460 @@
+//! Teams and collectives: what all members of a team do together.
+//!
+//! A collective is a list of steps over a buffer ([`plan`]). Its messages wait behind nothing and run no handlers. Members start the
+//! collectives of a team in the same order, so that a number names each. Of a collective that a member has not started it gets one record from
+//! each other member, and how many records of all collectives may lie with a member is bounded, too.
+
+mod arithmetic;
+mod operation;
+mod plan;
+mod team;
+#[cfg(test)]
+mod tests;
+
+pub use arithmetic::{Number, Reduction};
+pub use team::Team;
+
+use super::links::Links;
+use crate::error::{AmError, Result};
+use crate::limits::COLLECTIVES_MAX;
+use crate::wire::Collected;
+use operation::Operation;
+use plan::Place;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use team::Teams;
+
+/// What the members of a team do together. Data are packed bytes; lengths are the same at all members, except where it is said.
+#[derive(Clone, Debug)]
+pub enum Collective {
+    /// Nobody goes on before all have come.
+    Barrier,
+    /// All get what the root has. The data of the others have the same length.
+    Broadcast {
+        /// The member that has the data.
+        root: u32,
+        /// They, or as many bytes.
+        data: Vec<u8>,
+    },
+    /// The root gets the data of all, by their numbers in the team; the others get nothing.
+    Gather {
+        /// Who gets them.
+        root: u32,
+        /// This member's.
+        data: Vec<u8>,
+    },
+    /// Each gets its part of what the root has.
+    Scatter {
+        /// Who has it.
+        root: u32,
+        /// At the root, the parts of all, by their numbers.
+        data: Vec<u8>,
+        /// How long each part is.
+        len_bytes: usize,
+    },
+    /// All get the data of all, by their numbers.
+    Allgather {
+        /// This member's.
+        data: Vec<u8>,
+    },
+    /// Each gets from each what that has for it.
+    Alltoall {
+        /// For each member, by their numbers: its bytes in `data`, and where what it has for this one goes in the result. Members may differ.
+        parts: Vec<(Range<usize>, Range<usize>)>,
+        /// What this member sends.
+        data: Vec<u8>,
+        /// What it gets, before anything has come.
+        result: Vec<u8>,
+    },
+    /// The root gets the reduction of all data, element by element; the others get nothing.
+    Reduce {
+        /// Who gets it.
+        root: u32,
+        /// This member's.
+        data: Vec<u8>,
+        /// What is computed.
+        with: (Number, Reduction),
+    },
+    /// All get it: the same bits.
+    Allreduce {
+        /// This member's.
+        data: Vec<u8>,
+        /// What is computed.
+        with: (Number, Reduction),
+    },
+    /// Each gets the reduction of its own data and those of all before it.
+    Scan {
+        /// This member's.
+        data: Vec<u8>,
+        /// What is computed.
+        with: (Number, Reduction),
+    },
+}
+
+/// A collective of a team: by the team's number, which all members know it by, and by how many were started there before.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Name {
+    pub team: u32,
+    pub number: u32,
+}
+
+/// What has come for a collective from a member, in order, each with whether more follows.
+type Records = VecDeque<(bool, Box<[u8]>)>;
+
+pub(crate) struct Collectives {
+    teams: Teams,
+    under_way: BTreeMap<Name, Operation>,
+    /// Records that no step has taken yet.
+    arrived: HashMap<(u32, Name), Records>,
+    /// How many of these a rank has sent.
+    kept: HashMap<u32, u32>,
+    /// Ranks that have taken the first record of a collective, so that more may follow.
+    open: HashMap<Name, Vec<u32>>,
+    ended: VecDeque<(u64, Result<Vec<u8>>)>,
+    /// Ranks that this one, or a member of a team, has lost, and why.
+    gone: BTreeMap<u32, String>,
+}
+
+impl Collectives {
+    /// `hosts` has a number for each rank's host.
+    pub fn new(rank: u32, hosts: &[u32]) -> Collectives {
+        Collectives {
+            teams: Teams::new(rank, hosts),
+            under_way: BTreeMap::new(),
+            arrived: HashMap::new(),
+            kept: HashMap::new(),
+            open: HashMap::new(),
+            ended: VecDeque::new(),
+            gone: BTreeMap::new(),
+        }
+    }
+
+    pub fn teams(&mut self) -> &mut Teams {
+        &mut self.teams
+    }
+
+    /// Starts a collective, which ends once, by [`Collectives::next_ended`].
+    pub fn start(
+        &mut self,
+        links: &mut Links,
+        team: Team,
+        collective: Collective,
+        cookie: u64,
+    ) -> Result<()> {
+        let (ranks, place) = self.teams.find(team)?;
+        if self.under_way.len() + self.ended.len() >= COLLECTIVES_MAX {
+            return Err(AmError::Again);
+        }
+        let operation = prepare(ranks, place, collective, cookie)?;
+        let name = Name { team: team.number(), number: self.teams.take_number(team) };
+        let known = operation.ranks.iter().find_map(|rank| Some((*rank, self.gone.get(rank)?.clone())));
+        if let Some((rank, why)) = known.or_else(|| links.first_gone(&operation.ranks)) {
+            // The others may not know, and would wait for this one.
+            Collectives::tell_lost(links, name, &operation.ranks, rank);
+            return Err(AmError::Gone { rank, why });
+        }
+        self.under_way.insert(name, operation);
+        self.advance(links, name);
+        Ok(())
+    }
+
+    /// A rank has sent something. False: it may not.
+    pub fn hear(&mut self, links: &mut Links, rank: u32, collected: Collected) -> bool {
+        match collected {
+            Collected::Data { team, number, follows, data } => {
+                let (name, most) = (Name { team, number }, links.collective_records_max());
+                let kept = self.kept.entry(rank).or_default();
+                *kept += 1;
+                // Where a path has become narrow on the way, parts are divided once more.
+                if *kept > 2 * most {
+                    return false;
+                }
+                self.arrived.entry((rank, name)).or_default().push_back((follows, data));
+                self.advance(links, name);
+            }
+            Collected::Follow { team, number } => {
+                let name = Name { team, number };
+                if self.under_way.contains_key(&name) {
+                    self.open.entry(name).or_default().push(rank);
+                    self.advance(links, name);
+                }
+            }
+            Collected::Lost { rank: lost, .. } => {
+                if lost != links.rank() && lost < links.size() {
+                    self.lose_here(links, lost, "another member has lost it");
+                }
+            }
+        }
+        true
+    }
+
+    /// Does what can be done of all that is under way.
+    pub fn advance_all(&mut self, links: &mut Links) {
+        let names: Vec<Name> = self.under_way.keys().copied().collect();
+        for name in names {
+            self.advance(links, name);
+        }
+    }
+
+    /// Whether nothing that this process has started goes on.
+    pub fn are_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    fn advance(&mut self, links: &mut Links, name: Name) {
+        let Some(mut operation) = self.under_way.remove(&name) else { return };
+        loop {
+            if !operation.begin_step() {
+                self.under_way.insert(name, operation);
+                return self.finish(links, name);
+            }
+            self.send(links, name, &mut operation);
+            if let Err(error) = self.take(links, name, &mut operation) {
+                self.under_way.insert(name, operation);
+                return self.end(links, name, Err(error));
+            }
+            if !operation.end_step() {
+                self.under_way.insert(name, operation);
+                return;
+            }
+        }
+    }
+
+    fn send(&mut self, links: &mut Links, name: Name, operation: &mut Operation) {
+        let Some(rank) = operation.receiver() else { return };
+        while operation.outgoing.is_some() {
+            let Some(max) = links.collective_bytes_max(rank) else { return };
+            // The first record of a collective may come before its receiver has started it; the others may not.
+            let is_open = self.open.get(&name).is_some_and(|open| open.contains(&rank));
+            let Some((bytes, follows)) = operation.next_bytes(max) else { return };
+            if operation.sent_to.contains(&rank) && !is_open {
+                return;
+            }
+            let Name { team, number } = name;
+            let len = bytes.len();
+            let data = Collected::Data { team, number, follows, data: bytes.into() };
+            if !links.say_collected(rank, &data) {
+                return;
+            }
+            if !is_open {
+                operation.sent_to.push(rank);
+            }
+            operation.advance_bytes(len);
+        }
+    }
+
+    fn take(&mut self, links: &mut Links, name: Name, operation: &mut Operation) -> Result<()> {
+        let Some(rank) = operation.sender() else { return Ok(()) };
+        while operation.taken.is_some() {
+            let Some(records) = self.arrived.get_mut(&(rank, name)) else { return Ok(()) };
+            let Some((follows, record)) = records.pop_front() else { return Ok(()) };
+            if follows && !operation.opened.contains(&rank) {
+                operation.opened.push(rank);
+                let Name { team, number } = name;
+                links.say_collected(rank, &Collected::Follow { team, number });
+            }
+            if let Some(kept) = self.kept.get_mut(&rank) {
+                *kept = kept.saturating_sub(1);
+            }
+            links.collected_one(rank);
+            operation.take(&record)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, links: &mut Links, name: Name) {
+        if let Some(operation) = self.under_way.remove(&name) {
+            self.forget(links, name, &operation.ranks);
+            self.ended.push_back((operation.cookie, Ok(operation.into_result())));
+        }
+    }
+
+    fn end(&mut self, links: &mut Links, name: Name, result: Result<Vec<u8>>) {
+        if let Some(operation) = self.under_way.remove(&name) {
+            self.forget(links, name, &operation.ranks);
+            self.ended.push_back((operation.cookie, result));
+        }
+    }
+
+    /// Drops what is left of a collective that has ended.
+    fn forget(&mut self, links: &mut Links, name: Name, ranks: &[u32]) {
+        self.open.remove(&name);
+        for &rank in ranks {
+            for _ in self.arrived.remove(&(rank, name)).unwrap_or_default() {
+                if let Some(kept) = self.kept.get_mut(&rank) {
+                    *kept = kept.saturating_sub(1);
+                }
+                links.collected_one(rank);
+            }
+        }
+    }
+
+    /// A rank is gone: what goes on with it ends here, and the other members hear of that.
+    pub fn lose(&mut self, links: &mut Links, lost: u32, why: &str) {
+        self.arrived.retain(|(rank, _), _| *rank != lost);
+        self.kept.remove(&lost);
+        for (name, ranks) in self.lose_here(links, lost, why) {
+            Collectives::tell_lost(links, name, &ranks, lost);
+        }
+    }
+
+    fn lose_here(&mut self, links: &mut Links, lost: u32, why: &str) -> Vec<(Name, Arc<[u32]>)> {
+        self.gone.entry(lost).or_insert_with(|| why.to_owned());
+        let with = |(name, operation): (&Name, &Operation)| {
+            operation.ranks.contains(&lost).then(|| (*name, Arc::clone(&operation.ranks)))
+        };
+        let all: Vec<(Name, Arc<[u32]>)> = self.under_way.iter().filter_map(with).collect();
+        for (name, _) in &all {
+            self.end(links, *name, Err(AmError::Gone { rank: lost, why: why.to_owned() }));
+        }
+        all
+    }
+
+    fn tell_lost(links: &mut Links, name: Name, ranks: &[u32], lost: u32) {
+        let Name { team, number } = name;
+        let me = links.rank();
+        for &rank in ranks.iter().filter(|&&rank| rank != lost && rank != me) {
+            links.say_collected(rank, &Collected::Lost { team, number, rank: lost });
+        }
+    }
+
+    pub fn next_ended(&mut self) -> Option<(u64, Result<Vec<u8>>)> {
+        self.ended.pop_front()
+    }
+
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+}
+
+/// Checks what a program asks for, and lays out the buffer and the steps of it.
+fn prepare(ranks: Arc<[u32]>, place: Place, collective: Collective, cookie: u64) -> Result<Operation> {
+    let size = place.size;
+    let check_root = |root: u32| {
+        let root = root as usize;
+        if root < size { Ok(root) } else { Err(AmError::Range("there is no such member in this team")) }
+    };
+    let check_numbers = |data: &[u8], (number, reduction): (Number, Reduction)| {
+        if !number.can(reduction) {
+            return Err(AmError::Argument("floats have no bits to be combined"));
+        }
+        if !data.len().is_multiple_of(number.len_bytes()) {
+            return Err(AmError::Argument("the data of a reduction is a whole number of elements"));
+        }
+        Ok(())
+    };
+    let all_bytes = |len: usize| {
+        let all = len.checked_mul(size).filter(|&all| isize::try_from(all).is_ok());
+        all.ok_or(AmError::Argument("the data of all members exceed the address space"))
+    };
+    // A place for each member, of which one is filled.
+    let places = |data: &[u8], at: usize| {
+        let mut buffer = vec![0; all_bytes(data.len())?];
+        if let Some(mine) = buffer.get_mut(at * data.len()..(at + 1) * data.len()) {
+            mine.copy_from_slice(data);
+        }
+        Ok::<_, AmError>(buffer)
+    };
+    let (mut turned_bytes, mut arithmetic) = (0, None);
+    let (steps, buffer, result) = match collective {
+        Collective::Barrier => (place.barrier(), Vec::new(), 0..0),
+        Collective::Broadcast { root, data } => {
+            let len = data.len();
+            (place.broadcast(check_root(root)?, len), data, 0..len)
+        }
+        Collective::Gather { root, data } => {
+            let (root, len) = (check_root(root)?, data.len());
+            let all = all_bytes(len)?;
+            if place.me == root {
+                (place.gather(root, len), places(&data, root)?, 0..all)
+            } else {
+                (place.gather(root, len), data, 0..0)
+            }
+        }
+        Collective::Scatter { root, data, len_bytes } => {
+            let (root, all) = (check_root(root)?, all_bytes(len_bytes)?);
+            let steps = place.scatter(root, len_bytes);
+            if place.me != root {
+                (steps, vec![0; len_bytes], 0..len_bytes)
+            } else if data.len() == all {
+                (steps, data, root * len_bytes..(root + 1) * len_bytes)
+            } else {
+                return Err(AmError::Argument("what is scattered has a part for each member"));
+            }
+        }
+        Collective::Allgather { data } => {
+            let len = data.len();
+            let at = if place.gathers_in_turn(len) {
+                turned_bytes = place.me * len;
+                0
+            } else {
+                place.me
+            };
+            let buffer = places(&data, at)?;
+            let all = buffer.len();
+            (place.allgather(len), buffer, 0..all)
+        }
+        Collective::Alltoall { parts, data, result } => exchange(place, &parts, data, &result)?,
+        Collective::Reduce { root, data, with } => {
+            let root = check_root(root)?;
+            check_numbers(&data, with)?;
+            arithmetic = Some(with);
+            let len = data.len();
+            (place.reduce(root, len), data, 0..if place.me == root { len } else { 0 })
+        }
+        Collective::Allreduce { data, with } => {
+            check_numbers(&data, with)?;
+            arithmetic = Some(with);
+            let len = data.len();
+            (place.allreduce(len, with.0.len_bytes()), data, 0..len)
+        }
+        Collective::Scan { data, with } => {
+            check_numbers(&data, with)?;
+            arithmetic = Some(with);
+            let len = data.len();
+            (place.scan(len), data, 0..len)
+        }
+    };
+    Ok(Operation {
+        ranks,
+        steps: steps.into_iter().rev().collect(),
+        buffer,
+        result,
+        turned_bytes,
+        arithmetic,
+        outgoing: None,
+        taken: None,
+        has_begun: false,
+        sent_to: Vec::new(),
+        opened: Vec::new(),
+        cookie,
+    })
+}
+
+/// The buffer has what is sent, and what is got behind that.
+fn exchange(
+    place: Place,
+    parts: &[(Range<usize>, Range<usize>)],
+    data: Vec<u8>,
+    result: &[u8],
+) -> Result<(Vec<plan::Step>, Vec<u8>, Range<usize>)> {
+    let (sent, got) = (data.len(), result.len());
+    let is_good = |(out, into): &(Range<usize>, Range<usize>)| {
+        out.start <= out.end && out.end <= sent && into.start <= into.end && into.end <= got
+    };
+    if parts.len() != place.size || !parts.iter().all(is_good) {
+        return Err(AmError::Argument("there is a part for each member, inside of the data"));
+    }
+    let mut buffer = data;
+    buffer.extend_from_slice(result);
+    let part = |member: usize| parts.get(member).cloned().unwrap_or_default();
+    let behind = |range: Range<usize>| sent + range.start..sent + range.end;
+    let (out, into) = part(place.me);
+    if out.len() != into.len() {
+        return Err(AmError::Argument("what a member has for itself is as long as what it gets from itself"));
+    }
+    buffer.copy_within(out, sent + into.start);
+    let steps = place.alltoall(|to| part(to).0, |from| behind(part(from).1));
+    Ok((steps, buffer, sent..sent + got))
+}

@@ -1,0 +1,133 @@
+//! One collective that is under way.
+
+use super::arithmetic::{Number, Reduction};
+use super::plan::{Step, Take};
+use crate::error::AmError;
+use std::ops::Range;
+use std::sync::Arc;
+
+pub(crate) struct Operation {
+    /// The members of its team, by rank.
+    pub ranks: Arc<[u32]>,
+    /// Steps that are not over, the last one first.
+    pub steps: Vec<Step>,
+    pub buffer: Vec<u8>,
+    /// What of the buffer is the result, turned to the right by so many bytes.
+    pub result: Range<usize>,
+    pub turned_bytes: usize,
+    pub arithmetic: Option<(Number, Reduction)>,
+    /// What the step that goes on sends: its data when it began, and how many bytes were sent. None: all was.
+    pub outgoing: Option<(Vec<u8>, usize)>,
+    /// What it has taken, bytes. None: all.
+    pub taken: Option<usize>,
+    pub has_begun: bool,
+    /// Ranks that were sent a record, and those that were told that more may follow their first one.
+    pub sent_to: Vec<u32>,
+    pub opened: Vec<u32>,
+    pub cookie: u64,
+}
+
+/// Members differ in how long the data are.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Differ;
+
+impl Operation {
+    /// Begins the next step. False: there is none.
+    pub fn begin_step(&mut self) -> bool {
+        if self.has_begun {
+            return true;
+        }
+        let Some(step) = self.steps.last() else { return false };
+        let data = |range: &Range<usize>| self.buffer.get(range.clone()).unwrap_or_default().to_vec();
+        self.outgoing = step.send.as_ref().map(|(_, range)| (data(range), 0));
+        self.taken = step.take.as_ref().map(|_| 0);
+        self.has_begun = true;
+        true
+    }
+
+    /// Ends the step that goes on, if all of it is done.
+    pub fn end_step(&mut self) -> bool {
+        let is_over = self.outgoing.is_none() && self.taken.is_none();
+        if is_over {
+            self.steps.pop();
+            self.has_begun = false;
+        }
+        is_over
+    }
+
+    /// To which rank the step sends.
+    pub fn receiver(&self) -> Option<u32> {
+        let (member, _) = self.steps.last()?.send.as_ref()?;
+        self.ranks.get(*member).copied()
+    }
+
+    /// From which rank the step takes.
+    pub fn sender(&self) -> Option<u32> {
+        let (member, ..) = self.steps.last()?.take.as_ref()?;
+        self.ranks.get(*member).copied()
+    }
+
+    /// The next bytes to be sent, up to `max` of them, and whether more to the same rank will follow.
+    pub fn next_bytes(&self, max: usize) -> Option<(&[u8], bool)> {
+        let (data, sent) = self.outgoing.as_ref()?;
+        let end = data.len().min(sent + max);
+        let (member, _) = self.steps.last()?.send.as_ref()?;
+        let is_same = |step: &Step| step.send.as_ref().is_some_and(|(other, _)| other == member);
+        let follows = end < data.len() || self.steps.iter().rev().skip(1).any(is_same);
+        Some((data.get(*sent..end).unwrap_or_default(), follows))
+    }
+
+    /// So many were.
+    pub fn advance_bytes(&mut self, len: usize) {
+        if let Some((data, sent)) = &mut self.outgoing {
+            *sent += len;
+            if *sent >= data.len() {
+                self.outgoing = None;
+            }
+        }
+    }
+
+    /// Takes one record of the rank that the step takes from.
+    pub fn take(&mut self, record: &[u8]) -> Result<(), Differ> {
+        let (Some(taken), Some(Step { take: Some((_, range, how)), .. })) = (self.taken, self.steps.last())
+        else {
+            return Err(Differ);
+        };
+        let (from, to) = (range.start + taken, range.start + taken + record.len());
+        if to > range.end || (record.is_empty() && !range.is_empty()) {
+            return Err(Differ);
+        }
+        let place = self.buffer.get_mut(from..to).ok_or(Differ)?;
+        match (how, self.arithmetic) {
+            (Take::Store, _) => place.copy_from_slice(record),
+            (_, None) => return Err(Differ),
+            (side, Some((number, reduction))) => {
+                if !record.len().is_multiple_of(number.len_bytes()) {
+                    return Err(Differ);
+                }
+                number.combine(reduction, place, record, *side == Take::ReduceLeft);
+            }
+        }
+        self.taken = (to < range.end).then_some(taken + record.len());
+        Ok(())
+    }
+
+    /// What the member gets of it.
+    pub fn into_result(mut self) -> Vec<u8> {
+        self.buffer.truncate(self.result.end);
+        self.buffer.drain(..self.result.start);
+        if !self.buffer.is_empty() {
+            let turn = self.turned_bytes % self.buffer.len();
+            self.buffer.rotate_right(turn);
+        }
+        self.buffer
+    }
+}
+
+impl From<Differ> for AmError {
+    fn from(_: Differ) -> AmError {
+        AmError::Argument(
+            "the members of a team differ in how much data a collective has, or in which one they call",
+        )
+    }
+}

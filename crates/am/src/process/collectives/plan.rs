@@ -1,0 +1,235 @@
+//! The steps of collectives: what a member of a team sends to which, and takes from which, in order.
+//!
+//! A buffer has all that a collective works on. Plans depend on the size of the team and on lengths only, so that all members agree: the n-th
+//! message of one member to another is the n-th that this one takes.
+
+use std::ops::Range;
+
+/// Longer data are scattered and gathered again instead of sent whole.
+const LONG_BYTES: usize = 64 << 10;
+/// Longer data are reduced in as many pieces as there are members.
+const LONG_REDUCTION_BYTES: usize = 16 << 10;
+/// Up to so much in all is gathered in few steps, in which what was gathered before is sent again.
+const SHORT_GATHER_BYTES: usize = 32 << 10;
+
+/// What is done with data that have come.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Take {
+    Store,
+    /// They are the left operands of a reduction.
+    ReduceLeft,
+    /// They are the right operands.
+    ReduceRight,
+}
+
+/// A message to a member, and one from a member; the step is over when both are done. The data to send are what they are when it begins.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Step {
+    pub send: Option<(usize, Range<usize>)>,
+    pub take: Option<(usize, Range<usize>, Take)>,
+}
+
+/// Where a member is in its team.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Place {
+    pub me: usize,
+    pub size: usize,
+}
+
+fn send(to: usize, range: Range<usize>) -> Step {
+    Step { send: Some((to, range)), take: None }
+}
+
+fn take(from: usize, range: Range<usize>, take: Take) -> Step {
+    Step { send: None, take: Some((from, range, take)) }
+}
+
+fn both(to: usize, out: Range<usize>, from: usize, into: Range<usize>, take: Take) -> Step {
+    Step { send: Some((to, out)), take: Some((from, into, take)) }
+}
+
+impl Place {
+    fn ahead(self, by: usize) -> usize {
+        (self.me + by) % self.size
+    }
+
+    fn behind(self, by: usize) -> usize {
+        (self.me + self.size - by % self.size) % self.size
+    }
+
+    /// Distances of 1, 2, 4 and so on, below the size.
+    fn distances(self) -> impl DoubleEndedIterator<Item = usize> {
+        let count = usize::BITS - self.size.saturating_sub(1).leading_zeros();
+        (0..count).map(|bit| 1 << bit)
+    }
+
+    /// By dissemination (Hensgen, Finkel and Manber, 1988).
+    pub fn barrier(self) -> Vec<Step> {
+        self.distances().map(|far| both(self.ahead(far), 0..0, self.behind(far), 0..0, Take::Store)).collect()
+    }
+
+    /// From `root`, all of the buffer: by a tree, or scattered and gathered (van de Geijn) where it is long.
+    pub fn broadcast(self, root: usize, len: usize) -> Vec<Step> {
+        let relative = self.behind(root);
+        if len <= LONG_BYTES || self.size <= 2 {
+            return self.tree(root, relative, |_| 0..len);
+        }
+        let size = self.size;
+        let bound = move |at: usize| (len as u128 * at.min(size) as u128 / size as u128) as usize;
+        // The tree hands on what the receiver and all below it need.
+        let mut steps = self.tree(root, relative, |(first, count)| bound(first)..bound(first + count));
+        let chunk = |at: usize| bound(at % size)..bound(at % size + 1);
+        for step in 0..size - 1 {
+            let (out, into) = (chunk(relative + size - step), chunk(relative + 2 * size - step - 1));
+            steps.push(both(self.ahead(1), out, self.behind(1), into, Take::Store));
+        }
+        steps
+    }
+
+    /// A binomial tree from `root`: `range` says what a member and those below it get, by the first of them, relative to the root, and their number.
+    fn tree(self, root: usize, relative: usize, range: impl Fn((usize, usize)) -> Range<usize>) -> Vec<Step> {
+        let member = |relative: usize| (relative + root) % self.size;
+        let mut steps = Vec::new();
+        let below = if relative == 0 { self.size.next_power_of_two() } else { lowest_bit(relative) };
+        if relative > 0 {
+            steps.push(take(member(relative - below), range((relative, below)), Take::Store));
+        }
+        for far in self.distances().rev().filter(|&far| far < below && relative + far < self.size) {
+            steps.push(send(member(relative + far), range((relative + far, far))));
+        }
+        steps
+    }
+
+    /// To `root`, all of the buffer, by a tree.
+    pub fn reduce(self, root: usize, len: usize) -> Vec<Step> {
+        let relative = self.behind(root);
+        let member = |relative: usize| (relative + root) % self.size;
+        let mut steps = Vec::new();
+        for far in self.distances() {
+            if relative & far != 0 {
+                steps.push(send(member(relative - far), 0..len));
+                break;
+            }
+            if relative + far < self.size {
+                steps.push(take(member(relative + far), 0..len, Take::ReduceRight));
+            }
+        }
+        steps
+    }
+
+    /// All of the buffer, to all. Each piece is reduced in one order, so that all get the same bits.
+    pub fn allreduce(self, len: usize, element: usize) -> Vec<Step> {
+        if len > LONG_REDUCTION_BYTES && self.size > 1 { self.ring(len, element) } else { self.doubling(len) }
+    }
+
+    /// By recursive doubling (Thakur, Rabenseifner and Gropp, 2005): neighbours first, which are on one host mostly.
+    fn doubling(self, len: usize) -> Vec<Step> {
+        let power = if self.size.is_power_of_two() { self.size } else { self.size.next_power_of_two() / 2 };
+        let extra = self.size - power;
+        let mut steps = Vec::new();
+        if self.me < 2 * extra && self.me % 2 == 1 {
+            return vec![send(self.me - 1, 0..len), take(self.me - 1, 0..len, Take::Store)];
+        }
+        if self.me < 2 * extra {
+            steps.push(take(self.me + 1, 0..len, Take::ReduceRight));
+        }
+        let number = if self.me < 2 * extra { self.me / 2 } else { self.me - extra };
+        for far in (Place { me: 0, size: power }).distances() {
+            let other = number ^ far;
+            let member = if other < extra { 2 * other } else { other + extra };
+            let side = if member < self.me { Take::ReduceLeft } else { Take::ReduceRight };
+            steps.push(both(member, 0..len, member, 0..len, side));
+        }
+        if self.me < 2 * extra {
+            steps.push(send(self.me + 1, 0..len));
+        }
+        steps
+    }
+
+    /// A piece for each member goes round and is reduced, and then goes round again.
+    fn ring(self, len: usize, element: usize) -> Vec<Step> {
+        let count = len / element;
+        let bound = |at: usize| (count as u128 * at as u128 / self.size as u128) as usize * element;
+        let piece = |at: usize| bound(at % self.size)..bound(at % self.size + 1);
+        let (next, last) = (self.ahead(1), self.behind(1));
+        let mut steps = Vec::new();
+        for step in 0..self.size - 1 {
+            let (out, into) = (piece(self.behind(step)), piece(self.behind(step + 1)));
+            steps.push(both(next, out, last, into, Take::ReduceLeft));
+        }
+        for step in 0..self.size - 1 {
+            let (out, into) = (piece(self.behind(step) + 1), piece(self.behind(step)));
+            steps.push(both(next, out, last, into, Take::Store));
+        }
+        steps
+    }
+
+    /// What each member and those before it have, reduced (Hillis and Steele, 1986).
+    pub fn scan(self, len: usize) -> Vec<Step> {
+        let step = |far: usize| Step {
+            send: (self.me + far < self.size).then(|| (self.me + far, 0..len)),
+            take: (self.me >= far).then(|| (self.me - far, 0..len, Take::ReduceLeft)),
+        };
+        self.distances().map(step).collect()
+    }
+
+    /// A place of `len` bytes for each member, at the root: its own is filled. Others have theirs only.
+    pub fn gather(self, root: usize, len: usize) -> Vec<Step> {
+        if self.me != root {
+            return vec![send(root, 0..len)];
+        }
+        (1..self.size)
+            .map(|far| self.ahead(far))
+            .map(|from| take(from, from * len..(from + 1) * len, Take::Store))
+            .collect()
+    }
+
+    /// The opposite of gathering.
+    pub fn scatter(self, root: usize, len: usize) -> Vec<Step> {
+        if self.me != root {
+            return vec![take(root, 0..len, Take::Store)];
+        }
+        (1..self.size).map(|far| self.ahead(far)).map(|to| send(to, to * len..(to + 1) * len)).collect()
+    }
+
+    /// Whether places are gathered in few steps. Then a member's own one is the first, and those of the others follow it in turn.
+    pub fn gathers_in_turn(self, len: usize) -> bool {
+        len.saturating_mul(self.size) <= SHORT_GATHER_BYTES
+    }
+
+    /// A place of `len` bytes for each member, of which this one's is filled: by Bruck's algorithm, or round a ring.
+    pub fn allgather(self, len: usize) -> Vec<Step> {
+        if self.gathers_in_turn(len) {
+            let step = |far: usize| {
+                let count = far.min(self.size - far);
+                let into = far * len..(far + count) * len;
+                both(self.behind(far), 0..count * len, self.ahead(far), into, Take::Store)
+            };
+            return self.distances().map(step).collect();
+        }
+        let place = |at: usize| at * len..(at + 1) * len;
+        let step = |step: usize| {
+            let (out, into) = (place(self.behind(step)), place(self.behind(step + 1)));
+            both(self.ahead(1), out, self.behind(1), into, Take::Store)
+        };
+        (0..self.size - 1).map(step).collect()
+    }
+
+    /// A piece for each member, and one from each: `out` and `into` say where these are. This member's own are not its concern.
+    pub fn alltoall(
+        self,
+        out: impl Fn(usize) -> Range<usize>,
+        into: impl Fn(usize) -> Range<usize>,
+    ) -> Vec<Step> {
+        let step = |far: usize| {
+            let (to, from) = (self.ahead(far), self.behind(far));
+            both(to, out(to), from, into(from), Take::Store)
+        };
+        (1..self.size).map(step).collect()
+    }
+}
+
+/// The lowest bit that is set.
+fn lowest_bit(number: usize) -> usize {
+    1 << number.trailing_zeros()
+}

@@ -9,6 +9,7 @@
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod arithmetic;
 pub mod description;
 mod error;
 pub mod limits;
@@ -16,6 +17,7 @@ pub mod process;
 mod runtime;
 mod wire;
 
+pub use arithmetic::{Change, Number, Reduction};
 pub use error::{AmError, Result};
-pub use process::{Collective, Context, Elements, Number, Part, Reduction, Team, Token};
+pub use process::{Collective, Context, Elements, Part, Team, Token};
 pub use runtime::{Message, Runtime};

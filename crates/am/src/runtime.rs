@@ -1,12 +1,13 @@
 //! Active messages with closures for handlers.
 
+use crate::arithmetic::Change;
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::limits::ARGS_MAX;
 use crate::process::{
     Batch, Collective, Context, Due, Elements, Part, Process, Starter, Team, Token, Transfer,
 };
-use cci::{Atomic, Device, Memory, Options};
+use cci::{Device, Memory, Options};
 use cci_job::{Job, JobError, Ranks};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -362,10 +363,11 @@ impl Runtime {
         &mut self,
         rank: u32,
         remote: u64,
-        atomic: Atomic,
+        change: impl Into<Change>,
         done: impl FnOnce(&mut Runtime, Result<u64>) + 'static,
     ) -> Result<()> {
-        self.operate(|process, cookie| process.atomic(rank, remote, atomic, cookie), Box::new(done))
+        let change = change.into();
+        self.operate(|process, cookie| process.atomic(rank, remote, change, cookie), Box::new(done))
     }
 
     /// Starts an operation when there is space, and keeps its callback.

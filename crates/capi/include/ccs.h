@@ -260,8 +260,8 @@ typedef int CCS_type_t;
 #define CCS_TYPE_F64 5
 
 /* Changes a word of a process's memory, at a multiple of its width, atomically towards all such operations from any process, and puts the value
- * that it found to *result, if that is not NULL. CAS replaces it if it equals *compare, bit by bit. Bit operations on floats are
- * CCS_ERR_ARG. */
+ * that it found to *result, if that is not NULL. CAS replaces it if it equals *compare, bit by bit. Bit operations on floats, and PROD, are
+ * CCS_ERR_ARG. MIN, MAX and sums of floats are repeated when somebody else changes the word at the same time. */
 int CCS_atomic(int node, void *remote, CCS_op_t op, CCS_type_t type, const void *operand, const void *compare,
                void *result, CCS_callback_t callback, void *cb_arg);
 

@@ -17,19 +17,20 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use collectives::{Collective, Number, Reduction, Team};
+pub use collectives::{Collective, Team};
 pub use contexts::{Context, Handler};
 pub use due::{Batch, Delivery, Due, Token};
 pub use links::Starter;
 pub use operation::{Elements, Part, Transfer};
 
+use crate::arithmetic::Change;
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::limits::{ARGS_MAX, DATA_BYTES_MAX};
 pub use crate::wire::Args;
 use crate::wire::{Header, Kind};
 use barrier::Barrier;
-use cci::{Atomic, Memory};
+use cci::Memory;
 use cci_job::Ranks;
 use collectives::Collectives;
 use contexts::{Contexts, Found};
@@ -594,11 +595,11 @@ impl Process {
     ///
     /// # Errors
     /// [`AmError::Again`]: 4,096 operations are under way. Else there is no such rank, or the address is no multiple of the width.
-    pub fn atomic(&mut self, rank: u32, remote: u64, atomic: Atomic, cookie: u64) -> Result<()> {
+    pub fn atomic(&mut self, rank: u32, remote: u64, change: Change, cookie: u64) -> Result<()> {
         if rank >= self.size() {
             return Err(AmError::Range("there is no such rank in this job"));
         }
-        self.memory.atomic(&mut self.links, rank, remote, atomic, cookie)
+        self.memory.atomic(&mut self.links, rank, remote, change, cookie)
     }
 
     /// How many operations on a rank's memory have not ended; of all ranks, without a rank.

@@ -7,11 +7,12 @@ use super::links::Links;
 use super::operation::{self, Action, Described, Elements, Operation, Part, Transfer};
 use super::registered::{Registered, address, find};
 use super::results::Results;
+use crate::arithmetic::Change;
 use crate::description::PackError;
 use crate::error::{AmError, Result};
 use crate::limits::OPERATIONS_MAX;
 use crate::wire::{Range, Region, Word};
-use cci::{Access, Atomic, AtomicWidth, Memory, RegionAddress, Status};
+use cci::{Access, Memory, RegionAddress, Status};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// An operation that has ended, with the value that an atomic one found.
@@ -134,18 +135,20 @@ impl OneSided {
         links: &mut Links,
         rank: u32,
         remote: u64,
-        atomic: Atomic,
+        change: Change,
         cookie: u64,
     ) -> Result<()> {
-        let len_bytes = match atomic.width {
-            AtomicWidth::Four => 4,
-            AtomicWidth::Eight => 8,
-        };
+        let len_bytes = change.len_bytes();
+        if let Change::Reduce(number, reduction, _) = change
+            && !number.can(reduction)
+        {
+            return Err(AmError::Argument("floats have no bits to be combined"));
+        }
         if !remote.is_multiple_of(len_bytes) {
             return Err(AmError::Argument("the address of an atomic operation is a multiple of its width"));
         }
         let action = |results: &mut Results, links: &mut Links| {
-            results.take(links.endpoint()).map(|slot| Action::Atomic(atomic, slot))
+            results.take(links.endpoint()).map(|slot| Action::Atomic(change, change.attempt(0), slot))
         };
         self.start(links, rank, Range { start: remote, len_bytes }, cookie, action)
     }
@@ -260,7 +263,7 @@ impl OneSided {
     pub fn complete(&mut self, links: &mut Links, id: u64, status: Status) {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         let (rank, remote) = (operation.rank, operation.remote);
-        if status == Status::Success && operation.goes_on() {
+        if status == Status::Success && operation.goes_on(&self.results) {
             self.waiting.push_back(id);
             return;
         }
@@ -302,7 +305,7 @@ impl OneSided {
             let done = links.endpoint().deregister(&made);
             debug_assert!(done.is_ok());
         }
-        if let Action::Atomic(_, slot) = operation.action {
+        if let Action::Atomic(.., slot) = operation.action {
             self.results.give_back(slot);
         }
         if let Some(count) = self.under_way.get_mut(&operation.rank) {

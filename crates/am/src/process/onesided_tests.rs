@@ -3,6 +3,7 @@
 use super::registered::address;
 use super::tests::{runtimes, turn};
 use super::*;
+use crate::arithmetic::{Change, Number, Reduction};
 use crate::description::Description;
 use crate::limits::OPERATIONS_MAX;
 use crate::runtime::Runtime;
@@ -216,6 +217,41 @@ fn atomics_find_what_was_there_and_none_is_lost() {
                 }
             }
         }
+    }
+}
+
+/// What the core has no operation for is tried until nobody has come between.
+#[test]
+fn sums_of_floats_and_extremes_lose_nothing() {
+    for device in ["shm", "udp-lo", "tcp-lo"] {
+        let mut all = runtimes(device, 3);
+        let memory = all[0].allocate(64).unwrap();
+        all[0].register_memory(&memory).unwrap();
+        let word = address(&memory);
+        let found = Rc::new(RefCell::new(Vec::new()));
+        for round in 0..40_u64 {
+            for runtime in &mut all {
+                let add = Change::Reduce(Number::F64, Reduction::Add, 0.25_f64.to_bits());
+                let largest = Change::Reduce(Number::I32, Reduction::Max, round);
+                let note = |found: &Rc<RefCell<Vec<u64>>>| {
+                    let found = found.clone();
+                    move |_: &mut Runtime, result: Result<u64>| found.borrow_mut().push(result.unwrap())
+                };
+                runtime.atomic(0, word, add, note(&found)).unwrap();
+                runtime.atomic(0, word + 8, largest, note(&Rc::default())).unwrap();
+            }
+        }
+        turn(&mut all, |all| {
+            found.borrow().len() == 120 && all.iter_mut().all(|one| one.process().operations(None) == 0)
+        });
+        let mut sums: Vec<f64> = found.borrow().iter().map(|&bits| f64::from_bits(bits)).collect();
+        sums.sort_by(f64::total_cmp);
+        assert!(sums.iter().copied().eq((0..120).map(|step| f64::from(step) * 0.25)), "{device}: {sums:?}");
+        let mut bytes = [0; 16];
+        assert!(memory.read(0, &mut bytes));
+        assert_eq!(bytes, *[&30_f64.to_ne_bytes()[..], &39_u64.to_ne_bytes()].concat(), "{device}");
+        let bits = Change::Reduce(Number::F32, Reduction::Xor, 1);
+        assert!(matches!(all[1].atomic(0, word, bits, |_, _| ()), Err(AmError::Argument(_))));
     }
 }
 

@@ -3,6 +3,7 @@
 use super::links::Links;
 use super::registered::{Registered, address, find};
 use super::results::{Results, Slot};
+use crate::arithmetic::Change;
 use crate::description::{Description, Piece};
 use crate::error::{AmError, Result};
 use crate::wire::Range;
@@ -70,8 +71,8 @@ pub(crate) enum Action {
     Described(Box<Described>),
     /// Copies to or from local memory.
     Transfer(Transfer, Part),
-    /// Changes a word. What it was goes to the slot.
-    Atomic(Atomic, Slot),
+    /// Changes a word, by what is asked of the core next. What the word was goes to the slot.
+    Atomic(Change, Atomic, Slot),
 }
 
 pub(crate) struct Operation {
@@ -88,16 +89,28 @@ impl Operation {
     /// The value that an atomic operation has found; 0 of others.
     pub fn found(&self, results: &Results) -> u64 {
         match self.action {
-            Action::Atomic(_, slot) => results.value(slot),
+            Action::Atomic(.., slot) => results.value(slot),
             Action::Transfer(..) | Action::Described(_) => 0,
         }
     }
 
     /// What was started of it has ended well. Returns whether there is more of it.
-    pub fn goes_on(&mut self) -> bool {
-        let Action::Described(described) = &mut self.action else { return false };
-        described.done_bytes += std::mem::take(&mut described.started_bytes);
-        described.done_bytes < described.packed_bytes
+    pub fn goes_on(&mut self, results: &Results) -> bool {
+        match &mut self.action {
+            Action::Transfer(..) => false,
+            Action::Described(described) => {
+                described.done_bytes += std::mem::take(&mut described.started_bytes);
+                described.done_bytes < described.packed_bytes
+            }
+            Action::Atomic(change, attempt, slot) => {
+                let found = results.value(*slot);
+                let has_failed = change.has_failed(attempt, found);
+                if has_failed {
+                    *attempt = change.attempt(found);
+                }
+                has_failed
+            }
+        }
     }
 
     /// Does it on memory of this process itself.
@@ -109,10 +122,18 @@ impl Operation {
         match action {
             Action::Described(described) => described.run_here(&there, at as isize, remote.start).map(|()| 0),
             Action::Transfer(transfer, local) => copy(*transfer, (&there, at), local).map(|()| 0),
-            Action::Atomic(atomic, _) => there.atomic(at, *atomic).map_err(|refusal| match refusal {
-                AtomicRefusal::OutOfRange => AmError::NotRegistered { rank: *rank, address: remote.start },
-                _ => AmError::Argument("the address of an atomic operation is a multiple of its width"),
-            }),
+            Action::Atomic(change, attempt, _) => loop {
+                let found = there.atomic(at, *attempt).map_err(|refusal| match refusal {
+                    AtomicRefusal::OutOfRange => {
+                        AmError::NotRegistered { rank: *rank, address: remote.start }
+                    }
+                    _ => AmError::Argument("the address of an atomic operation is a multiple of its width"),
+                })?;
+                if !change.has_failed(attempt, found) {
+                    return Ok(found);
+                }
+                *attempt = change.attempt(found);
+            },
         }
     }
 }
@@ -233,7 +254,7 @@ pub(crate) fn start(
                 Transfer::Get => endpoint.rma_read(connection, at, target, len, id, RmaFlags::NONE),
             }
         }
-        Action::Atomic(atomic, slot) => {
+        Action::Atomic(_, atomic, slot) => {
             let result = results.address(*slot);
             links.endpoint().atomic(connection, *atomic, target, result, id, RmaFlags::NONE)
         }

@@ -11,7 +11,7 @@ use super::types::*;
 use cci::{Atomic, AtomicKind, AtomicWidth, Foreign, Memory};
 use cci_am::description::{Description, Readable};
 use cci_am::process::Transfer;
-use cci_am::{Elements, Part};
+use cci_am::{Change, Elements, Number, Part, Reduction};
 use libc::{c_int, c_void};
 use std::ptr::NonNull;
 
@@ -279,32 +279,38 @@ pub unsafe extern "C" fn CCS_atomic(
 ) -> c_int {
     call(|| {
         drop(lock()?);
-        let (width, len_bytes, is_float) = match r#type {
-            CCS_TYPE_I32 | CCS_TYPE_U32 => (AtomicWidth::Four, 4, false),
-            CCS_TYPE_I64 | CCS_TYPE_U64 => (AtomicWidth::Eight, 8, false),
-            CCS_TYPE_F32 => (AtomicWidth::Four, 4, true),
-            CCS_TYPE_F64 => (AtomicWidth::Eight, 8, true),
+        let (number, width) = match r#type {
+            CCS_TYPE_I32 => (Number::I32, AtomicWidth::Four),
+            CCS_TYPE_U32 => (Number::U32, AtomicWidth::Four),
+            CCS_TYPE_I64 => (Number::I64, AtomicWidth::Eight),
+            CCS_TYPE_U64 => (Number::U64, AtomicWidth::Eight),
+            CCS_TYPE_F32 => (Number::F32, AtomicWidth::Four),
+            CCS_TYPE_F64 => (Number::F64, AtomicWidth::Eight),
             _ => return Err(Code::ARG),
         };
-        let kind = match op {
-            // To add nothing changes nothing.
-            CCS_OP_FETCH => AtomicKind::Add,
-            CCS_OP_SET => AtomicKind::Swap,
-            CCS_OP_CAS => AtomicKind::CompareSwap,
-            CCS_OP_ADD if !is_float => AtomicKind::Add,
-            CCS_OP_AND if !is_float => AtomicKind::And,
-            CCS_OP_OR if !is_float => AtomicKind::Or,
-            CCS_OP_XOR if !is_float => AtomicKind::Xor,
-            CCS_OP_ADD | CCS_OP_MIN | CCS_OP_MAX => return Err(Code::UNSUPPORTED),
-            _ => return Err(Code::ARG),
-        };
+        let len_bytes = number.len_bytes();
+        let is_float = matches!(number, Number::F32 | Number::F64);
         // SAFETY: as the caller promises.
         let operand = if op == CCS_OP_FETCH { 0 } else { unsafe { word(operand, len_bytes) }? };
         // SAFETY: as the caller promises.
-        let compare = if kind == AtomicKind::CompareSwap { unsafe { word(compare, len_bytes) }? } else { 0 };
+        let compare = if op == CCS_OP_CAS { unsafe { word(compare, len_bytes) }? } else { 0 };
+        let core = |kind| Change::Core(Atomic { kind, width, operand, compare });
+        let change = match op {
+            // To add nothing changes nothing.
+            CCS_OP_FETCH => core(AtomicKind::FetchAdd),
+            CCS_OP_SET => core(AtomicKind::Swap),
+            CCS_OP_CAS => core(AtomicKind::CompareSwap),
+            CCS_OP_ADD if is_float => Change::Reduce(number, Reduction::Add, operand),
+            CCS_OP_MIN => Change::Reduce(number, Reduction::Min, operand),
+            CCS_OP_MAX => Change::Reduce(number, Reduction::Max, operand),
+            CCS_OP_ADD => core(AtomicKind::FetchAdd),
+            CCS_OP_AND if !is_float => core(AtomicKind::And),
+            CCS_OP_OR if !is_float => core(AtomicKind::Or),
+            CCS_OP_XOR if !is_float => core(AtomicKind::Xor),
+            _ => return Err(Code::ARG),
+        };
         let remote = super::status::place(remote)?.addr().get() as u64;
         let rank = u32::try_from(node).map_err(|_| Code::RANGE)?;
-        let atomic = Atomic { kind, width, operand, compare };
         let arg = Pointer(cb_arg);
         until_space(|live| {
             let result = match result.is_null() {
@@ -312,7 +318,7 @@ pub unsafe extern "C" fn CCS_atomic(
                 false => Outcome::Word(Pointer(result), len_bytes),
             };
             start(live, Ending { callback, arg, result }, |live, cookie| {
-                Ok(live.process.atomic(rank, remote, atomic, cookie)?)
+                Ok(live.process.atomic(rank, remote, change, cookie)?)
             })
         })
     })

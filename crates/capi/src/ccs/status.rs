@@ -34,7 +34,6 @@ codes! {
     PEER = CCS_ERR_PEER;
     RANGE = CCS_ERR_RANGE;
     SYSTEM = CCS_ERR_SYSTEM;
-    UNSUPPORTED = CCS_ERR_UNSUPPORTED;
 }
 
 impl Code {

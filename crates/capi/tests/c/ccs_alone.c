@@ -393,6 +393,22 @@ static void memory(void)
     OK(CCS_atomic(0, words, CCS_OP_CAS, CCS_TYPE_F32, &half, &none, &was, NULL, NULL));
     OK(CCS_fence(0));
     CHECK(was != 0 && words[0] == 7);
+    int32_t least = -5, was32 = 1;
+    words[1] = 0;
+    OK(CCS_atomic(0, words + 1, CCS_OP_MIN, CCS_TYPE_I32, &least, NULL, &was32, NULL, NULL));
+    OK(CCS_fence(0));
+    CHECK(was32 == 0 && words[1] == 0xfffffffb);
+    OK(CCS_atomic(0, words + 1, CCS_OP_MAX, CCS_TYPE_U32, &five, NULL, &was32, NULL, NULL));
+    OK(CCS_fence(0));
+    CHECK(was32 == -5 && words[1] == 0xfffffffb);
+    double quarter = 0.25, before = -1, now;
+    words[1] = 0;
+    for (int round = 0; round < 3; round++)
+        OK(CCS_atomic(0, words + 1, CCS_OP_ADD, CCS_TYPE_F64, &quarter, NULL, &before, NULL, NULL));
+    OK(CCS_fence(0));
+    memcpy(&now, words + 1, sizeof now);
+    CHECK(now == 0.75 && before == 0.5);
+    CODE(CCS_atomic(0, words, CCS_OP_PROD, CCS_TYPE_I64, &five, NULL, NULL, NULL, NULL), CCS_ERR_ARG);
     CODE(CCS_atomic(0, words, CCS_OP_ADD, CCS_TYPE_I64, NULL, NULL, &found, NULL, NULL), CCS_ERR_ARG);
     CODE(CCS_atomic(0, words, CCS_OP_CAS, CCS_TYPE_I64, &five, NULL, &found, NULL, NULL), CCS_ERR_ARG);
     CODE(CCS_atomic(0, NULL, CCS_OP_ADD, CCS_TYPE_I64, &five, NULL, &found, NULL, NULL), CCS_ERR_ARG);

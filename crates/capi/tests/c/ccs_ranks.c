@@ -169,6 +169,19 @@ static void atomics(void)
     OK(CCS_gfence());
     if (rank == 0)
         CHECK(*(uint64_t *)plate == 200 * (uint64_t)size);
+    /* Floats are added at the same time from all, and the largest of all numbers stays. */
+    double half = 0.5;
+    int32_t number = rank * 3 - 5;
+    for (int round = 0; round < 50; round++) {
+        OK(CCS_atomic(0, (char *)zero + 16, CCS_OP_ADD, CCS_TYPE_F64, &half, NULL, NULL, NULL, NULL));
+        OK(CCS_atomic(0, (char *)zero + 24, CCS_OP_MAX, CCS_TYPE_I32, &number, NULL, NULL, NULL, NULL));
+    }
+    OK(CCS_gfence());
+    if (rank == 0) {
+        int32_t most = 3 * size - 8;
+        CHECK((&plate[0][0])[2] == 25.0 * size);
+        CHECK(*(int32_t *)(&plate[0][0] + 3) == (most > 0 ? most : 0));
+    }
     /* Somebody else's change is noticed without a message. */
     if (rank == 0)
         CCS_block_until(*(volatile uint64_t *)&plate[1][0] == (uint64_t)size - 1);

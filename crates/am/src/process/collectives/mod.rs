@@ -4,17 +4,16 @@
 //! collectives of a team in the same order, so that a number names each. Of a collective that a member has not started it gets one record from
 //! each other member, and how many records of all collectives may lie with a member is bounded, too.
 
-mod arithmetic;
 mod operation;
 mod plan;
 mod team;
 #[cfg(test)]
 mod tests;
 
-pub use arithmetic::{Number, Reduction};
 pub use team::Team;
 
 use super::links::Links;
+use crate::arithmetic::{Number, Reduction};
 use crate::error::{AmError, Result};
 use crate::limits::COLLECTIVES_MAX;
 use crate::wire::Collected;

@@ -1,7 +1,7 @@
 //! One collective that is under way.
 
-use super::arithmetic::{Number, Reduction};
 use super::plan::{Step, Take};
+use crate::arithmetic::{Number, Reduction};
 use crate::error::AmError;
 use std::ops::Range;
 use std::sync::Arc;

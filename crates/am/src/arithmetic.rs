@@ -1,4 +1,6 @@
-//! What reductions compute.
+//! What reductions and atomic operations compute.
+
+use cci::{Atomic, AtomicKind, AtomicWidth};
 
 /// What the elements of a reduction are, in the byte order of the machine.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ impl Number {
 
     /// Puts to `mine` what comes of each pair of elements of both, where `other` is the operand on the left or on the right. Both have the same
     /// length, a multiple of an element's.
-    pub(super) fn combine(self, reduction: Reduction, mine: &mut [u8], other: &[u8], is_other_left: bool) {
+    pub(crate) fn combine(self, reduction: Reduction, mine: &mut [u8], other: &[u8], is_other_left: bool) {
         macro_rules! each {
             ($type:ty, $apply:ident) => {
                 for (mine, other) in
@@ -111,6 +113,64 @@ impl Number {
         }
     }
 }
+
+/// A change of a word that is done atomically, with regard to all others.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// One that the core does.
+    Core(Atomic),
+    /// The reduction of the word and an operand, which is in the low bytes. It takes one exchange with the word's rank more than there are changes
+    /// of others meanwhile, and one more at first.
+    Reduce(Number, Reduction, u64),
+}
+
+impl From<Atomic> for Change {
+    fn from(atomic: Atomic) -> Change {
+        Change::Core(atomic)
+    }
+}
+
+impl Change {
+    pub(crate) fn len_bytes(&self) -> u64 {
+        match self {
+            Change::Core(Atomic { width: AtomicWidth::Four, .. }) => 4,
+            Change::Core(Atomic { width: AtomicWidth::Eight, .. }) => 8,
+            Change::Reduce(number, ..) => number.len_bytes() as u64,
+        }
+    }
+
+    /// What is asked of the core, where the word is supposed to be `found`.
+    pub(crate) fn attempt(&self, found: u64) -> Atomic {
+        match *self {
+            Change::Core(atomic) => atomic,
+            Change::Reduce(number, reduction, operand) => {
+                let (width, at) = if number.len_bytes() == 4 {
+                    (AtomicWidth::Four, LOW)
+                } else {
+                    (AtomicWidth::Eight, 0..8)
+                };
+                let (mut word, operand) = (found.to_ne_bytes(), operand.to_ne_bytes());
+                if let (Some(word), Some(operand)) = (word.get_mut(at.clone()), operand.get(at)) {
+                    number.combine(reduction, word, operand, false);
+                }
+                Atomic {
+                    kind: AtomicKind::CompareSwap,
+                    width,
+                    operand: u64::from_ne_bytes(word),
+                    compare: found,
+                }
+            }
+        }
+    }
+
+    /// Whether an attempt that has found this was not one: the word was another.
+    pub(crate) fn has_failed(&self, attempt: &Atomic, found: u64) -> bool {
+        matches!(self, Change::Reduce(..)) && attempt.compare != found
+    }
+}
+
+/// The low four bytes of a word of eight.
+const LOW: std::ops::Range<usize> = if cfg!(target_endian = "big") { 4..8 } else { 0..4 };
 
 #[cfg(test)]
 mod tests {

@@ -57,6 +57,40 @@ fn collectives() {
     }
 }
 
+/// Rank 1 of three dies: what the others are told, and how they end.
+fn one_dies(mode: &str) -> Vec<(bool, String)> {
+    let program = common::compile("ccs_deaths", Linked::Shared);
+    let outputs = launch::launch(3, || {
+        let mut command = Command::new(&program);
+        command.arg(mode);
+        command
+    });
+    let said = |output: &std::process::Output| {
+        [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat()
+    };
+    let all: Vec<_> = outputs.iter().map(|output| (output.status.success(), said(output))).collect();
+    assert!(!all[1].0, "rank 1 has died");
+    all
+}
+
+#[test]
+fn who_has_an_error_handler_survives() {
+    for _ in 0..3 {
+        let all = one_dies("survive");
+        for (success, said) in [&all[0], &all[2]] {
+            assert!(*success && said.contains("ccs_deaths: all well"), "{all:?}");
+        }
+    }
+}
+
+#[test]
+fn without_an_error_handler_a_death_ends_the_job() {
+    let all = one_dies("not");
+    for (success, said) in [&all[0], &all[2]] {
+        assert!(!success && said.contains("CCS: rank ") && said.contains("rank 1"), "{all:?}");
+    }
+}
+
 #[test]
 fn ranks_with_threads() {
     for threads in ["0", "2"] {

@@ -218,7 +218,7 @@ fn compiles_everywhere(header: &str) {
 fn declared() -> BTreeSet<String> {
     let read =
         |name| fs::read_to_string(common::package_folder().join("include").join(name)).expect("a header");
-    let header = ["cci.h", "cci_messenger.h"].map(read).concat();
+    let header = ["cci.h", "cci_messenger.h", "ccs.h"].map(read).concat();
     let mut code = String::new();
     let mut rest = header.as_str();
     while let Some((before, comment)) = rest.split_once("/*") {
@@ -226,18 +226,21 @@ fn declared() -> BTreeSet<String> {
         rest = comment.split_once("*/").expect("comments end").1;
     }
     code.push_str(rest);
+    // Macros may look like functions.
+    let code = code.replace("\\\n", " ");
+    let code: String = code.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
     // A declaration: a name right before a parenthesis, outside of braces.
     let mut names = BTreeSet::new();
     for (at, _) in code.match_indices('(') {
         let start = code[..at]
             .rfind(|char: char| !(char.is_ascii_alphanumeric() || char == '_'))
             .map_or(0, |at| at + 1);
-        if code[start..at].starts_with("cci_") {
+        if code[start..at].starts_with("cci_") || code[start..at].starts_with("CCS_") {
             names.insert(code[start..at].to_owned());
         }
     }
-    // The one that is inline.
-    assert!(names.remove("cci_event_type_str"));
+    // Those that are inline.
+    assert!(names.remove("cci_event_type_str") && names.remove("CCS_nargs_"));
     names
 }
 

@@ -231,6 +231,12 @@ int CCS_put(int node, void *remote_buf, size_t remote_count, CCS_datadesc_t remo
 int CCS_get(int node, const void *remote_buf, size_t remote_count, CCS_datadesc_t remote_desc, void *local_buf,
             size_t local_count, CCS_datadesc_t local_desc, CCS_callback_t callback, void *cb_arg);
 
+/* CCS_put, after which a handler runs at the target, with these arguments and without data (buffer NULL), when what was put is there. It does not
+ * run if the put fails. The callback of the put does not wait for it. */
+int CCS_put_am(int node, void *remote_buf, size_t remote_count, CCS_datadesc_t remote_desc, const void *local_buf,
+               size_t local_count, CCS_datadesc_t local_desc, CCS_callback_t callback, void *cb_arg, CCS_context_t context,
+               int handler_id, int nargs, const CCS_arg_t *args);
+
 /* How the operation has ended whose callback runs: a code. */
 int CCS_callback_status(int *status);
 

@@ -63,6 +63,7 @@ fn join(threads: c_int) -> Result<()> {
             is_shared: threads == CCS_THREAD_MULTIPLE,
             contexts: Vec::new(),
             operations: Operations::default(),
+            following: VecDeque::new(),
             collecting: HashMap::new(),
             collecting_made: 0,
             collected: HashMap::new(),
@@ -99,7 +100,7 @@ fn settle() -> Result<()> {
     loop {
         lock()?.process.settle();
         wait_until(|live| {
-            if live.process.is_idle() {
+            if live.process.is_idle() && live.following.is_empty() {
                 return Ok(Some(()));
             }
             live.process.check_all()?;

@@ -1,10 +1,10 @@
 //! The runtime of this process, between `CCS_init` and `CCS_finalize`, and what each thread is at.
 
 use super::here::Here;
-use super::operations::{Collecting, Ending, Operations, Pointer, Then};
+use super::operations::{Collecting, Ending, Following, Operations, Pointer, Then};
 use super::status::{Code, Result};
 use super::types::*;
-use cci_am::process::{Batch, Process};
+use cci_am::process::{Batch, Process, Starter};
 use cci_am::{AmError, Context};
 use cci_job::Job;
 use libc::{c_int, c_void};
@@ -34,6 +34,8 @@ pub(super) struct Live {
     /// By their numbers from 1 on; none were freed.
     pub contexts: Vec<Option<Context>>,
     pub operations: Operations,
+    /// Messages that follow operations which have ended, and wait for space.
+    pub following: VecDeque<Following>,
     pub collecting: HashMap<u64, Collecting>,
     pub collecting_made: u64,
     /// How collectives have ended that somebody waits for: well, or with a code.
@@ -160,18 +162,38 @@ impl Live {
         while let Some((cookie, result)) = self.process.next_collected() {
             self.end_collective(cookie, result);
         }
+        self.send_following();
     }
 
     pub fn has_due(&self) -> bool {
         !self.due.is_empty() || (!self.is_dispatching && self.process.has_due())
     }
 
+    /// Sends the messages that follow operations, as far as there is space.
+    fn send_following(&mut self) {
+        while let Some(Following { context, rank, handler, args }) = self.following.front() {
+            let (rank, starter) = (*rank, Starter::Handler);
+            match self.process.request(starter, *context, rank, *handler, args, &[]) {
+                Err(AmError::Again) => return,
+                Ok(()) => {}
+                Err(error) => {
+                    let what = error.to_string();
+                    self.report(Code::from(error), rank, what);
+                }
+            }
+            self.following.pop_front();
+        }
+    }
+
     /// An operation has ended: its results are put where they belong, and its callback is due.
     pub fn end(&mut self, cookie: u64, result: Result<u64, AmError>) {
-        let Some(Ending { callback, arg, result: outcome }) = self.operations.remove(cookie) else { return };
+        let Some(Ending { callback, arg, result: outcome, then }) = self.operations.remove(cookie) else {
+            return;
+        };
         let status = match result {
             Ok(found) => {
                 outcome.put(found);
+                self.following.extend(then);
                 CCS_SUCCESS
             }
             Err(error) => {

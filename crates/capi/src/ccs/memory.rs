@@ -1,11 +1,13 @@
 //! One-sided memory.
 
+use super::contexts;
 use super::descriptions::{Data, Described};
 use super::dispatch::{until_space, wait_until};
 use super::here::check_may_wait;
 use super::job::barrier;
 use super::live::{Live, lock};
-use super::operations::{Ending, Outcome, Pointer};
+use super::messages;
+use super::operations::{Ending, Following, Outcome, Pointer};
 use super::status::{Code, Result, call};
 use super::types::*;
 use cci::{Atomic, AtomicKind, AtomicWidth, Foreign, Memory};
@@ -68,6 +70,7 @@ unsafe fn transfer(
     (remote, remote_count, remote_desc): Side,
     (local, local_count, local_desc): Side,
     (callback, arg): (CCS_callback_t, *mut c_void),
+    then: Option<&Following>,
 ) -> Result<()> {
     drop(lock()?);
     let there = Data::new(remote, remote_count, remote_desc)?;
@@ -89,7 +92,7 @@ unsafe fn transfer(
             },
             _ => Outcome::Nothing,
         };
-        start(live, Ending { callback, arg, result }, |live, cookie| {
+        start(live, Ending { callback, arg, result, then: then.cloned() }, |live, cookie| {
             local.start(live, transfer, rank, &there, &here, cookie)
         })
     })
@@ -188,7 +191,40 @@ pub unsafe extern "C" fn CCS_put(
     let remote = (remote_buf, remote_count, remote_desc);
     let local = (local_buf.cast_mut(), local_count, local_desc);
     // SAFETY: as the caller promises.
-    call(|| unsafe { transfer(Transfer::Put, node, remote, local, (callback, cb_arg)) })
+    call(|| unsafe { transfer(Transfer::Put, node, remote, local, (callback, cb_arg), None) })
+}
+
+/// Writes to memory of a process, and has a handler run there when the data are there.
+///
+/// # Safety
+/// What is described of this process's memory stays as it is until the operation has ended; `args` has `nargs` entries.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn CCS_put_am(
+    node: c_int,
+    remote_buf: *mut c_void,
+    remote_count: usize,
+    remote_desc: CCS_datadesc_t,
+    local_buf: *const c_void,
+    local_count: usize,
+    local_desc: CCS_datadesc_t,
+    callback: CCS_callback_t,
+    cb_arg: *mut c_void,
+    context: CCS_context_t,
+    handler_id: c_int,
+    nargs: c_int,
+    args: *const CCS_arg_t,
+) -> c_int {
+    let remote = (remote_buf, remote_count, remote_desc);
+    let local = (local_buf.cast_mut(), local_count, local_desc);
+    call(|| {
+        let context = contexts::find(&*lock()?, context)?;
+        // SAFETY: as the caller promises.
+        let (handler, args) = unsafe { messages::handler_and_args(handler_id, (nargs, args)) }?;
+        let rank = u32::try_from(node).map_err(|_| Code::RANGE)?;
+        let then = Following { context, rank, handler, args: args.to_vec() };
+        // SAFETY: as the caller promises.
+        unsafe { transfer(Transfer::Put, node, remote, local, (callback, cb_arg), Some(&then)) }
+    })
 }
 
 /// Reads from memory of a process.
@@ -210,7 +246,7 @@ pub unsafe extern "C" fn CCS_get(
     let remote = (remote_buf.cast_mut(), remote_count, remote_desc);
     let local = (local_buf, local_count, local_desc);
     // SAFETY: as the caller promises.
-    call(|| unsafe { transfer(Transfer::Get, node, remote, local, (callback, cb_arg)) })
+    call(|| unsafe { transfer(Transfer::Get, node, remote, local, (callback, cb_arg), None) })
 }
 
 /// Waits until operations on a process's memory have ended; of all, without a rank.
@@ -317,7 +353,7 @@ pub unsafe extern "C" fn CCS_atomic(
                 true => Outcome::Nothing,
                 false => Outcome::Word(Pointer(result), len_bytes),
             };
-            start(live, Ending { callback, arg, result }, |live, cookie| {
+            start(live, Ending { callback, arg, result, then: None }, |live, cookie| {
                 Ok(live.process.atomic(rank, remote, change, cookie)?)
             })
         })

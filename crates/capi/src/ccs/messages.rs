@@ -34,13 +34,8 @@ impl Sending<'_> {
         if data.len_bytes > DATA_BYTES_MAX {
             return Err(Code::TOO_LONG);
         }
-        let handler = u16::try_from(handler).map_err(|_| Code::RANGE)?;
-        let count = usize::try_from(nargs).ok().filter(|&count| count <= ARGS_MAX).ok_or(Code::ARG)?;
-        let args = match count {
-            0 => &[][..],
-            // SAFETY: as the caller promises; both are 64 bits.
-            _ => unsafe { std::slice::from_raw_parts(place(args.cast_mut())?.as_ptr().cast::<i64>(), count) },
-        };
+        // SAFETY: as the caller promises.
+        let (handler, args) = unsafe { handler_and_args(handler, (nargs, args)) }?;
         Ok(Sending { handler, args, data })
     }
 
@@ -76,6 +71,24 @@ impl Sending<'_> {
         let (memory, described) = ((Readable::from(bytes), origin), &data.described.description);
         Ok(live.process.reply_described(token, *handler, args, memory, data.count, described)?)
     }
+}
+
+/// Which handler is to be called, and with what.
+///
+/// # Safety
+/// `args` has `nargs` entries, if that is a number of arguments that there may be.
+pub(super) unsafe fn handler_and_args<'a>(
+    handler: c_int,
+    (nargs, args): (c_int, *const CCS_arg_t),
+) -> Result<(u16, &'a [i64])> {
+    let handler = u16::try_from(handler).map_err(|_| Code::RANGE)?;
+    let count = usize::try_from(nargs).ok().filter(|&count| count <= ARGS_MAX).ok_or(Code::ARG)?;
+    let args = match count {
+        0 => &[][..],
+        // SAFETY: as the caller promises; both are 64 bits.
+        _ => unsafe { std::slice::from_raw_parts(place(args.cast_mut())?.as_ptr().cast::<i64>(), count) },
+    };
+    Ok((handler, args))
 }
 
 /// The message whose handler runs, if the program means that.

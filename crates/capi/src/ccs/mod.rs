@@ -41,7 +41,8 @@ pub use locks::{
     CCS_unlock,
 };
 pub use memory::{
-    CCS_atomic, CCS_deregister_mem, CCS_fence, CCS_fence_all, CCS_get, CCS_gfence, CCS_put, CCS_register_mem,
+    CCS_atomic, CCS_deregister_mem, CCS_fence, CCS_fence_all, CCS_get, CCS_gfence, CCS_put, CCS_put_am,
+    CCS_register_mem,
 };
 pub use messages::{
     CCS_am_max, CCS_amreplyv, CCS_amrequestv, CCS_sender_rank, CCS_token_context, CCS_try_amrequestv,

@@ -2,6 +2,7 @@
 
 use super::descriptions::Place;
 use super::types::*;
+use cci_am::Context;
 use cci_am::description::Description;
 use cci_memory::bytes::{Bytes, Writable};
 use libc::c_void;
@@ -19,6 +20,17 @@ pub(super) struct Ending {
     pub callback: CCS_callback_t,
     pub arg: Pointer,
     pub result: Outcome,
+    /// The message that follows an operation that has ended well.
+    pub then: Option<Following>,
+}
+
+/// A message without data, to be sent when there is space.
+#[derive(Clone)]
+pub(super) struct Following {
+    pub context: Context,
+    pub rank: u32,
+    pub handler: u16,
+    pub args: Vec<i64>,
 }
 
 /// Where what an operation found goes.

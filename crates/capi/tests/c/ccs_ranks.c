@@ -151,6 +151,35 @@ static void memory(void)
     OK(CCS_datadesc_free(&block));
 }
 
+static int announced;
+
+static void announce(CCS_token_t token, void *buffer, unsigned len, double *where, int number)
+{
+    CHECK(token && !buffer && len == 0 && where[number] == number * 1.5 + 1000 * ((rank + size - 1) % size));
+    announced++;
+}
+
+/* A handler runs at the target when the data are there. */
+static void puts_that_announce(void)
+{
+    int there = (rank + 1) % size;
+    double *base = of[there], values[500];
+    OK(CCS_register_handler(context, 9, announce));
+    OK(CCS_barrier());
+    for (int number = 0; number < 500; number++) {
+        CCS_arg_t args[2] = {(CCS_arg_t)base, number};
+        values[number] = number * 1.5 + 1000 * rank;
+        OK(CCS_put_am(there, base + number, 1, CCS_DATA64, &values[number], 1, CCS_DATA64, NULL, NULL, context, 9, 2, args));
+    }
+    CODE(CCS_put_am(there, base, 1, CCS_DATA64, values, 1, CCS_DATA64, NULL, NULL, context, -1, 0, NULL), CCS_ERR_RANGE);
+    CODE(CCS_put_am(there, base, 1, CCS_DATA64, values, 1, CCS_DATA64, NULL, NULL, context, 9, 1, NULL), CCS_ERR_ARG);
+    CODE(CCS_put_am(there, base, 1, CCS_DATA64, values, 1, CCS_DATA64, NULL, NULL, NULL, 9, 0, NULL), CCS_ERR_ARG);
+    CODE(CCS_put_am(size, base, 1, CCS_DATA64, values, 1, CCS_DATA64, NULL, NULL, context, 9, 0, NULL), CCS_ERR_RANGE);
+    OK(CCS_fence(there));
+    CCS_block_until(announced == 500);
+    OK(CCS_barrier());
+}
+
 static void atomics(void)
 {
     static uint64_t *zero;
@@ -228,6 +257,7 @@ int main(int argc, char **argv)
     CHECK(size <= 64);
     messages();
     memory();
+    puts_that_announce();
     atomics();
     broken_promises();
     OK(CCS_finalize());

@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     CreditsWanted = 5,
     /// The sender has arrived in a round of a barrier.
     Barrier = 6,
-    /// The sender has passed the last barrier, and its end is no failure.
+    /// The sender leaves, and its end is no failure. With the flag: it leaves since it has lost the rank `value`.
     Leaving = 7,
     /// The sender asks which region an address of the receiver's is in.
     Ask = 8,

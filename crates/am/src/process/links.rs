@@ -51,6 +51,10 @@ pub(crate) enum News {
         rank: u32,
         why: String,
     },
+    /// A rank that leaves has lost this one, and will be in no barrier any more.
+    LostElsewhere {
+        rank: u32,
+    },
     Arrived {
         rank: u32,
         number: u32,
@@ -288,13 +292,14 @@ impl Links {
     }
 
     //= wire.md R-AM-8
-    /// Tells all ranks that have heard of this one that it leaves.
-    pub fn leave(&mut self) {
+    /// Tells all ranks that have heard of this one that it leaves, and if it does so because it has lost a rank.
+    pub fn leave(&mut self, lost: Option<u32>) {
         let is_there = |link: &Link| !matches!(link.reach, Reach::Own | Reach::Unused | Reach::Gone(_));
         let ranks = self.links.iter().filter_map(|(rank, link)| is_there(link).then_some(rank));
         let ranks: Vec<u32> = ranks.collect();
         for rank in ranks {
-            self.post(rank, &Header::new(Kind::Leaving).encode(), &[]);
+            let (flag, value) = (lost.is_some(), lost.unwrap_or_default());
+            self.post(rank, &Header { flag, value, ..Header::new(Kind::Leaving) }.encode(), &[]);
         }
     }
 
@@ -447,7 +452,12 @@ impl Links {
                         self.owing.push(rank);
                     }
                 }
-                Kind::Leaving => link.is_leaving = true,
+                Kind::Leaving => {
+                    link.is_leaving = true;
+                    if header.flag {
+                        self.news.push_back(News::LostElsewhere { rank: header.value });
+                    }
+                }
                 Kind::CollectivesTaken => {
                     link.collective_sent = link.collective_sent.saturating_sub(header.value);
                 }

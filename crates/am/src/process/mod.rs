@@ -266,6 +266,11 @@ impl Process {
                     self.missing.get_or_insert_with(|| (rank, why.clone()));
                     self.gone.push_back((rank, why));
                 }
+                News::LostElsewhere { rank } => {
+                    if rank != self.rank() && rank < self.size() {
+                        self.missing.get_or_insert_with(|| (rank, "a rank that has left had lost it".into()));
+                    }
+                }
                 News::Asked { rank, range } => self.memory.answer(&mut self.links, rank, range),
                 News::Answered { rank, range, region } => {
                     self.memory.learn(&mut self.links, rank, range, region);
@@ -732,7 +737,7 @@ impl Process {
 
     /// Delivers what was sent for up to `limit`, and leaves. Others don't take it for a failure. Returns whether all of it was delivered.
     pub fn close(mut self, limit: Duration) -> bool {
-        self.links.leave();
+        self.links.leave(self.missing.as_ref().map(|(rank, _)| *rank));
         self.links.close(limit)
     }
 }

@@ -419,3 +419,38 @@ fn barriers_pass_and_all_is_handled_before_anybody_leaves() {
         }
     }
 }
+
+/// A rank that has lost another one leaves without the last barrier. Who waits there for both is told, although it had nothing to do with the
+/// lost one.
+#[test]
+fn nobody_waits_in_a_barrier_for_a_rank_that_has_lost_one_and_left() {
+    let mut all = runtimes("shm", 3);
+    let contexts: Vec<_> = all.iter_mut().map(|runtime| runtime.context().unwrap()).collect();
+    let handled = Rc::new(Cell::new(0));
+    for (runtime, &context) in all.iter_mut().zip(&contexts) {
+        let count = handled.clone();
+        runtime.register(context, 0, move |_, _| count.set(count.get() + 1)).unwrap();
+    }
+    for to in [0, 2] {
+        all[1].request(contexts[1], to, 0, &[], &[]).unwrap();
+    }
+    turn(&mut all, |_| handled.get() == 2);
+    drop(all.pop());
+    let lost = Rc::new(Cell::new(None));
+    let report = lost.clone();
+    all[1].on_gone(move |rank, _| report.set(Some(rank)));
+    all[0].process().arrive().unwrap();
+    turn(&mut all, |_| lost.get() == Some(2));
+    assert!(matches!(all[0].process().has_passed(), Ok(false)), "it knows nothing yet");
+    let leaving = all.pop().unwrap().into_process();
+    let left = std::thread::spawn(move || leaving.close(LIMIT));
+    let start = Instant::now();
+    let error = loop {
+        match all[0].process().has_passed() {
+            Ok(passed) => assert!(!passed && start.elapsed() < LIMIT),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, AmError::Gone { rank: 2, .. }), "{error}");
+    assert!(left.join().unwrap());
+}

@@ -39,6 +39,8 @@ struct Scenario {
 enum Program {
     Rust,
     C,
+    /// Ranks of jobs.
+    Ranks,
 }
 
 const fn rust(name: &'static str, operations: usize) -> Scenario {
@@ -49,8 +51,13 @@ const fn c(name: &'static str, operations: usize) -> Scenario {
     Scenario { name, operations, program: Program::C }
 }
 
+const fn ranks(name: &'static str, operations: usize) -> Scenario {
+    Scenario { name, operations, program: Program::Ranks }
+}
+
 /// A message is one send and receive, with its completion: a round has one each way. A stream has a burst of 32 each way, with one
-/// completion, received by a handler. A call is one request and its reply.
+/// completion, received by a handler. A call is one request and its reply. Active messages (`am`) are compared with the core's, sent in silence and taken by
+/// a handler. A put and an addition each wait for a fence; what is packed is one block of 8 bytes, there and back.
 const SCENARIOS: &[Scenario] = &[
     rust("message-shm", 2),
     rust("message-udp4", 2),
@@ -72,6 +79,13 @@ const SCENARIOS: &[Scenario] = &[
     rust("poll-udp4", 1),
     rust("poll-tcp4", 1),
     rust("call-shm", 1),
+    ranks("handler-shm", 2),
+    ranks("handler-udp4", 2),
+    ranks("am-shm", 2),
+    ranks("am-udp4", 2),
+    ranks("put-shm", 1),
+    ranks("add-shm", 1),
+    ranks("pack-vector", 512),
 ];
 
 /// `cargo xtask counts`: prints the table and what differs; with `bless`, writes the files. `only`: the names of those to count; none
@@ -165,6 +179,7 @@ struct Bench {
     root: PathBuf,
     folder: PathBuf,
     rust: PathBuf,
+    ranks: PathBuf,
     c: PathBuf,
     /// The clock that goes on whenever it is read: steady_clock.c.
     clock: PathBuf,
@@ -177,13 +192,17 @@ impl Bench {
             cargo(&["build", "--locked", "--profile", "profiling", "-p", "cci-testkit", "-p", "cci-capi"]);
         // Simulated memory and calls cost instructions.
         build.args(["--no-default-features", "--features", "cci-capi/default"]);
-        run("building what is counted", build.args(["--lib", "--example", "exchanges"]))?;
+        run(
+            "building what is counted",
+            build.args(["--lib", "--example", "exchanges", "--example", "ranks"]),
+        )?;
         let built = workspace.target.join("profiling");
         let folder = workspace.target.join("counts");
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let bench = Bench {
             root: workspace.root.clone(),
             rust: built.join("examples/exchanges"),
+            ranks: built.join("examples/ranks"),
             c: folder.join("exchanges"),
             clock: folder.join("steady_clock.so"),
             folder,
@@ -257,6 +276,7 @@ impl Bench {
             .env("CCI_CONFIG", self.folder.join("cci.ini"));
         match scenario.program {
             Program::Rust => valgrind.arg("--toggle-collect=exchanges::counted").arg(&self.rust),
+            Program::Ranks => valgrind.arg("--toggle-collect=ranks::counted").arg(&self.ranks),
             Program::C => valgrind.arg("--toggle-collect=counted*").arg(&self.c),
         };
         valgrind.args([scenario.name, &rounds.to_string()]);

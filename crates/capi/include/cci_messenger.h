@@ -239,6 +239,30 @@ int cci_messenger_disconnect(cci_messenger_t *messenger, cci_messenger_connectio
 /* ------------------------------------------------------------------------------------------------------ messages --- */
 
 /*
+ * Allocates memory of the library: zeroed, aligned to a page, in huge pages where the system has them. Long messages that are sent from it
+ * with CCI_FLAG_NO_COPY are read by peers on the same host with a plain copy, and what such a peer has read once it can look at until
+ * the connection ends. Messages can be received into it, too. Any messenger or endpoint of this process may use it. It lives until
+ * cci_messenger_free(), or until the messenger is closed.
+ *
+ *   length   bytes, not 0; rounded up to whole pages
+ *   start    out: the memory
+ *
+ * Errors: CCI_EINVAL (NULL, or length 0), CCI_ENOMEM, and errors of the system.
+ */
+int cci_messenger_alloc(cci_messenger_t *messenger, uint64_t length, void **start);
+
+/*
+ * Frees memory from cci_messenger_alloc(). Messages that are being sent from there still arrive: the program may free it as soon as it
+ * has sent them.
+ *
+ *   messenger   the one that it came from
+ *   start       as cci_messenger_alloc() gave it
+ *
+ * Errors: CCI_EINVAL (NULL, or not the start of memory of this messenger), CCI_EBUSY (some of it is registered with an endpoint).
+ */
+int cci_messenger_free(cci_messenger_t *messenger, void *start);
+
+/*
  * Sends a message of any length; never blocks. The send ends in one CCI_MESSENGER_SENT with this context, unless CCI_FLAG_SILENT.
  *
  *   ptr, len   the message; copied before the call returns, unless CCI_FLAG_NO_COPY

@@ -170,7 +170,7 @@ impl CEndpoint {
     pub unsafe fn destroy(endpoint: *mut CEndpoint) {
         // SAFETY: as the caller promises.
         drop(unsafe { Box::from_raw(endpoint) });
-        allocations::forget(endpoint.cast::<cci_endpoint_t>().cast_const());
+        allocations::forget(endpoint.addr());
     }
 
     /// The endpoint that a program's pointer leads to.

@@ -1,6 +1,6 @@
 //! Registering memory, and giving out memory of the library's own: what C asks of remote memory beside operations.
 
-use crate::allocations::{Allocation, allocations, library_memory};
+use crate::allocations::{self, library_memory};
 use crate::connecting::resolve;
 use crate::endpoint::{CEndpoint, Side};
 use crate::guard::{Failure, guard};
@@ -9,7 +9,6 @@ use crate::types::*;
 use cci::{Access, Connection, Foreign, Memory, Registration};
 use libc::{c_int, c_void};
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 fn access_of(flags: c_int) -> Result<Access, Failure> {
     let known =
@@ -154,18 +153,14 @@ pub unsafe extern "C" fn cci_rma_alloc(
     guard(|| {
         // SAFETY: as the caller promises.
         let c_endpoint = unsafe { CEndpoint::of(endpoint) }?;
-        if start.is_null() || length == 0 {
-            return Err(Failure::with_text(CCI_EINVAL, "cci_rma_alloc: start is NULL, or the length is 0"));
+        if start.is_null() {
+            return Err(Failure::with_text(CCI_EINVAL, "cci_rma_alloc: start is NULL"));
         }
-        let length = usize::try_from(length).map_err(|_| {
-            Failure::with_text(CCI_ENOMEM, "cci_rma_alloc: more than this machine can address")
-        })?;
+        let length = allocations::length_of(length)?;
         let memory = c_endpoint.with(|endpoint, _| endpoint.allocate(length))??;
-        let address = memory.as_ptr();
-        let allocation = Allocation { memory, in_use: Arc::new(()), owner: endpoint.addr() };
-        allocations().insert(address.addr(), allocation);
+        let given = allocations::give(memory, endpoint.addr());
         // SAFETY: not NULL, and the caller's to be written.
-        unsafe { start.write(address.cast()) };
+        unsafe { start.write(given) };
         Ok(())
     })
 }
@@ -179,22 +174,7 @@ pub unsafe extern "C" fn cci_rma_free(endpoint: *const cci_endpoint_t, start: *m
     guard(|| {
         // SAFETY: as the caller promises.
         unsafe { CEndpoint::of(endpoint) }?;
-        let mut allocations = allocations();
-        let found = allocations.get(&start.addr()).filter(|found| found.owner == endpoint.addr());
-        let Some(found) = found else {
-            let text = "cci_rma_free: not the start of memory that cci_rma_alloc gave out for this endpoint";
-            return Err(Failure::with_text(CCI_EINVAL, text));
-        };
-        // Registering clones under the lock that we hold: nobody comes in between.
-        if Arc::strong_count(&found.in_use) > 1 {
-            return Err(Failure::with_text(
-                CCI_EBUSY,
-                "cci_rma_free: the memory is registered; deregister it first",
-            ));
-        }
-        let freed = allocations.remove(&start.addr());
-        drop(allocations);
-        drop(freed);
+        drop(allocations::take_back(start, endpoint.addr())?);
         Ok(())
     })
 }

@@ -8,6 +8,7 @@ mod connecting;
 mod event;
 mod explaining;
 mod handle;
+mod loans;
 mod opening;
 mod pool;
 mod receiving;
@@ -22,6 +23,7 @@ pub use connecting::{
 };
 pub use event::{cci_messenger_get_event, cci_messenger_return_event, cci_messenger_wait_event};
 pub use explaining::{cci_messenger_explain, cci_messenger_get_counters};
+pub use loans::{cci_messenger_alloc, cci_messenger_free};
 pub use opening::{cci_messenger_close, cci_messenger_open, cci_messenger_uri};
 pub use receiving::{
     cci_messenger_receive, cci_messenger_receive_into, cci_messenger_receive_progress, cci_messenger_refuse,

@@ -2,6 +2,7 @@
 
 use super::handle::CMessenger;
 use super::types::*;
+use crate::allocations;
 use crate::endpoint::{event_limit, text};
 use crate::extensions::{Wanted, options_of};
 use crate::guard::{Failure, guard};
@@ -102,7 +103,10 @@ unsafe fn limits_of(given: *const cci_messenger_limits_t) -> Result<Limits, Fail
 unsafe fn close(address: usize) {
     let messenger = std::ptr::with_exposed_provenance_mut::<Arc<CMessenger>>(address);
     // SAFETY: made by `Box::into_raw` in `cci_messenger_open`; the rest is as the caller promises.
-    unsafe { Box::from_raw(messenger) }.close();
+    let messenger = unsafe { Box::from_raw(messenger) };
+    messenger.close();
+    // Before the box, whose address names their owner.
+    allocations::forget(address);
 }
 
 /// Closes a messenger.

@@ -67,6 +67,10 @@ static void calls_are_refused(const char *transport)
     CHECK(event == NULL);
     CHECK_STATUS(cci_messenger_wait_event(near, NULL, &event), CCI_ERROR);
     CHECK_STATUS(cci_messenger_connect(near, "udp://127.0.0.1:9", NULL, 0, CCI_CONN_ATTR_RO, NULL, NULL), CCI_ERROR);
+    void *start = NULL;
+    CHECK_STATUS(cci_messenger_alloc(near, 4096, &start), CCI_ERROR);
+    CHECK(start == NULL);
+    CHECK_STATUS(cci_messenger_free(near, bytes), CCI_ERROR);
     CHECK_STATUS(cci_messenger_send(near, peer, "x", 1, NULL, 0, NULL), CCI_ERROR);
     CHECK_STATUS(cci_messenger_send(near, peer, bytes, LONG_BYTES, NULL, CCI_FLAG_NO_COPY, NULL), CCI_ERROR);
     CHECK_STATUS(cci_messenger_sendv(near, peer, &part, 1, NULL, 0, NULL), CCI_ERROR);

@@ -167,6 +167,75 @@ static void offers(const char *transport)
     free(into);
 }
 
+/* The ends of a send and of the message that it sent, in any order. */
+static void expect_exchange(struct side *from, struct side *to, void *context, const void *bytes, uint64_t len)
+{
+    int done = 0;
+    for (long long until = now_ms() + PATIENCE_MS; done != 3;) {
+        cci_messenger_event_t *event;
+        CHECK(now_ms() < until);
+        if (cci_messenger_get_event(from->messenger, &event) == CCI_SUCCESS) {
+            CHECK(event->type == CCI_MESSENGER_SENT && event->context == context && !(done & 1));
+            OK(event->status);
+            return_event(event);
+            done |= 1;
+        }
+        if (cci_messenger_get_event(to->messenger, &event) == CCI_SUCCESS) {
+            CHECK(event->type == CCI_MESSENGER_MESSAGE && event->len == len && !(done & 2));
+            CHECK(memcmp(event->ptr, bytes, len) == 0);
+            return_event(event);
+            done |= 2;
+        }
+    }
+}
+
+/* Messages from memory of the library, whole and in parts, which may be freed once they were sent; and what is done wrong with it. */
+static void loans(const char *transport)
+{
+    const uint64_t len = 700000;
+    unsigned char *bytes = contents(len, 9);
+    void *loan = NULL, *other = NULL;
+    open_pair(transport, CCI_CONN_ATTR_RO, NULL);
+    CHECK_STATUS(cci_messenger_alloc(client.messenger, 0, &loan), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_alloc(client.messenger, len, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_alloc(NULL, len, &loan), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_alloc(client.messenger, UINT64_MAX, &loan), CCI_ENOMEM);
+    CHECK(loan == NULL);
+    OK(cci_messenger_alloc(client.messenger, len, &loan));
+    OK(cci_messenger_alloc(client.messenger, 100, &other));
+    CHECK((uintptr_t)loan % 4096 == 0 && *(unsigned char *)loan == 0 && other != loan);
+    memcpy(loan, bytes, len);
+    for (uintptr_t round = 0; round < 3; round++) {
+        OK(cci_messenger_send(client.messenger, client.peer, loan, len, (void *)(round + 1), CCI_FLAG_NO_COPY, NULL));
+        expect_exchange(&client, &server, (void *)(round + 1), bytes, len);
+    }
+    /* Parts of it, and memory of the program. */
+    struct iovec parts[3] = {{loan, 100000}, {bytes + 100000, 200000}, {(char *)loan + 300000, 400000}};
+    OK(cci_messenger_sendv(client.messenger, client.peer, parts, 3, (void *)4, CCI_FLAG_NO_COPY, NULL));
+    expect_exchange(&client, &server, (void *)4, bytes, len);
+    /* Beyond its end. */
+    CHECK_STATUS(cci_messenger_send(client.messenger, client.peer, loan, 1 << 20, NULL, CCI_FLAG_NO_COPY, NULL), CCI_EINVAL);
+    /* It is the first messenger's to free, once, and from its start. */
+    CHECK_STATUS(cci_messenger_free(server.messenger, loan), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_free(client.messenger, (char *)loan + 4096), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_free(client.messenger, bytes), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_free(client.messenger, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_free(NULL, loan), CCI_EINVAL);
+    /* What is being sent from it arrives, although it was freed. */
+    OK(cci_messenger_send(client.messenger, client.peer, loan, len, (void *)5, CCI_FLAG_NO_COPY, NULL));
+    OK(cci_messenger_free(client.messenger, loan));
+    CHECK_STATUS(cci_messenger_free(client.messenger, loan), CCI_EINVAL);
+    expect_exchange(&client, &server, (void *)5, bytes, len);
+    idle();
+    /* Another messenger may send from it. */
+    memcpy(other, bytes, 100);
+    OK(cci_messenger_send(server.messenger, server.peer, other, 100, (void *)6, CCI_FLAG_NO_COPY, NULL));
+    expect_exchange(&server, &client, (void *)6, bytes, 100);
+    /* The other loan ends with its messenger. */
+    close_pair();
+    free(bytes);
+}
+
 /* A peer that leaves ends everything once. */
 static void peers_that_leave(const char *transport)
 {
@@ -361,4 +430,4 @@ static void looking_in(const char *transport)
     close_pair();
 }
 
-CASES("messenger_messages", lengths_and_order, offers, peers_that_leave, unreliable, misuse, rejected, looking_in)
+CASES("messenger_messages", lengths_and_order, offers, loans, peers_that_leave, unreliable, misuse, rejected, looking_in)

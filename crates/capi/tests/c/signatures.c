@@ -71,6 +71,8 @@ static int (*messenger_connect)(cci_messenger_t *, const char *, const void *, u
 static int (*messenger_accept)(cci_messenger_t *, cci_messenger_event_t *, const void *) = cci_messenger_accept;
 static int (*messenger_reject)(cci_messenger_t *, cci_messenger_event_t *) = cci_messenger_reject;
 static int (*messenger_disconnect)(cci_messenger_t *, cci_messenger_connection_t) = cci_messenger_disconnect;
+static int (*messenger_alloc)(cci_messenger_t *, uint64_t, void **) = cci_messenger_alloc;
+static int (*messenger_free)(cci_messenger_t *, void *) = cci_messenger_free;
 static int (*messenger_send)(cci_messenger_t *, cci_messenger_connection_t, const void *, uint64_t,
                              const void *, int, uint64_t *) = cci_messenger_send;
 static int (*messenger_sendv)(cci_messenger_t *, cci_messenger_connection_t, const struct iovec *, uint32_t,
@@ -106,7 +108,7 @@ int main(void)
              resolve && peer_names && conn_req_names && connect_expecting &&
              messenger_open && messenger_close && messenger_uri && messenger_get_event && messenger_wait_event &&
              messenger_return_event && messenger_connect && messenger_accept && messenger_reject &&
-             messenger_disconnect && messenger_send && messenger_sendv && messenger_cancel &&
+             messenger_disconnect && messenger_alloc && messenger_free && messenger_send && messenger_sendv && messenger_cancel &&
              messenger_send_progress && messenger_receive && messenger_receive_into && messenger_refuse &&
              messenger_receive_progress && messenger_call && messenger_cancel_call && messenger_reply &&
              messenger_reply_error && messenger_explain && messenger_get_counters);

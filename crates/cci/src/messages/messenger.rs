@@ -386,6 +386,7 @@ impl Messenger {
     /// Makes progress, and sees to it that the descriptor is readable if there is something, as [`Endpoint::arm`] does. Only programs
     /// that sleep without having seen [`Messenger::next_event`] return `None` need this.
     pub fn arm(&mut self) {
+        self.sending.sweep(&mut self.base);
         if self.has_news() || !self.base.ready.is_empty() {
             self.base.endpoint.announce_news();
         } else {

@@ -360,6 +360,16 @@ int cci_messenger_call(cci_messenger_t *messenger, cci_messenger_connection_t co
                        const struct timeval *timeout, const void *context, uint64_t *call);
 
 /*
+ * Asks the peer with a request that is gathered from iovcnt segments, as cci_messenger_sendv() gathers a message.
+ *
+ *   flags   CCI_FLAG_NO_COPY: the memory stays as it is until the call has ended, and long requests are fetched from it
+ *
+ * All else is as in cci_messenger_call().
+ */
+int cci_messenger_callv(cci_messenger_t *messenger, cci_messenger_connection_t connection, const struct iovec *data,
+                        uint32_t iovcnt, const struct timeval *timeout, const void *context, int flags, uint64_t *call);
+
+/*
  * Gives a call up, which ends with CCI_EXT_CANCELLED. The server's program is told, if it has the request.
  *
  * Errors: CCI_EINVAL (NULL, or the call has ended).
@@ -378,6 +388,12 @@ int cci_messenger_cancel_call(cci_messenger_t *messenger, uint64_t call);
  * of another messenger).
  */
 int cci_messenger_reply(cci_messenger_t *messenger, cci_messenger_event_t *request, const void *ptr, uint64_t len);
+
+/*
+ * Answers a request with a reply that is gathered from iovcnt segments (1024 at most) and copied. All else is as in
+ * cci_messenger_reply().
+ */
+int cci_messenger_replyv(cci_messenger_t *messenger, cci_messenger_event_t *request, const struct iovec *data, uint32_t iovcnt);
 
 /*
  * Answers a request with an error of the program's own: a code, and bytes that say more. All else is as in cci_messenger_reply().

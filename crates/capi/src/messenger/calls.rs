@@ -1,18 +1,45 @@
 //! Calls, and their answers.
 
 use super::handle::CMessenger;
+use super::payload::{gather, with_payload};
 use super::pool::{CEvent, Held};
 use super::types::*;
 use crate::connections::{bytes, context_of, duration};
 use crate::guard::{Failure, guard};
 use crate::types::*;
 use cci::Connection;
-use cci::messages::CallId;
-use libc::{c_int, c_void, timeval};
+use cci::messages::{CallId, Messenger, Payload};
+use libc::{c_int, c_void, iovec, timeval};
+use std::time::Duration;
 
 fn len_of(len: u64) -> usize {
     // Beyond any memory, which is refused where the bytes are looked at.
     usize::try_from(len).unwrap_or(usize::MAX)
+}
+
+/// What is asked for beside the bytes of the request.
+struct Asked {
+    connection: Connection,
+    timeout: Option<Duration>,
+    context: u64,
+}
+
+/// Starts a call, and says what it is called.
+///
+/// # Safety
+/// `call` is NULL or a place for a number.
+unsafe fn start(
+    messenger: &mut Messenger,
+    asked: Asked,
+    request: Payload<'_>,
+    call: *mut u64,
+) -> Result<(), Failure> {
+    let id = messenger.call(asked.connection, request, asked.timeout, asked.context)?;
+    if !call.is_null() {
+        // SAFETY: not NULL, and the caller's to be written.
+        unsafe { call.write(id.to_bits()) };
+    }
+    Ok(())
 }
 
 /// Asks the peer.
@@ -34,13 +61,46 @@ pub unsafe extern "C" fn cci_messenger_call(
         // SAFETY: as the caller promises.
         let (messenger, request, timeout) =
             unsafe { (CMessenger::of(messenger)?, bytes(ptr, len_of(len))?, duration(timeout)?) };
-        let (connection, context) = (Connection::from_bits(connection), context_of(context));
-        let id = messenger.with(|messenger| Ok(messenger.call(connection, request, timeout, context)?))?;
-        if !call.is_null() {
-            // SAFETY: not NULL, and the caller's to be written.
-            unsafe { call.write(id.to_bits()) };
+        let asked =
+            Asked { connection: Connection::from_bits(connection), timeout, context: context_of(context) };
+        // SAFETY: as the caller promises.
+        messenger.with(|messenger| unsafe { start(messenger, asked, request.into(), call) })
+    })
+}
+
+/// Asks the peer, with a request that is gathered from segments.
+///
+/// # Safety
+/// `messenger` is NULL or open; `data` points to `iovcnt` segments, each of which points to as many bytes as it says, which with
+/// `CCI_FLAG_NO_COPY` stay mapped and are not changed until the call has ended; the rest is as for [`cci_messenger_call`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_messenger_callv(
+    messenger: *const cci_messenger_t,
+    connection: u64,
+    data: *const iovec,
+    iovcnt: u32,
+    timeout: *const timeval,
+    context: *const c_void,
+    flags: c_int,
+    call: *mut u64,
+) -> c_int {
+    guard(|| {
+        if flags & !CCI_FLAG_NO_COPY != 0 {
+            let text =
+                format!("cci_messenger_callv does not take the flags {:#x}", flags & !CCI_FLAG_NO_COPY);
+            return Err(Failure::with_text(CCI_EINVAL, text));
         }
-        Ok(())
+        // SAFETY: as the caller promises.
+        unsafe {
+            let (messenger, timeout) = (CMessenger::of(messenger)?, duration(timeout)?);
+            let (connection, context) = (Connection::from_bits(connection), context_of(context));
+            let asked = Asked { connection, timeout, context };
+            gather(data, iovcnt, |segments| {
+                with_payload(segments, flags & CCI_FLAG_NO_COPY != 0, |request| {
+                    messenger.with(|messenger| start(messenger, asked, request, call))
+                })
+            })
+        }
     })
 }
 
@@ -62,18 +122,16 @@ pub unsafe extern "C" fn cci_messenger_cancel_call(messenger: *const cci_messeng
 /// Answers a request, with an error if there is a `code`.
 ///
 /// # Safety
-/// `messenger` is NULL or open; `request` is NULL or an event that was not returned yet; `ptr` points to `len` bytes.
+/// `messenger` is NULL or open; `request` is NULL or an event that was not returned yet.
 unsafe fn answer(
     messenger: *const cci_messenger_t,
     request: *const cci_messenger_event_t,
     code: Option<u32>,
-    ptr: *const c_void,
-    len: u64,
+    reply: Payload<'_>,
 ) -> Result<(), Failure> {
     // SAFETY: as the caller promises.
-    let (messenger, reply) = unsafe { (CMessenger::of(messenger)?, bytes(ptr, len_of(len))?) };
-    // SAFETY: as the caller promises.
     unsafe {
+        let messenger = CMessenger::of(messenger)?;
         CEvent::check_origin(request, messenger)?;
         CEvent::<CMessenger>::answer(request, |held| {
             let Held::Request(request) = held else {
@@ -102,7 +160,26 @@ pub unsafe extern "C" fn cci_messenger_reply(
     len: u64,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    guard(|| unsafe { answer(messenger, request, None, ptr, len) })
+    guard(|| unsafe { answer(messenger, request, None, bytes(ptr, len_of(len))?.into()) })
+}
+
+/// Answers a request with a reply that is gathered from segments.
+///
+/// # Safety
+/// `data` points to `iovcnt` segments, each of which points to as many bytes as it says; the rest is as for [`cci_messenger_reply`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_messenger_replyv(
+    messenger: *const cci_messenger_t,
+    request: *const cci_messenger_event_t,
+    data: *const iovec,
+    iovcnt: u32,
+) -> c_int {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        unsafe {
+            gather(data, iovcnt, |segments| answer(messenger, request, None, Payload::Gathered(segments)))
+        }
+    })
 }
 
 /// Answers a request with an error.
@@ -118,5 +195,5 @@ pub unsafe extern "C" fn cci_messenger_reply_error(
     len: u64,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    guard(|| unsafe { answer(messenger, request, Some(code), ptr, len) })
+    guard(|| unsafe { answer(messenger, request, Some(code), bytes(ptr, len_of(len))?.into()) })
 }

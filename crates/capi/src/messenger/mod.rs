@@ -10,13 +10,15 @@ mod explaining;
 mod handle;
 mod loans;
 mod opening;
+mod payload;
 mod pool;
 mod receiving;
 mod sending;
 pub mod types;
 
 pub use calls::{
-    cci_messenger_call, cci_messenger_cancel_call, cci_messenger_reply, cci_messenger_reply_error,
+    cci_messenger_call, cci_messenger_callv, cci_messenger_cancel_call, cci_messenger_reply,
+    cci_messenger_reply_error, cci_messenger_replyv,
 };
 pub use connecting::{
     cci_messenger_accept, cci_messenger_connect, cci_messenger_disconnect, cci_messenger_reject,

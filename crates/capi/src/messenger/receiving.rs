@@ -1,7 +1,8 @@
 //! Receiving messages that are offered.
 
 use super::handle::CMessenger;
-use super::sending::{memory_of, show};
+use super::payload::memory_of;
+use super::sending::show;
 use super::types::*;
 use crate::connections::context_of;
 use crate::guard::{Failure, guard};

@@ -1,23 +1,14 @@
 //! Sending messages of any length.
 
 use super::handle::CMessenger;
+use super::payload::{gather, with_payload};
 use super::types::*;
-use crate::allocations::library_memory;
 use crate::connections::{bytes, context_of};
 use crate::guard::{Failure, guard};
 use crate::types::*;
 use cci::messages::{Messenger, Payload, Progress, SendId};
-use cci::{Connection, Foreign, Memory, SendFlags, limits};
+use cci::{Connection, SendFlags};
 use libc::{c_int, c_void, iovec};
-use std::ops::Range;
-use std::ptr::NonNull;
-
-/// Segments that are gathered without allocating.
-const SEGMENTS_INLINE: usize = 16;
-/// Most segments of a send: what the system's own `writev` takes.
-const SEGMENTS_MAX: u32 = 1024;
-/// Messages up to this length are copied at less cost than their memory is registered.
-const COPIED_BYTES_MAX: usize = 8_192;
 
 /// How a message is sent.
 #[derive(Copy, Clone)]
@@ -44,21 +35,6 @@ fn how(connection: u64, context: *const c_void, flags: c_int) -> Result<How, Fai
     let flags = if is_silent { SendFlags::SILENT } else { SendFlags::NONE };
     let (connection, context) = (Connection::from_bits(connection), context_of(context));
     Ok(How { connection, context, flags, is_lent })
-}
-
-/// Memory that holds a range of the program's addresses, of the library or of the program.
-///
-/// # Safety
-/// The memory stays mapped until what is done with it has ended.
-pub(super) unsafe fn memory_of(start: *const c_void, len: usize) -> Result<(Memory, Range<usize>), Failure> {
-    let Some(base) = NonNull::new(start.cast_mut().cast::<u8>()) else {
-        return Err(Failure::with_text(CCI_EINVAL, "the memory of the message is NULL"));
-    };
-    Ok(match library_memory(base.addr().get(), len)? {
-        Some((memory, range, _)) => (memory, range),
-        // SAFETY: as the caller promises.
-        None => (Memory::foreign(unsafe { Foreign::new(base, len) }), 0..len),
-    })
 }
 
 /// Starts a send, and says what it is called.
@@ -99,12 +75,13 @@ pub unsafe extern "C" fn cci_messenger_send(
         let (messenger, message) =
             unsafe { (CMessenger::of(messenger)?, bytes(ptr, usize::try_from(len).unwrap_or(usize::MAX))?) };
         let how = how(connection, context, flags)?;
-        if how.is_lent && message.len() > COPIED_BYTES_MAX {
+        if how.is_lent {
             // SAFETY: as the caller promises.
-            let part = unsafe { memory_of(ptr, message.len()) }?;
-            let parts = [(&part.0, part.1.clone())];
-            // SAFETY: as the caller promises.
-            return messenger.with(|messenger| unsafe { start(messenger, how, &parts, send) });
+            return unsafe {
+                with_payload(&[message], true, |payload| {
+                    messenger.with(|messenger| start(messenger, how, payload, send))
+                })
+            };
         }
         // SAFETY: as the caller promises.
         messenger.with(|messenger| unsafe { start(messenger, how, message, send) })
@@ -126,46 +103,16 @@ pub unsafe extern "C" fn cci_messenger_sendv(
     send: *mut u64,
 ) -> c_int {
     guard(|| {
-        if iovcnt > SEGMENTS_MAX || (data.is_null() && iovcnt > 0) {
-            let text = "cci_messenger_sendv: data is NULL, or more than 1024 segments";
-            return Err(Failure::with_text(CCI_EINVAL, text));
-        }
         let how = how(connection, context, flags)?;
         // SAFETY: as the caller promises.
-        let messenger = unsafe { CMessenger::of(messenger) }?;
-        let mut inline: [&[u8]; SEGMENTS_INLINE] = [&[]; SEGMENTS_INLINE];
-        let mut apart = Vec::new();
-        let count = iovcnt as usize;
-        let segments = if count <= SEGMENTS_INLINE {
-            &mut inline[..count]
-        } else {
-            apart.resize(count, &[][..]);
-            &mut apart[..]
-        };
-        for (at, segment) in segments.iter_mut().enumerate() {
-            // SAFETY: `data` points to `count` segments, and each to its bytes, says the caller.
-            *segment = unsafe {
-                let iovec { iov_base, iov_len } = data.add(at).read();
-                bytes(iov_base, iov_len)?
-            };
+        unsafe {
+            let messenger = CMessenger::of(messenger)?;
+            gather(data, iovcnt, |segments| {
+                with_payload(segments, how.is_lent, |payload| {
+                    messenger.with(|messenger| start(messenger, how, payload, send))
+                })
+            })
         }
-        let segments = &*segments;
-        let total_bytes = segments.iter().try_fold(0_usize, |sum, segment| sum.checked_add(segment.len()));
-        if how.is_lent
-            && count <= limits::LONG_SEGMENTS_MAX
-            && total_bytes.is_some_and(|total| total > COPIED_BYTES_MAX)
-        {
-            let mut memories = Vec::with_capacity(count);
-            for segment in segments.iter().filter(|segment| !segment.is_empty()) {
-                // SAFETY: as the caller promises.
-                memories.push(unsafe { memory_of(segment.as_ptr().cast(), segment.len()) }?);
-            }
-            let parts: Vec<_> = memories.iter().map(|(memory, range)| (memory, range.clone())).collect();
-            // SAFETY: as the caller promises.
-            return messenger.with(|messenger| unsafe { start(messenger, how, &parts[..], send) });
-        }
-        // SAFETY: as the caller promises.
-        messenger.with(|messenger| unsafe { start(messenger, how, segments, send) })
     })
 }
 

@@ -35,6 +35,62 @@ static void lengths(const char *transport)
     }
 }
 
+/* Requests and replies that are gathered, short and long; requests also from memory that is lent. */
+static void gathered(const char *transport)
+{
+    static const size_t lengths[] = {0, 30, 8184, 9000, 600000};
+    open_pair(transport, CCI_CONN_ATTR_RO, NULL);
+    void *loan = NULL;
+    OK(cci_messenger_alloc(client.messenger, 600000, &loan));
+    for (size_t at = 0; at < 3 * (sizeof lengths / sizeof *lengths); at++) {
+        const size_t len = lengths[at / 3], third = len / 3;
+        unsigned char *bytes = contents(len, at);
+        struct iovec parts[4] = {{bytes, third}, {bytes + third, 0}, {bytes + third, third}, {bytes + 2 * third, len - 2 * third}};
+        const int flags = at % 3 == 0 ? 0 : CCI_FLAG_NO_COPY;
+        uint64_t call = 0;
+        if (at % 3 == 2) {
+            memcpy(loan, bytes, third);
+            parts[0].iov_base = loan;
+        }
+        OK(cci_messenger_callv(client.messenger, client.peer, parts, 4, NULL, (void *)(at + 1), flags, &call));
+        CHECK(call != 0);
+        cci_messenger_event_t *request = expect(&server, CCI_MESSENGER_REQUEST), *reply;
+        CHECK(request->len == len && is_contents(request->ptr, len, at));
+        CHECK_STATUS(cci_messenger_replyv(server.messenger, request, NULL, 1), CCI_EINVAL);
+        CHECK_STATUS(cci_messenger_replyv(server.messenger, request, parts, 1025), CCI_EINVAL);
+        CHECK_STATUS(cci_messenger_replyv(server.messenger, request, &(struct iovec){NULL, 1}, 1), CCI_EINVAL);
+        /* The reply is what was asked, with its last part first. */
+        struct iovec back[2] = {{(char *)request->ptr + third, len - third}, {(void *)request->ptr, third}};
+        if (!request->ptr)
+            back[0] = back[1] = (struct iovec){NULL, 0};
+        OK(cci_messenger_replyv(server.messenger, request, back, 2));
+        CHECK_STATUS(cci_messenger_replyv(server.messenger, request, back, 2), CCI_EINVAL);
+        return_event(request);
+        reply = expect(&client, CCI_MESSENGER_REPLY);
+        OK(reply->status);
+        CHECK(reply->len == len && reply->context == (void *)(at + 1));
+        CHECK(len == 0 || (memcmp(reply->ptr, bytes + third, len - third) == 0 &&
+                           memcmp((const char *)reply->ptr + len - third, bytes, third) == 0));
+        return_event(reply);
+        free(bytes);
+    }
+    const struct iovec one = {(void *)"a", 1};
+    const struct timeval negative = {-1, 0};
+    CHECK_STATUS(cci_messenger_callv(client.messenger, client.peer, NULL, 1, NULL, NULL, 0, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_callv(client.messenger, client.peer, &one, 1025, NULL, NULL, 0, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_callv(client.messenger, client.peer, &(struct iovec){NULL, 1}, 1, NULL, NULL, 0, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_callv(client.messenger, client.peer, &one, 1, &negative, NULL, 0, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_callv(client.messenger, client.peer, &one, 1, NULL, NULL, CCI_FLAG_SILENT, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_callv(client.messenger, client.peer, &(struct iovec){(void *)4096, 100000}, 1, NULL, NULL,
+                                     CCI_FLAG_NO_COPY, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_callv(client.messenger, 0, &one, 1, NULL, NULL, 0, NULL), CCI_ERR_DISCONNECTED);
+    CHECK_STATUS(cci_messenger_callv(NULL, client.peer, &one, 1, NULL, NULL, 0, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_messenger_replyv(server.messenger, NULL, &one, 1), CCI_EINVAL);
+    idle();
+    OK(cci_messenger_free(client.messenger, loan));
+    close_pair();
+}
+
 /* As many calls as may be, answered in another order, some by errors, and some not at all. */
 static void out_of_order(const char *transport)
 {
@@ -144,4 +200,4 @@ static void ends(const char *transport)
     OK(cci_messenger_close(client.messenger));
 }
 
-CASES("messenger_calls", lengths, out_of_order, ends)
+CASES("messenger_calls", lengths, gathered, out_of_order, ends)

@@ -77,6 +77,7 @@ static void calls_are_refused(const char *transport)
     CHECK_STATUS(cci_messenger_send_progress(near, long_send, &progress), CCI_ERROR);
     CHECK_STATUS(cci_messenger_cancel(near, long_send), CCI_ERROR);
     CHECK_STATUS(cci_messenger_call(near, peer, "x", 1, NULL, NULL, NULL), CCI_ERROR);
+    CHECK_STATUS(cci_messenger_callv(near, peer, &part, 1, NULL, NULL, 0, NULL), CCI_ERROR);
     CHECK_STATUS(cci_messenger_cancel_call(near, call), CCI_ERROR);
     CHECK_STATUS(cci_messenger_disconnect(near, peer), CCI_ERROR);
     CHECK_STATUS(cci_messenger_explain(near, peer, &text), CCI_ERROR);
@@ -88,6 +89,7 @@ static void calls_are_refused(const char *transport)
     CHECK_STATUS(cci_messenger_receive_progress(far, offer->id, &progress), CCI_ERROR);
     CHECK_STATUS(cci_messenger_refuse(far, offer->id, 1), CCI_ERROR);
     CHECK_STATUS(cci_messenger_reply(far, request, "x", 1), CCI_ERROR);
+    CHECK_STATUS(cci_messenger_replyv(far, request, &part, 1), CCI_ERROR);
     CHECK_STATUS(cci_messenger_reply_error(far, request, 1, "x", 1), CCI_ERROR);
 }
 

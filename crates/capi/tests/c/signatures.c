@@ -88,6 +88,10 @@ static int (*messenger_receive_progress)(cci_messenger_t *, uint64_t,
                                          cci_messenger_progress_t *) = cci_messenger_receive_progress;
 static int (*messenger_call)(cci_messenger_t *, cci_messenger_connection_t, const void *, uint64_t,
                              const struct timeval *, const void *, uint64_t *) = cci_messenger_call;
+static int (*messenger_callv)(cci_messenger_t *, cci_messenger_connection_t, const struct iovec *, uint32_t,
+                              const struct timeval *, const void *, int, uint64_t *) = cci_messenger_callv;
+static int (*messenger_replyv)(cci_messenger_t *, cci_messenger_event_t *, const struct iovec *,
+                               uint32_t) = cci_messenger_replyv;
 static int (*messenger_cancel_call)(cci_messenger_t *, uint64_t) = cci_messenger_cancel_call;
 static int (*messenger_reply)(cci_messenger_t *, cci_messenger_event_t *, const void *,
                               uint64_t) = cci_messenger_reply;
@@ -110,6 +114,6 @@ int main(void)
              messenger_return_event && messenger_connect && messenger_accept && messenger_reject &&
              messenger_disconnect && messenger_alloc && messenger_free && messenger_send && messenger_sendv && messenger_cancel &&
              messenger_send_progress && messenger_receive && messenger_receive_into && messenger_refuse &&
-             messenger_receive_progress && messenger_call && messenger_cancel_call && messenger_reply &&
+             messenger_receive_progress && messenger_call && messenger_callv && messenger_replyv && messenger_cancel_call && messenger_reply &&
              messenger_reply_error && messenger_explain && messenger_get_counters);
 }

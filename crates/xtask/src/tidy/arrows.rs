@@ -12,6 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-job", &["cci", "cci-sys"]),
     ("cci-capi", &["cci", "cci-am", "cci-job", "cci-memory"]),
     ("cci-am", &["cci", "cci-job", "cci-memory"]),
+    ("cci-acp", &["cci", "cci-job"]),
     ("cci-measure", &["cci-sys"]),
     ("cci-cli", &["cci", "cci-job", "cci-sys", "cci-measure"]),
     ("cci-bench", &["cci", "cci-sys", "cci-measure"]),

@@ -1,0 +1,68 @@
+//! Why a call of the global address space failed, by whose fault.
+
+use crate::GlobalAddress;
+use cci::RegisterError;
+use cci_job::JobError;
+use std::fmt;
+
+/// What calls return.
+pub type Result<T, E = AcpError> = std::result::Result<T, E>;
+
+/// Why a call failed. Unless a variant says otherwise, nothing was done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AcpError {
+    /// An argument can never be right, and why.
+    Argument(&'static str),
+    /// A limit is reached, and which.
+    Full(&'static str),
+    /// There is no such rank.
+    Rank {
+        /// The number that was given.
+        rank: u32,
+        /// How many ranks there are.
+        size: u32,
+    },
+    /// No memory is registered at this address, or not as many bytes, or not any more.
+    NotRegistered(GlobalAddress),
+    /// The memory was not registered, or a registration was not ended.
+    Register(RegisterError),
+    /// The job or its endpoint.
+    Job(JobError),
+}
+
+impl fmt::Display for AcpError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AcpError::Argument(what) | AcpError::Full(what) => out.write_str(what),
+            AcpError::Rank { rank, size } => write!(out, "there is no rank {rank} in a job of {size}"),
+            AcpError::NotRegistered(address) => {
+                write!(out, "rank {} has not registered the memory at {address}", address.rank())
+            }
+            AcpError::Register(error) => error.fmt(out),
+            AcpError::Job(error) => error.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for AcpError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            AcpError::Register(error) => Some(error),
+            AcpError::Job(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<RegisterError> for AcpError {
+    fn from(error: RegisterError) -> AcpError {
+        AcpError::Register(error)
+    }
+}
+
+impl From<JobError> for AcpError {
+    fn from(error: JobError) -> AcpError {
+        AcpError::Job(error)
+    }
+}

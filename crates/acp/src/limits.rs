@@ -1,0 +1,28 @@
+//! What is bounded in the global address space, and by how much.
+
+use std::time::Duration;
+
+/// Colours that memory can be registered with: each is a connection of its own with each rank.
+pub const COLORS: u32 = 2;
+/// Most ranks of a job with global memory.
+pub const RANKS_MAX: u32 = (1 << RANK_BITS) - 1;
+/// Most bytes of all regions of a rank with the gaps between them: 2 TiB.
+pub const PLACES: u64 = 1 << PLACE_BITS;
+
+/// A global address has the rank plus 1, the colour, and a place.
+pub(crate) const RANK_BITS: u32 = 21;
+pub(crate) const COLOR_BITS: u32 = 2;
+pub(crate) const PLACE_BITS: u32 = 41;
+/// Places of a region and addresses of its memory are equal in their last bits, so that either shows how it is aligned.
+pub(crate) const ALIGN_BYTES: u64 = 4096;
+/// Where the starter memory of every rank begins.
+pub(crate) const STARTER_PLACE: u64 = ALIGN_BYTES;
+/// A rank may compute for so long without making progress, and is not taken for dead. One on this host that dies is noticed at once, and the
+/// launcher ends jobs whose ranks die.
+pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(3600);
+/// Closing delivers what was sent for so long at most.
+pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+
+const _: () = assert!(RANK_BITS + COLOR_BITS + PLACE_BITS == u64::BITS);
+const _: () = assert!(COLORS <= 1 << COLOR_BITS);
+const _: () = assert!(RANKS_MAX > 1_000_000, "ACP aims at a million processes");

@@ -1,0 +1,168 @@
+//! What programs call: this process's part in the global address space.
+
+use crate::address::GlobalAddress;
+use crate::error::{AcpError, Result};
+use crate::limits::{CLOSE_LIMIT, COLORS, RANKS_MAX, SILENCE_LIMIT, STARTER_PLACE};
+use crate::regions::{RegionKey, Regions};
+use cci::{Device, Memory, Options};
+use cci_job::{Job, RankEvent, Ranks};
+
+/// This process's part in the global address space of its job.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use cci_acp::GlobalMemory;
+///
+/// let mut job = cci_job::Job::join()?;
+/// let context = cci::Context::new()?;
+/// let device = context.device("any").ok_or("no device any")?;
+/// let mut global = GlobalMemory::open(&mut job, device, cci::Options::default(), 10_240)?;
+/// let memory = global.allocate(1 << 20)?;
+/// let key = global.register(&memory, 0)?;
+/// // Others read the address of this memory from the starter memory here.
+/// let address = global.address(key, 0)?;
+/// assert!(global.starter_memory().write(0, &address.to_bits().to_ne_bytes()));
+/// global.sync()?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct GlobalMemory {
+    ranks: Ranks,
+    regions: Regions,
+    starter: Memory,
+}
+
+impl GlobalMemory {
+    /// Opens the global address space (`acp_init`). All ranks call it, in the same order with exchanges and barriers of the job, with the same
+    /// `starter_bytes`: each gets starter memory of that length, zeroed. Only ranks of this job reach its memory.
+    ///
+    /// # Errors
+    /// There are more ranks than addresses have space for, or `starter_bytes` is 0. The endpoint can't be opened. Those of [`Ranks::open`].
+    pub fn open(
+        job: &mut Job,
+        device: &Device,
+        options: Options,
+        starter_bytes: usize,
+    ) -> Result<GlobalMemory> {
+        if job.size() > RANKS_MAX {
+            return Err(AcpError::Full("there are more ranks than global addresses have space for"));
+        }
+        GlobalMemory::over(Ranks::open(job, device, options)?, starter_bytes)
+    }
+
+    /// Over the connections of a rank.
+    fn over(mut ranks: Ranks, starter_bytes: usize) -> Result<GlobalMemory> {
+        ranks.endpoint().set_default_send_timeout(SILENCE_LIMIT);
+        let starter = ranks.endpoint().allocate(starter_bytes)?;
+        let mut regions = Regions::beginning_at(STARTER_PLACE);
+        let key = regions.register(ranks.endpoint(), &starter, 0)?;
+        debug_assert_eq!(key.place(), STARTER_PLACE, "memory of the library begins with a page");
+        Ok(GlobalMemory { ranks, regions, starter })
+    }
+
+    /// The number of this rank (`acp_rank`).
+    pub fn rank(&self) -> u32 {
+        self.ranks.rank()
+    }
+
+    /// How many ranks there are (`acp_procs`).
+    pub fn size(&self) -> u32 {
+        self.ranks.size()
+    }
+
+    /// How many colours there are (`acp_colors`). Accesses of one colour do not wait for those of another one.
+    pub fn colors(&self) -> u32 {
+        COLORS
+    }
+
+    /// Where the starter memory of a rank begins (`acp_query_starter_ga`). Its colour is 0.
+    ///
+    /// # Errors
+    /// There is no such rank.
+    pub fn starter(&self, rank: u32) -> Result<GlobalAddress> {
+        let size = self.size();
+        let there = (rank < size).then(|| GlobalAddress::new(rank, 0, STARTER_PLACE)).flatten();
+        there.ok_or(AcpError::Rank { rank, size })
+    }
+
+    /// This rank's own starter memory.
+    pub fn starter_memory(&self) -> &Memory {
+        &self.starter
+    }
+
+    /// Allocates memory that other processes of this host access without this one's doing, once it is registered: zeroed, whole pages.
+    ///
+    /// # Errors
+    /// The length is 0, or the system has no memory.
+    pub fn allocate(&mut self, len_bytes: usize) -> Result<Memory> {
+        Ok(self.ranks.endpoint().allocate(len_bytes)?)
+    }
+
+    /// Gives memory global addresses, by which all ranks may read and change it from now on (`acp_register_memory`). Accesses go the way of this
+    /// colour. Memory may be registered any number of times.
+    ///
+    /// # Errors
+    /// There is no such colour. There is no space left. The memory is not mapped as it should be.
+    pub fn register(&mut self, memory: &Memory, color: u32) -> Result<RegionKey> {
+        self.regions.register(self.ranks.endpoint(), memory, color)
+    }
+
+    /// Ends a registration (`acp_unregister_memory`): when this returns, no rank reads or changes the memory by it any more.
+    ///
+    /// # Errors
+    /// It has ended before, or it is that of the starter memory, which stays.
+    pub fn unregister(&mut self, key: RegionKey) -> Result<()> {
+        if key.place() == STARTER_PLACE {
+            return Err(AcpError::Argument("starter memory stays registered"));
+        }
+        self.regions.unregister(self.ranks.endpoint(), key)
+    }
+
+    /// The global address of a byte of registered memory (`acp_query_ga`). The one behind the last byte has an address, too.
+    ///
+    /// # Errors
+    /// The registration has ended, or the memory is shorter.
+    pub fn address(&self, key: RegionKey, offset_bytes: usize) -> Result<GlobalAddress> {
+        let region = self.regions.get(key)?;
+        let is_inside = offset_bytes <= region.memory.len();
+        let place = key.place() + offset_bytes as u64;
+        let address = GlobalAddress::new(self.rank(), region.color, place).filter(|_| is_inside);
+        address.ok_or(AcpError::Argument("the address is behind the end of the registered memory"))
+    }
+
+    /// The memory of this process that a global address names, and how many bytes into it (`acp_query_address`).
+    ///
+    /// # Errors
+    /// It is another rank's address, or no memory is registered there any more.
+    pub fn local(&self, address: GlobalAddress) -> Result<(&Memory, usize)> {
+        if address.rank() != self.rank() {
+            return Err(AcpError::Argument("this address names memory of another rank"));
+        }
+        let found = self.regions.find(address.color(), address.place(), 0);
+        let (_, region, offset) = found.ok_or(AcpError::NotRegistered(address))?;
+        Ok((&region.memory, offset as usize))
+    }
+
+    /// Waits until all ranks have called it (`acp_sync`). This rank serves the others meanwhile, and sleeps where that takes long.
+    ///
+    /// # Errors
+    /// A rank is gone.
+    pub fn sync(&mut self) -> Result<()> {
+        self.ranks.barrier(SILENCE_LIMIT)?;
+        loop {
+            if let Some(RankEvent::Barrier(end)) = self.ranks.wait(None)? {
+                return Ok(end?);
+            }
+        }
+    }
+
+    /// Leaves the global address space (`acp_finalize`). All ranks call it; it returns when all have.
+    ///
+    /// # Errors
+    /// A rank is gone.
+    pub fn close(mut self) -> Result<()> {
+        let end = self.sync();
+        self.ranks.close(CLOSE_LIMIT);
+        end
+    }
+}

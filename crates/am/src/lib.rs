@@ -13,6 +13,7 @@ mod arithmetic;
 pub mod description;
 mod error;
 pub mod limits;
+mod numbered;
 pub mod process;
 mod runtime;
 mod wire;

@@ -4,13 +4,13 @@ use crate::arithmetic::Change;
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::limits::ARGS_MAX;
+use crate::numbered::Numbered;
 use crate::process::{
     Batch, Collective, Context, Due, Elements, Part, Process, Starter, Team, Token, Transfer,
 };
 use cci::{Device, Memory, Options};
 use cci_job::{Job, JobError, Ranks};
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -44,8 +44,8 @@ pub struct Runtime {
     handlers: Vec<Rc<RefCell<HandlerFn>>>,
     on_gone: Option<GoneFn>,
     /// What their numbers stand for, for operations that go on.
-    callbacks: HashMap<u64, DoneFn>,
-    collecting: HashMap<u64, CollectedFn>,
+    callbacks: Numbered<u64, DoneFn>,
+    collecting: Numbered<u64, CollectedFn>,
     callbacks_made: u64,
     is_handling: bool,
 }
@@ -120,8 +120,8 @@ impl Runtime {
             process,
             handlers: Vec::new(),
             on_gone: None,
-            callbacks: HashMap::new(),
-            collecting: HashMap::new(),
+            callbacks: Numbered::default(),
+            collecting: Numbered::default(),
             callbacks_made: 0,
             is_handling: false,
         }

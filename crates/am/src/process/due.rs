@@ -7,7 +7,7 @@ use crate::wire::Args;
 
 /// Messages that were taken to be handled. There is one at most.
 pub struct Batch {
-    pub(super) inbox: Inbox,
+    pub(super) inbox: Box<Inbox>,
     /// One that lies elsewhere.
     pub(super) alone: Option<Aligned>,
 }

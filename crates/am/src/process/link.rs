@@ -78,6 +78,12 @@ impl Link {
         }
     }
 
+    /// So many of this process's credits are back, of `all` that there are.
+    #[inline]
+    pub fn regain(&mut self, credits: u16, all: u32) {
+        self.credits = (self.credits + u32::from(credits)).min(all);
+    }
+
     //= wire.md R-AM-5
     /// A message has come, with a credit of this process's or of the rank's, which has as many in all: there are no more messages than
     /// credits, whatever the rank sends.

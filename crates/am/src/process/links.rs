@@ -23,6 +23,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 /// Records that wait for space are tried again so often.
 const SPACE_PAUSE: Duration = Duration::from_millis(1);
 
+/// Longest record that is put together before it is sent.
+const SHORT_BYTES: usize = 64;
+
 pub(crate) struct Links {
     ranks: Ranks,
     links: Table,
@@ -30,7 +33,7 @@ pub(crate) struct Links {
     by_connection: HashMap<Connection, u32>,
     last: Option<(Connection, u32)>,
     /// What has come and was not looked at.
-    inbox: Inbox,
+    inbox: Box<Inbox>,
     /// What has come and does not wait behind anything.
     words: Vec<(u32, Word)>,
     /// Ranks with records in their outboxes.
@@ -103,7 +106,7 @@ impl Links {
             links,
             by_connection: HashMap::new(),
             last: None,
-            inbox: Inbox::default(),
+            inbox: Box::default(),
             words: Vec::new(),
             backlog: Vec::new(),
             owing: Vec::new(),
@@ -159,7 +162,7 @@ impl Links {
         let link = self.link(rank);
         link.depart(is_own);
         if is_own || link.reach == Reach::Own {
-            link.credits = (link.credits + 1).min(all);
+            link.regain(1, all);
         } else {
             link.owed += 1;
             if link.must_return(all) {
@@ -325,9 +328,7 @@ impl Links {
         let link = self.links.link(rank);
         match link.reach {
             Reach::Open(connection) if link.outbox.is_empty() => {
-                let sent =
-                    self.ranks.endpoint().send_vectored(connection, &[head, data], 0, SendFlags::SILENT);
-                if sent.is_err() {
+                if send_record(self.ranks.endpoint(), connection, head, data).is_err() {
                     // Space comes, parts are made, or the end of the connection is told: all of it where the outbox is emptied.
                     self.keep(rank, head, data);
                 }
@@ -363,11 +364,11 @@ impl Links {
 
     /// Sends what can be sent, and takes what has come.
     pub fn progress(&mut self) {
-        let Links { ranks, inbox, words, by_connection, last, .. } = self;
+        let Links { ranks, links, inbox, words, by_connection, last, .. } = self;
         let mut nonsense = None;
         let (_, has_events) = ranks.endpoint().poll_messages(POLL_MESSAGES, |message| {
             let connection = message.connection();
-            if !sort(connection, &message, by_connection, last, inbox, words) {
+            if !sort(connection, &message, by_connection, last, links, inbox, words) {
                 nonsense = Some(connection);
             }
         });
@@ -415,8 +416,8 @@ impl Links {
                 }
                 RankEvent::Endpoint(Event::Recv(message)) => {
                     let connection = message.connection();
-                    let Links { inbox, words, by_connection, last, .. } = self;
-                    if !sort(connection, &message, by_connection, last, inbox, words) {
+                    let Links { links, inbox, words, by_connection, last, .. } = self;
+                    if !sort(connection, &message, by_connection, last, links, inbox, words) {
                         self.refuse(connection);
                     }
                 }
@@ -442,9 +443,8 @@ impl Links {
                     continue;
                 }
             };
-            let all = self.credits;
-            let link = self.link(rank);
-            link.credits = (link.credits + u32::from(header.credits)).min(all);
+            self.links.regain(rank, header.credits);
+            let link = self.links.link(rank);
             match header.kind {
                 Kind::CreditsWanted => {
                     link.is_wanted = true;
@@ -559,7 +559,7 @@ impl Links {
     }
 
     /// Exchanges what has come for an inbox that is empty.
-    pub fn swap_inbox(&mut self, empty: &mut Inbox) {
+    pub fn swap_inbox(&mut self, empty: &mut Box<Inbox>) {
         std::mem::swap(&mut self.inbox, empty);
     }
 
@@ -605,6 +605,27 @@ impl Links {
     }
 }
 
+/// Sends a record. Short ones are put together first, which costs less than to have the core gather them.
+#[inline]
+fn send_record(
+    endpoint: &mut Endpoint,
+    connection: Connection,
+    head: &[u8],
+    data: &[u8],
+) -> Result<(), SendError> {
+    let mut short = [0; SHORT_BYTES];
+    match short.get_mut(..head.len() + data.len()).and_then(|record| record.split_at_mut_checked(head.len()))
+    {
+        Some((to_head, to_data)) => {
+            to_head.copy_from_slice(head);
+            to_data.copy_from_slice(data);
+            let len = head.len() + data.len();
+            endpoint.send(connection, short.get(..len).unwrap_or_default(), 0, SendFlags::SILENT)
+        }
+        None => endpoint.send_vectored(connection, &[head, data], 0, SendFlags::SILENT),
+    }
+}
+
 /// Puts what has come to where it belongs. False: no process of this version sends that.
 #[inline]
 fn sort(
@@ -612,6 +633,7 @@ fn sort(
     bytes: &[u8],
     by_connection: &HashMap<Connection, u32>,
     last: &mut Option<(Connection, u32)>,
+    links: &mut Table,
     inbox: &mut Inbox,
     words: &mut Vec<(u32, Word)>,
 ) -> bool {
@@ -630,8 +652,7 @@ fn sort(
     match header.kind {
         Kind::Message | Kind::Part | Kind::Context => {
             if header.credits > 0 {
-                let credits = Header { credits: header.credits, ..Header::new(Kind::Credits) };
-                words.push((rank, Word::Header(credits)));
+                links.regain(rank, header.credits);
             }
             inbox.push(rank, header, &[bytes]);
         }

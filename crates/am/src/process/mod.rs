@@ -61,7 +61,7 @@ pub struct Process {
     /// Ranks of which records may be due that waited.
     holding: VecDeque<u32>,
     /// What has been taken to be handled. Its memory is used again.
-    spare: Option<Inbox>,
+    spare: Option<Box<Inbox>>,
     /// The message that is being handled.
     running: Option<Running>,
     /// So many messages have been handled.
@@ -106,7 +106,7 @@ impl Process {
             was_idle: false,
             has_new_handlers: false,
             holding: VecDeque::new(),
-            spare: Some(Inbox::default()),
+            spare: Some(Box::default()),
             running: None,
             handled: 0,
             packed: Vec::new(),
@@ -291,7 +291,9 @@ impl Process {
             }
         }
         self.memory.advance(&mut self.links);
-        self.collectives.advance_all(&mut self.links);
+        if !self.collectives.are_idle() {
+            self.collectives.advance_all(&mut self.links);
+        }
         let (rank, size) = (self.rank(), self.size());
         while let Some(arrival) = self.barrier.next(rank, size) {
             self.links.tell_arrival(arrival);
@@ -489,7 +491,7 @@ impl Process {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn begin<'a>(
         &mut self,
         sender: u32,

@@ -11,9 +11,10 @@ use crate::arithmetic::Change;
 use crate::description::PackError;
 use crate::error::{AmError, Result};
 use crate::limits::OPERATIONS_MAX;
+use crate::numbered::Numbered;
 use crate::wire::{Range, Region, Word};
 use cci::{Access, Memory, RegionAddress, Status};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 /// An operation that has ended, with the value that an atomic one found.
 pub(crate) struct Ended {
@@ -25,15 +26,15 @@ pub(crate) struct Ended {
 pub(crate) struct OneSided {
     registered: Vec<Registered>,
     /// Regions of other ranks.
-    known: HashMap<u32, Vec<Region>>,
+    known: Numbered<u32, Vec<Region>>,
     /// Questions that have no answer yet.
     asked: HashSet<(u32, Range)>,
-    operations: HashMap<u64, Operation>,
+    operations: Numbered<u64, Operation>,
     /// Those that were not started: their region is asked for, or there is no space.
     waiting: VecDeque<u64>,
     started: u64,
     /// How many are under way, by rank.
-    under_way: HashMap<u32, u64>,
+    under_way: Numbered<u32, u64>,
     ended: VecDeque<Ended>,
     results: Results,
 }

@@ -24,6 +24,13 @@ impl Table {
             .get_or_insert_with(|| Box::new(Link::new(Reach::Unused, credits)))
     }
 
+    /// So many of this process's credits with a rank are back.
+    #[inline]
+    pub fn regain(&mut self, rank: u32, credits: u16) {
+        let all = self.credits;
+        self.link(rank).regain(credits, all);
+    }
+
     /// All that were made, with their ranks.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Link)> {
         (0..).zip(&self.links).filter_map(|(rank, link)| Some((rank, link.as_deref()?)))

@@ -24,6 +24,7 @@ mod events;
 mod extensions;
 mod guard;
 mod handles;
+pub mod job;
 mod json;
 mod library;
 mod messages;
@@ -47,6 +48,7 @@ pub use extensions::{
     cci_accept_on, cci_create_endpoint_with, cci_explain, cci_get_counters, cci_last_error, cci_send2,
     cci_wait_event,
 };
+pub use job::*;
 pub use library::{cci_finalize, cci_get_devices, cci_init};
 pub use messages::{cci_send, cci_sendv};
 pub use messenger::*;

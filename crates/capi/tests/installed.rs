@@ -101,6 +101,7 @@ fn everything_is_there() {
         "lib/libcci.so.2",
         "lib/libcci.a",
         "include/cci.h",
+        "include/cci_job.h",
         "include/cci_messenger.h",
         "include/ccs.h",
         "lib/pkgconfig/cci.pc",
@@ -218,6 +219,33 @@ fn ccs_by_pkg_config() {
     common::succeed(cc.args(flags.split_whitespace()));
     let mut run = command(&program, &[]);
     assert!(common::finish(run.env_remove("CCI_CONFIG")).contains("rank 0 has read rank 0's buffer"));
+}
+
+/// A program in C as the ranks of a job that the installed command starts.
+#[test]
+fn jobs_by_the_command() {
+    let program = common::scratch().join("job");
+    let mut pkg_config = Command::new("pkg-config");
+    pkg_config.args(["--cflags", "--libs", "cci"]).env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig"));
+    let flags = String::from_utf8(common::succeed(&mut pkg_config).stdout).expect("UTF-8");
+    let mut cc = Command::new("cc");
+    cc.arg(common::package_folder().join("tests/c/job.c")).arg("-o").arg(&program);
+    common::succeed(cc.args(flags.split_whitespace()).arg("-lpthread"));
+    let (program, go) = (program.to_str().expect("UTF-8"), common::scratch().join("go"));
+    let _ = fs::remove_file(&go);
+    let run = |arguments: &[&str]| {
+        let mut run = command(prefix().join("bin/cci"), &["run", "-n", "3", "--timeout", "60s", program]);
+        run.args(arguments).env("JOB_GO", &go).output().expect("it starts")
+    };
+    let output = run(&["ranks"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.matches("job: all well").count() == 3, "{output:?}");
+    let output = run(&["abort"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(17) && said.contains("rank 1") && said.contains("for a test"),
+        "{output:?}"
+    );
 }
 
 /// The client in C of the README, as it is written there.

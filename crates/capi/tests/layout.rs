@@ -3,6 +3,7 @@
 
 mod common;
 
+use cci_capi::job::types::*;
 use cci_capi::messenger::types::*;
 use cci_capi::types::*;
 use common::Linked;
@@ -124,6 +125,9 @@ fn values() -> Vec<Item> {
         value!(CCI_MESSENGER_KEEPALIVE_TIMEDOUT = 11),
         value!(CCI_MESSENGER_DISCONNECTED = 12),
         value!(CCI_MESSENGER_DEVICE_FAILED = 13),
+        value!(CCI_JOB_VALUE_BYTES_MAX = 4096),
+        value!(CCI_JOB_KEY_BYTES_MAX = 64),
+        value!(CCI_JOB_REASON_BYTES_MAX = 512),
     ]
 }
 
@@ -159,6 +163,8 @@ fn objects() -> Vec<Item> {
     items.extend(object!(cci_messenger_event_t: 56, r#type @ 0, status @ 4, connection @ 8, context @ 16, ptr @ 24, len @ 32, id @ 40, code @ 48, not_sent @ 52));
     items.extend(object!(cci_messenger_limits_t: 40, size @ 0, reserved @ 4, whole_bytes_max @ 8, message_bytes_max @ 16, lent_bytes_max @ 24, staged_bytes_max @ 32));
     items.extend(object!(cci_messenger_progress_t: 16, moved_bytes @ 0, total_bytes @ 8));
+    items.extend(object!(cci_job_t: 20, rank @ 0, size @ 4, local_rank @ 8, local_size @ 12, host @ 16));
+    items.extend(object!(cci_job_value_t: 16, ptr @ 0, len @ 8));
     items
 }
 
@@ -187,7 +193,7 @@ fn functions_have_the_expected_types() {
 /// C89 to C++20: any program may include it, first and alone.
 #[test]
 fn header_compiles_everywhere() {
-    for header in ["cci.h", "cci_messenger.h"] {
+    for header in ["cci.h", "cci_messenger.h", "cci_job.h"] {
         compiles_everywhere(header);
     }
 }
@@ -218,7 +224,7 @@ fn compiles_everywhere(header: &str) {
 fn declared() -> BTreeSet<String> {
     let read =
         |name| fs::read_to_string(common::package_folder().join("include").join(name)).expect("a header");
-    let header = ["cci.h", "cci_messenger.h", "ccs.h"].map(read).concat();
+    let header = ["cci.h", "cci_messenger.h", "cci_job.h", "ccs.h"].map(read).concat();
     let mut code = String::new();
     let mut rest = header.as_str();
     while let Some((before, comment)) = rest.split_once("/*") {

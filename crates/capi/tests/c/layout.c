@@ -1,4 +1,5 @@
 /* Prints what the compiler makes of cci.h: a name and a number on each line. */
+#include "cci_job.h"
 #include "cci_messenger.h"
 #include <stddef.h>
 
@@ -238,11 +239,28 @@ static void messengers(void)
     FIELD(cci_messenger_progress_t, total_bytes);
 }
 
+static void jobs(void)
+{
+    VALUE(CCI_JOB_VALUE_BYTES_MAX);
+    VALUE(CCI_JOB_KEY_BYTES_MAX);
+    VALUE(CCI_JOB_REASON_BYTES_MAX);
+    SIZE(cci_job_t);
+    FIELD(cci_job_t, rank);
+    FIELD(cci_job_t, size);
+    FIELD(cci_job_t, local_rank);
+    FIELD(cci_job_t, local_size);
+    FIELD(cci_job_t, host);
+    SIZE(cci_job_value_t);
+    FIELD(cci_job_value_t, ptr);
+    FIELD(cci_job_value_t, len);
+}
+
 int main(void)
 {
     values();
     objects();
     events();
     messengers();
+    jobs();
     return 0;
 }

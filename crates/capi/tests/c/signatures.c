@@ -2,6 +2,7 @@
  * Every function of the interface through a pointer of the type that programs for CCI 2.x expect: one that differs does
  * not compile, one that is missing does not link.
  */
+#include "cci_job.h"
 #include "cci_messenger.h"
 
 static int (*init)(uint32_t, uint32_t, uint32_t *) = cci_init;
@@ -101,6 +102,16 @@ static int (*messenger_explain)(cci_messenger_t *, cci_messenger_connection_t, c
 static int (*messenger_get_counters)(cci_messenger_t *, cci_messenger_connection_t,
                                      char **) = cci_messenger_get_counters;
 
+static int (*job_join)(cci_job_t **) = cci_job_join;
+static int (*job_leave)(cci_job_t *) = cci_job_leave;
+static int (*job_host_of)(cci_job_t *, uint32_t, uint32_t *) = cci_job_host_of;
+static int (*job_put)(cci_job_t *, const char *, const void *, uint32_t) = cci_job_put;
+static int (*job_get)(cci_job_t *, uint32_t, const char *, cci_job_value_t **) = cci_job_get;
+static int (*job_exchange)(cci_job_t *, const void *, uint32_t, cci_job_value_t **) = cci_job_exchange;
+static int (*job_barrier)(cci_job_t *) = cci_job_barrier;
+static int (*job_abort)(cci_job_t *, int, const char *) = cci_job_abort;
+static int (*job_survive)(cci_job_t *) = cci_job_survive;
+
 int main(void)
 {
     return !(init && finalize && error_text && get_devices && create_endpoint && create_endpoint_at &&
@@ -115,5 +126,7 @@ int main(void)
              messenger_disconnect && messenger_alloc && messenger_free && messenger_send && messenger_sendv && messenger_cancel &&
              messenger_send_progress && messenger_receive && messenger_receive_into && messenger_refuse &&
              messenger_receive_progress && messenger_call && messenger_callv && messenger_replyv && messenger_cancel_call && messenger_reply &&
-             messenger_reply_error && messenger_explain && messenger_get_counters);
+             messenger_reply_error && messenger_explain && messenger_get_counters &&
+             job_join && job_leave && job_host_of && job_put && job_get && job_exchange && job_barrier && job_abort &&
+             job_survive);
 }

@@ -1,0 +1,133 @@
+/*
+ * cci_job.h: jobs of CCI: processes that start together, know each other by rank, and end together.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * `cci run`, or a launcher that speaks PMIx or PMI-1, starts the processes of a job. Each calls cci_job_join() once. In between, keys, exchanges
+ * and barriers go through the launcher: they are for the start and the end of a program.
+ *
+ * What cci.h says of return values and pointers holds here; cci_init() is not needed. A call that fails has changed nothing, unless its
+ * description says otherwise, and cci_last_error() says what was wrong. All calls but cci_job_join() also give:
+ *
+ *   CCI_EINVAL             the job is NULL, or this process has left it
+ *   CCI_EBUSY              another thread is in a call with the job
+ *   CCI_ERROR              the launcher is gone or answers nonsense; or another process has joined, of which this one is a copy (fork())
+ *   CCI_ECONNREFUSED       the launcher refuses
+ *   CCI_ERR_DISCONNECTED   a rank has ended or left, without which this can't be done
+ */
+#ifndef CCI_JOB_H
+#define CCI_JOB_H
+
+#include "cci.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Longest value, key and reason, bytes. */
+#define CCI_JOB_VALUE_BYTES_MAX 4096
+#define CCI_JOB_KEY_BYTES_MAX 64
+#define CCI_JOB_REASON_BYTES_MAX 512
+
+/* A job, as this process takes part in it. */
+typedef const struct cci_job {
+    /* The number of this rank, from 0, and how many there are. */
+    uint32_t rank;
+    uint32_t size;
+    /* The number of this rank among those of its host, from 0, and how many this host has. */
+    uint32_t local_rank;
+    uint32_t local_size;
+    /* The number of this host, from 0, in the order of their lowest ranks. */
+    uint32_t host;
+} cci_job_t;
+
+/* A value of a rank. */
+typedef struct cci_job_value {
+    /* 8-byte aligned. */
+    const void *ptr;
+    uint32_t len;
+} cci_job_value_t;
+
+/*
+ * Joins the job that this process was started for, by the variables that its launcher has set. Without any, it is a job of one. Returns when
+ * all ranks have joined. A process joins once, by this or by CCS_init().
+ *
+ *   job   out: the job, until cci_job_leave()
+ *
+ * Errors: CCI_EINVAL (job is NULL), CCI_EBUSY (this process takes part in a job already), CCI_ERROR (there are a launcher's variables, and it
+ * does not answer), CCI_ECONNREFUSED (it refuses, or another rank has another version of CCI), CCI_ERR_DISCONNECTED (a rank has ended before it
+ * joined).
+ */
+int cci_job_join(cci_job_t **job);
+
+/*
+ * Leaves the job. The others' exchanges and barriers fail from now on. Waits for nobody: call cci_job_barrier() before.
+ */
+int cci_job_leave(cci_job_t *job);
+
+/*
+ * Gives the number of a rank's host.
+ *
+ * Errors: CCI_EINVAL (host is NULL), CCI_ERANGE (no such rank).
+ */
+int cci_job_host_of(cci_job_t *job, uint32_t rank, uint32_t *host);
+
+/*
+ * Keeps a value under a key for ranks that ask for it: up to 64 keys a rank, each once, of 1 to CCI_JOB_KEY_BYTES_MAX bytes (16 with launchers
+ * that speak PMI-1).
+ *
+ *   ptr, len   the value, up to CCI_JOB_VALUE_BYTES_MAX bytes; NULL and 0: an empty one
+ *
+ * Errors: CCI_EINVAL (NULL, a key that is empty, too long or not UTF-8), CCI_EMSGSIZE (the value is too long), CCI_ECONNREFUSED (the key was put
+ * before, or there are too many).
+ */
+int cci_job_put(cci_job_t *job, const char *key, const void *ptr, uint32_t len);
+
+/*
+ * Gives what a rank has put under a key. It is certain to be there after a barrier that followed the cci_job_put().
+ *
+ *   value   out: the caller frees it with free()
+ *
+ * Errors: CCI_EINVAL (as for cci_job_put()), CCI_ERANGE (no such rank), CCI_ERR_NOT_FOUND (it has put none), CCI_ENOMEM.
+ */
+int cci_job_get(cci_job_t *job, uint32_t rank, const char *key, cci_job_value_t **value);
+
+/*
+ * Gives everybody this rank's value, and this rank everybody's. All ranks call it, in the same order with cci_job_barrier(); it blocks until
+ * all have.
+ *
+ *   ptr, len   this rank's value, as for cci_job_put()
+ *   values     out: job->size values, by rank, which the caller frees with one free()
+ *
+ * Errors: CCI_EINVAL (NULL), CCI_EMSGSIZE (the value is too long), CCI_ENOMEM (after the exchange, which the others have completed).
+ */
+int cci_job_exchange(cci_job_t *job, const void *ptr, uint32_t len, cci_job_value_t **values);
+
+/*
+ * Blocks until all ranks have called it.
+ */
+int cci_job_barrier(cci_job_t *job);
+
+/*
+ * Asks the launcher to end the whole job, and to say why. This process goes on until it is ended.
+ *
+ *   code     the job's exit code, 1 to 255
+ *   reason   up to CCI_JOB_REASON_BYTES_MAX bytes of UTF-8
+ *
+ * Errors: CCI_EINVAL (NULL, not UTF-8, too long, or another code).
+ */
+int cci_job_abort(cci_job_t *job, int code, const char *reason);
+
+/*
+ * Says that this rank goes on when another one dies. By default a death ends the job; once every living rank has called this, it does not.
+ * Exchanges and barriers then give CCI_ERR_DISCONNECTED, and connections with the dead rank end.
+ *
+ * Errors: CCI_ECONNREFUSED (the launcher can't be asked: only `cci run` can).
+ */
+int cci_job_survive(cci_job_t *job);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

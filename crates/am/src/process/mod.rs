@@ -3,6 +3,7 @@
 mod barrier;
 mod collectives;
 mod contexts;
+mod dispatcher;
 mod due;
 mod inbox;
 mod link;
@@ -33,9 +34,7 @@ use barrier::Barrier;
 use cci::Memory;
 use cci_job::Ranks;
 use collectives::Collectives;
-use contexts::{Contexts, Found};
-use inbox::{Aligned, Entry, Inbox};
-use link::Nonsense;
+use dispatcher::Dispatcher;
 use links::{Links, News};
 use onesided::{Ended, OneSided};
 use std::collections::VecDeque;
@@ -48,7 +47,7 @@ use std::time::Duration;
 /// called the handler says so by [`Process::end`]. So nothing of the process is borrowed while a handler runs, and it may use all of it.
 pub struct Process {
     links: Links,
-    contexts: Contexts,
+    dispatcher: Dispatcher,
     memory: OneSided,
     collectives: Collectives,
     barrier: Barrier,
@@ -56,40 +55,11 @@ pub struct Process {
     started: u64,
     /// Since the barrier before the last one, nobody has started anything.
     was_idle: bool,
-    /// A context or a handler is new, so that records that wait may wait no more.
-    has_new_handlers: bool,
-    /// Ranks of which records may be due that waited.
-    holding: VecDeque<u32>,
-    /// What has been taken to be handled. Its memory is used again.
-    spare: Option<Box<Inbox>>,
-    /// The message that is being handled.
-    running: Option<Running>,
-    /// So many messages have been handled.
-    handled: u64,
     /// What described data is packed into.
     packed: Vec<u8>,
     gone: VecDeque<(u32, String)>,
     /// A rank that is gone, with which no barrier is possible.
     missing: Option<(u32, String)>,
-}
-
-struct Running {
-    token: Token,
-    sender: u32,
-    context: Context,
-    /// The credit is this process's own: the message is an answer, of which the first of the row was this process's.
-    is_own: bool,
-    has_replied: bool,
-}
-
-/// What becomes of a record that has come.
-enum Outcome {
-    Due(Header, Context, Handler),
-    Done,
-    /// It has to wait, and so has all that comes after it from that rank.
-    NotYet,
-    /// It was the last part of this record.
-    Assembled(Header, Vec<u8>),
 }
 
 impl Process {
@@ -99,16 +69,11 @@ impl Process {
         Process {
             links: Links::new(ranks),
             collectives,
-            contexts: Contexts::default(),
+            dispatcher: Dispatcher::default(),
             memory: OneSided::default(),
             barrier: Barrier::default(),
             started: 0,
             was_idle: false,
-            has_new_handlers: false,
-            holding: VecDeque::new(),
-            spare: Some(Box::default()),
-            running: None,
-            handled: 0,
             packed: Vec::new(),
             gone: VecDeque::new(),
             missing: None,
@@ -130,8 +95,8 @@ impl Process {
     /// # Errors
     /// There are too many.
     pub fn context(&mut self) -> Result<Context> {
-        self.has_new_handlers = true;
-        self.contexts.add_unnamed()
+        self.dispatcher.has_new_handlers = true;
+        self.dispatcher.contexts.add_unnamed()
     }
 
     /// Makes a context with a name, or returns it: the same name is the same context, here and elsewhere.
@@ -139,8 +104,8 @@ impl Process {
     /// # Errors
     /// The name is longer than 256 bytes, or there are too many contexts.
     pub fn named_context(&mut self, name: &str) -> Result<Context> {
-        self.has_new_handlers = true;
-        self.contexts.add_named(name)
+        self.dispatcher.has_new_handlers = true;
+        self.dispatcher.contexts.add_named(name)
     }
 
     /// Frees a context, with its handlers. Messages that come for it later are discarded.
@@ -148,12 +113,12 @@ impl Process {
     /// # Errors
     /// [`AmError::Again`] as long as messages of this process are on their way out. It was freed before.
     pub fn free(&mut self, context: Context) -> Result<()> {
-        self.contexts.check(context)?;
+        self.dispatcher.contexts.check(context)?;
         if !self.links.are_sent() {
             return Err(AmError::Again);
         }
-        self.has_new_handlers = true;
-        self.contexts.free(context)
+        self.dispatcher.has_new_handlers = true;
+        self.dispatcher.contexts.free(context)
     }
 
     /// Has messages for the handler `id` of a context call `handler`.
@@ -161,8 +126,8 @@ impl Process {
     /// # Errors
     /// The number is taken, or the context was freed.
     pub fn register(&mut self, context: Context, id: u16, handler: Handler) -> Result<()> {
-        self.has_new_handlers = true;
-        self.contexts.register(context, id, handler)
+        self.dispatcher.has_new_handlers = true;
+        self.dispatcher.contexts.register(context, id, handler)
     }
 
     /// Starts a message, which is copied or sent when this returns.
@@ -184,7 +149,7 @@ impl Process {
         if rank >= self.size() {
             return Err(AmError::Range("there is no such rank in this job"));
         }
-        let name = self.contexts.name(context)?;
+        let name = self.dispatcher.contexts.name(context)?;
         self.links.take_credit(rank, starter)?;
         self.links.send(rank, context, name, message(false, context, handler, args, data), args, data);
         Ok(())
@@ -240,16 +205,10 @@ impl Process {
     /// The handler has replied before, or has returned. The context was freed; or there are too many arguments or too much data.
     pub fn reply(&mut self, token: Token, handler: u16, args: &[i64], data: &[u8]) -> Result<()> {
         check(args, data)?;
-        let running = self.running.as_mut().filter(|running| running.token == token);
-        let running = running.ok_or(AmError::State("the handler of this message has returned"))?;
-        if running.has_replied {
-            return Err(AmError::State("a handler replies once; send a request for more"));
-        }
-        let (context, rank) = (running.context, running.sender);
-        let name = self.contexts.name(context)?;
-        running.has_replied = true;
+        let (rank, context, is_own) = self.dispatcher.take_reply(token)?;
         // The credit goes with the reply, and is the receiver's if it is not this process's.
-        let is_receivers = !running.is_own;
+        let is_receivers = !is_own;
+        let name = self.dispatcher.contexts.name(context)?;
         self.links.link(rank).depart(!is_receivers);
         self.links.send(rank, context, name, message(is_receivers, context, handler, args, data), args, data);
         Ok(())
@@ -305,12 +264,7 @@ impl Process {
         if !self.has_due() {
             return None;
         }
-        let mut inbox = self.spare.take()?;
-        self.links.swap_inbox(&mut inbox);
-        if std::mem::take(&mut self.has_new_handlers) {
-            self.holding = self.links.holding().into();
-        }
-        Some(Batch { inbox, alone: None })
+        self.dispatcher.take(&mut self.links)
     }
 
     /// Whether handlers are to be called.
@@ -319,29 +273,13 @@ impl Process {
             || self.memory.has_ended()
             || self.collectives.has_ended()
             || !self.gone.is_empty()
-            || self.has_new_handlers
+            || self.dispatcher.has_new_handlers
     }
 
     /// Puts a batch back, so that the next one can be taken. What is left in it, since a handler did not return as it should, waits, and is
     /// due with the next one.
-    pub fn put_back(&mut self, mut batch: Batch) {
-        if let Some(running) = &self.running {
-            self.end(running.token);
-        }
-        while let Some(entry) = batch.inbox.pop() {
-            self.has_new_handlers = true;
-            let record = Aligned::new(batch.inbox.bytes(entry));
-            if let Some(header) =
-                Header::decode(record.bytes()).filter(|header| header.is_whole(record.bytes()))
-                && self.links.arrive(entry.rank, header.flag).is_err()
-            {
-                self.links.refuse_rank(entry.rank);
-                continue;
-            }
-            self.links.link(entry.rank).held.push_back(record);
-        }
-        batch.inbox.clear();
-        self.spare = Some(batch.inbox);
+    pub fn put_back(&mut self, batch: Batch) {
+        self.dispatcher.put_back(&mut self.links, batch);
     }
 
     /// The next remote operation that has ended, what it was started with and how it ended, for those who want to know of ends before
@@ -367,169 +305,26 @@ impl Process {
         if let Some((rank, why)) = self.gone.pop_front() {
             return Some(Due::Gone { rank, why });
         }
-        if let Some(rank) = self.holding.front().copied() {
-            if let Some(message) = self.next_held(rank, batch) {
-                return batch
-                    .alone
-                    .as_ref()
-                    .map(|alone| Due::Message(self.begin(rank, message, alone.bytes())));
-            }
-            self.holding.pop_front();
-            return self.next(batch);
-        }
-        loop {
-            let entry = batch.inbox.pop()?;
-            match self.outcome(entry, &batch.inbox) {
-                Outcome::Due(header, context, handler) => {
-                    let message = (header, context, handler);
-                    return Some(Due::Message(self.begin(entry.rank, message, batch.inbox.bytes(entry))));
-                }
-                Outcome::Done => {}
-                Outcome::NotYet => {
-                    let record = Aligned::new(batch.inbox.bytes(entry));
-                    self.links.link(entry.rank).held.push_back(record);
-                }
-                Outcome::Assembled(header, record) => match self.examine_new(entry.rank, header, &record) {
-                    Ok(Outcome::Due(header, context, handler)) => {
-                        let alone = batch.alone.insert(Aligned::new(&record));
-                        let message = (header, context, handler);
-                        return Some(Due::Message(self.begin(entry.rank, message, alone.bytes())));
-                    }
-                    Ok(Outcome::NotYet) => self.links.link(entry.rank).held.push_back(Aligned::new(&record)),
-                    Ok(_) => {}
-                    Err(Nonsense) => self.links.refuse_rank(entry.rank),
-                },
-            }
-        }
-    }
-
-    /// What becomes of a record of an inbox: it waits behind those that do.
-    #[inline]
-    fn outcome(&mut self, entry: Entry, inbox: &Inbox) -> Outcome {
-        self.examine_new(entry.rank, entry.header, inbox.bytes(entry)).unwrap_or_else(|Nonsense| {
-            self.links.refuse_rank(entry.rank);
-            Outcome::Done
-        })
-    }
-
-    /// What becomes of a record that was not looked at before.
-    #[inline]
-    fn examine_new(&mut self, rank: u32, header: Header, record: &[u8]) -> Result<Outcome, Nonsense> {
-        if header.is_whole(record) {
-            self.links.arrive(rank, header.flag)?;
-        }
-        if !self.links.link(rank).held.is_empty() {
-            return Ok(Outcome::NotYet);
-        }
-        self.examine(rank, header, record)
-    }
-
-    /// The next record of a rank that has waited, as what is alone in the batch, if it is due now.
-    fn next_held(&mut self, rank: u32, batch: &mut Batch) -> Option<(Header, Context, Handler)> {
-        while let Some(record) = self.links.link(rank).held.pop_front() {
-            let header = Header::decode(record.bytes());
-            let outcome = header.map_or(Err(Nonsense), |header| self.examine(rank, header, record.bytes()));
-            match outcome {
-                Ok(Outcome::Due(header, context, handler)) => {
-                    batch.alone = Some(record);
-                    return Some((header, context, handler));
-                }
-                Ok(Outcome::NotYet) => {
-                    self.links.link(rank).held.push_front(record);
-                    return None;
-                }
-                Ok(Outcome::Assembled(header, record)) => {
-                    // It is complete, and so looked at again.
-                    if self.links.arrive(rank, header.flag).is_err() {
-                        self.links.refuse_rank(rank);
-                        return None;
-                    }
-                    self.links.link(rank).held.push_front(Aligned::new(&record));
-                }
-                Ok(Outcome::Done) => {}
-                Err(Nonsense) => {
-                    self.links.refuse_rank(rank);
-                    return None;
-                }
-            }
-        }
-        None
-    }
-
-    #[inline]
-    fn examine(&mut self, rank: u32, header: Header, record: &[u8]) -> Result<Outcome, Nonsense> {
-        if header.kind == Kind::Part || record.len() != header.record_bytes() {
-            let Some(whole) = self.links.link(rank).assemble(&header, record)? else {
-                return Ok(Outcome::Done);
-            };
-            let header = Header::decode(&whole).ok_or(Nonsense)?;
-            return Ok(Outcome::Assembled(header, whole));
-        }
-        if header.kind == Kind::Context {
-            let body = record.get(header.record_bytes() - header.value as usize..).unwrap_or_default();
-            self.links.link(rank).name_context(&header, body)?;
-            return Ok(Outcome::Done);
-        }
-        let (name, cached) = self.links.link(rank).context(header.context)?;
-        let found = match cached.and_then(|context| self.contexts.find(context, header.handler)) {
-            Some(found) => Some(found),
-            None => match self.contexts.by_name(name) {
-                None => Some(Found::NotYet),
-                Some(context) => {
-                    *cached = Some(context);
-                    self.contexts.find(context, header.handler)
-                }
-            },
-        };
-        Ok(match found {
-            Some(Found::Handler(context, handler)) => Outcome::Due(header, context, handler),
-            Some(Found::NotYet) => Outcome::NotYet,
-            None => {
-                self.links.end_chain(rank, header.flag);
-                Outcome::Done
-            }
-        })
-    }
-
-    #[inline(always)]
-    fn begin<'a>(
-        &mut self,
-        sender: u32,
-        (header, context, handler): (Header, Context, Handler),
-        record: &'a [u8],
-    ) -> Delivery<'a> {
-        debug_assert!(self.running.is_none(), "one handler at a time");
-        self.handled += 1;
-        let token = Token(self.handled);
-        self.running = Some(Running { token, sender, context, is_own: header.flag, has_replied: false });
-        let args = Args::of(&header, record);
-        let data = record.get(header.data_at()..).unwrap_or_default();
-        Delivery { handler, token, sender, context, args, data }
+        self.dispatcher.next(&mut self.links, batch).map(Due::Message)
     }
 
     /// The handler of a message has returned.
     #[inline]
     pub fn end(&mut self, token: Token) {
-        if let Some(running) = self.running.take_if(|running| running.token == token)
-            && !running.has_replied
-        {
-            self.links.end_chain(running.sender, running.is_own);
-        }
+        self.dispatcher.end(&mut self.links, token);
     }
 
     /// Whether a handler runs.
     pub fn is_handling(&self) -> bool {
-        self.running.is_some()
+        self.dispatcher.is_handling()
     }
 
     /// Who has sent the message whose handler runs, and in which context.
     ///
     /// # Errors
     /// Its handler has returned.
-    pub fn message(&self, token: Token) -> Result<(u32, Context)> {
-        let running = self.running.as_ref().filter(|running| running.token == token);
-        let running = running.ok_or(AmError::State("the handler of this message has returned"))?;
-        Ok((running.sender, running.context))
+    pub fn message(&mut self, token: Token) -> Result<(u32, Context)> {
+        self.dispatcher.running(token).map(|running| (running.sender, running.context))
     }
 
     /// Allocates memory of the library's own, which other ranks of this host map when they access it.
@@ -620,7 +415,7 @@ impl Process {
     /// A rank is gone, so that it will never come. This process is in a barrier, or in a handler.
     pub fn arrive(&mut self) -> Result<()> {
         self.check_all()?;
-        if self.barrier.is_inside() || self.running.is_some() {
+        if self.barrier.is_inside() || self.dispatcher.is_handling() {
             return Err(AmError::State("no barrier is possible in a handler, or in another barrier"));
         }
         let started = self.links.started();
@@ -697,7 +492,7 @@ impl Process {
     /// Whether each message that this process has started was handled, with what came of it.
     pub fn is_idle(&self) -> bool {
         let is_idle = self.links.are_idle() && self.collectives.are_idle();
-        is_idle && self.memory.under_way(None) == 0 && self.running.is_none()
+        is_idle && self.memory.under_way(None) == 0 && !self.dispatcher.is_handling()
     }
 
     /// Whether nothing is under way anywhere: when they arrived at the last barrier, no process had started a message since the barrier

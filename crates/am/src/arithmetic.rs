@@ -1,6 +1,6 @@
 //! What reductions and atomic operations compute.
 
-use cci::{Atomic, AtomicKind, AtomicWidth};
+use cci::{Atomic, AtomicKind, AtomicRefusal, AtomicWidth, Memory};
 
 /// What the elements of a reduction are, in the byte order of the machine.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,80 @@ pub enum Reduction {
     Xor,
 }
 
+/// What an accumulation does with an element of memory and one of data.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Accumulation {
+    /// The data replace it.
+    Set,
+    /// What comes of both replaces it.
+    Reduce(Reduction),
+}
+
+impl Accumulation {
+    const ALL: [Accumulation; 8] = [
+        Accumulation::Set,
+        Accumulation::Reduce(Reduction::Add),
+        Accumulation::Reduce(Reduction::Product),
+        Accumulation::Reduce(Reduction::Min),
+        Accumulation::Reduce(Reduction::Max),
+        Accumulation::Reduce(Reduction::And),
+        Accumulation::Reduce(Reduction::Or),
+        Accumulation::Reduce(Reduction::Xor),
+    ];
+
+    pub(crate) fn number(self) -> u8 {
+        Accumulation::ALL.iter().position(|&one| one == self).unwrap_or_default() as u8
+    }
+
+    pub(crate) fn of_number(number: u8) -> Option<Accumulation> {
+        Accumulation::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Whether it can be done with such elements.
+    pub fn fits(self, number: Number) -> bool {
+        match self {
+            Accumulation::Set => true,
+            Accumulation::Reduce(reduction) => number.can(reduction),
+        }
+    }
+
+    /// The atomic change of an element by one of data, which is in the low bytes.
+    pub(crate) fn change(self, number: Number, operand: u64) -> Change {
+        let width = if number.len_bytes() == 4 { AtomicWidth::Four } else { AtomicWidth::Eight };
+        let core = |kind| Change::Core(Atomic { kind, width, operand, compare: 0 });
+        let is_float = matches!(number, Number::F32 | Number::F64);
+        match self {
+            Accumulation::Set => core(AtomicKind::Swap),
+            Accumulation::Reduce(Reduction::Add) if !is_float => core(AtomicKind::FetchAdd),
+            Accumulation::Reduce(Reduction::And) => core(AtomicKind::And),
+            Accumulation::Reduce(Reduction::Or) => core(AtomicKind::Or),
+            Accumulation::Reduce(Reduction::Xor) => core(AtomicKind::Xor),
+            Accumulation::Reduce(reduction) => Change::Reduce(number, reduction, operand),
+        }
+    }
+}
+
 impl Number {
+    const ALL: [Number; 6] = [Number::I32, Number::U32, Number::I64, Number::U64, Number::F32, Number::F64];
+
+    pub(crate) fn number(self) -> u16 {
+        self as u16
+    }
+
+    pub(crate) fn of_number(number: u16) -> Option<Number> {
+        Number::ALL.get(usize::from(number)).copied()
+    }
+
+    /// An element, as the low bytes of a word.
+    pub(crate) fn word(self, element: &[u8]) -> u64 {
+        let mut word = [0; 8];
+        let low = if self.len_bytes() == 4 { LOW } else { 0..8 };
+        if let Some(low) = word.get_mut(low).filter(|low| low.len() == element.len()) {
+            low.copy_from_slice(element);
+        }
+        u64::from_ne_bytes(word)
+    }
+
     /// Bytes of an element.
     pub fn len_bytes(self) -> usize {
         match self {
@@ -131,6 +204,18 @@ impl From<Atomic> for Change {
 }
 
 impl Change {
+    /// Does it on memory of this process. Returns what it found.
+    pub(crate) fn make(&self, memory: &Memory, at: usize) -> Result<u64, AtomicRefusal> {
+        let mut attempt = self.attempt(0);
+        loop {
+            let found = memory.atomic(at, attempt)?;
+            if !self.has_failed(&attempt, found) {
+                return Ok(found);
+            }
+            attempt = self.attempt(found);
+        }
+    }
+
     pub(crate) fn len_bytes(&self) -> u64 {
         match self {
             Change::Core(Atomic { width: AtomicWidth::Four, .. }) => 4,

@@ -2,8 +2,9 @@
 //!
 //! A process of a job has a [`Runtime`]: active messages between ranks, in contexts that keep the libraries of a program apart, and one-sided
 //! memory, by the addresses of the process that has it: puts, gets and atomics. [Descriptions](description) are of data that do not lie in one
-//! piece; messages and transfers take them. [Collectives](Collective) are of all ranks, or of
-//! [teams](Team) of some. Accumulation, symmetric memory and long messages are to come.
+//! piece; messages and transfers take them. Elements of a rank's memory are
+//! [accumulated](Runtime::accumulate), and buffers there [appended to](Runtime::indexed_put), by that rank itself. [Collectives](Collective) are of all ranks, or of
+//! [teams](Team) of some. Symmetric memory and long messages are to come.
 #![forbid(unsafe_code)]
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
@@ -18,7 +19,7 @@ pub mod process;
 mod runtime;
 mod wire;
 
-pub use arithmetic::{Change, Number, Reduction};
+pub use arithmetic::{Accumulation, Change, Number, Reduction};
 pub use error::{AmError, Result};
 pub use process::{Collective, Context, Elements, Part, Team, Token};
 pub use runtime::{Message, Runtime};

@@ -22,6 +22,12 @@ pub const TEAMS_MAX: usize = 4096;
 
 /// Longest data of one part of a collective, bytes: a multiple of an element's.
 pub(crate) const COLLECTIVE_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize - 2 * HEADER_BYTES;
+/// Most changes of its memory that a rank is asked for and has not made, by one process.
+pub(crate) const UPDATES_MAX: u32 = 16;
+/// Most pieces that one such change has.
+pub(crate) const UPDATE_PIECES_MAX: usize = 128;
+/// Most bytes of data and pieces in the record of such a change.
+pub(crate) const UPDATE_BYTES_MAX: usize = RECORD_BYTES_MAX - HEADER_BYTES - 16;
 /// Every record begins with so many bytes.
 pub(crate) const HEADER_BYTES: usize = 16;
 /// A rank may compute for so long without making progress, and is not taken for dead. One on this host that dies is noticed at once, and the
@@ -58,7 +64,10 @@ const _: () = assert!(
     OPERATIONS_MAX < cci::limits::RMA_OPERATIONS_DEFAULT as usize / 2,
     "one rank may have half of what an endpoint has"
 );
-const _: () = assert!(OUTBOX_RECORDS_MAX >= CONTEXTS_MAX + 2 * OPERATIONS_MAX + 4 * *CREDITS.end() as usize);
+const _: () = assert!(
+    OUTBOX_RECORDS_MAX
+        >= CONTEXTS_MAX + 2 * OPERATIONS_MAX + 2 * UPDATES_MAX as usize + 4 * *CREDITS.end() as usize
+);
 const _: () = assert!(COLLECTIVE_BYTES_MAX.is_multiple_of(8), "elements are not divided");
 const _: () = assert!(DATA_BYTES_MAX >= 4096, "the interface promises that");
 const _: () = assert!(*CREDITS.end() <= u16::MAX as u32, "a record has 16 bits for them");

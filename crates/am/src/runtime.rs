@@ -1,6 +1,6 @@
 //! Active messages with closures for handlers.
 
-use crate::arithmetic::Change;
+use crate::arithmetic::{Accumulation, Change, Number};
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::limits::ARGS_MAX;
@@ -350,6 +350,44 @@ impl Runtime {
             let (there, here) = ((remote, there.clone()), (local, origin, here.clone()));
             process.transfer_described(transfer, rank, there, here, cookie)
         };
+        self.operate(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
+    }
+
+    /// Has a rank change elements of its memory by as many of this process's, each atomically with regard to all such operations from any rank. The
+    /// rank does it while it makes progress. In all else it does what [`Runtime::put_described`] does.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::put_described`], and: there are no such operations on floats, or what is described at the rank is not of whole elements,
+    /// at multiples of their length.
+    pub fn accumulate(
+        &mut self,
+        what: (Accumulation, Number),
+        rank: u32,
+        (remote, there): (u64, Elements),
+        (local, origin, here): (&Memory, isize, Elements),
+        done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
+    ) -> Result<()> {
+        let start = |process: &mut Process, cookie| {
+            let (there, here) = ((remote, there.clone()), (local, origin, here.clone()));
+            process.accumulate(what, rank, there, here, cookie)
+        };
+        self.operate(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
+    }
+
+    /// Has a rank put a part of this process's memory to where a pointer of 8 bytes at the address `pointer` there points, and move the pointer
+    /// on by the part's length, atomically, when the data are there. So several ranks append to one buffer. The rank does it while it makes
+    /// progress; nothing moves if it is refused. In all else it does what [`Runtime::put`] does.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::put`], and: the address of the pointer is no multiple of 8.
+    pub fn indexed_put(
+        &mut self,
+        rank: u32,
+        pointer: u64,
+        local: Part,
+        done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
+    ) -> Result<()> {
+        let start = |process: &mut Process, cookie| process.indexed_put(rank, pointer, local.clone(), cookie);
         self.operate(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
     }
 

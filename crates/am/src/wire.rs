@@ -1,8 +1,13 @@
 //! Records: what processes of a job send each other, one in a message of the core, or in several where the path takes no longer ones.
 //! docs/wire.md, section "Active messages", has their layout.
 
+mod update;
+
+pub(crate) use update::{Update, Updating};
+
 use crate::limits::{
     ARGS_MAX, COLLECTIVE_BYTES_MAX, CONTEXT_NAME_BYTES_MAX, CONTEXTS_MAX, DATA_BYTES_MAX, HEADER_BYTES,
+    RECORD_BYTES_MAX,
 };
 use cci::RegionHandle;
 
@@ -36,6 +41,12 @@ pub(crate) enum Kind {
     CollectiveLost = 12,
     /// So many parts of collectives were taken.
     CollectivesTaken = 13,
+    /// The receiver is to change elements of its memory.
+    Accumulate = 14,
+    /// The receiver is to write to where a pointer of its points.
+    IndexedPut = 15,
+    /// The sender has made a change that the receiver has asked for, or has refused it.
+    Updated = 16,
 }
 
 impl Kind {
@@ -54,6 +65,9 @@ impl Kind {
             11 => Kind::CollectiveFollow,
             12 => Kind::CollectiveLost,
             13 => Kind::CollectivesTaken,
+            14 => Kind::Accumulate,
+            15 => Kind::IndexedPut,
+            16 => Kind::Updated,
             _ => return None,
         })
     }
@@ -122,6 +136,9 @@ impl Header {
                     header.value as usize <= CONTEXT_NAME_BYTES_MAX + 4
                         && usize::from(header.context) < CONTEXTS_MAX
                 }
+                Kind::Accumulate | Kind::IndexedPut => {
+                    header.value as usize <= RECORD_BYTES_MAX - HEADER_BYTES
+                }
                 _ => true,
             };
         is_good.then_some(header)
@@ -145,7 +162,7 @@ impl Header {
     pub fn record_bytes(&self) -> usize {
         match self.kind {
             Kind::Message => self.data_at() + self.value as usize,
-            Kind::Context => HEADER_BYTES + self.value as usize,
+            Kind::Context | Kind::Accumulate | Kind::IndexedPut => HEADER_BYTES + self.value as usize,
             _ => HEADER_BYTES,
         }
     }
@@ -214,6 +231,9 @@ pub(crate) enum Word {
     Ask(Range),
     /// To the question for a range. None: the range is in no region.
     Answer(Range, Option<Region>),
+    Update(Update),
+    /// To the update of this number. None: it was made. Else, the address that is not registered.
+    Updated(u64, Option<u64>),
 }
 
 /// What members of a team say of a collective: by the team's number, and the collective's among those of the team.
@@ -322,6 +342,11 @@ impl Word {
         match self {
             Word::Header(header) => header.encode().to_vec(),
             Word::Collected(collected) => [&collected.encode_head()[..], collected.data()].concat(),
+            Word::Update(update) => update.encode(),
+            Word::Updated(id, refused) => {
+                let head = Header { flag: refused.is_some(), ..Header::new(Kind::Updated) }.encode();
+                [&head[..], &id.to_le_bytes(), &refused.unwrap_or_default().to_le_bytes()].concat()
+            }
             Word::Ask(range) => [&header(Kind::Ask, 0)[..], &range.encode()].concat(),
             Word::Answer(range, None) => [&header(Kind::Answer, 0)[..], &range.encode()].concat(),
             Word::Answer(range, Some(Region { start, handle })) => {
@@ -339,6 +364,12 @@ impl Word {
             Kind::Ask | Kind::Answer => (Range::decode(body)?, body.get(16..)?),
             Kind::Collective | Kind::CollectiveFollow | Kind::CollectiveLost => {
                 return Collected::decode(header, body).map(Word::Collected);
+            }
+            Kind::Accumulate | Kind::IndexedPut => return Update::decode(header, body).map(Word::Update),
+            Kind::Updated => {
+                let refused = word(body.get(8..)?)?;
+                return (body.len() == 16)
+                    .then_some(Word::Updated(word(body)?, header.flag.then_some(refused)));
             }
             _ => return body.is_empty().then_some(Word::Header(header)),
         };
@@ -425,7 +456,8 @@ mod tests {
         fn words_are_kept(start in any::<u64>(), len in 1_u64.., handle: [u8; RegionHandle::BYTES], at in any::<u64>()) {
             let range = Range { start: start.min(u64::MAX - len), len_bytes: len };
             let region = Region { start: at, handle: RegionHandle::from_bytes(handle) };
-            for word in [Word::Ask(range), Word::Answer(range, None), Word::Answer(range, Some(region))] {
+            let words = [Word::Ask(range), Word::Answer(range, None), Word::Answer(range, Some(region))];
+            for word in words.into_iter().chain([Word::Updated(at, None), Word::Updated(at, Some(start))]) {
                 let bytes = word.encode();
                 let decode = |bytes: &[u8]| Header::decode(bytes).and_then(|header| Word::decode(header, bytes));
                 prop_assert_eq!(decode(&bytes), Some(word.clone()));
@@ -461,7 +493,7 @@ mod tests {
     fn nonsense_is_refused() {
         let good = Header { count: 16, ..Header::new(Kind::Message) }.encode();
         assert!(Header::decode(&good).is_some());
-        for (at, value) in [(0, 0), (0, 14), (1, 2), (2, 17), (3, 1), (10, 1), (14, 1)] {
+        for (at, value) in [(0, 0), (0, 17), (1, 2), (2, 17), (3, 1), (10, 1), (14, 1)] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::decode(&bad), None, "byte {at} is {value}");

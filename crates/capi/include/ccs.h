@@ -271,6 +271,20 @@ typedef int CCS_type_t;
 int CCS_atomic(int node, void *remote, CCS_op_t op, CCS_type_t type, const void *operand, const void *compare,
                void *result, CCS_callback_t callback, void *cb_arg);
 
+/* Changes each element of what is described at a process by the next one of this process's: op is SET, ADD, PROD, MIN, MAX, AND, OR or XOR. Each
+ * element is changed atomically, towards all atomics and accumulates of all processes. Both sides are whole elements, and each piece at the
+ * target is, at a multiple of their length; else, and for bit operations on floats, it is CCS_ERR_ARG. The target's library does it while that
+ * process makes progress. All else is as with CCS_put. */
+int CCS_accumulate(int node, void *remote_buf, size_t remote_count, CCS_datadesc_t remote_desc, const void *local_buf,
+                   size_t local_count, CCS_datadesc_t local_desc, CCS_op_t op, CCS_type_t type, CCS_callback_t callback,
+                   void *cb_arg);
+
+/* Writes bytes to where the 8-byte pointer at remote_pointer of a process points, and then moves the pointer on by bytes, atomically: so several
+ * processes append to one buffer. Pointer and buffer are registered there. One that is refused moves nothing, and touches nothing. Nothing is
+ * aligned. The target's library does it while that process makes progress. */
+int CCS_indexed_put(int node, void *remote_pointer, const void *local_buf, size_t bytes, CCS_callback_t callback,
+                    void *cb_arg);
+
 /* ---- Collectives ---- */
 
 /* Teams are of all processes, of those of this host, or of what CCS_team_split makes: the members of a team that give the same color are one, in

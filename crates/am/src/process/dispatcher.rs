@@ -262,19 +262,20 @@ impl Dispatcher {
     }
 
     /// The message of this token.
-    pub fn running(&mut self, token: Token) -> Result<&mut Running> {
-        let running = self.running.as_mut().filter(|running| running.token == token);
+    pub fn running(&self, token: Token) -> Result<&Running> {
+        let running = self.running.as_ref().filter(|running| running.token == token);
         running.ok_or(AmError::State("the handler of this message has returned"))
     }
 
     /// Whom the one reply to a message goes to, in which context, and whether its credit is this process's own.
     pub fn take_reply(&mut self, token: Token) -> Result<(u32, Context, bool)> {
-        let context = self.running(token)?.context;
+        let &Running { sender, context, is_own, .. } = self.running(token)?;
         self.contexts.check(context)?;
-        let running = self.running(token)?;
-        if std::mem::replace(&mut running.has_replied, true) {
+        let has_replied =
+            self.running.as_mut().is_some_and(|one| std::mem::replace(&mut one.has_replied, true));
+        if has_replied {
             return Err(AmError::State("a handler replies once; send a request for more"));
         }
-        Ok((running.sender, context, running.is_own))
+        Ok((sender, context, is_own))
     }
 }

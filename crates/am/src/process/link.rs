@@ -38,6 +38,8 @@ pub(crate) struct Link {
     /// Parts of collectives that the rank has not said to have taken, and those of its own that were taken and it does not know of.
     pub collective_sent: u32,
     pub collective_taken: u32,
+    /// Changes of its memory that the rank was asked for and has not made.
+    pub updates_asked: u32,
     /// Messages that lie here: those with a credit of the rank's, and those with one of this process's.
     here: [u32; 2],
     /// Records that wait for space in the core, with their arguments and data.
@@ -68,6 +70,7 @@ impl Link {
             is_leaving: false,
             collective_sent: 0,
             collective_taken: 0,
+            updates_asked: 0,
             here: [0; 2],
             outbox: VecDeque::new(),
             known: Vec::new(),

@@ -2,15 +2,16 @@
 
 use super::barrier::Arrival;
 use super::contexts::Context;
+use super::framing::{Arrived, cut};
 use super::inbox::Inbox;
 use super::link::{Link, Nonsense, Reach};
 use super::table::Table;
 use crate::error::{AmError, Result};
 use crate::limits::{
-    self, COLLECTIVE_BYTES_MAX, HEADER_BYTES, OUTBOX_RECORDS_MAX, POLL_EVENTS, POLL_MESSAGES,
-    RECORD_BYTES_MAX, SILENCE_LIMIT,
+    self, COLLECTIVE_BYTES_MAX, HEADER_BYTES, OUTBOX_RECORDS_MAX, POLL_EVENTS, POLL_MESSAGES, SILENCE_LIMIT,
+    UPDATES_MAX,
 };
-use crate::wire::{COLLECTED_HEAD_BYTES, Collected, ContextName, Head, Header, Kind, Range, Region, Word};
+use crate::wire::{Collected, ContextName, Head, Header, Kind, Range, Region, Update, Word};
 use cci::{Connection, Endpoint, Event, SendError, SendFlags, Status};
 use cci_job::{Peer, RankEvent, Ranks};
 use std::collections::{HashMap, VecDeque};
@@ -33,9 +34,7 @@ pub(crate) struct Links {
     by_connection: HashMap<Connection, u32>,
     last: Option<(Connection, u32)>,
     /// What has come and was not looked at.
-    inbox: Box<Inbox>,
-    /// What has come and does not wait behind anything.
-    words: Vec<(u32, Word)>,
+    arrived: Arrived,
     /// Ranks with records in their outboxes.
     backlog: Vec<u32>,
     /// Ranks that may have to get credits back.
@@ -79,6 +78,17 @@ pub(crate) enum News {
         rank: u32,
         collected: Collected,
     },
+    /// A rank wants memory of this process to be changed.
+    Asks {
+        rank: u32,
+        update: Update,
+    },
+    /// A rank has made such a change, or has refused it since this address is not registered.
+    Updated {
+        rank: u32,
+        id: u64,
+        refused: Option<u64>,
+    },
     /// A remote operation has ended.
     Ended {
         operation: u64,
@@ -106,8 +116,7 @@ impl Links {
             links,
             by_connection: HashMap::new(),
             last: None,
-            inbox: Box::default(),
-            words: Vec::new(),
+            arrived: Arrived::default(),
             backlog: Vec::new(),
             owing: Vec::new(),
             credits,
@@ -200,6 +209,21 @@ impl Links {
     /// Tells a rank something that waits behind nothing.
     pub fn say(&mut self, rank: u32, word: &Word) {
         self.post(rank, &word.encode(), &[]);
+    }
+
+    //= wire.md R-AM-13
+    /// Whether a rank may be asked to change memory of its once more. If so, it is.
+    pub fn take_update(&mut self, rank: u32) -> bool {
+        let asked = &mut self.link(rank).updates_asked;
+        let is_free = *asked < UPDATES_MAX;
+        *asked += u32::from(is_free);
+        is_free
+    }
+
+    /// It has done one.
+    pub fn return_update(&mut self, rank: u32) {
+        let asked = &mut self.link(rank).updates_asked;
+        *asked = asked.saturating_sub(1);
     }
 
     //= wire.md R-AM-12
@@ -309,7 +333,7 @@ impl Links {
     /// Whether nothing that this process has started is under way.
     pub fn are_idle(&self) -> bool {
         let is_idle = |link: &Link| matches!(link.reach, Reach::Gone(_)) || link.is_idle(self.credits);
-        self.inbox.is_empty() && self.links.iter().all(|(_, link)| is_idle(link))
+        self.arrived.inbox.is_empty() && self.links.iter().all(|(_, link)| is_idle(link))
     }
 
     /// So many messages were started by this process, without replies.
@@ -343,9 +367,9 @@ impl Links {
     fn post_own(&mut self, rank: u32, head: &[u8], data: &[u8]) {
         match Header::decode(head) {
             Some(header) if matches!(header.kind, Kind::Message | Kind::Context) => {
-                self.inbox.push(rank, header, &[head, data]);
+                self.arrived.inbox.push(rank, header, &[head, data]);
             }
-            Some(header) => self.words.push((rank, Word::Header(header))),
+            Some(header) => self.arrived.words.push((rank, Word::Header(header))),
             None => debug_assert!(false, "what is encoded can be decoded"),
         }
     }
@@ -364,11 +388,11 @@ impl Links {
 
     /// Sends what can be sent, and takes what has come.
     pub fn progress(&mut self) {
-        let Links { ranks, links, inbox, words, by_connection, last, .. } = self;
+        let Links { ranks, links, arrived, by_connection, last, .. } = self;
         let mut nonsense = None;
         let (_, has_events) = ranks.endpoint().poll_messages(POLL_MESSAGES, |message| {
             let connection = message.connection();
-            if !sort(connection, &message, by_connection, last, links, inbox, words) {
+            if !sort(connection, &message, by_connection, last, links, arrived) {
                 nonsense = Some(connection);
             }
         });
@@ -378,7 +402,7 @@ impl Links {
         if has_events {
             self.take_events();
         }
-        if !self.words.is_empty() {
+        if !self.arrived.words.is_empty() {
             self.take_words();
         }
         if !self.backlog.is_empty() {
@@ -416,8 +440,8 @@ impl Links {
                 }
                 RankEvent::Endpoint(Event::Recv(message)) => {
                     let connection = message.connection();
-                    let Links { links, inbox, words, by_connection, last, .. } = self;
-                    if !sort(connection, &message, by_connection, last, links, inbox, words) {
+                    let Links { links, arrived, by_connection, last, .. } = self;
+                    if !sort(connection, &message, by_connection, last, links, arrived) {
                         self.refuse(connection);
                     }
                 }
@@ -427,7 +451,7 @@ impl Links {
     }
 
     fn take_words(&mut self) {
-        for (rank, word) in std::mem::take(&mut self.words) {
+        for (rank, word) in std::mem::take(&mut self.arrived.words) {
             let header = match word {
                 Word::Header(header) => header,
                 Word::Collected(collected) => {
@@ -436,6 +460,14 @@ impl Links {
                 }
                 Word::Ask(range) => {
                     self.news.push_back(News::Asked { rank, range });
+                    continue;
+                }
+                Word::Update(update) => {
+                    self.news.push_back(News::Asks { rank, update });
+                    continue;
+                }
+                Word::Updated(id, refused) => {
+                    self.news.push_back(News::Updated { rank, id, refused });
                     continue;
                 }
                 Word::Answer(range, region) => {
@@ -545,6 +577,7 @@ impl Links {
         link.outbox = VecDeque::new();
         let is_leaving = link.is_leaving;
         self.backlog.retain(|&other| other != rank);
+        self.arrived.lose(rank);
         if !is_leaving {
             self.news.push_back(News::Gone { rank, why });
         }
@@ -555,12 +588,12 @@ impl Links {
     }
 
     pub fn has_news(&self) -> bool {
-        !self.news.is_empty() || !self.inbox.is_empty() || !self.words.is_empty()
+        !self.news.is_empty() || !self.arrived.is_empty()
     }
 
     /// Exchanges what has come for an inbox that is empty.
     pub fn swap_inbox(&mut self, empty: &mut Box<Inbox>) {
-        std::mem::swap(&mut self.inbox, empty);
+        std::mem::swap(&mut self.arrived.inbox, empty);
     }
 
     /// Ranks that have records which wait.
@@ -634,8 +667,7 @@ fn sort(
     by_connection: &HashMap<Connection, u32>,
     last: &mut Option<(Connection, u32)>,
     links: &mut Table,
-    inbox: &mut Inbox,
-    words: &mut Vec<(u32, Word)>,
+    arrived: &mut Arrived,
 ) -> bool {
     let rank = match *last {
         Some((known, rank)) if known == connection => rank,
@@ -646,42 +678,5 @@ fn sort(
             rank
         }
     };
-    let Some(header) = Header::decode(bytes).filter(|_| bytes.len() <= RECORD_BYTES_MAX) else {
-        return false;
-    };
-    match header.kind {
-        Kind::Message | Kind::Part | Kind::Context => {
-            if header.credits > 0 {
-                links.regain(rank, header.credits);
-            }
-            inbox.push(rank, header, &[bytes]);
-        }
-        _ => match Word::decode(header, bytes) {
-            Some(word) => words.push((rank, word)),
-            None => return false,
-        },
-    }
-    true
-}
-
-/// Divides the first record into parts of up to `max` bytes.
-fn cut(outbox: &mut VecDeque<Box<[u8]>>, max: usize) {
-    let Some(record) = outbox.pop_front() else { return };
-    if let (Some(&kind), Some((head, data))) = (record.first(), record.split_at_checked(COLLECTED_HEAD_BYTES))
-        && kind == Kind::Collective as u8
-    {
-        // Parts of a collective are as long as they like, in whole elements.
-        let len = (max.saturating_sub(COLLECTED_HEAD_BYTES) / 8 * 8).max(8);
-        for bytes in data.chunks(len).rev() {
-            outbox.push_front([head, bytes].concat().into_boxed_slice());
-        }
-        return;
-    }
-    let (first, rest) = record.split_at(max.min(record.len()));
-    let part = |bytes: &[u8]| [&Header::new(Kind::Part).encode()[..], bytes].concat().into_boxed_slice();
-    let room = max.saturating_sub(HEADER_BYTES).max(1);
-    for bytes in rest.chunks(room).rev() {
-        outbox.push_front(part(bytes));
-    }
-    outbox.push_front(first.into());
+    arrived.sort(rank, bytes, links)
 }

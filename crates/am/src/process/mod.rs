@@ -5,6 +5,7 @@ mod collectives;
 mod contexts;
 mod dispatcher;
 mod due;
+mod framing;
 mod inbox;
 mod link;
 mod links;
@@ -12,19 +13,23 @@ mod onesided;
 #[cfg(test)]
 mod onesided_tests;
 mod operation;
+mod part;
 mod registered;
 mod results;
+mod served;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod update_tests;
 
 pub use collectives::{Collective, Team};
 pub use contexts::{Context, Handler};
 pub use due::{Batch, Delivery, Due, Token};
 pub use links::Starter;
-pub use operation::{Elements, Part, Transfer};
+pub use part::{Elements, Part, Transfer};
 
-use crate::arithmetic::Change;
+use crate::arithmetic::{Accumulation, Change, Number};
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::limits::{ARGS_MAX, DATA_BYTES_MAX};
@@ -146,9 +151,7 @@ impl Process {
         data: &[u8],
     ) -> Result<()> {
         check(args, data)?;
-        if rank >= self.size() {
-            return Err(AmError::Range("there is no such rank in this job"));
-        }
+        self.check_rank(rank)?;
         let name = self.dispatcher.contexts.name(context)?;
         self.links.take_credit(rank, starter)?;
         self.links.send(rank, context, name, message(false, context, handler, args, data), args, data);
@@ -228,6 +231,12 @@ impl Process {
                 News::LostElsewhere { rank } => {
                     if rank != self.rank() && rank < self.size() {
                         self.missing.get_or_insert_with(|| (rank, "a rank that has left had lost it".into()));
+                    }
+                }
+                News::Asks { rank, update } => self.memory.serve(&mut self.links, rank, update),
+                News::Updated { rank, id, refused } => {
+                    if !self.memory.updated(&mut self.links, rank, id, refused) {
+                        self.links.refuse_rank(rank);
                     }
                 }
                 News::Asked { rank, range } => self.memory.answer(&mut self.links, rank, range),
@@ -323,7 +332,7 @@ impl Process {
     ///
     /// # Errors
     /// Its handler has returned.
-    pub fn message(&mut self, token: Token) -> Result<(u32, Context)> {
+    pub fn message(&self, token: Token) -> Result<(u32, Context)> {
         self.dispatcher.running(token).map(|running| (running.sender, running.context))
     }
 
@@ -366,9 +375,7 @@ impl Process {
         local: Part,
         cookie: u64,
     ) -> Result<()> {
-        if rank >= self.size() {
-            return Err(AmError::Range("there is no such rank in this job"));
-        }
+        self.check_rank(rank)?;
         self.memory.transfer(&mut self.links, transfer, rank, remote, local, cookie)
     }
 
@@ -386,10 +393,37 @@ impl Process {
         local: (&Memory, isize, Elements),
         cookie: u64,
     ) -> Result<()> {
-        if rank >= self.size() {
-            return Err(AmError::Range("there is no such rank in this job"));
-        }
+        self.check_rank(rank)?;
         self.memory.transfer_described(&mut self.links, transfer, rank, remote, local, cookie)
+    }
+
+    /// Starts to change elements of a rank's memory by as many of this process's, each atomically with regard to all such operations from any rank.
+    /// In all else it does what [`Process::transfer_described`] does. The rank makes the changes in its progress, and all elements of one of the
+    /// parts that it is sent, or none.
+    ///
+    /// # Errors
+    /// Those of [`Process::transfer_described`], and: there are no such operations on floats, or some piece of the rank's description is not
+    /// of whole elements at multiples of their length.
+    pub fn accumulate(
+        &mut self,
+        what: (Accumulation, Number),
+        rank: u32,
+        remote: (u64, Elements),
+        local: (&Memory, isize, Elements),
+        cookie: u64,
+    ) -> Result<()> {
+        self.check_rank(rank)?;
+        self.memory.accumulate(&mut self.links, what, rank, remote, local, cookie)
+    }
+
+    /// Starts to put a part of memory of this process to where a pointer of 8 bytes at the address `pointer` of a rank's points. When the data are
+    /// there, the pointer moves on by their length, atomically. The rank does it in its progress.
+    ///
+    /// # Errors
+    /// Those of [`Process::transfer`], and: the address of the pointer is no multiple of 8.
+    pub fn indexed_put(&mut self, rank: u32, pointer: u64, local: Part, cookie: u64) -> Result<()> {
+        self.check_rank(rank)?;
+        self.memory.indexed_put(&mut self.links, rank, pointer, local, cookie)
     }
 
     /// Starts an atomic operation on a word at an address of a rank's, this one too. [`Due::Done`] has the value that it found. It is atomic with
@@ -398,10 +432,12 @@ impl Process {
     /// # Errors
     /// [`AmError::Again`]: 4,096 operations are under way. Else there is no such rank, or the address is no multiple of the width.
     pub fn atomic(&mut self, rank: u32, remote: u64, change: Change, cookie: u64) -> Result<()> {
-        if rank >= self.size() {
-            return Err(AmError::Range("there is no such rank in this job"));
-        }
+        self.check_rank(rank)?;
         self.memory.atomic(&mut self.links, rank, remote, change, cookie)
+    }
+
+    fn check_rank(&self, rank: u32) -> Result<()> {
+        if rank < self.size() { Ok(()) } else { Err(AmError::Range("there is no such rank in this job")) }
     }
 
     /// How many operations on a rank's memory have not ended; of all ranks, without a rank.

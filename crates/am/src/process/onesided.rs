@@ -4,17 +4,21 @@
 //! by the target's refusal, after which it is asked once more.
 
 use super::links::Links;
-use super::operation::{self, Action, Described, Elements, Operation, Part, Transfer};
+use super::operation::{self, Action, Described, Operation, Purpose, Started};
+use super::part::{Elements, Part, Transfer};
 use super::registered::{Registered, address, find};
 use super::results::Results;
-use crate::arithmetic::Change;
+use super::served::{self, Next, Served};
+use crate::arithmetic::{Accumulation, Change, Number};
 use crate::description::PackError;
 use crate::error::{AmError, Result};
 use crate::limits::OPERATIONS_MAX;
 use crate::numbered::Numbered;
-use crate::wire::{Range, Region, Word};
-use cci::{Access, Memory, RegionAddress, Status};
+use crate::wire::{Range, Region, Update, Updating, Word};
+use cci::{Access, Memory, Status};
 use std::collections::{HashSet, VecDeque};
+
+const POINTER_BYTES: u64 = 8;
 
 /// An operation that has ended, with the value that an atomic one found.
 pub(crate) struct Ended {
@@ -37,6 +41,8 @@ pub(crate) struct OneSided {
     under_way: Numbered<u32, u64>,
     ended: VecDeque<Ended>,
     results: Results,
+    /// What this process does for others.
+    served: Served,
 }
 
 impl OneSided {
@@ -90,43 +96,59 @@ impl OneSided {
         self.start(links, rank, remote, cookie, |_, _| Ok(Action::Transfer(transfer, local)))
     }
 
+    /// Starts to have a rank put a part of local memory to where a pointer of its points, which ends once, by [`OneSided::next_ended`].
+    pub fn indexed_put(
+        &mut self,
+        links: &mut Links,
+        rank: u32,
+        pointer: u64,
+        local: Part,
+        cookie: u64,
+    ) -> Result<()> {
+        if local.offset.checked_add(local.len_bytes).is_none_or(|end| end > local.memory.len()) {
+            return Err(AmError::Range("the local part ends behind its memory"));
+        }
+        if !pointer.is_multiple_of(POINTER_BYTES) {
+            return Err(AmError::Argument("the address of the pointer of an indexed put is a multiple of 8"));
+        }
+        let remote = Range { start: pointer, len_bytes: POINTER_BYTES };
+        self.start(links, rank, remote, cookie, |_, _| Ok(Action::IndexedPut(local)))
+    }
+
+    /// Starts to have a rank change elements of its memory by described data, which ends once, by [`OneSided::next_ended`].
+    pub fn accumulate(
+        &mut self,
+        links: &mut Links,
+        (how, number): (Accumulation, Number),
+        rank: u32,
+        there: (u64, Elements),
+        here: (&Memory, isize, Elements),
+        cookie: u64,
+    ) -> Result<()> {
+        if !how.fits(number) {
+            return Err(AmError::Argument("floats have no bits to be combined"));
+        }
+        let (described, remote) = describe(Transfer::Put, there, here)?;
+        if !described.has_whole(number) {
+            return Err(AmError::Argument(
+                "what is accumulated are whole elements, at multiples of their length",
+            ));
+        }
+        let action = Action::Accumulate(Box::new(described), number, how);
+        self.start(links, rank, remote, cookie, |_, _| Ok(action))
+    }
+
     /// Starts to copy between described data, which ends once, by [`OneSided::next_ended`].
     pub fn transfer_described(
         &mut self,
         links: &mut Links,
         transfer: Transfer,
         rank: u32,
-        (remote_origin, there): (u64, Elements),
-        (local, origin, here): (&Memory, isize, Elements),
+        there: (u64, Elements),
+        here: (&Memory, isize, Elements),
         cookie: u64,
     ) -> Result<()> {
-        const TOO_LARGE: AmError = AmError::Argument("the described data exceed the address space");
-        let packed_bytes = here.description.packed_bytes(here.count).ok_or(TOO_LARGE)?;
-        if there.description.packed_bytes(there.count) != Some(packed_bytes) {
-            return Err(AmError::Argument("both sides of a transfer have the same number of bytes"));
-        }
-        let span = here.description.span(here.count).ok_or(TOO_LARGE)?;
-        let inside =
-            |at: isize| usize::try_from(origin.checked_add(at)?).ok().filter(|&at| at <= local.len());
-        if packed_bytes > 0 && (inside(span.start).is_none() || inside(span.end).is_none()) {
-            return Err(PackError::OutOfRange.into());
-        }
-        let span = there.description.span(there.count).ok_or(TOO_LARGE)?;
-        let remote = Range {
-            start: remote_origin.checked_add_signed(span.start as i64).ok_or(TOO_LARGE)?,
-            len_bytes: span.len() as u64,
-        };
-        let described = Described {
-            transfer,
-            local: local.clone(),
-            origin,
-            here,
-            remote_origin,
-            there,
-            packed_bytes,
-            done_bytes: 0,
-            started_bytes: 0,
-        };
+        let (described, remote) = describe(transfer, there, here)?;
         self.start(links, rank, remote, cookie, |_, _| Ok(Action::Described(Box::new(described))))
     }
 
@@ -173,7 +195,30 @@ impl OneSided {
             return Ok(());
         }
         let action = action(&mut self.results, links)?;
-        let operation = Operation { rank, action, remote, made: None, has_asked_again: false, cookie };
+        self.insert(links, rank, (remote, None), action, Purpose::Program(cookie));
+        Ok(())
+    }
+
+    /// Keeps an operation, and starts it as soon as it can be.
+    fn insert(
+        &mut self,
+        links: &mut Links,
+        rank: u32,
+        (remote, region): (Range, Option<Region>),
+        action: Action,
+        purpose: Purpose,
+    ) {
+        let operation = Operation {
+            rank,
+            action,
+            remote,
+            wanted: remote,
+            is_by_piece: false,
+            region,
+            made: None,
+            has_asked_again: false,
+            purpose,
+        };
         self.started += 1;
         let id = self.started;
         *self.under_way.entry(rank).or_default() += 1;
@@ -181,11 +226,11 @@ impl OneSided {
         if !self.waiting.is_empty() || !self.try_start(links, id) {
             self.waiting.push_back(id);
         }
-        Ok(())
     }
 
     /// Starts what waits, as far as it can be.
     pub fn advance(&mut self, links: &mut Links) {
+        self.serve_more(links);
         for _ in 0..self.waiting.len() {
             let Some(id) = self.waiting.pop_front() else { return };
             if !self.try_start(links, id) {
@@ -196,15 +241,18 @@ impl OneSided {
 
     /// Whether operations wait for space, which nothing may tell of.
     pub fn is_waiting(&self) -> bool {
-        self.waiting.len() > self.asked.len()
+        self.waiting.len() > self.asked.len() || self.served.is_stalled()
     }
 
     /// False: it has to wait.
     fn try_start(&mut self, links: &mut Links, id: u64) -> bool {
         let Some(operation) = self.operations.get_mut(&id) else { return true };
-        let (rank, remote) = (operation.rank, operation.remote);
+        let rank = operation.rank;
         if rank == links.rank() {
-            let result = operation.run_here(&self.registered);
+            if matches!(operation.action, Action::IndexedPut(_)) && self.served.is_busy() {
+                return false;
+            }
+            let Some(result) = operation.run_here(&self.registered) else { return false };
             self.end(links, id, result);
             return true;
         }
@@ -216,23 +264,68 @@ impl OneSided {
                 return true;
             }
         };
-        let regions = self.known.get(&rank).map(Vec::as_slice).unwrap_or_default();
-        let found = regions.iter().find_map(|region| Some((region.handle, region.offset(remote)?)));
-        let Some((handle, offset)) = found else {
-            if self.asked.insert((rank, remote)) {
-                links.say(rank, &Word::Ask(remote));
-            }
-            return false;
+        let given = operation.region;
+        let known = match &given {
+            Some(region) => std::slice::from_ref(region),
+            None => self.known.get(&rank).map(Vec::as_slice).unwrap_or_default(),
         };
-        let target = RegionAddress::new(handle, offset);
-        match operation::start(links, &self.registered, &self.results, connection, operation, target, id) {
-            Ok(()) => true,
-            Err(AmError::Again) => false,
+        match operation::start(links, &self.registered, &self.results, connection, operation, known, id) {
+            Ok(Started::Yes) => true,
+            Ok(Started::NotYet) => false,
+            Ok(Started::Unknown(range)) => {
+                operation.wanted = range;
+                if self.asked.insert((rank, range)) {
+                    links.say(rank, &Word::Ask(range));
+                }
+                false
+            }
             Err(error) => {
                 self.end(links, id, Err(error));
                 true
             }
         }
+    }
+
+    /// A rank wants memory of this process to be changed.
+    pub fn serve(&mut self, links: &mut Links, rank: u32, update: Update) {
+        if let Updating::Accumulate { number, how, pieces, data } = &update.what {
+            let made = served::accumulate(&self.registered, *number, *how, pieces, data);
+            links.say(rank, &Word::Updated(update.id, made.err()));
+        } else if self.served.keep(rank, update) {
+            self.serve_more(links);
+        } else {
+            links.refuse_rank(rank);
+        }
+    }
+
+    /// Makes indexed puts of other ranks, as far as can be.
+    fn serve_more(&mut self, links: &mut Links) {
+        while let Some(next) = self.served.next(&self.registered) {
+            match next {
+                Next::Ended(rank, id, made) => links.say(rank, &Word::Updated(id, made.err())),
+                Next::Fetch { .. } if self.operations.len() >= OPERATIONS_MAX => {
+                    return self.served.not_begun();
+                }
+                Next::Fetch { rank, source, region, to } => {
+                    let action = Action::Transfer(Transfer::Get, to);
+                    self.insert(links, rank, (source, Some(region)), action, Purpose::IndexedPut);
+                }
+            }
+        }
+    }
+
+    /// A rank has made what it was asked for, or has refused that. False: it was not asked.
+    pub fn updated(&mut self, links: &mut Links, rank: u32, id: u64, refused: Option<u64>) -> bool {
+        let is = |operation: &Operation| operation.rank == rank && operation.is_update();
+        if !self.operations.get(&id).is_some_and(is) || self.waiting.contains(&id) {
+            return false;
+        }
+        links.return_update(rank);
+        match refused {
+            None => self.complete(links, id, Status::Success),
+            Some(address) => self.end(links, id, Err(AmError::NotRegistered { rank, address })),
+        }
+        true
     }
 
     /// What is registered here of what a rank asks for.
@@ -251,9 +344,16 @@ impl OneSided {
             known.push(region);
             return;
         }
-        let is = |operation: &Operation| operation.rank == rank && operation.remote == range;
-        let missed: Vec<u64> =
-            self.waiting.iter().copied().filter(|id| self.operations.get(id).is_some_and(is)).collect();
+        let mut is_missed = |id: &u64| {
+            self.operations.get_mut(id).is_some_and(|operation| {
+                let is = operation.rank == rank && operation.wanted == range;
+                // Pieces of it may be in several regions.
+                let has_pieces = is && !operation.is_by_piece && operation.has_pieces();
+                operation.is_by_piece |= has_pieces;
+                is && !has_pieces
+            })
+        };
+        let missed: Vec<u64> = self.waiting.iter().copied().filter(|id| is_missed(id)).collect();
         self.waiting.retain(|id| !missed.contains(id));
         for id in missed {
             self.end(links, id, Err(AmError::NotRegistered { rank, address: range.start }));
@@ -263,18 +363,18 @@ impl OneSided {
     /// The endpoint says how an operation has ended.
     pub fn complete(&mut self, links: &mut Links, id: u64, status: Status) {
         let Some(operation) = self.operations.get_mut(&id) else { return };
-        let (rank, remote) = (operation.rank, operation.remote);
+        let (rank, remote, is_by_piece) = (operation.rank, operation.remote, operation.is_by_piece);
         if status == Status::Success && operation.goes_on(&self.results) {
             self.waiting.push_back(id);
             return;
         }
         let result = match status {
             Status::Success => Ok(operation.found(&self.results)),
-            Status::RmaHandle if !operation.has_asked_again => {
+            Status::RmaHandle if !operation.has_asked_again && operation.region.is_none() => {
                 // It was deregistered, and perhaps registered again.
                 operation.has_asked_again = true;
                 if let Some(known) = self.known.get_mut(&rank) {
-                    known.retain(|region| region.offset(remote).is_none());
+                    known.retain(|region| !is_by_piece && region.offset(remote).is_none());
                 }
                 self.waiting.push_back(id);
                 return;
@@ -291,9 +391,14 @@ impl OneSided {
     pub fn lose(&mut self, links: &mut Links, rank: u32, why: &str) {
         self.known.remove(&rank);
         self.asked.retain(|(asked, _)| *asked != rank);
-        let is = |id: &u64| self.operations.get(id).is_some_and(|operation| operation.rank == rank);
-        let lost: Vec<u64> = self.waiting.iter().copied().filter(is).collect();
-        self.waiting.retain(|id| !lost.contains(id));
+        self.served.lose(rank);
+        let waiting: HashSet<u64> = self.waiting.iter().copied().collect();
+        let is = |(&id, operation): (&u64, &Operation)| {
+            (operation.rank == rank && (operation.is_update() || waiting.contains(&id))).then_some(id)
+        };
+        let mut lost: Vec<u64> = self.operations.iter().filter_map(is).collect();
+        lost.sort_unstable();
+        self.waiting.retain(|id| lost.binary_search(id).is_err());
         for id in lost {
             self.end(links, id, Err(AmError::Gone { rank, why: why.to_owned() }));
         }
@@ -312,7 +417,15 @@ impl OneSided {
         if let Some(count) = self.under_way.get_mut(&operation.rank) {
             *count -= 1;
         }
-        self.ended.push_back(Ended { cookie: operation.cookie, result });
+        match operation.purpose {
+            Purpose::Program(cookie) => self.ended.push_back(Ended { cookie, result }),
+            Purpose::IndexedPut => {
+                let next = self.served.fetched(&self.registered, result.is_ok());
+                if let Some(Next::Ended(rank, id, made)) = next {
+                    links.say(rank, &Word::Updated(id, made.err()));
+                }
+            }
+        }
     }
 
     pub fn next_ended(&mut self) -> Option<Ended> {
@@ -330,4 +443,39 @@ impl OneSided {
             None => self.operations.len() as u64,
         }
     }
+}
+
+/// A transfer between described data on both sides, and all remote bytes of it, with what lies between them.
+fn describe(
+    transfer: Transfer,
+    (remote_origin, there): (u64, Elements),
+    (local, origin, here): (&Memory, isize, Elements),
+) -> Result<(Described, Range)> {
+    const TOO_LARGE: AmError = AmError::Argument("the described data exceed the address space");
+    let packed_bytes = here.description.packed_bytes(here.count).ok_or(TOO_LARGE)?;
+    if there.description.packed_bytes(there.count) != Some(packed_bytes) {
+        return Err(AmError::Argument("both sides of a transfer have the same number of bytes"));
+    }
+    let span = here.description.span(here.count).ok_or(TOO_LARGE)?;
+    let inside = |at: isize| usize::try_from(origin.checked_add(at)?).ok().filter(|&at| at <= local.len());
+    if packed_bytes > 0 && (inside(span.start).is_none() || inside(span.end).is_none()) {
+        return Err(PackError::OutOfRange.into());
+    }
+    let span = there.description.span(there.count).ok_or(TOO_LARGE)?;
+    let remote = Range {
+        start: remote_origin.checked_add_signed(span.start as i64).ok_or(TOO_LARGE)?,
+        len_bytes: span.len() as u64,
+    };
+    let described = Described {
+        transfer,
+        local: local.clone(),
+        origin,
+        here,
+        remote_origin,
+        there,
+        packed_bytes,
+        done_bytes: 0,
+        started_bytes: 0,
+    };
+    Ok((described, remote))
 }

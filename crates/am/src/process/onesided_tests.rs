@@ -12,24 +12,24 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Memory of the program's own.
-fn heap(len: usize) -> Memory {
+pub(super) fn heap(len: usize) -> Memory {
     Memory::foreign(Foreign::owned(vec![0; len].into_boxed_slice()))
 }
 
-fn part(memory: &Memory, offset: usize, len_bytes: usize) -> Part {
+pub(super) fn part(memory: &Memory, offset: usize, len_bytes: usize) -> Part {
     Part { memory: memory.clone(), offset, len_bytes }
 }
 
-fn bytes(memory: &Memory, offset: usize, len: usize) -> Vec<u8> {
+pub(super) fn bytes(memory: &Memory, offset: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     assert!(memory.read(offset, &mut bytes));
     bytes
 }
 
 /// How operations have ended, as it is written down.
-type Ends = Rc<RefCell<Vec<Result<()>>>>;
+pub(super) type Ends = Rc<RefCell<Vec<Result<()>>>>;
 
-fn note(ends: &Ends) -> impl FnOnce(&mut Runtime, Result<()>) + 'static {
+pub(super) fn note(ends: &Ends) -> impl FnOnce(&mut Runtime, Result<()>) + 'static {
     let ends = ends.clone();
     move |_, result| ends.borrow_mut().push(result)
 }

@@ -1,12 +1,15 @@
 //! One operation on memory of a rank.
 
 use super::links::Links;
-use super::registered::{Registered, address, find};
+use super::part::{Elements, Part, Transfer};
+use super::registered::{Registered, address, find, inside};
 use super::results::{Results, Slot};
-use crate::arithmetic::Change;
-use crate::description::{Description, Piece};
+use super::served;
+use crate::arithmetic::{Accumulation, Change, Number};
+use crate::description::Piece;
 use crate::error::{AmError, Result};
-use crate::wire::Range;
+use crate::limits::{UPDATE_BYTES_MAX, UPDATE_PIECES_MAX};
+use crate::wire::{Range, Region, Update, Updating, Word};
 use cci::{
     Access, Atomic, AtomicRefusal, Connection, Memory, RegionAddress, RegionHandle, Rma, RmaError, RmaFlags,
     RmaKind, Segment,
@@ -19,35 +22,6 @@ const COPY_BYTES: usize = 64 << 10;
 /// Most pieces on each side that one operation of the core takes.
 const PIECES_MAX: usize = 256;
 const _: () = assert!(2 * PIECES_MAX <= cci::limits::RMA_SEGMENTS_MAX);
-
-/// Which of two sides a transfer copies to.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Transfer {
-    /// Writes to the remote memory.
-    Put,
-    /// Reads from it.
-    Get,
-}
-
-/// A part of memory of this process.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// The memory, which stays as long as the operation goes on.
-    pub memory: Memory,
-    /// Bytes from its beginning.
-    pub offset: usize,
-    /// How many bytes.
-    pub len_bytes: usize,
-}
-
-/// Described data: `count` elements, the first of which has its origin at `origin`.
-#[derive(Clone, Debug)]
-pub struct Elements {
-    /// How many elements.
-    pub count: usize,
-    /// What each is.
-    pub description: Description,
-}
 
 /// A transfer between described data on both sides.
 pub(crate) struct Described {
@@ -73,16 +47,45 @@ pub(crate) enum Action {
     Transfer(Transfer, Part),
     /// Changes a word, by what is asked of the core next. What the word was goes to the slot.
     Atomic(Change, Atomic, Slot),
+    /// Has the rank change elements of its memory, some at a time.
+    Accumulate(Box<Described>, Number, Accumulation),
+    /// Has the rank write bytes to where a pointer of its points.
+    IndexedPut(Part),
+}
+
+/// Whose an operation is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The program's, which knows it by this.
+    Program(u64),
+    /// The first indexed put of other ranks fetches its bytes.
+    IndexedPut,
+}
+
+/// What has become of an operation that was to be started.
+pub(crate) enum Started {
+    Yes,
+    /// There is no space.
+    NotYet,
+    /// It has to be known which region has this.
+    Unknown(Range),
 }
 
 pub(crate) struct Operation {
     pub rank: u32,
     pub action: Action,
+    /// All remote bytes of it, and what lies between them.
     pub remote: Range,
+    /// The part of that whose region is asked for.
+    pub wanted: Range,
+    /// No region has all of it, so that those of its pieces are asked for.
+    pub is_by_piece: bool,
+    /// The region of the remote bytes, if the rank has said so beforehand.
+    pub region: Option<Region>,
     /// The region that was made of the local memory for this operation.
     pub made: Option<RegionHandle>,
     pub has_asked_again: bool,
-    pub cookie: u64,
+    pub purpose: Purpose,
 }
 
 impl Operation {
@@ -90,15 +93,15 @@ impl Operation {
     pub fn found(&self, results: &Results) -> u64 {
         match self.action {
             Action::Atomic(.., slot) => results.value(slot),
-            Action::Transfer(..) | Action::Described(_) => 0,
+            _ => 0,
         }
     }
 
     /// What was started of it has ended well. Returns whether there is more of it.
     pub fn goes_on(&mut self, results: &Results) -> bool {
         match &mut self.action {
-            Action::Transfer(..) => false,
-            Action::Described(described) => {
+            Action::Transfer(..) | Action::IndexedPut(_) => false,
+            Action::Described(described) | Action::Accumulate(described, ..) => {
                 described.done_bytes += std::mem::take(&mut described.started_bytes);
                 described.done_bytes < described.packed_bytes
             }
@@ -113,27 +116,62 @@ impl Operation {
         }
     }
 
-    /// Does it on memory of this process itself.
-    pub fn run_here(&mut self, registered: &[Registered]) -> Result<u64> {
+    /// Does it on memory of this process itself. None: not now.
+    pub fn run_here(&mut self, registered: &[Registered]) -> Option<Result<u64>> {
         let Operation { rank, remote, action, .. } = self;
-        let inside = |one: &Registered| Some((one.memory.clone(), one.region.offset(*remote)? as usize));
-        let found = registered.iter().find_map(inside);
-        let (there, at) = found.ok_or(AmError::NotRegistered { rank: *rank, address: remote.start })?;
-        match action {
-            Action::Described(described) => described.run_here(&there, at as isize, remote.start).map(|()| 0),
-            Action::Transfer(transfer, local) => copy(*transfer, (&there, at), local).map(|()| 0),
-            Action::Atomic(change, attempt, _) => loop {
-                let found = there.atomic(at, *attempt).map_err(|refusal| match refusal {
-                    AtomicRefusal::OutOfRange => {
-                        AmError::NotRegistered { rank: *rank, address: remote.start }
-                    }
-                    _ => AmError::Argument("the address of an atomic operation is a multiple of its width"),
-                })?;
-                if !change.has_failed(attempt, found) {
-                    return Ok(found);
-                }
-                *attempt = change.attempt(found);
+        let refused = |address| AmError::NotRegistered { rank: *rank, address };
+        let whole = inside(registered, *remote);
+        let done = match action {
+            Action::Described(described) => {
+                let spread = |range| inside(registered, range);
+                described.run_here(spread).map(|()| 0).map_err(|error| error.unwrap_or(refused(remote.start)))
+            }
+            Action::Accumulate(described, number, how) => {
+                described.accumulate_here(registered, *number, *how).map(|()| 0).map_err(refused)
+            }
+            Action::IndexedPut(local) => {
+                let put = |memory: &Memory, at| copy(Transfer::Put, (memory, at), local).is_ok();
+                let made = served::put_at_pointer(registered, remote.start, local.len_bytes, put)?;
+                made.map(|()| 0).map_err(refused)
+            }
+            Action::Transfer(transfer, local) => match whole {
+                Some((there, at)) => copy(*transfer, (&there, at), local).map(|()| 0),
+                None => Err(refused(remote.start)),
             },
+            Action::Atomic(change, ..) => match whole.map(|(there, at)| change.make(&there, at)) {
+                Some(Ok(found)) => Ok(found),
+                None | Some(Err(AtomicRefusal::OutOfRange)) => Err(refused(remote.start)),
+                Some(Err(_)) => {
+                    Err(AmError::Argument("the address of an atomic operation is a multiple of its width"))
+                }
+            },
+        };
+        Some(done)
+    }
+
+    /// Whether its remote bytes may lie in several pieces.
+    pub fn has_pieces(&self) -> bool {
+        match &self.action {
+            Action::Described(described) | Action::Accumulate(described, ..) => {
+                described.packed_bytes as u64 != self.remote.len_bytes
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the rank makes it in its own progress.
+    pub fn is_update(&self) -> bool {
+        matches!(self.action, Action::Accumulate(..) | Action::IndexedPut(_))
+    }
+
+    /// The first of its remote bytes that no known region has. None: they all are in some.
+    pub fn first_unknown(&self, known: &[Region]) -> Option<Range> {
+        let is_known = |range: Range| known.iter().any(|region| region.offset(range).is_some());
+        match &self.action {
+            Action::Described(described) | Action::Accumulate(described, ..) if self.is_by_piece => {
+                described.first_unknown(is_known)
+            }
+            _ => (!is_known(self.remote)).then_some(self.remote),
         }
     }
 }
@@ -147,6 +185,94 @@ impl Described {
 
     fn local_bytes(&self) -> usize {
         self.here.description.span(self.here.count).map_or(0, |span| span.len())
+    }
+
+    /// The remote addresses of a piece.
+    fn remote(&self, piece: &Piece) -> Range {
+        let start = self.remote_origin.wrapping_add_signed(piece.at as i64);
+        Range { start, len_bytes: piece.len_bytes as u64 }
+    }
+
+    /// The first remote piece from here on that is not known.
+    fn first_unknown(&self, is_known: impl Fn(Range) -> bool) -> Option<Range> {
+        let (mut at, mut pieces) = (self.done_bytes, Vec::new());
+        while at < self.packed_bytes {
+            pieces.clear();
+            let Elements { count, description } = &self.there;
+            let bytes = description.pieces(*count, at, usize::MAX, PIECES_MAX, &mut pieces);
+            let unknown = pieces.iter().map(|piece| self.remote(piece)).find(|&range| !is_known(range));
+            if unknown.is_some() || bytes == 0 {
+                return unknown;
+            }
+            at += bytes;
+        }
+        None
+    }
+
+    /// Whether all remote pieces are of whole elements.
+    pub fn has_whole(&self, number: Number) -> bool {
+        let element = number.len_bytes() as u64;
+        self.first_unknown(|range| {
+            range.start.is_multiple_of(element) && range.len_bytes.is_multiple_of(element)
+        })
+        .is_none()
+    }
+
+    /// The next remote pieces, of up to so many bytes with their addresses, and the data for them.
+    pub fn next_update(
+        &self,
+        number: Number,
+        most_pieces: usize,
+        most_bytes: usize,
+    ) -> (Vec<Range>, Vec<u8>) {
+        const PIECE_BYTES: usize = 16;
+        let mut pieces = Vec::new();
+        let Elements { count, description } = &self.there;
+        let (mut left, element) = (most_bytes, number.len_bytes());
+        description.pieces(*count, self.done_bytes, most_bytes, most_pieces.min(PIECES_MAX), &mut pieces);
+        let fit = |piece: &Piece| {
+            let len_bytes = piece.len_bytes.min(left.saturating_sub(PIECE_BYTES) / element * element);
+            left = left.saturating_sub(PIECE_BYTES + len_bytes);
+            (len_bytes > 0).then(|| self.remote(&Piece { len_bytes, ..*piece }))
+        };
+        let there: Vec<Range> = pieces.iter().map_while(fit).collect();
+        let mut data = vec![0; there.iter().map(|range| range.len_bytes as usize).sum()];
+        let mut rest = &mut data[..];
+        while !rest.is_empty() {
+            let done = rest.len();
+            let from =
+                self.done_bytes + there.iter().map(|range| range.len_bytes as usize).sum::<usize>() - done;
+            pieces.clear();
+            let Elements { count, description } = &self.here;
+            if description.pieces(*count, from, done, PIECES_MAX, &mut pieces) == 0 {
+                break;
+            }
+            for piece in &pieces {
+                let at = usize::try_from(self.origin.wrapping_add(piece.at)).unwrap_or(usize::MAX);
+                let is_inside =
+                    rest.split_off_mut(..piece.len_bytes).is_some_and(|bytes| self.local.read(at, bytes));
+                debug_assert!(is_inside, "it was checked when it was started");
+            }
+        }
+        (there, data)
+    }
+
+    /// Changes memory of this process, all of it or nothing, where an address is not registered.
+    fn accumulate_here(
+        &mut self,
+        registered: &[Registered],
+        number: Number,
+        how: Accumulation,
+    ) -> Result<(), u64> {
+        if let Some(range) = self.first_unknown(|range| find(registered, range).is_some()) {
+            return Err(range.start);
+        }
+        while self.done_bytes < self.packed_bytes {
+            let (pieces, data) = self.next_update(number, usize::MAX, usize::MAX);
+            served::accumulate(registered, number, how, &pieces, &data)?;
+            self.done_bytes += data.len();
+        }
+        Ok(())
     }
 
     /// The next pieces on both sides: equally many bytes.
@@ -163,58 +289,75 @@ impl Described {
         (here, there, bytes)
     }
 
-    /// Starts with the next pieces. `local` and `target` are where the first used bytes of both sides are in their regions.
+    /// Starts with the next pieces. `local` is where the first used byte of the local memory is in its region.
     fn start_next(
         &mut self,
         links: &mut Links,
         connection: Connection,
         (local, first): (RegionAddress, usize),
-        (target, start): (RegionAddress, u64),
+        known: &[Region],
         id: u64,
-    ) -> Result<()> {
+    ) -> Result<Started> {
         let (here, there, bytes) = self.next_pieces();
-        let segment = |base: RegionAddress, from_base: isize, piece: &Piece| {
-            let offset = base.offset.wrapping_add_signed((from_base.wrapping_add(piece.at)) as i64);
-            Segment::new(base.handle, offset, piece.len_bytes as u64)
-        };
         let from_first = self.origin.wrapping_sub_unsigned(first);
-        let here: Vec<Segment> = here.iter().map(|piece| segment(local, from_first, piece)).collect();
-        let from_start = self.remote_origin.wrapping_sub(start).cast_signed() as isize;
-        let there: Vec<Segment> = there.iter().map(|piece| segment(target, from_start, piece)).collect();
+        let segment = |piece: &Piece| {
+            let offset = local.offset.wrapping_add_signed(from_first.wrapping_add(piece.at) as i64);
+            Segment::new(local.handle, offset, piece.len_bytes as u64)
+        };
+        let here: Vec<Segment> = here.iter().map(segment).collect();
+        let mut remote = Vec::with_capacity(there.len());
+        for range in there.iter().map(|piece| self.remote(piece)) {
+            let found = known.iter().find_map(|region| Some((region.handle, region.offset(range)?)));
+            let Some((handle, offset)) = found else { return Ok(Started::Unknown(range)) };
+            remote.push(Segment::new(handle, offset, range.len_bytes));
+        }
         let kind = match self.transfer {
             Transfer::Put => RmaKind::Write,
             Transfer::Get => RmaKind::Read,
         };
-        let rma =
-            Rma { kind, local: &here, remote: &there, message: None, context: id, flags: RmaFlags::NONE };
-        outcome(links.endpoint().rma(connection, &rma))?;
-        self.started_bytes = bytes;
-        Ok(())
+        let flags = RmaFlags::NONE;
+        let rma = Rma { kind, local: &here, remote: &remote, message: None, context: id, flags };
+        let started = outcome(links.endpoint().rma(connection, &rma))?;
+        if matches!(started, Started::Yes) {
+            self.started_bytes = bytes;
+        }
+        Ok(started)
     }
 
-    /// Does all of it on memory of this process, in which the remote address `start` is at `at`.
-    fn run_here(&mut self, memory: &Memory, at: isize, start: u64) -> Result<()> {
-        let origin = at.wrapping_add(self.remote_origin.wrapping_sub(start).cast_signed() as isize);
+    /// Does all of it on memory of this process. `find` looks for remote addresses. An error is none where nothing is registered.
+    fn run_here(&mut self, find: impl Fn(Range) -> Option<(Memory, usize)>) -> Result<(), Option<AmError>> {
+        if self.first_unknown(|range| find(range).is_some()).is_some() {
+            return Err(None);
+        }
         while self.done_bytes < self.packed_bytes {
             let (here, there, bytes) = self.next_pieces();
-            let mut packed = Vec::with_capacity(bytes);
-            let (from, from_origin, from_pieces, to, to_origin, to_pieces) = match self.transfer {
-                Transfer::Put => (&self.local, self.origin, &here, memory, origin, &there),
-                Transfer::Get => (memory, origin, &there, &self.local, self.origin, &here),
+            let here: Vec<(Memory, usize, usize)> = here
+                .iter()
+                .map(|piece| {
+                    let at = usize::try_from(self.origin.wrapping_add(piece.at)).unwrap_or(usize::MAX);
+                    (self.local.clone(), at, piece.len_bytes)
+                })
+                .collect();
+            let found =
+                |piece: &Piece| find(self.remote(piece)).map(|(memory, at)| (memory, at, piece.len_bytes));
+            let there: Vec<(Memory, usize, usize)> =
+                there.iter().map(found).collect::<Option<_>>().ok_or(None)?;
+            let (from, to) = match self.transfer {
+                Transfer::Put => (here, there),
+                Transfer::Get => (there, here),
             };
-            let outside = || AmError::Range("described bytes are outside of their memory");
-            for piece in from_pieces {
-                let at = usize::try_from(from_origin.wrapping_add(piece.at)).map_err(|_| outside())?;
+            let outside = || Some(AmError::Range("described bytes are outside of their memory"));
+            let mut packed = Vec::with_capacity(bytes);
+            for (memory, at, len) in from {
                 let end = packed.len();
-                packed.resize(end + piece.len_bytes, 0);
-                let is_inside = packed.get_mut(end..).is_some_and(|bytes| from.read(at, bytes));
+                packed.resize(end + len, 0);
+                let is_inside = packed.get_mut(end..).is_some_and(|bytes| memory.read(at, bytes));
                 is_inside.then_some(()).ok_or_else(outside)?;
             }
             let mut rest = &packed[..];
-            for piece in to_pieces {
-                let at = usize::try_from(to_origin.wrapping_add(piece.at)).map_err(|_| outside())?;
-                let bytes = rest.split_off(..piece.len_bytes).ok_or_else(outside)?;
-                to.write(at, bytes).then_some(()).ok_or_else(outside)?;
+            for (memory, at, len) in to {
+                let bytes = rest.split_off(..len).ok_or_else(outside)?;
+                memory.write(at, bytes).then_some(()).ok_or_else(outside)?;
             }
             self.done_bytes += bytes;
         }
@@ -222,39 +365,66 @@ impl Described {
     }
 }
 
-/// Hands an operation to the endpoint. The local memory is registered for it, unless it is already.
+/// Hands an operation to the endpoint, or to the rank. The local memory is registered for it, unless it is already. `known` has the
+/// remote regions.
 pub(crate) fn start(
     links: &mut Links,
     registered: &[Registered],
     results: &Results,
     connection: Connection,
     operation: &mut Operation,
-    target: RegionAddress,
+    known: &[Region],
     id: u64,
-) -> Result<()> {
-    let started = match &mut operation.action {
-        Action::Described(described) => {
+) -> Result<Started> {
+    if let Some(range) = operation.first_unknown(known) {
+        return Ok(Started::Unknown(range));
+    }
+    let Operation { rank, action, remote, made, .. } = operation;
+    let target =
+        known.iter().find_map(|region| Some(RegionAddress::new(region.handle, region.offset(*remote)?)));
+    let started = match (action, target) {
+        (Action::Described(described), _) => {
             let first = described.first_local();
             let part =
                 Part { memory: described.local.clone(), offset: first, len_bytes: described.local_bytes() };
-            let local = local_address(links, registered, &part, &mut operation.made)?;
-            return described.start_next(
-                links,
-                connection,
-                (local, first),
-                (target, operation.remote.start),
-                id,
-            );
+            let local = local_address(links, registered, &part, made)?;
+            return described.start_next(links, connection, (local, first), known, id);
         }
-        Action::Transfer(transfer, local) => {
-            let at = local_address(links, registered, local, &mut operation.made)?;
+        (Action::Accumulate(described, number, how), _) => {
+            let (pieces, data) = described.next_update(*number, UPDATE_PIECES_MAX, UPDATE_BYTES_MAX);
+            described.started_bytes = data.len();
+            let what = Updating::Accumulate { number: *number, how: *how, pieces, data: data.into() };
+            return Ok(ask(links, *rank, Update { id, what }));
+        }
+        (Action::IndexedPut(local), _) => {
+            let pointer = remote.start;
+            let what = if local.len_bytes <= UPDATE_BYTES_MAX {
+                let mut data = vec![0; local.len_bytes].into_boxed_slice();
+                let is_inside = local.memory.read(local.offset, &mut data);
+                debug_assert!(is_inside, "it was checked when it was started");
+                Updating::Indexed { pointer, data }
+            } else {
+                // The rank reads it, and so it has to be a region of its own, which nobody else has the handle of.
+                let start = address(&local.memory);
+                let handle = match *made {
+                    Some(handle) => handle,
+                    None => *made.insert(links.endpoint().register(&local.memory, Access::READ)?),
+                };
+                let source = Range { start: start + local.offset as u64, len_bytes: local.len_bytes as u64 };
+                Updating::IndexedFar { pointer, source, region: Region { start, handle } }
+            };
+            return Ok(ask(links, *rank, Update { id, what }));
+        }
+        (_, None) => return Ok(Started::Unknown(*remote)),
+        (Action::Transfer(transfer, local), Some(target)) => {
+            let at = local_address(links, registered, local, made)?;
             let (len, endpoint) = (local.len_bytes as u64, links.endpoint());
             match transfer {
                 Transfer::Put => endpoint.rma_write(connection, at, target, len, id, RmaFlags::NONE),
                 Transfer::Get => endpoint.rma_read(connection, at, target, len, id, RmaFlags::NONE),
             }
         }
-        Action::Atomic(_, atomic, slot) => {
+        (Action::Atomic(_, atomic, slot), Some(target)) => {
             let result = results.address(*slot);
             links.endpoint().atomic(connection, *atomic, target, result, id, RmaFlags::NONE)
         }
@@ -262,11 +432,20 @@ pub(crate) fn start(
     outcome(started)
 }
 
-fn outcome(started: Result<(), RmaError>) -> Result<()> {
+/// Has a rank make a change, if it may be asked for one more.
+fn ask(links: &mut Links, rank: u32, update: Update) -> Started {
+    if !links.take_update(rank) {
+        return Started::NotYet;
+    }
+    links.say(rank, &Word::Update(update));
+    Started::Yes
+}
+
+fn outcome(started: Result<(), RmaError>) -> Result<Started> {
     match started {
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(Started::Yes),
         // The end of a connection is told by an event, after which the operation ends.
-        Err(RmaError::WouldBlock | RmaError::Disconnected) => Err(AmError::Again),
+        Err(RmaError::WouldBlock | RmaError::Disconnected) => Ok(Started::NotYet),
         Err(RmaError::LocalHandle) => Err(AmError::Argument("the local memory is not writable")),
         Err(error) => {
             Err(JobError::Endpoint { what: "a remote operation".into(), error: Box::new(error) }.into())

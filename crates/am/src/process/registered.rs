@@ -19,3 +19,8 @@ pub(crate) fn address(memory: &Memory) -> u64 {
 pub(crate) fn find(registered: &[Registered], range: Range) -> Option<Region> {
     registered.iter().find_map(|one| one.region.offset(range).map(|_| one.region))
 }
+
+/// The memory that has all of a range, and where it begins there.
+pub(crate) fn inside(registered: &[Registered], range: Range) -> Option<(Memory, usize)> {
+    registered.iter().find_map(|one| Some((one.memory.clone(), one.region.offset(range)? as usize)))
+}

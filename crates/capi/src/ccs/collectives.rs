@@ -1,5 +1,6 @@
 //! Teams and collectives.
 
+use super::arithmetic;
 use super::descriptions::{Data, Described};
 use super::dispatch::{until_space, wait_until};
 use super::here::check_may_wait;
@@ -91,25 +92,7 @@ fn all(len: usize, size: u32) -> Result<usize> {
 
 /// What a reduction computes, and how long so many elements are.
 fn reduction(r#type: CCS_type_t, op: CCS_op_t, count: usize) -> Result<((Number, Reduction), usize)> {
-    let number = match r#type {
-        CCS_TYPE_I32 => Number::I32,
-        CCS_TYPE_U32 => Number::U32,
-        CCS_TYPE_I64 => Number::I64,
-        CCS_TYPE_U64 => Number::U64,
-        CCS_TYPE_F32 => Number::F32,
-        CCS_TYPE_F64 => Number::F64,
-        _ => return Err(Code::ARG),
-    };
-    let reduction = match op {
-        CCS_OP_ADD => Reduction::Add,
-        CCS_OP_PROD => Reduction::Product,
-        CCS_OP_MIN => Reduction::Min,
-        CCS_OP_MAX => Reduction::Max,
-        CCS_OP_AND => Reduction::And,
-        CCS_OP_OR => Reduction::Or,
-        CCS_OP_XOR => Reduction::Xor,
-        _ => return Err(Code::ARG),
-    };
+    let (number, reduction) = (arithmetic::number(r#type)?, arithmetic::reduction(op)?);
     if !number.can(reduction) {
         return Err(Code::ARG);
     }

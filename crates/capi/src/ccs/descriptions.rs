@@ -2,6 +2,7 @@
 
 use super::status::{Code, Result, call, place};
 use super::types::*;
+use cci_am::Elements;
 use cci_am::description::{Description, Readable, Writable};
 use cci_memory::bytes::Bytes;
 use libc::{c_int, c_void, iovec};
@@ -127,6 +128,11 @@ impl Data {
         }
         let place = Place::of(buffer, count, &described.description).ok_or(Code::ARG)?;
         Ok(Data { buffer, count, described, len_bytes, place: Some(place) })
+    }
+
+    /// Elements, as they are described.
+    pub fn elements(&self) -> Elements {
+        Elements { count: self.count, description: self.described.description.clone() }
     }
 
     /// The bytes, if they lie in a row.

@@ -1,5 +1,6 @@
 //! One-sided memory.
 
+use super::arithmetic;
 use super::contexts;
 use super::descriptions::{Data, Described};
 use super::dispatch::{until_space, wait_until};
@@ -21,7 +22,7 @@ use std::ptr::NonNull;
 ///
 /// # Safety
 /// It stays mapped, and is used by atomics or not at all, as long as the value lives.
-unsafe fn foreign(start: NonNull<u8>, len_bytes: usize) -> Memory {
+pub(super) unsafe fn foreign(start: NonNull<u8>, len_bytes: usize) -> Memory {
     // SAFETY: as the caller promises.
     Memory::foreign(unsafe { Foreign::new(start, len_bytes) })
 }
@@ -58,7 +59,7 @@ pub extern "C" fn CCS_deregister_mem(addr: *mut c_void, len: usize) -> c_int {
 }
 
 /// One side of a transfer, as the program says it.
-type Side = (*mut c_void, usize, CCS_datadesc_t);
+pub(super) type Side = (*mut c_void, usize, CCS_datadesc_t);
 
 /// Starts a put or a get.
 ///
@@ -99,13 +100,17 @@ unsafe fn transfer(
 }
 
 /// Starts an operation, and keeps what is to be done at its end.
-fn start(live: &mut Live, ending: Ending, start: impl FnOnce(&mut Live, u64) -> Result<()>) -> Result<()> {
+pub(super) fn start(
+    live: &mut Live,
+    ending: Ending,
+    start: impl FnOnce(&mut Live, u64) -> Result<()>,
+) -> Result<()> {
     let cookie = live.operations.insert(ending);
     start(live, cookie).inspect_err(|_| drop(live.operations.remove(cookie)))
 }
 
 /// This process's side of a transfer.
-enum Local {
+pub(super) enum Local {
     /// No bytes.
     Nothing,
     /// The memory that the data lie in, from their first byte on.
@@ -117,7 +122,7 @@ enum Local {
 impl Local {
     /// # Safety
     /// What is described is mapped, and stays so as long as the value lives.
-    unsafe fn new(transfer: Transfer, here: &Data) -> Result<Local> {
+    pub unsafe fn new(transfer: Transfer, here: &Data) -> Result<Local> {
         let Some(place) = &here.place else { return Ok(Local::Nothing) };
         if !here.described.is_absolute {
             // SAFETY: as the caller promises.
@@ -133,6 +138,20 @@ impl Local {
         Ok(Local::Packed(Memory::foreign(Foreign::owned(packed.into_boxed_slice()))))
     }
 
+    /// The memory, where the origin of the first element is in it, and the elements. None: there are no bytes.
+    pub fn elements(&self, here: &Data) -> Result<Option<(&Memory, isize, Elements)>> {
+        Ok(match self {
+            Local::Nothing => None,
+            Local::InPlace(memory) => {
+                Some((memory, here.place.as_ref().map_or(0, |place| place.origin), here.elements()))
+            }
+            Local::Packed(memory) => {
+                let description = Description::bytes(here.len_bytes)?;
+                Some((memory, 0, Elements { count: 1, description }))
+            }
+        })
+    }
+
     fn start(
         &self,
         live: &mut Live,
@@ -143,25 +162,13 @@ impl Local {
         cookie: u64,
     ) -> Result<()> {
         let remote = there.buffer.addr() as u64;
-        let (memory, origin, elements) = match self {
-            Local::Nothing => {
-                let nothing =
-                    Part { memory: Memory::foreign(Foreign::owned(Box::default())), offset: 0, len_bytes: 0 };
-                return Ok(live.process.transfer(transfer, rank, remote, nothing, cookie)?);
-            }
-            Local::InPlace(memory) => {
-                let origin = here.place.as_ref().map_or(0, |place| place.origin);
-                let description = here.described.description.clone();
-                (memory, origin, Elements { count: here.count, description })
-            }
-            Local::Packed(memory) => {
-                let description = Description::bytes(here.len_bytes)?;
-                (memory, 0, Elements { count: 1, description })
-            }
+        let Some((memory, origin, elements)) = self.elements(here)? else {
+            let nothing =
+                Part { memory: Memory::foreign(Foreign::owned(Box::default())), offset: 0, len_bytes: 0 };
+            return Ok(live.process.transfer(transfer, rank, remote, nothing, cookie)?);
         };
         let is_row = |elements: &Elements| elements.description.is_contiguous(elements.count);
-        let remote_elements =
-            Elements { count: there.count, description: there.described.description.clone() };
+        let remote_elements = there.elements();
         if is_row(&elements) && is_row(&remote_elements) {
             let first = there.place.as_ref().map_or(remote, |place| place.start.addr().get() as u64);
             let part = Part { memory: memory.clone(), offset: 0, len_bytes: here.len_bytes };
@@ -315,16 +322,9 @@ pub unsafe extern "C" fn CCS_atomic(
 ) -> c_int {
     call(|| {
         drop(lock()?);
-        let (number, width) = match r#type {
-            CCS_TYPE_I32 => (Number::I32, AtomicWidth::Four),
-            CCS_TYPE_U32 => (Number::U32, AtomicWidth::Four),
-            CCS_TYPE_I64 => (Number::I64, AtomicWidth::Eight),
-            CCS_TYPE_U64 => (Number::U64, AtomicWidth::Eight),
-            CCS_TYPE_F32 => (Number::F32, AtomicWidth::Four),
-            CCS_TYPE_F64 => (Number::F64, AtomicWidth::Eight),
-            _ => return Err(Code::ARG),
-        };
+        let number = arithmetic::number(r#type)?;
         let len_bytes = number.len_bytes();
+        let width = if len_bytes == 4 { AtomicWidth::Four } else { AtomicWidth::Eight };
         let is_float = matches!(number, Number::F32 | Number::F64);
         // SAFETY: as the caller promises.
         let operand = if op == CCS_OP_FETCH { 0 } else { unsafe { word(operand, len_bytes) }? };

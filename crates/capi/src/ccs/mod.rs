@@ -3,6 +3,7 @@
 //! One process has one runtime, behind one lock, which is never held while a handler, a callback or the error handler of the program
 //! runs: all of those may call what is here. Contexts and descriptions are numbers that look like pointers, so that what was freed is known.
 
+mod arithmetic;
 mod collectives;
 mod contexts;
 mod descriptions;
@@ -17,6 +18,7 @@ mod messages;
 mod operations;
 mod status;
 pub mod types;
+mod updates;
 
 pub use collectives::{
     CCS_allgather, CCS_allgather_nb, CCS_allreduce, CCS_allreduce_nb, CCS_alltoall, CCS_alltoall_nb,
@@ -48,3 +50,4 @@ pub use messages::{
     CCS_am_max, CCS_amreplyv, CCS_amrequestv, CCS_sender_rank, CCS_token_context, CCS_try_amrequestv,
 };
 pub use status::CCS_strerror;
+pub use updates::{CCS_accumulate, CCS_indexed_put};

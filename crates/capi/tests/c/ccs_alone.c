@@ -418,6 +418,40 @@ static void memory(void)
     CODE(CCS_atomic(0, words, CCS_OP_ADD, 99, &five, NULL, &found, NULL, NULL), CCS_ERR_ARG);
     CODE(CCS_atomic(3, words, CCS_OP_ADD, CCS_TYPE_I64, &five, NULL, &found, NULL, NULL), CCS_ERR_RANGE);
 
+    /* Accumulations. */
+    uint32_t mine[4] = {1, 2, 3, 4}, sums[4] = {10, 20, 30, 40};
+    double floats[2] = {0.5, 0.25};
+    called = 0;
+    memcpy(words, sums, sizeof sums);
+    OK(CCS_accumulate(0, words, 4, CCS_DATA32, mine, 2, CCS_DATA64, CCS_OP_ADD, CCS_TYPE_U32, done, &one));
+    OK(CCS_accumulate(0, words, 1, CCS_DATA32, mine, 4, CCS_DATA8, CCS_OP_PROD, CCS_TYPE_I32, done, &one));
+    OK(CCS_accumulate(0, NULL, 0, CCS_DATA64, NULL, 0, CCS_DATA8, CCS_OP_SET, CCS_TYPE_F64, done, &one));
+    OK(CCS_fence(0));
+    memcpy(sums, words, sizeof sums);
+    CHECK(sums[0] == 11 && sums[1] == 22 && sums[2] == 33 && sums[3] == 44 && called == 3);
+    CODE(CCS_accumulate(0, words, 1, CCS_DATA32, mine, 1, CCS_DATA32, CCS_OP_ADD, CCS_TYPE_U64, NULL, NULL), CCS_ERR_ARG);
+    CODE(CCS_accumulate(0, words, 1, CCS_DATA32, mine, 2, CCS_DATA32, CCS_OP_ADD, CCS_TYPE_U32, NULL, NULL), CCS_ERR_ARG);
+    CODE(CCS_accumulate(0, (char *)words + 2, 1, CCS_DATA32, mine, 1, CCS_DATA32, CCS_OP_ADD, CCS_TYPE_U32, NULL, NULL), CCS_ERR_ARG);
+    CODE(CCS_accumulate(0, words, 2, CCS_DATA64, floats, 2, CCS_DATA64, CCS_OP_OR, CCS_TYPE_F64, NULL, NULL), CCS_ERR_ARG);
+    CODE(CCS_accumulate(0, words, 2, CCS_DATA64, floats, 2, CCS_DATA64, CCS_OP_CAS, CCS_TYPE_U64, NULL, NULL), CCS_ERR_ARG);
+    CODE(CCS_accumulate(0, words, 2, CCS_DATA64, floats, 2, CCS_DATA64, CCS_OP_FETCH, CCS_TYPE_U64, NULL, NULL), CCS_ERR_ARG);
+    CODE(CCS_accumulate(0, words, 2, CCS_DATA64, NULL, 2, CCS_DATA64, CCS_OP_SET, CCS_TYPE_U64, NULL, NULL), CCS_ERR_ARG);
+    CODE(CCS_accumulate(0, words, 2, CCS_DATA64, floats, 2, CCS_DATA64, CCS_OP_SET, 6, NULL, NULL), CCS_ERR_ARG);
+    CODE(CCS_accumulate(-1, words, 2, CCS_DATA64, floats, 2, CCS_DATA64, CCS_OP_SET, CCS_TYPE_U64, NULL, NULL), CCS_ERR_RANGE);
+
+    /* Indexed puts. */
+    words[0] = (uint64_t)(uintptr_t)(words + 2);
+    OK(CCS_indexed_put(0, words, "abc", 3, done, &one));
+    OK(CCS_indexed_put(0, words, "defgh", 5, done, &one));
+    OK(CCS_indexed_put(0, words, NULL, 0, done, &one));
+    OK(CCS_fence(0));
+    CHECK(memcmp(words + 2, "abcdefgh", 8) == 0 && words[0] == (uint64_t)(uintptr_t)(words + 3) && called == 6);
+    CODE(CCS_indexed_put(0, NULL, "a", 1, NULL, NULL), CCS_ERR_ARG);
+    CODE(CCS_indexed_put(0, words, NULL, 1, NULL, NULL), CCS_ERR_ARG);
+    CODE(CCS_indexed_put(0, (char *)words + 1, "a", 1, NULL, NULL), CCS_ERR_ARG);
+    CODE(CCS_indexed_put(0, words, text, SIZE_MAX, NULL, NULL), CCS_ERR_ARG);
+    CODE(CCS_indexed_put(1, words, "a", 1, NULL, NULL), CCS_ERR_RANGE);
+
     /* What is not registered is not touched, and the error handler knows of it before the callback runs. */
     OK(CCS_set_error_handler(refused, &refusals));
     OK(CCS_deregister_mem(words, sizeof words));
@@ -430,7 +464,7 @@ static void memory(void)
     OK(CCS_put(0, words, 1, CCS_DATA8, text, 1, CCS_DATA8, done, &one));
     OK(CCS_fence(0));
     CHECK(refusals == 1 && refused_code == CCS_ERR_NOT_REGISTERED && refused_rank == 0);
-    CHECK(last_status == CCS_ERR_NOT_REGISTERED && called == 6 && words[0] == 1234);
+    CHECK(last_status == CCS_ERR_NOT_REGISTERED && called == 7 && words[0] == 1234);
     OK(CCS_set_error_handler(NULL, NULL));
 }
 

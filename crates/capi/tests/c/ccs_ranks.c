@@ -211,6 +211,38 @@ static void atomics(void)
         CHECK((&plate[0][0])[2] == 25.0 * size);
         CHECK(*(int32_t *)(&plate[0][0] + 3) == (most > 0 ? most : 0));
     }
+    /* Everybody adds to each second number of a row, and appends to one buffer. */
+    static double tenth[COLUMNS / 2];
+    static unsigned char block[5000];
+    CCS_datadesc_t second;
+    for (int at = 0; at < COLUMNS / 2; at++)
+        tenth[at] = at;
+    OK(CCS_datadesc_vector(COLUMNS / 2, 1, 2, CCS_DATA64, &second));
+    for (int round = 0; round < 20; round++)
+        OK(CCS_accumulate(0, (char *)zero + sizeof plate[0] * 2, 1, second, tenth, COLUMNS / 2, CCS_DATA64, CCS_OP_ADD, CCS_TYPE_F64, NULL, NULL));
+    OK(CCS_datadesc_free(&second));
+    OK(CCS_gfence());
+    if (rank == 0) {
+        for (int at = 0; at < COLUMNS; at++)
+            CHECK(plate[2][at] == (at % 2 ? 0 : 10.0 * at * size));
+        *(void **)plate[3] = plate[4];
+    }
+    OK(CCS_barrier());
+    memset(block, rank + 1, sizeof block);
+    size_t share = sizeof(double) * COLUMNS * (ROWS - 4) / (size_t)size / 16, sent = 0;
+    for (size_t length = 1; sent + length <= share && length <= sizeof block; sent += length, length = length * 3 % 4999)
+        OK(CCS_indexed_put(0, (char *)zero + sizeof plate[0] * 3, block, length, NULL, NULL));
+    OK(CCS_gfence());
+    if (rank == 0) {
+        size_t of_rank[64] = {0}, total = 0;
+        unsigned char *from = (unsigned char *)plate[4], *to = *(unsigned char **)plate[3];
+        for (unsigned char *at = from; at < to; at++)
+            of_rank[*at - 1]++;
+        for (int who = 0; who < size; who++, total += sent)
+            CHECK(of_rank[who] == sent && sent > 0);
+        CHECK(total == (size_t)(to - from));
+    }
+    OK(CCS_barrier());
     /* Somebody else's change is noticed without a message. */
     if (rank == 0)
         CCS_block_until(*(volatile uint64_t *)&plate[1][0] == (uint64_t)size - 1);

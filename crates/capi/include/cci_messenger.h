@@ -63,7 +63,7 @@ typedef struct cci_messenger_limits {
     /* The longest message that is taken at all, bytes: 1 TiB. Longer ones are refused without asking the program. */
     uint64_t message_bytes_max;
     /* Cap on the memory that the library lends for long messages, bytes: 64 MiB. When it is reached, messages wait until the program
-     * returns some. */
+     * returns some. While one connection's messages, on their way, hold more of it than they leave, further ones of it wait. */
     uint64_t lent_bytes_max;
     /* Cap on copies of long messages that are being sent, bytes: 64 MiB. When it is reached, sends give CCI_ENOBUFS. */
     uint64_t staged_bytes_max;
@@ -129,7 +129,7 @@ typedef enum cci_messenger_event_type {
     CCI_MESSENGER_REQUEST_CANCELLED = 6,
     /* A call has ended: exactly once for each. status; connection; context. CCI_SUCCESS: ptr and len are the reply.
      * CCI_EXT_REPLY_ERROR: code, ptr and len are the server program's. CCI_EXT_DROPPED; CCI_EXT_REPLY_LOST; CCI_ETIMEDOUT: no reply
-     * before the deadline; CCI_EXT_CANCELLED; CCI_ENOMEM: the reply has len bytes, more than may be lent; CCI_ERR_DISCONNECTED. If
+     * before the deadline; CCI_EXT_CANCELLED; CCI_ENOMEM: the reply has len bytes, more than is taken; CCI_ERR_DISCONNECTED. If
      * not_sent is not 0, the server has not seen the request, and status is as for CCI_MESSENGER_SENT. Otherwise, and unless it has
      * answered, it may have done what was asked. */
     CCI_MESSENGER_REPLY = 7,
@@ -381,7 +381,8 @@ int cci_messenger_cancel_call(cci_messenger_t *messenger, uint64_t call);
  *
  *   messenger   the one that the request came to
  *   request     a CCI_MESSENGER_REQUEST that was not answered yet
- *   ptr, len    the reply, copied before the call returns; as long as the client's lent_bytes_max at most
+ *   ptr, len    the reply, copied before the call returns; as long as half of the client's lent_bytes_max at most, or its
+ *               whole_bytes_max, if that is more
  *
  * Errors: CCI_ENOBUFS (get events, then try again), CCI_EMSGSIZE (longer than staged_bytes_max), CCI_ENOMEM: the request can be
  * answered again. CCI_ERR_DISCONNECTED: nobody waits for the answer any more. CCI_EINVAL (NULL, not a request, answered already, or

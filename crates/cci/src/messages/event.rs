@@ -112,6 +112,18 @@ pub enum Event {
 }
 
 impl Event {
+    /// The bytes of a long message, which are in memory of the library.
+    pub(super) fn lent_bytes(&self) -> u64 {
+        match self {
+            Event::Message(message)
+            | Event::Reply { result: Ok(message) | Err(CallFailure::Error { message, .. }), .. } => {
+                message.len() as u64
+            }
+            Event::Request(request) => request.len() as u64,
+            _ => 0,
+        }
+    }
+
     /// The connection that a message, a request or an offer is of.
     pub(super) fn connection(&self) -> Option<Connection> {
         match self {

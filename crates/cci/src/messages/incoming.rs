@@ -57,6 +57,14 @@ impl Incoming {
         }
     }
 
+    /// How much memory of the library it holds.
+    pub fn lent_bytes(&self) -> u64 {
+        match &self.stage {
+            Stage::Fetching(Fetch { into, lent: Some(_), .. }) => into.len() as u64,
+            _ => 0,
+        }
+    }
+
     /// Whether nothing but the answer is left of it.
     pub fn has_ended(&self) -> bool {
         matches!(self.stage, Stage::Ended(_))

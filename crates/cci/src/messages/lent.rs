@@ -30,6 +30,15 @@ struct Buffers {
     idle: Vec<Box<[u8]>>,
 }
 
+/// What became of the wish for a buffer.
+pub enum Taken {
+    Buffer(Box<[u8]>),
+    /// The cap is reached, or the system has no memory, and some that is lent will come back.
+    Later,
+    /// The system has no memory, and nothing is lent that could come back.
+    Never,
+}
+
 impl Capacity {
     pub fn new(max_bytes: u64, waker: Waker) -> Arc<Capacity> {
         Arc::new(Capacity {
@@ -51,25 +60,44 @@ impl Capacity {
         (buffers.lent_bytes, buffers.idle_bytes)
     }
 
-    /// A buffer for a message of `len` bytes, which is no more than the cap, or longer. `None`: the cap is reached, or the
-    /// system has no memory. In that case [`Capacity::has_news`] says when to try again.
-    pub fn take(&self, len: usize) -> Option<Box<[u8]>> {
-        let needed = len.checked_next_multiple_of(GRAIN_BYTES)?;
+    /// From now on [`Capacity::has_news`] says whether memory has come back, or nobody waits for any.
+    pub fn set_wanted(&self, is_wanted: bool) {
+        self.is_wanted.store(is_wanted, Ordering::SeqCst);
+    }
+
+    /// How many bytes are left when one more message of `len` bytes is lent.
+    pub fn left_bytes(&self, len: usize) -> u64 {
+        self.max_bytes.saturating_sub(self.lock().lent_bytes.saturating_add(len as u64))
+    }
+
+    /// A buffer for a message of `len` bytes, which is no more than the cap, or longer. One that is not there now is worth another
+    /// attempt when memory comes back that was taken after [`Capacity::set_wanted`].
+    pub fn take(&self, len: usize) -> Taken {
         // At the cap, a message has just what it needs.
-        let needed = if needed as u64 > self.max_bytes { len } else { needed };
-        // Before the look, so that a buffer that comes back meanwhile is seen or reported.
-        self.is_wanted.store(true, Ordering::SeqCst);
+        let whole = len.checked_next_multiple_of(GRAIN_BYTES).filter(|whole| *whole as u64 <= self.max_bytes);
+        let needed = whole.unwrap_or(len);
         let mut buffers = self.lock();
-        let buffer = buffers.reuse(needed).or_else(|| {
-            while buffers.lent_bytes + buffers.idle_bytes + needed as u64 > self.max_bytes {
-                let idle = buffers.idle.pop()?;
-                buffers.idle_bytes -= idle.len() as u64;
+        let buffer = match buffers.reuse(needed) {
+            Some(buffer) => buffer,
+            None => {
+                while buffers.in_use_bytes().saturating_add(needed as u64) > self.max_bytes {
+                    let Some(idle) = buffers.idle.pop() else { return Taken::Later };
+                    buffers.idle_bytes -= idle.len() as u64;
+                }
+                let made = fallible::zeroed(needed).or_else(|| {
+                    // What is kept may be what the system lacks.
+                    buffers.free_idle();
+                    fallible::zeroed(needed)
+                });
+                match made {
+                    Some(buffer) => buffer,
+                    None if buffers.lent_bytes == 0 => return Taken::Never,
+                    None => return Taken::Later,
+                }
             }
-            fallible::zeroed(needed)
-        })?;
+        };
         buffers.lent_bytes += buffer.len() as u64;
-        self.is_wanted.store(false, Ordering::SeqCst);
-        Some(buffer)
+        Taken::Buffer(buffer)
     }
 
     /// Takes back a buffer.
@@ -88,7 +116,7 @@ impl Capacity {
         }
     }
 
-    /// A buffer that was taken can't be given back, as the registered memory that it is in is still in use somewhere.
+    /// A buffer that was taken is gone.
     pub fn forget(&self, len_bytes: u64) {
         let mut buffers = self.lock();
         buffers.lent_bytes = buffers.lent_bytes.saturating_sub(len_bytes);
@@ -110,6 +138,15 @@ impl Capacity {
 }
 
 impl Buffers {
+    fn in_use_bytes(&self) -> u64 {
+        self.lent_bytes.saturating_add(self.idle_bytes)
+    }
+
+    fn free_idle(&mut self) {
+        self.idle.clear();
+        self.idle_bytes = 0;
+    }
+
     /// The shortest buffer that is kept and long enough, but not more than twice as long as need be. Of several, the one that came back
     /// last, which is the likeliest to be in a cache.
     fn reuse(&mut self, needed: usize) -> Option<Box<[u8]>> {

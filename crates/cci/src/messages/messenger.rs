@@ -208,7 +208,7 @@ impl Messenger {
         self.give_up(call, CallFailure::Cancelled)
     }
 
-    /// Answers a request. The reply may be as long as the client lends memory for; it is copied as by [`Messenger::send`], and no event
+    /// Answers a request. The reply may be as long as the client's [`Limits::reply_bytes_max`]; it is copied as by [`Messenger::send`], and no event
     /// will come.
     ///
     /// # Errors
@@ -329,6 +329,7 @@ impl Messenger {
             if self.turns.is_multiple_of(TURNS_PER_LOOK) {
                 self.look_at_deadlines();
                 self.sending.sweep(&mut self.base);
+                self.receiving.reclaim();
             }
             if !self.base.due.is_empty() {
                 self.try_again();

@@ -18,7 +18,7 @@ pub struct Limits {
     /// The longest message that is taken at all: 1 TiB. Longer ones are refused without asking the program.
     pub message_bytes_max: u64,
     /// Cap on the memory that the library lends for long messages: 64 MiB. When it is reached, messages wait until the program gives
-    /// some back.
+    /// some back. While one connection's messages, on their way, hold more of it than they leave, further ones of that connection wait.
     pub lent_bytes_max: u64,
     /// Cap on copies of long messages that are sent from slices: 64 MiB. When it is reached, such sends return `WouldBlock`.
     pub staged_bytes_max: u64,
@@ -62,6 +62,12 @@ impl Limits {
     pub fn staged_bytes_max(mut self, bytes: u64) -> Limits {
         self.staged_bytes_max = bytes;
         self
+    }
+
+    /// The longest reply that is taken: half of [`lent_bytes_max`](field@Limits::lent_bytes_max), so that one server can't have all of it, or
+    /// `whole_bytes_max`, if that is more.
+    pub fn reply_bytes_max(&self) -> u64 {
+        self.whole_bytes_max.max(self.lent_bytes_max / 2)
     }
 
     /// Checks that the limits fit each other.

@@ -82,6 +82,14 @@ impl<K: Copy + PartialEq, T> Order<K, T> {
         }
     }
 
+    /// What the program gets of long messages that have ended, and wait behind others.
+    pub fn ended(&self) -> impl Iterator<Item = &T> {
+        self.held.iter().filter_map(|held| match held {
+            Held::Ended(event) => Some(event),
+            Held::Message(_) | Held::Pending(_) => None,
+        })
+    }
+
     /// The long messages that have not ended, in order. Once the program has been given what it may get, all others wait for the first.
     pub fn pending(&self) -> impl Iterator<Item = K> {
         self.held.iter().filter_map(|held| match held {

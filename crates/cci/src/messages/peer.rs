@@ -25,6 +25,8 @@ pub struct Peer {
     /// Long messages that the peer has offered, until its answer has arrived there.
     pub incoming: Vec<(u32, Key)>,
     pub order: Order<Key, Event>,
+    /// The round of giving memory in which a message of this connection was passed over, as it has its share.
+    pub passed_over_in: u32,
     /// Calls of this side that the peer has not answered.
     calls: Vec<Key>,
     /// Requests of the peer that this side has not answered.
@@ -60,6 +62,7 @@ impl Peer {
             outgoing: VecDeque::new(),
             incoming: Vec::new(),
             order: Order::new(),
+            passed_over_in: 0,
             calls: Vec::new(),
             requests: Vec::new(),
             owed: Vec::new(),

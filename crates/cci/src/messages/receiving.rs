@@ -6,7 +6,7 @@ use super::call::CallFailure;
 use super::calls;
 use super::event::{Event, Offer};
 use super::incoming::{Fetch, Incoming, Stage};
-use super::lent::{Capacity, Lent};
+use super::lent::{Capacity, Lent, Taken};
 use super::message::Message;
 use super::options::Limits;
 use super::own::Own;
@@ -37,6 +37,11 @@ pub struct Receiving {
     waiting: VecDeque<Key>,
     /// Those that wait are being given memory. What this sets free is given memory by the same loop.
     is_giving: bool,
+    /// How often memory was given to those that wait.
+    round: u32,
+    /// Memory of the library that messages of these connections were to be received into. They have ended, and reads that the endpoint
+    /// has under way still use it.
+    leaving: Vec<(Connection, Memory)>,
 }
 
 impl Receiving {
@@ -47,6 +52,8 @@ impl Receiving {
             capacity,
             waiting: VecDeque::new(),
             is_giving: false,
+            round: 0,
+            leaving: Vec::new(),
         }
     }
 
@@ -94,7 +101,7 @@ impl Receiving {
             Purpose::Message => self.limits.message_bytes_max,
             // A request comes whole, and so does what the program has asked for.
             Purpose::Request(_) => self.limits.whole_bytes_max,
-            Purpose::Reply(_) | Purpose::Error { .. } => self.capacity.max_bytes(),
+            Purpose::Reply(_) | Purpose::Error { .. } => self.limits.reply_bytes_max(),
         };
         if let Purpose::Reply(call) | Purpose::Error { call, .. } = purpose {
             let call = base.call_answered(connection, call);
@@ -227,30 +234,89 @@ impl Receiving {
         self.is_giving = false;
     }
 
+    /// Gives memory to messages that wait, the oldest first. One is passed over, with all others of its connection, while that holds
+    /// more of the memory than it would leave to others.
     fn give_memory(&mut self, base: &mut Base) {
-        while let Some(key) = self.waiting.front().copied() {
+        self.reclaim();
+        self.round = self.round.wrapping_add(1);
+        // Before the look, so that a buffer that comes back meanwhile is seen or reported.
+        self.capacity.set_wanted(!self.waiting.is_empty());
+        let mut at = 0;
+        while let Some(key) = self.waiting.get(at).copied() {
             let waits = |incoming: &&Incoming| matches!(incoming.stage, Stage::Waiting);
-            if let Some(incoming) = self.long.get(key).filter(waits) {
-                let len = usize::try_from(incoming.source.len_bytes()).unwrap_or(usize::MAX);
-                let Some(buffer) = self.capacity.take(len) else { return };
-                self.waiting.pop_front();
-                let memory = Memory::foreign(Foreign::owned(buffer));
-                match self.begin(base, key, memory.clone(), 0, Some(self.capacity.clone())) {
-                    Ok(()) => {
-                        // The message's is the only handle when it is complete, which may be at once.
-                        drop(memory);
-                        self.fetch(base, key);
-                    }
-                    Err(_) => {
-                        give_back(memory, &self.capacity);
-                        let failure = ReceiveFailure::Failed(Status::RmaHandle);
-                        self.fail(base, key, failure);
-                    }
+            let Some(incoming) = self.long.get(key).filter(waits) else {
+                self.waiting.remove(at);
+                continue;
+            };
+            let (connection, is_accepted) = (incoming.connection, incoming.was_offered);
+            let len = usize::try_from(incoming.source.len_bytes()).unwrap_or(usize::MAX);
+            // What the program has accepted is its own decision.
+            if !is_accepted && self.is_beyond_share(base, connection, len) {
+                at += 1;
+                continue;
+            }
+            match self.capacity.take(len) {
+                Taken::Later => return,
+                Taken::Never => {
+                    self.waiting.remove(at);
+                    self.fail(base, key, ReceiveFailure::Failed(Status::RmaOperation));
                 }
-            } else {
-                self.waiting.pop_front();
+                Taken::Buffer(buffer) => {
+                    self.waiting.remove(at);
+                    self.fetch_into(base, key, Memory::foreign(Foreign::owned(buffer)));
+                }
             }
         }
+        self.capacity.set_wanted(!self.waiting.is_empty());
+    }
+
+    /// Fetches a message into memory of the library.
+    fn fetch_into(&mut self, base: &mut Base, key: Key, memory: Memory) {
+        match self.begin(base, key, memory.clone(), 0, Some(self.capacity.clone())) {
+            Ok(()) => {
+                // The message's is the only handle when it is complete, which may be at once.
+                drop(memory);
+                self.fetch(base, key);
+            }
+            Err(_) => {
+                give_back(memory, &self.capacity);
+                self.fail(base, key, ReceiveFailure::Failed(Status::RmaHandle));
+            }
+        }
+    }
+
+    /// Whether a connection would hold more of the lent memory, with a message of `len` bytes more, than it leaves to others. One that holds
+    /// nothing never does. That a message of a connection is passed over holds for the others that wait on it, too, so that none
+    /// overtakes it.
+    fn is_beyond_share(&self, base: &mut Base, connection: Connection, len: usize) -> bool {
+        let Some(peer) = base.peers.get_mut(connection) else { return false };
+        if peer.passed_over_in == self.round {
+            return true;
+        }
+        let left_bytes = self.capacity.left_bytes(len);
+        // No connection holds more than all of them.
+        if self.capacity.max_bytes() - left_bytes <= left_bytes {
+            return false;
+        }
+        let fetching = peer.incoming.iter().filter_map(|(_, key)| self.long.get(*key));
+        let fetching: u64 = fetching.map(Incoming::lent_bytes).sum();
+        let held: u64 = peer.order.ended().map(Event::lent_bytes).sum();
+        let leaving = self.leaving.iter().filter(|(owner, _)| *owner == connection);
+        let leaving: u64 = leaving.map(|(_, memory)| memory.len() as u64).sum();
+        let holds_bytes = fetching + held + leaving;
+        let is_beyond = holds_bytes > 0 && holds_bytes.saturating_add(len as u64) > left_bytes;
+        if is_beyond {
+            peer.passed_over_in = self.round;
+        }
+        is_beyond
+    }
+
+    /// Gives back memory of messages that have ended, once the endpoint reads nothing into it any more.
+    pub fn reclaim(&mut self) {
+        let capacity = &self.capacity;
+        self.leaving.extract_if(.., |(_, memory)| memory.handles() == 1).for_each(|(_, memory)| {
+            give_back(memory, capacity);
+        });
     }
 
     /// Has a message be fetched into another region.
@@ -336,7 +402,10 @@ impl Receiving {
 
     /// A piece was read, or could not be. Returns whether that was the end of the message.
     fn piece_is_here(&mut self, base: &mut Base, key: Key, status: Status) -> bool {
-        let Some(incoming) = self.long.get_mut(key) else { return true };
+        let Some(incoming) = self.long.get_mut(key).filter(|incoming| !incoming.has_ended()) else {
+            self.reclaim();
+            return true;
+        };
         let (connection, number) = (incoming.connection, incoming.number);
         let Stage::Fetching(fetch) = &mut incoming.stage else { return true };
         let failure = match status {
@@ -464,8 +533,9 @@ impl Receiving {
         if let Stage::Fetching(fetch) = std::mem::replace(&mut incoming.stage, Stage::Ended(answer)) {
             // Nothing is written there any more once this has returned.
             let _ = base.endpoint.deregister(&fetch.region);
-            if let Some(capacity) = fetch.lent {
-                give_back(fetch.into, &capacity);
+            if fetch.lent.is_some() {
+                self.leaving.push((connection, fetch.into));
+                self.reclaim();
             }
         }
         if answer != Answer::Received {
@@ -478,6 +548,10 @@ impl Receiving {
                 self.advance(base, connection);
             }
             _ => event.into_iter().for_each(|event| base.raise(event)),
+        }
+        // Its connection may have its share again.
+        if !self.waiting.is_empty() {
+            self.memory_is_back(base);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, SendFailure};
 use super::base::Due;
+use super::lent::Taken;
 use super::order::{BeyondWindow, Order};
 use super::outgoing::{Outgoing, Report};
 use super::own::Own;
@@ -12,8 +13,9 @@ use crate::connection::{Connection, Status};
 use crate::limits::{
     CALLS_ALL_MAX, HELD_MESSAGES_MAX, LONG_MESSAGES_MAX, LONG_PIECE_BYTES, LONG_PIECES_MAX, LONG_SEGMENTS_MAX,
 };
-use crate::rma::{Access, RegionHandle, Registration, Segment};
+use crate::rma::{Access, Memory, RegionHandle, Registration, Segment};
 use crate::{Attribute, Context, Endpoint, Options, SendFlags};
+use cci_memory::bytes::Foreign;
 use cci_memory::slab::Key;
 use proptest::prelude::*;
 use std::path::Path;
@@ -306,4 +308,38 @@ fn what_a_failure_sets_free_is_not_overtaken() {
         };
         assert_eq!(message[..], *expected);
     }
+}
+
+/// Memory of the library that the endpoint still reads into counts as lent, although the message has ended.
+#[test]
+fn memory_in_use_is_lent() {
+    const LEN: usize = 100_000;
+    let context = Context::from_text("[m]\ntransport = shm\n", Path::new("test.ini")).unwrap();
+    let new = |limits| {
+        Messenger::new(Endpoint::create(&context.devices()[0], Options::default()).unwrap(), limits).unwrap()
+    };
+    let (mut client, mut server) = (new(Limits::default()), new(Limits::default().whole_bytes_max(0)));
+    client.connect(server.endpoint().uri(), b"", Attribute::ReliableOrdered, 0, None).unwrap();
+    let offer = loop {
+        match server.next_event() {
+            Some(Event::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
+            Some(Event::Offer(offer)) => break offer,
+            _ => {}
+        }
+        if let Some(Event::Connect { result, .. }) = client.next_event() {
+            client.send(result.unwrap(), &vec![1; LEN], 0, SendFlags::SILENT).unwrap();
+        }
+    };
+    let capacity = server.receiving.capacity.clone();
+    let Taken::Buffer(buffer) = capacity.take(LEN) else { panic!() };
+    let lent_bytes = buffer.len() as u64;
+    let memory = Memory::foreign(Foreign::owned(buffer));
+    server.receiving.begin(&mut server.base, offer.key, memory.clone(), 0, Some(capacity)).unwrap();
+    server.refuse(offer, 1).unwrap();
+    assert_eq!(server.counters().lent_bytes, lent_bytes);
+    drop(memory);
+    for _ in 0..100 {
+        assert!(server.next_event().is_none());
+    }
+    assert_eq!((server.counters().lent_bytes, server.counters().idle_lent_bytes), (0, lent_bytes));
 }

@@ -18,7 +18,7 @@ struct Scene {
 }
 
 /// What a request of a messenger begins with.
-const HELLO: &[u8] = b"CCImsg\x02\0";
+pub const HELLO: &[u8] = b"CCImsg\x02\0";
 
 impl Scene {
     fn new(device: &str, attribute: Attribute) -> Scene {
@@ -106,7 +106,7 @@ impl Scene {
     }
 }
 
-fn head(kind: u8, detail: u8, number: u32) -> Vec<u8> {
+pub fn head(kind: u8, detail: u8, number: u32) -> Vec<u8> {
     [&[kind, detail, 0, 0][..], &number.to_le_bytes()].concat()
 }
 
@@ -114,7 +114,7 @@ fn segment(handle: RegionHandle, offset: u64, len_bytes: u64) -> Vec<u8> {
     [&handle.to_bytes()[..], &offset.to_le_bytes(), &len_bytes.to_le_bytes()].concat()
 }
 
-fn offer(number: u32, handle: RegionHandle, len_bytes: u64) -> Vec<u8> {
+pub fn offer(number: u32, handle: RegionHandle, len_bytes: u64) -> Vec<u8> {
     [head(2, 1, number), segment(handle, 0, len_bytes)].concat()
 }
 

@@ -307,8 +307,8 @@ fn beyond_the_limits(device: &str) {
         outcome(&mut pair, 2, |side, request| side.messenger.reply(request, &reply).unwrap()).unwrap()
             == reply
     );
-    // A reply that is longer than the client lends memory for. Here the server is the client.
-    let limits = Limits::default().whole_bytes_max(10_000).lent_bytes_max(20_000);
+    // A reply that would take more than half of what the client lends. Here the server is the client.
+    let limits = Limits::default().whole_bytes_max(10_000).lent_bytes_max(40_000);
     let mut pair = Pair::with(device, Attribute::ReliableOrdered, limits);
     pair.server.messenger.call(pair.server.peer, b"more", None, 3).unwrap();
     let ended = pair.run(|side, at, event| match (at, event) {

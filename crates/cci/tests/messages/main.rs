@@ -6,6 +6,7 @@ mod common;
 mod ends;
 mod lengths;
 mod order;
+mod shares;
 mod sleepers;
 
 /// Runs cases on each device.

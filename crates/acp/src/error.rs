@@ -25,6 +25,20 @@ pub enum AcpError {
     },
     /// No memory is registered at this address, or not as many bytes, or not any more.
     NotRegistered(GlobalAddress),
+    /// A rank is gone.
+    Gone {
+        /// Which one.
+        rank: u32,
+        /// Why.
+        why: String,
+    },
+    /// An operation has failed: the first one up to the handle that was waited for. Those that were ordered behind it were not started.
+    Failed {
+        /// The number of its handle.
+        operation: u64,
+        /// Why.
+        why: String,
+    },
     /// The memory was not registered, or a registration was not ended.
     Register(RegisterError),
     /// The job or its endpoint.
@@ -39,6 +53,8 @@ impl fmt::Display for AcpError {
             AcpError::NotRegistered(address) => {
                 write!(out, "rank {} has not registered the memory at {address}", address.rank())
             }
+            AcpError::Gone { rank, why } => write!(out, "rank {rank} is gone: {why}"),
+            AcpError::Failed { operation, why } => write!(out, "operation {operation} has failed: {why}"),
             AcpError::Register(error) => error.fmt(out),
             AcpError::Job(error) => error.fmt(out),
         }

@@ -2,19 +2,26 @@
 //!
 //! A process has [`GlobalMemory`]. Memory that it registers gets [global addresses](GlobalAddress), which are plain 64-bit numbers: they
 //! travel in any data, and name the same byte in every process of the job. Each process has starter memory, whose address all others know,
-//! so that they can give each other the addresses of the rest.
+//! so that they can give each other the addresses of the rest. Copies go between any two ranks' memory, in [orders](Order) that the program gives.
 #![forbid(unsafe_code)]
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod address;
+mod engine;
 mod error;
 pub mod limits;
+mod links;
 mod memory;
+mod orders;
 mod regions;
+#[cfg(test)]
+mod tests;
+mod wire;
 
 pub use address::GlobalAddress;
+pub use engine::{Handle, Order};
 pub use error::{AcpError, Result};
 pub use memory::GlobalMemory;
 pub use regions::RegionKey;

@@ -20,9 +20,20 @@ pub(crate) const STARTER_PLACE: u64 = ALIGN_BYTES;
 /// A rank may compute for so long without making progress, and is not taken for dead. One on this host that dies is noticed at once, and the
 /// launcher ends jobs whose ranks die.
 pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(3600);
+/// What waits for space is tried again so often.
+pub(crate) const SPACE_PAUSE: Duration = Duration::from_millis(1);
+/// Events that are taken in one turn.
+pub(crate) const TURN_EVENTS: usize = 256;
+/// Copies between two other ranks that one rank has another one do at a time: more of them wait at the rank that wants them.
+pub(crate) const ASKED_COPIES_MAX: u32 = 256;
+/// Most records that wait on their way to a rank: more than a rank that keeps to the protocol has answers to get.
+pub(crate) const OUTBOX_RECORDS_MAX: usize = 1024;
+/// Bytes that are copied at once within a process.
+pub(crate) const COPY_BYTES: usize = 64 << 10;
 /// Closing delivers what was sent for so long at most.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
 const _: () = assert!(RANK_BITS + COLOR_BITS + PLACE_BITS == u64::BITS);
 const _: () = assert!(COLORS <= 1 << COLOR_BITS);
 const _: () = assert!(RANKS_MAX > 1_000_000, "ACP aims at a million processes");
+const _: () = assert!(OUTBOX_RECORDS_MAX > 2 * ASKED_COPIES_MAX as usize + 2);

@@ -1,11 +1,13 @@
 //! What programs call: this process's part in the global address space.
 
 use crate::address::GlobalAddress;
+use crate::engine::{Engine, Handle, Order};
 use crate::error::{AcpError, Result};
 use crate::limits::{CLOSE_LIMIT, COLORS, RANKS_MAX, SILENCE_LIMIT, STARTER_PLACE};
+use crate::links::{Links, News};
 use crate::regions::{RegionKey, Regions};
 use cci::{Device, Memory, Options};
-use cci_job::{Job, RankEvent, Ranks};
+use cci_job::{Job, Ranks};
 
 /// This process's part in the global address space of its job.
 ///
@@ -27,8 +29,9 @@ use cci_job::{Job, RankEvent, Ranks};
 /// # }
 /// ```
 pub struct GlobalMemory {
-    ranks: Ranks,
+    links: Links,
     regions: Regions,
+    engine: Engine,
     starter: Memory,
 }
 
@@ -51,23 +54,23 @@ impl GlobalMemory {
     }
 
     /// Over the connections of a rank.
-    fn over(mut ranks: Ranks, starter_bytes: usize) -> Result<GlobalMemory> {
-        ranks.endpoint().set_default_send_timeout(SILENCE_LIMIT);
+    pub(crate) fn over(mut ranks: Ranks, starter_bytes: usize) -> Result<GlobalMemory> {
         let starter = ranks.endpoint().allocate(starter_bytes)?;
         let mut regions = Regions::beginning_at(STARTER_PLACE);
         let key = regions.register(ranks.endpoint(), &starter, 0)?;
         debug_assert_eq!(key.place(), STARTER_PLACE, "memory of the library begins with a page");
-        Ok(GlobalMemory { ranks, regions, starter })
+        let links = Links::new(ranks);
+        Ok(GlobalMemory { links, regions, engine: Engine::default(), starter })
     }
 
     /// The number of this rank (`acp_rank`).
     pub fn rank(&self) -> u32 {
-        self.ranks.rank()
+        self.links.ranks.rank()
     }
 
     /// How many ranks there are (`acp_procs`).
     pub fn size(&self) -> u32 {
-        self.ranks.size()
+        self.links.ranks.size()
     }
 
     /// How many colours there are (`acp_colors`). Accesses of one colour do not wait for those of another one.
@@ -95,7 +98,7 @@ impl GlobalMemory {
     /// # Errors
     /// The length is 0, or the system has no memory.
     pub fn allocate(&mut self, len_bytes: usize) -> Result<Memory> {
-        Ok(self.ranks.endpoint().allocate(len_bytes)?)
+        Ok(self.links.endpoint().allocate(len_bytes)?)
     }
 
     /// Gives memory global addresses, by which all ranks may read and change it from now on (`acp_register_memory`). Accesses go the way of this
@@ -104,7 +107,7 @@ impl GlobalMemory {
     /// # Errors
     /// There is no such colour. There is no space left. The memory is not mapped as it should be.
     pub fn register(&mut self, memory: &Memory, color: u32) -> Result<RegionKey> {
-        self.regions.register(self.ranks.endpoint(), memory, color)
+        self.regions.register(self.links.endpoint(), memory, color)
     }
 
     /// Ends a registration (`acp_unregister_memory`): when this returns, no rank reads or changes the memory by it any more.
@@ -115,7 +118,7 @@ impl GlobalMemory {
         if key.place() == STARTER_PLACE {
             return Err(AcpError::Argument("starter memory stays registered"));
         }
-        self.regions.unregister(self.ranks.endpoint(), key)
+        self.regions.unregister(self.links.endpoint(), key)
     }
 
     /// The global address of a byte of registered memory (`acp_query_ga`). The one behind the last byte has an address, too.
@@ -143,26 +146,111 @@ impl GlobalMemory {
         Ok((&region.memory, offset as usize))
     }
 
-    /// Waits until all ranks have called it (`acp_sync`). This rank serves the others meanwhile, and sleeps where that takes long.
+    /// Starts to copy `len_bytes` from any rank's registered memory to any rank's, which may be the same (`acp_copy`). Neither rank's program takes
+    /// part where both have memory of [`GlobalMemory::allocate`] on one host; else it does so in its calls. Of a copy between two other ranks,
+    /// the one that has the source takes part in any case. Never blocks.
+    ///
+    /// # Errors
+    /// There is no such rank or colour. This process's own part is not registered. What another rank has not registered is found out later:
+    /// then [`GlobalMemory::complete`] says so.
+    pub fn copy(
+        &mut self,
+        dst: GlobalAddress,
+        src: GlobalAddress,
+        len_bytes: usize,
+        order: Order,
+    ) -> Result<Handle> {
+        self.engine.copy(&mut self.links, &self.regions, (dst, src, len_bytes as u64), order)
+    }
+
+    /// Waits until this operation and all before it have ended (`acp_complete`). Serves other ranks meanwhile, and sleeps where that takes long.
+    ///
+    /// # Errors
+    /// [`AcpError::Failed`] if one of them has failed: it is kept until [`GlobalMemory::take_failure`]. The system refuses to wait.
+    pub fn complete(&mut self, handle: Handle) -> Result<()> {
+        while !self.engine.has_ended(handle) {
+            self.turn();
+            if !self.engine.has_ended(handle) {
+                self.links.wait(self.engine.waits_for_space)?;
+            }
+        }
+        self.engine.failure(handle)
+    }
+
+    /// Waits until all operations have ended (`acp_complete` of `ACP_HANDLE_ALL`).
+    ///
+    /// # Errors
+    /// Those of [`GlobalMemory::complete`].
+    pub fn complete_all(&mut self) -> Result<()> {
+        self.complete(self.engine.last())
+    }
+
+    /// Whether this operation and all before it have ended (`acp_inquire` is 0 then). Makes progress, and never blocks.
+    pub fn has_ended(&mut self, handle: Handle) -> bool {
+        self.turn();
+        self.engine.has_ended(handle)
+    }
+
+    /// Waits until all operations have ended, and forgets the failure of the first one that has failed, if any has. Until then everything that is
+    /// ordered behind it fails, too.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn take_failure(&mut self) -> Result<Option<AcpError>> {
+        match self.complete_all() {
+            Ok(()) | Err(AcpError::Failed { .. }) => Ok(self.engine.take_failure()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes progress with operations of this rank and of others. Never blocks. Call it now and then while the program computes.
+    pub fn progress(&mut self) {
+        self.turn();
+    }
+
+    /// Records that were ignored because no process that keeps to the protocol sends them.
+    pub fn faults(&self) -> u64 {
+        self.links.faults
+    }
+
+    /// Makes progress. Returns how a barrier has ended, if one has.
+    fn turn(&mut self) -> Option<Result<()>> {
+        let mut all = Vec::new();
+        self.links.turn(&mut all);
+        let mut end = None;
+        for news in all {
+            match news {
+                News::Barrier(barrier) => end = Some(barrier.map_err(AcpError::from)),
+                news => self.engine.on(&mut self.links, &self.regions, news),
+            }
+        }
+        self.engine.advance(&mut self.links, &self.regions);
+        end
+    }
+
+    /// Waits until all ranks have called it (`acp_sync`). This rank serves the others meanwhile, and sleeps where that takes long. Operations
+    /// go on.
     ///
     /// # Errors
     /// A rank is gone.
     pub fn sync(&mut self) -> Result<()> {
-        self.ranks.barrier(SILENCE_LIMIT)?;
+        self.links.ranks.barrier(SILENCE_LIMIT)?;
         loop {
-            if let Some(RankEvent::Barrier(end)) = self.ranks.wait(None)? {
-                return Ok(end?);
+            if let Some(end) = self.turn() {
+                return end;
             }
+            self.links.wait(self.engine.waits_for_space)?;
         }
     }
 
-    /// Leaves the global address space (`acp_finalize`). All ranks call it; it returns when all have.
+    /// Leaves the global address space (`acp_finalize`), when all operations of all ranks have ended. All ranks call it.
     ///
     /// # Errors
-    /// A rank is gone.
+    /// A rank is gone. An operation has failed.
     pub fn close(mut self) -> Result<()> {
+        let ended = self.complete_all();
         let end = self.sync();
-        self.ranks.close(CLOSE_LIMIT);
-        end
+        self.links.ranks.close(CLOSE_LIMIT);
+        ended.and(end)
     }
 }

@@ -4,7 +4,7 @@
 #[path = "../../am/tests/launch/mod.rs"]
 mod launch;
 
-use cci_acp::{AcpError, GlobalAddress, GlobalMemory};
+use cci_acp::{AcpError, GlobalAddress, GlobalMemory, Order};
 use cci_job::Job;
 use launch::launch;
 use std::env;
@@ -45,8 +45,11 @@ fn open() -> (Job, GlobalMemory) {
 /// Not a test where nothing has started it: what ranks do.
 #[test]
 fn as_a_rank() {
-    if env::var(ROLE).as_deref() == Ok("addresses") {
-        addresses();
+    match env::var(ROLE).as_deref() {
+        Ok("addresses") => addresses(),
+        Ok("copies") => copies(),
+        Ok("orders") => orders(),
+        _ => {}
     }
 }
 
@@ -90,6 +93,136 @@ fn addresses() {
         global.sync().unwrap();
     }
     global.close().unwrap();
+}
+
+/// Memory of this rank, and where every rank has as much.
+fn exchange(global: &mut GlobalMemory, len_bytes: usize, color: u32) -> (cci::Memory, Vec<GlobalAddress>) {
+    let memory = global.allocate(len_bytes).unwrap();
+    let key = global.register(&memory, color).unwrap();
+    let own = global.address(key, 0).unwrap();
+    assert!(global.starter_memory().write(0, &own.to_bits().to_ne_bytes()));
+    global.sync().unwrap();
+    let into = global.starter(global.rank()).unwrap().checked_add(8).unwrap();
+    let mut starts = vec![];
+    for rank in 0..global.size() {
+        let handle = global.copy(into, global.starter(rank).unwrap(), 8, Order::Now).unwrap();
+        global.complete(handle).unwrap();
+        let mut bytes = [0; 8];
+        assert!(global.starter_memory().read(8, &mut bytes));
+        starts.push(GlobalAddress::from_bits(u64::from_ne_bytes(bytes)).unwrap());
+    }
+    global.sync().unwrap();
+    (memory, starts)
+}
+
+fn bytes(memory: &cci::Memory, offset: usize, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    assert!(memory.read(offset, &mut bytes));
+    bytes
+}
+
+/// Every rank copies from every rank to every rank, lengths of all kinds.
+fn copies() {
+    const EACH: usize = 150_000;
+    let (job, mut global) = open();
+    let (rank, size) = (job.rank() as usize, job.size() as usize);
+    for color in 0..global.colors() {
+        // What a rank has first, and then a part for each pair of who copies and whence.
+        let (memory, starts) = exchange(&mut global, EACH * (1 + size * size), color);
+        let own: Vec<u8> = (0..EACH).map(|at| (at * 31 + rank * 7 + 1) as u8).collect();
+        assert!(memory.write(0, &own));
+        global.sync().unwrap();
+        let lens = [1, 8, 100, 4_096, EACH];
+        for to in 0..size {
+            for from in 0..size {
+                let part = (EACH * (1 + rank * size + from)) as u64;
+                let dst = starts[to].checked_add(part).unwrap();
+                for len in lens {
+                    global.copy(dst, starts[from], len, Order::All).unwrap();
+                }
+            }
+        }
+        global.complete_all().unwrap();
+        global.sync().unwrap();
+        for by in 0..size {
+            for from in 0..size {
+                let theirs: Vec<u8> = (0..EACH).map(|at| (at * 31 + from * 7 + 1) as u8).collect();
+                let found = bytes(&memory, EACH * (1 + by * size + from), EACH);
+                assert!(found == theirs, "rank {by} has copied from {from} to {rank}");
+            }
+        }
+        global.sync().unwrap();
+    }
+    assert_eq!(global.faults(), 0);
+    global.close().unwrap();
+}
+
+/// A number goes around all ranks by copies that one rank orders, and each finds what the one before has brought.
+fn orders() {
+    const TURNS: u64 = 200;
+    let (job, mut global) = open();
+    let (rank, size) = (job.rank(), job.size());
+    let (memory, starts) = exchange(&mut global, 1 << 20, 0);
+    if rank == 0 {
+        for number in 1..=TURNS {
+            assert!(memory.write(0, &number.to_ne_bytes()));
+            let mut last = None;
+            for hop in 0..size {
+                let (from, to) = (starts[hop as usize], starts[((hop + 1) % size) as usize]);
+                // The way around ends beside where it begins.
+                let to = if hop + 1 == size { to.checked_add(8).unwrap() } else { to };
+                let order = match (last, number % 2) {
+                    (None, _) => Order::Now,
+                    (Some(last), 0) => Order::After(last),
+                    (Some(_), _) => Order::All,
+                };
+                last = Some(global.copy(to, from, 8, order).unwrap());
+            }
+            global.complete(last.unwrap()).unwrap();
+            assert_eq!(bytes(&memory, 8, 8), number.to_ne_bytes(), "it went through all ranks");
+        }
+    }
+    global.sync().unwrap();
+    // A flag follows its data: who sees the flag finds the data.
+    const DATA: usize = 200_000;
+    let flag = starts[1].checked_add(DATA as u64).unwrap();
+    let answer = starts[0].checked_add(DATA as u64).unwrap();
+    let wait_for = |global: &mut GlobalMemory, number: u64| {
+        while bytes(&memory, DATA, 8) != number.to_ne_bytes() {
+            global.progress();
+        }
+    };
+    for number in 1..=TURNS / 10 {
+        let fill = vec![number as u8; DATA];
+        match rank {
+            0 => {
+                assert!(memory.write(0, &fill) && memory.write(DATA + 8, &number.to_ne_bytes()));
+                global.copy(starts[1], starts[0], DATA, Order::Now).unwrap();
+                let source = starts[0].checked_add(DATA as u64 + 8).unwrap();
+                global.copy(flag, source, 8, Order::Continue).unwrap();
+                global.complete_all().unwrap();
+                wait_for(&mut global, number);
+            }
+            1 => {
+                wait_for(&mut global, number);
+                assert!(bytes(&memory, 0, DATA) == fill, "the flag came before its data");
+                global.copy(answer, flag, 8, Order::Now).unwrap();
+                global.complete_all().unwrap();
+            }
+            _ => {}
+        }
+    }
+    global.close().unwrap();
+}
+
+#[test]
+fn copies_between_any_two_ranks_arrive() {
+    all_ranks_do("copies", 3);
+}
+
+#[test]
+fn orders_hold_across_three_ranks() {
+    all_ranks_do("orders", 3);
 }
 
 #[test]

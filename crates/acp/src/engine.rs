@@ -1,0 +1,468 @@
+//! Operations on global memory: from their order to the endpoint.
+//!
+//! An operation whose turn it is goes to the queue of the rank and colour that it needs, and waits there for the connection, for the region that the
+//! rank has, and for space. **Invariant:** what waits for one rank or condition holds up nothing of another one; each operation ends once.
+
+use crate::address::GlobalAddress;
+use crate::error::{AcpError, Result};
+use crate::limits::{ASKED_COPIES_MAX, COLORS, COPY_BYTES, PLACES};
+use crate::links::{Lane, Links, News};
+use crate::orders::{Orders, Turn};
+use crate::regions::Regions;
+use crate::wire::{Record, Remote};
+use cci::{Memory, RegionAddress, RmaError, RmaFlags, Status};
+use cci_job::JobError;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+/// Names an operation of this process (`acp_handle_t`). Later operations have greater handles.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle(u64);
+
+/// When an operation may start.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// At once (`ACP_HANDLE_NULL`).
+    Now,
+    /// After this operation and all before it have ended.
+    After(Handle),
+    /// After all that were issued before have ended (`ACP_HANDLE_ALL`).
+    All,
+    /// If it is between the same memory as the operation before, by ranks and colours: when that one may, and without overtaking it, so that
+    /// a flag may follow its data. Else as [`Order::All`] (`ACP_HANDLE_CONT`).
+    Continue,
+}
+
+/// A copy.
+#[derive(Copy, Clone)]
+struct Copy {
+    dst: GlobalAddress,
+    src: GlobalAddress,
+    len_bytes: u64,
+}
+
+/// Who wants an operation.
+#[derive(Copy, Clone)]
+enum Origin {
+    /// This process, by the number of its handle.
+    Own(u64),
+    /// A rank that has asked for it, by a number of its own.
+    Asked(Lane, u64),
+}
+
+/// An operation that may start, or has.
+#[derive(Copy, Clone)]
+struct Work {
+    origin: Origin,
+    copy: Copy,
+    /// It must not overtake what was started before it.
+    is_fenced: bool,
+}
+
+/// What an attempt to start has come to.
+enum Started {
+    /// It is under way.
+    UnderWay,
+    Ended(Result<()>),
+    /// It has to wait: for space, or for what an event will tell.
+    NotYet {
+        for_space: bool,
+    },
+}
+
+#[derive(Default)]
+pub(crate) struct Engine {
+    orders: Orders<(Copy, bool)>,
+    /// The operation that was issued last, and what it had to wait for.
+    last: Option<(Copy, u64)>,
+    queues: HashMap<Lane, VecDeque<Work>>,
+    /// What was started and has not ended, by the number that events have.
+    under_way: HashMap<u64, Work>,
+    started: u64,
+    /// Regions of other ranks, by their first places.
+    known: HashMap<Lane, BTreeMap<u64, Remote>>,
+    asked: HashSet<(Lane, u64)>,
+    /// Copies that others do for this rank, and that this one does for others.
+    asked_copies: HashMap<Lane, u32>,
+    copies_for: HashMap<Lane, u32>,
+    /// Something was not started for want of space.
+    pub waits_for_space: bool,
+}
+
+impl Engine {
+    /// Issues a copy.
+    pub fn copy(
+        &mut self,
+        links: &mut Links,
+        regions: &Regions,
+        (dst, src, len_bytes): (GlobalAddress, GlobalAddress, u64),
+        order: Order,
+    ) -> Result<Handle> {
+        let rank = links.ranks.rank();
+        for address in [dst, src] {
+            check(address, len_bytes, links.ranks.size())?;
+            if address.rank() == rank && regions.find(address.color(), address.place(), len_bytes).is_none() {
+                return Err(AcpError::NotRegistered(address));
+            }
+        }
+        let copy = Copy { dst, src, len_bytes };
+        let all = self.orders.last();
+        let (after, is_fenced) = match (order, self.last) {
+            (Order::Now, _) => (0, false),
+            (Order::After(handle), _) => (handle.0, false),
+            (Order::Continue, Some((last, after))) if copy.continues(&last, rank) => (after, true),
+            (Order::All | Order::Continue, _) => (all, false),
+        };
+        self.last = Some((copy, after));
+        let number = self.orders.issue(after, (copy, is_fenced));
+        self.advance(links, regions);
+        Ok(Handle(number))
+    }
+
+    /// Whether this operation and all before it have ended.
+    pub fn has_ended(&self, handle: Handle) -> bool {
+        self.orders.ended() >= handle.0
+    }
+
+    /// The operation that was issued last.
+    pub fn last(&self) -> Handle {
+        Handle(self.orders.last())
+    }
+
+    /// The first failure up to an operation.
+    pub fn failure(&self, handle: Handle) -> Result<()> {
+        match self.orders.failure(handle.0) {
+            Some((operation, why)) => Err(AcpError::Failed { operation, why: why.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets the failure, when nothing is under way.
+    pub fn take_failure(&mut self) -> Option<AcpError> {
+        let (operation, why) = self.orders.take_failure()?;
+        Some(AcpError::Failed { operation, why })
+    }
+
+    /// Starts what can be started.
+    pub fn advance(&mut self, links: &mut Links, regions: &Regions) {
+        self.waits_for_space = false;
+        while self.enqueue(links, regions) | self.start_queued(links, regions) {}
+    }
+
+    /// Brings what has its turn to its queue. Returns whether anything has ended.
+    fn enqueue(&mut self, links: &mut Links, regions: &Regions) -> bool {
+        let mut some_ended = false;
+        while let Some(turn) = self.orders.next() {
+            let (number, copy, is_fenced) = match turn {
+                Turn::Start(number, (copy, is_fenced)) => (number, copy, is_fenced),
+                Turn::Fail(number) => {
+                    self.orders.end(number, Err("an operation that it waited for has failed".into()));
+                    continue;
+                }
+            };
+            some_ended |= self.admit(links, regions, Work { origin: Origin::Own(number), copy, is_fenced });
+        }
+        some_ended
+    }
+
+    /// Ends a copy within this process, or queues it. Returns whether it has ended.
+    fn admit(&mut self, links: &mut Links, regions: &Regions, work: Work) -> bool {
+        let Copy { dst, src, len_bytes } = work.copy;
+        let rank = links.ranks.rank();
+        let lane = work.copy.lane(rank);
+        match lane {
+            _ if len_bytes == 0 => self.end(links, work.origin, Ok(())),
+            None => self.end(links, work.origin, copy_here(regions, dst, src, len_bytes)),
+            Some(lane) => {
+                self.queues.entry(lane).or_default().push_back(work);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Starts the first ones of all queues. Returns whether anything has ended.
+    fn start_queued(&mut self, links: &mut Links, regions: &Regions) -> bool {
+        let mut some_ended = false;
+        let mut queues = std::mem::take(&mut self.queues);
+        queues.retain(|&lane, queue| {
+            while let Some(&work) = queue.front() {
+                match self.start(links, regions, lane, work) {
+                    Started::UnderWay => {}
+                    Started::Ended(result) => {
+                        self.end(links, work.origin, result);
+                        some_ended = true;
+                    }
+                    Started::NotYet { for_space } => {
+                        self.waits_for_space |= for_space;
+                        break;
+                    }
+                }
+                queue.pop_front();
+            }
+            !queue.is_empty()
+        });
+        self.queues = queues;
+        some_ended
+    }
+
+    fn start(&mut self, links: &mut Links, regions: &Regions, lane: Lane, work: Work) -> Started {
+        const LATER: Started = Started::NotYet { for_space: false };
+        let connection = match links.connection(lane) {
+            Ok(Some(connection)) => connection,
+            Ok(None) => return LATER,
+            Err(error) => return Started::Ended(Err(error)),
+        };
+        let Copy { dst, src, len_bytes } = work.copy;
+        let rank = links.ranks.rank();
+        let number = self.started + 1;
+        if dst.rank() != rank && src.rank() != rank {
+            let count = self.asked_copies.entry(lane).or_default();
+            if *count >= ASKED_COPIES_MAX {
+                return LATER;
+            }
+            *count += 1;
+            links.say(lane, &Record::Copy { number, dst, src, len_bytes });
+        } else {
+            let is_write = src.rank() == rank;
+            let (own, other) = if is_write { (src, dst) } else { (dst, src) };
+            let Some((_, region, offset)) = regions.find(own.color(), own.place(), len_bytes) else {
+                return Started::Ended(Err(AcpError::NotRegistered(own)));
+            };
+            let local = RegionAddress::new(region.handle, offset);
+            let Some(target) = self.find(lane, other, len_bytes) else {
+                return self.ask(links, lane, other, len_bytes);
+            };
+            let flags = if work.is_fenced { RmaFlags::FENCE } else { RmaFlags::NONE };
+            let endpoint = links.endpoint();
+            let done = match is_write {
+                true => endpoint.rma_write(connection, local, target, len_bytes, number, flags),
+                false => endpoint.rma_read(connection, local, target, len_bytes, number, flags),
+            };
+            match done {
+                Ok(()) => {}
+                Err(RmaError::WouldBlock) => return Started::NotYet { for_space: true },
+                // An event tells of the end of the connection.
+                Err(RmaError::Disconnected | RmaError::UnknownConnection) => return LATER,
+                Err(error) => {
+                    let error =
+                        JobError::Endpoint { what: "a remote operation".into(), error: Box::new(error) };
+                    return Started::Ended(Err(error.into()));
+                }
+            }
+        }
+        self.started = number;
+        self.under_way.insert(number, work);
+        Started::UnderWay
+    }
+
+    /// Where another rank's bytes are, if its region is known.
+    fn find(&self, lane: Lane, address: GlobalAddress, len_bytes: u64) -> Option<RegionAddress> {
+        let (_, remote) = self.known.get(&lane)?.range(..=address.place()).next_back()?;
+        let offset = address.place() - remote.start;
+        let is_inside = offset.checked_add(len_bytes)? <= remote.handle.len_bytes();
+        is_inside.then_some(RegionAddress::new(remote.handle, offset))
+    }
+
+    /// Asks a rank for the region of a place. One that is known but shorter than what is wanted is no other one.
+    fn ask(&mut self, links: &mut Links, lane: Lane, address: GlobalAddress, len_bytes: u64) -> Started {
+        if len_bytes > 1 && self.find(lane, address, 1).is_some() {
+            return Started::Ended(Err(AcpError::NotRegistered(address)));
+        }
+        if self.asked.insert((lane, address.place())) {
+            links.say(lane, &Record::Ask { place: address.place() });
+        }
+        Started::NotYet { for_space: false }
+    }
+
+    /// An operation has ended: whoever wanted it is told.
+    fn end(&mut self, links: &mut Links, origin: Origin, result: Result<()>) {
+        match origin {
+            Origin::Own(number) => self.orders.end(number, result.map_err(|error| error.to_string())),
+            Origin::Asked(lane, number) => {
+                if let Some(count) = self.copies_for.get_mut(&lane) {
+                    *count -= 1;
+                }
+                links.say(lane, &Record::Copied { number, is_well: result.is_ok() });
+            }
+        }
+    }
+
+    /// What the links have told.
+    pub fn on(&mut self, links: &mut Links, regions: &Regions, news: News) {
+        match news {
+            News::Said(lane, record) => self.on_record(links, regions, lane, record),
+            News::Ended { context, status } => self.on_ended(links, context, status),
+            News::Gone(lane) => self.lose(links, lane),
+            News::Barrier(_) => {}
+        }
+    }
+
+    fn on_record(&mut self, links: &mut Links, regions: &Regions, lane: Lane, record: Record) {
+        match record {
+            //= wire.md R-ACP-2
+            Record::Ask { place } => {
+                let found = regions.find(lane.color, place, 1);
+                let region =
+                    found.map(|(key, region, _)| Remote { start: key.place(), handle: region.handle });
+                links.say(lane, &Record::Answer { place, region });
+            }
+            Record::Answer { place, region } => {
+                if !self.asked.remove(&(lane, place)) {
+                    links.faults += 1;
+                    return;
+                }
+                let holds = |region: &Remote| {
+                    region.start <= place && place - region.start < region.handle.len_bytes()
+                };
+                match region.filter(holds) {
+                    Some(region) => drop(self.known.entry(lane).or_default().insert(region.start, region)),
+                    None => self.refuse_first(links, lane),
+                }
+            }
+            Record::Copy { number, dst, src, len_bytes } => {
+                let rank = links.ranks.rank();
+                let is_right = src.rank() == rank
+                    && src.color() == lane.color
+                    && check(dst, len_bytes, links.ranks.size()).is_ok();
+                //= wire.md R-ACP-3
+                let count = self.copies_for.entry(lane).or_default();
+                *count += 1;
+                let origin = Origin::Asked(lane, number);
+                if *count > ASKED_COPIES_MAX || !is_right {
+                    links.faults += 1;
+                    self.end(links, origin, Err(AcpError::Argument("no rank asks for that")));
+                    return;
+                }
+                self.admit(
+                    links,
+                    regions,
+                    Work { origin, copy: Copy { dst, src, len_bytes }, is_fenced: false },
+                );
+            }
+            Record::Copied { number, is_well } => {
+                let is_asked = |work: &Work| {
+                    let rank = links.ranks.rank();
+                    work.copy.src.rank() != rank
+                        && work.copy.dst.rank() != rank
+                        && work.copy.lane(rank) == Some(lane)
+                };
+                let Some(work) = self.under_way.get(&number).copied().filter(is_asked) else {
+                    links.faults += 1;
+                    return;
+                };
+                self.under_way.remove(&number);
+                if let Some(count) = self.asked_copies.get_mut(&lane) {
+                    *count -= 1;
+                }
+                let refused = || AcpError::NotRegistered(work.copy.src);
+                self.end(links, work.origin, is_well.then_some(()).ok_or_else(refused));
+            }
+        }
+    }
+
+    /// The rank has no region where the first operation of its queue wants one.
+    fn refuse_first(&mut self, links: &mut Links, lane: Lane) {
+        let rank = links.ranks.rank();
+        if let Some(work) = self.queues.get_mut(&lane).and_then(VecDeque::pop_front) {
+            let address = if work.copy.src.rank() == rank { work.copy.dst } else { work.copy.src };
+            self.end(links, work.origin, Err(AcpError::NotRegistered(address)));
+        }
+    }
+
+    fn on_ended(&mut self, links: &mut Links, context: u64, status: Status) {
+        let Some(work) = self.under_way.remove(&context) else { return };
+        let rank = links.ranks.rank();
+        let other = if work.copy.src.rank() == rank { work.copy.dst } else { work.copy.src };
+        let result = match (status, work.copy.lane(rank)) {
+            (Status::Success, _) => Ok(()),
+            (Status::RmaHandle | Status::RmaOperation, Some(lane)) => {
+                // The region has ended; its places may be another one's later.
+                if let Some(known) = self.known.get_mut(&lane) {
+                    known.retain(|&start, region| {
+                        other
+                            .place()
+                            .checked_sub(start)
+                            .is_none_or(|offset| offset >= region.handle.len_bytes())
+                    });
+                }
+                Err(AcpError::NotRegistered(other))
+            }
+            (status, _) => Err(AcpError::Gone { rank: other.rank(), why: status.to_string() }),
+        };
+        self.end(links, work.origin, result);
+    }
+
+    /// A rank is gone: what was asked of it ends. What waits in its queue ends when it is its turn, and the endpoint ends what was started.
+    fn lose(&mut self, links: &mut Links, lane: Lane) {
+        self.known.remove(&lane);
+        self.asked.retain(|(asked, _)| *asked != lane);
+        self.asked_copies.remove(&lane);
+        let rank = links.ranks.rank();
+        let is_lost = |work: &Work| {
+            work.copy.src.rank() != rank && work.copy.dst.rank() != rank && work.copy.lane(rank) == Some(lane)
+        };
+        let mut lost: Vec<u64> =
+            self.under_way.iter().filter(|(_, work)| is_lost(work)).map(|(&number, _)| number).collect();
+        lost.sort_unstable();
+        for number in lost {
+            let Some(work) = self.under_way.remove(&number) else { continue };
+            let gone = AcpError::Gone { rank: lane.rank, why: "it was to copy".into() };
+            self.end(links, work.origin, Err(gone));
+        }
+    }
+}
+
+impl Copy {
+    /// Which queue it waits in. None: it is within this process.
+    fn lane(&self, rank: u32) -> Option<Lane> {
+        let lane = |address: GlobalAddress| Some(Lane { rank: address.rank(), color: address.color() });
+        match (self.src.rank() == rank, self.dst.rank() == rank) {
+            (true, true) => None,
+            (true, false) => lane(self.dst),
+            // The rank that has the source does what is between others.
+            (false, _) => lane(self.src),
+        }
+    }
+
+    /// Whether it may start as soon as the operation before, behind it in one connection.
+    fn continues(&self, last: &Copy, rank: u32) -> bool {
+        let pair = |copy: &Copy| [copy.src, copy.dst].map(|address| (address.rank(), address.color()));
+        pair(self) == pair(last) && (self.src.rank() == rank || self.dst.rank() == rank)
+    }
+}
+
+/// Whether these can be bytes of some region.
+fn check(address: GlobalAddress, len_bytes: u64, size: u32) -> Result<()> {
+    if address.rank() >= size {
+        return Err(AcpError::Rank { rank: address.rank(), size });
+    }
+    if address.color() >= COLORS {
+        return Err(AcpError::Argument("there is no such colour"));
+    }
+    let is_inside = address.place().checked_add(len_bytes).is_some_and(|end| end <= PLACES);
+    is_inside.then_some(()).ok_or(AcpError::NotRegistered(address))
+}
+
+/// Copies within this process, also where both sides overlap.
+fn copy_here(regions: &Regions, dst: GlobalAddress, src: GlobalAddress, len_bytes: u64) -> Result<()> {
+    let find = |address: GlobalAddress| {
+        let found = regions.find(address.color(), address.place(), len_bytes);
+        let (_, region, offset) = found.ok_or(AcpError::NotRegistered(address))?;
+        Ok::<(&Memory, usize), AcpError>((&region.memory, offset as usize))
+    };
+    let ((to, to_at), (from, from_at)) = (find(dst)?, find(src)?);
+    let len = len_bytes as usize;
+    let mut buffer = vec![0; len.min(COPY_BYTES)];
+    let starts = |number: usize| number * COPY_BYTES;
+    let parts = len.div_ceil(COPY_BYTES);
+    // Towards higher addresses the last part is first, so that nothing is read after it was overwritten.
+    let is_upward = to.as_ptr().addr() + to_at > from.as_ptr().addr() + from_at;
+    for part in 0..parts {
+        let done = starts(if is_upward { parts - 1 - part } else { part });
+        let bytes = buffer.get_mut(..COPY_BYTES.min(len - done)).unwrap_or_default();
+        if !from.read(from_at + done, bytes) || !to.write(to_at + done, bytes) {
+            return Err(AcpError::NotRegistered(dst));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! Connections with other ranks, one for each colour, and the records that go over them.
+
+use crate::error::{AcpError, Result};
+use crate::limits::{COLORS, OUTBOX_RECORDS_MAX, SILENCE_LIMIT, SPACE_PAUSE, TURN_EVENTS};
+use crate::wire::Record;
+use cci::{Attribute, Connection, Endpoint, Event, SendError, SendFlags, Status};
+use cci_job::{JobError, Peer, RankEvent, Ranks};
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+/// A rank that has not answered by then is taken for dead.
+const CONNECT_LIMIT: Duration = Duration::from_secs(60);
+
+/// A rank and a colour: one connection, and one queue of operations.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Lane {
+    pub rank: u32,
+    pub color: u32,
+}
+
+/// What the links have to tell.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// A rank has said something.
+    Said(Lane, Record),
+    /// A remote operation has ended.
+    Ended { context: u64, status: Status },
+    /// A connection has ended, or was never made.
+    Gone(Lane),
+    /// The barrier that this rank has called has ended.
+    Barrier(Result<(), JobError>),
+}
+
+/// What is kept of a lane that was used.
+#[derive(Default)]
+struct Link {
+    connection: Option<Connection>,
+    /// Why there will be none any more.
+    gone: Option<String>,
+    /// Records that wait for the connection, or for space.
+    outbox: VecDeque<Vec<u8>>,
+}
+
+pub(crate) struct Links {
+    pub ranks: Ranks,
+    links: HashMap<Lane, Link>,
+    /// Lanes with records in their outboxes.
+    backlog: Vec<Lane>,
+    /// Records that no process of this version sends, or more than it would.
+    pub faults: u64,
+    /// An event that a wait has taken.
+    taken: Option<RankEvent>,
+}
+
+impl Links {
+    pub fn new(mut ranks: Ranks) -> Links {
+        ranks.endpoint().set_default_send_timeout(SILENCE_LIMIT);
+        Links { ranks, links: HashMap::new(), backlog: Vec::new(), faults: 0, taken: None }
+    }
+
+    pub fn endpoint(&mut self) -> &mut Endpoint {
+        self.ranks.endpoint()
+    }
+
+    /// The connection, if it is there. Else it is opened.
+    pub fn connection(&mut self, lane: Lane) -> Result<Option<Connection>> {
+        if let Some(Link { connection, gone, .. }) = self.links.get(&lane) {
+            return match gone {
+                Some(why) => Err(AcpError::Gone { rank: lane.rank, why: why.clone() }),
+                None => Ok(*connection),
+            };
+        }
+        let connection = match peer(lane) {
+            Some(peer) => self.ranks.connect(peer, CONNECT_LIMIT)?,
+            None => None,
+        };
+        self.links.insert(lane, Link { connection, ..Link::default() });
+        Ok(connection)
+    }
+
+    /// Tells a rank something, now or when there is space. What is for a rank that is gone is dropped: its end is told by [`News::Gone`].
+    pub fn say(&mut self, lane: Lane, record: &Record) {
+        if self.connection(lane).is_err() {
+            return;
+        }
+        let Some(link) = self.links.get_mut(&lane) else { return };
+        if link.outbox.len() >= OUTBOX_RECORDS_MAX {
+            self.faults += 1;
+            return;
+        }
+        if link.outbox.is_empty() {
+            self.backlog.push(lane);
+        }
+        link.outbox.push_back(record.encode());
+        self.send();
+    }
+
+    /// Sends what waits, as far as it goes.
+    fn send(&mut self) {
+        let Links { ranks, links, backlog, .. } = self;
+        backlog.retain(|lane| {
+            let Some(link) = links.get_mut(lane) else { return false };
+            let Some(connection) = link.connection else { return link.gone.is_none() };
+            while let Some(record) = link.outbox.front() {
+                match ranks.endpoint().send(connection, record, 0, SendFlags::SILENT) {
+                    Err(SendError::WouldBlock) => return true,
+                    // A connection that can't send is at its end, and says so by an event.
+                    Ok(()) | Err(_) => drop(link.outbox.pop_front()),
+                }
+            }
+            false
+        });
+    }
+
+    /// Makes progress, and notes what has come of it. Never blocks.
+    pub fn turn(&mut self, news: &mut Vec<News>) {
+        for _ in 0..TURN_EVENTS {
+            let Some(event) = self.taken.take().or_else(|| self.ranks.next_event()) else { break };
+            news.extend(self.on(event));
+        }
+        self.send();
+    }
+
+    /// Sleeps until something comes, or for a moment where something waits for space.
+    pub fn wait(&mut self, for_space: bool) -> Result<()> {
+        let pause = (for_space || !self.backlog.is_empty()).then_some(SPACE_PAUSE);
+        self.taken = self.ranks.wait(pause)?;
+        Ok(())
+    }
+
+    fn on(&mut self, event: RankEvent) -> Option<News> {
+        match event {
+            RankEvent::Connected { peer, connection } => {
+                let link = self.links.entry(self.lane(peer)?).or_default();
+                link.connection = Some(connection);
+                None
+            }
+            RankEvent::Failed { peer, why } => self.lose(peer, why.to_string()),
+            RankEvent::Ended { peer, reason, .. } => self.lose(peer, reason.to_string()),
+            RankEvent::Barrier(end) => Some(News::Barrier(end)),
+            RankEvent::Endpoint(Event::Send { context, status, .. }) => Some(News::Ended { context, status }),
+            RankEvent::Endpoint(Event::Recv(message)) => {
+                let said = || {
+                    let lane = self.lane(self.ranks.peer(message.connection())?)?;
+                    Some(News::Said(lane, Record::decode(&message)?))
+                };
+                let said = said();
+                self.faults += u64::from(said.is_none());
+                said
+            }
+            _ => None,
+        }
+    }
+
+    fn lose(&mut self, peer: Peer, why: String) -> Option<News> {
+        let lane = self.lane(peer)?;
+        let link = self.links.entry(lane).or_default();
+        *link = Link { gone: Some(why), ..Link::default() };
+        Some(News::Gone(lane))
+    }
+
+    /// Which lane a connection is. None: no process of this version makes it.
+    fn lane(&self, peer: Peer) -> Option<Lane> {
+        let is_lane = peer.attribute() == Attribute::ReliableOrdered && u32::from(peer.label()) < COLORS;
+        is_lane.then_some(Lane { rank: peer.rank(), color: peer.label().into() })
+    }
+}
+
+fn peer(lane: Lane) -> Option<Peer> {
+    Peer::new(lane.rank, lane.color as u16, Attribute::ReliableOrdered)
+}

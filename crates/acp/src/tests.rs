@@ -1,0 +1,201 @@
+//! Ranks of one process, whose progress the tests decide about.
+
+use super::*;
+use cci::{Context, Endpoint, Foreign, Memory, Options};
+use cci_job::Ranks;
+use std::time::{Duration, Instant};
+
+const DEVICES: [&str; 4] = ["shm", "udp-lo", "tcp-lo", "any"];
+const STARTER_BYTES: usize = 4_096;
+const PATIENCE: Duration = Duration::from_secs(60);
+const TURNS_MAX: u64 = 200_000_000;
+
+fn open(device: &str, count: u32) -> Vec<GlobalMemory> {
+    let context = Context::new().unwrap();
+    let endpoint = |_| Endpoint::create(context.device(device).unwrap(), Options::default()).unwrap();
+    let ranks = Ranks::of_one_process((0..count).map(endpoint).collect()).unwrap();
+    ranks.into_iter().map(|ranks| GlobalMemory::over(ranks, STARTER_BYTES).unwrap()).collect()
+}
+
+/// Lets all ranks but `asleep` make progress until `done`.
+fn turn(all: &mut [GlobalMemory], asleep: Option<usize>, mut done: impl FnMut(&mut [GlobalMemory]) -> bool) {
+    let start = Instant::now();
+    for _ in 0..TURNS_MAX {
+        for (_, global) in all.iter_mut().enumerate().filter(|&(rank, _)| Some(rank) != asleep) {
+            global.progress();
+        }
+        if done(all) {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "nothing comes of it");
+    }
+    panic!("nothing comes of it");
+}
+
+fn word(memory: &Memory, offset: usize) -> u64 {
+    let mut bytes = [0; 8];
+    assert!(memory.read(offset, &mut bytes));
+    u64::from_ne_bytes(bytes)
+}
+
+fn heap(len: usize) -> Memory {
+    Memory::foreign(Foreign::owned(vec![0; len].into_boxed_slice()))
+}
+
+#[test]
+fn what_is_independent_does_not_wait_for_what_has_to() {
+    for device in DEVICES {
+        let mut all = open(device, 3);
+        let starters = [0, 1, 2].map(|rank| all[0].starter(rank).unwrap());
+        assert!(all[0].starter_memory().write(0, &7_u64.to_ne_bytes()));
+        // Rank 1 has never spoken, and makes no progress: nothing of this can end.
+        let to_1 = all[0].copy(starters[1], starters[0], 8, Order::Now).unwrap();
+        let behind =
+            all[0].copy(starters[2].checked_add(8).unwrap(), starters[0], 8, Order::After(to_1)).unwrap();
+        let at_once = all[0].copy(starters[2].checked_add(16).unwrap(), starters[0], 8, Order::Now).unwrap();
+        turn(&mut all, Some(1), |all| word(all[2].starter_memory(), 16) == 7);
+        assert!(!all[0].has_ended(to_1) && !all[0].has_ended(at_once), "{device}: operations end in order");
+        assert_eq!(word(all[2].starter_memory(), 8), 0, "{device}: it has to wait");
+        turn(&mut all, None, |all| all[0].has_ended(at_once));
+        assert!(all[0].has_ended(behind));
+        assert_eq!((word(all[1].starter_memory(), 0), word(all[2].starter_memory(), 8)), (7, 7));
+        all[0].complete(at_once).unwrap();
+    }
+}
+
+#[test]
+fn nothing_is_fixed_in_how_many_are_under_way() {
+    const COUNT: u64 = 50_000;
+    let mut all = open("udp-lo", 3);
+    let [own, one, two] = [0, 1, 2].map(|rank| all[0].starter(rank).unwrap());
+    assert!(all[0].starter_memory().write(0, &9_u64.to_ne_bytes()));
+    let mut last = None;
+    for number in 0..COUNT {
+        let to = if number % 2 == 0 { one } else { two };
+        let order = if number % 100 == 99 { Order::All } else { Order::Now };
+        last = Some(all[0].copy(to.checked_add(number % 64 * 8).unwrap(), own, 8, order).unwrap());
+    }
+    turn(&mut all, None, |all| all[0].has_ended(last.unwrap()));
+    all[0].complete_all().unwrap();
+    assert_eq!((word(all[1].starter_memory(), 62 * 8), word(all[2].starter_memory(), 63 * 8)), (9, 9));
+}
+
+#[test]
+fn misuse_is_refused_and_changes_nothing() {
+    for device in DEVICES {
+        let mut all = open(device, 3);
+        let [own, one, two] = [0, 1, 2].map(|rank| all[0].starter(rank).unwrap());
+        let far = |address: GlobalAddress, offset| address.checked_add(offset).unwrap();
+        let at = |bits| GlobalAddress::from_bits(bits).unwrap();
+        // This rank's own part, a rank that there is not, a colour that there is not.
+        for (dst, src, len) in [(far(own, 4_096), one, 1), (one, own, 4_097), (one, far(own, 1), usize::MAX)]
+        {
+            assert!(matches!(all[0].copy(dst, src, len, Order::Now), Err(AcpError::NotRegistered(_))));
+        }
+        assert!(matches!(
+            all[0].copy(at(4 << 43), own, 1, Order::Now),
+            Err(AcpError::Rank { rank: 3, size: 3 })
+        ));
+        let colored = at(one.to_bits() | 3 << 41);
+        assert!(matches!(all[0].copy(own, colored, 1, Order::Now), Err(AcpError::Argument(_))));
+        // Another rank's: beyond its end, in the other colour, never registered, by a third party.
+        assert!(all[1].starter_memory().write(0, &[5; 4_096]));
+        let other = at(one.to_bits() | 1 << 41);
+        let wrong = [
+            (far(one, 4_090), own, 8),
+            (own, far(one, 4_096), 1),
+            (other, own, 8),
+            (far(one, 1 << 30), own, 1),
+            (far(two, 1 << 30), one, 8),
+            (two, far(one, 4_095), 2),
+        ];
+        for (dst, src, len) in wrong {
+            let handle = all[0].copy(dst, src, len, Order::Now).unwrap();
+            let behind = all[0].copy(one, own, 8, Order::After(handle)).unwrap();
+            turn(&mut all, None, |all| all[0].has_ended(behind));
+            let failed = all[0].complete(behind);
+            assert!(
+                matches!(failed, Err(AcpError::Failed { .. })),
+                "{device}: {len} bytes from {src} to {dst}: {failed:?}"
+            );
+            assert!(all[0].take_failure().unwrap().is_some());
+            assert!(all[0].complete_all().is_ok() && all[0].take_failure().unwrap().is_none());
+        }
+        assert_eq!(
+            word(all[1].starter_memory(), 0),
+            u64::from_ne_bytes([5; 8]),
+            "{device}: it was behind a failure"
+        );
+        assert_eq!(word(all[1].starter_memory(), 4_088), u64::from_ne_bytes([5; 8]));
+        // Nothing is wrong with a copy of nothing.
+        let nothing = all[0].copy(far(one, 1 << 30), far(own, 4_096), 0, Order::Now).unwrap();
+        assert!(all[0].has_ended(nothing));
+        assert!(all.iter().all(|global| global.faults() == 0));
+    }
+}
+
+#[test]
+fn memory_that_is_no_more_registered_is_reached_no_more() {
+    for device in DEVICES {
+        let mut all = open(device, 2);
+        let own = all[0].starter(0).unwrap();
+        for (memory, color) in [(heap(100), 0), (all[1].allocate(100).unwrap(), 1)] {
+            let key = all[1].register(&memory, color).unwrap();
+            let there = all[1].address(key, 8).unwrap();
+            assert!(all[0].starter_memory().write(0, &3_u64.to_ne_bytes()));
+            let handle = all[0].copy(there, own, 8, Order::Now).unwrap();
+            turn(&mut all, None, |all| all[0].has_ended(handle));
+            assert_eq!(word(&memory, 8), 3, "{device}");
+            all[1].unregister(key).unwrap();
+            let again = all[1].register(&memory, color).unwrap();
+            assert!(all[0].starter_memory().write(0, &4_u64.to_ne_bytes()));
+            let handle = all[0].copy(there, own, 8, Order::Now).unwrap();
+            turn(&mut all, None, |all| all[0].has_ended(handle));
+            assert!(all[0].take_failure().unwrap().is_some(), "{device}");
+            assert_eq!(word(&memory, 8), 3, "{device}");
+            all[1].unregister(again).unwrap();
+        }
+    }
+}
+
+/// Random copies among all ranks' memory, one after the other, against plain arrays.
+#[test]
+fn random_copies_do_what_arrays_do() {
+    const BYTES: usize = 3_000;
+    for (device, seed) in DEVICES.into_iter().zip(1_u64..) {
+        let mut all = open(device, 3);
+        let mut random = seed;
+        let mut next = |below: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % below
+        };
+        let mut memories = vec![];
+        let mut model = vec![];
+        let mut starts = vec![];
+        for (rank, global) in all.iter_mut().enumerate() {
+            let memory = if rank == 1 { heap(BYTES) } else { global.allocate(BYTES).unwrap() };
+            let bytes: Vec<u8> = (0..BYTES).map(|_| next(256) as u8).collect();
+            assert!(memory.write(0, &bytes));
+            let key = global.register(&memory, rank as u32 % 2).unwrap();
+            starts.push(global.address(key, 0).unwrap());
+            memories.push(memory);
+            model.push(bytes);
+        }
+        for _ in 0..300 {
+            let len = next(BYTES);
+            let [(to, to_at), (from, from_at)] = [(); 2].map(|()| (next(3), next(BYTES - len + 1)));
+            let address = |rank: usize, at: usize| starts[rank].checked_add(at as u64).unwrap();
+            let by = next(3);
+            let handle = all[by].copy(address(to, to_at), address(from, from_at), len, Order::All).unwrap();
+            turn(&mut all, None, |all| all[by].has_ended(handle));
+            let bytes = model[from][from_at..from_at + len].to_vec();
+            model[to][to_at..to_at + len].copy_from_slice(&bytes);
+        }
+        for (memory, bytes) in memories.iter().zip(&model) {
+            let mut found = vec![0; BYTES];
+            assert!(memory.read(0, &mut found));
+            assert!(&found == bytes, "{device}");
+        }
+        assert!(all.iter_mut().all(|global| global.complete_all().is_ok() && global.faults() == 0));
+    }
+}

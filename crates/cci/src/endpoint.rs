@@ -73,6 +73,8 @@ use std::time::Duration;
 /// ```
 pub struct Endpoint {
     transport: Box<dyn Transport>,
+    /// What the transport says of itself.
+    hands_out_events: bool,
     core: Core,
     device: Device,
     spin: Spin,
@@ -133,6 +135,7 @@ impl Endpoint {
             beyond: None,
             lent: None,
             alarm_ns: None,
+            hands_out_events: transport.hands_out_events(),
             transport,
             core,
             device: device.clone(),
@@ -320,7 +323,7 @@ impl Endpoint {
         }
         // A program slow to take its events must not stop acknowledgements and time-outs meanwhile.
         if !self.core.has_events() || self.pace.is_due(self.taken_since_progress) || self.exported.get() {
-            return self.next_after_progress();
+            return if self.hands_out_events { self.next_handed_out() } else { self.next_after_progress() };
         }
         self.next_waiting()
     }
@@ -333,7 +336,24 @@ impl Endpoint {
         self.core.pop_event()
     }
 
-    /// Makes progress if that is due, and takes the next event.
+    /// Makes progress and takes the next event, where the transport hands it out.
+    #[inline(never)]
+    fn next_handed_out(&mut self) -> Option<Event> {
+        let is_handed_out = !self.core.has_events()
+            && !self.exported.get()
+            && self.core.waiting.is_empty()
+            && !self.core.requests.may_have_news();
+        if !is_handed_out {
+            return self.next_after_progress();
+        }
+        self.pace.broken();
+        self.taken_since_progress = 1;
+        // Last of all, so that the transport writes the event to where the caller wants it: to move what was just written in parts
+        // costs more than everything else here.
+        self.transport.next(&mut self.core)
+    }
+
+    /// Makes progress if that is due, and takes the next event of those that wait.
     #[inline(never)]
     fn next_after_progress(&mut self) -> Option<Event> {
         if !self.core.has_events() {
@@ -346,8 +366,6 @@ impl Endpoint {
         if self.exported.get() {
             self.keep_level();
         }
-        // The event is made where the caller wants it, and not moved any more: to move what was just written in parts costs more than
-        // everything else here.
         if self.core.has_events() { self.core.pop_event() } else { None }
     }
 
@@ -382,15 +400,7 @@ impl Endpoint {
             self.advance_some();
         }
         if self.core.has_ended() {
-            self.release_ended();
-        }
-    }
-
-    /// Has the transport close the connections whose peers are gone.
-    #[cold]
-    fn release_ended(&mut self) {
-        while let Some((connection, link)) = self.core.next_ended() {
-            self.transport.disconnect(&mut self.core, connection, link);
+            self.transport.release_ended(&mut self.core);
         }
     }
 

@@ -183,7 +183,7 @@ impl SlotPool {
     }
 
     /// Takes a free slot for `holder`, which [`each_out`](Self::each_out) reports; at most [`HOLDER_MAX`].
-    #[inline]
+    #[inline(always)]
     pub fn take_for(&mut self, holder: u32) -> Option<SlotMut> {
         let index = self.take_index()?;
         self.shared().below.get(index as usize)?.store(OUT | holder & HOLDER_MAX, Ordering::Relaxed);

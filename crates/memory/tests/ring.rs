@@ -193,6 +193,31 @@ fn records_that_become_visible_together_are_taken_together() {
 }
 
 #[test]
+fn a_record_of_one_line_is_taken_without_a_look_at_the_rest() {
+    let (mut producer, mut consumer) = pair(1024, 100);
+    let bytes: Vec<u8> = (0..100).collect();
+    let mut to = [0; 48];
+    for round in 0..50u32 {
+        let len = round as usize % 49;
+        producer.push(header(round), &[&bytes[..len]]).unwrap();
+        producer.push(header(round), &[&bytes[..49]]).unwrap();
+        assert_eq!(consumer.peek_line(header(round).kind ^ 1), None, "of another kind");
+        let (found, len_bytes) = consumer.peek_line(header(round).kind).unwrap();
+        assert_eq!((found, len_bytes as usize), (header(round), len));
+        consumer.take_line(len_bytes, &mut to);
+        assert_eq!(to[..len], bytes[..len]);
+        assert_eq!(consumer.peek_line(header(round).kind), None, "it takes two lines");
+        consumer.consume();
+        assert_eq!(pop(&mut consumer), Some((header(round), bytes[..49].to_vec())));
+        assert_eq!(consumer.peek_line(header(round).kind), None, "there is none");
+        consumer.publish_head();
+    }
+    producer.push(header(1), &[&bytes[..8]]).unwrap();
+    consumer.stall();
+    assert_eq!(consumer.peek_line(header(1).kind), None, "nothing while it is stalled");
+}
+
+#[test]
 fn of_records_in_a_row_those_are_taken_back_that_were_not_taken() {
     let (mut producer, mut consumer) = pair(1024, 100);
     let (mut span, _) = producer.push_lines(header(1), &[&[7; 8][..]; 6], 100, 99).unwrap().unwrap();

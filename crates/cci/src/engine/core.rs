@@ -24,6 +24,7 @@ use crate::engine::event::{ConnectRequest, Event};
 use crate::error::SendError;
 use crate::limits;
 use crate::{Attribute, ConnectFailure, CreateError, EndpointCounters, OptionError, Options};
+use cci_memory::pool::SlotMut;
 use cci_memory::slab::{Key, Slab, Within};
 use cci_sys::memory;
 use std::sync::Arc;
@@ -285,6 +286,18 @@ impl Core {
         true
     }
 
+    /// Takes a receive buffer for a message that a transport gives to the program at once. None: the message has to be delivered.
+    #[inline(always)]
+    pub fn take_buffer(&mut self, connection: Connection, len_bytes: u32) -> Option<SlotMut> {
+        if self.keepable_before_events() == 0 {
+            return None;
+        }
+        let buffer = self.receive.take_first(holder(connection))?;
+        self.counters.messages_received += 1;
+        self.counters.bytes_received += u64::from(len_bytes);
+        Some(buffer)
+    }
+
     /// Whether a message of this connection for which there was no buffer has none to wait for.
     #[inline]
     fn is_dropped(&self, connection: Connection) -> bool {
@@ -387,6 +400,12 @@ impl Core {
         } else if !op.silent {
             self.events.push_send(connection, op.context, status);
         }
+    }
+
+    /// Whether a completion can be given to the program without [`Core::complete`].
+    #[inline(always)]
+    pub fn completes_at_once(&self) -> bool {
+        self.order.is_empty() && self.caught.is_empty()
     }
 
     #[cold]

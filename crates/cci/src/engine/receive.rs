@@ -51,6 +51,12 @@ impl ReceiveBuffers {
         }
     }
 
+    /// Takes a free buffer of the first pool. None: all are out.
+    #[inline(always)]
+    pub fn take_first(&mut self, holder: u32) -> Option<SlotMut> {
+        self.first.take_for(holder)
+    }
+
     #[cold]
     fn take_of_more(&mut self, holder: u32) -> Option<SlotMut> {
         self.more.iter_mut().find_map(|pool| pool.take_for(holder))

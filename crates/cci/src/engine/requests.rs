@@ -126,10 +126,16 @@ impl RequestInbox {
         self.has_news.load(Ordering::SeqCst)
     }
 
+    /// Whether there are decisions, as far as a look without a fence shows.
+    #[inline]
+    pub fn may_have_news(&self) -> bool {
+        self.has_news.load(Ordering::Relaxed)
+    }
+
     /// The decisions since the last call.
     #[inline]
     pub fn take(&self) -> Option<Vec<Decision>> {
-        if self.has_news.load(Ordering::Relaxed) { self.take_news() } else { None }
+        if self.may_have_news() { self.take_news() } else { None }
     }
 
     #[cold]

@@ -14,6 +14,7 @@ use super::commitment::Commitment;
 use crate::connection::{Connection, Status};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::engine::core::{Core, OperationOp, SendOp};
+use crate::engine::event::Event;
 use crate::engine::lent::Lender;
 use crate::engine::regions::Region;
 use crate::engine::requests::{Decision, RequestBody};
@@ -103,6 +104,35 @@ pub trait Transport: Send {
 
     /// Receives, does what is due, and transmits what waits. One call does a bounded amount of work.
     fn progress(&mut self, core: &mut Core);
+
+    /// Whether [`Transport::next`] hands events out without queueing them. It never changes.
+    fn hands_out_events(&self) -> bool {
+        false
+    }
+
+    /// Makes progress while no event is queued, and answers the next one, if any. Connections whose peers are gone are released before.
+    /// For transports that [hand out events](Transport::hands_out_events); for others it adds a call to [`Transport::progress`].
+    fn next(&mut self, core: &mut Core) -> Option<Event> {
+        self.progress(core);
+        self.take_queued(core)
+    }
+
+    /// Releases the connections whose peers are gone, and answers the next event of those that are queued.
+    #[inline(always)]
+    fn take_queued(&mut self, core: &mut Core) -> Option<Event> {
+        if core.has_ended() {
+            self.release_ended(core);
+        }
+        if core.has_events() { core.pop_event() } else { None }
+    }
+
+    /// Disconnects what [`Core::ended`] has told to be over.
+    #[cold]
+    fn release_ended(&mut self, core: &mut Core) {
+        while let Some((connection, link)) = core.next_ended() {
+            self.disconnect(core, connection, link);
+        }
+    }
 
     /// Makes progress, and may lend messages that have come instead of delivering them, as far as the lender allows.
     fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {

@@ -98,6 +98,33 @@ impl<M> Consumer<M> {
         Ok(None)
     }
 
+    /// The next record, if it has one line and is of this kind, and the length of its payload: the cheapest look at one that comes
+    /// alone. `None`: there is none, or it is anything else, which [`peek`](Self::peek) tells apart.
+    #[inline(always)]
+    pub fn peek_line(&self, kind: u8) -> Option<(RecordHeader, u32)> {
+        if self.stalled {
+            return None;
+        }
+        let lines = self.region.lines();
+        // Read once. Pairs with the Release in `Producer::push`.
+        let word = lines.word(self.head).load(Ordering::Acquire);
+        let (flags, len_bytes) = word::of_one_line(word, self.head, kind)?;
+        if len_bytes > self.payload_bytes_max {
+            return None;
+        }
+        let tag = lines.tag(self.head).load(Ordering::Relaxed);
+        Some((RecordHeader { kind, flags, conn: tag as u32, ack: (tag >> 32) as u32 }, len_bytes))
+    }
+
+    /// Copies what the record of one line that [`peek_line`](Self::peek_line) has found may hold, of which `len_bytes` count, and steps
+    /// over it.
+    #[inline(always)]
+    pub fn take_line(&mut self, len_bytes: u32, to: &mut [u8; LINE_PAYLOAD_BYTES]) {
+        self.region.lines().read_line(self.head, to, len_bytes as usize);
+        self.head += LINE_BYTES as u64;
+        self.next = self.head;
+    }
+
     /// Copies the payloads of the next records to `to` and steps over the records, as far as each has one line and carries the same as
     /// the record that `like` was made of. Answers how many these were, and the bytes of the payloads. What comes then is for [`peek`](Self::peek).
     #[inline(never)]

@@ -105,6 +105,16 @@ pub(super) fn kind_and_flags(header: RecordHeader) -> u64 {
     u64::from(header.kind) << 32 | u64::from(header.flags) << 40
 }
 
+/// Flags and length of a word found at `position`, if it is that of a record of this kind in one line. `None`: it is anything else.
+#[inline(always)]
+pub(super) fn of_one_line(word: u64, position: u64, kind: u8) -> Option<(u8, u32)> {
+    const FLAGS: u64 = 0xff << 40;
+    // Where check and kind are right, flags and length are left.
+    let rest = word ^ check_bits(position) ^ u64::from(kind) << 32;
+    let len_bytes = rest & !FLAGS;
+    (len_bytes <= super::LINE_PAYLOAD_BYTES as u64).then_some(((rest >> 40) as u8, len_bytes as u32))
+}
+
 #[inline]
 pub(super) fn encode(position: u64, len_bytes: u32, header: RecordHeader) -> u64 {
     debug_assert!(len_bytes <= LEN_MASK);
@@ -167,6 +177,22 @@ mod tests {
                 panic!("line {line}");
             };
             assert!(matches!(decode(word | VOID, position, 4096, 1000), Ok(Word::Skip { record_bytes: 64 })));
+        }
+    }
+
+    #[test]
+    fn a_record_of_one_line_is_told_from_anything_else() {
+        let header = RecordHeader { kind: 7, flags: 0x81, conn: 0, ack: 0 };
+        for position in [0, 64, 64 * 77] {
+            let word = |len_bytes| encode(position, len_bytes, header);
+            for len_bytes in [0, 8, 48] {
+                assert_eq!(of_one_line(word(len_bytes), position, 7), Some((0x81, len_bytes)));
+            }
+            let others =
+                [0, 1, word(49), word(8) | PAD, word(8) | VOID, encode_pad(position), word(8) ^ 1 << 63];
+            assert!(others.iter().all(|word| of_one_line(*word, position, 7).is_none()));
+            assert_eq!(of_one_line(word(8), position, 6), None);
+            assert_eq!(of_one_line(word(8), position + 64, 7), None);
         }
     }
 

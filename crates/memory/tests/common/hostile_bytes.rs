@@ -71,6 +71,11 @@ pub fn ring(data: &[u8]) {
                     assert!(lines[..taken].iter().all(|line| line.bytes().len() <= usize::from(how).min(48)));
                 }
             }
+            9 if consumer.peek_line(how).is_some() => {
+                let Some((_, len_bytes)) = consumer.peek_line(how) else { return };
+                assert!(len_bytes <= PAYLOAD_BYTES_MAX.min(48));
+                consumer.take_line(len_bytes, &mut [0; 48]);
+            }
             9..=11 => {
                 if let Ok(Some(record)) = consumer.peek() {
                     assert!(record.len_bytes() <= PAYLOAD_BYTES_MAX);

@@ -247,7 +247,7 @@ impl Link {
     }
 
     /// Publishes our read position, and wakes the peer if it waits for that.
-    #[inline]
+    #[inline(always)]
     pub fn publish(&mut self) {
         if self.consumer.publish_head() {
             // This look, without a fence, finds a peer that has slept for a while. One that goes to sleep just now is found at
@@ -259,6 +259,8 @@ impl Link {
         }
     }
 
+    /// Looks, behind a fence, whether the peer waits for our read position.
+    #[inline(never)]
     pub fn announce(&mut self) {
         self.publish_due = false;
         // A handler that panicked may have left it unpublished.

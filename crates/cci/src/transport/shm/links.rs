@@ -1,5 +1,6 @@
 //! The links of an endpoint: how they are made, polled, armed and ended.
 
+use super::alone::Alone;
 use super::charge::ChargedBytes;
 use super::common::Common;
 use super::connections::{Conn, Connections, EstablishedConn, Phase, State, complete, to_us};
@@ -12,9 +13,10 @@ use super::send::{Burst, NotSent, has_space, is_full, send, send_after_look, sen
 use super::table::Table;
 use super::transfers::NewOperation;
 use super::turn::Turned;
-use super::{close, lend, overdue, transfers, turn};
+use super::{alone, close, lend, overdue, transfers, turn};
 use crate::connection::{DisconnectReason, Status};
 use crate::engine::core::{Core, SendOp};
+use crate::engine::event::Event;
 use crate::engine::lent::Lender;
 use crate::error::SendError;
 use crate::transport::Taken;
@@ -82,6 +84,13 @@ impl Links {
         } else {
             self.poll_each(common, core);
         }
+    }
+
+    /// Takes the next event of the only active link, if it is one that comes alone.
+    #[inline(always)]
+    pub fn take_alone(&mut self, common: &mut Common, core: &mut Core) -> Option<Event> {
+        let &[key] = self.schedule.active() else { return None };
+        alone::take(self.table.get_mut(key)?, &mut common.connections, core).map(Alone::event)
     }
 
     /// Looks at several active links.

@@ -17,6 +17,7 @@
 //! ring. `docs/adr/0003-shared-memory-links.md` has the reasons.
 
 mod admission;
+mod alone;
 mod budget;
 mod charge;
 mod client;
@@ -82,6 +83,7 @@ use super::{
 };
 use crate::connection::{Connection, Status};
 use crate::engine::core::{Core, SendOp};
+use crate::engine::event::Event;
 use crate::engine::lent::Lender;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
@@ -220,6 +222,33 @@ impl Shm {
         if self.pace.is_maintenance_due() {
             self.maintain(core);
         }
+    }
+
+    /// Makes progress where something may have come, and answers the next event, which comes alone as a rule.
+    #[inline(never)]
+    fn next_active(&mut self, core: &mut Core) -> Option<Event> {
+        if !self.pace.is_maintenance_near()
+            && let Some(event) = self.links.take_alone(&mut self.common, core)
+        {
+            self.pace.polled();
+            return Some(event);
+        }
+        self.next_of_progress(core)
+    }
+
+    /// Makes progress, and answers the next event of those that it has queued.
+    #[inline(never)]
+    fn next_of_progress(&mut self, core: &mut Core) -> Option<Event> {
+        self.progress_active(core);
+        self.take_queued(core)
+    }
+
+    /// Does what is less urgent than messages, and answers the next event of those that it has queued.
+    #[cold]
+    #[inline(never)]
+    fn next_of_maintenance(&mut self, core: &mut Core) -> Option<Event> {
+        self.maintain(core);
+        self.take_queued(core)
     }
 
     /// Does what is less urgent than messages: the clock, the kernel, busy links, one idle link, deadlines.
@@ -480,6 +509,21 @@ impl Transport for Shm {
         if self.pace.is_maintenance_due() {
             self.maintain(core);
         }
+    }
+
+    fn hands_out_events(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn next(&mut self, core: &mut Core) -> Option<Event> {
+        if !self.links.have_nothing() {
+            return self.next_active(core);
+        }
+        if self.pace.is_maintenance_due() {
+            return self.next_of_maintenance(core);
+        }
+        None
     }
 
     fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {

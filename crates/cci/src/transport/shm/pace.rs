@@ -30,6 +30,18 @@ impl Pace {
         self.polls >= self.polls_per_maintenance || self.kernel_due
     }
 
+    /// Whether maintenance will be due after the next poll.
+    #[inline]
+    pub fn is_maintenance_near(&self) -> bool {
+        self.polls + 1 >= self.polls_per_maintenance || self.kernel_due
+    }
+
+    /// Counts a poll after which no maintenance is due.
+    #[inline]
+    pub fn polled(&mut self) {
+        self.polls += 1;
+    }
+
     /// Notes that maintenance begins, `since_ns` after the one before.
     #[inline]
     pub fn maintained(&mut self, since_ns: u64) {

@@ -27,6 +27,11 @@ impl Send {
         SendOp { context: self.context, silent: self.silent }
     }
 
+    /// How far the peer has read once it has taken the messages.
+    pub fn end_position(&self) -> u64 {
+        self.run.end()
+    }
+
     /// Ends all messages. Answers how many there were.
     pub fn end(&mut self) -> u32 {
         self.run.consume_to(u64::MAX)
@@ -140,6 +145,31 @@ impl Sends {
         }
         fifo.len += messages;
         self.in_use += messages;
+    }
+
+    /// The oldest send, if it is a single message that the program wants to know of, and the peer has taken it.
+    #[inline(always)]
+    pub fn oldest_alone(&self, fifo: &Fifo, consumed: u64) -> Option<&Send> {
+        let send = self.all.get(fifo.first as usize)?;
+        (send.run.end() <= consumed && send.run.records() == 1 && !send.silent).then_some(send)
+    }
+
+    /// Takes out what [`Sends::oldest_alone`] has found.
+    #[inline(always)]
+    pub fn pop_alone(&mut self, fifo: &mut Fifo) {
+        let at = fifo.first;
+        let Some(send) = self.all.get_mut(at as usize) else { return };
+        let next = std::mem::replace(&mut send.next, self.free);
+        self.free = at;
+        fifo.first = next;
+        if next == NIL {
+            fifo.last = NIL;
+        }
+        if fifo.unstamped == at {
+            fifo.unstamped = next;
+        }
+        fifo.len -= 1;
+        self.in_use -= 1;
     }
 
     /// Takes those of the oldest send out whose records end at `consumed` or before.

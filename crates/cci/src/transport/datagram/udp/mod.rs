@@ -120,7 +120,8 @@ impl Udp {
 impl Carrier for Udp {
     type Identities = Anonymous;
 
-    #[inline]
+    // Always: it is in the way of every poll, and what it calls is not inlined.
+    #[inline(always)]
     fn receive(&mut self) -> Result<usize, Dead> {
         if self.dead {
             return Err(Dead);

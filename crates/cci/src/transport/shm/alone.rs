@@ -1,0 +1,98 @@
+//! The shortest way of an event out of a ring: what comes alone, after a pause, is given to the program without the queue of events.
+//!
+//! That is a short message of an open connection, or the end of the oldest send, which the message's header acknowledges. The message
+//! stays in the ring until everything that it acknowledges has been given out. Everything else is for [`drain`](super::receive::drain),
+//! to which a look from here makes no difference: nothing is changed before it is sure that there is an event.
+
+use super::connections::{Connections, EstablishedConn, Phase};
+use super::link::{Life, Link};
+use super::receive::has_come;
+use super::wire::kind;
+use crate::connection::{Connection, Status};
+use crate::engine::core::Core;
+use crate::engine::event::{Event, Message};
+use cci_memory::pool::SlotMut;
+
+/// What comes alone.
+pub(super) enum Alone {
+    Completion {
+        connection: Connection,
+        context: u64,
+    },
+    /// It is in the buffer.
+    Message {
+        connection: Connection,
+        buffer: SlotMut,
+        len_bytes: u32,
+    },
+}
+
+impl Alone {
+    #[inline(always)]
+    pub fn event(self) -> Event {
+        match self {
+            Alone::Completion { connection, context } => {
+                Event::Send { connection, context, status: Status::Success }
+            }
+            Alone::Message { connection, buffer, len_bytes } => {
+                Event::Recv(Message::new(buffer.freeze(len_bytes as usize), connection))
+            }
+        }
+    }
+}
+
+/// Takes what comes next on a link. None: there is nothing, or something else to do first.
+#[inline(always)]
+pub(super) fn take(link: &mut Link, connections: &mut Connections, core: &mut Core) -> Option<Alone> {
+    // After a pause only: in a stream it costs less to take out many records at once. A quiet link has to become busy by what came.
+    let is_plain = link.idle_polls > 0
+        && link.is_busy
+        && link.life == Life::Up
+        && link.out.is_flushed()
+        && !link.transfers.has_work();
+    if !is_plain {
+        return None;
+    }
+    let (header, len_bytes) = link.consumer.peek_line(kind::MESSAGE)?;
+    if let Some(consumed) = link.out.acknowledged_position(header.ack).ok()? {
+        return complete_oldest(link, connections, core, consumed);
+    }
+    // The message may be answered: so the line for our next record is fetched while this one is handled.
+    link.out.producer.prefetch();
+    let (_, conn) = connections.conns.named(header.conn, header.flags)?;
+    let EstablishedConn { base, on } = conn.established().filter(|conn| conn.on.link == link.key)?;
+    if on.phase == Phase::Closing || len_bytes > connections.mss {
+        return None;
+    }
+    let connection = base.connection;
+    let mut buffer = core.take_buffer(connection, len_bytes)?;
+    link.consumer.take_line(len_bytes, buffer.fill().first_chunk_mut()?);
+    base.messages_received += 1;
+    base.bytes_received += u64::from(len_bytes);
+    has_come(link, connections.now_ns);
+    link.publish();
+    Some(Alone::Message { connection, buffer, len_bytes })
+}
+
+/// Completes the oldest send of a link if the peer has taken it.
+#[inline(always)]
+fn complete_oldest(
+    link: &mut Link,
+    connections: &mut Connections,
+    core: &mut Core,
+    consumed: u64,
+) -> Option<Alone> {
+    let Connections { conns, sends, .. } = connections;
+    if !core.completes_at_once() {
+        return None;
+    }
+    let send = sends.oldest_alone(&link.out.fifo, consumed)?;
+    let EstablishedConn { base, on } = conns.at(send.conn).and_then(|(_, conn)| conn.established())?;
+    let (connection, context) = (base.connection, send.op().context);
+    on.in_progress = on.in_progress.saturating_sub(1);
+    on.not_silent = on.not_silent.saturating_sub(1);
+    // The peer has taken more, perhaps, of which the same record will tell again.
+    link.out.consumed = send.end_position();
+    sends.pop_alone(&mut link.out.fifo);
+    Some(Alone::Completion { connection, context })
+}

@@ -9,8 +9,9 @@ use crate::limits::{ASKED_COPIES_MAX, COLORS, COPY_BYTES, PLACES};
 use crate::links::{Lane, Links, News};
 use crate::orders::{Orders, Turn};
 use crate::regions::Regions;
+use crate::results::{Results, Slot};
 use crate::wire::{Record, Remote};
-use cci::{Memory, RegionAddress, RmaError, RmaFlags, Status};
+use cci::{Atomic, AtomicWidth, Memory, RegionAddress, RmaError, RmaFlags, Status};
 use cci_job::JobError;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -32,12 +33,14 @@ pub enum Order {
     Continue,
 }
 
-/// A copy.
+/// A copy, or a change at the source that puts the value from before to the destination.
 #[derive(Copy, Clone)]
-struct Copy {
+struct Operation {
     dst: GlobalAddress,
     src: GlobalAddress,
     len_bytes: u64,
+    /// The change. None: it is a copy.
+    atomic: Option<Atomic>,
 }
 
 /// Who wants an operation.
@@ -53,9 +56,11 @@ enum Origin {
 #[derive(Copy, Clone)]
 struct Work {
     origin: Origin,
-    copy: Copy,
+    operation: Operation,
     /// It must not overtake what was started before it.
     is_fenced: bool,
+    /// Where the value of 4 bytes comes to that an atomic one finds.
+    slot: Option<Slot>,
 }
 
 /// What an attempt to start has come to.
@@ -71,9 +76,9 @@ enum Started {
 
 #[derive(Default)]
 pub(crate) struct Engine {
-    orders: Orders<(Copy, bool)>,
+    orders: Orders<(Operation, bool)>,
     /// The operation that was issued last, and what it had to wait for.
-    last: Option<(Copy, u64)>,
+    last: Option<(Operation, u64)>,
     queues: HashMap<Lane, VecDeque<Work>>,
     /// What was started and has not ended, by the number that events have.
     under_way: HashMap<u64, Work>,
@@ -84,6 +89,7 @@ pub(crate) struct Engine {
     /// Copies that others do for this rank, and that this one does for others.
     asked_copies: HashMap<Lane, u32>,
     copies_for: HashMap<Lane, u32>,
+    results: Results,
     /// Something was not started for want of space.
     pub waits_for_space: bool,
 }
@@ -104,18 +110,51 @@ impl Engine {
                 return Err(AcpError::NotRegistered(address));
             }
         }
-        let copy = Copy { dst, src, len_bytes };
+        Ok(self.issue(links, regions, Operation { dst, src, len_bytes, atomic: None }, order))
+    }
+
+    /// Issues an atomic operation.
+    pub fn atomic(
+        &mut self,
+        links: &mut Links,
+        regions: &Regions,
+        (dst, src, atomic): (GlobalAddress, GlobalAddress, Atomic),
+        order: Order,
+    ) -> Result<Handle> {
+        let rank = links.ranks.rank();
+        let len_bytes = width_bytes(atomic);
+        if dst.rank() != rank {
+            return Err(AcpError::Argument(
+                "the value that an atomic operation finds goes to memory of its own rank",
+            ));
+        }
+        for address in [dst, src] {
+            check(address, len_bytes, links.ranks.size())?;
+            if !address.place().is_multiple_of(len_bytes) {
+                return Err(AcpError::Argument(
+                    "addresses of an atomic operation are multiples of its width",
+                ));
+            }
+            if address.rank() == rank && regions.find(address.color(), address.place(), len_bytes).is_none() {
+                return Err(AcpError::NotRegistered(address));
+            }
+        }
+        Ok(self.issue(links, regions, Operation { dst, src, len_bytes, atomic: Some(atomic) }, order))
+    }
+
+    fn issue(&mut self, links: &mut Links, regions: &Regions, operation: Operation, order: Order) -> Handle {
+        let rank = links.ranks.rank();
         let all = self.orders.last();
         let (after, is_fenced) = match (order, self.last) {
             (Order::Now, _) => (0, false),
             (Order::After(handle), _) => (handle.0, false),
-            (Order::Continue, Some((last, after))) if copy.continues(&last, rank) => (after, true),
+            (Order::Continue, Some((last, after))) if operation.continues(&last, rank) => (after, true),
             (Order::All | Order::Continue, _) => (all, false),
         };
-        self.last = Some((copy, after));
-        let number = self.orders.issue(after, (copy, is_fenced));
+        self.last = Some((operation, after));
+        let number = self.orders.issue(after, (operation, is_fenced));
         self.advance(links, regions);
-        Ok(Handle(number))
+        Handle(number)
     }
 
     /// Whether this operation and all before it have ended.
@@ -152,26 +191,36 @@ impl Engine {
     fn enqueue(&mut self, links: &mut Links, regions: &Regions) -> bool {
         let mut some_ended = false;
         while let Some(turn) = self.orders.next() {
-            let (number, copy, is_fenced) = match turn {
-                Turn::Start(number, (copy, is_fenced)) => (number, copy, is_fenced),
+            let (number, operation, is_fenced) = match turn {
+                Turn::Start(number, (operation, is_fenced)) => (number, operation, is_fenced),
                 Turn::Fail(number) => {
                     self.orders.end(number, Err("an operation that it waited for has failed".into()));
                     continue;
                 }
             };
-            some_ended |= self.admit(links, regions, Work { origin: Origin::Own(number), copy, is_fenced });
+            some_ended |= self.admit(
+                links,
+                regions,
+                Work { origin: Origin::Own(number), operation, is_fenced, slot: None },
+            );
         }
         some_ended
     }
 
     /// Ends a copy within this process, or queues it. Returns whether it has ended.
     fn admit(&mut self, links: &mut Links, regions: &Regions, work: Work) -> bool {
-        let Copy { dst, src, len_bytes } = work.copy;
+        let Operation { dst, src, len_bytes, .. } = work.operation;
         let rank = links.ranks.rank();
-        let lane = work.copy.lane(rank);
+        let lane = work.operation.lane(rank);
         match lane {
             _ if len_bytes == 0 => self.end(links, work.origin, Ok(())),
-            None => self.end(links, work.origin, copy_here(regions, dst, src, len_bytes)),
+            None => {
+                let done = match work.operation.atomic {
+                    Some(atomic) => change_here(regions, dst, src, atomic),
+                    None => copy_here(regions, dst, src, len_bytes),
+                };
+                self.end(links, work.origin, done);
+            }
             Some(lane) => {
                 self.queues.entry(lane).or_default().push_back(work);
                 return false;
@@ -205,14 +254,14 @@ impl Engine {
         some_ended
     }
 
-    fn start(&mut self, links: &mut Links, regions: &Regions, lane: Lane, work: Work) -> Started {
+    fn start(&mut self, links: &mut Links, regions: &Regions, lane: Lane, mut work: Work) -> Started {
         const LATER: Started = Started::NotYet { for_space: false };
         let connection = match links.connection(lane) {
             Ok(Some(connection)) => connection,
             Ok(None) => return LATER,
             Err(error) => return Started::Ended(Err(error)),
         };
-        let Copy { dst, src, len_bytes } = work.copy;
+        let Operation { dst, src, len_bytes, .. } = work.operation;
         let rank = links.ranks.rank();
         let number = self.started + 1;
         if dst.rank() != rank && src.rank() != rank {
@@ -234,10 +283,26 @@ impl Engine {
             };
             let flags = if work.is_fenced { RmaFlags::FENCE } else { RmaFlags::NONE };
             let endpoint = links.endpoint();
-            let done = match is_write {
-                true => endpoint.rma_write(connection, local, target, len_bytes, number, flags),
-                false => endpoint.rma_read(connection, local, target, len_bytes, number, flags),
+            let done = match work.operation.atomic {
+                Some(atomic) => {
+                    let mut result = local;
+                    if atomic.width == AtomicWidth::Four {
+                        match self.results.take(endpoint) {
+                            Ok(Some((slot, address))) => (work.slot, result) = (Some(slot), address),
+                            Ok(None) => return LATER,
+                            Err(error) => return Started::Ended(Err(error)),
+                        }
+                    }
+                    endpoint.atomic(connection, atomic, target, Some(result), number, flags)
+                }
+                None if is_write => endpoint.rma_write(connection, local, target, len_bytes, number, flags),
+                None => endpoint.rma_read(connection, local, target, len_bytes, number, flags),
             };
+            if done.is_err()
+                && let Some(slot) = work.slot
+            {
+                self.results.give_back(slot);
+            }
             match done {
                 Ok(()) => {}
                 Err(RmaError::WouldBlock) => return Started::NotYet { for_space: true },
@@ -291,7 +356,7 @@ impl Engine {
     pub fn on(&mut self, links: &mut Links, regions: &Regions, news: News) {
         match news {
             News::Said(lane, record) => self.on_record(links, regions, lane, record),
-            News::Ended { context, status } => self.on_ended(links, context, status),
+            News::Ended { context, status } => self.on_ended(links, regions, context, status),
             News::Gone(lane) => self.lose(links, lane),
             News::Barrier(_) => {}
         }
@@ -336,15 +401,20 @@ impl Engine {
                 self.admit(
                     links,
                     regions,
-                    Work { origin, copy: Copy { dst, src, len_bytes }, is_fenced: false },
+                    Work {
+                        origin,
+                        operation: Operation { dst, src, len_bytes, atomic: None },
+                        is_fenced: false,
+                        slot: None,
+                    },
                 );
             }
             Record::Copied { number, is_well } => {
                 let is_asked = |work: &Work| {
                     let rank = links.ranks.rank();
-                    work.copy.src.rank() != rank
-                        && work.copy.dst.rank() != rank
-                        && work.copy.lane(rank) == Some(lane)
+                    work.operation.src.rank() != rank
+                        && work.operation.dst.rank() != rank
+                        && work.operation.lane(rank) == Some(lane)
                 };
                 let Some(work) = self.under_way.get(&number).copied().filter(is_asked) else {
                     links.faults += 1;
@@ -354,7 +424,7 @@ impl Engine {
                 if let Some(count) = self.asked_copies.get_mut(&lane) {
                     *count -= 1;
                 }
-                let refused = || AcpError::NotRegistered(work.copy.src);
+                let refused = || AcpError::NotRegistered(work.operation.src);
                 self.end(links, work.origin, is_well.then_some(()).ok_or_else(refused));
             }
         }
@@ -364,16 +434,21 @@ impl Engine {
     fn refuse_first(&mut self, links: &mut Links, lane: Lane) {
         let rank = links.ranks.rank();
         if let Some(work) = self.queues.get_mut(&lane).and_then(VecDeque::pop_front) {
-            let address = if work.copy.src.rank() == rank { work.copy.dst } else { work.copy.src };
+            let address =
+                if work.operation.src.rank() == rank { work.operation.dst } else { work.operation.src };
             self.end(links, work.origin, Err(AcpError::NotRegistered(address)));
         }
     }
 
-    fn on_ended(&mut self, links: &mut Links, context: u64, status: Status) {
+    fn on_ended(&mut self, links: &mut Links, regions: &Regions, context: u64, status: Status) {
         let Some(work) = self.under_way.remove(&context) else { return };
         let rank = links.ranks.rank();
-        let other = if work.copy.src.rank() == rank { work.copy.dst } else { work.copy.src };
-        let result = match (status, work.copy.lane(rank)) {
+        let other = if work.operation.src.rank() == rank { work.operation.dst } else { work.operation.src };
+        let found = work.slot.map(|slot| self.results.give_back(slot));
+        let result = match (status, work.operation.lane(rank)) {
+            (Status::Success, _) if found.is_some() => {
+                put_here(regions, work.operation.dst, found.unwrap_or_default())
+            }
             (Status::Success, _) => Ok(()),
             (Status::RmaHandle | Status::RmaOperation, Some(lane)) => {
                 // The region has ended; its places may be another one's later.
@@ -399,7 +474,9 @@ impl Engine {
         self.asked_copies.remove(&lane);
         let rank = links.ranks.rank();
         let is_lost = |work: &Work| {
-            work.copy.src.rank() != rank && work.copy.dst.rank() != rank && work.copy.lane(rank) == Some(lane)
+            work.operation.src.rank() != rank
+                && work.operation.dst.rank() != rank
+                && work.operation.lane(rank) == Some(lane)
         };
         let mut lost: Vec<u64> =
             self.under_way.iter().filter(|(_, work)| is_lost(work)).map(|(&number, _)| number).collect();
@@ -412,7 +489,7 @@ impl Engine {
     }
 }
 
-impl Copy {
+impl Operation {
     /// Which queue it waits in. None: it is within this process.
     fn lane(&self, rank: u32) -> Option<Lane> {
         let lane = |address: GlobalAddress| Some(Lane { rank: address.rank(), color: address.color() });
@@ -425,8 +502,8 @@ impl Copy {
     }
 
     /// Whether it may start as soon as the operation before, behind it in one connection.
-    fn continues(&self, last: &Copy, rank: u32) -> bool {
-        let pair = |copy: &Copy| [copy.src, copy.dst].map(|address| (address.rank(), address.color()));
+    fn continues(&self, last: &Operation, rank: u32) -> bool {
+        let pair = |one: &Operation| [one.src, one.dst].map(|address| (address.rank(), address.color()));
         pair(self) == pair(last) && (self.src.rank() == rank || self.dst.rank() == rank)
     }
 }
@@ -441,6 +518,34 @@ fn check(address: GlobalAddress, len_bytes: u64, size: u32) -> Result<()> {
     }
     let is_inside = address.place().checked_add(len_bytes).is_some_and(|end| end <= PLACES);
     is_inside.then_some(()).ok_or(AcpError::NotRegistered(address))
+}
+
+fn width_bytes(atomic: Atomic) -> u64 {
+    atomic.width.bytes() as u64
+}
+
+/// Changes memory of this process, atomically with regard to what others do.
+fn change_here(regions: &Regions, dst: GlobalAddress, src: GlobalAddress, atomic: Atomic) -> Result<()> {
+    let found = regions.find(src.color(), src.place(), width_bytes(atomic));
+    let (_, region, offset) = found.ok_or(AcpError::NotRegistered(src))?;
+    // Before the change: one that can't leave its value must not happen.
+    regions.find(dst.color(), dst.place(), width_bytes(atomic)).ok_or(AcpError::NotRegistered(dst))?;
+    let refused = |_| AcpError::NotRegistered(src);
+    let found = region.memory.atomic(offset as usize, atomic).map_err(refused)?;
+    match atomic.width {
+        AtomicWidth::Four => put_here(regions, dst, found as u32),
+        _ => put_bytes_here(regions, dst, &found.to_ne_bytes()),
+    }
+}
+
+fn put_here(regions: &Regions, dst: GlobalAddress, value: u32) -> Result<()> {
+    put_bytes_here(regions, dst, &value.to_ne_bytes())
+}
+
+fn put_bytes_here(regions: &Regions, dst: GlobalAddress, bytes: &[u8]) -> Result<()> {
+    let found = regions.find(dst.color(), dst.place(), bytes.len() as u64);
+    let done = found.is_some_and(|(_, region, offset)| region.memory.write(offset as usize, bytes));
+    done.then_some(()).ok_or(AcpError::NotRegistered(dst))
 }
 
 /// Copies within this process, also where both sides overlap.

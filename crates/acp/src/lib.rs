@@ -2,7 +2,7 @@
 //!
 //! A process has [`GlobalMemory`]. Memory that it registers gets [global addresses](GlobalAddress), which are plain 64-bit numbers: they
 //! travel in any data, and name the same byte in every process of the job. Each process has starter memory, whose address all others know,
-//! so that they can give each other the addresses of the rest. Copies go between any two ranks' memory, in [orders](Order) that the program gives.
+//! so that they can give each other the addresses of the rest. Copies go between any two ranks' memory, and atomics change it, in [orders](Order) that the program gives.
 #![forbid(unsafe_code)]
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
@@ -16,6 +16,7 @@ mod links;
 mod memory;
 mod orders;
 mod regions;
+mod results;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -28,6 +28,8 @@ pub(crate) const TURN_EVENTS: usize = 256;
 pub(crate) const ASKED_COPIES_MAX: u32 = 256;
 /// Most records that wait on their way to a rank: more than a rank that keeps to the protocol has answers to get.
 pub(crate) const OUTBOX_RECORDS_MAX: usize = 1024;
+/// Atomic operations on 4 bytes of other ranks that are under way at a time; more of them wait.
+pub(crate) const RESULTS_MAX: usize = 64;
 /// Bytes that are copied at once within a process.
 pub(crate) const COPY_BYTES: usize = 64 << 10;
 /// Closing delivers what was sent for so long at most.
@@ -37,3 +39,4 @@ const _: () = assert!(RANK_BITS + COLOR_BITS + PLACE_BITS == u64::BITS);
 const _: () = assert!(COLORS <= 1 << COLOR_BITS);
 const _: () = assert!(RANKS_MAX > 1_000_000, "ACP aims at a million processes");
 const _: () = assert!(OUTBOX_RECORDS_MAX > 2 * ASKED_COPIES_MAX as usize + 2);
+const _: () = assert!(RESULTS_MAX <= u8::MAX as usize);

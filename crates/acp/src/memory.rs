@@ -6,7 +6,7 @@ use crate::error::{AcpError, Result};
 use crate::limits::{CLOSE_LIMIT, COLORS, RANKS_MAX, SILENCE_LIMIT, STARTER_PLACE};
 use crate::links::{Links, News};
 use crate::regions::{RegionKey, Regions};
-use cci::{Device, Memory, Options};
+use cci::{Atomic, Device, Memory, Options};
 use cci_job::{Job, Ranks};
 
 /// This process's part in the global address space of its job.
@@ -161,6 +161,21 @@ impl GlobalMemory {
         order: Order,
     ) -> Result<Handle> {
         self.engine.copy(&mut self.links, &self.regions, (dst, src, len_bytes as u64), order)
+    }
+
+    /// Starts to change 4 or 8 bytes of any rank's registered memory at `src`, atomically; the value from before goes to `dst`, which is memory of this
+    /// rank (`acp_cas4`, `acp_swap4`, `acp_add4`, `acp_xor4`, `acp_or4`, `acp_and4`, and those of 8 bytes). Both are aligned to the width. Never blocks.
+    ///
+    /// # Errors
+    /// `dst` is another rank's. An address is not aligned. Those of [`GlobalMemory::copy`].
+    pub fn atomic(
+        &mut self,
+        dst: GlobalAddress,
+        src: GlobalAddress,
+        atomic: Atomic,
+        order: Order,
+    ) -> Result<Handle> {
+        self.engine.atomic(&mut self.links, &self.regions, (dst, src, atomic), order)
     }
 
     /// Waits until this operation and all before it have ended (`acp_complete`). Serves other ranks meanwhile, and sleeps where that takes long.

@@ -1,7 +1,7 @@
 //! Ranks of one process, whose progress the tests decide about.
 
 use super::*;
-use cci::{Context, Endpoint, Foreign, Memory, Options};
+use cci::{Atomic, AtomicKind, AtomicWidth, Context, Endpoint, Foreign, Memory, Options};
 use cci_job::Ranks;
 use std::time::{Duration, Instant};
 
@@ -198,4 +198,127 @@ fn random_copies_do_what_arrays_do() {
         }
         assert!(all.iter_mut().all(|global| global.complete_all().is_ok() && global.faults() == 0));
     }
+}
+
+/// Every change on words of every rank, against the same on numbers.
+#[test]
+fn atomics_do_what_numbers_do() {
+    const KINDS: [AtomicKind; 6] = [
+        AtomicKind::FetchAdd,
+        AtomicKind::Swap,
+        AtomicKind::CompareSwap,
+        AtomicKind::And,
+        AtomicKind::Or,
+        AtomicKind::Xor,
+    ];
+    for device in DEVICES {
+        let mut all = open(device, 3);
+        let memories = [all[0].allocate(64).unwrap(), heap(64), all[2].allocate(64).unwrap()];
+        let mut starts = vec![];
+        for (rank, (global, memory)) in all.iter_mut().zip(&memories).enumerate() {
+            let key = global.register(memory, rank as u32 % 2).unwrap();
+            starts.push(global.address(key, 0).unwrap());
+        }
+        let mut model = [[0x1234_5678_9abc_def0_u64; 2]; 3];
+        for memory in &memories {
+            assert!([0, 8].into_iter().all(|at| memory.write(at, &model[0][0].to_ne_bytes())));
+        }
+        for round in 0..90_usize {
+            let (by, at, kind) = (round % 3, round / 3 % 3, KINDS[round % 6]);
+            let is_wide = round % 4 < 2;
+            let width = if is_wide { AtomicWidth::Eight } else { AtomicWidth::Four };
+            let mask = if is_wide { u64::MAX } else { u64::from(u32::MAX) };
+            let cell = &mut model[at][usize::from(is_wide)];
+            let before = *cell & mask;
+            let operand = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(round as u64 + 1) & mask;
+            // Half of the comparisons hold.
+            let compare = if round % 12 < 6 { before } else { before ^ 1 };
+            let after = match kind {
+                AtomicKind::FetchAdd => before.wrapping_add(operand),
+                AtomicKind::Swap => operand,
+                AtomicKind::CompareSwap => {
+                    if compare == before {
+                        operand
+                    } else {
+                        before
+                    }
+                }
+                AtomicKind::And => before & operand,
+                AtomicKind::Or => before | operand,
+                _ => before ^ operand,
+            };
+            *cell = *cell & !mask | after & mask;
+            let offset = |rank: usize, at: u64| starts[rank].checked_add(at).unwrap();
+            assert!(memories[by].write(24, &[0xee; 16]));
+            let atomic = Atomic { kind, width, operand, compare };
+            let src = offset(at, 8 * u64::from(is_wide));
+            let handle = all[by].atomic(offset(by, 24), src, atomic, Order::All).unwrap();
+            turn(&mut all, None, |all| all[by].has_ended(handle));
+            all[by].complete(handle).unwrap();
+            let len = if is_wide { 8 } else { 4 };
+            let mut found = [0; 16];
+            assert!(memories[by].read(24, &mut found));
+            assert_eq!(
+                found[..len],
+                before.to_ne_bytes()[..len],
+                "{device}: {kind:?} {width:?} by {by} at {at}"
+            );
+            assert!(found[len..].iter().all(|&byte| byte == 0xee), "{device}: nothing behind it");
+            assert_eq!(
+                word(&memories[at], 8 * usize::from(is_wide)),
+                *cell,
+                "{device}: {kind:?} {width:?} by {by} at {at}"
+            );
+        }
+    }
+}
+
+#[test]
+fn more_atomics_on_4_bytes_than_have_places_are_all_done() {
+    const COUNT: u32 = 5_000;
+    for device in ["shm", "udp-lo"] {
+        let mut all = open(device, 2);
+        let memory = heap(8);
+        let key = all[1].register(&memory, 0).unwrap();
+        let src = all[1].address(key, 4).unwrap();
+        let own = all[0].starter(0).unwrap();
+        let atomic = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Four, operand: 1, compare: 0 };
+        let mut last = None;
+        for number in 0..u64::from(COUNT) {
+            let dst = own.checked_add(number % 1_024 * 4).unwrap();
+            last = Some(all[0].atomic(dst, src, atomic, Order::Now).unwrap());
+        }
+        turn(&mut all, None, |all| all[0].has_ended(last.unwrap()));
+        all[0].complete_all().unwrap();
+        assert_eq!(
+            word(&memory, 0),
+            u64::from_ne_bytes([[0; 4], COUNT.to_ne_bytes()].concat().try_into().unwrap())
+        );
+    }
+}
+
+#[test]
+fn misused_atomics_are_refused() {
+    let mut all = open("shm", 2);
+    let [own, one] = [0, 1].map(|rank| all[0].starter(rank).unwrap());
+    let atomic = |width| Atomic { kind: AtomicKind::FetchAdd, width, operand: 1, compare: 0 };
+    let far = |address: GlobalAddress, offset| address.checked_add(offset).unwrap();
+    for (dst, src, width) in [
+        (one, own, AtomicWidth::Eight),
+        (far(own, 4), one, AtomicWidth::Eight),
+        (own, far(one, 4), AtomicWidth::Eight),
+        (own, far(one, 2), AtomicWidth::Four),
+        (far(own, 2), one, AtomicWidth::Four),
+    ] {
+        assert!(matches!(all[0].atomic(dst, src, atomic(width), Order::Now), Err(AcpError::Argument(_))));
+    }
+    let beyond = far(own, 4_096);
+    for (dst, src) in [(beyond, one), (own, beyond)] {
+        let refused = all[0].atomic(dst, src, atomic(AtomicWidth::Eight), Order::Now);
+        assert!(matches!(refused, Err(AcpError::NotRegistered(_))));
+    }
+    let handle = all[0].atomic(own, far(one, 4_096), atomic(AtomicWidth::Eight), Order::Now).unwrap();
+    turn(&mut all, None, |all| all[0].has_ended(handle));
+    assert!(matches!(all[0].complete(handle), Err(AcpError::Failed { .. })));
+    assert_eq!((word(all[0].starter_memory(), 0), word(all[1].starter_memory(), 0)), (0, 0));
 }

@@ -4,9 +4,11 @@
 #[path = "../../am/tests/launch/mod.rs"]
 mod launch;
 
+use cci::{Atomic, AtomicKind, AtomicWidth};
 use cci_acp::{AcpError, GlobalAddress, GlobalMemory, Order};
 use cci_job::Job;
 use launch::launch;
+use std::collections::HashSet;
 use std::env;
 use std::process::Command;
 
@@ -49,6 +51,7 @@ fn as_a_rank() {
         Ok("addresses") => addresses(),
         Ok("copies") => copies(),
         Ok("orders") => orders(),
+        Ok("counters") => counters(),
         _ => {}
     }
 }
@@ -213,6 +216,46 @@ fn orders() {
         }
     }
     global.close().unwrap();
+}
+
+/// All ranks add to one word of each rank at once, of 8 and of 4 bytes, and each finds another number there.
+fn counters() {
+    const EACH: u64 = 500;
+    let (job, mut global) = open();
+    let size = u64::from(job.size());
+    for width in [AtomicWidth::Eight, AtomicWidth::Four] {
+        let len = if width == AtomicWidth::Eight { 8 } else { 4 };
+        let (memory, starts) = exchange(&mut global, 1 << 16, 1);
+        let own = starts[job.rank() as usize];
+        let atomic = Atomic { kind: AtomicKind::FetchAdd, width, operand: 1, compare: 0 };
+        let mut offset = 64;
+        for _ in 0..EACH {
+            for &start in &starts {
+                global.atomic(own.checked_add(offset).unwrap(), start, atomic, Order::Now).unwrap();
+                offset += len;
+            }
+        }
+        global.complete_all().unwrap();
+        global.sync().unwrap();
+        let value = |at: u64| {
+            let bytes = bytes(&memory, at as usize, len as usize);
+            bytes.iter().rev().fold(0_u64, |value, &byte| value << 8 | u64::from(byte))
+        };
+        assert_eq!(value(0), size * EACH, "every addition counts once");
+        for target in 0..size {
+            let found: HashSet<u64> =
+                (0..EACH).map(|turn| value(64 + (turn * size + target) * len)).collect();
+            assert_eq!(found.len() as u64, EACH, "nobody finds a number twice");
+            assert!(found.iter().all(|&found| found < size * EACH));
+        }
+        global.sync().unwrap();
+    }
+    global.close().unwrap();
+}
+
+#[test]
+fn atomics_of_all_ranks_count_once() {
+    all_ranks_do("counters", 4);
 }
 
 #[test]

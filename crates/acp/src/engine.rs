@@ -103,7 +103,7 @@ impl Engine {
         (dst, src, len_bytes): (GlobalAddress, GlobalAddress, u64),
         order: Order,
     ) -> Result<Handle> {
-        let rank = links.ranks.rank();
+        let rank = links.rank();
         for address in [dst, src] {
             check(address, len_bytes, links.ranks.size())?;
             if address.rank() == rank && regions.find(address.color(), address.place(), len_bytes).is_none() {
@@ -121,7 +121,7 @@ impl Engine {
         (dst, src, atomic): (GlobalAddress, GlobalAddress, Atomic),
         order: Order,
     ) -> Result<Handle> {
-        let rank = links.ranks.rank();
+        let rank = links.rank();
         let len_bytes = width_bytes(atomic);
         if dst.rank() != rank {
             return Err(AcpError::Argument(
@@ -143,7 +143,7 @@ impl Engine {
     }
 
     fn issue(&mut self, links: &mut Links, regions: &Regions, operation: Operation, order: Order) -> Handle {
-        let rank = links.ranks.rank();
+        let rank = links.rank();
         let all = self.orders.last();
         let (after, is_fenced) = match (order, self.last) {
             (Order::Now, _) => (0, false),
@@ -155,6 +155,15 @@ impl Engine {
         let number = self.orders.issue(after, (operation, is_fenced));
         self.advance(links, regions);
         Handle(number)
+    }
+
+    /// Forgets what ranks have registered, and who they are. Only while nothing is under way on any rank.
+    pub fn forget(&mut self) {
+        self.known.clear();
+        self.asked.clear();
+        self.asked_copies.clear();
+        self.copies_for.clear();
+        self.last = None;
     }
 
     /// Whether this operation and all before it have ended.
@@ -210,7 +219,7 @@ impl Engine {
     /// Ends a copy within this process, or queues it. Returns whether it has ended.
     fn admit(&mut self, links: &mut Links, regions: &Regions, work: Work) -> bool {
         let Operation { dst, src, len_bytes, .. } = work.operation;
-        let rank = links.ranks.rank();
+        let rank = links.rank();
         let lane = work.operation.lane(rank);
         match lane {
             _ if len_bytes == 0 => self.end(links, work.origin, Ok(())),
@@ -262,7 +271,7 @@ impl Engine {
             Err(error) => return Started::Ended(Err(error)),
         };
         let Operation { dst, src, len_bytes, .. } = work.operation;
-        let rank = links.ranks.rank();
+        let rank = links.rank();
         let number = self.started + 1;
         if dst.rank() != rank && src.rank() != rank {
             let count = self.asked_copies.entry(lane).or_default();
@@ -385,7 +394,7 @@ impl Engine {
                 }
             }
             Record::Copy { number, dst, src, len_bytes } => {
-                let rank = links.ranks.rank();
+                let rank = links.rank();
                 let is_right = src.rank() == rank
                     && src.color() == lane.color
                     && check(dst, len_bytes, links.ranks.size()).is_ok();
@@ -411,7 +420,7 @@ impl Engine {
             }
             Record::Copied { number, is_well } => {
                 let is_asked = |work: &Work| {
-                    let rank = links.ranks.rank();
+                    let rank = links.rank();
                     work.operation.src.rank() != rank
                         && work.operation.dst.rank() != rank
                         && work.operation.lane(rank) == Some(lane)
@@ -432,7 +441,7 @@ impl Engine {
 
     /// The rank has no region where the first operation of its queue wants one.
     fn refuse_first(&mut self, links: &mut Links, lane: Lane) {
-        let rank = links.ranks.rank();
+        let rank = links.rank();
         if let Some(work) = self.queues.get_mut(&lane).and_then(VecDeque::pop_front) {
             let address =
                 if work.operation.src.rank() == rank { work.operation.dst } else { work.operation.src };
@@ -442,7 +451,7 @@ impl Engine {
 
     fn on_ended(&mut self, links: &mut Links, regions: &Regions, context: u64, status: Status) {
         let Some(work) = self.under_way.remove(&context) else { return };
-        let rank = links.ranks.rank();
+        let rank = links.rank();
         let other = if work.operation.src.rank() == rank { work.operation.dst } else { work.operation.src };
         let found = work.slot.map(|slot| self.results.give_back(slot));
         let result = match (status, work.operation.lane(rank)) {
@@ -472,7 +481,7 @@ impl Engine {
         self.known.remove(&lane);
         self.asked.retain(|(asked, _)| *asked != lane);
         self.asked_copies.remove(&lane);
-        let rank = links.ranks.rank();
+        let rank = links.rank();
         let is_lost = |work: &Work| {
             work.operation.src.rank() != rank
                 && work.operation.dst.rank() != rank

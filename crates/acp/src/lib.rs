@@ -14,6 +14,7 @@ mod error;
 pub mod limits;
 mod links;
 mod memory;
+mod numbering;
 mod orders;
 mod regions;
 mod results;

@@ -2,6 +2,7 @@
 
 use crate::error::{AcpError, Result};
 use crate::limits::{COLORS, OUTBOX_RECORDS_MAX, SILENCE_LIMIT, SPACE_PAUSE, TURN_EVENTS};
+use crate::numbering::Numbering;
 use crate::wire::Record;
 use cci::{Attribute, Connection, Endpoint, Event, SendError, SendFlags, Status};
 use cci_job::{JobError, Peer, RankEvent, Ranks};
@@ -43,8 +44,10 @@ struct Link {
 
 pub(crate) struct Links {
     pub ranks: Ranks,
+    /// Which rank of the job has which number. Links are kept by ranks of the job: a reset does not concern them.
+    pub numbering: Numbering,
     links: HashMap<Lane, Link>,
-    /// Lanes with records in their outboxes.
+    /// Links with records in their outboxes.
     backlog: Vec<Lane>,
     /// Records that no process of this version sends, or more than it would.
     pub faults: u64,
@@ -55,7 +58,29 @@ pub(crate) struct Links {
 impl Links {
     pub fn new(mut ranks: Ranks) -> Links {
         ranks.endpoint().set_default_send_timeout(SILENCE_LIMIT);
-        Links { ranks, links: HashMap::new(), backlog: Vec::new(), faults: 0, taken: None }
+        Links {
+            ranks,
+            numbering: Numbering::default(),
+            links: HashMap::new(),
+            backlog: Vec::new(),
+            faults: 0,
+            taken: None,
+        }
+    }
+
+    /// The number of this rank.
+    pub fn rank(&self) -> u32 {
+        self.numbering.number(self.ranks.rank())
+    }
+
+    /// By the rank of the job.
+    fn of_job(&self, lane: Lane) -> Lane {
+        Lane { rank: self.numbering.job_rank(lane.rank), ..lane }
+    }
+
+    /// By the number that the rank has.
+    fn numbered(&self, lane: Lane) -> Lane {
+        Lane { rank: self.numbering.number(lane.rank), ..lane }
     }
 
     pub fn endpoint(&mut self) -> &mut Endpoint {
@@ -64,9 +89,11 @@ impl Links {
 
     /// The connection, if it is there. Else it is opened.
     pub fn connection(&mut self, lane: Lane) -> Result<Option<Connection>> {
+        let rank = lane.rank;
+        let lane = self.of_job(lane);
         if let Some(Link { connection, gone, .. }) = self.links.get(&lane) {
             return match gone {
-                Some(why) => Err(AcpError::Gone { rank: lane.rank, why: why.clone() }),
+                Some(why) => Err(AcpError::Gone { rank, why: why.clone() }),
                 None => Ok(*connection),
             };
         }
@@ -83,6 +110,7 @@ impl Links {
         if self.connection(lane).is_err() {
             return;
         }
+        let lane = self.of_job(lane);
         let Some(link) = self.links.get_mut(&lane) else { return };
         if link.outbox.len() >= OUTBOX_RECORDS_MAX {
             self.faults += 1;
@@ -142,7 +170,7 @@ impl Links {
             RankEvent::Endpoint(Event::Recv(message)) => {
                 let said = || {
                     let lane = self.lane(self.ranks.peer(message.connection())?)?;
-                    Some(News::Said(lane, Record::decode(&message)?))
+                    Some(News::Said(self.numbered(lane), Record::decode(&message)?))
                 };
                 let said = said();
                 self.faults += u64::from(said.is_none());
@@ -156,10 +184,10 @@ impl Links {
         let lane = self.lane(peer)?;
         let link = self.links.entry(lane).or_default();
         *link = Link { gone: Some(why), ..Link::default() };
-        Some(News::Gone(lane))
+        Some(News::Gone(self.numbered(lane)))
     }
 
-    /// Which lane a connection is. None: no process of this version makes it.
+    /// Which lane a connection is, by the rank of the job. None: no process of this version makes it.
     fn lane(&self, peer: Peer) -> Option<Lane> {
         let is_lane = peer.attribute() == Attribute::ReliableOrdered && u32::from(peer.label()) < COLORS;
         is_lane.then_some(Lane { rank: peer.rank(), color: peer.label().into() })

@@ -5,9 +5,15 @@ use crate::engine::{Engine, Handle, Order};
 use crate::error::{AcpError, Result};
 use crate::limits::{CLOSE_LIMIT, COLORS, RANKS_MAX, SILENCE_LIMIT, STARTER_PLACE};
 use crate::links::{Links, News};
+use crate::numbering::Numbering;
 use crate::regions::{RegionKey, Regions};
-use cci::{Atomic, Device, Memory, Options};
+use cci::{Atomic, Device, Foreign, Memory, Options};
 use cci_job::{Job, Ranks};
+
+/// An address in memory.
+const WORD_BYTES: usize = 8;
+/// A rank's number in memory.
+const NUMBER_BYTES: usize = 4;
 
 /// This process's part in the global address space of its job.
 ///
@@ -37,10 +43,10 @@ pub struct GlobalMemory {
 
 impl GlobalMemory {
     /// Opens the global address space (`acp_init`). All ranks call it, in the same order with exchanges and barriers of the job, with the same
-    /// `starter_bytes`: each gets starter memory of that length, zeroed. Only ranks of this job reach its memory.
+    /// `starter_bytes`: each gets starter memory of that length (8 at least), zeroed. Only ranks of this job reach its memory.
     ///
     /// # Errors
-    /// There are more ranks than addresses have space for, or `starter_bytes` is 0. The endpoint can't be opened. Those of [`Ranks::open`].
+    /// There are more ranks than addresses have space for. The endpoint can't be opened. Those of [`Ranks::open`].
     pub fn open(
         job: &mut Job,
         device: &Device,
@@ -55,7 +61,7 @@ impl GlobalMemory {
 
     /// Over the connections of a rank.
     pub(crate) fn over(mut ranks: Ranks, starter_bytes: usize) -> Result<GlobalMemory> {
-        let starter = ranks.endpoint().allocate(starter_bytes)?;
+        let starter = ranks.endpoint().allocate(starter_bytes.max(WORD_BYTES))?;
         let mut regions = Regions::beginning_at(STARTER_PLACE);
         let key = regions.register(ranks.endpoint(), &starter, 0)?;
         debug_assert_eq!(key.place(), STARTER_PLACE, "memory of the library begins with a page");
@@ -65,7 +71,7 @@ impl GlobalMemory {
 
     /// The number of this rank (`acp_rank`).
     pub fn rank(&self) -> u32 {
-        self.links.ranks.rank()
+        self.links.rank()
     }
 
     /// How many ranks there are (`acp_procs`).
@@ -256,6 +262,75 @@ impl GlobalMemory {
             }
             self.links.wait(self.engine.waits_for_space)?;
         }
+    }
+
+    /// Ends all registrations, fills starter memory with zeros, and makes this process `rank` (`acp_reset`), when all operations of all ranks have
+    /// ended. All ranks call it, each with another number. Addresses from before are void. A failure that was not taken is forgotten.
+    ///
+    /// # Errors
+    /// Two ranks want the same number, or one a number that no rank has: all ranks get that error, and nothing has changed. A rank is gone.
+    pub fn reset(&mut self, rank: u32) -> Result<()> {
+        self.take_failure()?;
+        self.sync()?;
+        let by_number = self.exchange_numbers(rank)?;
+        let by_job_rank = (0..self.size()).map(|job_rank| {
+            let number = self.links.numbering.number(job_rank) as usize;
+            by_number.get(number).copied().unwrap_or(u32::MAX)
+        });
+        let numbering = Numbering::new(by_job_rank.collect())?;
+        self.regions.unregister_all(self.links.endpoint())?;
+        let is_inside = self.starter.write(0, &vec![0; self.starter.len()]);
+        debug_assert!(is_inside);
+        self.engine.forget();
+        self.links.numbering = numbering;
+        // Before, nobody uses memory of a rank that has not cleared it.
+        self.sync()
+    }
+
+    /// Gives a number to all ranks, and returns everybody's, by rank: rank 0 has a list, which everybody writes to and then reads. Rank 0's starter
+    /// memory says where it is, and gets its own content back.
+    fn exchange_numbers(&mut self, number: u32) -> Result<Vec<u32>> {
+        const WRONG: AcpError = AcpError::Argument("rank 0 says what no process of this version says");
+        let (rank, size) = (self.rank() as usize, self.size() as usize);
+        let memory = vec![0; WORD_BYTES + NUMBER_BYTES * size].into_boxed_slice();
+        let memory = Memory::foreign(Foreign::owned(memory));
+        let key = self.register(&memory, 0)?;
+        let mut content = [0; WORD_BYTES];
+        let mut is_inside = self.starter.read(0, &mut content);
+        if rank == 0 {
+            let own = self.address(key, 0)?;
+            is_inside &= self.starter.write(0, &own.to_bits().to_ne_bytes());
+        }
+        self.sync()?;
+        let at = WORD_BYTES + NUMBER_BYTES * rank;
+        is_inside &= memory.write(at, &number.to_ne_bytes());
+        let mut first = [0; WORD_BYTES];
+        let own = self.address(key, 0)?;
+        let asked = self.copy(own, self.starter(0)?, WORD_BYTES, Order::Now)?;
+        self.complete(asked)?;
+        is_inside &= memory.read(0, &mut first);
+        let list = GlobalAddress::from_bits(u64::from_ne_bytes(first)).ok_or(WRONG)?;
+        let there = |offset: usize| list.checked_add(offset as u64).ok_or(WRONG);
+        if rank != 0 {
+            let own = self.address(key, at)?;
+            let written = self.copy(there(at)?, own, NUMBER_BYTES, Order::Now)?;
+            self.complete(written)?;
+        }
+        self.sync()?;
+        if rank != 0 {
+            let own = self.address(key, WORD_BYTES)?;
+            let read = self.copy(own, there(WORD_BYTES)?, NUMBER_BYTES * size, Order::Now)?;
+            self.complete(read)?;
+        }
+        self.sync()?;
+        if rank == 0 {
+            is_inside &= self.starter.write(0, &content);
+        }
+        self.unregister(key)?;
+        let mut list = vec![0; NUMBER_BYTES * size];
+        is_inside &= memory.read(WORD_BYTES, &mut list);
+        debug_assert!(is_inside);
+        Ok(list.as_chunks::<NUMBER_BYTES>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect())
     }
 
     /// Leaves the global address space (`acp_finalize`), when all operations of all ranks have ended. All ranks call it.

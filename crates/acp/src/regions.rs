@@ -4,7 +4,7 @@
 //! next. Places of a region that has ended are given again only when all others were.
 
 use crate::error::{AcpError, Result};
-use crate::limits::{ALIGN_BYTES, COLORS, PLACES};
+use crate::limits::{ALIGN_BYTES, COLORS, PLACES, STARTER_PLACE};
 use cci::{Access, Endpoint, Memory, RegionHandle};
 use std::collections::BTreeMap;
 
@@ -59,6 +59,12 @@ impl Regions {
         endpoint.deregister(&region.handle)?;
         self.regions.remove(&key.place);
         Ok(())
+    }
+
+    /// Ends all registrations but that of starter memory.
+    pub fn unregister_all(&mut self, endpoint: &mut Endpoint) -> Result<()> {
+        let keys: Vec<u64> = self.regions.keys().copied().filter(|&place| place != STARTER_PLACE).collect();
+        keys.into_iter().try_for_each(|place| self.unregister(endpoint, RegionKey { place }))
     }
 
     /// The region of a key.

@@ -10,7 +10,7 @@ use cci_job::Job;
 use launch::launch;
 use std::collections::HashSet;
 use std::env;
-use std::process::Command;
+use std::process::{Command, exit};
 
 /// What a rank shall do, and on which device; not set in the tests themselves.
 const ROLE: &str = "CCI_TEST_ROLE";
@@ -52,6 +52,8 @@ fn as_a_rank() {
         Ok("copies") => copies(),
         Ok("orders") => orders(),
         Ok("counters") => counters(),
+        Ok("other numbers") => other_numbers(),
+        Ok("one dies") => one_dies(),
         _ => {}
     }
 }
@@ -251,6 +253,84 @@ fn counters() {
         global.sync().unwrap();
     }
     global.close().unwrap();
+}
+
+/// Ranks move on by one, and lose what they had.
+fn other_numbers() {
+    let (job, mut global) = open();
+    let size = job.size();
+    let (memory, _) = exchange(&mut global, 4_096, 1);
+    let key = global.register(&memory, 0).unwrap();
+    assert!(global.starter_memory().write(0, b"to be cleared"));
+    // All want the same number, then one that none has.
+    for wrong in [0, size] {
+        assert!(matches!(global.reset(wrong), Err(AcpError::Argument(_))));
+        assert!(global.rank() == job.rank() && global.address(key, 0).is_ok(), "nothing has changed");
+        assert_eq!(bytes(global.starter_memory(), 0, 13), b"to be cleared");
+    }
+    for turn in 1..=size {
+        let number = (job.rank() + turn) % size;
+        global.reset(number).unwrap();
+        assert_eq!(global.rank(), number);
+        assert!(global.address(key, 0).is_err() && global.unregister(key).is_err());
+        assert_eq!(bytes(global.starter_memory(), 0, 13), [0; 13]);
+        // Numbers name the processes that have taken them.
+        let (memory, starts) = exchange(&mut global, 4_096, turn % 2);
+        assert!(memory.write(0, &job.rank().to_ne_bytes()));
+        global.sync().unwrap();
+        for other in 0..size {
+            let own = starts[number as usize].checked_add(8).unwrap();
+            assert_eq!(starts[other as usize].rank(), other);
+            global.copy(own, starts[other as usize], 4, Order::All).unwrap();
+            global.complete_all().unwrap();
+            assert_eq!(bytes(&memory, 8, 4), ((other + size - turn) % size).to_ne_bytes());
+        }
+        global.sync().unwrap();
+    }
+    assert_eq!((global.rank(), global.faults()), (job.rank(), 0));
+    global.close().unwrap();
+}
+
+/// Rank 1 ends in the middle. The others are told so wherever they need it, and still have each other.
+fn one_dies() {
+    let (job, mut global) = open();
+    let (_, starts) = exchange(&mut global, 4_096, 0);
+    if job.rank() == 1 {
+        exit(7);
+    }
+    let (own, other) = (starts[job.rank() as usize], starts[2 - job.rank() as usize]);
+    // To it, and from it to another rank.
+    for dst in [None, Some(other)] {
+        let failed = loop {
+            let (dst, src) = dst.map_or((starts[1], own), |dst| (dst, starts[1]));
+            let handle = global.copy(dst, src, 8, Order::Now).unwrap();
+            if let Err(error) = global.complete(handle) {
+                break error;
+            }
+        };
+        assert!(matches!(failed, AcpError::Failed { .. }), "{failed}");
+        let behind = global.copy(own, other, 8, Order::All).unwrap();
+        assert!(global.complete(behind).is_err(), "it was ordered behind");
+        global.take_failure().unwrap().unwrap();
+    }
+    global.copy(own, own, 8, Order::All).unwrap();
+    global.complete_all().unwrap();
+    assert!(global.sync().is_err(), "not all ranks can come");
+}
+
+#[test]
+fn a_reset_gives_other_numbers_and_clears_memory() {
+    all_ranks_do("other numbers", 3);
+}
+
+#[test]
+fn whoever_needs_a_rank_that_dies_is_told() {
+    // Over UDP it takes as long as a peer may be silent.
+    for device in ["shm", "tcp-lo", "any"] {
+        let ranks = launch(3, role("one dies", device));
+        assert_eq!(ranks[1].status.code(), Some(7), "{device}: {:?}", ranks[1]);
+        assert!(ranks[0].status.success() && ranks[2].status.success(), "{device}: {ranks:?}");
+    }
 }
 
 #[test]

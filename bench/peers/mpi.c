@@ -1,5 +1,5 @@
 /*
- * Open MPI and MPICH: two ranks, started by mpirun with `--bind-to none`; each pins itself, as both libraries poll.
+ * Open MPI and MPICH: two ranks, or more that share two cores for collectives, started by mpirun with `--bind-to none`; each pins itself, as both libraries poll.
  *
  * Rate: windows of non-blocking sends and receives, as in the OSU benchmarks. Put: MPI_Put into memory of MPI_Win_allocate,
  * passive target. Which path is taken (shared memory or TCP) is up to mpirun's options: the transport's name is not used.
@@ -76,8 +76,43 @@ static void writes(MPI_Win window, size_t len_bytes, uint64_t count)
     must("MPI_Win_flush", MPI_Win_flush(1, window));
 }
 
+static void writes_and_flushes(MPI_Win window, size_t len_bytes, uint64_t count)
+{
+    for (uint64_t at = 0; at < count; at++)
+        writes(window, len_bytes, 1);
+}
+
+static void additions(MPI_Win window, size_t len_bytes, uint64_t count)
+{
+    int64_t one = 1, found;
+    (void)len_bytes;
+    for (uint64_t at = 0; at < count; at++) {
+        MPI_Fetch_and_op(&one, &found, MPI_INT64_T, 1, 0, MPI_SUM, window);
+        must("MPI_Win_flush", MPI_Win_flush(1, window));
+    }
+}
+
+static void barriers(bool first, size_t len_bytes, uint64_t count)
+{
+    (void)first;
+    (void)len_bytes;
+    for (uint64_t at = 0; at < count; at++)
+        must("MPI_Barrier", MPI_Barrier(MPI_COMM_WORLD));
+}
+
+static void allreduces(bool first, size_t len_bytes, uint64_t count)
+{
+    static double *sums;
+    int numbers = (int)(len_bytes / sizeof *sums);
+    (void)first;
+    if (sums == NULL)
+        sums = pages(len_bytes);
+    for (uint64_t at = 0; at < count; at++)
+        must("MPI_Allreduce", MPI_Allreduce(buffer, sums, numbers, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
+}
+
 /* The other rank stays in MPI, so that a target that has to help does so. */
-static double put(const struct job *job, bool first)
+static double one_sided(const struct job *job, bool first, void (*work)(MPI_Win, size_t, uint64_t))
 {
     void *target;
     MPI_Win window;
@@ -88,9 +123,9 @@ static double put(const struct job *job, bool first)
     MPI_Barrier(MPI_COMM_WORLD);
     if (first) {
         MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window);
-        writes(window, job->len_bytes, job->warm_up);
+        work(window, job->len_bytes, job->warm_up);
         start = now_s();
-        writes(window, job->len_bytes, job->count);
+        work(window, job->len_bytes, job->count);
         end = now_s();
         MPI_Win_unlock(1, window);
     }
@@ -108,17 +143,18 @@ int main(int argc, char **argv)
     must("MPI_Init", MPI_Init(NULL, NULL));
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks != 2)
+    if (ranks < 2 || (ranks > 2 && job.work < BARRIER))
         fail(argv[0], "start two ranks with mpirun -n 2");
-    pin(rank);
+    pin(rank % 2);
     buffer = pages(job.len_bytes * (job.work == RATE ? window_of(job.len_bytes) : 1));
 
     bool first = rank == 0;
     double took_s;
-    if (job.work == PUT) {
-        took_s = put(&job, first);
+    if (job.work == PUT || job.work == PUT_FENCE || job.work == FETCH_ADD) {
+        took_s = one_sided(&job, first, job.work == PUT ? writes : job.work == PUT_FENCE ? writes_and_flushes : additions);
     } else {
-        void (*work)(bool, size_t, uint64_t) = job.work == RATE ? stream : trips;
+        void (*const works[])(bool, size_t, uint64_t) = {[RATE] = stream, [HALF_TRIP] = trips, [BARRIER] = barriers, [ALLREDUCE] = allreduces};
+        void (*work)(bool, size_t, uint64_t) = works[job.work];
         work(first, job.len_bytes, job.warm_up);
         double start = now_s();
         work(first, job.len_bytes, job.count);

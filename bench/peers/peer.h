@@ -1,11 +1,18 @@
 /*
  * What the peers' programs share. Each is called the same way and tells one figure:
  *
- *   PROGRAM half-trip|rate|put LEN COUNT TRANSPORT
+ *   PROGRAM WORK LEN COUNT TRANSPORT
  *
  *   half-trip  half of the mean round trip of a message of LEN bytes, over COUNT trips: {"value": 240.5, "unit": "ns"}
  *   rate       messages of LEN bytes a second, one way, COUNT of them, until the receiver has said that it has all: "1/s"
  *   put        bytes a second of remote writes of LEN bytes, COUNT of them, until all are done at the target: "B/s"
+ *
+ * The MPIs do more, one at a time, with the time of one: "ns", or how many a second: "1/s"
+ *
+ *   put-fence  a remote write of LEN bytes that is done at the target
+ *   fetch-add  an addition to a remote word of 8 bytes that has the value before: "1/s"
+ *   barrier    of all ranks
+ *   allreduce  sums of numbers that fill LEN bytes
  *
  * A tenth of COUNT is done before the clock starts; it is read twice, at the start and at the end.
  */
@@ -29,7 +36,7 @@
 
 #define LIFE_S_MAX 30
 
-enum work { HALF_TRIP, RATE, PUT };
+enum work { HALF_TRIP, RATE, PUT, PUT_FENCE, FETCH_ADD, BARRIER, ALLREDUCE };
 
 struct job {
     enum work work;
@@ -56,12 +63,12 @@ static inline uint64_t number(const char *text)
 
 static inline struct job parse_job(int argc, char **argv)
 {
-    static const char *const words[] = {"half-trip", "rate", "put"};
+    static const char *const words[] = {"half-trip", "rate", "put", "put-fence", "fetch-add", "barrier", "allreduce"};
     if (argc != 5)
-        fail(argv[0], "usage: half-trip|rate|put LEN COUNT TRANSPORT");
+        fail(argv[0], "usage: WORK LEN COUNT TRANSPORT");
     struct job job = {.len_bytes = number(argv[2]), .count = number(argv[3]), .transport = argv[4]};
     while (strcmp(argv[1], words[job.work]) != 0)
-        if (++job.work > PUT)
+        if (++job.work > ALLREDUCE)
             fail(argv[1], "no such work");
     job.warm_up = job.count / 10 + 1;
     /* Whoever started this may be gone, and a side without its peer polls for ever: the kernel ends it. */
@@ -111,7 +118,9 @@ static inline void tell_result(const struct job *job, double took_s)
     double each_s = took_s / (double)job->count;
     if (job->work == HALF_TRIP)
         printf("{\"value\": %.2f, \"unit\": \"ns\"}\n", each_s * 1e9 / 2);
-    else if (job->work == RATE)
+    else if (job->work == PUT_FENCE || job->work == BARRIER || job->work == ALLREDUCE)
+        printf("{\"value\": %.2f, \"unit\": \"ns\"}\n", each_s * 1e9);
+    else if (job->work == RATE || job->work == FETCH_ADD)
         printf("{\"value\": %.0f, \"unit\": \"1/s\"}\n", 1 / each_s);
     else
         printf("{\"value\": %.0f, \"unit\": \"B/s\"}\n", (double)job->len_bytes / each_s);

@@ -158,6 +158,8 @@ pub enum By {
     UdpHandle,
     /// CCI over TCP, the same.
     TcpHandle,
+    /// Ranks of a job (CCS), which find each other over shared memory.
+    Ranks,
 }
 
 impl By {

@@ -26,6 +26,14 @@ pub enum Work {
     Write { len: u32 },
     /// Remote reads as fast as they go.
     Read { len: u32 },
+    /// Remote writes, one at a time: each is done at the target before the next one starts.
+    PutFence { len: u32 },
+    /// Additions to a remote word, one at a time: each has the value that was there before the next one starts.
+    FetchAdd,
+    /// Barriers of so many ranks on the two cores.
+    Barrier { ranks: u32 },
+    /// Sums of as many numbers of 8 bytes as fill the length, which all ranks get.
+    Allreduce { len: u32, ranks: u32 },
     /// As `HalfTrip`, but both sides sleep until there is something.
     BlockingTrip { len: u32 },
     /// Connections set up one after the other to one server, request to accepted.
@@ -46,9 +54,14 @@ impl Work {
             Work::HalfTrip { .. }
             | Work::BlockingTrip { .. }
             | Work::Call { .. }
+            | Work::PutFence { .. }
+            | Work::Barrier { .. }
+            | Work::Allreduce { .. }
             | Work::Poll { .. }
             | Work::Loaded { .. } => Unit::Nanoseconds,
-            Work::Rate { .. } | Work::Stream { .. } | Work::Calls { .. } | Work::Connect => Unit::PerSecond,
+            Work::Rate { .. } | Work::Stream { .. } | Work::Calls { .. } | Work::FetchAdd | Work::Connect => {
+                Unit::PerSecond
+            }
             Work::Long { .. } | Work::Write { .. } | Work::Read { .. } => Unit::BytesPerSecond,
             Work::IdleMemory { .. } => Unit::Bytes,
         }
@@ -67,16 +80,30 @@ impl Work {
             | Work::Loaded { len, .. } => Some(len),
             Work::Write { .. }
             | Work::Read { .. }
+            | Work::PutFence { .. }
+            | Work::FetchAdd
+            | Work::Barrier { .. }
+            | Work::Allreduce { .. }
             | Work::Connect
             | Work::Poll { .. }
             | Work::IdleMemory { .. } => None,
         }
     }
 
+    /// How many processes do it, where they are ranks of a job.
+    pub const fn ranks(self) -> u32 {
+        match self {
+            Work::Barrier { ranks } | Work::Allreduce { ranks, .. } => ranks,
+            _ => 2,
+        }
+    }
+
     /// How many times at first, when it is not known yet how long one takes: small, for the slowest contestant.
     pub const fn first_count(self) -> u64 {
         match self {
-            Work::HalfTrip { .. } | Work::Call { .. } => 2_000,
+            Work::HalfTrip { .. } | Work::Call { .. } | Work::PutFence { .. } | Work::FetchAdd => 2_000,
+            // Ranks that share cores and do not sleep may take milliseconds.
+            Work::Barrier { .. } | Work::Allreduce { .. } => 100,
             Work::Rate { .. } | Work::Stream { .. } => 20_000,
             Work::Calls { .. } => 5_000,
             Work::Write { .. }
@@ -96,7 +123,10 @@ impl Work {
     pub fn one_ns(self, value: f64) -> Option<f64> {
         match self {
             Work::HalfTrip { .. } | Work::BlockingTrip { .. } | Work::Call { .. } => Some(2.0 * value),
-            Work::Rate { .. } | Work::Stream { .. } | Work::Calls { .. } | Work::Connect => Some(1e9 / value),
+            Work::Rate { .. } | Work::Stream { .. } | Work::Calls { .. } | Work::FetchAdd | Work::Connect => {
+                Some(1e9 / value)
+            }
+            Work::PutFence { .. } | Work::Barrier { .. } | Work::Allreduce { .. } => Some(value),
             Work::Long { len } | Work::Write { len } | Work::Read { len } => {
                 Some(1e9 * f64::from(len) / value)
             }
@@ -116,6 +146,10 @@ impl fmt::Display for Work {
             Work::Calls { len, clients } => write!(out, "calls:{len}:{clients}"),
             Work::Write { len } => write!(out, "write:{len}"),
             Work::Read { len } => write!(out, "read:{len}"),
+            Work::PutFence { len } => write!(out, "put-fence:{len}"),
+            Work::FetchAdd => write!(out, "fetch-add"),
+            Work::Barrier { ranks } => write!(out, "barrier:{ranks}"),
+            Work::Allreduce { len, ranks } => write!(out, "allreduce:{len}:{ranks}"),
             Work::BlockingTrip { len } => write!(out, "blocking-trip:{len}"),
             Work::Connect => write!(out, "connect"),
             Work::Poll { connections } => write!(out, "poll:{connections}"),
@@ -141,6 +175,10 @@ impl FromStr for Work {
             ("calls", Ok(&[len, clients])) => Work::Calls { len, clients },
             ("write", Ok(&[len])) => Work::Write { len },
             ("read", Ok(&[len])) => Work::Read { len },
+            ("put-fence", Ok(&[len])) => Work::PutFence { len },
+            ("fetch-add", Ok(&[])) => Work::FetchAdd,
+            ("barrier", Ok(&[ranks])) => Work::Barrier { ranks },
+            ("allreduce", Ok(&[len, ranks])) => Work::Allreduce { len, ranks },
             ("blocking-trip", Ok(&[len])) => Work::BlockingTrip { len },
             ("connect", Ok(&[])) => Work::Connect,
             ("poll", Ok(&[connections])) => Work::Poll { connections },
@@ -196,6 +234,10 @@ mod tests {
             Work::Calls { len: 8, clients: 64 },
             Work::Write { len: 1 << 20 },
             Work::Read { len: 8 },
+            Work::PutFence { len: 8 },
+            Work::FetchAdd,
+            Work::Barrier { ranks: 2 },
+            Work::Allreduce { len: 1 << 20, ranks: 8 },
             Work::BlockingTrip { len: 8 },
             Work::Connect,
             Work::Poll { connections: 100_000 },

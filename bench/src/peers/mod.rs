@@ -7,6 +7,7 @@ mod ucx;
 
 use crate::contestant::Contestant;
 use program::{Installed, Peer, Program};
+pub use programs::RANKS_MANY;
 use programs::*;
 use std::path::PathBuf;
 use ucx::Ucx;
@@ -43,6 +44,16 @@ impl Peers {
     /// Remote memory over shared memory: `Work::Write`.
     pub fn remote_memory(&self) -> Vec<Box<dyn Contestant>> {
         self.of(Some(Ucx::shared_memory), [LIBFABRIC_SHM, OPEN_MPI_SHM, MPICH_SHM])
+    }
+
+    /// Active messages between ranks over shared memory: `Work::HalfTrip` and `Work::Rate`.
+    pub fn ranks(&self) -> Vec<Box<dyn Contestant>> {
+        self.of(Some(Ucx::shared_memory), [OPEN_MPI_SHM, MPICH_SHM])
+    }
+
+    /// What only the MPIs do: puts with a flush, fetch-and-add, collectives.
+    pub fn message_passing(&self) -> Vec<Box<dyn Contestant>> {
+        self.of(None, [OPEN_MPI_SHM, MPICH_SHM])
     }
 
     /// Remote memory over sockets on loopback: `Work::Write`.

@@ -121,6 +121,10 @@ const fn word_and_len(work: Work) -> Option<(&'static str, u32)> {
         Work::Rate { len } | Work::Long { len } => Some(("rate", len)),
         Work::Calls { len, clients: CLIENTS } => Some(("calls", len)),
         Work::Write { len } => Some(("put", len)),
+        Work::PutFence { len } => Some(("put-fence", len)),
+        Work::FetchAdd => Some(("fetch-add", 8)),
+        Work::Barrier { .. } => Some(("barrier", 1)),
+        Work::Allreduce { len, .. } => Some(("allreduce", len)),
         _ => None,
     }
 }

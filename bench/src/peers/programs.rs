@@ -3,6 +3,9 @@
 use super::program::{Program, no_launcher};
 use crate::work::Work;
 
+/// Ranks of a job that shares its two cores.
+pub const RANKS_MANY: u32 = 8;
+
 /// What a program has unless it says otherwise.
 const PLAIN: Program = Program {
     name: "",
@@ -37,8 +40,10 @@ pub const OPEN_MPI_SHM: Program = Program {
     transport: "shm",
     set_up: "pml ob1 with btl vader; for the rate pml ucx over shared memory",
     launcher: |work| match work {
-        Work::Rate { .. } | Work::Long { .. } => open_mpi("ucx", &["-x", "UCX_TLS=posix,sysv,cma,self"]),
-        _ => open_mpi("ob1", &["--mca", "btl", "vader,self"]),
+        Work::Rate { .. } | Work::Long { .. } => {
+            open_mpi(work, "ucx", &["-x", "UCX_TLS=posix,sysv,cma,self"])
+        }
+        _ => open_mpi(work, "ob1", &["--mca", "btl", "vader,self"]),
     },
     ..PLAIN
 };
@@ -51,9 +56,9 @@ pub const OPEN_MPI_TCP: Program = Program {
     launcher: |work| match work {
         Work::Write { .. } => {
             let options = ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"];
-            open_mpi("ob1", &[options.as_slice(), &["--mca", "osc", "^ucx,sm"]].concat())
+            open_mpi(work, "ob1", &[options.as_slice(), &["--mca", "osc", "^ucx,sm"]].concat())
         }
-        _ => open_mpi("ucx", &["-x", "UCX_TLS=tcp,self", "-x", "UCX_NET_DEVICES=lo"]),
+        _ => open_mpi(work, "ucx", &["-x", "UCX_TLS=tcp,self", "-x", "UCX_NET_DEVICES=lo"]),
     },
     ..PLAIN
 };
@@ -64,7 +69,7 @@ pub const MPICH_SHM: Program = Program {
     program: "mpich",
     transport: "shm",
     set_up: "ch4:ucx as it comes",
-    launcher: |_| vec!["mpirun.mpich", "-bind-to", "none", "-n", "2"],
+    launcher: |work| vec!["mpirun.mpich", "-bind-to", "none", "-n", ranks(work)],
     ..PLAIN
 };
 /// Made to take TCP between ranks of one machine.
@@ -140,13 +145,22 @@ pub const GRPC_UNIX: Program = Program {
 /// Over TCP.
 pub const GRPC_TCP: Program = Program { name: "gRPC tcp", transport: "tcp", ..GRPC_UNIX };
 
-/// Open MPI's launcher: two places on this machine, and whoever the user is.
+/// Open MPI's launcher: places enough on this machine, and whoever the user is.
 const MPIRUN: [&str; 7] =
-    ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "--host", "localhost:2", "-n"];
+    ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "--host", "localhost:8", "-n"];
 
-fn open_mpi(pml: &'static str, options: &[&'static str]) -> Vec<&'static str> {
+/// How many ranks a work has, for a launcher.
+const fn ranks(work: Work) -> &'static str {
+    if work.ranks() == RANKS_MANY { "8" } else { "2" }
+}
+
+fn open_mpi(work: Work, pml: &'static str, options: &[&'static str]) -> Vec<&'static str> {
     let mut words = MPIRUN.to_vec();
-    words.extend(["2", "--mca", "pml", pml]);
+    words.extend([ranks(work), "--mca", "pml", pml]);
+    if work.ranks() == RANKS_MANY {
+        // What it does by itself where it knows that ranks share cores.
+        words.extend(["--mca", "mpi_yield_when_idle", "1"]);
+    }
     if pml == "ucx" {
         // By itself it takes only transports of fast networks.
         words.extend(["--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any"]);

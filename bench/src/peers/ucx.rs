@@ -86,6 +86,7 @@ const fn test_and_len(work: Work) -> Option<(&'static str, u32)> {
         Work::Rate { len } | Work::Long { len } => Some(("tag_bw", len)),
         Work::Write { len } => Some(("ucp_put_bw", len)),
         Work::Read { len } => Some(("ucp_get", len)),
+        Work::FetchAdd => Some(("ucp_fadd", 8)),
         _ => None,
     }
 }

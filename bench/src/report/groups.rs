@@ -14,6 +14,7 @@ pub enum Family {
     Ethernet,
     RemoteMemory,
     Layers,
+    Ranks,
     Waiting,
     Connections,
     Forms,
@@ -22,13 +23,14 @@ pub enum Family {
 
 impl Family {
     /// In the order of the page.
-    pub const ALL: [Family; 10] = [
+    pub const ALL: [Family; 11] = [
         Family::SharedMemory,
         Family::Udp,
         Family::Tcp,
         Family::Ethernet,
         Family::RemoteMemory,
         Family::Layers,
+        Family::Ranks,
         Family::Waiting,
         Family::Connections,
         Family::Forms,
@@ -38,6 +40,10 @@ impl Family {
     /// By what is done first, and then by the device, which the name begins with.
     pub fn of(row: &RowResult) -> Family {
         match row.work {
+            _ if row.name.starts_with("ccs/") => Family::Ranks,
+            Work::PutFence { .. } | Work::FetchAdd | Work::Barrier { .. } | Work::Allreduce { .. } => {
+                Family::Ranks
+            }
             Work::Write { .. } | Work::Read { .. } => Family::RemoteMemory,
             Work::BlockingTrip { .. } => Family::Waiting,
             Work::Connect | Work::Poll { .. } | Work::IdleMemory { .. } => Family::Connections,
@@ -121,11 +127,13 @@ pub fn size(work: Work) -> Option<u32> {
         | Work::Calls { len, .. }
         | Work::Write { len }
         | Work::Read { len }
+        | Work::PutFence { len }
+        | Work::Allreduce { len, .. }
         | Work::BlockingTrip { len } => Some(len),
         Work::IdleMemory { connections } => Some(connections),
         Work::Loaded { percent, .. } => Some(percent),
         // Its contestants are the numbers of connections.
-        Work::Connect | Work::Poll { .. } => None,
+        Work::FetchAdd | Work::Barrier { .. } | Work::Connect | Work::Poll { .. } => None,
     }
 }
 

@@ -5,6 +5,7 @@ mod forms;
 mod layers;
 mod load;
 mod messages;
+mod ranks;
 mod remote_memory;
 mod waiting;
 
@@ -86,6 +87,7 @@ pub fn all(peers: &Peers) -> Vec<Row> {
     rows.extend(messages::rows(peers));
     rows.extend(remote_memory::rows(peers));
     rows.extend(layers::rows(peers));
+    rows.extend(ranks::rows(peers));
     rows.extend(waiting::rows());
     rows.extend(connections::rows());
     rows.extend(forms::rows());

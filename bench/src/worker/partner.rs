@@ -44,6 +44,15 @@ pub fn site(args: &WorkArgs) -> Outcome<Site> {
     }
 }
 
+/// This program as another side of the same turn.
+pub fn command(args: &WorkArgs, first: &str) -> Outcome<Command> {
+    let mut command = Command::new(this_program()?);
+    command.args(["work", "--by", &args.by.word(), "--work", &args.work.to_string()]);
+    command.args(["--count", &args.count.to_string(), "--placement", &args.placement.word()]);
+    command.args(["--partner-of", first]);
+    Ok(command)
+}
+
 /// The second process, which ends with this value.
 pub struct Partner(Child);
 
@@ -60,10 +69,8 @@ impl Partner {
         first: &str,
         (input, output): (Stdio, Stdio),
     ) -> Outcome<Partner> {
-        let mut command = Command::new(this_program()?);
-        command.args(["work", "--by", &args.by.word(), "--work", &args.work.to_string()]);
-        command.args(["--count", &args.count.to_string(), "--placement", &args.placement.word()]);
-        command.args(["--partner-of", first]).stdin(input).stdout(output);
+        let mut command = command(args, first)?;
+        command.stdin(input).stdout(output);
         let child = site.in_peer_namespace(|| command.spawn());
         Ok(Partner(child.map_err(|error| Failure::new(format!("starting the second process: {error}")))?))
     }

@@ -1,7 +1,7 @@
 //! What is done with channels, whatever they are made of.
 
 mod loaded;
-mod rate;
+pub mod rate;
 
 use super::dialled::Dialled;
 use super::partner::{self, Partner};

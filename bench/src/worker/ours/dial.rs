@@ -41,7 +41,8 @@ fn device<'a>(context: &'a Context, args: &WorkArgs) -> Outcome<&'a Device> {
         | By::Memcpy
         | By::ProcessVm
         | By::Eventfd
-        | By::Futex => {
+        | By::Futex
+        | By::Ranks => {
             return Err(Failure::new("no device of CCI's"));
         }
     };

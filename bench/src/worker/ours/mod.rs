@@ -8,6 +8,7 @@ mod dial;
 mod locked;
 pub mod many;
 mod messages;
+pub mod ranks;
 pub mod rma;
 mod streams;
 

@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-acp", &["cci", "cci-job"]),
     ("cci-measure", &["cci-sys"]),
     ("cci-cli", &["cci", "cci-job", "cci-sys", "cci-measure"]),
-    ("cci-bench", &["cci", "cci-sys", "cci-measure"]),
+    ("cci-bench", &["cci", "cci-am", "cci-job", "cci-sys", "cci-measure"]),
     ("cci-testkit", &["cci", "cci-am", "cci-job", "cci-measure", "cci-proto", "cci-secure", "cci-sys"]),
     ("xtask", &[]),
 ];

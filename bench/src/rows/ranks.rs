@@ -1,0 +1,51 @@
+//! Ranks of a job: active messages, one-sided memory and collectives of CCS, beside UCX and MPI.
+
+use super::{Against, Bound, Contestants, Goal, Row, ours, with_peers};
+use crate::args::By;
+use crate::peers::{Peers, RANKS_MANY};
+use crate::work::Work;
+
+/// Figure 3 of the paper.
+const PUT_SIZES: [u32; 7] = [8, 64, 512, 4096, 32_768, 262_144, 1 << 20];
+/// From here on all are one copy.
+const COPY_BYTES: u32 = 262_144;
+
+/// The rows that measure ranks.
+pub fn rows(peers: &Peers) -> Vec<Row> {
+    let mut rows = vec![
+        row(
+            "am/8",
+            "Half round trip of an active message, 8 B",
+            Work::HalfTrip { len: 8 },
+            peers.ranks(),
+            1.0,
+        ),
+        row("am-rate/8", "Active messages a second, 8 B", Work::Rate { len: 8 }, peers.ranks(), 1.2),
+        row("put-fence/8", "Put and fence, 8 B", Work::PutFence { len: 8 }, peers.message_passing(), 1.0),
+        row("fetch-add", "Fetch-and-add from one rank", Work::FetchAdd, peers.message_passing(), 1.0),
+    ];
+    rows.extend(PUT_SIZES.map(|len| {
+        let title = format!("Puts to library memory, then a fence, {len} B");
+        let least = if len < COPY_BYTES { 1.0 } else { 0.97 };
+        row(&format!("put/{len}"), &title, Work::Write { len }, peers.ranks(), least)
+    }));
+    // Of both MPIs the better one bounds those that share cores.
+    for (ranks, least) in [(2, 1.0), (RANKS_MANY, 1.2)] {
+        let (work, title) = (Work::Barrier { ranks }, format!("Barrier of {ranks} ranks on two cores"));
+        rows.push(row(&format!("barrier-{ranks}"), &title, work, peers.message_passing(), least));
+        rows.extend([8, 1 << 20].map(|len| {
+            let title = format!("Allreduce of {ranks} ranks on two cores, {len} B");
+            let work = Work::Allreduce { len, ranks };
+            row(&format!("allreduce-{ranks}/{len}"), &title, work, peers.message_passing(), least)
+        }));
+    }
+    rows
+}
+
+/// At least so many times as good as the best of UCX and the MPIs.
+fn row(name: &str, title: &str, work: Work, peers: Contestants, least: f64) -> Row {
+    let bound = if work.unit().more_is_better() { Bound::AtLeast(least) } else { Bound::AtMost(1.0 / least) };
+    let contestants = with_peers(vec![ours("ccs", By::Ranks)], peers);
+    let row = Row::new(format!("ccs/{name}"), title.to_owned(), work, contestants);
+    row.with_goals(&[Goal { against: Against::BestMessagePasser, bound }])
+}

@@ -22,7 +22,7 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
         ),
         row("am-rate/8", "Active messages a second, 8 B", Work::Rate { len: 8 }, peers.ranks(), 1.2),
         row("put-fence/8", "Put and fence, 8 B", Work::PutFence { len: 8 }, peers.message_passing(), 1.0),
-        row("fetch-add", "Fetch-and-add from one rank", Work::FetchAdd, peers.message_passing(), 1.0),
+        row("fetch-add", "Fetch-and-add from one rank", Work::FetchAdd, peers.ranks(), 1.0),
     ];
     rows.extend(PUT_SIZES.map(|len| {
         let title = format!("Puts to library memory, then a fence, {len} B");

@@ -54,6 +54,7 @@ fn as_a_rank() {
         Ok("counters") => counters(),
         Ok("other numbers") => other_numbers(),
         Ok("one dies") => one_dies(),
+        Ok("two barriers") => two_barriers(),
         _ => {}
     }
 }
@@ -331,6 +332,21 @@ fn whoever_needs_a_rank_that_dies_is_told() {
         assert_eq!(ranks[1].status.code(), Some(7), "{device}: {:?}", ranks[1]);
         assert!(ranks[0].status.success() && ranks[2].status.success(), "{device}: {ranks:?}");
     }
+}
+
+/// Whoever has left a barrier waits for the launcher at once, and makes no progress: the others leave it all the same.
+fn two_barriers() {
+    let (mut job, mut global) = open();
+    for _ in 0..50 {
+        global.sync().unwrap();
+        job.barrier().unwrap();
+    }
+    global.close().unwrap();
+}
+
+#[test]
+fn all_leave_a_barrier_while_the_first_make_no_progress() {
+    all_ranks_do("two barriers", 4);
 }
 
 #[test]

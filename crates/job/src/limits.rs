@@ -34,3 +34,5 @@ pub const OWN_BOOK_BYTES_MAX: usize = 4096;
 const _: () = assert!(SMALL_ENDPOINT_BYTES < cci::limits::MEMORY_BYTES_DEFAULT);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);
 const _: () = assert!(REASON_BYTES_MAX + KEY_BYTES_MAX < VALUE_BYTES_MAX);
+/// Events that are taken and kept at the end of a barrier.
+pub(crate) const BARRIER_EVENTS_MAX: usize = 64;

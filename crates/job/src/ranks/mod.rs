@@ -11,7 +11,7 @@ pub use peer::Peer;
 
 use crate::error::{JobError, Result};
 use crate::job::Job;
-use crate::limits::{BARRIER_RETRY_MS, LOCAL_RANKS_ROOMY, SMALL_ENDPOINT_BYTES};
+use crate::limits::{BARRIER_EVENTS_MAX, BARRIER_RETRY_MS, LOCAL_RANKS_ROOMY, SMALL_ENDPOINT_BYTES};
 use barrier::{Barrier, Said, Sent};
 use book::Book;
 use cci::limits::MEMORY_BYTES_DEFAULT;
@@ -20,7 +20,7 @@ use cci::{
     SendError, SendFlags, TransportKind,
 };
 use hello::Ticket;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 /// An endpoint that all ranks of a job have, and its connections by rank. A connection opens when one of its two ranks
@@ -63,6 +63,8 @@ pub struct Ranks {
     barrier_waits: bool,
     /// How long a rank may take no message of a barrier, if this rank has called one.
     barrier_limit: Option<Duration>,
+    /// Events that came while the last messages of a barrier were sent.
+    behind_barrier: VecDeque<Event>,
 }
 
 /// What becomes of a connection.
@@ -158,6 +160,7 @@ impl Ranks {
             barrier_waits: false,
             hosts: hosts.to_vec(),
             barrier_limit: None,
+            behind_barrier: VecDeque::new(),
         })
     }
 
@@ -211,6 +214,17 @@ impl Ranks {
 
     fn barrier_end(&mut self) -> Option<RankEvent> {
         let end = self.barrier.take_end()?;
+        // What this rank has said leaves when its endpoint makes progress, and the program may let it make none for long now. A message
+        // is the last event that is kept: behind it may be the end of its connection, which would then have no peer any more.
+        while self.behind_barrier.len() < BARRIER_EVENTS_MAX
+            && let Some(event) = self.endpoint.next_event()
+        {
+            let is_message = matches!(event, Event::Recv(_));
+            self.behind_barrier.push_back(event);
+            if is_message {
+                break;
+            }
+        }
         Some(RankEvent::Barrier(end.map_err(|rank| JobError::Gone { rank })))
     }
 
@@ -299,7 +313,7 @@ impl Ranks {
         if let Some(end) = self.barrier_end() {
             return Some(end);
         }
-        while let Some(event) = self.endpoint.next_event() {
+        while let Some(event) = self.behind_barrier.pop_front().or_else(|| self.endpoint.next_event()) {
             if let Some(event) = self.on(event) {
                 return Some(event);
             }
@@ -315,6 +329,11 @@ impl Ranks {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         if let Some(end) = self.barrier_end() {
             return Ok(Some(end));
+        }
+        while let Some(event) = self.behind_barrier.pop_front() {
+            if let Some(event) = self.on(event) {
+                return Ok(Some(event));
+            }
         }
         loop {
             let mut left = end.map(|end| end.saturating_duration_since(Instant::now()));

@@ -206,6 +206,29 @@ fn barriers_hold_all_until_the_last_has_called_and_keep_apart_from_messages() {
 }
 
 #[test]
+fn a_rank_that_has_left_a_barrier_need_not_make_progress_for_the_others() {
+    for device in ["shm", "udp-lo", "tcp-lo", "any"] {
+        let mut all = ranks(device, 6);
+        for _ in 0..20 {
+            let mut is_inside = [true; 6];
+            for ranks in &mut all {
+                ranks.barrier(LIMIT).unwrap();
+            }
+            let start = Instant::now();
+            while is_inside.contains(&true) {
+                assert!(start.elapsed() < LIMIT, "{device}: some wait for ranks that have left");
+                for (ranks, is_inside) in all.iter_mut().zip(&mut is_inside).filter(|(_, inside)| **inside) {
+                    if let Some(RankEvent::Barrier(end)) = ranks.next_event() {
+                        end.unwrap();
+                        *is_inside = false;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_rank_that_is_gone_ends_barriers_with_its_name() {
     for (device, before) in [("shm", 0), ("shm", 3), ("tcp-lo", 2)] {
         // Rank 1 has rank 5 below it, so that the others learn of that one by their neighbours.

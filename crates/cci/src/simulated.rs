@@ -12,3 +12,10 @@ pub use crate::transport::datagram::{Network, SimulatedNode, TooLong};
 pub use cci_sys::simulated::{
     Memory, clear_fault, is_dead, leave, now_ns, set_clock, set_fault, set_seed, settle, streams,
 };
+
+use crate::messages::Messenger;
+
+/// Drops a messenger as if its process had been killed.
+pub fn abandon_messenger(messenger: Messenger) {
+    abandon(messenger.into_endpoint());
+}

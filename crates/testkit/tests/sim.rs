@@ -4,8 +4,8 @@
 //! failure shows all that happened before it. `cargo xtask sim` sets them.
 
 use cci_testkit::whole::{
-    Act, Answer::Accept, Broken, End, Hold, Job, Kinds, Limits, Machine, Operating, Report, Sabotage,
-    Scenario, Step, Talk, Weather, run, run_with_trace, shrink,
+    Act, Answer::Accept, Broken, End, Fabric, Hold, Job, Kinds, Limits, Machine, MessengerReport, Operating,
+    Report, Sabotage, Scenario, Step, Talk, Weather, run, run_messengers, run_with_trace, shrink,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const DATAGRAM_SEEDS: u64 = 2_000;
 const SHARED_MEMORY_SEEDS: u64 = 2_000;
 const STREAM_SEEDS: u64 = 1_000;
+/// Over each kind of network.
+const MESSENGER_SEEDS: u64 = 40;
 /// Failures after which the rest is not worth the time.
 const FAILURES_MAX: usize = 10;
 
@@ -138,6 +140,46 @@ fn run_seeds(fabric: &str, seeds_default: u64, draw: fn(u64) -> Scenario) -> Rep
         panic!("{}", explain(fabric, seed, &draw(seed), broken));
     }
     sum
+}
+
+/// Messengers over each kind of network: each message and call ends once, what comes is what was sent, caps hold, and nothing is left.
+#[test]
+fn every_seed_of_messengers_keeps_the_promises() {
+    let streams = Fabric::Streams { any: false, fault_per_calls: 0 };
+    let shared = |is_weak| Fabric::SharedMemory { is_weak, fault_per_calls: 0 };
+    let only = from_env("CCI_WORLD_SEED");
+    let first = only.or_else(|| from_env("CCI_WORLD_FIRST")).unwrap_or(1);
+    let seeds =
+        if only.is_some() { 1 } else { from_env("CCI_WORLD_SEEDS").unwrap_or(MESSENGER_SEEDS).min(10_000) };
+    let mut failed = Vec::new();
+    for fabric in [Fabric::Datagrams, shared(false), shared(true), streams] {
+        let mut sum = MessengerReport::default();
+        for seed in first..first + seeds {
+            let report = catch_unwind(|| run_messengers(fabric, seed))
+                .unwrap_or_else(|_| Err(format!("{fabric:?}, seed {seed}: a panic")));
+            let report = match report {
+                Ok(report) => report,
+                Err(what) => {
+                    println!("{what}");
+                    failed.push(what);
+                    continue;
+                }
+            };
+            sum.messages += report.messages;
+            sum.calls += report.calls;
+            sum.failures += report.failures;
+            sum.crashes += report.crashes;
+            sum.turns += report.turns;
+        }
+        println!("{seeds} seeds of messengers over {fabric:?}: {sum:?}");
+        // One seed need not do everything.
+        let is_enough =
+            only.is_some() || sum.messages > seeds && sum.calls > seeds && sum.failures > seeds / 2;
+        assert!(is_enough, "{sum:?}");
+        let (once, again) = (run_messengers(fabric, first), run_messengers(fabric, first));
+        assert!(once == again, "seed {first}: {once:?}, then {again:?}");
+    }
+    assert!(failed.is_empty(), "{} seeds failed, first {}", failed.len(), failed[0]);
 }
 
 #[test]

@@ -80,6 +80,12 @@ impl Messenger {
         &self.base.endpoint
     }
 
+    /// The endpoint alone; all that belonged to messages is gone.
+    #[cfg(feature = "simulated")]
+    pub(crate) fn into_endpoint(self) -> Endpoint {
+        self.base.endpoint
+    }
+
     /// What [`Endpoint::recv_buffers_free`] returns.
     pub fn recv_buffers_free(&mut self) -> u32 {
         self.base.endpoint.recv_buffers_free()

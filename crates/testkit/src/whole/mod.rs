@@ -5,6 +5,8 @@
 //! it out and judges every step against what a program is promised; [`shrink()`] takes a scenario that fails and leaves out
 //! whatever it fails without. Everything follows from the scenario: the same one gives the same [`Report::trace`].
 //!
+//! [`run_messengers`] does the same for what lies above endpoints, [`cci::messages`].
+//!
 //! [`run_watched`] lets a test look at a run, in a network made for the purpose (`tests/simulated`).
 
 mod broken;
@@ -18,6 +20,7 @@ mod held;
 mod judge;
 mod machine;
 mod memory;
+mod messengers;
 mod network;
 mod program;
 mod scenario;
@@ -33,6 +36,7 @@ mod words;
 mod world;
 
 pub use broken::Broken;
+pub use messengers::{MessengerReport, run_messengers};
 pub use scenario::{
     Act, Answer, End, Fabric, Hold, Job, Kinds, Machine, Operating, Sabotage, Scenario, Step, Talk, Weather,
 };

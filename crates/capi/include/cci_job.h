@@ -41,6 +41,26 @@ typedef const struct cci_job {
     uint32_t host;
 } cci_job_t;
 
+/* What has become of a rank, as far as the launcher knows. */
+typedef enum cci_job_status_type {
+    /* Its process has not ended, and has not left the job. */
+    CCI_JOB_RUNNING = 0,
+    /* It has left the job, and nobody has seen its process end. */
+    CCI_JOB_LEFT = 1,
+    /* Its process has ended with an exit code. */
+    CCI_JOB_EXITED = 2,
+    /* A signal has ended its process. */
+    CCI_JOB_KILLED = 3,
+    /* Its host can't be reached. */
+    CCI_JOB_LOST = 4
+} cci_job_status_type_t;
+
+typedef struct cci_job_status {
+    cci_job_status_type_t type;
+    /* The exit code, or the number of the signal; else 0. */
+    int32_t code;
+} cci_job_status_t;
+
 /* A value of a rank. */
 typedef struct cci_job_value {
     /* 8-byte aligned. */
@@ -125,6 +145,17 @@ int cci_job_abort(cci_job_t *job, int code, const char *reason);
  * Errors: CCI_ECONNREFUSED (the launcher can't be asked: only `cci run` can).
  */
 int cci_job_survive(cci_job_t *job);
+
+/*
+ * Says what has become of a rank. So one that goes on when others die learns why they did: the launcher sees it an instant later than they do.
+ *
+ *   timeout   how long to wait for the rank's process to end, where it has not; NULL: until it has
+ *   status      out
+ *
+ * Errors: CCI_EINVAL (NULL, or a timeout that is none), CCI_ERANGE (no such rank), CCI_ECONNREFUSED (the launcher can't be asked: only `cci run`
+ * can).
+ */
+int cci_job_status(cci_job_t *job, uint32_t rank, const struct timeval *timeout, cci_job_status_t *status);
 
 #ifdef __cplusplus
 }

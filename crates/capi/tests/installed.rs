@@ -240,6 +240,10 @@ fn jobs_by_the_command() {
     let output = run(&["ranks"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.matches("job: all well").count() == 3, "{output:?}");
+    let _ = fs::remove_file(&go);
+    let output = run(&["deaths"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.code() == Some(137) && said.matches("job: all well").count() == 2, "{output:?}");
     let output = run(&["abort"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(

@@ -128,6 +128,11 @@ fn values() -> Vec<Item> {
         value!(CCI_JOB_VALUE_BYTES_MAX = 4096),
         value!(CCI_JOB_KEY_BYTES_MAX = 64),
         value!(CCI_JOB_REASON_BYTES_MAX = 512),
+        value!(CCI_JOB_RUNNING = 0),
+        value!(CCI_JOB_LEFT = 1),
+        value!(CCI_JOB_EXITED = 2),
+        value!(CCI_JOB_KILLED = 3),
+        value!(CCI_JOB_LOST = 4),
     ]
 }
 
@@ -164,6 +169,7 @@ fn objects() -> Vec<Item> {
     items.extend(object!(cci_messenger_limits_t: 40, size @ 0, reserved @ 4, whole_bytes_max @ 8, message_bytes_max @ 16, lent_bytes_max @ 24, staged_bytes_max @ 32));
     items.extend(object!(cci_messenger_progress_t: 16, moved_bytes @ 0, total_bytes @ 8));
     items.extend(object!(cci_job_t: 20, rank @ 0, size @ 4, local_rank @ 8, local_size @ 12, host @ 16));
+    items.extend(object!(cci_job_status_t: 8, r#type @ 0, code @ 4));
     items.extend(object!(cci_job_value_t: 16, ptr @ 0, len @ 8));
     items
 }

@@ -4,13 +4,14 @@
 mod common;
 
 use cci::{Context, Event, Options, SendFlags};
-use cci_job::{Job, JobError, Peer, RankEvent, Ranks};
+use cci_job::{Job, JobError, Peer, RankEvent, RankStatus, Ranks};
 use common::slurm;
 use common::ssh::Hosts;
 use common::*;
+use rustix::process::{Signal, getpid, kill_process};
 use std::env;
 use std::process::{Command, Output, Stdio, exit};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a rank shall do; not set in the tests themselves.
 const ROLE: &str = "CCI_TEST_ROLE";
@@ -89,6 +90,7 @@ fn as_a_rank() {
             }
             std::thread::sleep(std::time::Duration::from_secs(600));
         }
+        "ask who died" => ask_who_died(),
         "dies" => {
             let mut job = Job::join().unwrap();
             if job.rank() == 1 {
@@ -243,6 +245,31 @@ fn survives(dies_in: Option<u32>) {
     }
 }
 
+/// Rank 1 exits, rank 2 is killed, rank 3 leaves and works on: rank 0 learns that of each, and ends the job.
+fn ask_who_died() {
+    let mut job = Job::join().unwrap();
+    job.survive().unwrap();
+    job.barrier().unwrap();
+    match job.rank() {
+        1 => exit(9),
+        2 => kill_process(getpid(), Signal::KILL).unwrap(),
+        3 => drop(job),
+        _ => {
+            assert_eq!(job.status(0, Duration::ZERO).unwrap(), RankStatus::Running);
+            assert_eq!(job.status(1, PATIENCE).unwrap(), RankStatus::Exited(9));
+            assert_eq!(job.status(2, PATIENCE).unwrap(), RankStatus::Killed(9));
+            let until = Instant::now() + PATIENCE;
+            while job.status(3, Duration::from_millis(10)).unwrap() != RankStatus::Left {
+                assert!(Instant::now() < until);
+            }
+            assert!(matches!(job.status(job.size(), PATIENCE), Err(JobError::Argument(_))));
+            println!("\nsurvived");
+            job.abort(5, "rank 3 shall end").unwrap();
+        }
+    }
+    std::thread::sleep(Duration::from_secs(600));
+}
+
 fn ends_by_itself() {
     let mut job = Job::join().unwrap();
     let mut ranks = connected(&mut job);
@@ -314,6 +341,8 @@ fn ranks_of_two_hosts_meet_and_are_told_of_deaths() {
     assert_eq!(launch("dies", "60s").status.code(), Some(9));
     succeeded(&launch("leaves", "60s"));
     succeeded(&launch("never joins", "60s"));
+    let asked = launch("ask who died", "60s");
+    assert_eq!(survivors(&asked), 1, "{}", stderr(&asked));
     let aborted = launch("aborts", "60s");
     assert_eq!(aborted.status.code(), Some(42));
     assert!(
@@ -513,6 +542,12 @@ fn a_death_ends_the_job_unless_all_living_ranks_survive_it() {
     let said = stderr(&ended);
     assert_eq!(ended.status.code(), Some(9), "{said}");
     assert!(said.contains("; the other ranks are ended"), "{said}");
+}
+
+#[test]
+fn ranks_that_go_on_learn_how_others_ended() {
+    let output = launch("4", "ask who died", &[]);
+    assert_eq!(survivors(&output), 1, "{}", stderr(&output));
 }
 
 /// Ranks that SIGKILL ends at any instant of start, exchange or barrier over connections, and end. Whoever waits for one is not left waiting.

@@ -2,6 +2,7 @@
 
 use crate::limits::VALUES_PER_RANK_MAX;
 use crate::relayed::{FromHost, News, ToHost};
+use crate::status::RankStatus;
 use crate::wire::{FromLauncher, FromRank};
 use std::collections::HashMap;
 use std::num::NonZeroU8;
@@ -50,8 +51,10 @@ struct RankState {
     values: HashMap<String, Vec<u8>>,
     /// It has asked to go on when another rank dies.
     survives: bool,
-    /// Its process has ended.
-    has_ended: bool,
+    /// It has closed its connection with the launcher.
+    has_left: bool,
+    /// How its process has ended.
+    end: Option<RankStatus>,
 }
 
 impl Coordinator {
@@ -80,18 +83,18 @@ impl Coordinator {
         (0..).zip(&table.ranks).filter(|(_, state)| state.exchanged.is_none()).map(|(rank, _)| rank).collect()
     }
 
-    /// The process of this rank has ended: nobody waits for it from now on.
-    pub fn rank_ended(&self, rank: u32) {
+    /// The process of this rank has ended in this way: nobody waits for it from now on.
+    pub fn rank_ended(&self, rank: u32, status: RankStatus) {
         let mut table = self.table();
         if let Some(state) = table.ranks.get_mut(rank as usize) {
-            state.has_ended = true;
+            state.end = Some(status);
         }
         table.rank_is_gone(rank);
     }
 
     /// Whether all ranks whose processes have not ended survive the death of another one.
     pub fn living_survive(&self) -> bool {
-        self.table().ranks.iter().all(|state| state.survives || state.has_ended)
+        self.table().ranks.iter().all(|state| state.survives || state.end.is_some())
     }
 
     /// Takes what the server of a host says of one of its ranks. What is said of a rank that does not exist is ignored.
@@ -103,7 +106,7 @@ impl Coordinator {
                 (self.on_notice)(Notice::Abort { rank, code, reason });
             }
             News::Asks(asked) => self.table().answer(rank, asked),
-            News::Left => self.table().rank_is_gone(rank),
+            News::Left => self.table().left(rank),
         }
     }
 
@@ -130,6 +133,10 @@ impl Table {
                 let value = self.ranks.get(of as usize).and_then(|state| state.values.get(&key)).cloned();
                 FromLauncher::Value { value }
             }
+            FromRank::Status { rank: of } => match self.ranks.get(of as usize) {
+                Some(state) => FromLauncher::Status { status: state.status() },
+                None => FromLauncher::Failed { reason: format!("there is no rank {of}") },
+            },
             // Neither comes so far: a server admits ranks, and an abort is a notice.
             FromRank::Hello { .. } | FromRank::Abort { .. } => return,
         };
@@ -156,6 +163,14 @@ impl Table {
         }
     }
 
+    /// A rank has closed its connection with the launcher.
+    fn left(&mut self, rank: u32) {
+        if let Some(state) = self.ranks.get_mut(rank as usize) {
+            state.has_left = true;
+        }
+        self.rank_is_gone(rank);
+    }
+
     /// Nobody waits any more for a rank that is gone.
     fn rank_is_gone(&mut self, rank: u32) {
         let rank_gone = *self.gone.get_or_insert(rank);
@@ -175,6 +190,10 @@ impl Table {
 }
 
 impl RankState {
+    fn status(&self) -> RankStatus {
+        self.end.unwrap_or(if self.has_left { RankStatus::Left } else { RankStatus::Running })
+    }
+
     fn put(&mut self, rank: u32, key: String, value: Vec<u8>) -> FromLauncher {
         if self.values.contains_key(&key) {
             return FromLauncher::Failed { reason: format!("rank {rank} has put the key {key:?} already") };

@@ -1,6 +1,7 @@
 //! Properties of everything that ranks, launchers and hosts say to each other.
 
 use crate::relayed::{FromHost, News, ToHost};
+use crate::status::RankStatus;
 use crate::wire::{FromLauncher, FromRank, VERSION};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -27,6 +28,17 @@ fn from_ranks() -> impl Strategy<Value = FromRank> {
         (1..=u8::MAX, texts())
             .prop_map(|(code, reason)| FromRank::Abort { code: NonZeroU8::new(code).unwrap(), reason }),
         Just(FromRank::Survive),
+        any::<u32>().prop_map(|rank| FromRank::Status { rank }),
+    ]
+}
+
+fn statuses() -> impl Strategy<Value = RankStatus> {
+    prop_oneof![
+        Just(RankStatus::Running),
+        Just(RankStatus::Left),
+        Just(RankStatus::Lost),
+        any::<u8>().prop_map(RankStatus::Exited),
+        any::<u8>().prop_map(RankStatus::Killed),
     ]
 }
 
@@ -38,6 +50,7 @@ fn from_launchers() -> impl Strategy<Value = FromLauncher> {
         proptest::option::of(values()).prop_map(|value| FromLauncher::Value { value }),
         texts().prop_map(|reason| FromLauncher::Failed { reason }),
         any::<u32>().prop_map(|rank| FromLauncher::Gone { rank }),
+        statuses().prop_map(|status| FromLauncher::Status { status }),
     ]
 }
 

@@ -3,10 +3,15 @@
 use crate::bootstrap::{self, Bootstrap};
 use crate::error::{JobError, Result};
 use crate::key::JobKey;
-use crate::limits::{JOB_KEY_BYTES, KEY_BYTES_MAX, REASON_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{
+    JOB_KEY_BYTES, KEY_BYTES_MAX, REASON_BYTES_MAX, STATUS_PAUSE_MAX, STATUS_PAUSE_MIN, VALUE_BYTES_MAX,
+};
+use crate::status::RankStatus;
 use crate::wire::VERSION;
 use std::fs;
 use std::num::NonZeroU8;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Tells hosts apart where a launcher does not: it differs for each host, and for each start of it.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -133,9 +138,7 @@ impl Job {
     /// There is no such rank, or the key is empty or too long. The launcher is gone.
     pub fn get(&mut self, rank: u32, key: &str) -> Result<Option<Vec<u8>>> {
         check_key(key)?;
-        if rank >= self.size {
-            return Err(JobError::Argument(format!("there is no rank {rank} in a job of {}", self.size)));
-        }
+        self.check_rank(rank)?;
         self.bootstrap.get(rank, key)
     }
 
@@ -183,6 +186,34 @@ impl Job {
     /// The launcher can't be asked ([`JobError::Refused`]): only `cci run` can. The launcher is gone.
     pub fn survive(&mut self) -> Result<()> {
         self.bootstrap.survive()
+    }
+
+    /// What has become of a rank: how its process ended, as far as the launcher knows. Where it has not ended yet, waits for that for up to
+    /// `limit`. So a rank that was told of a death, by [`JobError::Gone`] or the end of a connection, learns its cause, which the launcher
+    /// sees an instant later than others.
+    ///
+    /// # Errors
+    /// There is no such rank. The launcher can't be asked ([`JobError::Refused`]): only `cci run` can. The launcher is gone.
+    pub fn status(&mut self, rank: u32, limit: Duration) -> Result<RankStatus> {
+        self.check_rank(rank)?;
+        let began = Instant::now();
+        let mut pause = STATUS_PAUSE_MIN;
+        loop {
+            let status = self.bootstrap.status(rank)?;
+            let left = limit.saturating_sub(began.elapsed());
+            if status.is_final() || left.is_zero() {
+                return Ok(status);
+            }
+            thread::sleep(pause.min(left));
+            pause = (pause * 2).min(STATUS_PAUSE_MAX);
+        }
+    }
+
+    fn check_rank(&self, rank: u32) -> Result<()> {
+        if rank >= self.size {
+            return Err(JobError::Argument(format!("there is no rank {rank} in a job of {}", self.size)));
+        }
+        Ok(())
     }
 }
 

@@ -20,6 +20,7 @@ pub mod limits;
 mod ranks;
 mod relayed;
 pub mod server;
+mod status;
 mod wire;
 
 pub use error::{JobError, Result};
@@ -27,3 +28,4 @@ pub use job::Job;
 pub use key::JobKey;
 pub use ranks::{Peer, RankEvent, Ranks};
 pub use relayed::{FromHost, ToHost};
+pub use status::RankStatus;

@@ -1,5 +1,7 @@
 //! What is bounded in a job, and by how much.
 
+use std::time::Duration;
+
 /// Most ranks of a job that `cci run` starts.
 pub const RANKS_MAX: u32 = 1024;
 /// Longest key of a value that a rank puts, bytes.
@@ -14,6 +16,10 @@ pub const REASON_BYTES_MAX: usize = 512;
 pub const FRAME_BYTES_MAX: usize = RANKS_MAX as usize * (VALUE_BYTES_MAX + 4) + 64;
 /// Longest line of a PMI-1 server: the protocol has 1,024 for a value, and the rest is short.
 pub const PMI_LINE_BYTES_MAX: usize = 4096;
+/// How soon the launcher is asked again what has become of a rank; each time later, up to the second one.
+pub const STATUS_PAUSE_MIN: Duration = Duration::from_millis(1);
+/// How late it is asked again at most.
+pub const STATUS_PAUSE_MAX: Duration = Duration::from_millis(64);
 /// Bytes of a job's key.
 pub const JOB_KEY_BYTES: usize = 32;
 /// Bytes of the number by which ranks know each other when they connect.

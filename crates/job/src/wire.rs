@@ -7,6 +7,7 @@ use crate::frames::{Fields, Frame, read_frame};
 use crate::limits::{
     FRAME_BYTES_MAX, JOB_KEY_BYTES, KEY_BYTES_MAX, RANKS_MAX, REASON_BYTES_MAX, VALUE_BYTES_MAX,
 };
+use crate::status::RankStatus;
 use std::io::{self, Read, Write};
 use std::num::NonZeroU8;
 
@@ -30,6 +31,8 @@ pub enum FromRank {
     Abort { code: NonZeroU8, reason: String },
     /// The death of another rank shall not end this one; answered by `Done`.
     Survive,
+    /// What has become of a rank; answered by `Status`.
+    Status { rank: u32 },
 }
 
 /// What the launcher says.
@@ -47,6 +50,8 @@ pub enum FromLauncher {
     Failed { reason: String },
     /// It can't be done because a rank is gone.
     Gone { rank: u32 },
+    /// What has become of the rank that was asked for.
+    Status { status: RankStatus },
 }
 
 impl FromRank {
@@ -62,6 +67,7 @@ impl FromRank {
                 Frame::new(4).number(u32::from(code.get())).bytes(reason.as_bytes())
             }
             FromRank::Survive => Frame::new(5),
+            FromRank::Status { rank } => Frame::new(6).number(*rank),
         }
         .finish()
     }
@@ -90,6 +96,7 @@ impl FromRank {
                 reason: fields.text(REASON_BYTES_MAX)?,
             },
             5 => FromRank::Survive,
+            6 => FromRank::Status { rank: fields.number()? },
             _ => return None,
         };
         fields.is_empty().then_some(decoded)
@@ -108,6 +115,10 @@ impl FromLauncher {
             FromLauncher::Value { value: Some(value) } => Frame::new(3).number(1).bytes(value),
             FromLauncher::Failed { reason } => Frame::new(4).bytes(reason.as_bytes()),
             FromLauncher::Gone { rank } => Frame::new(5).number(*rank),
+            FromLauncher::Status { status } => {
+                let (kind, number) = status.to_numbers();
+                Frame::new(6).number(kind).number(number)
+            }
         }
         .finish()
     }
@@ -132,6 +143,10 @@ impl FromLauncher {
             },
             4 => FromLauncher::Failed { reason: fields.text(REASON_BYTES_MAX)? },
             5 => FromLauncher::Gone { rank: fields.number()? },
+            6 => {
+                let (kind, number) = (fields.number()?, fields.number()?);
+                FromLauncher::Status { status: RankStatus::from_numbers(kind, number)? }
+            }
             _ => return None,
         };
         fields.is_empty().then_some(decoded)
@@ -180,6 +195,7 @@ mod tests {
             FromRank::Get { rank: 1, key: "key".into() },
             FromRank::Abort { code: NonZeroU8::MAX, reason: "why".into() },
             FromRank::Survive,
+            FromRank::Status { rank: 2 },
         ]
     }
 
@@ -192,6 +208,7 @@ mod tests {
             FromLauncher::Value { value: Some(vec![5]) },
             FromLauncher::Failed { reason: "why".into() },
             FromLauncher::Gone { rank: 2 },
+            FromLauncher::Status { status: RankStatus::Killed(9) },
         ]
     }
 

@@ -4,10 +4,13 @@ mod handle;
 pub mod types;
 mod values;
 
+use crate::connections::duration;
 use crate::endpoint::text;
 use crate::guard::{Failure, guard};
 use crate::types::*;
-use libc::{c_char, c_int, c_void};
+use cci_job::RankStatus;
+use libc::{c_char, c_int, c_void, timeval};
+use std::time::Duration;
 use types::*;
 use values::{bytes, check_place, give};
 
@@ -143,6 +146,39 @@ pub unsafe extern "C" fn cci_job_abort(job: *const cci_job_t, code: c_int, reaso
 #[unsafe(no_mangle)]
 pub extern "C" fn cci_job_survive(job: *const cci_job_t) -> c_int {
     guard(|| handle::with(job, |job| Ok(job.survive()?)))
+}
+
+/// Says what has become of a rank.
+///
+/// # Safety
+/// `timeout` is NULL or a `struct timeval`; `status` is NULL or a place to be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_job_status(
+    job: *const cci_job_t,
+    rank: u32,
+    timeout: *const timeval,
+    status: *mut cci_job_status_t,
+) -> c_int {
+    guard(|| {
+        check_place(status, "cci_job_status: status")?;
+        // SAFETY: as the caller promises.
+        let limit = unsafe { duration(timeout) }?.unwrap_or(Duration::MAX);
+        let found = handle::with(job, |job| match rank < job.size() {
+            true => Ok(job.status(rank, limit)?),
+            false => Err(no_rank(rank, job.size())),
+        })?;
+        let (r#type, code) = match found {
+            RankStatus::Running => (CCI_JOB_RUNNING, 0),
+            RankStatus::Left => (CCI_JOB_LEFT, 0),
+            RankStatus::Exited(code) => (CCI_JOB_EXITED, code),
+            RankStatus::Killed(signal) => (CCI_JOB_KILLED, signal),
+            RankStatus::Lost => (CCI_JOB_LOST, 0),
+            _ => return Err(Failure::with_text(CCI_ERROR, "the launcher says what C has no number for")),
+        };
+        // SAFETY: not NULL, and the caller's to be written.
+        unsafe { status.write(cci_job_status_t { r#type, code: code.into() }) };
+        Ok(())
+    })
 }
 
 fn no_rank(rank: u32, size: u32) -> Failure {

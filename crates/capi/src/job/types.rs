@@ -2,7 +2,7 @@
 #![allow(non_camel_case_types, reason = "the names of the C interface")]
 
 use cci_job::limits;
-use libc::c_void;
+use libc::{c_int, c_void};
 
 /// Longest value, bytes.
 pub const CCI_JOB_VALUE_BYTES_MAX: u32 = 4096;
@@ -28,6 +28,26 @@ pub struct cci_job_t {
     pub local_size: u32,
     /// The number of its host.
     pub host: u32,
+}
+
+/// Its process has not ended.
+pub const CCI_JOB_RUNNING: c_int = 0;
+/// It has left the job.
+pub const CCI_JOB_LEFT: c_int = 1;
+/// Its process has ended with a code.
+pub const CCI_JOB_EXITED: c_int = 2;
+/// A signal has ended its process.
+pub const CCI_JOB_KILLED: c_int = 3;
+/// Its host can't be reached.
+pub const CCI_JOB_LOST: c_int = 4;
+
+/// What has become of a rank.
+#[repr(C)]
+pub struct cci_job_status_t {
+    /// One of the above.
+    pub r#type: c_int,
+    /// The exit code or the signal.
+    pub code: i32,
 }
 
 /// A value of a rank.

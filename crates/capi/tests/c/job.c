@@ -2,6 +2,7 @@
 #include "cci_job.h"
 #include "check.h"
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
 
@@ -13,6 +14,8 @@ static void misuse(void)
     char long_key[CCI_JOB_KEY_BYTES_MAX + 2], long_reason[CCI_JOB_REASON_BYTES_MAX + 2];
     cci_job_value_t *value = (cci_job_value_t *)0x11;
     cci_job_t *other = (cci_job_t *)0x11;
+    const struct timeval now = {0, 0}, never = {-1, 0};
+    cci_job_status_t status = {(cci_job_status_type_t)55, 66};
     uint32_t host = 77;
     memset(long_key, 'k', sizeof long_key);
     memset(long_reason, 'r', sizeof long_reason);
@@ -47,6 +50,13 @@ static void misuse(void)
     CHECK_STATUS(cci_job_abort(job, 1, "\xff"), CCI_EINVAL);
     CHECK_STATUS(cci_job_abort(job, 1, long_reason), CCI_EINVAL);
     CHECK_STATUS(cci_job_survive(NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_job_status(NULL, 0, &now, &status), CCI_EINVAL);
+    CHECK_STATUS(cci_job_status(job, 0, &now, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_job_status(job, 0, &never, &status), CCI_EINVAL);
+    CHECK_STATUS(cci_job_status(job, job->size, &now, &status), CCI_ERANGE);
+    CHECK((int)status.type == 55 && status.code == 66);
+    OK(cci_job_status(job, job->rank, &now, &status));
+    CHECK(status.type == CCI_JOB_RUNNING && status.code == 0);
     CHECK(host == 77 && value == (cci_job_value_t *)0x11 && other == (cci_job_t *)0x11);
 }
 
@@ -157,6 +167,12 @@ static void deaths(void)
         CHECK(strstr(cci_last_error(), "rank"));
         CHECK_STATUS(cci_job_exchange(job, NULL, 0, &all), CCI_ERR_DISCONNECTED);
         CHECK(all == (cci_job_value_t *)0x11);
+        /* How its process ended knows `cci run` only. */
+        int is_known = getenv("CCI_JOB_SIZE") != NULL;
+        const struct timeval now = {0, 0};
+        cci_job_status_t status;
+        OK(cci_job_status(job, job->size - 1, is_known ? NULL : &now, &status));
+        CHECK(status.type == (is_known ? CCI_JOB_KILLED : CCI_JOB_LEFT) && status.code == (is_known ? SIGKILL : 0));
     }
 }
 

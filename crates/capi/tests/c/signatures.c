@@ -111,6 +111,7 @@ static int (*job_exchange)(cci_job_t *, const void *, uint32_t, cci_job_value_t 
 static int (*job_barrier)(cci_job_t *) = cci_job_barrier;
 static int (*job_abort)(cci_job_t *, int, const char *) = cci_job_abort;
 static int (*job_survive)(cci_job_t *) = cci_job_survive;
+static int (*job_status)(cci_job_t *, uint32_t, const struct timeval *, cci_job_status_t *) = cci_job_status;
 
 int main(void)
 {
@@ -128,5 +129,5 @@ int main(void)
              messenger_receive_progress && messenger_call && messenger_callv && messenger_replyv && messenger_cancel_call && messenger_reply &&
              messenger_reply_error && messenger_explain && messenger_get_counters &&
              job_join && job_leave && job_host_of && job_put && job_get && job_exchange && job_barrier && job_abort &&
-             job_survive);
+             job_survive && job_status);
 }

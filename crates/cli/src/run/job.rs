@@ -7,6 +7,7 @@ use super::remote::News;
 use super::verdict::Ending;
 use super::wire::FromAgent;
 use crate::failure::{Failure, Outcome};
+use cci_job::RankStatus;
 use cci_job::coordinator::{Coordinator, Notice};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::{BTreeMap, VecDeque};
@@ -165,7 +166,7 @@ impl<'a, P: Places> Job<'a, P> {
 
     fn ended(&mut self, rank: u32, ending: Ending) {
         let Some(Running { pid, host }) = self.running.remove(&rank) else { return };
-        self.coordinator.rank_ended(rank);
+        self.coordinator.rank_ended(rank, ending.status());
         if !ending.is_success() && !self.ends {
             let host = self.places.name(host);
             self.failed(&format!("rank {rank} (process {pid} on {host}) {ending}"), ending);
@@ -223,7 +224,7 @@ impl<'a, P: Places> Job<'a, P> {
             self.running.iter().filter(|(_, running)| running.host == host).map(|(&rank, _)| rank).collect();
         for &rank in &lost {
             self.running.remove(&rank);
-            self.coordinator.rank_ended(rank);
+            self.coordinator.rank_ended(rank, RankStatus::Lost);
         }
         if !lost.is_empty() {
             let how = ending.map(|ending| format!(" (what reached it {ending})")).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! How processes end, and what that makes of the job.
 
+use cci_job::RankStatus;
 use rustix::process::{Signal, WaitStatus};
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
@@ -30,6 +31,14 @@ impl Ending {
         match self {
             Ending::Exit(code) => ExitCode::from(code),
             Ending::Signal(signal) => ExitCode::from(128_u8.saturating_add(signal)),
+        }
+    }
+
+    /// What ranks are told of it.
+    pub const fn status(self) -> RankStatus {
+        match self {
+            Ending::Exit(code) => RankStatus::Exited(code),
+            Ending::Signal(signal) => RankStatus::Killed(signal),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{Bootstrap, Joined};
 use crate::error::{JobError, Result};
 use crate::limits::VALUES_PER_RANK_MAX;
+use crate::status::RankStatus;
 use std::collections::HashMap;
 use std::num::NonZeroU8;
 
@@ -38,6 +39,10 @@ impl Bootstrap for Alone {
 
     fn survive(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    fn status(&mut self, _rank: u32) -> Result<RankStatus> {
+        Ok(RankStatus::Running)
     }
 
     fn abort(&mut self, _code: NonZeroU8, _reason: &str) -> Result<()> {

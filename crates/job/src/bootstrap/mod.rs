@@ -7,6 +7,7 @@ mod pmix;
 
 use crate::error::{JobError, Result};
 use crate::key::JobKey;
+use crate::status::RankStatus;
 use std::env;
 use std::num::NonZeroU8;
 
@@ -23,6 +24,11 @@ pub trait Bootstrap: Send {
     /// Asks the launcher to let this rank go on when another one dies. Those that can't be asked refuse.
     fn survive(&mut self) -> Result<()> {
         let why = "this launcher can't be asked to go on without a rank: with `cci run` it can";
+        Err(JobError::Refused(why.into()))
+    }
+    /// Asks the launcher what has become of a rank. Those that can't be asked refuse.
+    fn status(&mut self, _rank: u32) -> Result<RankStatus> {
+        let why = "this launcher can't be asked what has become of a rank: with `cci run` it can";
         Err(JobError::Refused(why.into()))
     }
 }

@@ -3,6 +3,7 @@
 use super::{Bootstrap, Joined, number, variable};
 use crate::error::{JobError, Result};
 use crate::key::JobKey;
+use crate::status::RankStatus;
 use crate::wire::{FromLauncher, FromRank, Say, VERSION};
 use rustix::net::sockopt::socket_peercred;
 use std::io::{self, BufReader};
@@ -80,6 +81,13 @@ impl Bootstrap for Launcher {
     fn survive(&mut self) -> Result<()> {
         match self.ask(&FromRank::Survive)? {
             FromLauncher::Done => Ok(()),
+            _ => Err(nonsense()),
+        }
+    }
+
+    fn status(&mut self, rank: u32) -> Result<RankStatus> {
+        match self.ask(&FromRank::Status { rank })? {
+            FromLauncher::Status { status } => Ok(status),
             _ => Err(nonsense()),
         }
     }

@@ -10,6 +10,7 @@ use crate::status::RankStatus;
 use crate::wire::VERSION;
 use std::fs;
 use std::num::NonZeroU8;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ pub struct Job {
     size: u32,
     key: JobKey,
     /// For each rank, the number of its host.
-    hosts: Vec<u32>,
+    hosts: Arc<[u32]>,
 }
 
 impl Job {
@@ -64,7 +65,7 @@ impl Job {
             rank: joined.rank,
             size: joined.size,
             key,
-            hosts: number_hosts(&cards),
+            hosts: number_hosts(&cards).into(),
         })
     }
 
@@ -89,8 +90,8 @@ impl Job {
     }
 
     /// For each rank, the number of its host.
-    pub(crate) fn hosts(&self) -> &[u32] {
-        &self.hosts
+    pub(crate) fn hosts(&self) -> Arc<[u32]> {
+        self.hosts.clone()
     }
 
     /// The number of this rank among those of its host, from 0.

@@ -21,6 +21,7 @@ use cci::{
 };
 use hello::Ticket;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// An endpoint that all ranks of a job have, and its connections by rank. A connection opens when one of its two ranks
@@ -58,7 +59,7 @@ pub struct Ranks {
     refused: u64,
     barrier: Barrier,
     /// For each rank, the number of its host.
-    hosts: Vec<u32>,
+    hosts: Arc<[u32]>,
     /// There was no send buffer for a message of the barrier.
     barrier_waits: bool,
     /// How long a rank may take no message of a barrier, if this rank has called one.
@@ -145,9 +146,9 @@ impl Ranks {
     }
 
     /// Over the endpoint of a rank, with everybody's entries.
-    fn over(endpoint: Endpoint, rank: u32, entries: &[Vec<u8>], hosts: &[u32]) -> Result<Ranks> {
+    fn over(endpoint: Endpoint, rank: u32, entries: &[Vec<u8>], hosts: Arc<[u32]>) -> Result<Ranks> {
         let (book, ticket) = Book::new(entries)?;
-        let barrier = Barrier::new(rank, hosts);
+        let barrier = Barrier::new(rank, &hosts);
         let connections = HashMap::new();
         Ok(Ranks {
             endpoint,
@@ -158,7 +159,7 @@ impl Ranks {
             refused: 0,
             barrier,
             barrier_waits: false,
-            hosts: hosts.to_vec(),
+            hosts,
             barrier_limit: None,
             behind_barrier: VecDeque::new(),
         })
@@ -236,8 +237,11 @@ impl Ranks {
     pub fn of_one_process(endpoints: Vec<Endpoint>) -> Result<Vec<Ranks>> {
         let ticket = Ticket::random()?;
         let entries: Vec<_> = endpoints.iter().map(|endpoint| book::entry(&ticket, endpoint.uri())).collect();
-        let hosts = vec![0; entries.len()];
-        (0..).zip(endpoints).map(|(rank, endpoint)| Ranks::over(endpoint, rank, &entries, &hosts)).collect()
+        let hosts: Arc<[u32]> = vec![0; entries.len()].into();
+        (0..)
+            .zip(endpoints)
+            .map(|(rank, endpoint)| Ranks::over(endpoint, rank, &entries, hosts.clone()))
+            .collect()
     }
 
     /// The number of this rank.

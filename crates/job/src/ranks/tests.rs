@@ -2,6 +2,7 @@
 
 use super::*;
 use cci::{Attribute, Context, SendFlags};
+use std::process::Command;
 
 /// Connecting takes far less.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -313,4 +314,42 @@ fn a_rank_that_is_no_neighbour_gets_no_connection_of_barriers() {
         all[0].requests_refused() == 1
     });
     assert!(all[0].connections.is_empty());
+}
+
+/// Bytes of this process that no file has.
+fn anonymous_bytes() -> u64 {
+    let held = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
+    let line = held.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+/// In a process of its own, whose memory no other test changes: the exchange is simulated, the memory is real.
+#[test]
+fn a_rank_that_was_never_spoken_to_takes_64_bytes_at_most() {
+    const ALONE: &str = "CCI_TEST_ALONE";
+    const RANKS: u32 = 100_000;
+    const RANKS_PER_HOST: u32 = 64;
+    if std::env::var(ALONE).is_err() {
+        let name = "ranks::tests::a_rank_that_was_never_spoken_to_takes_64_bytes_at_most";
+        let mut alone = Command::new(std::env::current_exe().unwrap());
+        let output = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let context = Context::new().unwrap();
+    let endpoint = || Endpoint::create(context.device("shm").unwrap(), Options::default()).unwrap();
+    let (first, second) = (endpoint(), endpoint());
+    let ticket = Ticket::random().unwrap();
+    let uri = |rank| format!("any://id={rank:032x},shm=u1000-{rank:016x},udp=192.168.100.7:44992");
+    let entries: Vec<_> = (0..RANKS).map(|rank| book::entry(&ticket, &uri(rank))).collect();
+    let hosts = || -> Arc<[u32]> { (0..RANKS).map(|rank| rank / RANKS_PER_HOST).collect() };
+    let mut keeper = Ranks::over(first, 0, &entries, hosts()).unwrap();
+    let place = keeper.book.publish().unwrap();
+    let before = anonymous_bytes();
+    let mut ranks = Ranks::over(second, 1, &entries, hosts()).unwrap();
+    ranks.book.adopt(&place);
+    let taken = anonymous_bytes().saturating_sub(before);
+    assert_eq!(ranks.book.uri(RANKS - 1).unwrap(), uri(RANKS - 1));
+    assert!(taken > 0 && taken <= 64 * u64::from(RANKS), "{taken} bytes for {RANKS} ranks");
 }

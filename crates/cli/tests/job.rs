@@ -77,6 +77,7 @@ fn as_a_rank() {
             assert_eq!(job.get(0, "one more").unwrap(), None);
             job.barrier().unwrap();
         }
+        "waits" => waits(),
         "survives" => survives(None),
         "survives a death" => survives(Some(100)),
         "some survive" => {
@@ -222,6 +223,50 @@ fn barriers(turns: u32) -> Result<(), JobError> {
     Ok(())
 }
 
+/// All ranks but one wait for the last, at the launcher and over connections, and use less than a hundredth of a core meanwhile.
+fn waits() {
+    let mut job = Job::join().unwrap();
+    let context = Context::new().unwrap();
+    let mut ranks = Ranks::open(&mut job, context.device("any").unwrap(), Options::default()).unwrap();
+    let pass = |ranks: &mut Ranks| {
+        ranks.barrier(PATIENCE).unwrap();
+        match ranks.wait(Some(PATIENCE)).unwrap() {
+            Some(RankEvent::Barrier(end)) => end.unwrap(),
+            other => panic!("{other:?}"),
+        }
+    };
+    // The first one opens its connections.
+    pass(&mut ranks);
+    job.barrier().unwrap();
+    for over_connections in [true, false] {
+        if job.rank() == 0 {
+            std::thread::sleep(Duration::from_secs(3));
+        }
+        let (start, used_before) = (Instant::now(), processor_time());
+        if over_connections {
+            pass(&mut ranks);
+        } else {
+            job.barrier().unwrap();
+        }
+        let (waited, used) = (start.elapsed(), processor_time() - used_before);
+        // On a machine that is busy a rank may come late, and wait for too short a time to tell.
+        if job.rank() > 0 && waited > Duration::from_secs(2) {
+            assert!(used * 100 < waited, "rank {}: {used:?} in {waited:?}", job.rank());
+        }
+    }
+    assert!(ranks.close(PATIENCE));
+}
+
+/// What all threads of this process have used.
+fn processor_time() -> Duration {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let used_ns = |thread: std::fs::DirEntry| -> u64 {
+        let numbers = std::fs::read_to_string(thread.path().join("schedstat")).unwrap();
+        numbers.split(' ').next().unwrap().parse().unwrap()
+    };
+    Duration::from_nanos(threads.map(|thread| used_ns(thread.unwrap())).sum())
+}
+
 /// Goes on without rank 2, which may die in a turn.
 fn survives(dies_in: Option<u32>) {
     let meet = || {
@@ -296,6 +341,11 @@ fn ranks_pass_barriers_over_connections() {
     for ranks in ["1", "2", "23"] {
         succeeded(&launch(ranks, "barriers", &[]));
     }
+}
+
+#[test]
+fn ranks_that_wait_in_a_barrier_sleep() {
+    succeeded(&launch("64", "waits", &[]));
 }
 
 #[test]

@@ -111,6 +111,14 @@ static void allreduces(bool first, size_t len_bytes, uint64_t count)
         must("MPI_Allreduce", MPI_Allreduce(buffer, sums, numbers, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD));
 }
 
+static double since_start_s(void)
+{
+    const char *started_ns = getenv("CCI_BENCH_STARTED_NS");
+    if (started_ns == NULL)
+        fail("CCI_BENCH_STARTED_NS", "is not set");
+    return now_s() - (double)number(started_ns) / 1e9;
+}
+
 /* The other rank stays in MPI, so that a target that has to help does so. */
 static double one_sided(const struct job *job, bool first, void (*work)(MPI_Win, size_t, uint64_t))
 {
@@ -145,6 +153,14 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (ranks < 2 || (ranks > 2 && job.work < BARRIER))
         fail(argv[0], "start two ranks with mpirun -n 2");
+    if (job.work == START) {
+        must("MPI_Barrier", MPI_Barrier(MPI_COMM_WORLD));
+        job.count = 1;
+        if (rank == 0)
+            tell_result(&job, since_start_s());
+        MPI_Finalize();
+        return 0;
+    }
     pin(rank % 2);
     buffer = pages(job.len_bytes * (job.work == RATE ? window_of(job.len_bytes) : 1));
 

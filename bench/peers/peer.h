@@ -13,6 +13,7 @@
  *   fetch-add  an addition to a remote word of 8 bytes that has the value before: "1/s"
  *   barrier    of all ranks
  *   allreduce  sums of numbers that fill LEN bytes
+ *   start      from the start of the launcher, by CCI_BENCH_STARTED_NS in the environment, until a first barrier has ended
  *
  * A tenth of COUNT is done before the clock starts; it is read twice, at the start and at the end.
  */
@@ -36,7 +37,7 @@
 
 #define LIFE_S_MAX 30
 
-enum work { HALF_TRIP, RATE, PUT, PUT_FENCE, FETCH_ADD, BARRIER, ALLREDUCE };
+enum work { HALF_TRIP, RATE, PUT, PUT_FENCE, FETCH_ADD, BARRIER, ALLREDUCE, START };
 
 struct job {
     enum work work;
@@ -63,12 +64,12 @@ static inline uint64_t number(const char *text)
 
 static inline struct job parse_job(int argc, char **argv)
 {
-    static const char *const words[] = {"half-trip", "rate", "put", "put-fence", "fetch-add", "barrier", "allreduce"};
+    static const char *const words[] = {"half-trip", "rate", "put", "put-fence", "fetch-add", "barrier", "allreduce", "start"};
     if (argc != 5)
         fail(argv[0], "usage: WORK LEN COUNT TRANSPORT");
     struct job job = {.len_bytes = number(argv[2]), .count = number(argv[3]), .transport = argv[4]};
     while (strcmp(argv[1], words[job.work]) != 0)
-        if (++job.work > ALLREDUCE)
+        if (++job.work > START)
             fail(argv[1], "no such work");
     job.warm_up = job.count / 10 + 1;
     /* Whoever started this may be gone, and a side without its peer polls for ever: the kernel ends it. */
@@ -118,7 +119,7 @@ static inline void tell_result(const struct job *job, double took_s)
     double each_s = took_s / (double)job->count;
     if (job->work == HALF_TRIP)
         printf("{\"value\": %.2f, \"unit\": \"ns\"}\n", each_s * 1e9 / 2);
-    else if (job->work == PUT_FENCE || job->work == BARRIER || job->work == ALLREDUCE)
+    else if (job->work == PUT_FENCE || job->work == BARRIER || job->work == ALLREDUCE || job->work == START)
         printf("{\"value\": %.2f, \"unit\": \"ns\"}\n", each_s * 1e9);
     else if (job->work == RATE || job->work == FETCH_ADD)
         printf("{\"value\": %.0f, \"unit\": \"1/s\"}\n", 1 / each_s);

@@ -160,6 +160,8 @@ pub enum By {
     TcpHandle,
     /// Ranks of a job (CCS), which find each other over shared memory.
     Ranks,
+    /// Ranks of a job with nothing above their connections; its start is that of `cci run`.
+    Job,
 }
 
 impl By {

@@ -2,6 +2,7 @@
 
 use crate::reading::Reading;
 use cci_measure::failure::{Failure, Outcome};
+use cci_sys::clock;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -11,6 +12,9 @@ use std::time::Duration;
 
 /// No turn takes longer: what does is ended.
 pub const TURN_LIMIT: Duration = Duration::from_secs(120);
+
+/// The variable by which it learns when it was started: nanoseconds of the monotonic clock.
+pub const STARTED_NS: &str = "CCI_BENCH_STARTED_NS";
 
 /// Runs it to its end and takes the last line of its standard output that is a [`Reading`].
 pub fn reading(command: Command) -> Outcome<Reading> {
@@ -27,6 +31,7 @@ pub fn reading(command: Command) -> Outcome<Reading> {
 pub fn output(mut command: Command, limit: Duration) -> Outcome<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command.env(STARTED_NS, clock::now_ns().to_string());
     let mut child = command.spawn().map_err(|error| Failure::new(format!("{name}: {error}")))?;
     let (printed, ended) = (reader(child.stdout.take()), reader(child.stderr.take()));
     let Ok(out) = printed.recv_timeout(limit) else {

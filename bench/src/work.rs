@@ -32,6 +32,8 @@ pub enum Work {
     FetchAdd,
     /// Barriers of so many ranks on the two cores.
     Barrier { ranks: u32 },
+    /// From the start of a launcher of so many ranks until the first of them has passed a barrier, once: nanoseconds.
+    Start { ranks: u32 },
     /// Sums of as many numbers of 8 bytes as fill the length, which all ranks get.
     Allreduce { len: u32, ranks: u32 },
     /// As `HalfTrip`, but both sides sleep until there is something.
@@ -56,6 +58,7 @@ impl Work {
             | Work::Call { .. }
             | Work::PutFence { .. }
             | Work::Barrier { .. }
+            | Work::Start { .. }
             | Work::Allreduce { .. }
             | Work::Poll { .. }
             | Work::Loaded { .. } => Unit::Nanoseconds,
@@ -83,6 +86,7 @@ impl Work {
             | Work::PutFence { .. }
             | Work::FetchAdd
             | Work::Barrier { .. }
+            | Work::Start { .. }
             | Work::Allreduce { .. }
             | Work::Connect
             | Work::Poll { .. }
@@ -93,7 +97,7 @@ impl Work {
     /// How many processes do it, where they are ranks of a job.
     pub const fn ranks(self) -> u32 {
         match self {
-            Work::Barrier { ranks } | Work::Allreduce { ranks, .. } => ranks,
+            Work::Barrier { ranks } | Work::Start { ranks } | Work::Allreduce { ranks, .. } => ranks,
             _ => 2,
         }
     }
@@ -113,6 +117,8 @@ impl Work {
             | Work::Connect => 200,
             // These tell themselves how much there is to do.
             Work::IdleMemory { .. } => 1,
+            // A job starts once.
+            Work::Start { .. } => 1,
             // Setting up its connections takes longer than any polls.
             Work::Poll { .. } => 200_000,
             Work::Loaded { .. } => 10_000,
@@ -130,7 +136,7 @@ impl Work {
             Work::Long { len } | Work::Write { len } | Work::Read { len } => {
                 Some(1e9 * f64::from(len) / value)
             }
-            Work::Poll { .. } | Work::IdleMemory { .. } | Work::Loaded { .. } => None,
+            Work::Start { .. } | Work::Poll { .. } | Work::IdleMemory { .. } | Work::Loaded { .. } => None,
         }
     }
 }
@@ -149,6 +155,7 @@ impl fmt::Display for Work {
             Work::PutFence { len } => write!(out, "put-fence:{len}"),
             Work::FetchAdd => write!(out, "fetch-add"),
             Work::Barrier { ranks } => write!(out, "barrier:{ranks}"),
+            Work::Start { ranks } => write!(out, "start:{ranks}"),
             Work::Allreduce { len, ranks } => write!(out, "allreduce:{len}:{ranks}"),
             Work::BlockingTrip { len } => write!(out, "blocking-trip:{len}"),
             Work::Connect => write!(out, "connect"),
@@ -178,6 +185,7 @@ impl FromStr for Work {
             ("put-fence", Ok(&[len])) => Work::PutFence { len },
             ("fetch-add", Ok(&[])) => Work::FetchAdd,
             ("barrier", Ok(&[ranks])) => Work::Barrier { ranks },
+            ("start", Ok(&[ranks])) => Work::Start { ranks },
             ("allreduce", Ok(&[len, ranks])) => Work::Allreduce { len, ranks },
             ("blocking-trip", Ok(&[len])) => Work::BlockingTrip { len },
             ("connect", Ok(&[])) => Work::Connect,
@@ -237,6 +245,7 @@ mod tests {
             Work::PutFence { len: 8 },
             Work::FetchAdd,
             Work::Barrier { ranks: 2 },
+            Work::Start { ranks: 64 },
             Work::Allreduce { len: 1 << 20, ranks: 8 },
             Work::BlockingTrip { len: 8 },
             Work::Connect,

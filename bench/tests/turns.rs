@@ -21,6 +21,7 @@ fn turn(by: &str, work: &str, count: u32, placement: &str) -> Option<serde_json:
     let (out, err) = (folder.join(format!("{name}.out")), folder.join(format!("{name}.err")));
     let mut child = Command::new(env!("CARGO_BIN_EXE_cci-bench"))
         .args(["work", "--by", by, "--work", work, "--count", &count.to_string(), "--placement", placement])
+        .env("CCI_BENCH_STARTED_NS", "1")
         .stdin(Stdio::null())
         .stdout(File::create(&out).unwrap())
         .stderr(File::create(&err).unwrap())
@@ -108,6 +109,17 @@ fn layers() {
         has_reading(by, "calls:8:4", 40);
     }
     has_reading("shm", "long:16777216", 2);
+}
+
+#[test]
+fn ranks() {
+    has_reading("job", "barrier:2", 20);
+    has_reading("ranks", "barrier:2", 20);
+    if std::path::Path::new(env!("CARGO_BIN_EXE_cci-bench")).with_file_name("cci").exists() {
+        has_reading("job", "start:3", 1);
+    } else {
+        println!("skipped: cci is not built");
+    }
 }
 
 #[test]

@@ -124,6 +124,7 @@ const fn word_and_len(work: Work) -> Option<(&'static str, u32)> {
         Work::PutFence { len } => Some(("put-fence", len)),
         Work::FetchAdd => Some(("fetch-add", 8)),
         Work::Barrier { .. } => Some(("barrier", 1)),
+        Work::Start { .. } => Some(("start", 1)),
         Work::Allreduce { len, .. } => Some(("allreduce", len)),
         _ => None,
     }

@@ -147,17 +147,22 @@ pub const GRPC_TCP: Program = Program { name: "gRPC tcp", transport: "tcp", ..GR
 
 /// Open MPI's launcher: places enough on this machine, and whoever the user is.
 const MPIRUN: [&str; 7] =
-    ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "--host", "localhost:8", "-n"];
+    ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "--host", "localhost:64", "-n"];
 
 /// How many ranks a work has, for a launcher.
 const fn ranks(work: Work) -> &'static str {
-    if work.ranks() == RANKS_MANY { "8" } else { "2" }
+    match work.ranks() {
+        RANKS_MANY => "8",
+        16 => "16",
+        64 => "64",
+        _ => "2",
+    }
 }
 
 fn open_mpi(work: Work, pml: &'static str, options: &[&'static str]) -> Vec<&'static str> {
     let mut words = MPIRUN.to_vec();
     words.extend([ranks(work), "--mca", "pml", pml]);
-    if work.ranks() == RANKS_MANY {
+    if work.ranks() > 2 {
         // What it does by itself where it knows that ranks share cores.
         words.extend(["--mca", "mpi_yield_when_idle", "1"]);
     }

@@ -41,9 +41,11 @@ impl Family {
     pub fn of(row: &RowResult) -> Family {
         match row.work {
             _ if row.name.starts_with("ccs/") => Family::Ranks,
-            Work::PutFence { .. } | Work::FetchAdd | Work::Barrier { .. } | Work::Allreduce { .. } => {
-                Family::Ranks
-            }
+            Work::PutFence { .. }
+            | Work::FetchAdd
+            | Work::Barrier { .. }
+            | Work::Start { .. }
+            | Work::Allreduce { .. } => Family::Ranks,
             Work::Write { .. } | Work::Read { .. } => Family::RemoteMemory,
             Work::BlockingTrip { .. } => Family::Waiting,
             Work::Connect | Work::Poll { .. } | Work::IdleMemory { .. } => Family::Connections,
@@ -133,7 +135,9 @@ pub fn size(work: Work) -> Option<u32> {
         Work::IdleMemory { connections } => Some(connections),
         Work::Loaded { percent, .. } => Some(percent),
         // Its contestants are the numbers of connections.
-        Work::FetchAdd | Work::Barrier { .. } | Work::Connect | Work::Poll { .. } => None,
+        Work::FetchAdd | Work::Barrier { .. } | Work::Start { .. } | Work::Connect | Work::Poll { .. } => {
+            None
+        }
     }
 }
 

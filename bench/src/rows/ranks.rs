@@ -1,9 +1,10 @@
-//! Ranks of a job: active messages, one-sided memory and collectives of CCS, beside UCX and MPI.
+//! Ranks of a job: their start and barriers; active messages, one-sided memory and collectives of CCS, beside UCX and MPI.
 
-use super::{Against, Bound, Contestants, Goal, Row, ours, with_peers};
+use super::{Against, Bound, Contestants, Goal, Row, baseline_at_most, ours, with_peers};
 use crate::args::By;
+use crate::contestant::Worker;
 use crate::peers::{Peers, RANKS_MANY};
-use crate::work::Work;
+use crate::work::{Placement, Work};
 
 /// Figure 3 of the paper.
 const PUT_SIZES: [u32; 7] = [8, 64, 512, 4096, 32_768, 262_144, 1 << 20];
@@ -39,7 +40,27 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
             row(&format!("allreduce-{ranks}/{len}"), &title, work, peers.message_passing(), least)
         }));
     }
+    rows.extend([2, 16, 64].map(|ranks| start(ranks, peers)));
+    rows.push(barrier());
     rows
+}
+
+/// Each program by its own launcher.
+fn start(ranks: u32, peers: &Peers) -> Row {
+    let title = format!("Start of {ranks} ranks to the end of their first barrier");
+    let contestants = with_peers(vec![ours("cci run", By::Job)], peers.message_passing());
+    let row = Row::new(format!("job/start-{ranks}"), title, Work::Start { ranks }, contestants);
+    row.with_goals(&[Goal { against: Against::BestMessagePasser, bound: Bound::AtMost(1.0) }])
+}
+
+/// At most 1.2 round trips, which are 2.4 halves.
+fn barrier() -> Row {
+    let trip = Worker::baseline("cci shm, half round trip of 8 B", By::Shm, Placement::SameHost);
+    let contestants: Contestants =
+        vec![Box::new(trip.doing(Work::HalfTrip { len: 8 })), ours("cci", By::Job)];
+    let title = "Barrier of 2 ranks beside half a round trip of a message".to_owned();
+    let row = Row::new("job/barrier-2".to_owned(), title, Work::Barrier { ranks: 2 }, contestants);
+    row.with_goals(&[baseline_at_most(2.4)])
 }
 
 /// At least so many times as good as the best of UCX and the MPIs.

@@ -58,6 +58,7 @@ fn cache_line(args: &WorkArgs) -> Outcome<Reading> {
 fn by_cci(args: &WorkArgs) -> Outcome<Option<Reading>> {
     match (args.by, args.work) {
         (By::Ranks, _) => ours::ranks::run(args),
+        (By::Job, _) => ours::job::run(args),
         (_, Work::Write { len }) => ours::rma::run(args, Direction::Write, len),
         (_, Work::Read { len }) => ours::rma::run(args, Direction::Read, len),
         (_, Work::Long { .. }) => exchange::run::<ours::AnyLength>(args),

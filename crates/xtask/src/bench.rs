@@ -6,6 +6,8 @@ use crate::process::{self, cargo};
 pub fn run(options: &[String]) -> Result<(), String> {
     // For the rows of the C interface: the shared library beside the program.
     process::run("libcci", &mut cargo(&["build", "--release", "--locked", "-q", "-p", "cci-capi", "--lib"]))?;
+    // For rows that start jobs: the launcher beside the program.
+    process::run("cci", &mut cargo(&["build", "--release", "--locked", "-q", "-p", "cci-cli", "--bins"]))?;
     let mut command = cargo(&["run", "--release", "--locked", "-q", "-p", "cci-bench", "--"]);
     process::run("bench", command.args(options))
 }

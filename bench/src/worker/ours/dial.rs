@@ -42,7 +42,8 @@ fn device<'a>(context: &'a Context, args: &WorkArgs) -> Outcome<&'a Device> {
         | By::ProcessVm
         | By::Eventfd
         | By::Futex
-        | By::Ranks => {
+        | By::Ranks
+        | By::Job => {
             return Err(Failure::new("no device of CCI's"));
         }
     };

@@ -5,6 +5,7 @@ mod asleep;
 pub mod calls;
 pub mod connect;
 mod dial;
+pub mod job;
 mod locked;
 pub mod many;
 mod messages;

@@ -67,7 +67,7 @@ fn each(took_ns: u64, count: u64) -> Reading {
 }
 
 /// Starts the ranks as `cci run` does, and waits for their end.
-fn launch(args: &WorkArgs) -> Outcome {
+pub fn launch(args: &WorkArgs) -> Outcome {
     let failed_to_start = |error: cci_job::JobError| failed("starting a job")(&error);
     let size = args.work.ranks();
     let key = JobKey::random().map_err(failed_to_start)?;

@@ -43,7 +43,7 @@ struct Side {
     shared: Arc<Shared>,
     /// 0 begins, 1 answers.
     me: u64,
-    producer: Producer<SharedMemory>,
+    producer: Producer<Arc<SharedMemory>>,
     consumer: Consumer<SharedMemory>,
     pool: SlotPool,
     endpoint: Endpoint,
@@ -237,7 +237,7 @@ fn run(side: &mut Side, rounds: usize) -> Vec<[f64; STEPS.len() + 1]> {
     (0..rounds).map(round).collect()
 }
 
-fn rings() -> [(Producer<SharedMemory>, Consumer<SharedMemory>); 2] {
+fn rings() -> [(Producer<Arc<SharedMemory>>, Consumer<SharedMemory>); 2] {
     let [forth, back] = [(); 2].map(|()| {
         let ours = SharedMemory::create("ladder", region_bytes(RING_BYTES)).unwrap();
         let fd = ours.fd().unwrap().try_clone_to_owned().unwrap();
@@ -270,7 +270,7 @@ fn connected(me: u64, uris: &Mutex<String>, gate: &Barrier) -> (Endpoint, Connec
 }
 
 /// Everything of one thread, made by that thread: what two threads write to, each to its own, shares no cache line then.
-fn side(shared: Arc<Shared>, me: u64, ring: (Producer<SharedMemory>, Consumer<SharedMemory>)) -> Side {
+fn side(shared: Arc<Shared>, me: u64, ring: (Producer<Arc<SharedMemory>>, Consumer<SharedMemory>)) -> Side {
     cpu::pin(me as usize).unwrap();
     let (endpoint, connection) = connected(me, &shared.uri, &shared.gate);
     let pool = SlotPool::new(64, 1024).unwrap();

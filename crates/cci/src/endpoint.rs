@@ -3,6 +3,7 @@
 mod blocking;
 mod connecting;
 pub(crate) mod layers;
+mod mapped;
 mod peers;
 mod registration;
 mod rma;

@@ -58,6 +58,8 @@ pub const LINGER_NS_MAX: u64 = 1_000_000_000;
 /// it was lost, short enough for a program whose peer is busy elsewhere and answers late.
 pub const FAREWELL_NS_MAX: u64 = 50_000_000;
 
+/// Bytes of a mapped region that are copied before its owner's word that it may be used is looked at again.
+pub const RMA_COPY_BYTES: usize = 1 << 20;
 /// TCP: seconds without a byte from the peer's kernel after which ours asks it whether the connection is still there,
 pub const TCP_IDLE_S: u64 = 30;
 /// TCP: up to so many seconds are added to that, a different number for each connection.

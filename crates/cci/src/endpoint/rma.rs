@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use crate::connection::{Connection, Status};
-use crate::engine::core::{ConnState, OperationOp};
+use crate::engine::core::{ConnState, OperationOp, SendOp};
 use crate::error::RmaError;
 use crate::limits;
 use crate::options::Attribute;
@@ -17,6 +17,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// Those of [`Endpoint::rma`].
+    #[inline]
     pub fn rma_write(
         &mut self,
         connection: Connection,
@@ -26,7 +27,7 @@ impl Endpoint {
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
-        self.rma_simple(RmaKind::Write, connection, from, to, len_bytes, context, flags)
+        self.rma_simple(RmaKind::Write, connection, &from, &to, len_bytes, context, flags)
     }
 
     /// Reads `len_bytes` of a peer's memory into local memory. The operation ends in exactly one [`Event::Send`](crate::Event::Send)
@@ -34,6 +35,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// Those of [`Endpoint::rma`].
+    #[inline]
     pub fn rma_read(
         &mut self,
         connection: Connection,
@@ -43,11 +45,33 @@ impl Endpoint {
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
-        self.rma_simple(RmaKind::Read, connection, into, from, len_bytes, context, flags)
+        self.rma_simple(RmaKind::Read, connection, &into, &from, len_bytes, context, flags)
+    }
+
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "what a read and a write have in common")]
+    fn rma_simple(
+        &mut self,
+        kind: RmaKind,
+        connection: Connection,
+        local: &RegionAddress,
+        remote: &RegionAddress,
+        len_bytes: u64,
+        context: u64,
+        flags: RmaFlags,
+    ) -> Result<(), RmaError> {
+        if self.copy_mapped(kind, connection, local, remote, len_bytes, flags) {
+            if !flags.contains(RmaFlags::SILENT) {
+                self.ended_mapped(connection, SendOp { context, silent: false }, Status::Success);
+            }
+            return Ok(());
+        }
+        self.rma_segment(kind, connection, *local, *remote, len_bytes, context, flags)
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a read and a write have in common")]
-    fn rma_simple(
+    #[inline(never)]
+    fn rma_segment(
         &mut self,
         kind: RmaKind,
         connection: Connection,
@@ -85,6 +109,13 @@ impl Endpoint {
     /// # Errors
     /// After any [`RmaError`], nothing was started and no event will come. After `WouldBlock`, get events and try again.
     pub fn rma(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
+        if let (&[local], &[remote], None) = (rma.local, rma.remote, rma.message)
+            && local.len_bytes == remote.len_bytes
+        {
+            let Rma { kind, context, flags, .. } = *rma;
+            let (local, remote, len_bytes) = (&local.address, &remote.address, local.len_bytes);
+            return self.rma_simple(kind, connection, local, remote, len_bytes, context, flags);
+        }
         self.check_operation_quota(connection, rma.flags)?;
         self.start_rma(connection, rma)
     }
@@ -116,6 +147,15 @@ impl Endpoint {
         context: u64,
         flags: RmaFlags,
     ) -> Result<(), RmaError> {
+        if self.may_be_mapped(connection, flags) && !is_beyond(target, atomic.width.bytes() as u64) {
+            let (at, result) = (remote_address(target), result.map(remote_address));
+            if let Some(status) = self.core.regions.pairs.atomic(connection, atomic, at, result) {
+                self.core.counters.atomics += 1;
+                let op = SendOp { context, silent: flags.contains(RmaFlags::SILENT) };
+                self.ended_mapped(connection, op, status);
+                return Ok(());
+            }
+        }
         self.check_operation_quota(connection, flags)?;
         self.start_atomic(connection, atomic, target, result, context, flags)
     }
@@ -191,6 +231,19 @@ impl Endpoint {
         connection: Connection,
         rma: &Rma<'_>,
     ) -> Result<Option<Status>, RmaError> {
+        if let (&[local], &[remote], None) = (rma.local, rma.remote, rma.message)
+            && local.len_bytes == remote.len_bytes
+            && self.copy_mapped(
+                rma.kind,
+                connection,
+                &local.address,
+                &remote.address,
+                local.len_bytes,
+                rma.flags,
+            )
+        {
+            return Ok(Some(Status::Success));
+        }
         self.check_operation_quota(connection, rma.flags)?;
         self.start_transfer::<true>(connection, rma)
     }
@@ -317,6 +370,9 @@ impl Endpoint {
         let started = self.transport.start(&mut self.core, connection, link, &operation)?;
         let mut ended = None;
         if let Started::Done { status, sends } = started {
+            if status == Status::Success {
+                self.learn(connection, link, &operation.action);
+            }
             if AT_ONCE {
                 ended = Some(status);
             } else if !operation.op.ends_unseen(status) {
@@ -374,10 +430,10 @@ fn without_silent(flags: RmaFlags) -> RmaFlags {
 }
 
 /// Whether the range reaches beyond the region, by the length that the handle gives.
-fn is_beyond(address: RegionAddress, len_bytes: u64) -> bool {
+pub(super) fn is_beyond(address: RegionAddress, len_bytes: u64) -> bool {
     address.offset.checked_add(len_bytes).is_none_or(|end| end > address.handle.len_bytes())
 }
 
-fn remote_address(address: RegionAddress) -> RemoteAddress {
+pub(super) fn remote_address(address: RegionAddress) -> RemoteAddress {
     RemoteAddress { region: address.handle.region(), key: address.handle.key(), offset: address.offset }
 }

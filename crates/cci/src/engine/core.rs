@@ -509,9 +509,9 @@ impl Core {
         }
     }
 
-    // Always: a silent operation has nothing to raise, and should not pay for the call.
+    /// Raises a completion. Always inlined: a silent operation has nothing to raise, and should not pay for the call.
     #[inline(always)]
-    fn raise_completion(&mut self, connection: Connection, op: SendOp, status: Status) {
+    pub fn raise_completion(&mut self, connection: Connection, op: SendOp, status: Status) {
         if status != Status::Success {
             self.failed_one(connection, status);
         }

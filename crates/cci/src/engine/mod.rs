@@ -9,6 +9,7 @@ pub(crate) mod chunks;
 pub(crate) mod core;
 pub(crate) mod event;
 pub(crate) mod lent;
+pub(crate) mod mapped_pairs;
 pub(crate) mod operations;
 pub(crate) mod order;
 pub(crate) mod pace;

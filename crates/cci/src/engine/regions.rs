@@ -1,6 +1,7 @@
 //! The regions of an endpoint: what is registered, who may do what with it. Every access of a peer's is checked here,
 //! against this table and nothing else.
 
+use super::mapped_pairs::MappedPairs;
 use crate::connection::Connection;
 use crate::rma::{Access, Memory, RegionHandle, atomic_op};
 use cci_memory::bytes::{AtomicRefusal, Bytes};
@@ -34,6 +35,8 @@ pub struct Regions {
     /// What peers may do over some connections, whatever a region offers: fixed by who they are when the connection is
     /// made. Those that may do everything are not in it.
     limited: HashMap<Connection, Access>,
+    /// Between which operations are plain copies.
+    pub pairs: MappedPairs,
     /// Accesses of peers that were refused.
     pub refused: u64,
     /// Of those, the ones that the region allows, but not to that peer.
@@ -73,6 +76,7 @@ impl Regions {
         Regions {
             table: Slab::new(REGIONS_MAX),
             limited: HashMap::new(),
+            pairs: MappedPairs::new(),
             refused: 0,
             refused_by_name: 0,
             keys: Keys::System,
@@ -110,6 +114,7 @@ impl Regions {
     /// Takes a region out; None: the handle names none of ours.
     pub fn remove(&mut self, handle: &RegionHandle) -> Option<Region> {
         self.named(handle.region(), handle.key())?;
+        self.pairs.forget_local(handle.region());
         self.table.remove(Key::from_bits(handle.region()))
     }
 
@@ -134,6 +139,11 @@ impl Regions {
     pub fn local(&self, at: RemoteAddress, len_bytes: u64) -> Option<(Bytes, usize)> {
         let region = self.named(at.region, at.key)?;
         in_range(region, at.offset, len_bytes)
+    }
+
+    /// All bytes of such a region, and whether it is known that they can be written.
+    pub fn whole(&self, at: RemoteAddress) -> Option<(Bytes, bool)> {
+        self.named(at.region, at.key).map(|region| (region.bytes, region.is_target))
     }
 
     /// The whole of such a region, if it is not known yet whether it can be written.
@@ -218,7 +228,7 @@ impl Regions {
 
     pub fn bytes(&self) -> u64 {
         let limited = self.limited.capacity() * size_of::<(Connection, Access)>() * 8 / 7;
-        (self.table.bytes() + limited) as u64
+        (self.table.bytes() + limited + self.pairs.bytes()) as u64
     }
 }
 

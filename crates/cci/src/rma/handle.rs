@@ -29,7 +29,7 @@ impl Access {
         self.0
     }
 
-    const fn from_bits(bits: u8) -> Access {
+    pub(crate) const fn from_bits(bits: u8) -> Access {
         Access(bits & Access::ALL.0)
     }
 }

@@ -16,6 +16,7 @@ use crate::counters::{ConnectionCounters, DropReason};
 use crate::engine::core::{Core, OperationOp, SendOp};
 use crate::engine::event::Event;
 use crate::engine::lent::Lender;
+use crate::engine::mapped_pairs::MappedRegion;
 use crate::engine::regions::Region;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
@@ -96,6 +97,13 @@ pub trait Transport: Send {
         link: u64,
         operation: &Operation<'_>,
     ) -> Result<Started, SendError>;
+
+    /// A region of a peer's that is mapped, so that the engine does operations of the connection there by itself, as long as nothing has
+    /// [cleared](crate::engine::mapped_pairs::MappedPairs::clear) its pairs, and the connection is open. `None`: it is not.
+    fn mapped(&mut self, link: u64, region: u64, key: u64) -> Option<MappedRegion> {
+        let _ = (link, region, key);
+        None
+    }
 
     /// The table of regions has changed. When this returns, peers change nothing of a region that was removed.
     fn region(&mut self, core: &mut Core, change: &RegionChange<'_>) {

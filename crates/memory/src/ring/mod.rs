@@ -118,7 +118,7 @@ mod span;
 mod word;
 
 pub use consumer::{Consumer, Like, Line, Record};
-pub use producer::{CancelGuard, Producer, PushError};
+pub use producer::{CancelGuard, Direct, Producer, PushError};
 #[cfg(loom)]
 pub use region::pair as loom_pair;
 pub use span::Span;

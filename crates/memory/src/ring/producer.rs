@@ -45,6 +45,38 @@ impl From<Corrupt> for PushError {
     }
 }
 
+/// What says in a ring's memory which of the peer's memory this side accesses directly. `M` keeps the ring mapped.
+pub struct Direct<M> {
+    region: Region<M>,
+}
+
+impl<M> Direct<M> {
+    /// As [`Producer::begin_direct`].
+    #[inline]
+    pub fn begin(&self, name: u64) {
+        begin_direct(&self.region, name);
+    }
+
+    /// As [`Producer::end_direct`].
+    #[inline]
+    pub fn end(&self) {
+        end_direct(&self.region);
+    }
+}
+
+#[inline]
+fn begin_direct<M>(region: &Region<M>, name: u64) {
+    region.direct().store(name, Ordering::Relaxed);
+    // Pairs with the fence of who takes the permission back: either we see that it is gone, or the owner sees us.
+    fence(Ordering::SeqCst);
+}
+
+#[inline]
+fn end_direct<M>(region: &Region<M>) {
+    // Pairs with the Acquire in `Consumer::direct_now`: all that we wrote is there.
+    region.direct().store(0, Ordering::Release);
+}
+
 /// The end of a ring that writes records. `M` keeps the memory mapped.
 pub struct Producer<M> {
     region: Region<M>,
@@ -279,16 +311,21 @@ impl<M> Producer<M> {
     /// then looks, once more, whether it still may; see "Direct access" in the module documentation.
     #[inline]
     pub fn begin_direct(&self, name: u64) {
-        self.region.direct().store(name, Ordering::Relaxed);
-        // Pairs with the fence of who takes the permission back: either we see that it is gone, or the owner sees us.
-        fence(Ordering::SeqCst);
+        begin_direct(&self.region, name);
     }
 
     /// Ends what [`begin_direct`](Self::begin_direct) began.
     #[inline]
     pub fn end_direct(&self) {
-        // Pairs with the Acquire in `Consumer::direct_now`: all that we wrote is there.
-        self.region.direct().store(0, Ordering::Release);
+        end_direct(&self.region);
+    }
+
+    /// What begins and ends direct access without the producer: for use between its calls, by the same thread.
+    pub fn direct(&self) -> Direct<M>
+    where
+        M: Clone,
+    {
+        Direct { region: self.region.share() }
     }
 
     /// Fetches the line that the next record will need; a hint, worth its while when a message has just come in that is

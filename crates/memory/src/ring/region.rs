@@ -57,6 +57,15 @@ impl<M> Region<M> {
         Ok(Region { base, data_bytes, line_mask, _owner: owner })
     }
 
+    /// The same region once more, for what uses only words of it that no other handle uses.
+    pub(super) fn share(&self) -> Self
+    where
+        M: Clone,
+    {
+        let Region { base, data_bytes, line_mask, .. } = *self;
+        Region { base, data_bytes, line_mask, _owner: self._owner.clone() }
+    }
+
     #[inline]
     pub(super) fn data_bytes(&self) -> u64 {
         self.data_bytes as u64
@@ -87,6 +96,7 @@ impl<M> Region<M> {
         self.control::<ATTENTION_AT>()
     }
 
+    #[inline]
     pub(super) fn direct(&self) -> &SharedWord {
         self.control::<DIRECT_AT>()
     }

@@ -51,6 +51,13 @@ impl<M> Region<M> {
         Err(BadRegion::Size)
     }
 
+    pub(super) fn share(&self) -> Self
+    where
+        M: Clone,
+    {
+        Region { memory: Arc::clone(&self.memory), _owner: self._owner.clone() }
+    }
+
     pub(super) fn data_bytes(&self) -> u64 {
         self.memory.data.len() as u64 * 8
     }

@@ -1,6 +1,7 @@
 //! The two ends of a ring in shared memory. The memory becomes one end by value, so that safe code can't make two.
 
 use std::io;
+use std::sync::Arc;
 
 use cci_memory::ring::{BadRegion, Consumer, Producer};
 
@@ -10,13 +11,13 @@ use crate::error::{Result, SysError};
 impl SharedMemory {
     /// Makes this mapping the writing end of a ring with payloads of at most `payload_bytes_max` bytes. The peer may
     /// have written anything to it. `InvalidInput`: the length is not that of a ring (`cci_memory::ring::region_bytes`).
-    pub fn into_producer(self, payload_bytes_max: u32) -> Result<Producer<SharedMemory>> {
+    pub fn into_producer(self, payload_bytes_max: u32) -> Result<Producer<Arc<SharedMemory>>> {
         let (base, len) = (self.as_ptr(), self.len());
         // SAFETY: the mapping is readable and writable for as long as the value lives, and moving the value does
         // not move it. The kernel zeroed the memory when it was made. The value is given away with this call and
         // lends no reference to its memory, so this end is the only one on this mapping; another mapping of the same
-        // memory in this process is the other end's, as any peer's would be.
-        unsafe { Producer::new(base, len, payload_bytes_max, self) }.map_err(bad)
+        // memory in this process is the other end's, as any peer's would be. The ring gives no handle of the value out.
+        unsafe { Producer::new(base, len, payload_bytes_max, Arc::new(self)) }.map_err(bad)
     }
 
     /// Makes this mapping the reading end; as [`into_producer`](SharedMemory::into_producer).

@@ -62,11 +62,13 @@ impl SharedMemoryReader {
     }
 
     /// The aligned word of 8 bytes at `offset`, loaded once, sequentially consistent.
+    #[inline(always)]
     pub fn load(&self, offset: usize) -> std::result::Result<u64, AtomicRefusal> {
         let width = AtomicWidth::Eight;
         self.bytes().atomic(offset, AtomicOp { kind: AtomicKind::Load, width, operand: 0, compare: 0 })
     }
 
+    #[inline]
     fn bytes(&self) -> Bytes {
         // SAFETY: mapped readable as long as this value lives, and only read by the two functions above.
         unsafe { Bytes::new(self.0.as_ptr(), self.0.len()) }

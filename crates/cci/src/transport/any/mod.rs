@@ -34,6 +34,7 @@ use crate::connection::Connection;
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::lent::Lender;
+use crate::engine::mapped_pairs::MappedRegion;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use cci_sys::clock;
@@ -264,6 +265,11 @@ impl Transport for Any {
     ) -> Result<Started, SendError> {
         self.turn(core, link, |transport, core, link| transport.start(core, connection, link, operation))
             .unwrap_or(Err(SendError::UnknownConnection))
+    }
+
+    fn mapped(&mut self, link: u64, region: u64, key: u64) -> Option<MappedRegion> {
+        let (index, link) = unpack(link);
+        self.parts.get_mut(index)?.transport.mapped(link, region, key)
     }
 
     fn region(&mut self, core: &mut Core, change: &RegionChange<'_>) {

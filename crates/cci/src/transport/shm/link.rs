@@ -36,7 +36,7 @@ pub(super) enum Life {
 /// Our ends of two rings and their doorbells, before they are a link.
 pub(super) struct Ends {
     pub consumer: Consumer<SharedMemory>,
-    pub producer: Producer<SharedMemory>,
+    pub producer: Producer<Arc<SharedMemory>>,
     /// The peer signals it to wake us.
     pub bell: EventFd,
     /// We signal it to wake the peer.

@@ -527,6 +527,7 @@ impl Links {
             return;
         }
         // At most one ring full, so that a peer which lives and goes on writing can't keep us here.
+        core.regions.pairs.clear();
         link.life = Life::Draining { until: link.consumer.head() + u64::from(link.ring_bytes) };
         core.poller.unwatch(link.lifeline.as_fd());
         self.make_busy(key);
@@ -569,6 +570,7 @@ impl Links {
     }
 
     fn remove(&mut self, common: &mut Common, core: &mut Core, key: Key) {
+        core.regions.pairs.clear();
         let Some(mut link) = self.table.remove(&core.poller, key) else { return };
         // The peer may be asleep and not watch the lifeline, whose hang-up would wake it.
         link.out.flush();

@@ -69,7 +69,7 @@ use self::budget::Budget;
 use self::common::Common;
 use self::connecting::Connecting;
 use self::connections::{Conn, Established, Phase, State, from_us, to_us};
-use self::link::Link;
+use self::link::{Life, Link};
 use self::links::Links;
 use self::pace::Pace;
 use self::rma::grant::{GRANT_BYTES, Grant};
@@ -85,6 +85,7 @@ use crate::connection::{Connection, Status};
 use crate::engine::core::{Core, SendOp};
 use crate::engine::event::Event;
 use crate::engine::lent::Lender;
+use crate::engine::mapped_pairs::MappedRegion;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::{ConnectFailure, limits};
@@ -191,7 +192,7 @@ impl Shm {
     }
 
     /// A grant came over a link's socket. False: no honest peer sends this.
-    fn grant_came(&mut self, core: &Core, key: Key, bytes: &[u8], fds: ReceivedFds) -> bool {
+    fn grant_came(&mut self, core: &mut Core, key: Key, bytes: &[u8], fds: ReceivedFds) -> bool {
         let Some(grant) = Grant::parse(bytes) else { return false };
         let of =
             |link: &Link| link.transfers.initiator.as_ref().map(|it| (it.awaits(&grant), it.mapped_bytes()));
@@ -212,7 +213,8 @@ impl Shm {
         let Some(link) = self.links.table.get_mut(key) else { return false };
         let uid = link.peer.uid;
         let initiator = link.transfers.initiator.as_mut();
-        initiator.is_some_and(|initiator| initiator.granted(grant, fds, uid, space_bytes))
+        let pairs = &mut core.regions.pairs;
+        initiator.is_some_and(|initiator| initiator.granted(pairs, grant, fds, uid, space_bytes))
     }
 
     /// Makes progress where something may have come.
@@ -492,6 +494,14 @@ impl Transport for Shm {
         }
     }
 
+    fn mapped(&mut self, link: u64, region: u64, key: u64) -> Option<MappedRegion> {
+        let conn = Key::from_bits(link);
+        let link = self.links.table.get_mut(self.common.connections.conns.open(conn)?.on.link)?;
+        // The memory of a peer that is gone belongs to nobody.
+        let Link { transfers, out, .. } = Some(link).filter(|link| link.life == Life::Up)?;
+        transfers.initiator.as_mut()?.resolve(out, conn, region, key)
+    }
+
     fn region(&mut self, core: &mut Core, change: &RegionChange<'_>) {
         let RegionChange::Removed { id, .. } = *change;
         if !self.is_ours() {
@@ -583,7 +593,7 @@ impl Transport for Shm {
 
     fn report(&self, core: &Core, report: Report<'_>) {
         match report {
-            Report::Counters { into, drops } => report::counters(self, into, drops),
+            Report::Counters { into, drops } => report::counters(self, &core.regions.pairs, into, drops),
             Report::Memory(into) => report::memory(self, into),
             Report::SpareBytes(into) => {
                 let kept_bytes =

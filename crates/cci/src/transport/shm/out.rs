@@ -9,6 +9,7 @@ use crate::engine::core::Core;
 use cci_memory::ring::{Corrupt, LINE_BYTES, Producer};
 use cci_sys::shared_memory::SharedMemory;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A record other than a message, which waits for space in the ring.
 #[derive(Copy, Clone, Debug)]
@@ -36,7 +37,7 @@ impl Control {
 
 /// The sending half of a link.
 pub(super) struct Out {
-    pub producer: Producer<SharedMemory>,
+    pub producer: Producer<Arc<SharedMemory>>,
     pub fifo: Fifo,
     /// The peer has taken everything before this position.
     pub consumed: u64,

@@ -7,6 +7,7 @@ use super::peer::Side;
 use super::transfers;
 use super::{Proof, Shm};
 use crate::counters::{ConnectionCounters, DropReason};
+use crate::engine::mapped_pairs::MappedPairs;
 use crate::explain::{Explanation, Fact, PathOption};
 use cci_memory::slab::Key;
 
@@ -32,7 +33,12 @@ pub(super) fn connection(shm: &Shm, key: Key) -> ConnectionCounters {
 }
 
 /// The counters of the device, and of what was dropped and why.
-pub(super) fn counters(shm: &Shm, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
+pub(super) fn counters(
+    shm: &Shm,
+    pairs: &MappedPairs,
+    into: &mut Vec<(&'static str, u64)>,
+    drops: &mut Vec<DropReason>,
+) {
     let counts = &shm.common.connections.counts;
     into.extend([
         ("links", u64::from(shm.links.table.len())),
@@ -51,7 +57,7 @@ pub(super) fn counters(shm: &Shm, into: &mut Vec<(&'static str, u64)>, drops: &m
         ("requests_waiting", u64::from(shm.connecting.server.held.total())),
         ("system_errors", counts.system_errors),
     ]);
-    transfers::report::count(&shm.common.transfers, &shm.links.table, into);
+    transfers::report::count(&shm.common.transfers, &shm.links.table, pairs, into);
     drops.extend(
         [
             ("bad_record", counts.bad_record),

@@ -10,6 +10,7 @@ use cci_sys::event::EventFd;
 use cci_sys::shared_memory::SharedMemory;
 use cci_sys::unix::{Name, Received, Stream};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -71,7 +72,7 @@ pub(super) fn ask_as(server: &mut Endpoint, endpoint: u64, attribute: Attribute,
 
 /// A scripted client that has confirmed honestly: its ends of the link, and the server's connection.
 pub(super) struct Joined {
-    pub producer: Producer<SharedMemory>,
+    pub producer: Producer<Arc<SharedMemory>>,
     pub consumer: Consumer<SharedMemory>,
     pub connection: Connection,
     pub conn: PeerConn,

@@ -11,7 +11,6 @@ use crate::error::SendError;
 use crate::transport::Taken;
 use cci_memory::ring::{Corrupt, LINE_PAYLOAD_BYTES, Producer, PushError, RecordHeader, Span, payload_bytes};
 use cci_memory::slab::Key;
-use cci_sys::shared_memory::SharedMemory;
 
 /// Why a message is not in the ring.
 pub(super) enum NotSent {
@@ -137,8 +136,8 @@ pub(super) fn send_some(
 /// Copies the first of `messages` into the ring, and those behind it that become visible with it. None: it has no space, or more than
 /// `mss` bytes.
 #[inline]
-fn push_run(
-    producer: &mut Producer<SharedMemory>,
+fn push_run<M>(
+    producer: &mut Producer<M>,
     header: RecordHeader,
     messages: &[&[u8]],
     mss: u32,

@@ -3,6 +3,8 @@
 use super::grant::{Grant, NotMapped};
 use crate::connection::Status;
 use crate::engine::core::Core;
+use crate::engine::mapped_pairs::{MappedPairs, MappedRegion};
+use crate::limits::RMA_COPY_BYTES;
 use crate::rma::{Access, atomic_op};
 use crate::transport::ordered_rma::put_result;
 use crate::transport::shm::charge::{Charge, ChargedBytes};
@@ -14,19 +16,18 @@ use cci_sys::process;
 use cci_sys::shared_memory::{SharedMemory, SharedMemoryReader};
 use cci_sys::unix::ReceivedFds;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The most memories of one peer that are mapped at a time.
 const MAPPINGS_MAX: usize = 64;
 /// The most regions of one peer of which something is known.
 const KNOWN_MAX: usize = 4096;
-/// How many bytes are copied before the live word is looked at again.
-const CHUNK_BYTES: usize = 1 << 20;
 /// Slots in the cache of grants that were used lately.
 const FRONT: usize = 16;
 
 struct Mapping {
     memory: u64,
-    segment: SharedMemory,
+    segment: Arc<SharedMemory>,
     /// Its part of the endpoint's sum of mapped memory.
     _charge: Charge,
     /// The number of its last use; uses of all mappings are numbered.
@@ -67,7 +68,7 @@ struct Place {
 
 /// What is mapped of one peer's memory, and what is known of its regions.
 pub(in crate::transport::shm) struct Initiator {
-    control: Option<(SharedMemoryReader, Charge)>,
+    control: Option<(Arc<SharedMemoryReader>, Charge)>,
     /// The endpoint's sum of mapped memory.
     sum: ChargedBytes,
     mappings: Vec<Option<Mapping>>,
@@ -126,7 +127,7 @@ impl Initiator {
 
     /// Whether the target is to be asked for a region; it counts as asked then.
     #[inline]
-    pub fn should_ask(&mut self, region: u64, key: u64, conn: Key) -> bool {
+    pub fn should_ask(&mut self, pairs: &mut MappedPairs, region: u64, key: u64, conn: Key) -> bool {
         if self.is_barred {
             return false;
         }
@@ -138,24 +139,30 @@ impl Initiator {
             }
         }
         if self.known.len() >= KNOWN_MAX {
-            self.forget_all();
+            self.forget_all(pairs);
         }
         self.known.insert(region, (key, conn, Known::Asked));
         true
     }
 
-    fn forget_all(&mut self) {
+    fn forget_all(&mut self, pairs: &mut MappedPairs) {
         self.known.clear();
-        self.front = [None; FRONT];
+        self.changed(pairs);
         self.mappings.clear();
     }
 
+    /// What was found of regions that are mapped may be wrong now, and is to be found anew.
+    fn changed(&mut self, pairs: &mut MappedPairs) {
+        self.front = [None; FRONT];
+        pairs.clear();
+    }
+
     /// Notes that a region can't be mapped, and why.
-    pub fn refused(&mut self, region: u64, why: NotMapped) {
+    pub fn refused(&mut self, pairs: &mut MappedPairs, region: u64, why: NotMapped) {
         self.why_not = Some(why);
         if why == NotMapped::Barred {
             // All grants of this target have ended.
-            self.forget_all();
+            self.forget_all(pairs);
             self.is_barred = true;
         } else if why == NotMapped::NoSpace {
             // There may be space when the region is used again.
@@ -171,11 +178,11 @@ impl Initiator {
     }
 
     /// Notes that the target has taken a region back.
-    pub fn unmapped(&mut self, region: u64, memory: u64, is_last: bool) {
+    pub fn unmapped(&mut self, pairs: &mut MappedPairs, region: u64, memory: u64, is_last: bool) {
         self.known.remove(&region);
-        self.front = [None; FRONT];
+        self.changed(pairs);
         if is_last && let Some(at) = self.mappings.iter().position(|mapping| is_of(mapping, memory)) {
-            self.drop_mapping(at);
+            self.drop_mapping(pairs, at);
         }
         self.drop_unused();
     }
@@ -201,8 +208,8 @@ impl Initiator {
         }
     }
 
-    fn drop_mapping(&mut self, at: usize) {
-        self.front = [None; FRONT];
+    fn drop_mapping(&mut self, pairs: &mut MappedPairs, at: usize) {
+        self.changed(pairs);
         self.known
             .retain(|_, (_, _, known)| !matches!(known, Known::Granted(usable) if usable.mapping == at));
         if let Some(mapping) = self.mappings.get_mut(at) {
@@ -215,6 +222,7 @@ impl Initiator {
     /// with these descriptors.
     pub fn granted(
         &mut self,
+        pairs: &mut MappedPairs,
         grant: Grant,
         mut fds: ReceivedFds,
         peer_uid: u32,
@@ -233,7 +241,7 @@ impl Initiator {
             };
             page.drop_fd();
             space_bytes = space_bytes.saturating_sub(grant.control_bytes);
-            self.control = Some((page, self.sum.charge(grant.control_bytes)));
+            self.control = Some((Arc::new(page), self.sum.charge(grant.control_bytes)));
         }
         if self.control.as_ref().is_none_or(|(page, _)| page.len() as u64 != grant.control_bytes) {
             return false;
@@ -242,25 +250,26 @@ impl Initiator {
             Some(at) => at,
             None => {
                 if grant.memory_bytes > space_bytes {
-                    self.refused(grant.region, NotMapped::OverCap);
+                    self.refused(pairs, grant.region, NotMapped::OverCap);
                     return true;
                 }
                 let mut segment = match SharedMemory::open_rma(memory, grant.memory_bytes as usize) {
                     Ok(segment) => segment,
                     Err(error) => {
                         self.grants_refused += 1;
-                        self.refused(grant.region, NotMapped::of(&error));
+                        self.refused(pairs, grant.region, NotMapped::of(&error));
                         return true;
                     }
                 };
                 // A hole that the peer punches in huge pages can be a SIGBUS in this process.
                 if peer_uid != process::uid() && segment.is_huge() {
-                    self.refused(grant.region, NotMapped::OtherUser);
+                    self.refused(pairs, grant.region, NotMapped::OtherUser);
                     return true;
                 }
                 segment.drop_fd();
                 let charge = self.sum.charge(grant.memory_bytes);
-                self.insert(Mapping { memory: grant.memory, segment, _charge: charge, used: self.uses })
+                let (memory, segment) = (grant.memory, Arc::new(segment));
+                self.insert(pairs, Mapping { memory, segment, _charge: charge, used: self.uses })
             }
         };
         let fits = self.mappings.get(at).and_then(Option::as_ref);
@@ -272,7 +281,7 @@ impl Initiator {
             // A connection's generation has 8 bits in records.
             Some(named) if named == (asked_by.index, u32::from(asked_by.generation as u8)) => Some(asked_by),
             Some(_) => {
-                self.refused(grant.region, NotMapped::Handle);
+                self.refused(pairs, grant.region, NotMapped::Handle);
                 return true;
             }
         };
@@ -282,7 +291,9 @@ impl Initiator {
     }
 
     /// Puts a mapping into a free slot, or in place of the one that was not used for longest.
-    fn insert(&mut self, mapping: Mapping) -> usize {
+    fn insert(&mut self, pairs: &mut MappedPairs, mapping: Mapping) -> usize {
+        // Pairs that are in use are found anew, by which their mappings count as used since this one.
+        self.changed(pairs);
         if let Some(at) = self.mappings.iter().position(Option::is_none) {
             self.mappings[at] = Some(mapping);
             return at;
@@ -294,7 +305,7 @@ impl Initiator {
         let by_use = self.mappings.iter().enumerate();
         let oldest = by_use.min_by_key(|(_, mapping)| mapping.as_ref().map_or(0, |mapping| mapping.used));
         let at = oldest.map_or(0, |(at, _)| at);
-        self.drop_mapping(at);
+        self.drop_mapping(pairs, at);
         self.mappings[at] = Some(mapping);
         at
     }
@@ -331,6 +342,17 @@ impl Initiator {
         Some((Place { at, word: grant.word, token: grant.token }, mapping.segment.bytes()))
     }
 
+    /// A region that the connection may use, if it is mapped, for use without this table.
+    pub fn resolve(&mut self, out: &Out, conn: Key, region: u64, key: u64) -> Option<MappedRegion> {
+        let (place, _) = self.usable(conn, RemoteAddress { region, key, offset: 0 }, 0, Access::LOCAL)?;
+        let Usable { grant, mapping, .. } = self.granted_region(region)?;
+        let memory = self.mappings.get(mapping)?.as_ref()?.segment.clone();
+        let control = self.control.as_ref()?.0.clone();
+        let (part, access) = ((place.at, grant.len_bytes as usize), Access::from_bits(grant.access));
+        let live = (place.word, place.token);
+        MappedRegion::new(memory, part, access, control, live, out.producer.direct())
+    }
+
     #[cold]
     fn granted_region(&self, region: u64) -> Option<Usable> {
         match self.known.get(&region) {
@@ -350,7 +372,7 @@ impl Initiator {
     #[inline]
     pub fn copy(
         &mut self,
-        core: &Core,
+        core: &mut Core,
         out: &Out,
         conn: Key,
         kind: RmaKind,
@@ -374,7 +396,7 @@ impl Initiator {
     #[expect(clippy::too_many_arguments, reason = "what `copy` was given, and the right that it takes")]
     fn copy_gathered(
         &mut self,
-        core: &Core,
+        core: &mut Core,
         out: &Out,
         conn: Key,
         kind: RmaKind,
@@ -399,7 +421,7 @@ impl Initiator {
     #[inline(always)]
     fn copy_segment(
         &mut self,
-        core: &Core,
+        core: &mut Core,
         out: &Out,
         conn: Key,
         kind: RmaKind,
@@ -417,7 +439,7 @@ impl Initiator {
             if !live {
                 break;
             }
-            let now = (len - done).min(CHUNK_BYTES);
+            let now = (len - done).min(RMA_COPY_BYTES);
             let copied = match kind {
                 RmaKind::Write => remote.copy_from(place.at + done, &local, local_at + done, now),
                 RmaKind::Read => local.copy_from(local_at + done, &remote, place.at + done, now),
@@ -432,7 +454,7 @@ impl Initiator {
         if live {
             return Some(Status::Success);
         }
-        self.dead(segment.remote.region);
+        self.dead(&mut core.regions.pairs, segment.remote.region);
         None
     }
 
@@ -440,7 +462,7 @@ impl Initiator {
     #[inline]
     pub fn atomic(
         &mut self,
-        core: &Core,
+        core: &mut Core,
         out: &Out,
         conn: Key,
         atomic: Atomic,
@@ -458,13 +480,13 @@ impl Initiator {
         let may_be_lost = matches!(before, Some(Ok(_))) && !self.is_live(&place);
         out.producer.end_direct();
         if may_be_lost {
-            self.dead(target.region);
+            self.dead(&mut core.regions.pairs, target.region);
             self.copied += 1;
             return Some(Status::TimedOut);
         }
         let status = match before {
             None => {
-                self.dead(target.region);
+                self.dead(&mut core.regions.pairs, target.region);
                 return None;
             }
             Some(Err(AtomicRefusal::OutOfRange)) => Status::RmaHandle,
@@ -480,9 +502,9 @@ impl Initiator {
 
     /// Forgets a grant that has ended. The target is asked again if the region is used again.
     #[cold]
-    fn dead(&mut self, region: u64) {
+    fn dead(&mut self, pairs: &mut MappedPairs, region: u64) {
         self.known.remove(&region);
-        self.front = [None; FRONT];
+        self.changed(pairs);
     }
 }
 

@@ -162,7 +162,8 @@ impl Transfers {
         link.transfers.begins(connections.now_ns);
         let Some(flow_key) = self.flow_of(link, connections, key) else { return Err(SendError::WouldBlock) };
         let Some(conn) = connections.conns.established(key) else { return Err(SendError::Disconnected) };
-        self.paths.prepare(link, key, conn.on.peer(), &operation.what, operation.segments);
+        let (peer, pairs) = (conn.on.peer(), &mut core.regions.pairs);
+        self.paths.prepare(pairs, link, key, peer, &operation.what, operation.segments);
         let start = Start {
             name: operation.name,
             what: operation.what,

@@ -4,6 +4,7 @@
 use super::target::Target;
 use crate::device::Cma;
 use crate::engine::core::Core;
+use crate::engine::mapped_pairs::MappedPairs;
 use crate::rma::Access;
 use crate::transport::ordered_rma::What;
 use crate::transport::shm::charge::ChargedBytes;
@@ -61,6 +62,7 @@ impl Paths {
     /// Asks the peer for what an operation could use, so that the next operation finds it.
     pub fn prepare(
         &mut self,
+        pairs: &mut MappedPairs,
         link: &mut Link,
         conn: Key,
         peer: PeerConn,
@@ -70,10 +72,10 @@ impl Paths {
         match *what {
             What::Move(kind) => {
                 for segment in segments.iter().take(ASKS_PER_OPERATION_MAX) {
-                    self.want(link, conn, peer, segment.remote, Some((kind, segment.len_bytes)));
+                    self.want(pairs, link, conn, peer, segment.remote, Some((kind, segment.len_bytes)));
                 }
             }
-            What::Atomic { target, .. } => self.want(link, conn, peer, target, None),
+            What::Atomic { target, .. } => self.want(pairs, link, conn, peer, target, None),
         }
     }
 
@@ -81,6 +83,7 @@ impl Paths {
     /// transfer; None for an atomic.
     fn want(
         &mut self,
+        pairs: &mut MappedPairs,
         link: &mut Link,
         conn: Key,
         peer: PeerConn,
@@ -93,7 +96,7 @@ impl Paths {
         if self.direct {
             let initiator =
                 link.transfers.initiator.get_or_insert_with(|| Box::new(Initiator::new(&self.mapped)));
-            if initiator.should_ask(at.region, at.key, conn) {
+            if initiator.should_ask(pairs, at.region, at.key, conn) {
                 let words = [at.region, at.key, u64::from(!initiator.has_control())];
                 // If the ring is corrupt, the next push finds that, too.
                 let _ = link.send_control(Control::words(kind::MAP, peer, words));
@@ -126,12 +129,12 @@ impl Paths {
                 if let (Some(initiator), Some(why)) =
                     (&mut link.transfers.initiator, NotMapped::from_code(second))
                 {
-                    initiator.refused(first, why);
+                    initiator.refused(&mut core.regions.pairs, first, why);
                 }
             }
             kind::UNMAP => {
                 if let Some(initiator) = &mut link.transfers.initiator {
-                    initiator.unmapped(first, second, third != 0);
+                    initiator.unmapped(&mut core.regions.pairs, first, second, third != 0);
                 }
             }
             kind::TRY => {

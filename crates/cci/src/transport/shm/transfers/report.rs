@@ -2,6 +2,7 @@
 
 use super::Transfers;
 use crate::device::Cma;
+use crate::engine::mapped_pairs::MappedPairs;
 use crate::explain::PathOption;
 use crate::transport::shm::link::Link;
 use crate::transport::shm::table::Table;
@@ -10,12 +11,19 @@ use crate::transport::shm::table::Table;
 pub(in crate::transport::shm) fn count(
     transfers: &Transfers,
     links: &Table,
+    pairs: &MappedPairs,
     into: &mut Vec<(&'static str, u64)>,
 ) {
     let initiators = || links.iter().filter_map(|(_, link)| link.transfers.initiator.as_ref());
     let pulls = links.iter().filter_map(|(_, link)| link.transfers.pull.as_ref());
     into.extend([
-        ("rma_direct", transfers.counts.direct + initiators().map(|initiator| initiator.copied).sum::<u64>()),
+        (
+            "rma_direct",
+            pairs.done
+                + transfers.counts.direct
+                + initiators().map(|initiator| initiator.copied).sum::<u64>(),
+        ),
+        ("rma_paired", pairs.done),
         ("rma_pulled", transfers.counts.pulled + pulls.map(|pull| pull.pulled).sum::<u64>()),
         ("rma_ring", transfers.counts.ring),
         (

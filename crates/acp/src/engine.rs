@@ -367,7 +367,7 @@ impl Engine {
             News::Said(lane, record) => self.on_record(links, regions, lane, record),
             News::Ended { context, status } => self.on_ended(links, regions, context, status),
             News::Gone(lane) => self.lose(links, lane),
-            News::Barrier(_) => {}
+            News::Barrier(_) | News::OfChannels(..) => {}
         }
     }
 

@@ -25,6 +25,13 @@ pub enum AcpError {
     },
     /// No memory is registered at this address, or not as many bytes, or not any more.
     NotRegistered(GlobalAddress),
+    /// A message was longer than the memory for it: the rest is lost.
+    Truncated {
+        /// Bytes of the message.
+        len_bytes: u64,
+        /// Bytes of the memory, which have its beginning.
+        space_bytes: usize,
+    },
     /// A rank is gone.
     Gone {
         /// Which one.
@@ -52,6 +59,12 @@ impl fmt::Display for AcpError {
             AcpError::Rank { rank, size } => write!(out, "there is no rank {rank} in a job of {size}"),
             AcpError::NotRegistered(address) => {
                 write!(out, "rank {} has not registered the memory at {address}", address.rank())
+            }
+            AcpError::Truncated { len_bytes, space_bytes } => {
+                write!(
+                    out,
+                    "a message of {len_bytes} bytes came to memory of {space_bytes}: the rest is lost"
+                )
             }
             AcpError::Gone { rank, why } => write!(out, "rank {rank} is gone: {why}"),
             AcpError::Failed { operation, why } => write!(out, "operation {operation} has failed: {why}"),

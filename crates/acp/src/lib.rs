@@ -3,12 +3,15 @@
 //! A process has [`GlobalMemory`]. Memory that it registers gets [global addresses](GlobalAddress), which are plain 64-bit numbers: they
 //! travel in any data, and name the same byte in every process of the job. Each process has starter memory, whose address all others know,
 //! so that they can give each other the addresses of the rest. Copies go between any two ranks' memory, and atomics change it, in [orders](Order) that the program gives.
+//! Channels ([`Sender`], [`Receiver`]) bring messages from one rank to another, in just as much memory as the program chooses.
 #![forbid(unsafe_code)]
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod address;
+mod channel;
+mod channels;
 mod engine;
 mod error;
 pub mod limits;
@@ -23,6 +26,8 @@ mod tests;
 mod wire;
 
 pub use address::GlobalAddress;
+pub use channel::{ChannelRequest, Receiver, Sender};
+pub use channels::Slots;
 pub use engine::{Handle, Order};
 pub use error::{AcpError, Result};
 pub use memory::GlobalMemory;

@@ -35,6 +35,20 @@ pub(crate) const COPY_BYTES: usize = 64 << 10;
 /// Closing delivers what was sent for so long at most.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 
+/// Most slots of an end of a channel.
+pub const SLOTS_MAX: u32 = 1 << 16;
+/// Shortest slot, bytes.
+pub const SLOT_BYTES_MIN: u32 = 32;
+/// What a receiver's slot begins with, bytes.
+pub const SLOT_HEADER_BYTES: usize = 16;
+/// Longest segment of a channel that travels with its record, bytes: these fit in a message of every device.
+pub(crate) const SEGMENT_HERE_BYTES_MAX: usize = 1024;
+/// Channels of a pair and direction are numbered with so many bits, of which those above the first ones count resets.
+pub(crate) const CHANNEL_BITS: u32 = 42;
+/// Bits that count channels of a pair and direction between two resets.
+pub(crate) const CHANNELS_BITS: u32 = 32;
+
+const _: () = assert!(1 + RANK_BITS + CHANNEL_BITS == u64::BITS, "a context names an end");
 const _: () = assert!(RANK_BITS + COLOR_BITS + PLACE_BITS == u64::BITS);
 const _: () = assert!(COLORS <= 1 << COLOR_BITS);
 const _: () = assert!(RANKS_MAX > 1_000_000, "ACP aims at a million processes");

@@ -4,7 +4,7 @@ use crate::error::{AcpError, Result};
 use crate::limits::{COLORS, OUTBOX_RECORDS_MAX, SILENCE_LIMIT, SPACE_PAUSE, TURN_EVENTS};
 use crate::numbering::Numbering;
 use crate::wire::Record;
-use cci::{Attribute, Connection, Endpoint, Event, SendError, SendFlags, Status};
+use cci::{Attribute, Connection, Endpoint, Event, Message, SendError, SendFlags, Status};
 use cci_job::{JobError, Peer, RankEvent, Ranks};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A rank that has not answered by then is taken for dead.
 const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A rank and a colour: one connection, and one queue of operations.
+/// A rank and a colour: one connection, and one queue of operations. The colour behind the last one is that of channels.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     pub rank: u32,
@@ -24,6 +24,8 @@ pub(crate) struct Lane {
 pub(crate) enum News {
     /// A rank has said something.
     Said(Lane, Record),
+    /// It has said something of channels.
+    OfChannels(u32, Message),
     /// A remote operation has ended.
     Ended { context: u64, status: Status },
     /// A connection has ended, or was never made.
@@ -107,19 +109,25 @@ impl Links {
 
     /// Tells a rank something, now or when there is space. What is for a rank that is gone is dropped: its end is told by [`News::Gone`].
     pub fn say(&mut self, lane: Lane, record: &Record) {
+        let job_lane = self.of_job(lane);
+        if self.links.get(&job_lane).is_some_and(|link| link.outbox.len() >= OUTBOX_RECORDS_MAX) {
+            self.faults += 1;
+            return;
+        }
+        self.say_bytes(lane, record.encode());
+    }
+
+    /// Does what [`Links::say`] does, with a record of channels, of which there are as many as there are channels.
+    pub fn say_bytes(&mut self, lane: Lane, record: Vec<u8>) {
         if self.connection(lane).is_err() {
             return;
         }
         let lane = self.of_job(lane);
         let Some(link) = self.links.get_mut(&lane) else { return };
-        if link.outbox.len() >= OUTBOX_RECORDS_MAX {
-            self.faults += 1;
-            return;
-        }
         if link.outbox.is_empty() {
             self.backlog.push(lane);
         }
-        link.outbox.push_back(record.encode());
+        link.outbox.push_back(record);
         self.send();
     }
 
@@ -169,8 +177,11 @@ impl Links {
             RankEvent::Endpoint(Event::Send { context, status, .. }) => Some(News::Ended { context, status }),
             RankEvent::Endpoint(Event::Recv(message)) => {
                 let said = || {
-                    let lane = self.lane(self.ranks.peer(message.connection())?)?;
-                    Some(News::Said(self.numbered(lane), Record::decode(&message)?))
+                    let lane = self.numbered(self.lane(self.ranks.peer(message.connection())?)?);
+                    match lane.color {
+                        COLORS => Some(News::OfChannels(lane.rank, message)),
+                        _ => Some(News::Said(lane, Record::decode(&message)?)),
+                    }
                 };
                 let said = said();
                 self.faults += u64::from(said.is_none());
@@ -189,7 +200,7 @@ impl Links {
 
     /// Which lane a connection is, by the rank of the job. None: no process of this version makes it.
     fn lane(&self, peer: Peer) -> Option<Lane> {
-        let is_lane = peer.attribute() == Attribute::ReliableOrdered && u32::from(peer.label()) < COLORS;
+        let is_lane = peer.attribute() == Attribute::ReliableOrdered && u32::from(peer.label()) <= COLORS;
         is_lane.then_some(Lane { rank: peer.rank(), color: peer.label().into() })
     }
 }

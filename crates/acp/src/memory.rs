@@ -1,10 +1,11 @@
 //! What programs call: this process's part in the global address space.
 
 use crate::address::GlobalAddress;
+use crate::channels::Channels;
 use crate::engine::{Engine, Handle, Order};
 use crate::error::{AcpError, Result};
 use crate::limits::{CLOSE_LIMIT, COLORS, RANKS_MAX, SILENCE_LIMIT, STARTER_PLACE};
-use crate::links::{Links, News};
+use crate::links::{Lane, Links, News};
 use crate::numbering::Numbering;
 use crate::regions::{RegionKey, Regions};
 use cci::{Atomic, Device, Foreign, Memory, Options};
@@ -35,7 +36,8 @@ const NUMBER_BYTES: usize = 4;
 /// # }
 /// ```
 pub struct GlobalMemory {
-    links: Links,
+    pub(crate) links: Links,
+    pub(crate) channels: Channels,
     regions: Regions,
     engine: Engine,
     starter: Memory,
@@ -66,7 +68,7 @@ impl GlobalMemory {
         let key = regions.register(ranks.endpoint(), &starter, 0)?;
         debug_assert_eq!(key.place(), STARTER_PLACE, "memory of the library begins with a page");
         let links = Links::new(ranks);
-        Ok(GlobalMemory { links, regions, engine: Engine::default(), starter })
+        Ok(GlobalMemory { links, channels: Channels::default(), regions, engine: Engine::default(), starter })
     }
 
     /// The number of this rank (`acp_rank`).
@@ -192,7 +194,7 @@ impl GlobalMemory {
         while !self.engine.has_ended(handle) {
             self.turn();
             if !self.engine.has_ended(handle) {
-                self.links.wait(self.engine.waits_for_space)?;
+                self.wait()?;
             }
         }
         self.engine.failure(handle)
@@ -242,11 +244,49 @@ impl GlobalMemory {
         for news in all {
             match news {
                 News::Barrier(barrier) => end = Some(barrier.map_err(AcpError::from)),
+                News::OfChannels(rank, message) => {
+                    let is_right = self.channels.said(&mut self.links, rank, &message);
+                    self.links.faults += u64::from(!is_right);
+                }
+                News::Ended { context, status } if self.channels.write_ended(context, status) => {}
+                News::Gone(Lane { rank, color: COLORS }) => self.channels.lose(&mut self.links, rank),
                 news => self.engine.on(&mut self.links, &self.regions, news),
             }
         }
         self.engine.advance(&mut self.links, &self.regions);
+        self.channels.advance(&mut self.links);
         end
+    }
+
+    /// Makes progress until there is a result, and sleeps where that takes long.
+    pub(crate) fn wait_until<T>(
+        &mut self,
+        mut result: impl FnMut(&mut GlobalMemory) -> Option<T>,
+    ) -> Result<T> {
+        loop {
+            if let Some(result) = result(self) {
+                return Ok(result);
+            }
+            self.turn();
+            if let Some(result) = result(self) {
+                return Ok(result);
+            }
+            self.wait()?;
+        }
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.links.wait(self.engine.waits_for_space || self.channels.waits_for_space)
+    }
+
+    /// Fails for this rank, and for one that is not there.
+    pub(crate) fn check_other(&self, rank: u32) -> Result<()> {
+        let size = self.size();
+        if rank >= size {
+            return Err(AcpError::Rank { rank, size });
+        }
+        let is_other = rank != self.rank();
+        is_other.then_some(()).ok_or(AcpError::Argument("a channel is between two ranks"))
     }
 
     /// Waits until all ranks have called it (`acp_sync`). This rank serves the others meanwhile, and sleeps where that takes long. Operations
@@ -260,7 +300,7 @@ impl GlobalMemory {
             if let Some(end) = self.turn() {
                 return end;
             }
-            self.links.wait(self.engine.waits_for_space)?;
+            self.wait()?;
         }
     }
 
@@ -282,6 +322,7 @@ impl GlobalMemory {
         let is_inside = self.starter.write(0, &vec![0; self.starter.len()]);
         debug_assert!(is_inside);
         self.engine.forget();
+        self.channels.forget(&mut self.links)?;
         self.links.numbering = numbering;
         // Before, nobody uses memory of a rank that has not cleared it.
         self.sync()

@@ -322,3 +322,27 @@ fn misused_atomics_are_refused() {
     assert!(matches!(all[0].complete(handle), Err(AcpError::Failed { .. })));
     assert_eq!((word(all[0].starter_memory(), 0), word(all[1].starter_memory(), 0)), (0, 0));
 }
+
+/// Tables II and III of the paper, each beside what is held here.
+#[test]
+fn no_end_of_a_channel_holds_more_than_the_papers() {
+    let mut all = open("shm", 2);
+    for kib in [4, 16, 64, 256, 1_024] {
+        for count in [2, 4, 8] {
+            let slots = Slots { count, bytes: kib << 10 };
+            let slots_bytes = (count as usize * kib as usize) << 10;
+            let sender = Sender::create(&mut all[0], 1, slots).unwrap();
+            let receiver = Receiver::create(&mut all[1], 0, slots).unwrap();
+            let held = [sender.held_bytes(&all[0]), receiver.held_bytes(&all[1])];
+            let papers = [slots_bytes + 168 + 16 * count as usize, slots_bytes + 160];
+            println!(
+                "{kib} KiB x {count}: sender {} of {}, receiver {} of {}",
+                held[0], papers[0], held[1], papers[1]
+            );
+            assert!(held.iter().all(|&held| held > slots_bytes), "{held:?}");
+            assert!(held[0] <= papers[0] && held[1] <= papers[1], "{held:?} of {papers:?}");
+            let freed = [sender.free(&mut all[0]).unwrap(), receiver.free(&mut all[1]).unwrap()];
+            turn(&mut all, None, |all| (0..2).all(|rank| freed[rank].has_ended(&mut all[rank])));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! All channel ends of a process, and what is under way on them.
+//!
+//! The n-th sender that a rank makes for another one belongs to the n-th receiver that the other one makes for it. A message is cut into segments, each of
+//! which fills a slot of the receiver's or less. A segment's data and the news of it are one operation of the core: a short one is a message, a longer
+//! one a write with a notification.
+
+mod receiving;
+mod sending;
+mod table;
+mod wire;
+
+pub(crate) use sending::Progress;
+pub(crate) use table::Channels;
+
+use crate::error::{AcpError, Result};
+use crate::limits::{CHANNEL_BITS, COLORS, SLOT_BYTES_MIN, SLOT_HEADER_BYTES, SLOTS_MAX};
+use crate::links::Lane;
+
+/// Contexts of what channels start have this bit.
+const CONTEXT: u64 = 1 << 63;
+/// Bytes of the records of a channel's end beside its slots, in this process.
+pub(crate) const RECEIVING_BYTES: usize = size_of::<(End, receiving::Receiving)>();
+pub(crate) const SENDING_BYTES: usize = size_of::<(End, sending::Sending)>();
+
+// What the paper's ends take beside their slots: Tables II and III. A sender's grows by 16 bytes a slot.
+const _: () = assert!(SENDING_BYTES <= 168);
+const _: () = assert!(RECEIVING_BYTES <= 160);
+
+/// How many slots an end of a channel has, and how long they are. The two ends need not agree.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// How many, from 1.
+    pub count: u32,
+    /// Bytes of each. At the receiver, 16 of these are a header.
+    pub bytes: u32,
+}
+
+/// One end of a channel: the other rank, and which of those with it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct End {
+    pub rank: u32,
+    channel: u64,
+}
+
+impl Slots {
+    fn len_bytes(self) -> usize {
+        self.count as usize * self.bytes as usize
+    }
+
+    pub(crate) fn check(self) -> Result<()> {
+        let is_right = (1..=SLOTS_MAX).contains(&self.count) && self.bytes >= SLOT_BYTES_MIN;
+        let is_short = u64::from(self.count) * u64::from(self.bytes) <= u64::from(u32::MAX);
+        if !is_right || !is_short {
+            return Err(AcpError::Argument(
+                "a channel has 1 to 65,536 slots of 32 bytes at least, and 4 GiB at most",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl End {
+    fn gone(self) -> AcpError {
+        AcpError::Gone { rank: self.rank, why: "its channel has ended".into() }
+    }
+}
+
+/// The connection of channels.
+fn lane(rank: u32) -> Lane {
+    Lane { rank, color: COLORS }
+}
+
+/// How the endpoint names what an end has started.
+fn context(end: End) -> u64 {
+    CONTEXT | u64::from(end.rank) << CHANNEL_BITS | end.channel
+}
+
+/// What [`context`] was made of. None: it is not one of channels.
+fn of_context(context: u64) -> Option<End> {
+    let rank = ((context & !CONTEXT) >> CHANNEL_BITS) as u32;
+    (context & CONTEXT != 0).then_some(End { rank, channel: context & ((1 << CHANNEL_BITS) - 1) })
+}
+
+const _: () = assert!(SLOT_BYTES_MIN as usize > SLOT_HEADER_BYTES);

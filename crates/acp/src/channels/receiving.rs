@@ -1,0 +1,194 @@
+//! The receiving end of a channel.
+//!
+//! A slot begins with a header that this process writes when the segment is there: the number of the segment, counted from 1, its length, and that of its
+//! message. So it does not matter in which order segments arrive.
+
+use super::wire::{Record, RemoteSlots, Segment};
+use super::{End, Slots, lane};
+use crate::error::{AcpError, Result};
+use crate::limits::{ALIGN_BYTES, COPY_BYTES, SLOT_HEADER_BYTES};
+use crate::links::Links;
+use cci::{Access, Memory, RegionHandle};
+
+/// What the receiver of a channel keeps.
+pub(super) struct Receiving {
+    memory: Memory,
+    handle: RegionHandle,
+    slots: Slots,
+    /// Segments that were taken from their slots.
+    taken: u64,
+    /// Of the message that is being received: its length, and how much was taken.
+    message_bytes: u64,
+    done_bytes: u64,
+    is_in_message: bool,
+    is_open: bool,
+    is_lost: bool,
+    /// How many segments there are in all, once the sender has freed the channel.
+    segments: Option<u64>,
+    /// The request that frees this end; 0 before.
+    pub freed_by: u64,
+}
+
+/// Where a message goes.
+pub(super) enum Target<'a> {
+    Slice(&'a mut [u8]),
+    Memory(&'a Memory),
+    Nowhere,
+}
+
+impl Target<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Target::Slice(bytes) => bytes.len(),
+            Target::Memory(memory) => memory.len(),
+            Target::Nowhere => 0,
+        }
+    }
+
+    /// Takes bytes from a slot; what has no space is dropped.
+    fn put(&mut self, at: usize, slot: &Memory, offset: usize, len: usize, buffer: &mut Vec<u8>) -> bool {
+        let len = len.min(self.len().saturating_sub(at));
+        match self {
+            Target::Slice(bytes) => bytes.get_mut(at..at + len).is_none_or(|piece| slot.read(offset, piece)),
+            Target::Memory(memory) => (0..len).step_by(COPY_BYTES).all(|start| {
+                buffer.resize(COPY_BYTES.min(len - start), 0);
+                slot.read(offset + start, buffer) && memory.write(at + start, buffer)
+            }),
+            Target::Nowhere => true,
+        }
+    }
+}
+
+impl Receiving {
+    pub fn new(links: &mut Links, slots: Slots) -> Result<Receiving> {
+        let memory = links.endpoint().allocate(slots.len_bytes())?;
+        let handle = links.endpoint().register(&memory, Access::WRITE)?;
+        Ok(Receiving {
+            memory,
+            handle,
+            slots,
+            taken: 0,
+            message_bytes: 0,
+            done_bytes: 0,
+            is_in_message: false,
+            is_open: false,
+            is_lost: false,
+            segments: None,
+            freed_by: 0,
+        })
+    }
+
+    pub fn held_bytes(&self) -> usize {
+        self.memory.len().next_multiple_of(ALIGN_BYTES as usize)
+    }
+
+    /// Tells the sender where the slots are, once.
+    pub fn open(&mut self, links: &mut Links, end: End) {
+        if !self.is_open {
+            self.is_open = true;
+            let slots = RemoteSlots { count: self.slots.count, bytes: self.slots.bytes, handle: self.handle };
+            links.say_bytes(lane(end.rank), Record::Open { channel: end.channel, slots }.encode());
+        }
+    }
+
+    /// Where a slot begins.
+    fn slot(&self, number: u64) -> usize {
+        (number % u64::from(self.slots.count)) as usize * self.slots.bytes as usize
+    }
+
+    //= wire.md R-ACP-6
+    /// A segment has come. False: no sender sends it.
+    pub fn arrived(&mut self, segment: &Segment, data: Option<&[u8]>) -> bool {
+        let len = u64::from(segment.len_bytes);
+        let ahead = segment.number.checked_sub(self.taken);
+        let is_right = self.is_open
+            && ahead.is_some_and(|ahead| ahead < u64::from(self.slots.count))
+            && len <= segment.message_bytes
+            && segment.len_bytes as usize <= self.slots.bytes as usize - SLOT_HEADER_BYTES;
+        if !is_right {
+            return false;
+        }
+        let slot = self.slot(segment.number);
+        let mut header = [0; SLOT_HEADER_BYTES];
+        let (number, rest) = header.split_at_mut(4);
+        number.copy_from_slice(&(segment.number as u32).wrapping_add(1).to_ne_bytes());
+        let (len, message_bytes) = rest.split_at_mut(4);
+        len.copy_from_slice(&segment.len_bytes.to_ne_bytes());
+        message_bytes.copy_from_slice(&segment.message_bytes.to_ne_bytes());
+        data.is_none_or(|data| self.memory.write(slot + SLOT_HEADER_BYTES, data))
+            && self.memory.write(slot, &header)
+    }
+
+    /// The next segment's length and that of its message, if it is there. The sender may write to slots, so the header is read once and checked.
+    fn next(&self) -> Option<(u64, u64)> {
+        let mut header = [0; SLOT_HEADER_BYTES];
+        if !self.memory.read(self.slot(self.taken), &mut header) {
+            return None;
+        }
+        let [a, b, c, d] = *header.as_chunks::<4>().0 else { return None };
+        let is_there = u32::from_ne_bytes(a) == (self.taken as u32).wrapping_add(1);
+        let len = u64::from(u32::from_ne_bytes(b));
+        let message_bytes = u64::from_ne_bytes([c[0], c[1], c[2], c[3], d[0], d[1], d[2], d[3]]);
+        (is_there && len <= u64::from(self.slots.bytes) - SLOT_HEADER_BYTES as u64)
+            .then_some((len, message_bytes))
+    }
+
+    /// Takes what has come of the next message. Returns its length when all of it was taken.
+    pub fn take(
+        &mut self,
+        links: &mut Links,
+        end: End,
+        target: &mut Target<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Result<usize>> {
+        while let Some((len, message_bytes)) = self.next() {
+            if !self.is_in_message {
+                (self.is_in_message, self.message_bytes, self.done_bytes) = (true, message_bytes, 0);
+            }
+            let slot = self.slot(self.taken) + SLOT_HEADER_BYTES;
+            let is_well = target.put(self.done_bytes as usize, &self.memory, slot, len as usize, buffer);
+            self.done_bytes += len;
+            self.taken += 1;
+            if self.taken.is_multiple_of(u64::from(self.slots.count / 2).max(1)) {
+                let taken = Record::Taken { channel: end.channel, segments: self.taken };
+                links.say_bytes(lane(end.rank), taken.encode());
+            }
+            if !is_well {
+                return Some(Err(AcpError::Argument("the memory of the message is not there any more")));
+            }
+            if self.done_bytes >= self.message_bytes {
+                self.is_in_message = false;
+                let (len_bytes, space_bytes) = (self.message_bytes, target.len());
+                return Some(if len_bytes > space_bytes as u64 {
+                    Err(AcpError::Truncated { len_bytes, space_bytes })
+                } else {
+                    Ok(len_bytes as usize)
+                });
+            }
+        }
+        if self.is_lost {
+            return Some(Err(end.gone()));
+        }
+        let has_ended = self.segments.is_some_and(|segments| segments <= self.taken);
+        has_ended.then_some(Err(AcpError::Argument("the sender has freed this channel: nothing more comes")))
+    }
+
+    /// The sender has freed the channel.
+    pub fn ended(&mut self, segments: u64) {
+        self.segments = Some(segments);
+    }
+
+    /// The sender is gone.
+    pub fn lose(&mut self) {
+        self.is_lost = true;
+    }
+
+    /// Whether this end may go: nothing writes to its memory any more.
+    pub fn may_go(&self) -> bool {
+        self.is_lost || self.segments.is_some_and(|segments| segments <= self.taken)
+    }
+
+    pub fn go(self, links: &mut Links) -> Result<()> {
+        Ok(links.endpoint().deregister(&self.handle)?)
+    }
+}

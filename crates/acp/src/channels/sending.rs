@@ -1,0 +1,261 @@
+//! The sending end of a channel.
+
+use super::wire::{Record, RemoteSlots, Segment, segment_words};
+use super::{End, Slots, context, lane};
+use crate::error::{AcpError, Result};
+use crate::limits::{COPY_BYTES, SEGMENT_HERE_BYTES_MAX, SLOT_HEADER_BYTES};
+use crate::links::Links;
+use cci::{Access, Foreign, Memory, RegionHandle, Rma, RmaError, RmaFlags, RmaKind, SendError, SendFlags};
+use cci_job::JobError;
+
+/// What the sender of a channel keeps.
+pub(super) struct Sending {
+    memory: Memory,
+    handle: RegionHandle,
+    slots: Slots,
+    /// The receiver's, once it has made the channel, too; none of no bytes.
+    theirs: RemoteSlots,
+    /// Segments that were sent, and how many of them the receiver has taken from its slots.
+    sent: u64,
+    taken: u64,
+    /// Segments that went through slots here, and how many of these have left. Only their difference counts.
+    written: u32,
+    left: u32,
+    /// The request that frees this end; 0 before.
+    pub freed_by: u64,
+    /// Why nothing can be sent any more.
+    is_lost: bool,
+}
+
+/// A message, as far as it was sent.
+#[derive(Copy, Clone, Default)]
+pub(crate) struct Progress {
+    done_bytes: usize,
+    has_begun: bool,
+}
+
+/// Where a message comes from.
+#[derive(Copy, Clone)]
+pub(super) enum Source<'a> {
+    Slice(&'a [u8]),
+    Memory(&'a Memory),
+}
+
+/// What an attempt to send has come to.
+pub(super) enum Sent {
+    All,
+    /// An event will tell when it can go on.
+    NotYet,
+    /// It can go on when there is space, of which nothing tells.
+    WaitsForSpace,
+}
+
+impl Source<'_> {
+    pub fn len(self) -> usize {
+        match self {
+            Source::Slice(bytes) => bytes.len(),
+            Source::Memory(memory) => memory.len(),
+        }
+    }
+
+    fn append(self, at: usize, len: usize, to: &mut Vec<u8>) -> bool {
+        match self {
+            Source::Slice(bytes) => {
+                let piece = bytes.get(at..at + len);
+                to.extend_from_slice(piece.unwrap_or_default());
+                piece.is_some()
+            }
+            Source::Memory(memory) => {
+                let start = to.len();
+                to.resize(start + len, 0);
+                to.get_mut(start..).is_some_and(|piece| memory.read(at, piece))
+            }
+        }
+    }
+
+    fn copy(self, at: usize, len: usize, to: &Memory, to_at: usize, buffer: &mut Vec<u8>) -> bool {
+        if let Source::Slice(bytes) = self {
+            return bytes.get(at..at + len).is_some_and(|piece| to.write(to_at, piece));
+        }
+        (0..len).step_by(COPY_BYTES).all(|start| {
+            buffer.clear();
+            self.append(at + start, COPY_BYTES.min(len - start), buffer) && to.write(to_at + start, buffer)
+        })
+    }
+}
+
+impl Sending {
+    pub fn new(links: &mut Links, slots: Slots) -> Result<Sending> {
+        let memory = Memory::foreign(Foreign::owned(vec![0; slots.len_bytes()].into_boxed_slice()));
+        let handle = links.endpoint().register(&memory, Access::READ)?;
+        let theirs = RemoteSlots { count: 0, bytes: 0, handle };
+        Ok(Sending {
+            memory,
+            handle,
+            slots,
+            theirs,
+            sent: 0,
+            taken: 0,
+            written: 0,
+            left: 0,
+            freed_by: 0,
+            is_lost: false,
+        })
+    }
+
+    pub fn held_bytes(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// The receiver has made the channel. False: it says what no receiver says.
+    pub fn opened(&mut self, theirs: RemoteSlots) -> bool {
+        let bytes = u64::from(theirs.count) * u64::from(theirs.bytes);
+        let is_right = !self.is_open()
+            && theirs.count > 0
+            && theirs.bytes as usize > SLOT_HEADER_BYTES
+            && bytes <= theirs.handle.len_bytes();
+        if is_right {
+            self.theirs = theirs;
+        }
+        is_right
+    }
+
+    fn is_open(&self) -> bool {
+        self.theirs.count > 0
+    }
+
+    /// The receiver has taken so many segments. False: it says what no receiver says.
+    pub fn took(&mut self, segments: u64) -> bool {
+        let is_right = (self.taken..=self.sent).contains(&segments);
+        if is_right {
+            self.taken = segments;
+        }
+        is_right
+    }
+
+    /// A segment has left its slot here.
+    pub fn left(&mut self, is_well: bool) {
+        self.left = self.left.wrapping_add(1);
+        self.is_lost |= !is_well;
+    }
+
+    /// The receiver is gone.
+    pub fn lose(&mut self) {
+        self.is_lost = true;
+    }
+
+    /// Sends as much of a message as there are slots for.
+    pub fn send(
+        &mut self,
+        links: &mut Links,
+        end: End,
+        (source, progress): (Source<'_>, &mut Progress),
+        buffer: &mut Vec<u8>,
+    ) -> Result<Sent> {
+        if self.is_lost {
+            return Err(end.gone());
+        }
+        let Some(connection) = links.connection(lane(end.rank))? else { return Ok(Sent::NotYet) };
+        let len_max =
+            (self.slots.bytes as usize).min((self.theirs.bytes as usize).saturating_sub(SLOT_HEADER_BYTES));
+        while !progress.has_begun || progress.done_bytes < source.len() {
+            if self.sent - self.taken >= u64::from(self.theirs.count) {
+                return Ok(Sent::NotYet);
+            }
+            let len = len_max.min(source.len() - progress.done_bytes);
+            let segment = Segment {
+                channel: end.channel,
+                number: self.sent,
+                message_bytes: source.len() as u64,
+                len_bytes: len as u32,
+            };
+            const BEYOND: AcpError = AcpError::Argument("the message is not where it was");
+            let done = if len <= SEGMENT_HERE_BYTES_MAX {
+                buffer.clear();
+                buffer.extend(segment_words(&segment, true));
+                if !source.append(progress.done_bytes, len, buffer) {
+                    return Err(BEYOND);
+                }
+                let sent = links.endpoint().send(connection, buffer, 0, SendFlags::SILENT);
+                sent.map_err(|error| match error {
+                    SendError::WouldBlock => None,
+                    error => Some(JobError::Endpoint {
+                        what: "a message of a channel".into(),
+                        error: Box::new(error),
+                    }),
+                })
+            } else {
+                if self.written.wrapping_sub(self.left) >= self.slots.count {
+                    return Ok(Sent::NotYet);
+                }
+                let slot = (self.written % self.slots.count) as usize * self.slots.bytes as usize;
+                if !source.copy(progress.done_bytes, len, &self.memory, slot, buffer) {
+                    return Err(BEYOND);
+                }
+                self.write(links, end, connection, segment, slot)
+            };
+            match done {
+                Ok(()) => {}
+                Err(None) => return Ok(Sent::WaitsForSpace),
+                Err(Some(error)) => {
+                    self.is_lost = true;
+                    return Err(error.into());
+                }
+            }
+            self.sent += 1;
+            progress.done_bytes += len;
+            progress.has_begun = true;
+        }
+        Ok(Sent::All)
+    }
+
+    /// Data and news of it in one operation. None: there is no space.
+    fn write(
+        &mut self,
+        links: &mut Links,
+        end: End,
+        connection: cci::Connection,
+        segment: Segment,
+        slot: usize,
+    ) -> Result<(), Option<JobError>> {
+        let len = u64::from(segment.len_bytes);
+        let their_slot = segment.number % u64::from(self.theirs.count) * u64::from(self.theirs.bytes);
+        let local = [cci::Segment::new(self.handle, slot as u64, len)];
+        let remote = [cci::Segment::new(self.theirs.handle, their_slot + SLOT_HEADER_BYTES as u64, len)];
+        let rma = Rma {
+            kind: RmaKind::Write,
+            local: &local,
+            remote: &remote,
+            message: Some(&segment_words(&segment, false)),
+            context: context(end),
+            flags: RmaFlags::NONE,
+        };
+        match links.endpoint().rma(connection, &rma) {
+            Ok(()) => {
+                self.written = self.written.wrapping_add(1);
+                Ok(())
+            }
+            Err(RmaError::WouldBlock) => Err(None),
+            Err(error) => {
+                let what = "a segment of a channel".into();
+                Err(Some(JobError::Endpoint { what, error: Box::new(error) }))
+            }
+        }
+    }
+
+    /// Whether this end may go, once nothing is left to send: nothing reads its memory any more.
+    pub fn may_go(&self) -> bool {
+        self.is_lost || self.written == self.left
+    }
+
+    /// Tells the receiver how much was sent, if it has made the channel, and ends the registration.
+    pub fn go(self, links: &mut Links, end: End) -> Result<()> {
+        if self.is_open() && !self.is_lost {
+            links.say_bytes(
+                lane(end.rank),
+                Record::End { channel: end.channel, segments: self.sent }.encode(),
+            );
+        }
+        Ok(links.endpoint().deregister(&self.handle)?)
+    }
+}

@@ -1,0 +1,387 @@
+//! All channel ends of a process, and what is under way on them.
+
+use super::receiving::{Receiving, Target};
+use super::sending::{Progress, Sending, Sent, Source};
+use super::wire::Record;
+use super::{End, Slots, lane, of_context};
+use crate::error::{AcpError, Result};
+use crate::limits::{CHANNEL_BITS, CHANNELS_BITS};
+use crate::links::Links;
+use cci::{Memory, Status};
+use std::collections::{HashMap, VecDeque};
+
+/// What has become of a request. None: it is under way.
+type Outcome = Option<Result<usize>>;
+
+/// The last channels with a rank, by their numbers.
+struct Pair {
+    sender: u64,
+    receiver: u64,
+    /// Up to this one, the other rank has made its sender.
+    wanted: u64,
+}
+
+/// A message that is to be sent.
+struct Outgoing {
+    request: u64,
+    message: Memory,
+    progress: Progress,
+}
+
+/// A message that is to be received.
+struct Incoming {
+    request: u64,
+    into: Memory,
+}
+
+#[derive(Default)]
+pub(crate) struct Channels {
+    pairs: HashMap<u32, Pair>,
+    /// Channels have greater numbers since the last reset.
+    first: u64,
+    senders: HashMap<End, Sending>,
+    receivers: HashMap<End, Receiving>,
+    outgoing: HashMap<End, VecDeque<Outgoing>>,
+    incoming: HashMap<End, VecDeque<Incoming>>,
+    /// Senders that have something to send or are to be freed.
+    busy: Vec<End>,
+    requests: HashMap<u64, Outcome>,
+    requests_made: u64,
+    /// Data on its way between memory.
+    buffer: Vec<u8>,
+    /// Something was not sent for want of space.
+    pub waits_for_space: bool,
+}
+
+const FREED: AcpError = AcpError::Argument("this channel was freed, or has ended by a reset");
+
+impl Channels {
+    pub fn create_sender(&mut self, links: &mut Links, rank: u32, slots: Slots) -> Result<End> {
+        let sending = Sending::new(links, slots)?;
+        let end = End { rank, channel: next(&mut self.pair(rank).sender)? };
+        self.senders.insert(end, sending);
+        links.say_bytes(lane(rank), Record::Wanted { channel: end.channel }.encode());
+        Ok(end)
+    }
+
+    pub fn create_receiver(&mut self, links: &mut Links, rank: u32, slots: Slots) -> Result<End> {
+        let mut receiving = Receiving::new(links, slots)?;
+        let pair = self.pair(rank);
+        let end = End { rank, channel: next(&mut pair.receiver)? };
+        if end.channel <= pair.wanted {
+            receiving.open(links, end);
+        }
+        self.receivers.insert(end, receiving);
+        // A rank that is gone is noticed by who connects to it.
+        links.connection(lane(rank))?;
+        Ok(end)
+    }
+
+    fn pair(&mut self, rank: u32) -> &mut Pair {
+        let first = self.first;
+        self.pairs.entry(rank).or_insert(Pair { sender: first, receiver: first, wanted: first })
+    }
+
+    fn request(&mut self) -> u64 {
+        self.requests_made += 1;
+        self.requests.insert(self.requests_made, None);
+        self.requests_made
+    }
+
+    fn finish(&mut self, request: u64, result: Result<usize>) {
+        if let Some(outcome) = self.requests.get_mut(&request) {
+            *outcome = Some(result);
+        }
+    }
+
+    /// The result of a request, which is forgotten. None: it is under way.
+    pub fn take(&mut self, request: u64) -> Option<Result<usize>> {
+        match self.requests.get(&request) {
+            Some(None) => None,
+            Some(Some(_)) => self.requests.remove(&request).flatten(),
+            None => {
+                Some(Err(AcpError::Argument("this request was waited for before, or a reset has ended it")))
+            }
+        }
+    }
+
+    pub fn has_ended(&self, request: u64) -> bool {
+        self.requests.get(&request).is_none_or(Option::is_some)
+    }
+
+    /// Sends as much of a message as can be, behind those that were started. None: not all yet.
+    pub fn send(
+        &mut self,
+        links: &mut Links,
+        end: End,
+        message: &[u8],
+        progress: &mut Progress,
+    ) -> Result<Option<()>> {
+        let sending = self.senders.get_mut(&end).ok_or(FREED)?;
+        if self.outgoing.contains_key(&end) {
+            return Ok(None);
+        }
+        match sending.send(links, end, (Source::Slice(message), progress), &mut self.buffer)? {
+            Sent::All => Ok(Some(())),
+            Sent::NotYet => Ok(None),
+            Sent::WaitsForSpace => {
+                self.waits_for_space = true;
+                Ok(None)
+            }
+        }
+    }
+
+    pub fn start_send(&mut self, links: &mut Links, end: End, message: &Memory) -> Result<u64> {
+        if !self.senders.contains_key(&end) {
+            return Err(FREED);
+        }
+        let request = self.request();
+        let outgoing = Outgoing { request, message: message.clone(), progress: Progress::default() };
+        self.outgoing.entry(end).or_default().push_back(outgoing);
+        self.make_busy(end);
+        self.advance(links);
+        Ok(request)
+    }
+
+    pub fn free_sender(&mut self, links: &mut Links, end: End) -> Result<u64> {
+        let request = self.request();
+        match self.senders.get_mut(&end) {
+            Some(sending) => sending.freed_by = request,
+            None => self.finish(request, Ok(0)),
+        }
+        self.make_busy(end);
+        self.advance(links);
+        Ok(request)
+    }
+
+    fn make_busy(&mut self, end: End) {
+        if !self.busy.contains(&end) {
+            self.busy.push(end);
+        }
+    }
+
+    /// Sends what can be sent.
+    pub fn advance(&mut self, links: &mut Links) {
+        self.waits_for_space = false;
+        let mut busy = std::mem::take(&mut self.busy);
+        busy.retain(|&end| self.advance_sender(links, end));
+        self.busy.append(&mut busy);
+    }
+
+    /// Whether anything is left to do.
+    fn advance_sender(&mut self, links: &mut Links, end: End) -> bool {
+        while let Some(first) = self.outgoing.get_mut(&end).and_then(VecDeque::front_mut) {
+            let (Some(sending), source) = (self.senders.get_mut(&end), Source::Memory(&first.message)) else {
+                return false;
+            };
+            let sent = sending.send(links, end, (source, &mut first.progress), &mut self.buffer);
+            let result = match sent {
+                Ok(Sent::All) => Ok(0),
+                Ok(Sent::NotYet) => return true,
+                Ok(Sent::WaitsForSpace) => {
+                    self.waits_for_space = true;
+                    return true;
+                }
+                Err(error) => Err(error),
+            };
+            let request = first.request;
+            self.pop_outgoing(end);
+            self.finish(request, result);
+        }
+        let Some(sending) = self.senders.get(&end).filter(|sending| sending.freed_by != 0) else {
+            return false;
+        };
+        if !sending.may_go() {
+            return true;
+        }
+        if let Some(sending) = self.senders.remove(&end) {
+            let request = sending.freed_by;
+            let gone = sending.go(links, end);
+            self.finish(request, gone.map(|()| 0));
+        }
+        false
+    }
+
+    fn pop_outgoing(&mut self, end: End) {
+        if let Some(queue) = self.outgoing.get_mut(&end) {
+            queue.pop_front();
+            if queue.is_empty() {
+                self.outgoing.remove(&end);
+            }
+        }
+    }
+
+    /// Receives what is there of the next message, behind those that were started. None: not all yet.
+    pub fn receive(&mut self, links: &mut Links, end: End, into: &mut [u8]) -> Option<Result<usize>> {
+        let Some(receiving) = self.receivers.get_mut(&end) else { return Some(Err(FREED)) };
+        if self.incoming.contains_key(&end) {
+            return None;
+        }
+        receiving.take(links, end, &mut Target::Slice(into), &mut self.buffer)
+    }
+
+    pub fn start_receive(&mut self, links: &mut Links, end: End, into: &Memory) -> Result<u64> {
+        if !self.receivers.contains_key(&end) {
+            return Err(FREED);
+        }
+        let request = self.request();
+        self.incoming.entry(end).or_default().push_back(Incoming { request, into: into.clone() });
+        self.advance_receiver(links, end);
+        Ok(request)
+    }
+
+    pub fn free_receiver(&mut self, links: &mut Links, end: End) -> Result<u64> {
+        let request = self.request();
+        match self.receivers.get_mut(&end) {
+            Some(receiving) => receiving.freed_by = request,
+            None => self.finish(request, Ok(0)),
+        }
+        self.advance_receiver(links, end);
+        Ok(request)
+    }
+
+    /// Gives what has come to those who wait for it.
+    fn advance_receiver(&mut self, links: &mut Links, end: End) {
+        let Some(receiving) = self.receivers.get_mut(&end) else { return };
+        while let Some(queue) = self.incoming.get_mut(&end) {
+            let Some(first) = queue.front() else { break };
+            let mut target = Target::Memory(&first.into);
+            let Some(result) = receiving.take(links, end, &mut target, &mut self.buffer) else { return };
+            if let Some(outcome) = self.requests.get_mut(&first.request) {
+                *outcome = Some(result);
+            }
+            queue.pop_front();
+            if queue.is_empty() {
+                self.incoming.remove(&end);
+            }
+        }
+        if receiving.freed_by == 0 {
+            return;
+        }
+        while !receiving.may_go() {
+            match receiving.take(links, end, &mut Target::Nowhere, &mut self.buffer) {
+                Some(Ok(_) | Err(AcpError::Truncated { .. })) => {}
+                Some(Err(_)) => break,
+                None => return,
+            }
+        }
+        if let Some(receiving) = self.receivers.remove(&end) {
+            let request = receiving.freed_by;
+            let gone = receiving.go(links);
+            self.finish(request, gone.map(|()| 0));
+        }
+    }
+
+    /// A rank has said something. False: no process of this version says it.
+    //= wire.md R-ACP-5
+    pub fn said(&mut self, links: &mut Links, rank: u32, bytes: &[u8]) -> bool {
+        let Some(record) = Record::decode(bytes) else { return false };
+        if record.channel() >> CHANNELS_BITS != self.first >> CHANNELS_BITS {
+            // It was sent before a reset.
+            return true;
+        }
+        let first = self.first;
+        let pair = self.pair(rank);
+        let is_sender = |channel, pair: &Pair| (first + 1..=pair.sender).contains(&channel);
+        match record {
+            Record::Wanted { channel } => {
+                let known = pair.wanted.min(pair.receiver);
+                pair.wanted = pair.wanted.max(channel);
+                for channel in known + 1..=pair.wanted.min(pair.receiver) {
+                    let end = End { rank, channel };
+                    if let Some(receiving) = self.receivers.get_mut(&end) {
+                        receiving.open(links, end);
+                    }
+                }
+                true
+            }
+            Record::Open { channel, slots } => {
+                let end = End { rank, channel };
+                let was_made = is_sender(channel, pair);
+                match self.senders.get_mut(&end) {
+                    Some(sending) => {
+                        let is_right = sending.opened(slots);
+                        self.advance(links);
+                        is_right
+                    }
+                    // It was freed before, and had sent nothing.
+                    None if was_made => {
+                        links.say_bytes(lane(rank), Record::End { channel, segments: 0 }.encode());
+                        true
+                    }
+                    None => false,
+                }
+            }
+            Record::Segment { segment, data } => {
+                let end = End { rank, channel: segment.channel };
+                let arrived = self.receivers.get_mut(&end).is_some_and(|to| to.arrived(&segment, data));
+                self.advance_receiver(links, end);
+                arrived
+            }
+            Record::Taken { channel, segments } => {
+                let was_made = is_sender(channel, pair);
+                // One that was freed has no use for it.
+                let sending = self.senders.get_mut(&End { rank, channel });
+                sending.map_or(was_made, |sending| sending.took(segments))
+            }
+            Record::End { channel, segments } => {
+                let end = End { rank, channel };
+                let Some(receiving) = self.receivers.get_mut(&end) else { return false };
+                receiving.ended(segments);
+                self.advance_receiver(links, end);
+                true
+            }
+        }
+    }
+
+    /// A write has ended. False: it is not one of channels.
+    pub fn write_ended(&mut self, context: u64, status: Status) -> bool {
+        let Some(end) = of_context(context) else { return false };
+        if let Some(sending) = self.senders.get_mut(&end) {
+            sending.left(status == Status::Success);
+        }
+        true
+    }
+
+    /// A rank is gone: what was started on its channels ends.
+    pub fn lose(&mut self, links: &mut Links, rank: u32) {
+        self.senders.iter_mut().filter(|(end, _)| end.rank == rank).for_each(|(_, sending)| sending.lose());
+        let receivers: Vec<End> = self.receivers.keys().copied().filter(|end| end.rank == rank).collect();
+        for end in receivers {
+            if let Some(receiving) = self.receivers.get_mut(&end) {
+                receiving.lose();
+            }
+            self.advance_receiver(links, end);
+        }
+        self.advance(links);
+    }
+
+    /// Ends all channels, on all ranks. Records that are on their way are known by their numbers.
+    pub fn forget(&mut self, links: &mut Links) -> Result<()> {
+        let Channels { senders, receivers, first, requests_made, .. } = std::mem::take(self);
+        self.first = (first + (1 << CHANNELS_BITS)) % (1 << CHANNEL_BITS);
+        self.requests_made = requests_made;
+        senders.into_iter().try_for_each(|(end, mut sending)| {
+            sending.lose();
+            sending.go(links, end)
+        })?;
+        receivers.into_values().try_for_each(|receiving| receiving.go(links))
+    }
+
+    pub fn sender_bytes(&self, end: End) -> usize {
+        self.senders.get(&end).map_or(0, Sending::held_bytes)
+    }
+
+    pub fn receiver_bytes(&self, end: End) -> usize {
+        self.receivers.get(&end).map_or(0, Receiving::held_bytes)
+    }
+}
+
+/// The number of a new channel.
+fn next(last: &mut u64) -> Result<u64> {
+    if (*last + 1).trailing_zeros() >= CHANNELS_BITS {
+        return Err(AcpError::Full("there were too many channels with this rank"));
+    }
+    *last += 1;
+    Ok(*last)
+}

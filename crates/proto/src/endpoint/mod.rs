@@ -3,6 +3,7 @@
 mod connections;
 mod control;
 mod handshakes;
+mod ordinary;
 mod parts;
 mod paths;
 mod protocol;
@@ -52,6 +53,9 @@ pub struct Endpoint {
     handshakes: Handshakes,
     /// The latest time that a datagram brought.
     seen: Time,
+    /// Whether no short path is taken, to compare what they do with what the long ones do.
+    #[cfg(test)]
+    only_long: bool,
 }
 
 impl Endpoint {
@@ -69,7 +73,13 @@ impl Endpoint {
         let handshakes = Handshakes::new(&config).ok_or(ConfigError::OutOfMemory { bytes: 64 << 10 })?;
         let table = Table::new(config.connections_max);
         let connections = Connections { table, protocol: Protocol::new(config)?, walk: Walk::new() };
-        Ok(Endpoint { connections, handshakes, seen: Time(0) })
+        Ok(Endpoint {
+            connections,
+            handshakes,
+            seen: Time(0),
+            #[cfg(test)]
+            only_long: false,
+        })
     }
 
     /// When `handle_timeout` is to be called at the latest; `None`: nothing is pending. May be earlier than what is
@@ -488,9 +498,29 @@ impl Endpoint {
         sink: &mut impl Sink,
     ) -> BundleMessages<'a> {
         self.seen = now;
+        let counters = &mut self.connections.protocol.shared.counters;
+        counters.datagrams_received += 1;
+        counters.datagram_bytes_received += datagram.len() as u64;
+        #[cfg(test)]
+        if self.only_long {
+            return self.handle_any(now, from, datagram, sink);
+        }
+        match self.connections.on_ordinary(now, from, datagram, sink) {
+            Some(messages) => messages,
+            None => self.handle_any(now, from, datagram, sink),
+        }
+    }
+
+    /// Takes a datagram that may be anything.
+    #[inline(never)]
+    fn handle_any<'a>(
+        &mut self,
+        now: Time,
+        from: Address,
+        datagram: &'a [u8],
+        sink: &mut impl Sink,
+    ) -> BundleMessages<'a> {
         let Endpoint { connections, handshakes, .. } = self;
-        connections.protocol.shared.counters.datagrams_received += 1;
-        connections.protocol.shared.counters.datagram_bytes_received += datagram.len() as u64;
         let dropped = connections.protocol.shared.counters.replies_dropped;
         let outcome = match Packet::parse(datagram) {
             Ok(Packet::Established(head, sack, holds, body)) => {

@@ -10,11 +10,11 @@ use super::shared::Shared;
 use super::transfers::Transfers;
 use crate::conn::table::Table;
 use crate::conn::{Active, ActiveConn};
-use crate::limits::{READY_PER_RETURN_MAX, SACK_BITS, WAITING_PER_RETURN_MAX, WINDOW_BUNDLES_MAX};
+use crate::limits::{READY_PER_RETURN_MAX, WAITING_PER_RETURN_MAX, WINDOW_BUNDLES_MAX};
 use crate::operations::exchange::Exchange;
 use crate::operations::state::Rma;
 use crate::pool::{Buf, Pool};
-use crate::reliable::rx::Bits;
+use crate::reliable::rx::{Bits, Order};
 use crate::rma::Record;
 use crate::time::ticks;
 use crate::wire::{
@@ -146,31 +146,7 @@ impl Receiving {
         if !taken {
             return Ok(());
         }
-        let active = &mut *conn.active;
-        active.rx.arrived(head.seq);
-        active.counters.bundles_received += 1;
-        shared.counters.bundles_received += 1;
-        shared.counters.count_useful();
-        if expected && head.flags & flags::PROBE == 0 {
-            shared.ack_soon(active, by, now);
-        } else {
-            active.paths.ack_by(by, head);
-            shared.ack_now(active);
-        }
-        // On unordered connections only what has just been passed can be delivered: all else was, when it came.
-        let mut passed = conn.base.is_ordered();
-        if active.rx.unpassed != 0 && offset == 0 {
-            passed |= pass_stored(shared, transfers, conn, head.seq.next(), now, sink);
-        }
-        let active = &mut *conn.active;
-        if active.rx.held != 0 && !active.holding && passed {
-            deliver_held(shared, conn, sink);
-        } else if active.rx.held == 0 || !active.holding {
-            active.rx.deliver = active.rx.next;
-        }
-        if conn.active.owes() {
-            shared.watch(conn, now);
-        }
+        came(shared, transfers, conn, head, by, (offset, expected), now, sink);
         Ok(())
     }
 
@@ -211,6 +187,49 @@ impl Receiving {
     /// Receive buffers came back: delivers what is held, and tells refused senders that they may go on.
     pub fn feed(&mut self, table: &mut Table, shared: &mut Shared, now: Time, sink: &mut impl Sink) {
         self.is_feeding = !feed_all(table, shared, now, sink);
+    }
+}
+
+/// A bundle has come, and is delivered or stored: it is acknowledged, and those behind it may have their turn.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one datagram or message, and the parts of the protocol it touches"
+)]
+#[inline]
+pub(super) fn came(
+    shared: &mut Shared,
+    transfers: &mut Transfers,
+    conn: &mut ActiveConn<'_>,
+    head: &Head,
+    by: u8,
+    (offset, expected): (u32, bool),
+    now: Time,
+    sink: &mut impl Sink,
+) {
+    let active = &mut *conn.active;
+    active.rx.arrived(head.seq);
+    active.counters.bundles_received += 1;
+    shared.counters.bundles_received += 1;
+    shared.counters.count_useful();
+    if expected && head.flags & flags::PROBE == 0 {
+        shared.ack_soon(active, by, now);
+    } else {
+        active.paths.ack_by(by, head);
+        shared.ack_now(active);
+    }
+    // On unordered connections only what has just been passed can be delivered: all else was, when it came.
+    let mut passed = conn.base.is_ordered();
+    if active.rx.unpassed != 0 && offset == 0 {
+        passed |= pass_stored(shared, transfers, conn, head.seq.next(), now, sink);
+    }
+    let active = &mut *conn.active;
+    if active.rx.held != 0 && !active.holding && passed {
+        deliver_held(shared, conn, sink);
+    } else if active.rx.held == 0 || !active.holding {
+        active.rx.deliver = active.rx.next;
+    }
+    if conn.active.owes() {
+        shared.watch(conn, now);
     }
 }
 
@@ -335,9 +354,8 @@ fn take_in(
     let (key, token, ordered) = (conn.key(), conn.base.token, conn.base.is_ordered());
     let active = &mut *conn.active;
     let deliverable = if ordered { offset == 0 && active.rx.deliver == active.rx.next } else { true };
-    let held_back = active.holding;
     let mut at = 0;
-    if deliverable && !held_back {
+    if deliverable && !active.holding {
         // What is held may be delivered now, and must not take the buffers that the program counts on.
         if active.rx.held == 0 && hand_over(shared, active, (key, token), sum, sink) {
             return true;
@@ -352,6 +370,21 @@ fn take_in(
             }
         }
     }
+    keep(shared, conn, head.seq, (body, at), (offset, deliverable))
+}
+
+/// Stores a new bundle of which the program has taken what is before byte `at`. False: it is not stored, and has not come as far as the
+/// sender is concerned.
+pub(super) fn keep(
+    shared: &mut Shared,
+    conn: &mut ActiveConn<'_>,
+    seq: Seq,
+    (body, at): (&[u8], usize),
+    (offset, deliverable): (u32, bool),
+) -> bool {
+    let ordered = conn.base.is_ordered();
+    let active = &mut *conn.active;
+    let held_back = active.holding;
     // What is sent does not count: a connection that sends in bulk must still take in what comes out of order.
     let fair = shared.pool.fair(active.rx.held);
     //= wire.md R-RNR-7
@@ -364,7 +397,7 @@ fn take_in(
     {
         shared.pool.store(buf, body, at);
         if let Some(ring) = active.rx_ring.as_mut() {
-            *ring.at(head.seq) = buf;
+            *ring.at(seq) = buf;
         }
         active.rx.held += 1;
         if deliverable {
@@ -428,27 +461,14 @@ fn on_unreliable(
 ) {
     let (key, token) = (conn.key(), conn.base.token);
     let active = &mut *conn.active;
-    let rx = &mut active.rx;
-    if head.seq.precedes(rx.end) {
-        if head.seq.precedes(rx.deliver) || rx.has(head.seq) {
+    match active.rx.came_unreliable(head.seq) {
+        Order::Next => {}
+        Order::Late => shared.counters.reordered_received += 1,
+        Order::Repeated => {
             shared.counters.duplicates_received += 1;
             return;
         }
-        shared.counters.reordered_received += 1;
-    } else {
-        let skipped = head.seq.since(rx.end);
-        if skipped >= SACK_BITS {
-            rx.bits = Bits::default();
-        } else {
-            (0..skipped).for_each(|step| rx.bits.clear(rx.end.plus(step)));
-        }
-        rx.end = head.seq.next();
-        rx.next = rx.end;
-        if rx.end.since(rx.deliver) > SACK_BITS {
-            rx.deliver = rx.end.plus(SACK_BITS.wrapping_neg());
-        }
     }
-    rx.bits.set(head.seq);
     active.counters.bundles_received += 1;
     shared.counters.bundles_received += 1;
     if hand_over(shared, active, (key, token), sum, sink) {

@@ -77,6 +77,17 @@ impl RxRing {
     }
 }
 
+/// When a bundle of an unreliable connection comes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// After all that have come.
+    Next,
+    /// After one that was sent later.
+    Late,
+    /// Again, as far as can be known.
+    Repeated,
+}
+
 /// The numbers of the receive side; stored bundles are in an [`RxRing`].
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Rx {
@@ -120,6 +131,29 @@ impl Rx {
             self.bits.clear(self.next);
             self.next = self.next.next();
         }
+    }
+
+    /// Bundle `seq` of an unreliable connection has come. Those whose numbers are too old to know are taken for repeats.
+    pub fn came_unreliable(&mut self, seq: Seq) -> Order {
+        let is_late = seq.precedes(self.end);
+        if is_late && (seq.precedes(self.deliver) || self.has(seq)) {
+            return Order::Repeated;
+        }
+        if !is_late {
+            let skipped = seq.since(self.end);
+            if skipped >= SACK_BITS {
+                self.bits = Bits::default();
+            } else {
+                (0..skipped).for_each(|step| self.bits.clear(self.end.plus(step)));
+            }
+            self.end = seq.next();
+            self.next = self.end;
+            if self.end.since(self.deliver) > SACK_BITS {
+                self.deliver = self.end.plus(SACK_BITS.wrapping_neg());
+            }
+        }
+        self.bits.set(seq);
+        if is_late { Order::Late } else { Order::Next }
     }
 
     #[inline]

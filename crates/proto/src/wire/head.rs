@@ -176,22 +176,7 @@ impl Head {
         if flags & !flags::ALL != 0 || zero != 0 || usize::from(sack_len) > SACK_WORDS_MAX {
             return Err(PeerFault::Field);
         }
-        let head = Head {
-            kind,
-            flags,
-            index: read.u32()?,
-            generation: read.u32()?,
-            source_index: read.u32()?,
-            nonce: read.u64()?,
-            seq: Seq(read.u32()?),
-            ack: Seq(read.u32()?),
-            timestamp: read.u32()?,
-            echo: read.u32()?,
-            window_kib: read.u16()?,
-            epoch: read.u16()?,
-            epoch_ack: read.u16()?,
-        };
-        let body_bytes = usize::from(read.u16()?) * 8;
+        let (head, body_bytes) = Head::read(kind, flags, &mut read)?;
         let mut sack = Sack { words: [0; SACK_WORDS_MAX], len: sack_len };
         for word in sack.words.iter_mut().take(usize::from(sack_len)) {
             let (bytes, after) = tail.split_first_chunk::<8>().ok_or(PeerFault::Short)?;
@@ -212,6 +197,43 @@ impl Head {
             return Err(PeerFault::Field);
         };
         Ok((head, sack, holds, body))
+    }
+
+    /// Reads what follows the first word; returns the length of the body in bytes, too.
+    #[inline(always)]
+    fn read(kind: Kind, flags: u8, read: &mut Reader<'_>) -> Result<(Head, usize), PeerFault> {
+        let head = Head {
+            kind,
+            flags,
+            index: read.u32()?,
+            generation: read.u32()?,
+            source_index: read.u32()?,
+            nonce: read.u64()?,
+            seq: Seq(read.u32()?),
+            ack: Seq(read.u32()?),
+            timestamp: read.u32()?,
+            echo: read.u32()?,
+            window_kib: read.u16()?,
+            epoch: read.u16()?,
+            epoch_ack: read.u16()?,
+        };
+        Ok((head, usize::from(read.u16()?) * 8))
+    }
+
+    /// Parses a DATA without flags and without a selective acknowledgement that holds one message and nothing else: its header, its body and
+    /// the message. `None`: it is something else, valid or not.
+    #[inline(always)]
+    pub(crate) fn parse_ordinary(datagram: &[u8]) -> Option<(Head, &[u8], &[u8])> {
+        let (fixed, body) = datagram.split_first_chunk::<HEADER_BYTES>()?;
+        let mut read = Reader(fixed);
+        if read.bytes() != Ok([first_byte(types::DATA), 0, 0, 0]) {
+            return None;
+        }
+        let (head, body_bytes) = Head::read(Kind::Data, 0, &mut read).ok()?;
+        if body.len() != body_bytes {
+            return None;
+        }
+        Some((head, body, record::only_message(body)?))
     }
 
     /// Writes header and acknowledgement; the body, `body_bytes` long, follows at the returned offset.

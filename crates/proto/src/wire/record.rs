@@ -69,6 +69,16 @@ pub(crate) fn check(body: &[u8]) -> Result<Holds, PeerFault> {
     }
 }
 
+/// The message of a body that holds nothing else.
+#[inline(always)]
+pub(super) fn only_message(body: &[u8]) -> Option<&[u8]> {
+    let (header, padded_payload) = body.split_first_chunk::<RECORD_BYTES>()?;
+    let header = u64::from_le_bytes(*header);
+    let len = usize::from(header as u16);
+    let is_one = header >> 16 == u64::from(kind::MESSAGE) && padded_payload.len() == padded(len);
+    if is_one { padded_payload.get(..len) } else { None }
+}
+
 /// Checks a body that may hold records of any kind.
 #[inline(never)]
 fn check_mixed(body: &[u8]) -> Result<Holds, PeerFault> {

@@ -273,7 +273,10 @@ impl<C: Carrier> Datagram<C> {
             self.read_clock();
         }
         self.time_out(core);
-        self.transmit(core);
+        self.queued_bytes = 0;
+        if self.has_to_transmit() {
+            self.transmit(core);
+        }
         // Silent sends that fail raise no event, so only the protocol has counted all failures.
         let counters = self.proto.counters();
         core.counters.sends_failed +=
@@ -348,6 +351,43 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
+    /// Gives the system the datagrams that wait.
+    #[inline]
+    fn flush(&mut self, core: &mut Core) {
+        let (proto, now) = (&mut self.proto, self.now);
+        let flushed = self.carrier.flush(|Narrow { to, datagram_bytes_max }| {
+            proto.path_mtu_changed(now, to, datagram_bytes_max);
+        });
+        if flushed == Err(Dead) {
+            self.fail(core);
+        }
+    }
+
+    /// Sends a lone message by the short path, if that may be taken.
+    #[inline]
+    fn send_at_once(&mut self, core: &mut Core, key: ConnKey, segments: &[&[u8]], op: SendOp) -> bool {
+        let &[payload] = segments else { return false };
+        let is_free = !self.carrier.has_pending()
+            && self.adapter.ended.is_empty()
+            && self.carrier.identities().is_none();
+        let run = (op.context, op.silent);
+        let sent = is_free && self.proto.send_at_once(self.now, key, payload, run, &mut self.carrier);
+        if sent {
+            self.sent_alone_at = Some(self.now);
+            self.flush(core);
+        }
+        sent
+    }
+
+    /// Whether [`Datagram::transmit`] may have something to do.
+    #[inline]
+    fn has_to_transmit(&mut self) -> bool {
+        self.proto.wants_transmit()
+            || self.carrier.has_pending()
+            || !self.adapter.ended.is_empty()
+            || self.carrier.identities().is_some()
+    }
+
     /// Sends what may be sent, as far as the socket has space.
     fn transmit(&mut self, core: &mut Core) {
         self.queued_bytes = 0;
@@ -370,13 +410,7 @@ impl<C: Carrier> Datagram<C> {
             if !self.carrier.has_pending() {
                 return;
             }
-            let (proto, now) = (&mut self.proto, self.now);
-            let flushed = self.carrier.flush(|Narrow { to, datagram_bytes_max }| {
-                proto.path_mtu_changed(now, to, datagram_bytes_max);
-            });
-            if flushed == Err(Dead) {
-                self.fail(core);
-            }
+            self.flush(core);
             if !wants || self.carrier.has_pending() {
                 return;
             }
@@ -502,6 +536,9 @@ impl<C: Carrier> Transport for Datagram<C> {
         let key = link::unpack(link);
         // A lone message must not wait for the next progress. One that follows others may, and shares their datagram.
         let lone = self.queued_bytes == 0 && self.proto.is_quiet(key) && self.is_lone();
+        if lone && self.send_at_once(core, key, segments, op) {
+            return Ok(());
+        }
         self.sends_since_clock += 1;
         if self.sends_since_clock >= SENDS_PER_CLOCK {
             self.read_clock();

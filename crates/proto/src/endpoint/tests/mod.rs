@@ -9,6 +9,7 @@ mod hostile;
 mod idle;
 mod loss;
 mod many;
+mod ordinary;
 mod paths;
 mod refused;
 mod rma;
@@ -258,6 +259,12 @@ struct Out {
     space: usize,
 }
 
+impl Out {
+    fn new(space: usize) -> Out {
+        Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), space }
+    }
+}
+
 impl Transmit for Out {
     fn has_space(&self) -> bool {
         self.sent.len() < self.space
@@ -361,8 +368,21 @@ impl Net {
 
     /// Lets one endpoint send what it has, as far as there is room for so many datagrams.
     pub fn flush_into(&mut self, end: usize, space: usize) {
-        let mut out = Out { sent: VecDeque::new(), next: None, bytes: Vec::new(), space };
+        let mut out = Out::new(space);
         self.ends[end].poll_transmit(self.now, &mut out, &mut self.apps[end]);
+        self.launch_all(end, out);
+    }
+
+    /// Sends a message by the short path; false: it can't take it.
+    pub fn send_at_once(&mut self, end: usize, conn: ConnKey, payload: &[u8], context: u64) -> bool {
+        let mut out = Out::new(64);
+        let sent = self.ends[end].send_at_once(self.now, conn, payload, (context, false), &mut out);
+        assert_eq!(out.sent.len(), usize::from(sent));
+        self.launch_all(end, out);
+        sent
+    }
+
+    fn launch_all(&mut self, end: usize, out: Out) {
         for (to, bytes) in out.sent {
             let target = usize::from(to.socket_addr().expect("ip").port() - 1000);
             self.datagrams += 1;

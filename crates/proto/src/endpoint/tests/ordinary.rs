@@ -1,0 +1,109 @@
+//! The short paths do what the long ones do, to the byte.
+
+use super::*;
+
+/// What can be seen of a net.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    datagrams: Vec<(usize, Vec<u8>)>,
+    messages: Vec<Vec<(ConnKey, Vec<u8>)>>,
+    statuses: Vec<Vec<(u64, Status)>>,
+    counters: Vec<Counters>,
+    connections: Vec<String>,
+    deadlines: Vec<Option<Time>>,
+}
+
+/// How one run of the same exchanges differs from another.
+#[derive(Copy, Clone, Debug)]
+struct Course {
+    seed: u64,
+    attribute: Attribute,
+    loss_pct: u64,
+    takes_bundles: bool,
+    /// Receive buffers at a time.
+    buffers: Option<usize>,
+}
+
+/// Runs messages there and back, with others in between; returns what was seen and how many messages the short path sent.
+fn exchange(course: Course, only_long: bool) -> (Seen, u64) {
+    let mut net = Net::pair(course.seed);
+    let keys = net.join(course.attribute);
+    let keys = [keys.0, keys.1];
+    net.keep = Some(Vec::new());
+    (net.loss_pct, net.jitter_ns) = (course.loss_pct, 20_000);
+    for end in 0..2 {
+        net.ends[end].only_long = only_long;
+        net.apps[end].takes_bundles = course.takes_bundles;
+    }
+    let (mut at_once, mut deadlines) = (0, Vec::new());
+    let mut choice = course.seed;
+    for context in 0..300 {
+        choice = choice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(context);
+        let word = choice >> 32;
+        let end = usize::from(word & 1 != 0);
+        let len = if word & 14 == 0 { word as usize % 1400 } else { word as usize % 40 };
+        for app in &mut net.apps {
+            app.buffers = course.buffers;
+        }
+        for end in &mut net.ends {
+            end.set_default_send_timeout(if context % 100 < 80 { 0 } else { 3 * MS });
+        }
+        let payload = vec![context as u8; len];
+        let is_lone = net.ends[end].is_quiet(keys[end]);
+        let short = !only_long && is_lone && net.send_at_once(end, keys[end], &payload, context);
+        at_once += u64::from(short);
+        if !short {
+            net.send(end, keys[end], &payload, context);
+            if is_lone {
+                net.flush_into(end, 64);
+            }
+        }
+        deadlines.extend(net.ends.iter().map(Endpoint::next_deadline));
+        net.run([1_000, 12_000, 30_000, 200_000, 2 * MS, 30 * MS][word as usize / 16 % 6]);
+        for end in 0..2 {
+            let Net { ends, apps, now, .. } = &mut net;
+            ends[end].buffers_returned(*now, &mut apps[end]);
+        }
+    }
+    net.loss_pct = 0;
+    net.apps.iter_mut().for_each(|app| app.buffers = None);
+    for _ in 0..20 {
+        net.run(SECOND / 10);
+        for end in 0..2 {
+            let Net { ends, apps, now, .. } = &mut net;
+            ends[end].buffers_returned(*now, &mut apps[end]);
+        }
+    }
+    let ends = || net.ends.iter();
+    let seen = Seen {
+        messages: net.apps.iter().map(|app| app.messages.clone()).collect(),
+        statuses: net.apps.iter().map(App::statuses).collect(),
+        counters: ends().map(|end| end.counters().clone()).collect(),
+        connections: ends().zip(keys).map(|(end, key)| format!("{:?}", end.connection(key))).collect(),
+        datagrams: net.keep.take().unwrap(),
+        deadlines,
+    };
+    (seen, at_once)
+}
+
+#[test]
+fn a_short_path_does_what_the_long_one_does() {
+    let (mut at_once, mut sent) = (0, 0);
+    for seed in 0..48 {
+        let course = Course {
+            seed,
+            attribute: [Attribute::ReliableOrdered, Attribute::ReliableUnordered][usize::from(seed % 5 == 4)],
+            loss_pct: if seed % 3 == 0 { 4 } else { 0 },
+            takes_bundles: seed % 2 == 0,
+            buffers: if seed % 4 == 1 { Some(1) } else { None },
+        };
+        let (long, _) = exchange(course, true);
+        let (short, by_it) = exchange(course, false);
+        for (number, (long, short)) in long.datagrams.iter().zip(&short.datagrams).enumerate() {
+            assert_eq!(long, short, "datagram {number} of {course:?}");
+        }
+        assert_eq!(long, short, "{course:?}");
+        (at_once, sent) = (at_once + by_it, sent + 300);
+    }
+    assert!(at_once > sent / 3, "the short path was taken {at_once} times of {sent}");
+}

@@ -4,8 +4,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
-use rustix::io::Errno;
-
 use super::UdpSocket;
 use super::bytes::AlignedBytes;
 use super::cmsg::{self, RecvControl};
@@ -182,15 +180,35 @@ impl RecvBatch {
     /// One call for one message into the first area: its length and sender.
     #[inline]
     fn call_plain(&mut self, socket: &UdpSocket) -> io::Result<Option<(usize, Option<SocketAddr>)>> {
+        let area = self.areas.as_mut_slice().get_mut(..self.area_bytes).unwrap_or_default();
+        let Some(addr) = self.addrs.first_mut() else { return Ok(None) };
         for _ in 0..SOFT_ERRORS_MAX {
             self.stats.syscalls += 1;
-            let area = self.areas.as_mut_slice().get_mut(..self.area_bytes).unwrap_or_default();
-            match rustix::net::recvfrom(socket.as_fd(), area, rustix::net::RecvFlags::DONTWAIT) {
-                Ok((len, _, from)) => return Ok(Some((len, from.and_then(plain_addr)))),
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => {}
-                Err(error) if is_icmp(error.raw_os_error()) => self.stats.soft_errors += 1,
-                Err(error) => return Err(error.into()),
+            let mut addr_bytes = addr.len();
+            let fd = socket.as_fd().as_raw_fd();
+            // Not the C library's call, which is a cancellation point, and costs programs with several threads.
+            // SAFETY: area, address and length are borrowed for longer than the call, given with their true sizes, and hold
+            // whatever bytes the kernel writes.
+            let got = unsafe {
+                libc::syscall(
+                    libc::SYS_recvfrom,
+                    fd,
+                    area.as_mut_ptr(),
+                    area.len(),
+                    libc::MSG_DONTWAIT,
+                    addr.as_mut_ptr(),
+                    &raw mut addr_bytes,
+                )
+            };
+            if let Ok(len) = usize::try_from(got) {
+                return Ok(Some((len, addr.get(addr_bytes as usize))));
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EAGAIN) => break,
+                Some(libc::EINTR) => {}
+                Some(errno) if is_icmp(errno) => self.stats.soft_errors += 1,
+                _ => return Err(error),
             }
         }
         self.stats.empty += 1;
@@ -385,15 +403,6 @@ impl<'a> Iterator for Datagrams<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         self.next.step(&self.batch.messages, self.batch.areas.as_slice())
     }
-}
-
-/// Without its flow label, which may change between datagrams of one peer.
-fn plain_addr(from: rustix::net::SocketAddrAny) -> Option<SocketAddr> {
-    let mut from = SocketAddr::try_from(from).ok()?;
-    if let SocketAddr::V6(v6) = &mut from {
-        v6.set_flowinfo(0);
-    }
-    Some(from)
 }
 
 const EMPTY_VECTOR: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };

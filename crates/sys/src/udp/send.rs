@@ -69,6 +69,8 @@ pub struct SendBatch {
     tail: usize,
     /// What `next` handed out and `commit` has not taken yet.
     open: Option<Open>,
+    /// The only datagram that waits: where it is to go, and its length. It begins at the first byte. It becomes a message when that is of use.
+    lone: Option<(SocketAddr, usize)>,
     messages: Vec<Message>,
     /// First message not sent yet.
     first: usize,
@@ -109,6 +111,7 @@ impl SendBatch {
             datagrams_max,
             tail: 0,
             open: None,
+            lone: None,
             messages: fallible::vec(datagrams_max).tried("have memory for datagrams")?,
             first: 0,
             pending: 0,
@@ -135,6 +138,7 @@ impl SendBatch {
         {
             return None;
         }
+        self.keep_lone();
         let follows = self.messages.last().is_some_and(|last| last.to == *to && self.can_extend(last));
         let start = if follows { self.tail } else { self.tail.next_multiple_of(size_of::<u64>()) };
         let space = self.arena.as_mut_slice().get_mut(start..start + len_max)?;
@@ -156,6 +160,10 @@ impl SendBatch {
         }
         self.tail = open.start + len;
         self.pending += 1;
+        if self.tail == len && self.messages.is_empty() {
+            self.lone = Some((open.to, len));
+            return;
+        }
         let last = self.messages.len().checked_sub(1);
         let extends = last.and_then(|at| self.messages.get(at)).is_some_and(|last| {
             last.to == open.to
@@ -177,6 +185,9 @@ impl SendBatch {
     /// the socket itself; the datagram it struck is given up, the others stay.
     pub fn flush(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.open = None;
+        if self.send_lone() {
+            return Ok(1);
+        }
         let mut sent = 0;
         let mut retried = false;
         while self.pending > 0 {
@@ -206,6 +217,34 @@ impl SendBatch {
         Ok(sent)
     }
 
+    /// Sends the only datagram that waits by the connected socket, if it leads there already. False: it is still to be sent.
+    #[inline]
+    fn send_lone(&mut self) -> bool {
+        let Some((to, len)) = &self.lone else { return false };
+        let sent = self.connected.leading(to).is_some_and(|fd| {
+            self.stats.syscalls += 1;
+            send_connected(fd, self.arena.as_slice().get(..*len).unwrap_or_default()).is_ok()
+        });
+        if !sent {
+            self.keep_lone();
+            return false;
+        }
+        self.stats.bytes += *len as u64;
+        self.stats.datagrams += 1;
+        self.stats.connected += 1;
+        self.lone = None;
+        (self.tail, self.pending) = (0, 0);
+        true
+    }
+
+    /// The only datagram that waits is a message like others from now on.
+    #[inline]
+    fn keep_lone(&mut self) {
+        if let Some((to, len)) = self.lone.take() {
+            self.messages.push(Message::new(&to, 0, len));
+        }
+    }
+
     /// Datagrams not sent yet.
     #[inline]
     pub fn pending(&self) -> usize {
@@ -221,7 +260,7 @@ impl SendBatch {
     /// Forgets all that is not sent yet.
     pub fn clear(&mut self) {
         self.messages.clear();
-        self.open = None;
+        (self.open, self.lone) = (None, None);
         self.first = 0;
         self.tail = 0;
         self.pending = 0;

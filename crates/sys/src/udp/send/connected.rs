@@ -56,18 +56,23 @@ impl ConnectedSocket {
         (self.leads, self.last, self.run) = (None, None, 0);
     }
 
-    /// The socket that leads to `to`, for one datagram.
+    /// The socket if it leads to `to` already.
     #[inline]
+    pub(super) fn leading(&mut self, to: &SocketAddr) -> Option<BorrowedFd<'_>> {
+        let (fd, _) = self.leads.as_ref().filter(|(_, present)| present == to)?;
+        self.run = 0;
+        Some(fd.as_fd())
+    }
+
+    /// The socket for one datagram to `to`, to which it may be led now.
     pub(super) fn to(&mut self, to: &SocketAddr, of: &UdpSocket) -> Option<BorrowedFd<'_>> {
         if !self.allowed {
             return None;
         }
         if self.leads.as_ref().is_none_or(|(_, present)| present != to) {
             self.note(to, of);
-            return self.leads.as_ref().filter(|(_, present)| present == to).map(|(fd, _)| fd.as_fd());
         }
-        self.run = 0;
-        self.leads.as_ref().map(|(fd, _)| fd.as_fd())
+        self.leading(to)
     }
 
     /// One more goes to a peer that it does not lead to.

@@ -178,7 +178,8 @@ pub(super) fn send_paths(
 }
 
 /// The header of a datagram that leaves now, by one path.
-#[inline]
+// Always, or it goes through memory twice.
+#[inline(always)]
 #[allow(clippy::too_many_arguments)] // the fields of one datagram
 pub(super) fn head(
     conn: &ActiveConn<'_>,

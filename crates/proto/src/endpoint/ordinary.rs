@@ -15,10 +15,12 @@ use super::transfers::Transfers;
 use crate::conn::path::FIRST;
 use crate::conn::{Active, ActiveConn, want};
 use crate::limits::{HEADER_BYTES, record_bytes};
-use crate::reliable::sends::{Run, SendId};
+use crate::reliable::sends::{Run, SendId, report};
 use crate::reliable::tx::{TxSlot, mark, weight};
 use crate::time::ticks;
-use crate::wire::{BundleMessages, Head, Kind, Sack, flags, timestamp, timestamp_ns_between, write_record};
+use crate::wire::{
+    BundleMessages, Head, Kind, Sack, flags, timestamp, timestamp_ns_between, write_only_record,
+};
 use crate::{Attribute, Blocked, BundleSummary, ConnKey, ConnState, Seq, Sink, Status, Time, Transmit};
 
 /// Whether nothing is going on but messages by one path.
@@ -82,9 +84,16 @@ impl Connections {
         active.paths.first.came(head.timestamp, now);
         let (key, token) = (base.key(head.index), base.token);
         if head.ack != active.tx.unacked {
-            let first = acked(active, shared, &head, now);
-            active.tx.sends -=
-                sending.sends.complete(&mut shared.counters, first, Status::Success, key, token, sink);
+            let sent = acked(active, shared, &head, now);
+            // Nearly always one run: a message, or a burst.
+            if let Some((run, next)) = sending.sends.take(sent) {
+                active.tx.sends -= run.count;
+                report(&mut shared.counters, run, Status::Success, key, token, sink);
+                if next != SendId::NONE {
+                    active.tx.sends -=
+                        sending.sends.complete(&mut shared.counters, next, Status::Success, key, token, sink);
+                }
+            }
         }
         if active.tx.is_empty() {
             if active.tx_ring.is_some() {
@@ -193,7 +202,6 @@ impl Endpoint {
             && base.attribute.is_reliable()
             && base.datagram_bytes == base.bundle_bytes
             && len <= usize::from(base.datagram_bytes)
-            && payload.len() <= base.message_bytes_max()
             && is_plain(active)
             && active.tx.is_empty()
             && active.rx.end == active.rx.next
@@ -215,15 +223,25 @@ impl Endpoint {
         // There is an entry, as there may be more sends.
         let first = sending.sends.add(SendId::NONE, run, ticks(now.0)).unwrap_or(SendId::NONE);
         let seq = active.tx.next;
-        *ring.at(seq) =
-            TxSlot { buf, first, last: first, body_bytes: body_bytes as u16, records: 1, ..TxSlot::EMPTY };
+        *ring.at(seq) = TxSlot {
+            sent_at: now,
+            buf,
+            first,
+            last: first,
+            body_bytes: body_bytes as u16,
+            records: 1,
+            epoch: base.tx_epoch,
+            marks: mark::IN_FLIGHT,
+            path: FIRST,
+            ..TxSlot::EMPTY
+        };
         active.tx_ring = Some(ring);
         active.tx.next = seq.next();
         active.tx.bufs += 1;
         active.tx.sends += 1;
         let window_kib = shared.window_kib();
         let (head_out, body_out) = buffer.split_at_mut(HEADER_BYTES);
-        write_record(body_out, &[payload], payload.len());
+        write_only_record(body_out, payload);
         shared.pool.get_mut(buf)[..body_bytes].copy_from_slice(body_out);
         let conn = ActiveConn { base, active };
         let mut head = head(&conn, Kind::Data, seq, window_kib, FIRST, now);
@@ -233,7 +251,16 @@ impl Endpoint {
         }
         head.emit(&Sack::default(), body_bytes, head_out);
         shared.committed(len, out);
-        active.note_sent(&mut shared.counters, seq, FIRST, base.tx_epoch, now);
+        active.tx.unsent = active.tx.next;
+        active.counters.bundles_sent += 1;
+        shared.counters.bundles_sent += 1;
+        (active.epoch_sent_at, active.used_at) = (active.epoch_sent_at.min(now), now);
+        let path = &mut active.paths.first;
+        let weight = weight(body_bytes as u16);
+        path.in_flight_bytes += weight;
+        path.probe_credit = path.probe_credit.saturating_sub(1);
+        path.set_probe(now);
+        path.pace(weight, now);
         active.blocked = None;
         active.ack_pending = 0;
         active.wants &= !want::ACK;

@@ -13,7 +13,7 @@ pub(crate) use head::{Head, Kind, PartHead, PathBody, Sack, flags};
 pub use record::BundleMessages;
 pub(crate) use record::{
     Content, Holds, Messages, Records, Summary, check, set_bare_at, set_message_at, set_void, set_void_at,
-    write_record, write_records,
+    write_only_record, write_record, write_records,
 };
 
 use crate::limits::{DATAGRAM_BYTES_MAX, HEADER_BYTES, VERSION, padded};

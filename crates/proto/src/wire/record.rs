@@ -253,6 +253,19 @@ pub(crate) fn write_record(out: &mut [u8], segments: &[&[u8]], payload_bytes: us
     total
 }
 
+/// Writes one message record that fills `out`.
+#[inline(always)]
+pub(crate) fn write_only_record(out: &mut [u8], payload: &[u8]) {
+    let Some((header, out)) = out.split_first_chunk_mut::<RECORD_BYTES>() else { return };
+    let [l0, l1] = (payload.len() as u16).to_le_bytes();
+    *header = [l0, l1, kind::MESSAGE, 0, 0, 0, 0, 0];
+    if let (Some(word), Ok(bytes)) = (out.first_chunk_mut::<8>(), <&[u8; 8]>::try_from(payload)) {
+        *word = *bytes;
+    } else {
+        copy_padded(out, payload);
+    }
+}
+
 /// What [`write_records`] has written.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {

@@ -1,6 +1,7 @@
 //! Receiving many datagrams per system call.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -13,7 +14,7 @@ use crate::net::addr::RawAddr;
 /// Room for one message: the kernel joins datagrams up to 64 KiB.
 const AREA_BYTES: usize = 1 << 16;
 /// Messages one call can bring.
-const MESSAGES_MAX: usize = 32;
+const MESSAGES_MAX: usize = 16;
 /// Errors that earlier datagrams left on the socket, taken off it in one call at most.
 const SOFT_ERRORS_MAX: usize = 8;
 
@@ -41,7 +42,7 @@ pub struct RecvStats {
 struct Pace {
     /// Calls in a row that found something.
     hits: u32,
-    /// Calls still to be made for one message, because one for many found no more than that.
+    /// Calls that bring one message still to be made for one, because one for many found no more than that.
     singles: u32,
     /// How many those will be the next time.
     singles_next: u32,
@@ -62,6 +63,8 @@ impl Pace {
     fn note(&mut self, asked_for_many: bool, count: usize) {
         self.hits = if count == 0 { 0 } else { self.hits.saturating_add(1) };
         match (asked_for_many, count) {
+            // A program that spins finds nothing many times between two messages.
+            (false, 0) => {}
             (false, _) => self.singles = self.singles.saturating_sub(1),
             (true, 0 | 1) => {
                 self.singles_next = (self.singles_next * 2).clamp(1, Pace::SINGLES_MAX);
@@ -97,7 +100,7 @@ pub struct RecvBatch {
 }
 
 impl RecvBatch {
-    /// Buffers for `messages` messages per system call (1 to 32), 64 KiB each, taken from the system as they fill.
+    /// Buffers for `messages` messages per system call (1 to 16), 64 KiB each, taken from the system as they fill.
     ///
     /// # Panics
     /// There is no memory for them: see [`try_with_area`](RecvBatch::try_with_area).
@@ -105,7 +108,7 @@ impl RecvBatch {
         RecvBatch::try_with_area(messages, AREA_BYTES).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Buffers for `messages` messages per system call (1 to 32), 64 KiB each.
+    /// Buffers for `messages` messages per system call (1 to 16), 64 KiB each.
     ///
     /// # Errors
     /// There is no memory for them.
@@ -203,12 +206,13 @@ impl RecvBatch {
             if let Ok(len) = usize::try_from(got) {
                 return Ok(Some((len, addr.get(addr_bytes as usize))));
             }
-            let error = io::Error::last_os_error();
+            // An error that is nothing but a number owns nothing that would have to be dropped.
+            let error = ManuallyDrop::new(io::Error::last_os_error());
             match error.raw_os_error() {
                 Some(libc::EAGAIN) => break,
                 Some(libc::EINTR) => {}
                 Some(errno) if is_icmp(errno) => self.stats.soft_errors += 1,
-                _ => return Err(error),
+                _ => return Err(ManuallyDrop::into_inner(error)),
             }
         }
         self.stats.empty += 1;
@@ -217,7 +221,8 @@ impl RecvBatch {
 
     /// Keeps a message; how many datagrams it holds.
     fn keep(&mut self, message: Message) -> usize {
-        let datagrams = message.len.div_ceil(message.segment_len).max(1);
+        let is_one = message.len <= message.segment_len;
+        let datagrams = if is_one { 1 } else { message.len.div_ceil(message.segment_len) };
         self.stats.bytes += message.len as u64;
         self.stats.datagrams += datagrams as u64;
         self.stats.gro_batches += u64::from(datagrams > 1);

@@ -69,8 +69,11 @@ pub struct SendBatch {
     tail: usize,
     /// What `next` handed out and `commit` has not taken yet.
     open: Option<Open>,
-    /// The only datagram that waits: where it is to go, and its length. It begins at the first byte. It becomes a message when that is of use.
-    lone: Option<(SocketAddr, usize)>,
+    /// Where that is to go, or what is lone.
+    to: SocketAddr,
+    /// The length of the only datagram that waits, which begins at the first byte and becomes a message when it must; 0: it is one already,
+    /// or there are none or several.
+    lone_bytes: usize,
     messages: Vec<Message>,
     /// First message not sent yet.
     first: usize,
@@ -85,7 +88,6 @@ pub struct SendBatch {
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    to: SocketAddr,
     start: usize,
     len_max: usize,
 }
@@ -111,7 +113,8 @@ impl SendBatch {
             datagrams_max,
             tail: 0,
             open: None,
-            lone: None,
+            to: SocketAddr::from(([0, 0, 0, 0], 0)),
+            lone_bytes: 0,
             messages: fallible::vec(datagrams_max).tried("have memory for datagrams")?,
             first: 0,
             pending: 0,
@@ -132,6 +135,17 @@ impl SendBatch {
     #[inline]
     pub fn next(&mut self, to: &SocketAddr, len_max: usize) -> Option<&mut [u8]> {
         self.open = None;
+        if self.tail != 0 {
+            return self.next_behind(to, len_max);
+        }
+        let space = self.arena.as_mut_slice().get_mut(..len_max).filter(|_| len_max <= DATAGRAM_BYTES_MAX)?;
+        self.to = *to;
+        self.open = Some(Open { start: 0, len_max });
+        Some(space)
+    }
+
+    /// [`next`](SendBatch::next) where others wait.
+    fn next_behind(&mut self, to: &SocketAddr, len_max: usize) -> Option<&mut [u8]> {
         if self.pending >= self.datagrams_max
             || self.messages.len() >= self.datagrams_max
             || len_max > DATAGRAM_BYTES_MAX
@@ -142,7 +156,8 @@ impl SendBatch {
         let follows = self.messages.last().is_some_and(|last| last.to == *to && self.can_extend(last));
         let start = if follows { self.tail } else { self.tail.next_multiple_of(size_of::<u64>()) };
         let space = self.arena.as_mut_slice().get_mut(start..start + len_max)?;
-        self.open = Some(Open { to: *to, start, len_max });
+        self.to = *to;
+        self.open = Some(Open { start, len_max });
         Some(space)
     }
 
@@ -160,21 +175,26 @@ impl SendBatch {
         }
         self.tail = open.start + len;
         self.pending += 1;
-        if self.tail == len && self.messages.is_empty() {
-            self.lone = Some((open.to, len));
-            return;
+        if open.start == 0 {
+            self.lone_bytes = len;
+        } else {
+            self.commit_behind(open.start, len);
         }
+    }
+
+    /// [`commit`](SendBatch::commit) where others wait.
+    fn commit_behind(&mut self, start: usize, len: usize) {
         let last = self.messages.len().checked_sub(1);
         let extends = last.and_then(|at| self.messages.get(at)).is_some_and(|last| {
-            last.to == open.to
-                && last.start + last.len == open.start
+            last.to == self.to
+                && last.start + last.len == start
                 && len <= last.segment_len
                 && last.len + len <= DATAGRAM_BYTES_MAX
                 && self.can_extend(last)
         });
         match self.messages.last_mut().filter(|_| extends) {
             Some(last) => last.extend(len),
-            None => self.messages.push(Message::new(&open.to, open.start, len)),
+            None => self.messages.push(Message::new(&self.to, start, len)),
         }
     }
 
@@ -183,11 +203,15 @@ impl SendBatch {
     /// What it has no room for stays ([`pending`](SendBatch::pending)) for the next flush. Datagrams that cannot be
     /// sent (too big, no route) are counted and given up: they are lost, as datagrams may be. An error is one of
     /// the socket itself; the datagram it struck is given up, the others stay.
+    #[inline]
     pub fn flush(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.open = None;
-        if self.send_lone() {
-            return Ok(1);
-        }
+        if self.send_lone() { Ok(1) } else { self.flush_messages(socket) }
+    }
+
+    #[inline(never)]
+    fn flush_messages(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        self.keep_lone();
         let mut sent = 0;
         let mut retried = false;
         while self.pending > 0 {
@@ -220,28 +244,27 @@ impl SendBatch {
     /// Sends the only datagram that waits by the connected socket, if it leads there already. False: it is still to be sent.
     #[inline]
     fn send_lone(&mut self) -> bool {
-        let Some((to, len)) = &self.lone else { return false };
-        let sent = self.connected.leading(to).is_some_and(|fd| {
-            self.stats.syscalls += 1;
-            send_connected(fd, self.arena.as_slice().get(..*len).unwrap_or_default()).is_ok()
-        });
-        if !sent {
-            self.keep_lone();
+        if self.lone_bytes == 0 {
             return false;
         }
-        self.stats.bytes += *len as u64;
+        let Some(fd) = self.connected.leading(&self.to) else { return false };
+        let bytes = self.arena.as_slice().get(..self.lone_bytes).unwrap_or_default();
+        self.stats.syscalls += 1;
+        if send_connected(fd, bytes).is_err() {
+            return false;
+        }
+        self.stats.bytes += bytes.len() as u64;
         self.stats.datagrams += 1;
         self.stats.connected += 1;
-        self.lone = None;
-        (self.tail, self.pending) = (0, 0);
+        (self.lone_bytes, self.tail, self.pending) = (0, 0, 0);
         true
     }
 
     /// The only datagram that waits is a message like others from now on.
-    #[inline]
     fn keep_lone(&mut self) {
-        if let Some((to, len)) = self.lone.take() {
-            self.messages.push(Message::new(&to, 0, len));
+        if self.lone_bytes != 0 {
+            self.messages.push(Message::new(&self.to, 0, self.lone_bytes));
+            self.lone_bytes = 0;
         }
     }
 
@@ -260,7 +283,7 @@ impl SendBatch {
     /// Forgets all that is not sent yet.
     pub fn clear(&mut self) {
         self.messages.clear();
-        (self.open, self.lone) = (None, None);
+        (self.open, self.lone_bytes) = (None, 0);
         self.first = 0;
         self.tail = 0;
         self.pending = 0;
@@ -287,8 +310,9 @@ impl SendBatch {
     }
 
     /// The last datagram given up for its length since this was asked last.
+    #[inline]
     pub fn take_too_big(&mut self) -> Option<TooBig> {
-        self.too_big.take()
+        if self.too_big.is_none() { None } else { self.too_big.take() }
     }
 
     /// What sending did so far.

@@ -100,12 +100,10 @@ impl Udp {
         }
     }
 
-    /// Lets datagrams leave in fragments, or not, and returns whether that worked. As it holds for the whole socket, what waits
+    /// Changes whether datagrams leave in fragments, and returns whether that worked. As it holds for the whole socket, what waits
     /// leaves before it changes.
+    #[cold]
     fn set_fragmenting(&mut self, fragment: bool) -> bool {
-        if self.fragmenting == fragment {
-            return true;
-        }
         // The next flush reports a death.
         let _ = self.send_batch();
         if self.out.pending() > 0 || self.socket.set_fragment(fragment).is_err() {
@@ -205,7 +203,7 @@ impl Transmit for Udp {
     #[inline]
     fn begin(&mut self, to: Address, len_max: usize, fragment: bool) -> Option<&mut [u8]> {
         let to = to.socket_addr()?;
-        if !self.set_fragmenting(fragment) {
+        if self.fragmenting != fragment && !self.set_fragmenting(fragment) {
             return None;
         }
         self.out.next(&to, len_max)

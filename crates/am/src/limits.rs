@@ -20,6 +20,10 @@ pub const COLLECTIVES_MAX: usize = 256;
 /// Most teams of a process.
 pub const TEAMS_MAX: usize = 4096;
 
+/// Where symmetric memory lies: between programs and libraries, where neither Linux nor the sanitizers put anything.
+pub(crate) const SYMMETRIC_ADDRESSES: std::ops::Range<u64> = 0x5700_0000_0000..0x5a00_0000_0000;
+/// So often is an address tried for symmetric memory before it is given up.
+pub(crate) const SYMMETRIC_ATTEMPTS_MAX: u32 = 64;
 /// Longest data of one part of a collective, bytes: a multiple of an element's.
 pub(crate) const COLLECTIVE_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize - 2 * HEADER_BYTES;
 /// Most changes of its memory that a rank is asked for and has not made, by one process.

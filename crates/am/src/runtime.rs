@@ -248,6 +248,35 @@ impl Runtime {
         self.process.allocate(len_bytes)
     }
 
+    /// Allocates memory at one address in all ranks, who all call it with the same length, and registers it. On one host, ranks map each other's,
+    /// so that an operation is a copy. [`Runtime::free_symmetric`] frees it.
+    ///
+    /// # Errors
+    /// It has no bytes; ranks differ in its length; some rank can't have it: then none has. A rank is lost. It is called in a handler.
+    pub fn allocate_symmetric(&mut self, len_bytes: usize) -> Result<Memory> {
+        self.check_not_handling()?;
+        loop {
+            let collective = self.process.begin_symmetric(len_bytes)?;
+            let agreed = self.collective(Team::WORLD, collective)?;
+            if let Some(memory) = self.process.end_symmetric(&agreed)? {
+                return Ok(memory);
+            }
+        }
+    }
+
+    /// Frees symmetric memory when all ranks have called this. Operations on it have to have ended before.
+    ///
+    /// # Errors
+    /// It is no symmetric memory, or was freed. A rank is lost. It is called in a handler.
+    pub fn free_symmetric(&mut self, memory: &Memory) -> Result<()> {
+        let address = memory.as_ptr().addr() as u64;
+        if !self.process.is_symmetric(address) {
+            return Err(AmError::Argument("no symmetric memory begins at this address"));
+        }
+        self.collective(Team::WORLD, Collective::Barrier)?;
+        self.process.free_symmetric(address)
+    }
+
     /// Lets all ranks of the job read and write memory, by its addresses in this process ([`Memory::as_ptr`]), until it was deregistered as often as
     /// it was registered.
     ///

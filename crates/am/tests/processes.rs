@@ -3,7 +3,8 @@
 
 mod launch;
 
-use cci_am::{AmError, Runtime};
+use cci::{Atomic, AtomicKind, AtomicWidth};
+use cci_am::{AmError, Change, Collective, Part, Runtime, Team};
 use cci_job::Job;
 use launch::launch;
 use std::cell::Cell;
@@ -39,6 +40,7 @@ fn as_a_rank() {
     match env::var(ROLE).as_deref() {
         Ok("all to all") => all_to_all(),
         Ok("one dies") => one_dies(),
+        Ok("symmetric") => symmetric(),
         _ => {}
     }
 }
@@ -69,6 +71,51 @@ fn all_to_all() {
     let all = EACH * u64::from(runtime.size());
     runtime.finish().unwrap();
     assert_eq!((asked.get(), answered.get()), (all, all));
+}
+
+/// All ranks have memory at one address, which others write to and add to although its rank does nothing for it.
+fn symmetric() {
+    const LEN: usize = 3 << 20;
+    let mut runtime = open();
+    let (me, size) = (runtime.rank(), runtime.size());
+    let here = if me == 1 { LEN } else { LEN + 1 };
+    let differ = runtime.allocate_symmetric(here);
+    assert!(size == 1 || matches!(differ, Err(AmError::Argument(_))), "{differ:?}");
+    let mut earlier = None;
+    for round in 0..4 {
+        let memory = runtime.allocate_symmetric(LEN).unwrap();
+        let address = memory.as_ptr().addr() as u64;
+        assert_ne!(earlier.replace(address), Some(address), "it is given again last");
+        let data = address.to_ne_bytes().to_vec();
+        let all = runtime.collective(Team::WORLD, Collective::Allgather { data }).unwrap();
+        assert_eq!(all, address.to_ne_bytes().repeat(size as usize));
+        let deregistered = runtime.deregister_memory(&memory);
+        assert!(matches!(deregistered, Err(AmError::State(_))), "it is the library's: {deregistered:?}");
+
+        let word = (u64::from(me) + round).to_ne_bytes();
+        assert!(memory.write(8, &word));
+        for rank in 0..size {
+            let part = Part { memory: memory.clone(), offset: 8, len_bytes: 8 };
+            runtime.put(rank, address + 64 + 8 * u64::from(me), part, |_, end| end.unwrap()).unwrap();
+            let add = Change::Core(Atomic {
+                kind: AtomicKind::FetchAdd,
+                width: AtomicWidth::Eight,
+                operand: 1,
+                compare: 0,
+            });
+            runtime.atomic(rank, address, add, |_, end| assert!(end.is_ok())).unwrap();
+        }
+        runtime.global_fence().unwrap();
+        assert_eq!(memory.load(0, AtomicWidth::Eight).unwrap(), u64::from(size));
+        for rank in 0..size as usize {
+            assert_eq!(memory.load(64 + 8 * rank, AtomicWidth::Eight).unwrap(), rank as u64 + round);
+        }
+        if round != 2 {
+            runtime.free_symmetric(&memory).unwrap();
+            assert!(matches!(runtime.free_symmetric(&memory), Err(AmError::Argument(_))));
+        }
+    }
+    runtime.finish().unwrap();
 }
 
 /// Rank 1 ends in the middle, and the others are told so wherever they are.
@@ -112,6 +159,15 @@ fn one_dies() {
 fn all_speak_to_all() {
     for size in [1, 2, 5] {
         for rank in launch(size, role("all to all")) {
+            assert!(rank.status.success(), "{size}: {rank:?}");
+        }
+    }
+}
+
+#[test]
+fn symmetric_memory_is_at_one_address() {
+    for size in [1, 2, 4] {
+        for rank in launch(size, role("symmetric")) {
             assert!(rank.status.success(), "{size}: {rank:?}");
         }
     }

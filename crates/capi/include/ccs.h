@@ -285,6 +285,13 @@ int CCS_accumulate(int node, void *remote_buf, size_t remote_count, CCS_datadesc
 int CCS_indexed_put(int node, void *remote_pointer, const void *local_buf, size_t bytes, CCS_callback_t callback,
                     void *cb_arg);
 
+/* Allocates memory at the same address in every process, and registers it; all processes call it, with the same number of bytes. It is zeroed and
+ * begins a page. On one host the processes map each other's, so that puts, gets and atomics are copies, of which the other program knows nothing.
+ * CCS_ERR_ARG: no bytes, or processes differ in how many; CCS_ERR_NOMEM: some process can't have it. Then none has. */
+int CCS_symmetric_alloc(size_t bytes, void **addr);
+/* Frees it: all processes call it, when the operations on it are complete. CCS_ERR_ARG: no such memory begins there. */
+int CCS_symmetric_free(void *addr);
+
 /* ---- Collectives ---- */
 
 /* Teams are of all processes, of those of this host, or of what CCS_team_split makes: the members of a team that give the same color are one, in

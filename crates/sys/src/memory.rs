@@ -1,6 +1,7 @@
 //! Memory for remote access: the library's own, and whether the program's is really there.
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::ops::{Deref, DerefMut};
 
 use cci_memory::bytes::{Backing, Bytes};
@@ -18,6 +19,11 @@ impl RmaMemory {
     /// At least `len_bytes`, above 0.
     pub fn create(len_bytes: usize) -> Result<RmaMemory> {
         SharedMemory::create_for_rma(len_bytes).map(RmaMemory)
+    }
+
+    /// At least `len_bytes`, above 0, at an address that is a multiple of a page's. `EEXIST`: something is mapped there.
+    pub fn create_at(len_bytes: usize, address: NonZeroUsize) -> Result<RmaMemory> {
+        SharedMemory::create_for_rma_at(len_bytes, address).map(RmaMemory)
     }
 
     /// All of it, in bytes: whole pages.

@@ -3,6 +3,7 @@
 //! Such memory cannot change its length once made, so a peer cannot shrink it and make our next access a SIGBUS;
 //! and its pages are there from the start, so that full memory is an error at set-up and not a SIGBUS later.
 
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
@@ -103,19 +104,35 @@ impl SharedMemory {
     }
 
     fn map(fd: OwnedFd, len: usize, prot: ProtFlags) -> Result<SharedMemory> {
+        SharedMemory::map_at(fd, len, prot, None)
+    }
+
+    /// Maps at an address where nothing is mapped; without one, where the kernel likes.
+    fn map_at(
+        fd: OwnedFd,
+        len: usize,
+        prot: ProtFlags,
+        address: Option<NonZeroUsize>,
+    ) -> Result<SharedMemory> {
         const WHAT: &str = "map shared memory (mmap)";
         if len == 0 || len > isize::MAX as usize {
             return Err(SysError::new(WHAT, Errno::INVAL));
         }
         #[cfg(feature = "simulated")]
         crate::simulated::fault("mmap").tried(WHAT)?;
-        // SAFETY: a new mapping at an address the kernel picks touches no memory that exists.
-        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, &fd, 0) };
+        let wanted = std::ptr::without_provenance_mut(address.map_or(0, NonZeroUsize::get));
+        let fixed = if address.is_some() { MapFlags::FIXED_NOREPLACE } else { MapFlags::empty() };
+        // SAFETY: a new mapping touches no memory that exists: the kernel picks the address, or refuses one that is taken.
+        let start = unsafe { rustix::mm::mmap(wanted, len, prot, MapFlags::SHARED | fixed, &fd, 0) };
         let Some(base) = NonNull::new(start.tried(WHAT)?.cast::<u8>()) else {
             return Err(SysError::refused(WHAT, "mapped at address 0"));
         };
         // Built first, so that an error below unmaps.
         let memory = SharedMemory { base, len, fd: Some(fd), made_by: crate::process::fork::token() };
+        if address.is_some_and(|address| address != base.addr()) {
+            // A kernel before 4.17 takes the address for a hint.
+            return Err(SysError::new(WHAT, Errno::EXIST));
+        }
         // SAFETY: the range is exactly the mapping just made.
         unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork) }
             .tried("keep shared memory out of fork children (madvise)")?;

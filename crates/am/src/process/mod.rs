@@ -17,6 +17,7 @@ mod part;
 mod registered;
 mod results;
 mod served;
+mod symmetric;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -29,7 +30,7 @@ pub use due::{Batch, Delivery, Due, Token};
 pub use links::Starter;
 pub use part::{Elements, Part, Transfer};
 
-use crate::arithmetic::{Accumulation, Change, Number};
+use crate::arithmetic::{Accumulation, Change, Number, Reduction};
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::limits::{ARGS_MAX, DATA_BYTES_MAX};
@@ -45,6 +46,7 @@ use onesided::{Ended, OneSided};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
+use symmetric::Symmetric;
 
 /// A process of a job, for those who call handlers themselves, as the C interface does: [`Runtime`](crate::Runtime) has closures.
 ///
@@ -54,6 +56,7 @@ pub struct Process {
     links: Links,
     dispatcher: Dispatcher,
     memory: OneSided,
+    symmetric: Symmetric,
     collectives: Collectives,
     barrier: Barrier,
     /// So many messages had been started at the last barrier that this process has arrived at.
@@ -76,6 +79,7 @@ impl Process {
             collectives,
             dispatcher: Dispatcher::default(),
             memory: OneSided::default(),
+            symmetric: Symmetric::default(),
             barrier: Barrier::default(),
             started: 0,
             was_idle: false,
@@ -359,6 +363,61 @@ impl Process {
     /// It is not registered with these bounds.
     pub fn deregister_memory(&mut self, address: u64, len_bytes: usize) -> Result<()> {
         self.memory.deregister(&mut self.links, address, len_bytes)
+    }
+
+    /// Begins to allocate memory at one address in all ranks, and says with which collective of all of them: its result is for
+    /// [`Process::end_symmetric`].
+    ///
+    /// # Errors
+    /// It has no bytes.
+    pub fn begin_symmetric(&mut self, len_bytes: usize) -> Result<Collective> {
+        if len_bytes == 0 {
+            return Err(AmError::Argument("symmetric memory has some bytes"));
+        }
+        self.take_back_symmetric();
+        let (memory, mut data) = self.symmetric.attempt(self.links.endpoint(), len_bytes);
+        // Whoever knows that all have it may access it at once.
+        if let Some(memory) = memory
+            && self.memory.register_symmetric(&mut self.links, &memory).is_err()
+        {
+            drop(self.symmetric.take_back());
+            data = symmetric::refusal(&data);
+        }
+        Ok(Collective::Allreduce { data, with: (Number::U64, Reduction::Min) })
+    }
+
+    /// Ends what [`Process::begin_symmetric`] has begun, by the result of its collective: with the memory, which is registered, or None if all
+    /// ranks have to try once more, at another address.
+    ///
+    /// # Errors
+    /// Ranks differ in how many bytes they allocate, or some rank can't have them. Nothing is left of it.
+    pub fn end_symmetric(&mut self, agreed: &[u8]) -> Result<Option<Memory>> {
+        let ended = self.symmetric.agree(agreed);
+        self.take_back_symmetric();
+        ended
+    }
+
+    fn take_back_symmetric(&mut self) {
+        if let Some(memory) = self.symmetric.take_back() {
+            self.memory.free_symmetric(&mut self.links, &memory);
+        }
+    }
+
+    /// Whether symmetric memory begins at this address.
+    pub fn is_symmetric(&self, address: u64) -> bool {
+        self.symmetric.find(address).is_some()
+    }
+
+    /// Frees symmetric memory, when no rank accesses it any more: after a barrier.
+    ///
+    /// # Errors
+    /// None begins at this address.
+    pub fn free_symmetric(&mut self, address: u64) -> Result<()> {
+        let memory = self.symmetric.find(address).cloned();
+        let memory = memory.ok_or(AmError::Argument("no symmetric memory begins at this address"))?;
+        self.memory.free_symmetric(&mut self.links, &memory);
+        self.symmetric.free(address);
+        Ok(())
     }
 
     /// Starts to copy between a part of memory of this process and as many bytes at an address of a rank's, this one too. [`Due::Done`] tells

@@ -58,8 +58,29 @@ impl OneSided {
         }
         let handle = links.endpoint().register(memory, Access::ALL)?;
         let region = Region { start, handle };
-        self.registered.push(Registered { memory: memory.clone(), region, uses: 1 });
+        self.registered.push(Registered { memory: memory.clone(), region, uses: 1, is_symmetric: false });
         Ok(())
+    }
+
+    /// Registers memory that all ranks have at one address.
+    pub fn register_symmetric(&mut self, links: &mut Links, memory: &Memory) -> Result<()> {
+        self.register(links, memory)?;
+        let start = address(memory);
+        let is = |one: &&mut Registered| one.region.start == start;
+        self.registered.iter_mut().filter(is).for_each(|one| one.is_symmetric = true);
+        Ok(())
+    }
+
+    /// Takes it back, however often the program has registered it, and forgets where other ranks have it.
+    pub fn free_symmetric(&mut self, links: &mut Links, memory: &Memory) {
+        let start = address(memory);
+        for one in self.registered.extract_if(.., |one| one.is_symmetric && one.region.start == start) {
+            let done = links.endpoint().deregister(&one.region.handle);
+            debug_assert!(done.is_ok());
+        }
+        for regions in self.known.values_mut() {
+            regions.retain(|region| region.start != start);
+        }
     }
 
     /// Takes back one registration. With the last one, the rights of other ranks end.
@@ -73,6 +94,9 @@ impl OneSided {
         if known.uses > 1 {
             known.uses -= 1;
             return Ok(());
+        }
+        if known.is_symmetric {
+            return Err(AmError::State("symmetric memory is registered until all ranks free it"));
         }
         links.endpoint().deregister(&known.region.handle)?;
         self.registered.swap_remove(at);

@@ -109,6 +109,35 @@ fn a_rank_refuses_itself_what_it_has_not_registered() {
     assert!(matches!(ends.borrow()[0], Err(AmError::NotRegistered { rank: 0, .. })));
 }
 
+/// Ranks that are one process have no address that all of them have.
+#[test]
+fn where_no_address_is_free_for_all_nobody_has_symmetric_memory() {
+    let mut all = runtimes("shm", 2);
+    assert!(matches!(all[0].allocate_symmetric(0), Err(AmError::Argument(_))));
+    let mut rounds = 0;
+    loop {
+        let ends = Rc::new(RefCell::new(Vec::new()));
+        for runtime in &mut all {
+            let collective = runtime.process().begin_symmetric(5_000).unwrap();
+            let note = ends.clone();
+            runtime
+                .collect(Team::WORLD, collective, move |runtime, end| {
+                    note.borrow_mut().push(runtime.process().end_symmetric(&end.unwrap()));
+                })
+                .unwrap();
+        }
+        turn(&mut all, |_| ends.borrow().len() == 2);
+        rounds += 1;
+        match ends.borrow().as_slice() {
+            [Ok(None), Ok(None)] => {}
+            [Err(AmError::Full(_)), Err(AmError::Full(_))] => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(rounds, crate::limits::SYMMETRIC_ATTEMPTS_MAX);
+    assert!(matches!(all[0].free_symmetric(&heap(8)), Err(AmError::Argument(_))));
+}
+
 #[test]
 fn mistakes_start_nothing() {
     let mut all = runtimes("shm", 1);

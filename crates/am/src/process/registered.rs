@@ -8,6 +8,8 @@ pub(crate) struct Registered {
     pub region: Region,
     /// How often it was registered.
     pub uses: u32,
+    /// One of these is the library's own, which no program takes back.
+    pub is_symmetric: bool,
 }
 
 /// The address of its first byte.

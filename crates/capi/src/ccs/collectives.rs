@@ -19,15 +19,15 @@ fn team_of(team: CCS_team_t) -> Result<Team> {
     number.map(Team::from_number).ok_or(Code::ARG)
 }
 
-fn to_c(team: Team) -> CCS_team_t {
+pub(super) fn to_c(team: Team) -> CCS_team_t {
     std::ptr::without_provenance_mut(team.number() as usize + 1)
 }
 
 /// How a call wants to hear of the end: it waits for it, or it has given a callback.
-type Nonblocking = Option<(CCS_callback_t, *mut c_void)>;
+pub(super) type Nonblocking = Option<(CCS_callback_t, *mut c_void)>;
 
 /// Starts a collective, and waits for its end if nobody is to be called back.
-fn run(
+pub(super) fn run(
     team: CCS_team_t,
     how: Nonblocking,
     make: impl FnOnce(u32, u32) -> Result<(Collective, To)>,

@@ -17,6 +17,7 @@ mod memory;
 mod messages;
 mod operations;
 mod status;
+mod symmetric;
 pub mod types;
 mod updates;
 
@@ -50,4 +51,5 @@ pub use messages::{
     CCS_am_max, CCS_amreplyv, CCS_amrequestv, CCS_sender_rank, CCS_token_context, CCS_try_amrequestv,
 };
 pub use status::CCS_strerror;
+pub use symmetric::{CCS_symmetric_alloc, CCS_symmetric_free};
 pub use updates::{CCS_accumulate, CCS_indexed_put};

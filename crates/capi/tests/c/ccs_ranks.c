@@ -251,6 +251,43 @@ static void atomics(void)
     OK(CCS_gfence());
 }
 
+/* Memory at one address everywhere: mine, and that of the others. */
+static void symmetric(void)
+{
+    enum { WORDS = 100000 };
+    void *first = NULL, *second = NULL;
+    int64_t one = 1, found = -1;
+    CODE(CCS_symmetric_alloc(0, &first), CCS_ERR_ARG);
+    CODE(CCS_symmetric_alloc(8, NULL), CCS_ERR_ARG);
+    if (size > 1)
+        CODE(CCS_symmetric_alloc(rank ? 8 : 16, &first), CCS_ERR_ARG);
+    OK(CCS_symmetric_alloc(WORDS * sizeof(int64_t), &first));
+    OK(CCS_symmetric_alloc(8, &second));
+    int64_t *table = first, sum = 0;
+    CHECK((uintptr_t)table % 4096 == 0 && table[WORDS - 1] == 0 && second != first);
+    CODE(CCS_deregister_mem(second, 8), CCS_ERR_STATE);
+    for (int to = 0; to < size; to++) {
+        int64_t value = 100 * rank + to;
+        OK(CCS_put(to, table + rank, 1, CCS_DATA64, &value, 1, CCS_DATA64, NULL, NULL));
+        OK(CCS_fence(to));
+        OK(CCS_atomic(to, second, CCS_OP_ADD, CCS_TYPE_I64, &one, NULL, &found, NULL, NULL));
+    }
+    OK(CCS_gfence());
+    for (int from = 0; from < size; from++)
+        CHECK(table[from] == 100 * from + rank);
+    CHECK(*(int64_t *)second == size && found >= 0 && found < size);
+    /* From the one to the other. */
+    OK(CCS_get((rank + 1) % size, table, (size_t)size, CCS_DATA64, table + 1000, (size_t)size, CCS_DATA64, NULL, NULL));
+    OK(CCS_gfence());
+    for (int from = 0; from < size; from++)
+        sum += table[1000 + from];
+    CHECK(sum == 50 * (int64_t)size * (size - 1) + (int64_t)size * ((rank + 1) % size));
+    OK(CCS_symmetric_free(second));
+    CODE(CCS_symmetric_free(second), CCS_ERR_ARG);
+    CODE(CCS_symmetric_free(NULL), CCS_ERR_ARG);
+    OK(CCS_symmetric_free(first));
+}
+
 static int refusals;
 
 static void refused(int code, int who, const char *what, void *arg)
@@ -291,6 +328,7 @@ int main(int argc, char **argv)
     memory();
     puts_that_announce();
     atomics();
+    symmetric();
     broken_promises();
     OK(CCS_finalize());
     CHECK(floods > 0);

@@ -9,6 +9,7 @@ use cci_memory::bytes::Bytes;
 use cci_proto::RemoteAddress;
 use cci_sys::SysError;
 use cci_sys::memory::{self, RmaMemory};
+use std::num::NonZeroUsize;
 use std::ops::Range;
 
 impl Endpoint {
@@ -19,11 +20,28 @@ impl Endpoint {
     /// # Errors
     /// [`RegisterError::Length`] for 0 bytes, and [`RegisterError::System`] if the system refuses.
     pub fn allocate(&mut self, len_bytes: usize) -> Result<Memory, RegisterError> {
+        self.allocate_with(len_bytes, RmaMemory::create)
+    }
+
+    /// As [`Endpoint::allocate`], at an address that is a multiple of a page's: processes that agree on one have memory that is at the
+    /// same address in each.
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::allocate`]. [`RegisterError::System`] with `EEXIST`: something is mapped there.
+    pub fn allocate_at(&mut self, len_bytes: usize, address: NonZeroUsize) -> Result<Memory, RegisterError> {
+        self.allocate_with(len_bytes, |len_bytes| RmaMemory::create_at(len_bytes, address))
+    }
+
+    fn allocate_with(
+        &mut self,
+        len_bytes: usize,
+        create: impl FnOnce(usize) -> Result<RmaMemory, SysError>,
+    ) -> Result<Memory, RegisterError> {
         self.check_process().map_err(RegisterError::System)?;
         if len_bytes == 0 {
             return Err(RegisterError::Length);
         }
-        let segment = RmaMemory::create(len_bytes)?;
+        let segment = create(len_bytes)?;
         Ok(Memory::library(segment, self.core.rma_bill.clone(), len_bytes))
     }
 

@@ -1,6 +1,7 @@
 //! Memory for remote access: whole pages, huge where there are some, that peers map and its maker can take back.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use cci_memory::bytes::{Backing, Bytes};
@@ -44,6 +45,25 @@ impl SharedMemory {
     /// Makes memory as [`create_for_rma`](Self::create_for_rma) does, but never in reserved huge pages: for peers that are not trusted.
     pub fn create_for_rma_small(len_bytes: usize) -> Result<SharedMemory> {
         SharedMemory::create_small(len_bytes)
+    }
+
+    /// Makes memory as [`create_for_rma`](Self::create_for_rma) does, at an address that is a multiple of its pages.
+    /// `EEXIST`: something is mapped there.
+    pub fn create_for_rma_at(len_bytes: usize, address: NonZeroUsize) -> Result<SharedMemory> {
+        let make = |page_bytes, kind| {
+            let len = whole_pages(len_bytes, page_bytes)?;
+            SharedMemory::map_at(new_file(len, kind)?, len, WRITABLE, Some(address))
+        };
+        if let Some(huge) = huge_page_bytes()
+            && len_bytes >= huge
+            && address.get().is_multiple_of(huge)
+            && let Ok(memory) = make(huge, MemfdFlags::HUGETLB)
+        {
+            return Ok(memory);
+        }
+        let memory = make(rustix::param::page_size(), MemfdFlags::empty())?;
+        advise_huge(memory.as_ptr().as_ptr(), memory.len());
+        Ok(memory)
     }
 
     fn create_huge(len_bytes: usize, page_bytes: usize) -> Result<SharedMemory> {

@@ -27,6 +27,28 @@ fn memory_comes_in_whole_zeroed_pages_and_peers_map_it() {
     assert!(SharedMemory::create_for_rma(0).is_err() && SharedMemory::create_for_rma(usize::MAX).is_err());
 }
 
+#[test]
+fn memory_lies_where_it_is_wanted_or_not_at_all() {
+    let free = SharedMemory::create_for_rma(3 * rustix::param::page_size()).unwrap();
+    let address = NonZeroUsize::new(free.as_ptr().addr().get()).unwrap();
+    let taken = SharedMemory::create_for_rma_at(5_000, address).unwrap_err();
+    assert_eq!(taken.errno(), Some(libc::EEXIST), "{taken}");
+    drop(free);
+    // Another thread may take the address first.
+    match SharedMemory::create_for_rma_at(5_000, address) {
+        Ok(made) => {
+            assert_eq!(
+                (made.as_ptr().addr(), made.len()),
+                (address, 5_000_usize.next_multiple_of(rustix::param::page_size()))
+            );
+            assert_eq!(byte(&made, 4_999), 0);
+        }
+        Err(error) => assert_eq!(error.errno(), Some(libc::EEXIST), "{error}"),
+    }
+    let crooked = SharedMemory::create_for_rma_at(1, address.checked_add(1).unwrap()).unwrap_err();
+    assert_eq!(crooked.errno(), Some(libc::EINVAL));
+}
+
 /// On a machine without huge pages too: that is the point.
 #[test]
 fn large_memory_is_made_with_or_without_huge_pages() {

@@ -25,6 +25,13 @@ pub enum AmError {
         /// Its length, bytes.
         len_bytes: usize,
     },
+    /// The receiver of a large message had space for more bytes, or for less.
+    Differs {
+        /// Length of the message, bytes.
+        len_bytes: u64,
+    },
+    /// The receiver of a large message did not want it.
+    Aborted,
     /// The data are not as they are described.
     Described(PackError),
     /// The handler's number is taken in this context.
@@ -62,6 +69,10 @@ impl fmt::Display for AmError {
                 let max = crate::limits::DATA_BYTES_MAX;
                 write!(out, "an active message has up to {max} bytes of data, and not {len_bytes}")
             }
+            AmError::Differs { len_bytes } => {
+                write!(out, "the receiver of a message of {len_bytes} bytes had space for more, or for less")
+            }
+            AmError::Aborted => out.write_str("the receiver has ended the message"),
             AmError::Described(error) => error.fmt(out),
             AmError::Exists => out.write_str("this context has a handler of that number"),
             AmError::NotRegistered { rank, address } => {

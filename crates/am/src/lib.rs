@@ -4,7 +4,8 @@
 //! memory, by the addresses of the process that has it: puts, gets and atomics. [Descriptions](description) are of data that do not lie in one
 //! piece; messages and transfers take them. Elements of a rank's memory are
 //! [accumulated](Runtime::accumulate), and buffers there [appended to](Runtime::indexed_put), by that rank itself. [Collectives](Collective) are of all ranks, or of
-//! [teams](Team) of some. Symmetric memory and long messages are to come.
+//! [teams](Team) of some. [Symmetric memory](Runtime::allocate_symmetric) is at one address in all ranks. [Large messages](Runtime::send_large) have data of any
+//! length, for which the receiver's handler names a place.
 #![forbid(unsafe_code)]
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
@@ -14,6 +15,7 @@ mod arithmetic;
 pub mod description;
 mod error;
 pub mod limits;
+mod message;
 mod numbered;
 pub mod process;
 mod runtime;
@@ -21,5 +23,6 @@ mod wire;
 
 pub use arithmetic::{Accumulation, Change, Number, Reduction};
 pub use error::{AmError, Result};
-pub use process::{Collective, Context, Elements, Part, Team, Token};
-pub use runtime::{Message, Runtime};
+pub use message::Message;
+pub use process::{Collective, Context, Elements, Held, Part, Team, Token};
+pub use runtime::Runtime;

@@ -15,6 +15,9 @@ pub const OPERATIONS_MAX: usize = 4096;
 /// Longest name of a context, bytes.
 pub const CONTEXT_NAME_BYTES_MAX: usize = 256;
 
+/// Most large messages that a process has under way to a rank.
+pub const LARGE_MESSAGES_MAX: u32 = 256;
+
 /// Most collectives that a process has under way.
 pub const COLLECTIVES_MAX: usize = 256;
 /// Most teams of a process.
@@ -70,7 +73,11 @@ const _: () = assert!(
 );
 const _: () = assert!(
     OUTBOX_RECORDS_MAX
-        >= CONTEXTS_MAX + 2 * OPERATIONS_MAX + 2 * UPDATES_MAX as usize + 4 * *CREDITS.end() as usize
+        >= CONTEXTS_MAX
+            + 2 * OPERATIONS_MAX
+            + 2 * UPDATES_MAX as usize
+            + LARGE_MESSAGES_MAX as usize
+            + 4 * *CREDITS.end() as usize
 );
 const _: () = assert!(COLLECTIVE_BYTES_MAX.is_multiple_of(8), "elements are not divided");
 const _: () = assert!(DATA_BYTES_MAX >= 4096, "the interface promises that");

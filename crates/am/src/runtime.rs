@@ -4,9 +4,10 @@ use crate::arithmetic::{Accumulation, Change, Number};
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::limits::ARGS_MAX;
+use crate::message::Message;
 use crate::numbered::Numbered;
 use crate::process::{
-    Batch, Collective, Context, Due, Elements, Part, Process, Starter, Team, Token, Transfer,
+    Batch, Collective, Context, Delivery, Due, Elements, Held, Part, Process, Starter, Team, Token, Transfer,
 };
 use cci::{Device, Memory, Options};
 use cci_job::{Job, JobError, Ranks};
@@ -54,42 +55,6 @@ type HandlerFn = dyn FnMut(&mut Runtime, &Message<'_>);
 type DoneFn = Box<dyn FnOnce(&mut Runtime, Result<u64>)>;
 type CollectedFn = Box<dyn FnOnce(&mut Runtime, Result<Vec<u8>>)>;
 type GoneFn = Box<dyn FnMut(u32, &str)>;
-
-/// A message, for its handler.
-pub struct Message<'a> {
-    token: Token,
-    sender: u32,
-    context: Context,
-    args: &'a [i64],
-    data: &'a [u8],
-}
-
-impl Message<'_> {
-    /// The rank that has sent it.
-    pub fn sender(&self) -> u32 {
-        self.sender
-    }
-
-    /// The context that it was sent in.
-    pub fn context(&self) -> Context {
-        self.context
-    }
-
-    /// Its arguments.
-    pub fn args(&self) -> &[i64] {
-        self.args
-    }
-
-    /// Its data, at an address that is a multiple of 16.
-    pub fn data(&self) -> &[u8] {
-        self.data
-    }
-
-    /// For [`Runtime::reply`].
-    pub fn token(&self) -> Token {
-        self.token
-    }
-}
 
 impl Runtime {
     /// Opens active messages on the device `any`: shared memory inside a host, UDP or TCP between hosts. All ranks call it, in the
@@ -174,6 +139,76 @@ impl Runtime {
         self.process.register(context, id, self.handlers.len() as u64)?;
         self.handlers.push(Rc::new(RefCell::new(handler)));
         Ok(())
+    }
+
+    /// Has large messages for the number `id` of a context call a closure, before any of their data are there: it says where they go, with
+    /// [`Runtime::hold`] and [`Runtime::accept`], or keeps that for later. A message that it has not held is aborted when it returns. The
+    /// numbers are not those of [`Runtime::register`].
+    ///
+    /// # Errors
+    /// The number is taken, or the context was freed.
+    pub fn register_large(
+        &mut self,
+        context: Context,
+        id: u16,
+        handler: impl FnMut(&mut Runtime, &Message<'_>) + 'static,
+    ) -> Result<()> {
+        self.process.register_large(context, id, self.handlers.len() as u64)?;
+        self.handlers.push(Rc::new(RefCell::new(handler)));
+        Ok(())
+    }
+
+    /// Sends a large message, of any length, to any rank. Its data are fetched from where they lie, and must not change until `done` was called,
+    /// once, as handlers are.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::request`], and: the part is not inside of its memory. `done` is not called.
+    pub fn send_large(
+        &mut self,
+        context: Context,
+        rank: u32,
+        id: u16,
+        args: &[i64],
+        local: Part,
+        done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
+    ) -> Result<()> {
+        let starter = if self.is_handling { Starter::Handler } else { Starter::Program };
+        let start = |process: &mut Process, cookie| {
+            process.send_large(starter, context, rank, id, args, local.clone(), cookie)
+        };
+        self.operate(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
+    }
+
+    /// Keeps the large message whose handler runs.
+    ///
+    /// # Errors
+    /// Its handler has returned, it is no large message, or this was called before.
+    pub fn hold(&mut self, token: Token) -> Result<Held> {
+        self.process.hold(token)
+    }
+
+    /// Has the data of a held message go to elements in memory, the first of which has its origin `origin` bytes from its beginning. `done` is
+    /// called once: when they are there, or with [`AmError::Differs`] if they are more or fewer, and nothing comes.
+    ///
+    /// # Errors
+    /// It is not held, or not any more; described bytes are outside of the memory. `done` is not called.
+    pub fn accept(
+        &mut self,
+        held: Held,
+        (memory, origin, elements): (&Memory, isize, Elements),
+        done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
+    ) -> Result<()> {
+        let start =
+            |process: &mut Process, cookie| process.accept(held, (memory, origin, elements.clone()), cookie);
+        self.operate(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
+    }
+
+    /// Ends a held message, of which nothing comes: its sender is told [`AmError::Aborted`].
+    ///
+    /// # Errors
+    /// It is not held, or not any more.
+    pub fn abort(&mut self, held: Held) -> Result<()> {
+        self.process.abort(held)
     }
 
     /// Has ranks that are gone reported to a closure. Without one, they show by what is started for them, and at barriers.
@@ -685,9 +720,10 @@ impl RunningBatch<'_> {
             match due {
                 Due::Message(due) => {
                     let args = due.args.decode(&mut self.args);
-                    let (token, sender, context) = (due.token, due.sender, due.context);
+                    let Delivery { token, sender, context, data, large_bytes, .. } = due;
                     self.runtime.is_handling = true;
-                    self.runtime.call(due.handler, &Message { token, sender, context, args, data: due.data });
+                    self.runtime
+                        .call(due.handler, &Message { token, sender, context, args, data, large_bytes });
                     self.runtime.is_handling = false;
                     self.runtime.process.end(token);
                 }

@@ -1,8 +1,10 @@
 //! Records: what processes of a job send each other, one in a message of the core, or in several where the path takes no longer ones.
 //! docs/wire.md, section "Active messages", has their layout.
 
+mod large;
 mod update;
 
+pub(crate) use large::{LARGE_BYTES, LargeOutcome, Offer};
 pub(crate) use update::{Update, Updating};
 
 use crate::limits::{
@@ -47,6 +49,10 @@ pub(crate) enum Kind {
     IndexedPut = 15,
     /// The sender has made a change that the receiver has asked for, or has refused it.
     Updated = 16,
+    /// A large message: a message whose data the receiver fetches.
+    Large = 17,
+    /// The data of a large message were fetched, or will not be.
+    LargeEnded = 18,
 }
 
 impl Kind {
@@ -68,6 +74,8 @@ impl Kind {
             14 => Kind::Accumulate,
             15 => Kind::IndexedPut,
             16 => Kind::Updated,
+            17 => Kind::Large,
+            18 => Kind::LargeEnded,
             _ => return None,
         })
     }
@@ -132,6 +140,7 @@ impl Header {
                 Kind::Message => {
                     usize::from(header.count) <= ARGS_MAX && header.value as usize <= DATA_BYTES_MAX
                 }
+                Kind::Large => usize::from(header.count) <= ARGS_MAX && header.value as usize == LARGE_BYTES,
                 Kind::Context => {
                     header.value as usize <= CONTEXT_NAME_BYTES_MAX + 4
                         && usize::from(header.context) < CONTEXTS_MAX
@@ -151,17 +160,23 @@ impl Header {
         HEADER_BYTES + (usize::from(self.count) * 8).next_multiple_of(16)
     }
 
+    /// Whether it is of a message, large or not, which has a credit and a handler.
+    #[inline]
+    pub fn is_message(&self) -> bool {
+        matches!(self.kind, Kind::Message | Kind::Large)
+    }
+
     /// Whether this is all of a message.
     #[inline]
     pub fn is_whole(&self, record: &[u8]) -> bool {
-        self.kind == Kind::Message && record.len() == self.record_bytes()
+        self.is_message() && record.len() == self.record_bytes()
     }
 
     /// The length of the whole record, however many messages of the core it is in.
     #[inline]
     pub fn record_bytes(&self) -> usize {
         match self.kind {
-            Kind::Message => self.data_at() + self.value as usize,
+            Kind::Message | Kind::Large => self.data_at() + self.value as usize,
             Kind::Context | Kind::Accumulate | Kind::IndexedPut => HEADER_BYTES + self.value as usize,
             _ => HEADER_BYTES,
         }
@@ -234,6 +249,8 @@ pub(crate) enum Word {
     Update(Update),
     /// To the update of this number. None: it was made. Else, the address that is not registered.
     Updated(u64, Option<u64>),
+    /// To the large message of this number.
+    LargeEnded(u64, LargeOutcome),
 }
 
 /// What members of a team say of a collective: by the team's number, and the collective's among those of the team.
@@ -347,6 +364,9 @@ impl Word {
                 let head = Header { flag: refused.is_some(), ..Header::new(Kind::Updated) }.encode();
                 [&head[..], &id.to_le_bytes(), &refused.unwrap_or_default().to_le_bytes()].concat()
             }
+            Word::LargeEnded(number, outcome) => {
+                [&header(Kind::LargeEnded, *outcome as u32)[..], &number.to_le_bytes()].concat()
+            }
             Word::Ask(range) => [&header(Kind::Ask, 0)[..], &range.encode()].concat(),
             Word::Answer(range, None) => [&header(Kind::Answer, 0)[..], &range.encode()].concat(),
             Word::Answer(range, Some(Region { start, handle })) => {
@@ -366,6 +386,10 @@ impl Word {
                 return Collected::decode(header, body).map(Word::Collected);
             }
             Kind::Accumulate | Kind::IndexedPut => return Update::decode(header, body).map(Word::Update),
+            Kind::LargeEnded => {
+                let outcome = LargeOutcome::of_number(header.value)?;
+                return (body.len() == 8).then_some(Word::LargeEnded(word(body)?, outcome));
+            }
             Kind::Updated => {
                 let refused = word(body.get(8..)?)?;
                 return (body.len() == 16)
@@ -457,7 +481,8 @@ mod tests {
             let range = Range { start: start.min(u64::MAX - len), len_bytes: len };
             let region = Region { start: at, handle: RegionHandle::from_bytes(handle) };
             let words = [Word::Ask(range), Word::Answer(range, None), Word::Answer(range, Some(region))];
-            for word in words.into_iter().chain([Word::Updated(at, None), Word::Updated(at, Some(start))]) {
+            let ends = [Word::Updated(at, None), Word::Updated(at, Some(start)), Word::LargeEnded(at, LargeOutcome::Aborted)];
+            for word in words.into_iter().chain(ends) {
                 let bytes = word.encode();
                 let decode = |bytes: &[u8]| Header::decode(bytes).and_then(|header| Word::decode(header, bytes));
                 prop_assert_eq!(decode(&bytes), Some(word.clone()));
@@ -493,7 +518,7 @@ mod tests {
     fn nonsense_is_refused() {
         let good = Header { count: 16, ..Header::new(Kind::Message) }.encode();
         assert!(Header::decode(&good).is_some());
-        for (at, value) in [(0, 0), (0, 17), (1, 2), (2, 17), (3, 1), (10, 1), (14, 1)] {
+        for (at, value) in [(0, 0), (0, 19), (1, 2), (2, 17), (3, 1), (10, 1), (14, 1)] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::decode(&bad), None, "byte {at} is {value}");

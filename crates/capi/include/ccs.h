@@ -148,6 +148,45 @@ int CCS_am_max(size_t *bytes);
 int CCS_sender_rank(CCS_token_t token, int *rank);
 int CCS_token_context(CCS_token_t token, CCS_context_t *context);
 
+/* Large messages have data of any length. The handler runs first, and says where the data go: they are fetched from where they lie, without a copy
+ * in between. Each side's `done` is called once, with CCS_SUCCESS when all data are there; CCS_ERR_ABORTED if the receiver did not want them;
+ * CCS_ERR_TOO_LONG if the target has space for more or fewer bytes, and nothing has come; CCS_ERR_PEER if the other side is gone. */
+typedef struct CCS_held_s_ *CCS_held_t;
+typedef void (*CCS_done_t)(void *arg, int status);
+
+/* `count` elements of described memory, which is the message's until done was called. done may be NULL. */
+typedef struct {
+    void *buffer;
+    size_t count;
+    CCS_datadesc_t desc;
+    CCS_done_t done;
+    void *arg;
+} CCS_target_t;
+
+/* What a handler of large messages returns: nothing is to come; the data go to *target, which it has filled in; it has called CCS_large_hold, and
+ * says later what becomes of the message. */
+#define CCS_LARGE_ABORT 0
+#define CCS_LARGE_ACCEPT 1
+#define CCS_LARGE_DELAY 2
+
+/* Has large messages for the number id (0 to 65,535) of a context call a function, which may do what handlers may. Its numbers are not those of
+ * CCS_register_handler. */
+int CCS_register_large_handler(CCS_context_t context, int id,
+                               int (*fn)(CCS_token_t token, size_t bytes, CCS_target_t *target, int nargs,
+                                         const CCS_arg_t *args, void *user),
+                               void *user);
+
+/* Sends a large message to any process, this one too. The data stay as they are until done was called, which may be NULL. It is handled in its turn
+ * among all messages to that process; the data of a held one come later, and it holds up none behind it. It waits where there is no space, also
+ * when 256 large ones are under way to that process; in a handler it is CCS_ERR_AGAIN instead. */
+int CCS_amlarge(CCS_context_t context, int node, const void *data, size_t count, CCS_datadesc_t desc, int handler_id,
+                CCS_done_t done, void *arg, int nargs, const CCS_arg_t *args);
+
+/* Keeps the message whose handler runs. It is answered once, at any time, by the one or the other: CCS_ERR_STATE for what is held no more. */
+int CCS_large_hold(CCS_token_t token, CCS_held_t *held);
+int CCS_large_accept(CCS_held_t held, const CCS_target_t *target);
+int CCS_large_abort(CCS_held_t held);
+
 /* ---- Locks ---- */
 
 typedef struct {

@@ -23,6 +23,15 @@ struct State {
     name: ContextName,
     is_open: bool,
     handlers: Vec<Option<Handler>>,
+    /// Those of large messages, which have numbers of their own.
+    large_handlers: Vec<Option<Handler>>,
+}
+
+/// Which numbers those of handlers are.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    Messages,
+    Large,
 }
 
 /// What becomes of a message.
@@ -69,7 +78,7 @@ impl Contexts {
         }
         let context = Context(self.all.len() as u16);
         self.by_name.insert(name.clone(), context);
-        self.all.push(State { name, is_open: true, handlers: Vec::new() });
+        self.all.push(State { name, is_open: true, handlers: Vec::new(), large_handlers: Vec::new() });
         Ok(context)
     }
 
@@ -78,11 +87,16 @@ impl Contexts {
         let state = self.open_mut(context)?;
         state.is_open = false;
         state.handlers = Vec::new();
+        state.large_handlers = Vec::new();
         Ok(())
     }
 
-    pub fn register(&mut self, context: Context, id: u16, handler: Handler) -> Result<()> {
-        let handlers = &mut self.open_mut(context)?.handlers;
+    pub fn register(&mut self, context: Context, space: Space, id: u16, handler: Handler) -> Result<()> {
+        let state = self.open_mut(context)?;
+        let handlers = match space {
+            Space::Messages => &mut state.handlers,
+            Space::Large => &mut state.large_handlers,
+        };
         let id = usize::from(id);
         if handlers.len() <= id {
             handlers.resize(id + 1, None);
@@ -113,9 +127,13 @@ impl Contexts {
 
     /// The handler of a message. None: its context was freed.
     #[inline]
-    pub fn find(&self, context: Context, id: u16) -> Option<Found> {
+    pub fn find(&self, context: Context, space: Space, id: u16) -> Option<Found> {
         let state = self.all.get(usize::from(context.0)).filter(|state| state.is_open)?;
-        let handler = state.handlers.get(usize::from(id)).copied().flatten();
+        let handlers = match space {
+            Space::Messages => &state.handlers,
+            Space::Large => &state.large_handlers,
+        };
+        let handler = handlers.get(usize::from(id)).copied().flatten();
         Some(handler.map_or(Found::NotYet, |handler| Found::Handler(context, handler)))
     }
 
@@ -136,12 +154,15 @@ mod tests {
         let named = contexts.add_named("mpi").unwrap();
         assert_eq!(contexts.add_named("mpi").unwrap(), named);
         assert!(one != two && one != named);
-        contexts.register(one, 65_535, 7).unwrap();
-        assert!(matches!(contexts.register(one, 65_535, 8), Err(AmError::Exists)));
-        assert_eq!(contexts.find(one, 65_535), Some(Found::Handler(one, 7)));
-        assert_eq!(contexts.find(two, 65_535), Some(Found::NotYet));
+        contexts.register(one, Space::Messages, 65_535, 7).unwrap();
+        assert!(matches!(contexts.register(one, Space::Messages, 65_535, 8), Err(AmError::Exists)));
+        assert_eq!(contexts.find(one, Space::Messages, 65_535), Some(Found::Handler(one, 7)));
+        assert_eq!(contexts.find(two, Space::Messages, 65_535), Some(Found::NotYet));
+        assert_eq!(contexts.find(one, Space::Large, 65_535), Some(Found::NotYet), "numbers of their own");
+        contexts.register(one, Space::Large, 65_535, 9).unwrap();
+        assert_eq!(contexts.find(one, Space::Large, 65_535), Some(Found::Handler(one, 9)));
         contexts.free(named).unwrap();
-        assert_eq!(contexts.find(named, 1), None);
+        assert_eq!(contexts.find(named, Space::Messages, 1), None);
         assert!(matches!(contexts.free(named), Err(AmError::State(_))));
         // Its name is free for another one, and unnamed ones are counted without named ones.
         assert_eq!(contexts.by_name(&ContextName::Unnamed(1)), Some(two));
@@ -155,7 +176,7 @@ mod tests {
         contexts.free(named).unwrap();
         let again = contexts.add_named("mpi").unwrap();
         assert_ne!(again, named);
-        contexts.register(again, 0, 1).unwrap();
+        contexts.register(again, Space::Messages, 0, 1).unwrap();
     }
 
     #[test]

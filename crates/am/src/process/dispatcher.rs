@@ -1,12 +1,12 @@
 //! Which messages are due, and the one whose handler runs.
 
-use super::contexts::{Context, Contexts, Found, Handler};
+use super::contexts::{Context, Contexts, Found, Handler, Space};
 use super::due::{Batch, Delivery, Token};
 use super::inbox::{Aligned, Entry, Inbox};
 use super::link::Nonsense;
 use super::links::Links;
 use crate::error::{AmError, Result};
-use crate::wire::{Args, Header, Kind};
+use crate::wire::{Args, Header, Kind, Offer};
 use std::collections::VecDeque;
 
 pub(crate) struct Dispatcher {
@@ -31,6 +31,8 @@ pub(crate) struct Running {
     /// The credit is this process's own: the message is an answer, of which the first of the row was this process's.
     pub is_own: bool,
     pub has_replied: bool,
+    /// What a large message offers, if its handler has not taken it.
+    pub offer: Option<Offer>,
 }
 
 /// What becomes of a record that has come.
@@ -67,11 +69,8 @@ impl Dispatcher {
         Some(Batch { inbox, alone: None })
     }
 
-    /// [`Process::put_back`](super::Process::put_back).
+    /// [`Process::put_back`](super::Process::put_back). No handler runs any more.
     pub fn put_back(&mut self, links: &mut Links, mut batch: Batch) {
-        if let Some(token) = self.running.as_ref().map(|running| running.token) {
-            self.end(links, token);
-        }
         while let Some(entry) = batch.inbox.pop() {
             self.has_new_handlers = true;
             let record = Aligned::new(batch.inbox.bytes(entry));
@@ -210,14 +209,21 @@ impl Dispatcher {
             links.link(rank).name_context(&header, body)?;
             return Ok(Outcome::Done);
         }
+        let space = match header.kind {
+            Kind::Large => {
+                Offer::decode(record.get(header.data_at()..).unwrap_or_default()).ok_or(Nonsense)?;
+                Space::Large
+            }
+            _ => Space::Messages,
+        };
         let (name, cached) = links.link(rank).context(header.context)?;
-        let found = match cached.and_then(|context| self.contexts.find(context, header.handler)) {
+        let found = match cached.and_then(|context| self.contexts.find(context, space, header.handler)) {
             Some(found) => Some(found),
             None => match self.contexts.by_name(name) {
                 None => Some(Found::NotYet),
                 Some(context) => {
                     *cached = Some(context);
-                    self.contexts.find(context, header.handler)
+                    self.contexts.find(context, space, header.handler)
                 }
             },
         };
@@ -241,20 +247,36 @@ impl Dispatcher {
         debug_assert!(self.running.is_none(), "one handler at a time");
         self.handled += 1;
         let token = Token(self.handled);
-        self.running = Some(Running { token, sender, context, is_own: header.flag, has_replied: false });
         let args = Args::of(&header, record);
         let data = record.get(header.data_at()..).unwrap_or_default();
-        Delivery { handler, token, sender, context, args, data }
+        let (data, offer) =
+            if header.kind == Kind::Large { (&[][..], Offer::decode(data)) } else { (data, None) };
+        let large_bytes = offer.map(|offer| offer.len_bytes());
+        let is_own = header.flag;
+        self.running = Some(Running { token, sender, context, is_own, has_replied: false, offer });
+        Delivery { handler, token, sender, context, args, data, large_bytes }
     }
 
-    /// The handler of a message has returned.
+    /// The handler of a message has returned. What it has not taken of a large one is returned, with the sender.
     #[inline]
-    pub fn end(&mut self, links: &mut Links, token: Token) {
-        if let Some(running) = self.running.take_if(|running| running.token == token)
-            && !running.has_replied
-        {
+    pub fn end(&mut self, links: &mut Links, token: Token) -> Option<(u32, Offer)> {
+        let running = self.running.take_if(|running| running.token == token)?;
+        if !running.has_replied {
             links.end_chain(running.sender, running.is_own);
         }
+        running.offer.map(|offer| (running.sender, offer))
+    }
+
+    /// The message whose handler runs, whatever that is.
+    pub fn running_token(&self) -> Option<Token> {
+        self.running.as_ref().map(|running| running.token)
+    }
+
+    /// Takes what the large message offers whose handler runs: once.
+    pub fn take_offer(&mut self, token: Token) -> Result<(u32, Offer)> {
+        self.running(token)?;
+        let taken = self.running.as_mut().and_then(|running| Some((running.sender, running.offer.take()?)));
+        taken.ok_or(AmError::State("this is no large message, or what becomes of it was said before"))
     }
 
     pub fn is_handling(&self) -> bool {

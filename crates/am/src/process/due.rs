@@ -69,4 +69,7 @@ pub struct Delivery<'a> {
     pub args: Args<'a>,
     /// Its data, at an address that is a multiple of 16.
     pub data: &'a [u8],
+    /// Of a large message, how many bytes its sender offers. Its handler says what becomes of them, beginning with
+    /// [`Process::hold`](super::Process::hold); else they are aborted when it returns.
+    pub large_bytes: Option<u64>,
 }

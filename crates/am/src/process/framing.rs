@@ -41,7 +41,7 @@ impl Arrived {
             Kind::Accumulate | Kind::IndexedPut if bytes.len() < header.record_bytes() => {
                 self.partial.insert(rank, bytes.to_vec());
             }
-            Kind::Message | Kind::Part | Kind::Context => {
+            Kind::Message | Kind::Large | Kind::Part | Kind::Context => {
                 if header.credits > 0 {
                     links.regain(rank, header.credits);
                 }

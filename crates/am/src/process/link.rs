@@ -40,6 +40,9 @@ pub(crate) struct Link {
     pub collective_taken: u32,
     /// Changes of its memory that the rank was asked for and has not made.
     pub updates_asked: u32,
+    /// Large messages to the rank that have not ended, and those of its own that lie here.
+    pub large_sent: u32,
+    pub large_here: u32,
     /// Messages that lie here: those with a credit of the rank's, and those with one of this process's.
     here: [u32; 2],
     /// Records that wait for space in the core, with their arguments and data.
@@ -71,6 +74,8 @@ impl Link {
             collective_sent: 0,
             collective_taken: 0,
             updates_asked: 0,
+            large_sent: 0,
+            large_here: 0,
             here: [0; 2],
             outbox: VecDeque::new(),
             known: Vec::new(),

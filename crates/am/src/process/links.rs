@@ -11,7 +11,7 @@ use crate::limits::{
     self, COLLECTIVE_BYTES_MAX, HEADER_BYTES, OUTBOX_RECORDS_MAX, POLL_EVENTS, POLL_MESSAGES, SILENCE_LIMIT,
     UPDATES_MAX,
 };
-use crate::wire::{Collected, ContextName, Head, Header, Kind, Range, Region, Update, Word};
+use crate::wire::{Collected, ContextName, Head, Header, Kind, LargeOutcome, Range, Region, Update, Word};
 use cci::{Connection, Endpoint, Event, SendError, SendFlags, Status};
 use cci_job::{Peer, RankEvent, Ranks};
 use std::collections::{HashMap, VecDeque};
@@ -88,6 +88,12 @@ pub(crate) enum News {
         rank: u32,
         id: u64,
         refused: Option<u64>,
+    },
+    /// What has become of a large message of this process's.
+    LargeEnded {
+        rank: u32,
+        number: u64,
+        outcome: LargeOutcome,
     },
     /// A remote operation has ended.
     Ended {
@@ -366,7 +372,7 @@ impl Links {
     /// To this process itself.
     fn post_own(&mut self, rank: u32, head: &[u8], data: &[u8]) {
         match Header::decode(head) {
-            Some(header) if matches!(header.kind, Kind::Message | Kind::Context) => {
+            Some(header) if header.is_message() || header.kind == Kind::Context => {
                 self.arrived.inbox.push(rank, header, &[head, data]);
             }
             Some(header) => self.arrived.words.push((rank, Word::Header(header))),
@@ -468,6 +474,10 @@ impl Links {
                 }
                 Word::Updated(id, refused) => {
                     self.news.push_back(News::Updated { rank, id, refused });
+                    continue;
+                }
+                Word::LargeEnded(number, outcome) => {
+                    self.news.push_back(News::LargeEnded { rank, number, outcome });
                     continue;
                 }
                 Word::Answer(range, region) => {

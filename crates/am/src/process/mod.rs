@@ -7,6 +7,9 @@ mod dispatcher;
 mod due;
 mod framing;
 mod inbox;
+mod large;
+#[cfg(test)]
+mod large_tests;
 mod link;
 mod links;
 mod onesided;
@@ -27,6 +30,7 @@ mod update_tests;
 pub use collectives::{Collective, Team};
 pub use contexts::{Context, Handler};
 pub use due::{Batch, Delivery, Due, Token};
+pub use large::Held;
 pub use links::Starter;
 pub use part::{Elements, Part, Transfer};
 
@@ -40,7 +44,9 @@ use barrier::Barrier;
 use cci::Memory;
 use cci_job::Ranks;
 use collectives::Collectives;
+use contexts::Space;
 use dispatcher::Dispatcher;
+use large::LargeMessages;
 use links::{Links, News};
 use onesided::{Ended, OneSided};
 use std::collections::VecDeque;
@@ -57,6 +63,7 @@ pub struct Process {
     dispatcher: Dispatcher,
     memory: OneSided,
     symmetric: Symmetric,
+    large: LargeMessages,
     collectives: Collectives,
     barrier: Barrier,
     /// So many messages had been started at the last barrier that this process has arrived at.
@@ -80,6 +87,7 @@ impl Process {
             dispatcher: Dispatcher::default(),
             memory: OneSided::default(),
             symmetric: Symmetric::default(),
+            large: LargeMessages::default(),
             barrier: Barrier::default(),
             started: 0,
             was_idle: false,
@@ -136,7 +144,73 @@ impl Process {
     /// The number is taken, or the context was freed.
     pub fn register(&mut self, context: Context, id: u16, handler: Handler) -> Result<()> {
         self.dispatcher.has_new_handlers = true;
-        self.dispatcher.contexts.register(context, id, handler)
+        self.dispatcher.contexts.register(context, Space::Messages, id, handler)
+    }
+
+    /// Has large messages for the handler `id` of a context call `handler`. Their numbers are not those of [`Process::register`].
+    ///
+    /// # Errors
+    /// The number is taken, or the context was freed.
+    pub fn register_large(&mut self, context: Context, id: u16, handler: Handler) -> Result<()> {
+        self.dispatcher.has_new_handlers = true;
+        self.dispatcher.contexts.register(context, Space::Large, id, handler)
+    }
+
+    /// Starts a large message, of any length: the handler runs at the rank before any data are there, and says where they go. They must not
+    /// change until [`Due::Done`] tells how it has ended: well, with [`AmError::Aborted`], or with [`AmError::Differs`].
+    ///
+    /// # Errors
+    /// Those of [`Process::request`]; the part is not inside of its memory, or can't be registered. [`AmError::Again`] also if 256 large ones are
+    /// under way to that rank.
+    #[expect(clippy::too_many_arguments, reason = "a message, and how its end is told")]
+    pub fn send_large(
+        &mut self,
+        starter: Starter,
+        context: Context,
+        rank: u32,
+        handler: u16,
+        args: &[i64],
+        local: Part,
+        cookie: u64,
+    ) -> Result<()> {
+        check(args, &[])?;
+        self.check_rank(rank)?;
+        self.dispatcher.contexts.check(context)?;
+        let offer = self.large.offer(&mut self.links, rank, local, cookie)?;
+        let sent = self.dispatcher.contexts.name(context).and_then(|name| {
+            self.links.take_credit(rank, starter)?;
+            let data = offer.encode();
+            let header = Header { kind: Kind::Large, ..message(false, context, handler, args, &data) };
+            self.links.send(rank, context, name, header, args, &data);
+            Ok(())
+        });
+        sent.inspect_err(|_| self.large.withdraw(&mut self.links, offer))
+    }
+
+    /// Keeps the large message whose handler runs, to say now or later what becomes of it.
+    ///
+    /// # Errors
+    /// Its handler has returned, it is no large message, or this was called before.
+    pub fn hold(&mut self, token: Token) -> Result<Held> {
+        let (rank, offer) = self.dispatcher.take_offer(token)?;
+        self.large.hold(&mut self.links, rank, offer)
+    }
+
+    /// Has the data of a held message go to elements in this process's memory, the first of which has its origin `origin` bytes from its
+    /// beginning. [`Due::Done`] tells how it has ended, also with [`AmError::Differs`] if the message is longer or shorter: then nothing comes.
+    ///
+    /// # Errors
+    /// It is not held, or not any more; described bytes are outside of the memory.
+    pub fn accept(&mut self, held: Held, into: (&Memory, isize, Elements), cookie: u64) -> Result<()> {
+        self.large.accept(&mut self.links, &mut self.memory, held, into, cookie)
+    }
+
+    /// Ends a held message, of which nothing comes.
+    ///
+    /// # Errors
+    /// It is not held, or not any more.
+    pub fn abort(&mut self, held: Held) -> Result<()> {
+        self.large.abort(&mut self.links, &mut self.memory, held)
     }
 
     /// Starts a message, which is copied or sent when this returns.
@@ -228,6 +302,7 @@ impl Process {
             match news {
                 News::Gone { rank, why } => {
                     self.memory.lose(&mut self.links, rank, &why);
+                    self.large.lose(&mut self.links, &mut self.memory, rank, &why);
                     self.collectives.lose(&mut self.links, rank, &why);
                     self.missing.get_or_insert_with(|| (rank, why.clone()));
                     self.gone.push_back((rank, why));
@@ -240,6 +315,11 @@ impl Process {
                 News::Asks { rank, update } => self.memory.serve(&mut self.links, rank, update),
                 News::Updated { rank, id, refused } => {
                     if !self.memory.updated(&mut self.links, rank, id, refused) {
+                        self.links.refuse_rank(rank);
+                    }
+                }
+                News::LargeEnded { rank, number, outcome } => {
+                    if !self.large.ended(&mut self.links, &mut self.memory, rank, number, outcome) {
                         self.links.refuse_rank(rank);
                     }
                 }
@@ -292,6 +372,9 @@ impl Process {
     /// Puts a batch back, so that the next one can be taken. What is left in it, since a handler did not return as it should, waits, and is
     /// due with the next one.
     pub fn put_back(&mut self, batch: Batch) {
+        if let Some(token) = self.dispatcher.running_token() {
+            self.end(token);
+        }
         self.dispatcher.put_back(&mut self.links, batch);
     }
 
@@ -324,7 +407,9 @@ impl Process {
     /// The handler of a message has returned.
     #[inline]
     pub fn end(&mut self, token: Token) {
-        self.dispatcher.end(&mut self.links, token);
+        if let Some((rank, offer)) = self.dispatcher.end(&mut self.links, token) {
+            self.large.refuse(&mut self.links, &mut self.memory, rank, offer);
+        }
     }
 
     /// Whether a handler runs.
@@ -587,7 +672,7 @@ impl Process {
     /// Whether each message that this process has started was handled, with what came of it.
     pub fn is_idle(&self) -> bool {
         let is_idle = self.links.are_idle() && self.collectives.are_idle();
-        is_idle && self.memory.under_way(None) == 0 && !self.dispatcher.is_handling()
+        is_idle && self.large.are_idle() && self.memory.under_way(None) == 0 && !self.dispatcher.is_handling()
     }
 
     /// Whether nothing is under way anywhere: when they arrived at the last barrier, no process had started a message since the barrier

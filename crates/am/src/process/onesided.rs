@@ -14,7 +14,7 @@ use crate::description::PackError;
 use crate::error::{AmError, Result};
 use crate::limits::OPERATIONS_MAX;
 use crate::numbered::Numbered;
-use crate::wire::{Range, Region, Update, Updating, Word};
+use crate::wire::{LargeOutcome, Range, Region, Update, Updating, Word};
 use cci::{Access, Memory, Status};
 use std::collections::{HashSet, VecDeque};
 
@@ -221,6 +221,24 @@ impl OneSided {
         let action = action(&mut self.results, links)?;
         self.insert(links, rank, (remote, None), action, Purpose::Program(cookie));
         Ok(())
+    }
+
+    /// Fetches the data of a large message, which ends once, by [`OneSided::next_ended`].
+    pub fn fetch(
+        &mut self,
+        links: &mut Links,
+        rank: u32,
+        (source, region): (Range, Region),
+        into: Described,
+        (number, cookie): (u64, u64),
+    ) {
+        let action = Action::Described(Box::new(into));
+        self.insert(links, rank, (source, Some(region)), action, Purpose::Large { number, cookie });
+    }
+
+    /// Something has ended that is told as operations are.
+    pub fn tell_ended(&mut self, cookie: u64, result: Result<u64>) {
+        self.ended.push_back(Ended { cookie, result });
     }
 
     /// Keeps an operation, and starts it as soon as it can be.
@@ -443,6 +461,12 @@ impl OneSided {
         }
         match operation.purpose {
             Purpose::Program(cookie) => self.ended.push_back(Ended { cookie, result }),
+            Purpose::Large { number, cookie } => {
+                let is_there = result.is_ok();
+                let outcome = if is_there { LargeOutcome::Fetched } else { LargeOutcome::Unreadable };
+                links.say(operation.rank, &Word::LargeEnded(number, outcome));
+                self.ended.push_back(Ended { cookie, result });
+            }
             Purpose::IndexedPut => {
                 let next = self.served.fetched(&self.registered, result.is_ok());
                 if let Some(Next::Ended(rank, id, made)) = next {
@@ -470,7 +494,7 @@ impl OneSided {
 }
 
 /// A transfer between described data on both sides, and all remote bytes of it, with what lies between them.
-fn describe(
+pub(crate) fn describe(
     transfer: Transfer,
     (remote_origin, there): (u64, Elements),
     (local, origin, here): (&Memory, isize, Elements),

@@ -60,6 +60,8 @@ pub(crate) enum Purpose {
     Program(u64),
     /// The first indexed put of other ranks fetches its bytes.
     IndexedPut,
+    /// It fetches the data of a large message, which its sender knows by this number, and the program by this cookie.
+    Large { number: u64, cookie: u64 },
 }
 
 /// What has become of an operation that was to be started.
@@ -325,7 +327,10 @@ impl Described {
     }
 
     /// Does all of it on memory of this process. `find` looks for remote addresses. An error is none where nothing is registered.
-    fn run_here(&mut self, find: impl Fn(Range) -> Option<(Memory, usize)>) -> Result<(), Option<AmError>> {
+    pub fn run_here(
+        &mut self,
+        find: impl Fn(Range) -> Option<(Memory, usize)>,
+    ) -> Result<(), Option<AmError>> {
         if self.first_unknown(|range| find(range).is_some()).is_some() {
             return Err(None);
         }

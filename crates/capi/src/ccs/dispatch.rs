@@ -3,18 +3,15 @@
 use super::errors;
 use super::here::{Here, called, check_may_wait};
 use super::live::{Call, Live, Locked, lock};
+use super::operations::Callback;
 use super::status::{Code, Result};
+use super::targets::{self, token_to_c};
 use super::types::*;
 use cci_am::Token;
 use cci_am::limits::ARGS_MAX;
 use cci_am::process::Due;
 use libc::{c_uint, c_void};
 use std::time::{Duration, Instant};
-
-/// What the program calls a message.
-pub(super) fn token_to_c(token: Token) -> CCS_token_t {
-    std::ptr::without_provenance_mut(token.number() as usize)
-}
 
 /// Makes progress, and runs what is due on this thread, if it may. Returns whether anything ran.
 pub(super) fn poll() -> Result<bool> {
@@ -98,6 +95,14 @@ fn run_due(mut live: Locked) -> Result<bool> {
         live.ran += 1;
         let token = delivery.token;
         let args = delivery.args.decode(&mut args);
+        if let Some(bytes) = delivery.large_bytes {
+            let handler = live.large_handlers.get(delivery.handler as usize).copied();
+            let decision = live.outside(|| targets::ask(handler, token, bytes, args));
+            live = decision.0.ok_or(Code::STATE)?;
+            targets::decide(&mut live, token, decision.1);
+            live.process.end(token);
+            continue;
+        }
         let run = || {
             // SAFETY: the program promises that its handler takes these arguments, by the description of `CCS_register_handler`.
             called(|| unsafe { invoke(delivery.handler as usize, token, delivery.data, args) });
@@ -115,8 +120,12 @@ fn run(call: Call) {
     match call {
         Call::Callback { callback, arg, status } => {
             Here::change(|here| here.status = Some(status));
-            // SAFETY: the program gave both for this one call.
-            called(|| unsafe { callback(arg.0) });
+            match callback {
+                // SAFETY: the program gave both for this one call.
+                Callback::Plain(callback) => called(|| unsafe { callback(arg.0) }),
+                // SAFETY: as above.
+                Callback::WithStatus(done) => called(|| unsafe { done(arg.0, status) }),
+            }
             Here::change(|here| here.status = None);
         }
         Call::Error { code, rank, what } => errors::raise(code, rank, &what),

@@ -62,6 +62,7 @@ fn join(threads: c_int) -> Result<()> {
             job,
             is_shared: threads == CCS_THREAD_MULTIPLE,
             contexts: Vec::new(),
+            large_handlers: Vec::new(),
             operations: Operations::default(),
             following: VecDeque::new(),
             collecting: HashMap::new(),

@@ -1,13 +1,13 @@
 //! The runtime of this process, between `CCS_init` and `CCS_finalize`, and what each thread is at.
 
 use super::here::Here;
-use super::operations::{Collecting, Ending, Following, Operations, Pointer, Then};
+use super::operations::{Callback, Collecting, Ending, Following, Operations, Pointer, Then};
 use super::status::{Code, Result};
 use super::types::*;
 use cci_am::process::{Batch, Process, Starter};
 use cci_am::{AmError, Context};
 use cci_job::Job;
-use libc::{c_int, c_void};
+use libc::c_int;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
@@ -33,6 +33,8 @@ pub(super) struct Live {
     pub is_shared: bool,
     /// By their numbers from 1 on; none were freed.
     pub contexts: Vec<Option<Context>>,
+    /// What handlers of large messages are known by: functions, and what they are called with.
+    pub large_handlers: Vec<(LargeHandler, Pointer)>,
     pub operations: Operations,
     /// Messages that follow operations which have ended, and wait for space.
     pub following: VecDeque<Following>,
@@ -51,7 +53,7 @@ pub(super) struct Live {
 
 /// A call into the program that is due.
 pub(super) enum Call {
-    Callback { callback: unsafe extern "C" fn(*mut c_void), arg: Pointer, status: c_int },
+    Callback { callback: Callback, arg: Pointer, status: c_int },
     Error { code: Code, rank: u32, what: String },
 }
 
@@ -224,6 +226,7 @@ impl Live {
             Then::Kept => drop(self.collected.insert(cookie, code)),
             Then::Call(Some(callback), arg) => {
                 let status = code.map_or(CCS_SUCCESS, Code::number);
+                let callback = Callback::Plain(callback);
                 self.due.push_back(Call::Callback { callback, arg, status });
             }
             Then::Call(None, _) => {}

@@ -92,7 +92,7 @@ pub(super) unsafe fn handler_and_args<'a>(
 }
 
 /// The message whose handler runs, if the program means that.
-fn token_of(live: &Live, token: CCS_token_t) -> Result<Token> {
+pub(super) fn token_of(live: &Live, token: CCS_token_t) -> Result<Token> {
     let token = Token::from_number(token.addr() as u64);
     live.process.message(token).map(|_| token).map_err(|_| Code::ARG)
 }

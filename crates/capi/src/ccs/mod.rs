@@ -11,13 +11,16 @@ mod dispatch;
 mod errors;
 mod here;
 mod job;
+mod large;
 mod live;
+mod local;
 mod locks;
 mod memory;
 mod messages;
 mod operations;
 mod status;
 mod symmetric;
+mod targets;
 pub mod types;
 mod updates;
 
@@ -39,6 +42,7 @@ pub use job::{
     CCS_abort, CCS_barrier, CCS_finalize, CCS_init, CCS_init_thread, CCS_initialized, CCS_local_nprocs,
     CCS_local_rank, CCS_nprocs, CCS_poll, CCS_rank, CCS_wait, CCS_wait_for_change_,
 };
+pub use large::{CCS_amlarge, CCS_large_abort, CCS_large_accept, CCS_large_hold, CCS_register_large_handler};
 pub use locks::{
     CCS_hold_interrupts, CCS_lock, CCS_lock_destroy, CCS_lock_init, CCS_resume_interrupts, CCS_trylock,
     CCS_unlock,

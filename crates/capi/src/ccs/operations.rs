@@ -5,7 +5,7 @@ use super::types::*;
 use cci_am::Context;
 use cci_am::description::Description;
 use cci_memory::bytes::{Bytes, Writable};
-use libc::c_void;
+use libc::{c_int, c_void};
 use std::ops::Range;
 
 /// An address of the program's.
@@ -15,9 +15,18 @@ pub(super) struct Pointer(pub *mut c_void);
 // SAFETY: only the program looks at what is there, or this library where the program has promised that it may.
 unsafe impl Send for Pointer {}
 
+/// What the program wants called at an end, with its argument.
+#[derive(Copy, Clone)]
+pub(super) enum Callback {
+    /// It asks how it ended, or not.
+    Plain(unsafe extern "C" fn(*mut c_void)),
+    /// It is told by a code.
+    WithStatus(unsafe extern "C" fn(*mut c_void, c_int)),
+}
+
 /// What is to be done when an operation has ended.
 pub(super) struct Ending {
-    pub callback: CCS_callback_t,
+    pub callback: Option<Callback>,
     pub arg: Pointer,
     pub result: Outcome,
     /// The message that follows an operation that has ended well.

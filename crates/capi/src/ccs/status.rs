@@ -34,6 +34,8 @@ codes! {
     PEER = CCS_ERR_PEER;
     RANGE = CCS_ERR_RANGE;
     SYSTEM = CCS_ERR_SYSTEM;
+    UNSUPPORTED = CCS_ERR_UNSUPPORTED;
+    ABORTED = CCS_ERR_ABORTED;
 }
 
 impl Code {
@@ -54,7 +56,8 @@ impl From<AmError> for Code {
             AmError::State(_) => Code::STATE,
             AmError::Again => return Code::AGAIN,
             AmError::Full(_) => Code::NOMEM,
-            AmError::TooLong { .. } => Code::TOO_LONG,
+            AmError::TooLong { .. } | AmError::Differs { .. } => Code::TOO_LONG,
+            AmError::Aborted => Code::ABORTED,
             AmError::Described(error) => Code::from(*error),
             AmError::Exists => Code::EXISTS,
             AmError::Range(_) => Code::RANGE,
@@ -119,7 +122,7 @@ pub extern "C" fn CCS_strerror(code: c_int) -> *const c_char {
         CCS_ERR_STATE => c"not possible in this state: before CCS_init, after CCS_finalize, in a handler, or once too often",
         CCS_ERR_AGAIN => c"not now: there is no space, or nothing ran; try again after CCS_poll or CCS_wait",
         CCS_ERR_NOMEM => c"memory or a limit is exhausted",
-        CCS_ERR_TOO_LONG => c"the data is longer than it may be; CCS_am_max says how long an active message may be",
+        CCS_ERR_TOO_LONG => c"the data are longer than they may be, or not as long as the space for them; CCS_am_max says how long an active message may be",
         CCS_ERR_EXISTS => c"this context has a handler of that number already",
         CCS_ERR_NOT_REGISTERED => c"the memory there is not registered by its process: nothing of it was touched",
         CCS_ERR_PEER => c"the process there is gone",

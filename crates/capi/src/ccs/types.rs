@@ -11,6 +11,8 @@ pub type CCS_token_t = *mut c_void;
 pub type CCS_datadesc_t = *mut c_void;
 /// What a program calls a team: its number, plus 1.
 pub type CCS_team_t = *mut c_void;
+/// What a program calls a large message that it has not decided on.
+pub type CCS_held_t = *mut c_void;
 /// An argument of an active message.
 pub type CCS_arg_t = isize;
 /// What an atomic operation does.
@@ -19,6 +21,17 @@ pub type CCS_op_t = c_int;
 pub type CCS_type_t = c_int;
 /// Called when an operation has ended.
 pub type CCS_callback_t = Option<unsafe extern "C" fn(arg: *mut c_void)>;
+/// Called when a large message has ended, with a code.
+pub type CCS_done_t = Option<unsafe extern "C" fn(arg: *mut c_void, status: c_int)>;
+/// A handler of large messages.
+pub type LargeHandler = unsafe extern "C" fn(
+    token: CCS_token_t,
+    bytes: usize,
+    target: *mut CCS_target_t,
+    nargs: c_int,
+    args: *const CCS_arg_t,
+    user: *mut c_void,
+) -> c_int;
 /// What a program calls when a promise of another process is broken.
 pub type ErrorHandler =
     unsafe extern "C" fn(code: c_int, rank: c_int, what: *const libc::c_char, arg: *mut c_void);
@@ -92,6 +105,29 @@ pub const CCS_TYPE_U64: CCS_type_t = 3;
 pub const CCS_TYPE_F32: CCS_type_t = 4;
 /// IEEE 754, 64 bits.
 pub const CCS_TYPE_F64: CCS_type_t = 5;
+
+/// Of a handler of large messages: nothing is to come of it.
+pub const CCS_LARGE_ABORT: c_int = 0;
+/// The data go to the target.
+pub const CCS_LARGE_ACCEPT: c_int = 1;
+/// It is held, and decided on later.
+pub const CCS_LARGE_DELAY: c_int = 2;
+
+/// Where the data of a large message go, and whom their end is told.
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct CCS_target_t {
+    /// The first element has its origin here.
+    pub buffer: *mut c_void,
+    /// How many elements.
+    pub count: usize,
+    /// What each is.
+    pub desc: CCS_datadesc_t,
+    /// Called once.
+    pub done: CCS_done_t,
+    /// For that call.
+    pub arg: *mut c_void,
+}
 
 /// `CCS_lock_t`.
 #[repr(C, align(16))]

@@ -4,8 +4,8 @@ use super::arithmetic;
 use super::descriptions::Data;
 use super::dispatch::until_space;
 use super::live::lock;
-use super::memory::{Local, foreign, start};
-use super::operations::{Ending, Outcome, Pointer};
+use super::local::{Local, foreign, start};
+use super::operations::{Callback, Ending, Outcome, Pointer};
 use super::status::{Code, Result, call, place};
 use super::types::*;
 use cci::{Foreign, Memory};
@@ -18,7 +18,7 @@ fn rank_of(node: c_int) -> Result<u32> {
 }
 
 fn ending(callback: CCS_callback_t, arg: Pointer) -> Ending {
-    Ending { callback, arg, result: Outcome::Nothing, then: None }
+    Ending { callback: callback.map(Callback::Plain), arg, result: Outcome::Nothing, then: None }
 }
 
 /// Changes elements of a process's memory by as many of this one's.

@@ -288,6 +288,129 @@ static void symmetric(void)
     OK(CCS_symmetric_free(first));
 }
 
+enum { LARGE = 400000 };
+
+static int ended[13], large_answers;
+static char source[3 * LARGE], sink[3 * LARGE];
+static CCS_held_t held;
+static CCS_datadesc_t every_third;
+
+/* What has ended, at the sender and at the receiver, and how. */
+static void at_end(void *arg, int status)
+{
+    CHECK(status >= 0 && status < 13);
+    ended[status]++;
+    CHECK(arg == source || arg == sink);
+}
+
+static int decide(CCS_token_t token, size_t bytes, CCS_target_t *target, int nargs, const CCS_arg_t *args, void *user)
+{
+    CCS_target_t whole = {sink, bytes, CCS_DATA8, at_end, sink};
+    CHECK(user == &held && nargs == 1);
+    OK(CCS_amreply(token, NULL, 0, CCS_DATA_NULL, 10, 0));
+    switch (args[0]) {
+    case 0: /* in a row */
+        *target = whole;
+        return CCS_LARGE_ACCEPT;
+    case 1: /* to every third byte */
+        whole.desc = every_third;
+        *target = whole;
+        return CCS_LARGE_ACCEPT;
+    case 2: /* one byte too short */
+        whole.count--;
+        *target = whole;
+        return CCS_LARGE_ACCEPT;
+    case 3:
+        OK(CCS_large_hold(token, &held));
+        CODE(CCS_large_hold(token, &held), CCS_ERR_STATE);
+        return CCS_LARGE_DELAY;
+    case 4:
+        return CCS_LARGE_ABORT;
+    default: /* a target that can't be */
+        *target = whole;
+        target->buffer = NULL;
+        return CCS_LARGE_ACCEPT;
+    }
+}
+
+static void answered(CCS_token_t token, void *buffer, unsigned len)
+{
+    CHECK(token && !buffer && len == 0);
+    large_answers++;
+}
+
+static void send_large(int to, size_t count, CCS_datadesc_t desc, CCS_arg_t how)
+{
+    OK(CCS_amlarge(context, to, source, count, desc, 77, at_end, source, 1, &how));
+}
+
+/* A handler says where data of any length go, at once or later, or that it does not want them. */
+static void large(void)
+{
+    int to = (rank + 1) % size;
+    CCS_arg_t how = 0;
+    for (int at = 0; at < 3 * LARGE; at++)
+        source[at] = (char)(at * 7 + at / 300);
+    OK(CCS_datadesc_resized(CCS_DATA8, 0, 3, &every_third));
+    OK(CCS_register_handler(context, 10, answered));
+    OK(CCS_register_large_handler(context, 77, decide, &held));
+    CODE(CCS_register_large_handler(context, 77, decide, NULL), CCS_ERR_EXISTS);
+    CODE(CCS_register_large_handler(context, 65536, decide, NULL), CCS_ERR_RANGE);
+    CODE(CCS_register_large_handler(context, 78, NULL, NULL), CCS_ERR_ARG);
+    CODE(CCS_register_large_handler(NULL, 78, decide, NULL), CCS_ERR_ARG);
+    CODE(CCS_amlarge(context, size, source, 1, CCS_DATA8, 77, at_end, source, 1, &how), CCS_ERR_RANGE);
+    CODE(CCS_amlarge(context, to, NULL, 1, CCS_DATA8, 77, at_end, source, 1, &how), CCS_ERR_ARG);
+    CODE(CCS_amlarge(context, to, source, 1, CCS_DATA8, 77, at_end, source, 17, &how), CCS_ERR_ARG);
+    CODE(CCS_amlarge(context, to, source, 1, NULL, 77, at_end, source, 1, &how), CCS_ERR_ARG);
+    CODE(CCS_amlarge(NULL, to, source, 1, CCS_DATA8, 77, at_end, source, 1, &how), CCS_ERR_ARG);
+    OK(CCS_barrier());
+
+    send_large(to, LARGE, CCS_DATA8, 0);
+    CCS_block_until(ended[CCS_SUCCESS] == 2);
+    CHECK(memcmp(source, sink, LARGE) == 0);
+    memset(sink, 1, sizeof sink);
+    OK(CCS_barrier());
+    send_large(to, LARGE, every_third, 1);
+    CCS_block_until(ended[CCS_SUCCESS] == 4);
+    for (int at = 0; at < 3 * LARGE; at++)
+        CHECK(sink[at] == (at % 3 ? 1 : source[at]));
+    memset(sink, 1, sizeof sink);
+    OK(CCS_barrier());
+    send_large(to, 0, CCS_DATA8, 0);
+    CCS_block_until(ended[CCS_SUCCESS] == 6);
+
+    send_large(to, 100, CCS_DATA8, 2);
+    CCS_block_until(ended[CCS_ERR_TOO_LONG] == 2);
+    send_large(to, 100, CCS_DATA8, 4);
+    CCS_block_until(ended[CCS_ERR_ABORTED] == 1);
+    send_large(to, 100, CCS_DATA8, 5);
+    CCS_block_until(ended[CCS_ERR_ABORTED] == 2 && ended[CCS_ERR_ARG] == 1);
+    CHECK(sink[0] == 1);
+    OK(CCS_barrier());
+
+    /* What is held does not hold up what comes behind it. */
+    send_large(to, LARGE, CCS_DATA8, 3);
+    send_large(to, 50, CCS_DATA8, 0);
+    CCS_block_until(ended[CCS_SUCCESS] == 8 && held);
+    CHECK(memcmp(source, sink, 50) == 0 && sink[50] == 1);
+    CCS_target_t later = {sink, LARGE, CCS_DATA8, at_end, sink};
+    CODE(CCS_large_accept(held, NULL), CCS_ERR_ARG);
+    OK(CCS_barrier());
+    OK(CCS_large_accept(held, &later));
+    CODE(CCS_large_accept(held, &later), CCS_ERR_STATE);
+    CODE(CCS_large_abort(held), CCS_ERR_STATE);
+    CCS_block_until(ended[CCS_SUCCESS] == 10);
+    CHECK(memcmp(source, sink, LARGE) == 0);
+    held = NULL;
+    OK(CCS_barrier());
+    send_large(to, 100, CCS_DATA8, 3);
+    CCS_block_until(held);
+    OK(CCS_large_abort(held));
+    CCS_block_until(ended[CCS_ERR_ABORTED] == 3 && large_answers == 9);
+    OK(CCS_datadesc_free(&every_third));
+    OK(CCS_barrier());
+}
+
 static int refusals;
 
 static void refused(int code, int who, const char *what, void *arg)
@@ -329,6 +452,7 @@ int main(int argc, char **argv)
     puts_that_announce();
     atomics();
     symmetric();
+    large();
     broken_promises();
     OK(CCS_finalize());
     CHECK(floods > 0);

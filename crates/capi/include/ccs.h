@@ -85,6 +85,11 @@ int CCS_wait(int64_t timeout_ns);
     } while (0)
 int CCS_wait_for_change_(void);
 
+/* With on not 0, a thread of the library's makes progress and runs handlers and callbacks, while the program's threads compute; with 0 it ends,
+ * when the handler has returned that it runs. It is off at first. Handlers run there and inside of calls, as before; one at a time, unless threads
+ * are MULTIPLE. CCS_ERR_UNSUPPORTED with threads SINGLE; CCS_ERR_STATE in a handler. */
+int CCS_set_progress_thread(int on);
+
 /* Has lost processes, and broken promises of others, told to a function: a code, the rank concerned and what happened, in words that last
  * until it returns. It runs as callbacks do. Without one they are printed to stderr and end the job. With one this process goes on when others
  * die, if all living ones have set one; operations on lost ranks end with their callback. NULL: as at the start. */

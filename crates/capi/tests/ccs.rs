@@ -92,6 +92,14 @@ fn without_an_error_handler_a_death_ends_the_job() {
 }
 
 #[test]
+fn a_progress_thread() {
+    for threads in ["0", "1", "2"] {
+        run("ccs_progress", 2, &[threads], "ccs_progress: all well");
+    }
+    run("ccs_progress", 1, &[], "ccs_progress: all well");
+}
+
+#[test]
 fn ranks_with_threads() {
     for threads in ["0", "2"] {
         run("ccs_ranks", 2, &[threads], "ccs_ranks: all well");

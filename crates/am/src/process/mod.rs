@@ -707,9 +707,10 @@ impl Process {
     }
 
     /// Prepares for sleep on a descriptor, which becomes readable when there is progress to make, for those who don't want to keep the
-    /// process while they sleep. None: there is some already. Whoever sleeps looks again after a millisecond: nothing tells of space.
-    pub fn arm(&mut self) -> Option<BorrowedFd<'_>> {
-        if self.has_due() { None } else { self.links.arm() }
+    /// process while they sleep. None: there is some already; what is due does not count. Whoever sleeps looks again after a millisecond:
+    /// nothing tells of space.
+    pub fn arm_for_more(&mut self) -> Option<BorrowedFd<'_>> {
+        self.links.arm()
     }
 
     /// Delivers what was sent for up to `limit`, and leaves. Others don't take it for a failure. Returns whether all of it was delivered.

@@ -67,12 +67,19 @@ pub(super) fn until_space(mut start: impl FnMut(&mut Live) -> Result<()>) -> Res
 /// Runs what is due, of which all but the handler's own state is unlocked.
 fn run_due(mut live: Locked) -> Result<bool> {
     let mut ran = false;
+    if live.is_calling {
+        return Ok(false);
+    }
+    live.is_calling = live.threads != CCS_THREAD_MULTIPLE;
     while let Some(call) = live.due.pop_front() {
         ran = true;
         live.ran += 1;
         live = live.outside(|| run(call)).0.ok_or(Code::STATE)?;
     }
-    let Some(mut batch) = live.take_batch() else { return Ok(ran) };
+    let Some(mut batch) = live.take_batch() else {
+        live.is_calling = false;
+        return Ok(ran);
+    };
     loop {
         let mut args = [0; ARGS_MAX];
         let delivery = match live.process.next(&mut batch) {
@@ -112,7 +119,20 @@ fn run_due(mut live: Locked) -> Result<bool> {
     }
     live.process.put_back(batch);
     live.is_dispatching = false;
+    live.is_calling = false;
     Ok(ran)
+}
+
+/// Makes progress and runs what is due, and sleeps in between, until `is_over` or the end of the runtime.
+pub(super) fn serve(is_over: impl Fn() -> bool) {
+    while !is_over() {
+        let Ok(mut live) = lock() else { return };
+        live.progress();
+        let served = if live.has_due() { run_due(live).map(drop) } else { live.sleep(None) };
+        if served.is_err() {
+            return;
+        }
+    }
 }
 
 /// Runs a call into the program.

@@ -5,6 +5,7 @@ use super::errors;
 use super::here::{Here, check_may_wait};
 use super::live::{Live, begin, end, is_live, lock};
 use super::operations::Operations;
+use super::progress;
 use super::status::{Code, Result, as_int, call, place};
 use super::types::*;
 use crate::guard::remember;
@@ -60,7 +61,8 @@ fn join(threads: c_int) -> Result<()> {
         Ok(Box::new(Live {
             process: Process::new(ranks),
             job,
-            is_shared: threads == CCS_THREAD_MULTIPLE,
+            threads,
+            has_progress_thread: false,
             contexts: Vec::new(),
             large_handlers: Vec::new(),
             operations: Operations::default(),
@@ -72,6 +74,7 @@ fn join(threads: c_int) -> Result<()> {
             error_handler: None,
             ran: 0,
             is_dispatching: false,
+            is_calling: false,
         }))
     })
 }
@@ -84,6 +87,7 @@ pub extern "C" fn CCS_finalize() -> c_int {
         if Here::get().is_closed() {
             return Err(Code::STATE);
         }
+        progress::stop()?;
         match settle() {
             // Those that live on, although others died, leave without waiting for those.
             Ok(()) | Err(Code::PEER) => {}

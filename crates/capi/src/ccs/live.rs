@@ -29,8 +29,10 @@ static PHASE: Mutex<Phase> = Mutex::new(Phase::Before);
 pub(super) struct Live {
     pub process: Process,
     pub job: Job,
-    /// Other threads may call at any time.
-    pub is_shared: bool,
+    /// Which threads call: one of `CCS_THREAD_…`.
+    pub threads: c_int,
+    /// A thread of the library's own runs what is due, too.
+    pub has_progress_thread: bool,
     /// By their numbers from 1 on; none were freed.
     pub contexts: Vec<Option<Context>>,
     /// What handlers of large messages are known by: functions, and what they are called with.
@@ -49,6 +51,8 @@ pub(super) struct Live {
     pub ran: u64,
     /// The batch that a thread works on is out.
     pub is_dispatching: bool,
+    /// A thread calls into the program, where one at a time may.
+    pub is_calling: bool,
 }
 
 /// A call into the program that is due.
@@ -126,13 +130,14 @@ impl Locked {
 
     /// Sleeps until something may have changed, for up to `timeout`, and gives the lock back.
     pub fn sleep(mut self, timeout: Option<Duration>) -> Result<()> {
-        if !self.is_shared {
-            let process = &mut self.process;
-            let waited =
-                if Here::get().is_closed() { process.wait_for_more(timeout) } else { process.wait(timeout) };
-            return Ok(waited?);
+        let is_due = !Here::get().is_closed() && self.has_due();
+        if is_due {
+            return Ok(());
         }
-        let Some(fd) = self.process.arm() else { return Ok(()) };
+        if !self.is_shared() {
+            return Ok(self.process.wait_for_more(timeout)?);
+        }
+        let Some(fd) = self.process.arm_for_more() else { return Ok(()) };
         let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         drop(self);
         let pause = timeout.unwrap_or(SHARED_PAUSE).min(SHARED_PAUSE);
@@ -155,6 +160,11 @@ impl Locked {
 }
 
 impl Live {
+    /// Whether other threads may be in this interface at any time.
+    fn is_shared(&self) -> bool {
+        self.threads == CCS_THREAD_MULTIPLE || self.has_progress_thread
+    }
+
     /// Makes progress, and does what belongs to operations that have ended. Runs nothing of the program's.
     pub fn progress(&mut self) {
         self.process.progress();
@@ -167,8 +177,9 @@ impl Live {
         self.send_following();
     }
 
+    /// Whether this thread could run something.
     pub fn has_due(&self) -> bool {
-        !self.due.is_empty() || (!self.is_dispatching && self.process.has_due())
+        !self.is_calling && (!self.due.is_empty() || (!self.is_dispatching && self.process.has_due()))
     }
 
     /// Sends the messages that follow operations, as far as there is space.

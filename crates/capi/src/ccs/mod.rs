@@ -18,6 +18,7 @@ mod locks;
 mod memory;
 mod messages;
 mod operations;
+mod progress;
 mod status;
 mod symmetric;
 mod targets;
@@ -54,6 +55,7 @@ pub use memory::{
 pub use messages::{
     CCS_am_max, CCS_amreplyv, CCS_amrequestv, CCS_sender_rank, CCS_token_context, CCS_try_amrequestv,
 };
+pub use progress::CCS_set_progress_thread;
 pub use status::CCS_strerror;
 pub use symmetric::{CCS_symmetric_alloc, CCS_symmetric_free};
 pub use updates::{CCS_accumulate, CCS_indexed_put};

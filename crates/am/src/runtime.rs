@@ -57,8 +57,8 @@ type CollectedFn = Box<dyn FnOnce(&mut Runtime, Result<Vec<u8>>)>;
 type GoneFn = Box<dyn FnMut(u32, &str)>;
 
 impl Runtime {
-    /// Opens active messages on the device `any`: shared memory inside a host, UDP or TCP between hosts. All ranks call it, in the
-    /// same order with exchanges and barriers of the job.
+    /// Opens active messages on the device `any`: shared memory inside a host, UDP or TCP between hosts. Where a configuration file has no such
+    /// device, its default one is taken. All ranks call it, in the same order with exchanges and barriers of the job.
     ///
     /// # Errors
     /// Those of [`Ranks::open`].
@@ -67,7 +67,7 @@ impl Runtime {
             what: "looking for devices".into(),
             error: Box::new(error),
         })?;
-        let device = context.device("any").ok_or(AmError::State("this machine has no device `any`"))?;
+        let device = context.device("any").unwrap_or_else(|| context.default_device());
         Runtime::open_on(job, device, options)
     }
 

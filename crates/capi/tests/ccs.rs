@@ -99,6 +99,20 @@ fn a_progress_thread() {
     run("ccs_progress", 1, &[], "ccs_progress: all well");
 }
 
+/// A configuration file need not have a device of the name `any`.
+#[test]
+fn without_a_device_any() {
+    let (program, file) =
+        (common::compile("ccs_figure1", Linked::Shared), common::scratch().join("no-any.conf"));
+    fs::write(&file, "[memory]\ntransport = shm\n").expect("a file");
+    let outputs = launch::launch(2, || {
+        let mut command = Command::new(&program);
+        command.env("CCI_CONFIG", &file);
+        command
+    });
+    assert!(outputs.iter().all(|output| output.status.success()), "{outputs:?}");
+}
+
 #[test]
 fn ranks_with_threads() {
     for threads in ["0", "2"] {

@@ -53,10 +53,8 @@ fn join(threads: c_int) -> Result<()> {
             remember(format!("looking for devices: {error}"));
             Code::SYSTEM
         })?;
-        let device = context.device("any").ok_or_else(|| {
-            remember("there is no device `any`: name one in the configuration file".to_owned());
-            Code::SYSTEM
-        })?;
+        // A configuration file may have none of that name.
+        let device = context.device("any").unwrap_or_else(|| context.default_device());
         let ranks = Ranks::open(&mut job, device, cci::Options::default()).map_err(AmError::from)?;
         Ok(Box::new(Live {
             process: Process::new(ranks),

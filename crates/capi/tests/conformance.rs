@@ -1,5 +1,7 @@
 //! The conformance suite through the C interface: the functions that C programs call, on every device.
 
+#[path = "conformance/messenger.rs"]
+mod messenger;
 #[path = "conformance/rma.rs"]
 mod rma;
 
@@ -720,4 +722,28 @@ mod udp4_multicast {
 
 mod udp6_multicast {
     cci_testkit::conformance!(multicast: super::C, cci_testkit::conformance::UDP6_WIRE);
+}
+
+mod shm_messengers {
+    cci_testkit::conformance!(messengers: super::C, cci_testkit::conformance::SHM);
+}
+
+mod udp4_messengers {
+    cci_testkit::conformance!(messengers: super::C, cci_testkit::conformance::UDP4);
+}
+
+mod udp6_messengers {
+    cci_testkit::conformance!(messengers: super::C, cci_testkit::conformance::UDP6);
+}
+
+mod tcp4_messengers {
+    cci_testkit::conformance!(messengers: super::C, cci_testkit::conformance::TCP4);
+}
+
+mod eth_messengers {
+    cci_testkit::conformance!(messengers: super::C, cci_testkit::conformance::ETH);
+}
+
+mod any_messengers {
+    cci_testkit::conformance!(messengers: super::C, cci_testkit::conformance::ANY);
 }

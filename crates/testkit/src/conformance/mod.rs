@@ -18,6 +18,7 @@ mod area;
 pub mod cases;
 mod device;
 mod driver;
+pub mod messenger;
 mod report;
 mod rust;
 mod side;
@@ -223,6 +224,19 @@ macro_rules! conformance {
             multicast: every_member_hears_every_sender, every_size_arrives_in_a_group, groups_do_not_mix,
                 leaving_ends_it, own_messages_are_not_heard, mistakes_with_groups_are_refused,
                 members_without_a_buffer_lose;
+        }
+    };
+    // Messages of any length and calls, in a module of their own.
+    (messengers: $driver:expr, $device:expr) => {
+        $crate::conformance! { @cases $driver, $device;
+            any_length: every_length_comes_whole, a_very_long_one_into_memory, gathered_ones_come_in_one_piece,
+                order_is_kept_behind_a_long_one, unordered_ones_pass_a_long_one, a_receiver_that_never_takes,
+                unreliable_ones_are_short;
+            any_length_ends: refused_with_a_code, cancelled_by_the_sender, longer_than_is_taken, lent_memory_has_a_cap,
+                a_sender_that_stops, everything_ends_when_a_side_leaves;
+            calls: requests_and_replies_of_every_length, answers_in_any_order, answers_from_other_threads,
+                deadlines_and_giving_up, answered_once_and_by_nobody_else, calls_beyond_the_limits,
+                calls_end_with_the_connection;
         }
     };
     (@child $driver:expr, $device:expr) => {

@@ -12,6 +12,7 @@ const TOPICS: &[(&str, &[&str])] = &[
     ("multicast", &["multicast"]),
     ("remote memory", &["rma_data", "rma_order", "rma_rights", "rma_life", "rma_account"]),
     ("atomics", &["rma_atomics"]),
+    ("messengers", &["any_length", "any_length_ends", "calls"]),
     ("processes", &["process", "rma_process"]),
     ("accounts", &["account"]),
 ];

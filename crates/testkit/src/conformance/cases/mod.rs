@@ -1,7 +1,10 @@
 //! The cases, by what they are about. Each takes the place it runs in and panics when something is wrong.
 
 pub mod account;
+pub mod any_length;
+pub mod any_length_ends;
 pub mod buffers;
+pub mod calls;
 pub mod child;
 pub mod closing;
 pub mod connect;

@@ -43,11 +43,22 @@ struct Operation {
     atomic: Option<Atomic>,
 }
 
+/// What a call does that returns when that has ended.
+#[derive(Copy, Clone)]
+pub(crate) enum Direct {
+    /// Copies so many bytes.
+    Copy(u64),
+    /// Changes a word.
+    Atomic(Atomic),
+}
+
 /// Who wants an operation.
 #[derive(Copy, Clone)]
 enum Origin {
     /// This process, by the number of its handle.
     Own(u64),
+    /// This process, in a call that returns when it has ended. No order applies to it, and its failure is that of the call.
+    Direct,
     /// A rank that has asked for it, by a number of its own.
     Asked(Lane, u64),
 }
@@ -90,11 +101,18 @@ pub(crate) struct Engine {
     asked_copies: HashMap<Lane, u32>,
     copies_for: HashMap<Lane, u32>,
     results: Results,
+    /// How the operation of a call has ended.
+    direct: Option<Result<()>>,
     /// Something was not started for want of space.
     pub waits_for_space: bool,
 }
 
 impl Engine {
+    /// Whether the operation of a call has ended.
+    pub fn has_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
     /// Issues a copy.
     pub fn copy(
         &mut self,
@@ -103,14 +121,8 @@ impl Engine {
         (dst, src, len_bytes): (GlobalAddress, GlobalAddress, u64),
         order: Order,
     ) -> Result<Handle> {
-        let rank = links.rank();
-        for address in [dst, src] {
-            check(address, len_bytes, links.ranks.size())?;
-            if address.rank() == rank && regions.find(address.color(), address.place(), len_bytes).is_none() {
-                return Err(AcpError::NotRegistered(address));
-            }
-        }
-        Ok(self.issue(links, regions, Operation { dst, src, len_bytes, atomic: None }, order))
+        let operation = Operation::copy(links, regions, (dst, src, len_bytes))?;
+        Ok(self.issue(links, regions, operation, order))
     }
 
     /// Issues an atomic operation.
@@ -121,27 +133,31 @@ impl Engine {
         (dst, src, atomic): (GlobalAddress, GlobalAddress, Atomic),
         order: Order,
     ) -> Result<Handle> {
-        let rank = links.rank();
-        let len_bytes = width_bytes(atomic);
-        if dst.rank() != rank {
-            return Err(AcpError::Argument(
-                "the value that an atomic operation finds goes to memory of its own rank",
-            ));
-        }
-        for address in [dst, src] {
-            check(address, len_bytes, links.ranks.size())?;
-            if !address.place().is_multiple_of(len_bytes) {
-                return Err(AcpError::Argument(
-                    "addresses of an atomic operation are multiples of its width",
-                ));
-            }
-            if address.rank() == rank && regions.find(address.color(), address.place(), len_bytes).is_none() {
-                return Err(AcpError::NotRegistered(address));
-            }
-        }
-        Ok(self.issue(links, regions, Operation { dst, src, len_bytes, atomic: Some(atomic) }, order))
+        let operation = Operation::atomic(links, regions, (dst, src, atomic))?;
+        Ok(self.issue(links, regions, operation, order))
     }
 
+    /// Starts the operation of a call that returns when it has ended: [`Engine::take_direct`] says so. There is one at a time.
+    pub fn start_direct(
+        &mut self,
+        links: &mut Links,
+        regions: &Regions,
+        (dst, src): (GlobalAddress, GlobalAddress),
+        what: Direct,
+    ) -> Result<()> {
+        let operation = match what {
+            Direct::Copy(len_bytes) => Operation::copy(links, regions, (dst, src, len_bytes))?,
+            Direct::Atomic(atomic) => Operation::atomic(links, regions, (dst, src, atomic))?,
+        };
+        self.admit(links, regions, Work { origin: Origin::Direct, operation, is_fenced: false, slot: None });
+        self.advance(links, regions);
+        Ok(())
+    }
+
+    /// How the operation of a call has ended, if it has.
+    pub fn take_direct(&mut self) -> Option<Result<()>> {
+        self.direct.take()
+    }
     fn issue(&mut self, links: &mut Links, regions: &Regions, operation: Operation, order: Order) -> Handle {
         let rank = links.rank();
         let all = self.orders.last();
@@ -352,6 +368,7 @@ impl Engine {
     fn end(&mut self, links: &mut Links, origin: Origin, result: Result<()>) {
         match origin {
             Origin::Own(number) => self.orders.end(number, result.map_err(|error| error.to_string())),
+            Origin::Direct => self.direct = Some(result),
             Origin::Asked(lane, number) => {
                 if let Some(count) = self.copies_for.get_mut(&lane) {
                     *count -= 1;
@@ -499,6 +516,41 @@ impl Engine {
 }
 
 impl Operation {
+    /// A copy, if this process's own part of it is registered.
+    fn copy(
+        links: &Links,
+        regions: &Regions,
+        (dst, src, len_bytes): (GlobalAddress, GlobalAddress, u64),
+    ) -> Result<Operation> {
+        let rank = links.rank();
+        for address in [dst, src] {
+            check(address, len_bytes, links.ranks.size())?;
+            if address.rank() == rank && regions.find(address.color(), address.place(), len_bytes).is_none() {
+                return Err(AcpError::NotRegistered(address));
+            }
+        }
+        Ok(Operation { dst, src, len_bytes, atomic: None })
+    }
+
+    /// An atomic operation, if both addresses are right for it.
+    fn atomic(
+        links: &Links,
+        regions: &Regions,
+        (dst, src, atomic): (GlobalAddress, GlobalAddress, Atomic),
+    ) -> Result<Operation> {
+        let len_bytes = width_bytes(atomic);
+        if dst.rank() != links.rank() {
+            return Err(AcpError::Argument(
+                "the value that an atomic operation finds goes to memory of its own rank",
+            ));
+        }
+        let copy = Operation::copy(links, regions, (dst, src, len_bytes))?;
+        if ![dst, src].iter().all(|address| address.place().is_multiple_of(len_bytes)) {
+            return Err(AcpError::Argument("addresses of an atomic operation are multiples of its width"));
+        }
+        Ok(Operation { atomic: Some(atomic), ..copy })
+    }
+
     /// Which queue it waits in. None: it is within this process.
     fn lane(&self, rank: u32) -> Option<Lane> {
         let lane = |address: GlobalAddress| Some(Lane { rank: address.rank(), color: address.color() });

@@ -32,6 +32,8 @@ pub enum AcpError {
         /// Bytes of the memory, which have its beginning.
         space_bytes: usize,
     },
+    /// Memory of a container or of a heap has what neither of them writes, and what that is: a program has written there, or has used a handle of something else.
+    Corrupt(&'static str),
     /// A rank is gone.
     Gone {
         /// Which one.
@@ -55,7 +57,7 @@ pub enum AcpError {
 impl fmt::Display for AcpError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AcpError::Argument(what) | AcpError::Full(what) => out.write_str(what),
+            AcpError::Argument(what) | AcpError::Full(what) | AcpError::Corrupt(what) => out.write_str(what),
             AcpError::Rank { rank, size } => write!(out, "there is no rank {rank} in a job of {size}"),
             AcpError::NotRegistered(address) => {
                 write!(out, "rank {} has not registered the memory at {address}", address.rank())

@@ -4,6 +4,7 @@
 //! travel in any data, and name the same byte in every process of the job. Each process has starter memory, whose address all others know,
 //! so that they can give each other the addresses of the rest. Copies go between any two ranks' memory, and atomics change it, in [orders](Order) that the program gives.
 //! Channels ([`Sender`], [`Receiver`]) bring messages from one rank to another, in just as much memory as the program chooses.
+//! With a heap on each rank there are containers that all ranks work on: [`Map`], [`Set`], [`MultiSet`], [`List`], [`Vector`], [`Deque`].
 #![forbid(unsafe_code)]
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
@@ -12,6 +13,7 @@
 mod address;
 mod channel;
 mod channels;
+mod data;
 mod engine;
 mod error;
 pub mod limits;
@@ -21,6 +23,7 @@ mod numbering;
 mod orders;
 mod regions;
 mod results;
+mod space;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -28,7 +31,9 @@ mod wire;
 pub use address::GlobalAddress;
 pub use channel::{ChannelRequest, Receiver, Sender};
 pub use channels::Slots;
+pub use data::{Deque, Entries, List, Map, MultiSet, Position, Set, Vector, allocate, free};
 pub use engine::{Handle, Order};
 pub use error::{AcpError, Result};
 pub use memory::GlobalMemory;
 pub use regions::RegionKey;
+pub use space::Space;

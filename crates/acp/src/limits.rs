@@ -17,6 +17,8 @@ pub(crate) const PLACE_BITS: u32 = 41;
 pub(crate) const ALIGN_BYTES: u64 = 4096;
 /// Where the starter memory of every rank begins.
 pub(crate) const STARTER_PLACE: u64 = ALIGN_BYTES;
+/// What a rank reads of others comes here first, or what it writes to them.
+pub(crate) const SCRATCH_BYTES: usize = 16 << 10;
 /// A rank may compute for so long without making progress, and is not taken for dead. One on this host that dies is noticed at once, and the
 /// launcher ends jobs whose ranks die.
 pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(3600);

@@ -164,6 +164,22 @@ impl Links {
         Ok(())
     }
 
+    /// Sleeps until something comes, or for so long.
+    pub fn wait_for(&mut self, pause: Duration) -> Result<()> {
+        self.taken = self.ranks.wait(Some(pause))?;
+        Ok(())
+    }
+
+    /// Whether a connection with a rank has ended, or was never made. Where there is none, one is asked for: so the answer comes later.
+    pub fn has_lost(&mut self, rank: u32) -> bool {
+        rank != self.rank()
+            && (0..COLORS).any(|color| {
+                let lane = Lane { rank, color };
+                let is_known = color == 0 || self.links.contains_key(&self.of_job(lane));
+                is_known && self.connection(lane).is_err()
+            })
+    }
+
     fn on(&mut self, event: RankEvent) -> Option<News> {
         match event {
             RankEvent::Connected { peer, connection } => {

@@ -2,14 +2,19 @@
 
 use crate::address::GlobalAddress;
 use crate::channels::Channels;
-use crate::engine::{Engine, Handle, Order};
+use crate::data;
+use crate::engine::{Direct, Engine, Handle, Order};
 use crate::error::{AcpError, Result};
-use crate::limits::{CLOSE_LIMIT, COLORS, RANKS_MAX, SILENCE_LIMIT, STARTER_PLACE};
+use crate::limits::{
+    ALIGN_BYTES, CLOSE_LIMIT, COLORS, RANKS_MAX, SCRATCH_BYTES, SILENCE_LIMIT, STARTER_PLACE,
+};
 use crate::links::{Lane, Links, News};
 use crate::numbering::Numbering;
 use crate::regions::{RegionKey, Regions};
-use cci::{Atomic, Device, Foreign, Memory, Options};
+use crate::space::{Space, behind};
+use cci::{Atomic, AtomicKind, AtomicWidth, Device, Foreign, Memory, Options};
 use cci_job::{Job, Ranks};
+use std::time::Duration;
 
 /// An address in memory.
 const WORD_BYTES: usize = 8;
@@ -41,6 +46,9 @@ pub struct GlobalMemory {
     regions: Regions,
     engine: Engine,
     starter: Memory,
+    /// Memory that the library needs: what passes through it, and the heap.
+    library: Memory,
+    heap_bytes: u64,
 }
 
 impl GlobalMemory {
@@ -55,20 +63,50 @@ impl GlobalMemory {
         options: Options,
         starter_bytes: usize,
     ) -> Result<GlobalMemory> {
+        GlobalMemory::open_with_heap(job, device, options, starter_bytes, 0)
+    }
+
+    /// As [`GlobalMemory::open`], with a heap of `heap_bytes` on each rank, the same on all: there ranks [allocate](crate::allocate) memory, and containers are.
+    /// Only what is used of it takes memory.
+    ///
+    /// # Errors
+    /// Those of [`GlobalMemory::open`]. The heap is longer than 1 TiB.
+    pub fn open_with_heap(
+        job: &mut Job,
+        device: &Device,
+        options: Options,
+        starter_bytes: usize,
+        heap_bytes: usize,
+    ) -> Result<GlobalMemory> {
         if job.size() > RANKS_MAX {
             return Err(AcpError::Full("there are more ranks than global addresses have space for"));
         }
-        GlobalMemory::over(Ranks::open(job, device, options)?, starter_bytes)
+        if heap_bytes as u64 > data::HEAP_BYTES_MAX {
+            return Err(AcpError::Full("a heap has 1 TiB at most"));
+        }
+        GlobalMemory::over(Ranks::open(job, device, options)?, starter_bytes, heap_bytes)
     }
 
     /// Over the connections of a rank.
-    pub(crate) fn over(mut ranks: Ranks, starter_bytes: usize) -> Result<GlobalMemory> {
+    pub(crate) fn over(mut ranks: Ranks, starter_bytes: usize, heap_bytes: usize) -> Result<GlobalMemory> {
         let starter = ranks.endpoint().allocate(starter_bytes.max(WORD_BYTES))?;
+        let library = ranks.endpoint().allocate(SCRATCH_BYTES + heap_bytes)?;
         let mut regions = Regions::beginning_at(STARTER_PLACE);
         let key = regions.register(ranks.endpoint(), &starter, 0)?;
         debug_assert_eq!(key.place(), STARTER_PLACE, "memory of the library begins with a page");
-        let links = Links::new(ranks);
-        Ok(GlobalMemory { links, channels: Channels::default(), regions, engine: Engine::default(), starter })
+        let key = regions.register(ranks.endpoint(), &library, 0)?;
+        debug_assert_eq!(key.place(), library_place(starter.len()), "it is where others expect it");
+        let is_inside = library.write(SCRATCH_BYTES, &data::prepare(heap_bytes as u64));
+        debug_assert!(is_inside);
+        Ok(GlobalMemory {
+            links: Links::new(ranks),
+            channels: Channels::default(),
+            regions,
+            engine: Engine::default(),
+            starter,
+            library,
+            heap_bytes: heap_bytes as u64,
+        })
     }
 
     /// The number of this rank (`acp_rank`).
@@ -123,7 +161,7 @@ impl GlobalMemory {
     /// # Errors
     /// It has ended before, or it is that of the starter memory, which stays.
     pub fn unregister(&mut self, key: RegionKey) -> Result<()> {
-        if key.place() == STARTER_PLACE {
+        if key.place() <= library_place(self.starter.len()) {
             return Err(AcpError::Argument("starter memory stays registered"));
         }
         self.regions.unregister(self.links.endpoint(), key)
@@ -304,7 +342,7 @@ impl GlobalMemory {
         }
     }
 
-    /// Ends all registrations, fills starter memory with zeros, and makes this process `rank` (`acp_reset`), when all operations of all ranks have
+    /// Ends all registrations, fills starter memory with zeros, empties the heap, and makes this process `rank` (`acp_reset`), when all operations of all ranks have
     /// ended. All ranks call it, each with another number. Addresses from before are void. A failure that was not taken is forgotten.
     ///
     /// # Errors
@@ -318,8 +356,9 @@ impl GlobalMemory {
             by_number.get(number).copied().unwrap_or(u32::MAX)
         });
         let numbering = Numbering::new(by_job_rank.collect())?;
-        self.regions.unregister_all(self.links.endpoint())?;
-        let is_inside = self.starter.write(0, &vec![0; self.starter.len()]);
+        self.regions.unregister_behind(self.links.endpoint(), library_place(self.starter.len()))?;
+        let is_inside = self.starter.write(0, &vec![0; self.starter.len()])
+            && self.library.write(SCRATCH_BYTES, &data::prepare(self.heap_bytes));
         debug_assert!(is_inside);
         self.engine.forget();
         self.channels.forget(&mut self.links)?;
@@ -374,6 +413,37 @@ impl GlobalMemory {
         Ok(list.as_chunks::<NUMBER_BYTES>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect())
     }
 
+    /// Where bytes pass through that this rank reads of others or writes to them.
+    fn scratch(&self) -> Result<GlobalAddress> {
+        let place = library_place(self.starter.len());
+        GlobalAddress::new(self.rank(), 0, place)
+            .ok_or(AcpError::Full("there is no space for starter memory"))
+    }
+
+    /// Does an operation, and returns when it has ended.
+    fn do_now(&mut self, dst: GlobalAddress, src: GlobalAddress, what: Direct) -> Result<()> {
+        self.engine.start_direct(&mut self.links, &self.regions, (dst, src), what)?;
+        loop {
+            if let Some(end) = self.engine.take_direct() {
+                return end;
+            }
+            self.turn();
+            if !self.engine.has_direct() {
+                self.links.wait(self.engine.waits_for_space)?;
+            }
+        }
+    }
+
+    /// Changes a word, and returns what was there.
+    fn change(&mut self, at: GlobalAddress, kind: AtomicKind, operand: u64, compare: u64) -> Result<u64> {
+        let atomic = Atomic { kind, width: AtomicWidth::Eight, operand, compare };
+        self.do_now(self.scratch()?, at, Direct::Atomic(atomic))?;
+        let mut found = [0; WORD_BYTES];
+        let is_inside = self.library.read(0, &mut found);
+        debug_assert!(is_inside);
+        Ok(u64::from_ne_bytes(found))
+    }
+
     /// Leaves the global address space (`acp_finalize`), when all operations of all ranks have ended. All ranks call it.
     ///
     /// # Errors
@@ -384,4 +454,88 @@ impl GlobalMemory {
         self.links.ranks.close(CLOSE_LIMIT);
         ended.and(end)
     }
+}
+
+impl Space for GlobalMemory {
+    fn rank(&self) -> u32 {
+        GlobalMemory::rank(self)
+    }
+
+    fn size(&self) -> u32 {
+        GlobalMemory::size(self)
+    }
+
+    fn heap(&self, rank: u32) -> Result<GlobalAddress> {
+        let size = self.size();
+        if rank >= size {
+            return Err(AcpError::Rank { rank, size });
+        }
+        let place = library_place(self.starter.len()) + SCRATCH_BYTES as u64;
+        let heap = GlobalAddress::new(rank, 0, place).filter(|_| self.heap_bytes > 0);
+        heap.ok_or(AcpError::Argument("this job has no heap: open global memory with one"))
+    }
+
+    fn heap_bytes(&self) -> u64 {
+        self.heap_bytes
+    }
+
+    fn read(&mut self, at: GlobalAddress, bytes: &mut [u8]) -> Result<()> {
+        if at.rank() == self.rank() {
+            let (memory, offset) = self.local(at)?;
+            return memory.read(offset, bytes).then_some(()).ok_or(AcpError::NotRegistered(at));
+        }
+        let (mut from, scratch) = (at, self.scratch()?);
+        for part in bytes.chunks_mut(SCRATCH_BYTES) {
+            let len = part.len() as u64;
+            self.do_now(scratch, from, Direct::Copy(len))?;
+            let is_inside = self.library.read(0, part);
+            debug_assert!(is_inside);
+            from = behind(from, len)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, at: GlobalAddress, bytes: &[u8]) -> Result<()> {
+        if at.rank() == self.rank() {
+            let (memory, offset) = self.local(at)?;
+            return memory.write(offset, bytes).then_some(()).ok_or(AcpError::NotRegistered(at));
+        }
+        let (mut to, scratch) = (at, self.scratch()?);
+        for part in bytes.chunks(SCRATCH_BYTES) {
+            let len = part.len() as u64;
+            let is_inside = self.library.write(0, part);
+            debug_assert!(is_inside);
+            self.do_now(to, scratch, Direct::Copy(len))?;
+            to = behind(to, len)?;
+        }
+        Ok(())
+    }
+
+    fn compare_swap(&mut self, at: GlobalAddress, expected: u64, new: u64) -> Result<u64> {
+        self.change(at, AtomicKind::CompareSwap, new, expected)
+    }
+
+    fn serve(&mut self, pause: Duration) -> Result<()> {
+        self.turn();
+        if pause.is_zero() {
+            // Whoever is waited for may need this core.
+            std::thread::yield_now();
+            Ok(())
+        } else {
+            self.links.wait_for(pause)
+        }
+    }
+
+    fn has_died(&mut self, rank: u32) -> Result<bool> {
+        let size = self.size();
+        if rank >= size {
+            return Err(AcpError::Rank { rank, size });
+        }
+        Ok(self.links.has_lost(rank))
+    }
+}
+
+/// Where the memory that the library needs begins on every rank, by the length of starter memory.
+fn library_place(starter_bytes: usize) -> u64 {
+    (STARTER_PLACE + starter_bytes as u64).next_multiple_of(ALIGN_BYTES) + ALIGN_BYTES
 }

@@ -4,7 +4,7 @@
 //! next. Places of a region that has ended are given again only when all others were.
 
 use crate::error::{AcpError, Result};
-use crate::limits::{ALIGN_BYTES, COLORS, PLACES, STARTER_PLACE};
+use crate::limits::{ALIGN_BYTES, COLORS, PLACES};
 use cci::{Access, Endpoint, Memory, RegionHandle};
 use std::collections::BTreeMap;
 
@@ -61,9 +61,9 @@ impl Regions {
         Ok(())
     }
 
-    /// Ends all registrations but that of starter memory.
-    pub fn unregister_all(&mut self, endpoint: &mut Endpoint) -> Result<()> {
-        let keys: Vec<u64> = self.regions.keys().copied().filter(|&place| place != STARTER_PLACE).collect();
+    /// Ends all registrations behind a place.
+    pub fn unregister_behind(&mut self, endpoint: &mut Endpoint, place: u64) -> Result<()> {
+        let keys: Vec<u64> = self.regions.keys().copied().filter(|&start| start > place).collect();
         keys.into_iter().try_for_each(|place| self.unregister(endpoint, RegionKey { place }))
     }
 

@@ -14,7 +14,7 @@ fn open(device: &str, count: u32) -> Vec<GlobalMemory> {
     let context = Context::new().unwrap();
     let endpoint = |_| Endpoint::create(context.device(device).unwrap(), Options::default()).unwrap();
     let ranks = Ranks::of_one_process((0..count).map(endpoint).collect()).unwrap();
-    ranks.into_iter().map(|ranks| GlobalMemory::over(ranks, STARTER_BYTES).unwrap()).collect()
+    ranks.into_iter().map(|ranks| GlobalMemory::over(ranks, STARTER_BYTES, 0).unwrap()).collect()
 }
 
 /// Lets all ranks but `asleep` make progress until `done`.

@@ -3,9 +3,11 @@
 
 #[path = "../../am/tests/launch/mod.rs"]
 mod launch;
+#[path = "../examples/words.rs"]
+mod words;
 
 use cci::{Atomic, AtomicKind, AtomicWidth};
-use cci_acp::{AcpError, GlobalAddress, GlobalMemory, Order};
+use cci_acp::{AcpError, Deque, GlobalAddress, GlobalMemory, List, Map, MultiSet, Order, Vector};
 use cci_job::Job;
 use launch::launch;
 use std::collections::HashSet;
@@ -55,6 +57,9 @@ fn as_a_rank() {
         Ok("other numbers") => other_numbers(),
         Ok("one dies") => one_dies(),
         Ok("two barriers") => two_barriers(),
+        Ok("containers") => containers(),
+        Ok("one dies at work") => one_dies_at_work(),
+        Ok("words") => words::run(),
         _ => {}
     }
 }
@@ -317,6 +322,178 @@ fn one_dies() {
     global.copy(own, own, 8, Order::All).unwrap();
     global.complete_all().unwrap();
     assert!(global.sync().is_err(), "not all ranks can come");
+}
+
+const HEAP_BYTES: usize = 4 << 20;
+
+fn open_with_heap() -> (Job, GlobalMemory) {
+    let mut job = Job::join().unwrap();
+    let context = cci::Context::new().unwrap();
+    let device = context.device(&env::var(DEVICE).unwrap()).unwrap();
+    let options = cci::Options::default();
+    let global = GlobalMemory::open_with_heap(&mut job, device, options, STARTER_BYTES, HEAP_BYTES).unwrap();
+    (job, global)
+}
+
+/// What rank 0 says becomes known to all, by its starter memory.
+fn from_rank_0(global: &mut GlobalMemory, number: u64) -> GlobalAddress {
+    if global.rank() == 0 {
+        assert!(global.starter_memory().write(0, &number.to_ne_bytes()));
+    }
+    global.sync().unwrap();
+    let own = global.starter(global.rank()).unwrap().checked_add(8).unwrap();
+    let theirs = global.starter(0).unwrap();
+    let handle = global.copy(own, theirs, 8, Order::Now).unwrap();
+    global.complete(handle).unwrap();
+    let number = u64::from_ne_bytes(bytes(global.starter_memory(), 8, 8).try_into().unwrap());
+    global.sync().unwrap();
+    GlobalAddress::from_bits(number).unwrap()
+}
+
+/// All ranks work on one container of each kind, wherever it is, and nothing is lost or counted twice.
+fn containers() {
+    const EACH: u64 = 40;
+    let (job, mut global) = open_with_heap();
+    let global = &mut global;
+    let (rank, size) = (job.rank(), job.size());
+    let ranks: Vec<u32> = (0..size).collect();
+    let number = |global: &mut GlobalMemory, make: &dyn Fn(&mut GlobalMemory) -> GlobalAddress| {
+        let made = if rank == 0 { make(global).to_bits() } else { 0 };
+        from_rank_0(global, made)
+    };
+    let map = number(global, &|global| Map::create(global, &ranks, 8, 1).unwrap().handle());
+    let counts = number(global, &|global| MultiSet::create(global, &ranks, 4, 2).unwrap().handle());
+    let deque = number(global, &|global| Deque::create(global, 0, 1).unwrap().handle());
+    let list = number(global, &|global| List::create(global, 2).unwrap().handle());
+    let vector = number(global, &|global| Vector::create(global, 0, 0).unwrap().handle());
+    let (map, counts) = (Map::open(global, map).unwrap(), MultiSet::open(global, counts).unwrap());
+    let (deque, list, vector) = (Deque::open(deque), List::open(list), Vector::open(vector));
+    let mut entered = 0_u64;
+    for turn in 0..EACH {
+        // Each rank has its own values for the same keys: the first one counts.
+        let value = vec![rank as u8; 300];
+        entered += u64::from(map.insert(global, &turn.to_ne_bytes(), &value).unwrap());
+        counts.insert(global, &(turn % 7).to_ne_bytes()).unwrap();
+        let own = (u64::from(rank) << 32 | turn).to_ne_bytes();
+        deque.push_back(global, &own).unwrap();
+        list.push_front(global, &own, (rank + turn as u32) % size).unwrap();
+        vector.push(global, &own).unwrap();
+    }
+    counts.add(global, b"entered", entered).unwrap();
+    global.sync().unwrap();
+    let all: u64 = EACH * u64::from(size);
+    assert_eq!((map.len(global).unwrap(), counts.count(global, b"entered").unwrap()), (EACH, EACH));
+    let sum: u64 = (0..7_u64).map(|key| counts.count(global, &key.to_ne_bytes()).unwrap()).sum();
+    assert_eq!(sum, all);
+    for turn in 0..EACH {
+        let value = map.get(global, &turn.to_ne_bytes()).unwrap().unwrap();
+        assert!(value.len() == 300 && value.iter().all(|&byte| byte == value[0]), "whole");
+    }
+    let local = map.local_len(global).unwrap();
+    counts.add(global, b"local", local).unwrap();
+    let unique = |bytes: &[u8]| bytes.as_chunks::<8>().0.iter().copied().collect::<HashSet<_>>().len() as u64;
+    let mut found = vec![0; (all * 8) as usize];
+    vector.read(global, 0, &mut found).unwrap();
+    assert_eq!((vector.len(global).unwrap(), unique(&found)), (all * 8, all));
+    deque.read(global, 0, &mut found).unwrap();
+    assert_eq!((deque.len(global).unwrap(), unique(&found)), (all * 8, all));
+    let elements = list.to_vec(global).unwrap();
+    assert_eq!((elements.len() as u64, unique(&elements.concat())), (all, all));
+    global.sync().unwrap();
+    assert_eq!(counts.count(global, b"local").unwrap(), EACH, "each key is on one rank");
+    global.sync().unwrap();
+    // All take from the deque at once.
+    let mut taken = 0;
+    while !deque.pop_front(global, 8).unwrap().is_empty() {
+        taken += 1;
+    }
+    counts.add(global, b"taken", taken).unwrap();
+    global.sync().unwrap();
+    assert_eq!(counts.count(global, b"taken").unwrap(), all);
+    global.sync().unwrap();
+    if rank == 0 {
+        map.destroy(global).unwrap();
+        counts.destroy(global).unwrap();
+        deque.destroy(global).unwrap();
+        list.destroy(global).unwrap();
+        vector.destroy(global).unwrap();
+    }
+    global.sync().unwrap();
+    assert_eq!(global.faults(), 0);
+}
+
+/// Rank 1 is killed in the middle of its work on a map and a list whose memory others have. They go on.
+fn one_dies_at_work() {
+    let (job, mut global) = open_with_heap();
+    let global = &mut global;
+    let rank = job.rank();
+    let make = |global: &mut GlobalMemory| {
+        let map = Map::create(global, &[0, 2], 1, 0).unwrap();
+        let list = List::create(global, 2).unwrap();
+        map.replace(global, b"list", &list.handle().to_bits().to_ne_bytes()).unwrap();
+        map.handle().to_bits()
+    };
+    let number = if rank == 0 { make(global) } else { 0 };
+    let map = from_rank_0(global, number);
+    let map = Map::open(global, map).unwrap();
+    let list = map.get(global, b"list").unwrap().unwrap();
+    let list = List::open(GlobalAddress::from_bits(u64::from_ne_bytes(list.try_into().unwrap())).unwrap());
+    global.sync().unwrap();
+    if rank == 1 {
+        let instant = u64::from(std::process::id()) * 7_919 % 20_000;
+        std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_micros(instant));
+            std::process::abort();
+        });
+    }
+    let mut turn = 0_u64;
+    while rank == 1 || turn < 300 {
+        turn += 1;
+        map.replace(global, &(turn % 5).to_ne_bytes(), &vec![rank as u8; 50 + turn as usize % 50]).unwrap();
+        // Not in the memory of the rank that dies.
+        list.push_back(global, &[rank as u8], if rank == 0 { 2 } else { 0 }).unwrap();
+        list.pop_front(global).unwrap();
+    }
+    for key in 0..5_u64 {
+        let value = map.get(global, &key.to_ne_bytes()).unwrap().unwrap();
+        assert!(value.iter().all(|&byte| byte == value[0]), "a value is whole");
+    }
+    // They meet, as long as rank 1 has left them barriers.
+    map.update(global, b"done", |was| Some([was.unwrap_or_default(), &[rank as u8]].concat())).unwrap();
+    while map.get(global, b"done").unwrap().unwrap().len() < 2 {
+        global.progress();
+    }
+    let elements = list.to_vec(global).unwrap();
+    assert_eq!(elements.len() as u64, list.len(global).unwrap());
+    assert_eq!(map.len(global).unwrap(), 7);
+    // What the other one still asks for is answered.
+    let until = std::time::Instant::now() + std::time::Duration::from_millis(500);
+    while std::time::Instant::now() < until {
+        global.progress();
+    }
+}
+
+#[test]
+fn all_ranks_work_on_containers_at_once() {
+    all_ranks_do("containers", 3);
+}
+
+#[test]
+fn a_rank_that_dies_at_work_holds_up_nobody() {
+    for device in ["shm", "any"] {
+        for _ in 0..4 {
+            let ranks = launch(3, role("one dies at work", device));
+            assert!(!ranks[1].status.success(), "{device}: {:?}", ranks[1]);
+            assert!(ranks[0].status.success() && ranks[2].status.success(), "{device}: {ranks:?}");
+        }
+    }
+}
+
+#[test]
+fn the_example_counts_words() {
+    for rank in launch(4, role("words", "any")) {
+        assert!(rank.status.success(), "{rank:?}");
+    }
 }
 
 #[test]

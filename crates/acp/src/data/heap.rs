@@ -1,0 +1,305 @@
+//! The heap of a rank: memory that any rank allocates and frees there (`acp_malloc`, `acp_free`), by copies and atomics alone.
+//!
+//! Free blocks are in lists by their size, each a stack whose top is one word: taking and returning a block is one compare-and-swap, so nobody waits for
+//! anybody, and a rank that dies loses the block that it had in its hands and nothing else. What was never used is behind the last block. When neither has
+//! enough, one rank at a time takes all free blocks, joins those that are beside each other, and returns them.
+//!
+//! Layout, in words: where the unused bytes begin; who joins blocks; the tops of the lists. A block begins with its size and state, and the next one of its list.
+
+use crate::address::GlobalAddress;
+use crate::data::lock;
+use crate::error::{AcpError, Result};
+use crate::space::{Space, WORD_BYTES, behind};
+
+/// Blocks are multiples of it, and so are the addresses of what is allocated.
+const UNIT_BYTES: u64 = 16;
+/// What a block has in front of its bytes.
+const HEAD_UNITS: u64 = 1;
+const BLOCK_UNITS_MIN: u64 = 2;
+/// Sizes of blocks have four lists for each doubling, up to 2^36 units (1 TiB).
+const STEPS_BITS: u32 = 2;
+const UNITS_BITS: u32 = 36;
+const LISTS: u64 = ((UNITS_BITS + 1 - STEPS_BITS) << STEPS_BITS) as u64 + 1;
+/// A heap is not longer.
+pub(crate) const HEAP_BYTES_MAX: u64 = UNIT_BYTES << UNITS_BITS;
+
+const UNUSED_AT: u64 = 0;
+const JOINER_AT: u64 = WORD_BYTES;
+const TOPS_AT: u64 = 2 * WORD_BYTES;
+const FIRST_UNIT: u64 = (TOPS_AT + LISTS * WORD_BYTES).div_ceil(UNIT_BYTES);
+
+/// The top of a list: the block's first unit, and a number that each change moves on, so that a top that comes back is not taken for the old one.
+const TOP_UNIT_BITS: u32 = 40;
+const TOP_UNIT: u64 = (1 << TOP_UNIT_BITS) - 1;
+
+/// States of blocks, in the upper half of their first words.
+const USED: u64 = 0xa11c_0000_0000_0000;
+const FREE: u64 = 0xf7ee_0000_0000_0000;
+const STATE: u64 = 0xffff_0000_0000_0000;
+
+const _: () = assert!(UNITS_BITS < TOP_UNIT_BITS && 1 << TOP_UNIT_BITS <= !STATE);
+
+/// A block: its first unit, and how many it has.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Block {
+    unit: u64,
+    units: u64,
+}
+
+/// What the first bytes of a heap must be before any rank uses it: the unused bytes begin behind them.
+pub(crate) fn prepare(heap_bytes: u64) -> Vec<u8> {
+    let mut head = vec![0; head_bytes().min(heap_bytes) as usize];
+    if let Some(unused) = head.get_mut(..WORD_BYTES as usize) {
+        unused.copy_from_slice(&FIRST_UNIT.to_ne_bytes());
+    }
+    head
+}
+
+/// Bytes before the first block.
+fn head_bytes() -> u64 {
+    FIRST_UNIT * UNIT_BYTES
+}
+
+/// Allocates memory on a rank (`acp_malloc`): `len_bytes`, or somewhat more, at a multiple of 16. Its content is arbitrary. Nothing of that rank's program takes part.
+///
+/// # Errors
+/// [`AcpError::Full`]: the heap of that rank has no such memory. There is no such rank, or it is gone.
+pub fn allocate(space: &mut impl Space, rank: u32, len_bytes: u64) -> Result<GlobalAddress> {
+    const FULL: AcpError = AcpError::Full("the heap of that rank has not so much memory left");
+    let heap = Heap { start: space.heap(rank)?, bytes: space.heap_bytes() };
+    let units = len_bytes.div_ceil(UNIT_BYTES) + HEAD_UNITS;
+    if units > heap.bytes / UNIT_BYTES {
+        return Err(FULL);
+    }
+    let wanted = list_units(list_above(units.max(BLOCK_UNITS_MIN)));
+    let found = match heap.pop(space, list_above(wanted))? {
+        Some(block) => Some(block),
+        None => match heap.take_unused(space, wanted)? {
+            Some(block) => Some(block),
+            None => heap.take_longer(space, units.max(BLOCK_UNITS_MIN))?,
+        },
+    };
+    let block = found.ok_or(FULL)?;
+    space.write_words(heap.at(block.unit)?, [USED | block.units])?;
+    heap.at(block.unit + HEAD_UNITS)
+}
+
+/// Frees memory that [`allocate`] has returned, on any rank (`acp_free`).
+///
+/// # Errors
+/// It was freed before, or was never allocated: nothing has changed. Its rank is gone.
+pub fn free(space: &mut impl Space, address: GlobalAddress) -> Result<()> {
+    const WRONG: AcpError =
+        AcpError::Argument("only memory that was allocated, and not freed since, can be freed");
+    let heap = Heap { start: space.heap(address.rank())?, bytes: space.heap_bytes() };
+    let offset = address.to_bits().checked_sub(heap.start.to_bits()).filter(|&offset| offset < heap.bytes);
+    let offset = offset.filter(|offset| offset.is_multiple_of(UNIT_BYTES)).ok_or(WRONG)?;
+    let unit =
+        (offset / UNIT_BYTES).checked_sub(HEAD_UNITS).filter(|&unit| unit >= FIRST_UNIT).ok_or(WRONG)?;
+    let head = space.read_word(heap.at(unit)?)?;
+    let block = heap.block(unit, head, USED).ok_or(WRONG)?;
+    if space.compare_swap(heap.at(unit)?, head, FREE | block.units)? != head {
+        return Err(WRONG);
+    }
+    heap.push(space, block)
+}
+
+/// The heap of one rank.
+struct Heap {
+    start: GlobalAddress,
+    bytes: u64,
+}
+
+impl Heap {
+    fn at(&self, unit: u64) -> Result<GlobalAddress> {
+        behind(self.start, unit * UNIT_BYTES)
+    }
+
+    fn top(&self, list: u64) -> Result<GlobalAddress> {
+        behind(self.start, TOPS_AT + list * WORD_BYTES)
+    }
+
+    /// A block by its first word, if that has this state and the block is inside.
+    fn block(&self, unit: u64, head: u64, state: u64) -> Option<Block> {
+        let units = head & !STATE;
+        let end = unit.checked_add(units)?;
+        let is_right = head & STATE == state && units >= BLOCK_UNITS_MIN && end <= self.bytes / UNIT_BYTES;
+        (is_right && unit >= FIRST_UNIT).then_some(Block { unit, units })
+    }
+
+    /// Takes the first block of a list.
+    fn pop(&self, space: &mut impl Space, list: u64) -> Result<Option<Block>> {
+        let at = self.top(list)?;
+        let mut top = space.read_word(at)?;
+        for tries in 0.. {
+            let unit = top & TOP_UNIT;
+            if unit == 0 {
+                return Ok(None);
+            }
+            let [head, next] = space.read_words(self.at(unit)?)?;
+            // What another rank takes meanwhile may have any content: the top shows that.
+            let was = space.compare_swap(at, top, moved(top, next & TOP_UNIT))?;
+            if was == top {
+                let broken = AcpError::Corrupt("something that is no free block is in the heap's list");
+                return self.block(unit, head, FREE).map(Some).ok_or(broken);
+            }
+            top = was;
+            space.pause(tries)?;
+        }
+        Ok(None)
+    }
+
+    /// Puts a block that is this rank's into its list.
+    fn push(&self, space: &mut impl Space, block: Block) -> Result<()> {
+        let at = self.top(list_below(block.units))?;
+        let mut top = space.read_word(at)?;
+        for tries in 0.. {
+            space.write_words(self.at(block.unit)?, [FREE | block.units, top & TOP_UNIT])?;
+            let was = space.compare_swap(at, top, moved(top, block.unit))?;
+            if was == top {
+                break;
+            }
+            top = was;
+            space.pause(tries)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a block of what was never used.
+    fn take_unused(&self, space: &mut impl Space, units: u64) -> Result<Option<Block>> {
+        let at = behind(self.start, UNUSED_AT)?;
+        let mut unused = space.read_word(at)?;
+        for tries in 0.. {
+            let end = unused.checked_add(units).filter(|&end| end <= self.bytes / UNIT_BYTES);
+            let Some(end) = end else { return Ok(None) };
+            let was = space.compare_swap(at, unused, end)?;
+            if was == unused {
+                return Ok(Some(Block { unit: unused, units }));
+            }
+            unused = was;
+            space.pause(tries)?;
+        }
+        Ok(None)
+    }
+
+    /// Takes a part of a longer block, or of several that are joined for that.
+    fn take_longer(&self, space: &mut impl Space, units: u64) -> Result<Option<Block>> {
+        if let Some(block) = self.pop_longer(space, units)? {
+            return self.split(space, block, units).map(Some);
+        }
+        lock::with(space, behind(self.start, JOINER_AT)?, |space, _| {
+            // Another rank may have joined blocks meanwhile.
+            if let Some(block) = self.pop_longer(space, units)? {
+                return self.split(space, block, units).map(Some);
+            }
+            let mut found: Option<Block> = None;
+            for block in self.joined(space)? {
+                match found {
+                    None if block.units >= units => found = Some(block),
+                    _ => self.push(space, block)?,
+                }
+            }
+            if found.is_none() {
+                // The last block may have joined what was never used.
+                found = self.take_unused(space, units)?;
+            }
+            found.map(|block| self.split(space, block, units)).transpose()
+        })
+    }
+
+    /// A block of this length or more from any list that has only such.
+    fn pop_longer(&self, space: &mut impl Space, units: u64) -> Result<Option<Block>> {
+        let mut tops = vec![0; (LISTS * WORD_BYTES) as usize];
+        space.read(self.top(0)?, &mut tops)?;
+        let tops = tops.as_chunks::<{ WORD_BYTES as usize }>().0;
+        for (list, top) in (0..).zip(tops).skip(list_above(units) as usize) {
+            if u64::from_ne_bytes(*top) & TOP_UNIT != 0
+                && let Some(block) = self.pop(space, list)?
+            {
+                return Ok(Some(block));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns what a block has more than is wanted.
+    fn split(&self, space: &mut impl Space, block: Block, units: u64) -> Result<Block> {
+        let rest = block.units - units;
+        if rest < BLOCK_UNITS_MIN {
+            return Ok(block);
+        }
+        self.push(space, Block { unit: block.unit + units, units: rest })?;
+        Ok(Block { unit: block.unit, units })
+    }
+
+    /// Takes all free blocks, and joins those beside each other; the last one joins the unused bytes if it is beside them.
+    fn joined(&self, space: &mut impl Space) -> Result<Vec<Block>> {
+        let mut blocks = Vec::new();
+        for list in 0..LISTS {
+            let at = self.top(list)?;
+            let mut top = space.read_word(at)?;
+            while top & TOP_UNIT != 0 {
+                let was = space.compare_swap(at, top, moved(top, 0))?;
+                if was == top {
+                    break;
+                }
+                top = was;
+            }
+            let mut unit = top & TOP_UNIT;
+            // A list has no more blocks than there are, whatever is written there.
+            for _ in 0..self.bytes / UNIT_BYTES {
+                if unit == 0 {
+                    break;
+                }
+                let [head, next] = space.read_words(self.at(unit)?)?;
+                let broken = AcpError::Corrupt("something that is no free block is in the heap's list");
+                blocks.push(self.block(unit, head, FREE).ok_or(broken)?);
+                unit = next & TOP_UNIT;
+            }
+        }
+        blocks.sort_unstable();
+        let mut joined: Vec<Block> = Vec::new();
+        for block in blocks {
+            match joined.last_mut() {
+                Some(last) if last.unit + last.units == block.unit => last.units += block.units,
+                _ => joined.push(block),
+            }
+        }
+        if let Some(last) = joined.last() {
+            let end = last.unit + last.units;
+            if space.compare_swap(behind(self.start, UNUSED_AT)?, end, last.unit)? == end {
+                joined.pop();
+            }
+        }
+        Ok(joined)
+    }
+}
+
+/// The top of a list after a change.
+fn moved(top: u64, unit: u64) -> u64 {
+    (top & !TOP_UNIT).wrapping_add(1 << TOP_UNIT_BITS) | unit
+}
+
+/// The list of blocks that have so many units, or a little more.
+fn list_below(units: u64) -> u64 {
+    if units >> STEPS_BITS == 0 {
+        return units;
+    }
+    let shift = units.ilog2() - STEPS_BITS;
+    (u64::from(shift) << STEPS_BITS) + (units >> shift)
+}
+
+/// The first list whose blocks all have so many units.
+fn list_above(units: u64) -> u64 {
+    let below = list_below(units);
+    if list_units(below) == units { below } else { below + 1 }
+}
+
+/// How many units all blocks of a list have at least.
+fn list_units(list: u64) -> u64 {
+    let steps = 1 << STEPS_BITS;
+    if list < 2 * steps {
+        return list;
+    }
+    (steps + list % steps) << (list / steps - 1)
+}

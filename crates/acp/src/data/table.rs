@@ -1,0 +1,475 @@
+//! A hash table over the memory of several ranks, on which maps and sets stand.
+//!
+//! A directory says where each rank has its buckets. A bucket is four words: its lock, how often it has changed, the first of its elements, and how many it
+//! has. An element is the next one's address, the lengths of its key and value, and these, each from a multiple of 8 bytes on.
+//!
+//! A rank changes a bucket under its lock. One that only looks takes no lock: it reads the bucket before and after, and looks again if that has changed. What it has
+//! read meanwhile may be anything, since elements that were removed are freed: so addresses and lengths are checked, and counted.
+
+use crate::address::GlobalAddress;
+use crate::data::heap;
+use crate::data::lock::{self, Before};
+use crate::error::{AcpError, Result};
+use crate::space::{Space, WORD_BYTES, address_in, behind};
+use std::collections::VecDeque;
+
+/// The hash of a key: the same on every rank, and that of the published library.
+const HASH: crc::Crc<u64> = crc::Crc::<u64>::new(&crc::CRC_64_XZ);
+/// Its lower bits are not used.
+const HASH_SHIFT: u32 = 16;
+
+/// A directory: what it is, how many ranks have buckets, how many each of them has, and where these begin.
+const KIND: u64 = u64::from_le_bytes(*b"acptable");
+const DIRECTORY_WORDS: u64 = 3;
+const BUCKET_WORDS: usize = 4;
+const BUCKET_BYTES: u64 = BUCKET_WORDS as u64 * WORD_BYTES;
+const CHANGES_AT: u64 = WORD_BYTES;
+const HEAD_BYTES: u64 = 2 * WORD_BYTES;
+/// What is read of an element at once: most have no more.
+const ELEMENT_READ_BYTES: u64 = 128;
+/// Buckets that are read at once.
+const BUCKETS_READ: u64 = 64;
+/// Ranks and buckets of a table: a table of these numbers is far longer than any heap.
+const COUNT_MAX: u64 = 1 << 32;
+
+/// A table, as every rank may have it.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    directory: GlobalAddress,
+    /// Where the buckets of each part begin.
+    parts: Vec<GlobalAddress>,
+    slots: u64,
+}
+
+/// What becomes of the value under a key.
+pub(crate) enum Change {
+    Keep,
+    Put(Vec<u8>),
+    Remove,
+}
+
+/// A bucket as it was read.
+#[derive(Copy, Clone, PartialEq, Eq)]
+struct Bucket {
+    lock: u64,
+    changes: u64,
+    first: u64,
+    count: u64,
+}
+
+/// An element as it was read.
+struct Element {
+    at: GlobalAddress,
+    next: u64,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+/// A key and its value.
+pub(crate) type Pair = (Vec<u8>, Vec<u8>);
+
+impl Table {
+    /// Makes a table: its directory on `rank`, and `slots` buckets on each of `ranks`.
+    pub fn create(space: &mut impl Space, ranks: &[u32], slots: u64, rank: u32) -> Result<Table> {
+        if ranks.is_empty() || slots == 0 || slots > COUNT_MAX {
+            return Err(AcpError::Argument("a table has one rank and one slot at least, and 2^32 at most"));
+        }
+        let mut parts = Vec::new();
+        let made = Table::create_parts(space, ranks, slots, rank, &mut parts);
+        match made {
+            Ok(directory) => Ok(Table { directory, parts, slots }),
+            Err(error) => {
+                parts.into_iter().try_for_each(|part| heap::free(space, part))?;
+                Err(error)
+            }
+        }
+    }
+
+    fn create_parts(
+        space: &mut impl Space,
+        ranks: &[u32],
+        slots: u64,
+        rank: u32,
+        parts: &mut Vec<GlobalAddress>,
+    ) -> Result<GlobalAddress> {
+        for &rank in ranks {
+            let part = heap::allocate(space, rank, slots * BUCKET_BYTES)?;
+            parts.push(part);
+            let zeros = [0; (BUCKETS_READ * BUCKET_BYTES) as usize];
+            for (from, count) in runs(slots) {
+                let zeros = zeros.get(..(count * BUCKET_BYTES) as usize).unwrap_or_default();
+                space.write(behind(part, from * BUCKET_BYTES)?, zeros)?;
+            }
+        }
+        let words = DIRECTORY_WORDS + parts.len() as u64;
+        let directory = heap::allocate(space, rank, words * WORD_BYTES)?;
+        let starts: Vec<u8> = parts.iter().flat_map(|part| part.to_bits().to_ne_bytes()).collect();
+        let written = space
+            .write(behind(directory, DIRECTORY_WORDS * WORD_BYTES)?, &starts)
+            .and_then(|()| space.write_words(directory, [KIND, parts.len() as u64, slots]));
+        if let Err(error) = written {
+            heap::free(space, directory)?;
+            return Err(error);
+        }
+        Ok(directory)
+    }
+
+    /// The table whose directory is there.
+    pub fn open(space: &mut impl Space, directory: GlobalAddress) -> Result<Table> {
+        const WRONG: AcpError =
+            AcpError::Corrupt("there is no map and no set at this address, or not any more");
+        let [kind, count, slots] = space.read_words(directory)?;
+        let end = space.heap_bytes() / WORD_BYTES;
+        if kind != KIND || count == 0 || count > end || slots == 0 || slots > COUNT_MAX {
+            return Err(WRONG);
+        }
+        let mut starts = vec![0; (count * WORD_BYTES) as usize];
+        space.read(behind(directory, DIRECTORY_WORDS * WORD_BYTES)?, &mut starts)?;
+        let words =
+            starts.as_chunks::<{ WORD_BYTES as usize }>().0.iter().map(|word| u64::from_ne_bytes(*word));
+        let parts = words.map(|word| address_in(word)?.ok_or(WRONG)).collect::<Result<Vec<_>>>()?;
+        Ok(Table { directory, parts, slots })
+    }
+
+    /// Where its directory is.
+    pub fn directory(&self) -> GlobalAddress {
+        self.directory
+    }
+
+    /// Frees all that the table has. No rank may use it any more.
+    pub fn destroy(self, space: &mut impl Space) -> Result<()> {
+        self.clear(space)?;
+        space.write_words(self.directory, [0])?;
+        self.parts.iter().try_for_each(|&part| heap::free(space, part))?;
+        heap::free(space, self.directory)
+    }
+
+    /// Which bucket a key belongs to.
+    fn bucket_of(&self, key: &[u8]) -> Result<GlobalAddress> {
+        let hash = HASH.checksum(key) >> HASH_SHIFT;
+        let part = hash / self.slots % self.parts.len() as u64;
+        let start = self.parts.get(part as usize).ok_or(AcpError::Argument("there is no such part"))?;
+        behind(*start, hash % self.slots * BUCKET_BYTES)
+    }
+
+    /// The value under a key.
+    pub fn get(&self, space: &mut impl Space, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let bucket = self.bucket_of(key)?;
+        look(space, bucket, |space, seen| {
+            let mut value = None;
+            walk(space, bucket, seen, |element| {
+                let is_it = element.key == key;
+                if is_it {
+                    value = Some(element.value);
+                }
+                !is_it
+            })?;
+            Ok(value)
+        })
+    }
+
+    /// Decides what becomes of the value under a key, while no other rank changes it. Returns the value from before.
+    pub fn change(
+        &self,
+        space: &mut impl Space,
+        key: &[u8],
+        decide: impl FnOnce(Option<&[u8]>) -> Change,
+    ) -> Result<Option<Vec<u8>>> {
+        let at = self.bucket_of(key)?;
+        let (was, garbage) = lock::with(space, at, |space, before| {
+            let bucket = locked_bucket(space, at, before)?;
+            let (mut found, mut link) = (None, behind(at, CHANGES_AT + WORD_BYTES)?);
+            walk(space, at, bucket, |element| {
+                let is_it = element.key == key;
+                if is_it {
+                    found = Some(element);
+                } else {
+                    link = element.at;
+                }
+                !is_it
+            })?;
+            let change = decide(found.as_ref().map(|element| &element.value[..]));
+            let garbage = apply(space, at, bucket, (link, found.as_ref()), key, change)?;
+            Ok((found.map(|element| element.value), garbage))
+        })?;
+        // Not before the lock is back: a rank that dies would leave an element that is free and in its bucket.
+        if let Some(garbage) = garbage {
+            heap::free(space, garbage)?;
+        }
+        Ok(was)
+    }
+
+    /// How many elements there are.
+    pub fn len(&self, space: &mut impl Space, rank: Option<u32>) -> Result<u64> {
+        let mut sum = 0_u64;
+        for &part in self.parts.iter().filter(|part| rank.is_none_or(|rank| part.rank() == rank)) {
+            each_bucket(space, part, self.slots, |_, _, bucket| {
+                sum = sum.saturating_add(bucket.count);
+                Ok(())
+            })?;
+        }
+        Ok(sum)
+    }
+
+    /// Removes all elements.
+    pub fn clear(&self, space: &mut impl Space) -> Result<()> {
+        for &part in &self.parts {
+            each_bucket(space, part, self.slots, |space, at, bucket| {
+                if bucket.first == 0 && bucket.lock == lock::FREE {
+                    return Ok(());
+                }
+                let removed = lock::with(space, at, |space, before| {
+                    let bucket = locked_bucket(space, at, before)?;
+                    let mut removed = Vec::new();
+                    walk(space, at, bucket, |element| {
+                        removed.push(element.at);
+                        true
+                    })?;
+                    space.write_words(behind(at, CHANGES_AT)?, [bucket.changes.wrapping_add(1), 0, 0])?;
+                    Ok(removed)
+                })?;
+                removed.into_iter().try_for_each(|element| heap::free(space, element))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// All elements, or those in the memory of one rank.
+    pub fn entries(&self, rank: Option<u32>) -> Entries {
+        let parts = self.parts.iter().copied().filter(|part| rank.is_none_or(|rank| part.rank() == rank));
+        Entries { parts: parts.collect(), slots: self.slots, slot: 0, pending: VecDeque::new() }
+    }
+}
+
+/// Goes through the elements of a map or a set, bucket by bucket. Each bucket is as it was at one instant; what changes in others meanwhile may be seen or not.
+#[derive(Debug)]
+pub struct Entries {
+    parts: VecDeque<GlobalAddress>,
+    slots: u64,
+    slot: u64,
+    pending: VecDeque<Pair>,
+}
+
+impl Entries {
+    /// The next key and its value. None: there are no more. A set's elements have no value, those of a multiset how often they are in it, in 8 bytes.
+    ///
+    /// # Errors
+    /// The container is no more, or a rank is gone.
+    pub fn next(&mut self, space: &mut impl Space) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        loop {
+            if let Some(pair) = self.pending.pop_front() {
+                return Ok(Some(pair));
+            }
+            let Some(&part) = self.parts.front() else { return Ok(None) };
+            if self.slot == self.slots {
+                self.parts.pop_front();
+                self.slot = 0;
+                continue;
+            }
+            let at = behind(part, self.slot * BUCKET_BYTES)?;
+            self.slot += 1;
+            self.pending = look(space, at, |space, seen| {
+                let mut pairs = VecDeque::new();
+                walk(space, at, seen, |element| {
+                    pairs.push_back((element.key, element.value));
+                    true
+                })?;
+                Ok(pairs)
+            })?;
+        }
+    }
+}
+
+/// Links, replaces or removes an element: one word is what makes it so, the others count. Returns what is to be freed.
+fn apply(
+    space: &mut impl Space,
+    at: GlobalAddress,
+    bucket: Bucket,
+    (link, found): (GlobalAddress, Option<&Element>),
+    key: &[u8],
+    change: Change,
+) -> Result<Option<GlobalAddress>> {
+    let changes = bucket.changes.wrapping_add(1);
+    let first_at = behind(at, CHANGES_AT + WORD_BYTES)?;
+    let (new_link, count, garbage) = match (change, found) {
+        (Change::Keep, _) | (Change::Remove, None) => return Ok(None),
+        (Change::Put(value), Some(old))
+            if value.len() == old.value.len() && value.len() as u64 == WORD_BYTES =>
+        {
+            // A word is written whole.
+            space.write(behind(old.at, HEAD_BYTES + padded(old.key.len()))?, &value)?;
+            space.write_words(behind(at, CHANGES_AT)?, [changes])?;
+            return Ok(None);
+        }
+        (Change::Put(value), old) => {
+            let next = old.map_or(bucket.first, |old| old.next);
+            let element = write_element(space, at.rank(), next, key, &value)?;
+            let count = bucket.count + u64::from(old.is_none());
+            (element.to_bits(), count, old.map(|old| old.at))
+        }
+        (Change::Remove, Some(old)) => (old.next, bucket.count.saturating_sub(1), Some(old.at)),
+    };
+    // A new element is the first one; an old one's place is taken by the new one or the next one.
+    if found.is_none() || link == first_at {
+        space.write_words(behind(at, CHANGES_AT)?, [changes, new_link, count])?;
+    } else {
+        space.write_words(link, [new_link])?;
+        space.write_words(behind(at, CHANGES_AT)?, [changes, bucket.first, count])?;
+    }
+    Ok(garbage)
+}
+
+fn write_element(
+    space: &mut impl Space,
+    rank: u32,
+    next: u64,
+    key: &[u8],
+    value: &[u8],
+) -> Result<GlobalAddress> {
+    const LONG: AcpError = AcpError::Argument("keys and values have less than 4 GiB");
+    let lens = [key.len(), value.len()].map(|len| u32::try_from(len).ok());
+    let [Some(key_len), Some(value_len)] = lens else { return Err(LONG) };
+    let mut bytes = Vec::with_capacity((HEAD_BYTES + padded(key.len())) as usize + value.len());
+    bytes.extend(next.to_ne_bytes());
+    bytes.extend((u64::from(key_len) << 32 | u64::from(value_len)).to_ne_bytes());
+    bytes.extend(key);
+    bytes.resize((HEAD_BYTES + padded(key.len())) as usize, 0);
+    bytes.extend(value);
+    let element = heap::allocate(space, rank, bytes.len() as u64)?;
+    match space.write(element, &bytes) {
+        Ok(()) => Ok(element),
+        Err(error) => {
+            heap::free(space, element)?;
+            Err(error)
+        }
+    }
+}
+
+/// Looks at a bucket that no rank changes meanwhile, as often as it takes.
+fn look<S: Space, T>(
+    space: &mut S,
+    at: GlobalAddress,
+    mut see: impl FnMut(&mut S, Bucket) -> Result<T>,
+) -> Result<T> {
+    let mut tries = 0_u32;
+    loop {
+        let bucket = read_bucket(space, at)?;
+        if bucket.lock == lock::FREE {
+            let seen = see(space, bucket);
+            // What was read in a bucket that has changed is nothing, and a failure of that no failure.
+            if read_bucket(space, at)? == bucket {
+                return seen;
+            }
+        } else if tries >= LOOKS_PATIENT {
+            // Whoever has the lock may be gone: waiting for it finds that out, and mends the bucket.
+            lock::with(space, at, |space, before| locked_bucket(space, at, before))?;
+        }
+        tries = tries.wrapping_add(1);
+        space.pause(tries)?;
+    }
+}
+
+/// So often a bucket is found locked before the look takes its turn at the lock.
+const LOOKS_PATIENT: u32 = 32;
+
+fn read_bucket(space: &mut impl Space, at: GlobalAddress) -> Result<Bucket> {
+    let [lock, changes, first, count] = space.read_words::<BUCKET_WORDS>(at)?;
+    Ok(Bucket { lock, changes, first, count })
+}
+
+/// The bucket whose lock this rank has. Where its holder has died, its elements are counted anew.
+fn locked_bucket(space: &mut impl Space, at: GlobalAddress, before: Before) -> Result<Bucket> {
+    let mut bucket = read_bucket(space, at)?;
+    if before == Before::Died {
+        let (mut count, mut next) = (0, bucket.first);
+        while let Some(element) = address_in(next)? {
+            count += 1;
+            next = read_element(space, element, at)?.next;
+            if count > space.heap_bytes() / HEAD_BYTES {
+                return Err(AcpError::Corrupt("the elements of a bucket have no end"));
+            }
+        }
+        (bucket.count, bucket.changes) = (count, bucket.changes.wrapping_add(1));
+        space.write_words(behind(at, CHANGES_AT)?, [bucket.changes, bucket.first, bucket.count])?;
+    }
+    Ok(bucket)
+}
+
+/// Gives all elements of a bucket to `see`, until it wants no more.
+fn walk(
+    space: &mut impl Space,
+    at: GlobalAddress,
+    bucket: Bucket,
+    mut see: impl FnMut(Element) -> bool,
+) -> Result<()> {
+    let mut next = bucket.first;
+    for _ in 0..bucket.count {
+        let element =
+            address_in(next)?.ok_or(AcpError::Corrupt("a bucket has fewer elements than it counts"))?;
+        let element = read_element(space, element, at)?;
+        next = element.next;
+        if !see(element) {
+            return Ok(());
+        }
+    }
+    (next == 0).then_some(()).ok_or(AcpError::Corrupt("a bucket has more elements than it counts"))
+}
+
+/// Reads an element, which is in the heap of its bucket's rank.
+fn read_element(space: &mut impl Space, at: GlobalAddress, bucket: GlobalAddress) -> Result<Element> {
+    const WRONG: AcpError = AcpError::Corrupt("something that is no element is in a bucket");
+    let heap = space.heap(bucket.rank())?;
+    let offset = at.to_bits().checked_sub(heap.to_bits()).ok_or(WRONG)?;
+    let there = space.heap_bytes().checked_sub(offset).filter(|&there| there >= HEAD_BYTES).ok_or(WRONG)?;
+    let mut bytes = vec![0; ELEMENT_READ_BYTES.min(there) as usize];
+    space.read(at, &mut bytes)?;
+    let ([next, lens, ..], _) = bytes.as_chunks::<{ WORD_BYTES as usize }>() else { return Err(WRONG) };
+    let (next, lens) = (u64::from_ne_bytes(*next), u64::from_ne_bytes(*lens));
+    let (key_len, value_len) = ((lens >> 32) as usize, (lens & u64::from(u32::MAX)) as usize);
+    let value_at = HEAD_BYTES + padded(key_len);
+    let end = value_at + value_len as u64;
+    if end > there {
+        return Err(WRONG);
+    }
+    let read = bytes.len();
+    bytes.resize(end as usize, 0);
+    if let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
+        space.read(behind(at, read as u64)?, rest)?;
+    }
+    let value = bytes.get(value_at as usize..).ok_or(WRONG)?.to_vec();
+    let key = bytes.get(HEAD_BYTES as usize..HEAD_BYTES as usize + key_len).ok_or(WRONG)?.to_vec();
+    Ok(Element { at, next, key, value })
+}
+
+/// Gives all buckets of a part to `see`, as they are.
+fn each_bucket<S: Space>(
+    space: &mut S,
+    part: GlobalAddress,
+    slots: u64,
+    mut see: impl FnMut(&mut S, GlobalAddress, Bucket) -> Result<()>,
+) -> Result<()> {
+    let mut bytes = [0; (BUCKETS_READ * BUCKET_BYTES) as usize];
+    for (from, count) in runs(slots) {
+        let bytes = bytes.get_mut(..(count * BUCKET_BYTES) as usize).unwrap_or_default();
+        space.read(behind(part, from * BUCKET_BYTES)?, bytes)?;
+        let words = bytes.as_chunks::<{ WORD_BYTES as usize }>().0;
+        for (number, words) in (from..).zip(words.as_chunks::<BUCKET_WORDS>().0) {
+            let [lock, changes, first, count] = words.map(u64::from_ne_bytes);
+            see(space, behind(part, number * BUCKET_BYTES)?, Bucket { lock, changes, first, count })?;
+        }
+    }
+    Ok(())
+}
+
+/// The buckets of a part, some at a time.
+fn runs(slots: u64) -> impl Iterator<Item = (u64, u64)> {
+    (0..slots.div_ceil(BUCKETS_READ)).map(move |run| {
+        let from = run * BUCKETS_READ;
+        (from, BUCKETS_READ.min(slots - from))
+    })
+}
+
+/// The length of a key with what fills its last word.
+fn padded(key_len: usize) -> u64 {
+    (key_len as u64).next_multiple_of(WORD_BYTES)
+}

@@ -1,0 +1,141 @@
+//! What containers need of the global address space: calls that return when they are done.
+
+use crate::address::GlobalAddress;
+use crate::error::{AcpError, Result};
+use std::time::Duration;
+
+/// A word of a container: addresses, lengths and locks.
+pub(crate) const WORD_BYTES: u64 = 8;
+
+/// Bytes that are moved at once.
+const MOVE_BYTES: u64 = 16 << 10;
+/// Tries to get what another rank has, before a rank sleeps between them.
+const TRIES_AWAKE: u32 = 64;
+/// How long a rank sleeps between two tries.
+const TRY_PAUSE: Duration = Duration::from_micros(200);
+
+/// Memory with global addresses, accessed by calls that return when they are done. [`GlobalMemory`](crate::GlobalMemory) is such a space, and
+/// tests have simulated ones. Containers and the heap take the space as an argument of each call, since all of them share it.
+///
+/// Addresses of words are multiples of 8 bytes. A word is read and written whole.
+pub trait Space {
+    /// The number of this rank.
+    fn rank(&self) -> u32;
+
+    /// How many ranks there are.
+    fn size(&self) -> u32;
+
+    /// Where the heap of a rank begins.
+    ///
+    /// # Errors
+    /// There is no such rank, or heaps have no bytes.
+    fn heap(&self, rank: u32) -> Result<GlobalAddress>;
+
+    /// How many bytes the heap of each rank has.
+    fn heap_bytes(&self) -> u64;
+
+    /// Reads bytes of any rank's registered memory.
+    ///
+    /// # Errors
+    /// Not all of them are registered. The rank is gone.
+    fn read(&mut self, at: GlobalAddress, bytes: &mut [u8]) -> Result<()>;
+
+    /// Writes bytes to any rank's registered memory.
+    ///
+    /// # Errors
+    /// Those of [`Space::read`].
+    fn write(&mut self, at: GlobalAddress, bytes: &[u8]) -> Result<()>;
+
+    /// Puts `new` into a word if `expected` is there, atomically. Returns what was there.
+    ///
+    /// # Errors
+    /// Those of [`Space::read`].
+    fn compare_swap(&mut self, at: GlobalAddress, expected: u64, new: u64) -> Result<u64>;
+
+    /// Serves other ranks while this one waits for what another one has. Sleeps for at most `pause`; does not sleep if that is zero.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    fn serve(&mut self, pause: Duration) -> Result<()>;
+
+    /// Whether a rank is gone. One that computes for long is not.
+    ///
+    /// # Errors
+    /// There is no such rank.
+    fn has_died(&mut self, rank: u32) -> Result<bool>;
+
+    /// Reads a word.
+    ///
+    /// # Errors
+    /// Those of [`Space::read`].
+    fn read_word(&mut self, at: GlobalAddress) -> Result<u64> {
+        let mut bytes = [0; WORD_BYTES as usize];
+        self.read(at, &mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    /// Reads as many words as there is space for.
+    ///
+    /// # Errors
+    /// Those of [`Space::read`].
+    fn read_words<const N: usize>(&mut self, at: GlobalAddress) -> Result<[u64; N]> {
+        let mut bytes = [[0; WORD_BYTES as usize]; N];
+        self.read(at, bytes.as_flattened_mut())?;
+        Ok(bytes.map(u64::from_ne_bytes))
+    }
+
+    /// Writes words.
+    ///
+    /// # Errors
+    /// Those of [`Space::read`].
+    fn write_words<const N: usize>(&mut self, at: GlobalAddress, words: [u64; N]) -> Result<()> {
+        self.write(at, words.map(u64::to_ne_bytes).as_flattened())
+    }
+
+    /// Waits a moment before another try.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    fn pause(&mut self, tries: u32) -> Result<()> {
+        self.serve(if tries < TRIES_AWAKE { Duration::ZERO } else { TRY_PAUSE })
+    }
+}
+
+/// Copies bytes within one rank's memory or between two, also where both overlap, through this rank: the ranks whose memory it is take no part.
+pub(crate) fn move_bytes(
+    space: &mut impl Space,
+    dst: GlobalAddress,
+    src: GlobalAddress,
+    len_bytes: u64,
+) -> Result<()> {
+    let mut buffer = vec![0; len_bytes.min(MOVE_BYTES) as usize];
+    let parts = len_bytes.div_ceil(MOVE_BYTES);
+    // Towards higher addresses the last part is first, so that nothing is read after it was overwritten.
+    let is_upward = dst > src;
+    for part in 0..parts {
+        let from = MOVE_BYTES * if is_upward { parts - 1 - part } else { part };
+        let bytes = buffer.get_mut(..MOVE_BYTES.min(len_bytes - from) as usize).unwrap_or_default();
+        space.read(behind(src, from)?, bytes)?;
+        space.write(behind(dst, from)?, bytes)?;
+    }
+    Ok(())
+}
+
+/// The address `offset_bytes` behind another one.
+pub(crate) fn behind(at: GlobalAddress, offset_bytes: u64) -> Result<GlobalAddress> {
+    at.checked_add(offset_bytes).ok_or(AcpError::Argument("the address is behind all places that a rank has"))
+}
+
+/// An address that a word has. None: the word is 0.
+pub(crate) fn address_in(word: u64) -> Result<Option<GlobalAddress>> {
+    match (word, GlobalAddress::from_bits(word)) {
+        (0, _) => Ok(None),
+        (_, Some(address)) => Ok(Some(address)),
+        (_, None) => Err(AcpError::Corrupt("a word that names no rank is where an address should be")),
+    }
+}
+
+/// An address as a word. 0: there is none.
+pub(crate) fn word_of(address: Option<GlobalAddress>) -> u64 {
+    address.map_or(0, GlobalAddress::to_bits)
+}

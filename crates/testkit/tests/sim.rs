@@ -5,9 +5,10 @@
 
 use cci_testkit::whole::{
     Act, Answer::Accept, Broken, End, Fabric, Hold, Job, Kinds, Limits, Machine, MessengerReport, Operating,
-    Report, Sabotage, Scenario, Step, Talk, Weather, run, run_messengers, run_with_trace, shrink,
+    Report, Sabotage, Scenario, Step, Talk, Weather, catch_panic, replay, run, run_messengers,
+    run_with_trace, shrink,
 };
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -25,21 +26,21 @@ fn from_env(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-/// A panic of the library's is a broken promise like any other.
 fn attempt(scenario: &Scenario) -> Result<Report, Broken> {
-    guarded(|| run(scenario))
+    guarded(scenario, run)
 }
 
-fn guarded(run: impl FnOnce() -> Result<Report, Broken>) -> Result<Report, Broken> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Err(Broken { rule: "panic", at_ns: 0, what: text.unwrap_or_default(), lines: Vec::new() })
-    })
+/// A panic of the library's is a broken promise like any other.
+fn guarded(
+    scenario: &Scenario,
+    run: impl FnOnce(&Scenario) -> Result<Report, Broken>,
+) -> Result<Report, Broken> {
+    catch_panic(scenario.fabric, scenario.seed, || run(scenario))
+        .unwrap_or_else(|text| Err(Broken { rule: "panic", at_ns: 0, what: text, lines: Vec::new() }))
 }
 
 /// Everything worth knowing of a failure: the least scenario that fails so, and what happened in it.
-fn explain(fabric: &str, seed: u64, scenario: &Scenario, broken: Broken) -> String {
+fn explain(seed: u64, scenario: &Scenario, broken: Broken) -> String {
     let first = broken.to_string();
     let limits = Limits { runs: 600, time: Duration::from_secs(40) };
     let least = shrink(scenario, broken, |scenario| attempt(scenario).err(), limits);
@@ -54,12 +55,12 @@ fn explain(fabric: &str, seed: u64, scenario: &Scenario, broken: Broken) -> Stri
         least.scenario.weather,
         least.broken,
     );
-    if let Err(broken) = guarded(|| run_with_trace(&least.scenario)) {
+    if let Err(broken) = guarded(&least.scenario, run_with_trace) {
         let lines_max = if from_env("CCI_WORLD_TRACE").is_some() { usize::MAX } else { 60 };
         let from = broken.lines.len().saturating_sub(lines_max);
         text += &broken.lines[from..].join("\n");
     }
-    text + &format!("\nreplay: cargo xtask sim --fabric {fabric} --seed {seed} --trace\n")
+    text + &format!("\nreplay: {}\n", replay(scenario.fabric, seed))
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn run_seeds(fabric: &str, seeds_default: u64, draw: fn(u64) -> Scenario) -> Rep
         println!("seed {seed}: {}", line.lines().next().unwrap_or_default());
     }
     if let Some((seed, broken)) = failed.into_iter().next() {
-        panic!("{}", explain(fabric, seed, &draw(seed), broken));
+        panic!("{}", explain(seed, &draw(seed), broken));
     }
     sum
 }
@@ -155,8 +156,8 @@ fn every_seed_of_messengers_keeps_the_promises() {
     for fabric in [Fabric::Datagrams, shared(false), shared(true), streams] {
         let mut sum = MessengerReport::default();
         for seed in first..first + seeds {
-            let report = catch_unwind(|| run_messengers(fabric, seed))
-                .unwrap_or_else(|_| Err(format!("{fabric:?}, seed {seed}: a panic")));
+            let report = catch_panic(fabric, seed, || run_messengers(fabric, seed))
+                .unwrap_or_else(|text| Err(format!("{fabric:?}, seed {seed}: a panic: {text}")));
             let report = match report {
                 Ok(report) => report,
                 Err(what) => {
@@ -190,6 +191,31 @@ fn the_same_seed_gives_the_same_run() {
             assert_eq!(once.ok(), again.ok(), "seed {seed}, {:?}", scenario.fabric);
         }
     }
+}
+
+/// A destructor that panics while another panic unwinds ends the program, which is a process of its own here.
+#[test]
+fn a_run_that_ends_the_program_has_said_its_seed() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("the second panic");
+        }
+    }
+    let ends = "CCI_WORLD_ENDS";
+    if std::env::var_os(ends).is_some() {
+        let _ = catch_panic(Fabric::Datagrams, 4_711, || {
+            let _panics = Panics;
+            panic!("the first panic");
+        });
+        return;
+    }
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", "a_run_that_ends_the_program_has_said_its_seed"]).env(ends, "1");
+    let output = program.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "it should have ended: {text}");
+    assert!(text.contains(&replay(Fabric::Datagrams, 4_711)), "{text}");
 }
 
 /// Machines 0 and 1, and a talk from 0 to 1 as the first of these steps.

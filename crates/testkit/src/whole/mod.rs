@@ -16,6 +16,7 @@ mod dissect;
 mod draw;
 mod draw_rare;
 mod forger;
+mod guard;
 mod held;
 mod judge;
 mod machine;
@@ -36,6 +37,7 @@ mod words;
 mod world;
 
 pub use broken::Broken;
+pub use guard::{catch_panic, replay};
 pub use messengers::{MessengerReport, run_messengers};
 pub use scenario::{
     Act, Answer, End, Fabric, Hold, Job, Kinds, Machine, Operating, Sabotage, Scenario, Step, Talk, Weather,

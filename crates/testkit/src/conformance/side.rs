@@ -19,8 +19,10 @@ pub type Req<D> = <<D as Driver>::Port as Port>::Request;
 /// How an attempt ended.
 pub type Attempt<D> = (u64, Result<Conn<D>, ConnectFailure>);
 
-/// Polls without an event before the thread lets others run: on a machine of few cores the peer may be one.
+/// Polls without an event before the thread sleeps: on a machine of few cores the peer may be another thread.
 const IDLE_POLLS: u32 = 200;
+/// Polls between two sleeps from then on: what is waited for may be a time-out, which needs no processor.
+const IDLE_POLLS_BETWEEN_SLEEPS: u32 = 20;
 
 /// An endpoint of a case, with its connections and what has come.
 pub struct Side<D: Driver> {
@@ -88,10 +90,7 @@ impl<D: Driver> Side<D> {
         let polled = self.port.poll();
         self.out_of_buffers = matches!(polled, Polled::NoBuffers);
         let Polled::Event(event) = polled else {
-            self.idle_polls += 1;
-            if self.idle_polls.is_multiple_of(IDLE_POLLS) {
-                std::thread::sleep(Duration::from_micros(50));
-            }
+            self.rest();
             return false;
         };
         self.idle_polls = 0;
@@ -106,12 +105,18 @@ impl<D: Driver> Side<D> {
         let handled = self.port.poll_by_handler(max, keeps, &mut came);
         came.into_iter().for_each(|event| self.file(event));
         if handled == 0 {
-            self.idle_polls += 1;
-            if self.idle_polls.is_multiple_of(IDLE_POLLS) {
-                std::thread::sleep(Duration::from_micros(50));
-            }
+            self.rest();
         }
         handled
+    }
+
+    /// After a poll without an event: sleeps for a moment if there were many.
+    fn rest(&mut self) {
+        self.idle_polls += 1;
+        if self.idle_polls >= IDLE_POLLS {
+            self.idle_polls -= IDLE_POLLS_BETWEEN_SLEEPS;
+            std::thread::sleep(Duration::from_micros(50));
+        }
     }
 
     /// Files an event that came some other way.

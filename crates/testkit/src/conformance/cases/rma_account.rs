@@ -93,7 +93,7 @@ pub fn explains_the_paths_to_memory<D: Driver>(env: &Environment<D>) {
 /// However much is moved, no more memory is held than for a little of it.
 pub fn a_long_transfer_holds_no_more_memory<D: Driver>(env: &Environment<D>) {
     const LEN: usize = 16 << 20;
-    let times = env.rounds(64) as u64;
+    let times = env.rounds(16) as u64;
     let mut pair = Pair::<D>::plain(env, RO);
     let local_area = Area::new(&mut pair.client, Whose::Library, LEN, Access::LOCAL);
     let remote_area = Area::new(&mut pair.server, Whose::Foreign, LEN, Access::ALL);

@@ -9,7 +9,7 @@ use crate::rng::Rng;
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, Attribute, RmaFlags, Status};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// An operation without a comparison.
 fn op(kind: AtomicKind, width: AtomicWidth, operand: u64) -> Atomic {
@@ -283,8 +283,9 @@ pub fn atomics_against_the_owners_own<D: Driver>(env: &Environment<D>) -> Result
             let mut seen = Vec::new();
             while !stopped.load(Ordering::Relaxed) && seen.len() < 50_000_000 {
                 seen.push(memory.own_atomic(at, add));
+                // The clients, which take longer, need the processor, too.
                 if seen.len() % 64 == 0 {
-                    std::thread::yield_now();
+                    std::thread::sleep(Duration::from_micros(20));
                 }
             }
             seen

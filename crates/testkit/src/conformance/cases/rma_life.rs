@@ -91,7 +91,7 @@ pub fn deregistering_stops_the_peers<D: Driver>(env: &Environment<D>) {
                     assert!(Instant::now() < patience, "the peer does not touch what it was given");
                     server.poll();
                 }
-                rng.below(30_000)
+                rng.below(4_000)
             } else {
                 rng.below(2_000)
             };

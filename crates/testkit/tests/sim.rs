@@ -5,8 +5,8 @@
 
 use cci_testkit::whole::{
     Act, Answer::Accept, Broken, End, Fabric, Hold, Job, Kinds, Limits, Machine, MessengerReport, Operating,
-    Report, Sabotage, Scenario, Step, Talk, Weather, catch_panic, replay, run, run_messengers,
-    run_with_trace, shrink,
+    RankPlan, RankReport, Report, Sabotage, Scenario, Step, Talk, Weather, catch_panic, replay, run,
+    run_messengers, run_ranks, run_with_trace, shrink,
 };
 use std::process::Command;
 use std::sync::Mutex;
@@ -18,6 +18,8 @@ const SHARED_MEMORY_SEEDS: u64 = 2_000;
 const STREAM_SEEDS: u64 = 1_000;
 /// Over each kind of network.
 const MESSENGER_SEEDS: u64 = 40;
+/// Over each kind of network.
+const RANK_SEEDS: u64 = 60;
 /// Failures after which the rest is not worth the time.
 const FAILURES_MAX: usize = 10;
 
@@ -181,6 +183,47 @@ fn every_seed_of_messengers_keeps_the_promises() {
         assert!(once == again, "seed {first}: {once:?}, then {again:?}");
     }
     assert!(failed.is_empty(), "{} seeds failed, first {}", failed.len(), failed[0]);
+}
+
+/// Ranks of jobs over each kind of network: messages come once, in order and to the right handler, whenever that is registered; changes of
+/// memory are made once and whole; members of a team get the same of a collective; the death of a rank ends what was with it, and nothing else.
+#[test]
+fn every_seed_of_ranks_keeps_the_promises() {
+    let streams = Fabric::Streams { any: false, fault_per_calls: 0 };
+    let shared = |is_weak| Fabric::SharedMemory { is_weak, fault_per_calls: 0 };
+    let only = from_env("CCI_WORLD_SEED");
+    let first = only.or_else(|| from_env("CCI_WORLD_FIRST")).unwrap_or(1);
+    let seeds =
+        if only.is_some() { 1 } else { from_env("CCI_WORLD_SEEDS").unwrap_or(RANK_SEEDS).min(10_000) };
+    let attempt = |fabric: Fabric, plan: &RankPlan| {
+        let ran = catch_panic(fabric, plan.seed(), || run_ranks(plan));
+        ran.unwrap_or_else(|text| Err(format!("a panic of {plan:?}: {text}")))
+    };
+    for fabric in [Fabric::Datagrams, shared(false), shared(true), streams] {
+        let mut sum = RankReport::default();
+        for seed in first..first + seeds {
+            let plan = RankPlan::draw(fabric, seed);
+            let report = attempt(fabric, &plan).unwrap_or_else(|what| {
+                let least = plan.clone().shrink(|plan| attempt(fabric, plan).is_err());
+                panic!("{what}\nleast plan: {least:?}\nits failure: {:?}", attempt(fabric, &least));
+            });
+            sum.messages += report.messages;
+            sum.operations += report.operations;
+            sum.collectives += report.collectives;
+            sum.crashes += report.crashes;
+            sum.turns += report.turns;
+        }
+        println!("{seeds} seeds of ranks over {fabric:?}: {sum:?}");
+        // One seed need not do everything.
+        let is_enough = only.is_some()
+            || sum.messages > 10 * seeds
+                && sum.operations > seeds
+                && sum.collectives > seeds
+                && sum.crashes > 0;
+        assert!(is_enough, "{sum:?}");
+        let plan = RankPlan::draw(fabric, first);
+        assert_eq!(run_ranks(&plan), run_ranks(&plan), "seed {first}");
+    }
 }
 
 #[test]

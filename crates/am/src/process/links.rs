@@ -640,6 +640,11 @@ impl Links {
         let start = Instant::now();
         while !self.are_sent() && start.elapsed() < limit {
             self.progress();
+    /// [`Process::into_endpoint`](super::Process::into_endpoint).
+    pub fn into_endpoint(self) -> Endpoint {
+        self.ranks.into_endpoint()
+    }
+
             if !self.are_sent() && self.wait(Some(limit.saturating_sub(start.elapsed())), false).is_err() {
                 break;
             }

@@ -715,6 +715,12 @@ impl Process {
 
     /// Delivers what was sent for up to `limit`, and leaves. Others don't take it for a failure. Returns whether all of it was delivered.
     pub fn close(mut self, limit: Duration) -> bool {
+    /// Gives the endpoint up as it is, for simulations.
+    #[doc(hidden)]
+    pub fn into_endpoint(self) -> cci::Endpoint {
+        self.links.into_endpoint()
+    }
+
         self.links.leave(self.missing.as_ref().map(|(rank, _)| *rank));
         self.links.close(limit)
     }

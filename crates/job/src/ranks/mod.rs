@@ -244,6 +244,12 @@ impl Ranks {
             .collect()
     }
 
+    /// Gives the endpoint up as it is, for tests of layers.
+    #[doc(hidden)]
+    pub fn into_endpoint(self) -> Endpoint {
+        self.endpoint
+    }
+
     /// The number of this rank.
     pub fn rank(&self) -> u32 {
         self.rank

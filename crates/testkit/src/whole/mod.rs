@@ -5,7 +5,8 @@
 //! it out and judges every step against what a program is promised; [`shrink()`] takes a scenario that fails and leaves out
 //! whatever it fails without. Everything follows from the scenario: the same one gives the same [`Report::trace`].
 //!
-//! [`run_messengers`] does the same for what lies above endpoints, [`cci::messages`].
+//! [`run_messengers`] does the same for what lies above endpoints, [`cci::messages`], and [`run_ranks`] for active messages, memory and
+//! collectives of jobs, `cci_am`.
 //!
 //! [`run_watched`] lets a test look at a run, in a network made for the purpose (`tests/simulated`).
 
@@ -20,10 +21,12 @@ mod guard;
 mod held;
 mod judge;
 mod machine;
+mod mail;
 mod memory;
 mod messengers;
 mod network;
 mod program;
+mod ranks;
 mod scenario;
 mod sent;
 mod shared;
@@ -39,6 +42,7 @@ mod world;
 pub use broken::Broken;
 pub use guard::{catch_panic, replay};
 pub use messengers::{MessengerReport, run_messengers};
+pub use ranks::{RankPlan, RankReport, run_ranks};
 pub use scenario::{
     Act, Answer, End, Fabric, Hold, Job, Kinds, Machine, Operating, Sabotage, Scenario, Step, Talk, Weather,
 };

@@ -5,18 +5,13 @@ mod ledger;
 mod party;
 
 use super::machine::Host;
-use super::network::machine_at;
+use super::mail::Mail;
 use super::scenario::{Fabric, Machine};
 use super::shared::Stage;
-use super::streams::PARTS;
 use crate::rng::Rng;
 use cci::simulated;
-use cci::simulated::streams::{self, Carried, Direction};
 use ledger::Ledger;
 use party::Party;
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::Arc;
 
 /// The machine that the others connect to.
 const SERVER: usize = 2;
@@ -26,7 +21,6 @@ const TURNS_MAX: u64 = 200_000;
 /// How long nothing happens to any program before everything has come to its end, virtual nanoseconds.
 const QUIET_NS: u64 = 200_000_000_000;
 const DEATH_PCT: f64 = 40.0;
-const LOSS_PCT: f64 = 1.0;
 
 /// What a run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,9 +53,6 @@ pub fn run_messengers(fabric: Fabric, seed: u64) -> Result<MessengerReport, Stri
     Ok(MessengerReport { messages, calls, failures, ..world.report })
 }
 
-/// A datagram on its way: to which machine, from where, and what it says.
-type Packet = (usize, SocketAddr, Arc<[u8]>);
-
 struct World {
     rng: Rng,
     now_ns: u64,
@@ -69,10 +60,7 @@ struct World {
     hosts: Vec<Host>,
     parties: Vec<Option<Party>>,
     ledger: Ledger,
-    /// Datagrams on their way, by their time.
-    packets: BTreeMap<(u64, u64), Packet>,
-    packet_count: u64,
-    directions: Vec<Direction>,
+    mail: Mail,
     report: MessengerReport,
 }
 
@@ -94,9 +82,7 @@ impl World {
             stage,
             parties: Vec::new(),
             ledger: Ledger::new(rng.pct(50.0)),
-            packets: BTreeMap::new(),
-            packet_count: 0,
-            directions: Vec::new(),
+            mail: Mail::default(),
             report: MessengerReport::default(),
             rng,
         };
@@ -132,14 +118,15 @@ impl World {
                 _ => 100_000_000,
             };
             let machine = self.rng.below(MACHINES as u64) as usize;
-            let moved = self.arrive();
+            let World { mail, rng, hosts, parties, .. } = self;
+            let moved = mail.arrive(self.now_ns, rng, hosts, |to| parties[to].is_some());
             let happened = if dies_at == Some(self.report.turns) {
                 self.kill(machine)?;
                 true
             } else {
                 self.turn(machine)?
             };
-            let moved = self.depart(machine) || moved;
+            let moved = self.mail.depart(self.now_ns, &mut self.rng, &self.hosts, machine) || moved;
             quiet_turns = if happened || moved { 0 } else { quiet_turns + 1 };
             if happened {
                 quiet_since_ns = self.now_ns;
@@ -208,53 +195,6 @@ impl World {
                 party.close(&mut self.ledger);
             }
         }
-    }
-
-    /// What is due arrives.
-    fn arrive(&mut self) -> bool {
-        let mut any = false;
-        while let Some(first) = self.packets.first_entry().filter(|first| first.key().0 <= self.now_ns) {
-            let (to, from, bytes) = first.remove();
-            if self.parties[to].is_some() {
-                let mut plug = self.hosts[to].wire.plug();
-                plug.inbox_bytes += bytes.len();
-                plug.inbox.push_back((0, from, bytes));
-                any = true;
-            }
-        }
-        for direction in streams::pending() {
-            if !self.directions.contains(&direction) {
-                self.directions.push(direction);
-            }
-        }
-        for direction in std::mem::take(&mut self.directions) {
-            let carried = if self.rng.pct(60.0) {
-                any = true;
-                streams::carry(direction, self.rng.pick(&PARTS))
-            } else {
-                Carried::Part
-            };
-            if carried != Carried::All {
-                self.directions.push(direction);
-            }
-        }
-        any
-    }
-
-    /// What a machine has sent is on its way, or lost.
-    fn depart(&mut self, machine: usize) -> bool {
-        let out = std::mem::take(&mut self.hosts[machine].wire.plug().out);
-        for (_, to, bytes) in &out {
-            let Some((to, _)) = machine_at(*to).filter(|(to, _)| *to < MACHINES) else { continue };
-            if self.rng.pct(LOSS_PCT) {
-                continue;
-            }
-            let at_ns = self.now_ns + 1_000 + self.rng.below(20_000);
-            self.packet_count += 1;
-            let packet = (to, super::network::address_of(machine), Arc::from(&**bytes));
-            self.packets.insert((at_ns, self.packet_count), packet);
-        }
-        !out.is_empty()
     }
 }
 

@@ -203,3 +203,14 @@ fn heat_spreads_over_all_blocks_as_over_one() {
         assert!(said.contains("cells are what one process computes alone, bit for bit"), "{size}: {said}");
     }
 }
+
+/// However the tasks fall to the ranks, each is taken once.
+#[test]
+fn the_queue_gives_each_task_to_one_rank() {
+    for size in [1, 2, 4, 7] {
+        let ranks = launch(size, || Command::new(example("queue")));
+        assert!(ranks.iter().all(|rank| rank.status.success()), "{size}: {ranks:?}");
+        let said = String::from_utf8_lossy(&ranks[0].stdout);
+        assert!(said.contains("all 1270607 primes below 20000000 were found, each once"), "{size}: {said}");
+    }
+}

@@ -7,7 +7,8 @@ use crate::limits::ARGS_MAX;
 use crate::message::Message;
 use crate::numbered::Numbered;
 use crate::process::{
-    Batch, Collective, Context, Delivery, Due, Elements, Held, Part, Process, Starter, Team, Token, Transfer,
+    Batch, Collective, Context, Delivery, Due, Elements, Held, Part, Process, RankExplanation, Starter, Team,
+    Token, Transfer,
 };
 use cci::{Device, Memory, Options};
 use cci_job::{Job, JobError, Ranks};
@@ -656,6 +657,14 @@ impl Runtime {
         self.quiet()?;
         self.process.close(LEAVE_LIMIT);
         Ok(())
+    }
+
+    /// Says how things are between this process and a rank: [`Process::explain`].
+    ///
+    /// # Errors
+    /// There is no such rank.
+    pub fn explain(&mut self, rank: u32) -> Result<RankExplanation> {
+        self.process.explain(rank)
     }
 
     #[cfg(test)]

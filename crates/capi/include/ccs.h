@@ -192,6 +192,12 @@ int CCS_large_hold(CCS_token_t token, CCS_held_t *held);
 int CCS_large_accept(CCS_held_t held, const CCS_target_t *target);
 int CCS_large_abort(CCS_held_t held);
 
+/* Says, in lines for people, how things are between this process and another one: whether they are connected, or why not any more; which credits
+ * are out, and which handler the first message waits for that came from there; what was not handled, since this process does not poll, or this
+ * thread has a lock; and what the connection says (as cci_explain does). Call it at both ends when nothing gets on. It changes nothing, and may
+ * be called anywhere. The caller frees *text with free(). CCS_ERR_RANGE: there is no such process. */
+int CCS_explain(int node, char **text);
+
 /* ---- Locks ---- */
 
 typedef struct {

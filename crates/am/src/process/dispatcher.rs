@@ -283,6 +283,11 @@ impl Dispatcher {
         self.running.is_some()
     }
 
+    /// Whether a handler of a message of this rank's runs.
+    pub fn handles(&self, rank: u32) -> bool {
+        self.running.as_ref().is_some_and(|running| running.sender == rank)
+    }
+
     /// The message of this token.
     pub fn running(&self, token: Token) -> Result<&Running> {
         let running = self.running.as_ref().filter(|running| running.token == token);

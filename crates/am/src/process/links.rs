@@ -145,6 +145,11 @@ impl Links {
         self.links.link(rank)
     }
 
+    /// How many credits there are with each rank, and how many of them are for what handlers send.
+    pub fn credits(&self) -> (u32, u32) {
+        (self.credits, limits::for_handlers(self.credits))
+    }
+
     /// Takes a credit for a message to a rank.
     #[inline]
     pub fn take_credit(&mut self, rank: u32, starter: Starter) -> Result<()> {
@@ -635,16 +640,16 @@ impl Links {
         if endpoint.arm() { None } else { Some(self.ranks.endpoint().os_handle()) }
     }
 
-    /// Delivers what was sent for up to `limit`, and ends all connections.
-    pub fn close(mut self, limit: Duration) -> bool {
-        let start = Instant::now();
-        while !self.are_sent() && start.elapsed() < limit {
-            self.progress();
     /// [`Process::into_endpoint`](super::Process::into_endpoint).
     pub fn into_endpoint(self) -> Endpoint {
         self.ranks.into_endpoint()
     }
 
+    /// Delivers what was sent for up to `limit`, and ends all connections.
+    pub fn close(mut self, limit: Duration) -> bool {
+        let start = Instant::now();
+        while !self.are_sent() && start.elapsed() < limit {
+            self.progress();
             if !self.are_sent() && self.wait(Some(limit.saturating_sub(start.elapsed())), false).is_err() {
                 break;
             }

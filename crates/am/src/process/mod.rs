@@ -5,6 +5,7 @@ mod collectives;
 mod contexts;
 mod dispatcher;
 mod due;
+mod explain;
 mod framing;
 mod inbox;
 mod large;
@@ -30,6 +31,7 @@ mod update_tests;
 pub use collectives::{Collective, Team};
 pub use contexts::{Context, Handler};
 pub use due::{Batch, Delivery, Due, Token};
+pub use explain::{RankExplanation, WaitsFor};
 pub use large::Held;
 pub use links::Starter;
 pub use part::{Elements, Part, Transfer};
@@ -713,14 +715,14 @@ impl Process {
         self.links.arm()
     }
 
-    /// Delivers what was sent for up to `limit`, and leaves. Others don't take it for a failure. Returns whether all of it was delivered.
-    pub fn close(mut self, limit: Duration) -> bool {
     /// Gives the endpoint up as it is, for simulations.
     #[doc(hidden)]
     pub fn into_endpoint(self) -> cci::Endpoint {
         self.links.into_endpoint()
     }
 
+    /// Delivers what was sent for up to `limit`, and leaves. Others don't take it for a failure. Returns whether all of it was delivered.
+    pub fn close(mut self, limit: Duration) -> bool {
         self.links.leave(self.missing.as_ref().map(|(rank, _)| *rank));
         self.links.close(limit)
     }

@@ -9,6 +9,7 @@ mod contexts;
 mod descriptions;
 mod dispatch;
 mod errors;
+mod explain;
 mod here;
 mod job;
 mod large;
@@ -39,6 +40,7 @@ pub use descriptions::{
     CCS_datadesc_vector, CCS_pack, CCS_unpack,
 };
 pub use errors::{CCS_callback_status, CCS_set_error_handler};
+pub use explain::CCS_explain;
 pub use job::{
     CCS_abort, CCS_barrier, CCS_finalize, CCS_init, CCS_init_thread, CCS_initialized, CCS_local_nprocs,
     CCS_local_rank, CCS_nprocs, CCS_poll, CCS_rank, CCS_wait, CCS_wait_for_change_,

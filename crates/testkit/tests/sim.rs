@@ -226,6 +226,13 @@ fn every_seed_of_ranks_keeps_the_promises() {
     }
 }
 
+/// Seed 206 of ranks over streams: a rank died while its bytes were fetched for an indexed put, and the pointer moved on over what had come.
+#[test]
+fn an_indexed_put_of_a_rank_that_dies_moves_nothing() {
+    let streams = Fabric::Streams { any: false, fault_per_calls: 0 };
+    run_ranks(&RankPlan::draw(streams, 206)).unwrap_or_else(|what| panic!("{what}"));
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 1..=60 {

@@ -89,12 +89,16 @@ impl Served {
         else {
             return None;
         };
-        let made = match move_pointer(registered, *pointer, to, source.len_bytes) {
-            _ if !are_there => Err(source.start),
-            Ok(true) => Ok(()),
-            // It was set meanwhile, and the bytes are to go elsewhere.
-            Ok(false) => return None,
-            Err(refused) => Err(refused),
+        // Bytes that did not come, or came in part, are in no range that the pointer has passed.
+        let made = if are_there {
+            match move_pointer(registered, *pointer, to, source.len_bytes) {
+                Ok(true) => Ok(()),
+                // It was set meanwhile, and the bytes are to go elsewhere.
+                Ok(false) => return None,
+                Err(refused) => Err(refused),
+            }
+        } else {
+            Err(source.start)
         };
         let (rank, update) = self.queue.pop_front()?;
         Some(Next::Ended(rank, update.id, made))

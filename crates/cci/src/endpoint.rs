@@ -422,13 +422,14 @@ impl Endpoint {
     }
 
     /// Sees to it that the descriptor, which the program has, is readable if there is an event, and otherwise becomes so when there is.
+    /// If there is none, progress was made just before.
     #[cold]
     fn keep_level(&mut self) {
         if self.core.has_events() {
             // There may be more, so it stays readable until the program has seen that there is nothing.
             self.core.poller.set_pending(true);
         } else {
-            self.arm();
+            self.arm_idle();
         }
     }
 
@@ -442,6 +443,11 @@ impl Endpoint {
         if !self.core.has_events() {
             self.progress();
         }
+        self.arm_idle()
+    }
+
+    /// [`Endpoint::arm`] behind progress.
+    fn arm_idle(&mut self) -> bool {
         if self.has_news() {
             self.core.poller.renew_pending();
             return true;

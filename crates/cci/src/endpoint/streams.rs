@@ -96,7 +96,7 @@ impl Endpoint {
             }
         }
         if self.exported.get() {
-            if left < max { self.touched() } else { self.keep_level() }
+            if left < max || max == 0 { self.touched() } else { self.keep_level() }
         }
         (max - left) as usize
     }

@@ -11,6 +11,7 @@
 //! comes in between is either seen by the second look or finds the flag raised and wakes us.
 
 use cci_sys::SysError;
+use cci_sys::clock;
 use cci_sys::event::{Epoll, EventFd, Events, Interest, TimerFd, Trigger};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -189,13 +190,23 @@ impl Poller {
         Ok(())
     }
 
-    /// The descriptor becomes readable at `at_ns` on the monotonic clock; None: never.
+    /// The descriptor becomes readable at `at_ns` on the monotonic clock, or sooner, in vain; None: it need not. A timer that goes off sooner
+    /// stays: deadlines move on with every message, and to be woken once in vain costs less than a system call for each.
     pub fn set_timer(&self, at_ns: Option<u64>) -> Result<(), SysError> {
         let at_ns = at_ns.unwrap_or(u64::MAX);
-        if self.timer_at_ns.swap(at_ns, Ordering::Relaxed) == at_ns && at_ns == u64::MAX {
+        let set_ns = self.timer_at_ns.load(Ordering::Relaxed);
+        if set_ns == u64::MAX && at_ns == u64::MAX {
             return Ok(());
         }
-        let Some(Signals { timer, .. }) = &self.signals else { return Ok(()) };
+        let Some(Signals { timer, .. }) = &self.signals else {
+            self.timer_at_ns.store(at_ns, Ordering::Relaxed);
+            return Ok(());
+        };
+        // One that has gone off stays readable until it is set anew.
+        if set_ns <= at_ns && set_ns > clock::now_ns() {
+            return Ok(());
+        }
+        self.timer_at_ns.store(at_ns, Ordering::Relaxed);
         let set = if at_ns == u64::MAX { timer.disarm() } else { timer.arm(at_ns) };
         set.map_err(|source| SysError::new("timerfd_settime", source))
     }

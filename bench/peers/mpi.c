@@ -2,7 +2,7 @@
  * Open MPI and MPICH: two ranks, or more that share two cores for collectives, started by mpirun with `--bind-to none`; each pins itself, as both libraries poll.
  *
  * Rate: windows of non-blocking sends and receives, as in the OSU benchmarks. Put: MPI_Put into memory of MPI_Win_allocate,
- * passive target. Which path is taken (shared memory or TCP) is up to mpirun's options: the transport's name is not used.
+ * passive target; `put-fence-heap` into memory of MPI_Win_create. Which path is taken (shared memory or TCP) is up to mpirun's options: the transport's name is not used.
  */
 #include "peer.h"
 #include <mpi.h>
@@ -119,6 +119,73 @@ static double since_start_s(void)
     return now_s() - (double)number(started_ns) / 1e9;
 }
 
+/* As in `src/shape.rs`. */
+enum { VECTOR, FACE, INDEXED, STRUCT, CONTIGUOUS };
+enum { VECTOR_BLOCKS = 8192, BOX_SIDE = 64, FACE_SIDE = BOX_SIDE - 2, FACE_DEPTH = 2, INDEXED_BLOCKS = 2048, STRUCTS = 4096 };
+
+static MPI_Datatype described(int shape, size_t len_bytes, int *count)
+{
+    static int lens[INDEXED_BLOCKS], at[INDEXED_BLOCKS];
+    MPI_Datatype rows, type;
+    *count = 1;
+    switch (shape) {
+    case VECTOR:
+        MPI_Type_vector(VECTOR_BLOCKS, 1, 2, MPI_DOUBLE, &type);
+        break;
+    case FACE:
+        MPI_Type_vector(FACE_SIDE, FACE_DEPTH, BOX_SIDE, MPI_DOUBLE, &rows);
+        MPI_Type_create_hvector(FACE_SIDE, 1, (MPI_Aint)sizeof(double) * BOX_SIDE * BOX_SIDE, rows, &type);
+        MPI_Type_free(&rows);
+        break;
+    case INDEXED:
+        for (int block = 0, end = 0; block < INDEXED_BLOCKS; block++) {
+            lens[block] = 1 + block % 7;
+            at[block] = end;
+            end += lens[block] + 1 + block % 3;
+        }
+        MPI_Type_indexed(INDEXED_BLOCKS, lens, at, MPI_DOUBLE, &type);
+        break;
+    case STRUCT:
+        MPI_Type_create_struct(2, (int[]){1, 1}, (MPI_Aint[]){0, 8}, (MPI_Datatype[]){MPI_INT, MPI_DOUBLE}, &type);
+        *count = STRUCTS;
+        break;
+    default:
+        MPI_Type_contiguous(1, MPI_BYTE, &type);
+        *count = (int)len_bytes;
+    }
+    must("MPI_Type_commit", MPI_Type_commit(&type));
+    return type;
+}
+
+/* By the first rank; the other one waits for it. Returns how long it took. */
+static double packing(const struct job *job)
+{
+    bool unpacks = job->work >= UNPACK;
+    int count, size, packed_bytes = (int)job->len_bytes;
+    MPI_Aint lower, extent;
+    MPI_Datatype type = described((int)job->work - (unpacks ? (int)UNPACK : (int)PACK), job->len_bytes, &count);
+    MPI_Type_size(type, &size);
+    if ((size_t)size * (size_t)count != job->len_bytes)
+        fail("described data", "have another length");
+    MPI_Type_get_extent(type, &lower, &extent);
+    char *memory = pages((size_t)extent * (size_t)count), *packed = pages(job->len_bytes);
+    double start = 0;
+    for (uint64_t at = 0; at < job->warm_up + job->count; at++) {
+        int place = 0;
+        if (at == job->warm_up)
+            start = now_s();
+        if (unpacks)
+            MPI_Unpack(packed, packed_bytes, &place, memory, count, type, MPI_COMM_WORLD);
+        else
+            MPI_Pack(memory, count, type, packed, packed_bytes, &place, MPI_COMM_WORLD);
+        if (place != packed_bytes)
+            fail("packing", "another length");
+    }
+    double took_s = now_s() - start;
+    MPI_Type_free(&type);
+    return took_s;
+}
+
 /* The other rank stays in MPI, so that a target that has to help does so. */
 static double one_sided(const struct job *job, bool first, void (*work)(MPI_Win, size_t, uint64_t))
 {
@@ -126,8 +193,13 @@ static double one_sided(const struct job *job, bool first, void (*work)(MPI_Win,
     MPI_Win window;
     MPI_Request over;
     double start = 0, end = 0;
-    must("MPI_Win_allocate", MPI_Win_allocate((MPI_Aint)job->len_bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &target, &window));
-    memset(target, 1, job->len_bytes);
+    if (job->work == PUT_FENCE_HEAP) {
+        target = pages(job->len_bytes);
+        must("MPI_Win_create", MPI_Win_create(target, (MPI_Aint)job->len_bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+    } else {
+        must("MPI_Win_allocate", MPI_Win_allocate((MPI_Aint)job->len_bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &target, &window));
+        memset(target, 1, job->len_bytes);
+    }
     MPI_Barrier(MPI_COMM_WORLD);
     if (first) {
         MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window);
@@ -166,8 +238,10 @@ int main(int argc, char **argv)
 
     bool first = rank == 0;
     double took_s;
-    if (job.work == PUT || job.work == PUT_FENCE || job.work == FETCH_ADD) {
-        took_s = one_sided(&job, first, job.work == PUT ? writes : job.work == PUT_FENCE ? writes_and_flushes : additions);
+    if (job.work >= PUT && job.work <= FETCH_ADD) {
+        took_s = one_sided(&job, first, job.work == PUT ? writes : job.work == FETCH_ADD ? additions : writes_and_flushes);
+    } else if (job.work >= PACK) {
+        took_s = first ? packing(&job) : 0;
     } else {
         void (*const works[])(bool, size_t, uint64_t) = {[RATE] = stream, [HALF_TRIP] = trips, [BARRIER] = barriers, [ALLREDUCE] = allreduces};
         void (*work)(bool, size_t, uint64_t) = works[job.work];

@@ -9,11 +9,12 @@
  *
  * The MPIs do more, one at a time, with the time of one: "ns", or how many a second: "1/s"
  *
- *   put-fence  a remote write of LEN bytes that is done at the target
+ *   put-fence  a remote write of LEN bytes that is done at the target; put-fence-heap: to memory of the program's own
  *   fetch-add  an addition to a remote word of 8 bytes that has the value before: "1/s"
  *   barrier    of all ranks
  *   allreduce  sums of numbers that fill LEN bytes
  *   start      from the start of the launcher, by CCI_BENCH_STARTED_NS in the environment, until a first barrier has ended
+ *   pack-…     described data of LEN bytes copied into a row, by one rank, and unpack-… back: vector, face, indexed, struct, contiguous (`src/shape.rs`): "B/s"
  *
  * A tenth of COUNT is done before the clock starts; it is read twice, at the start and at the end.
  */
@@ -37,7 +38,21 @@
 
 #define LIFE_S_MAX 30
 
-enum work { HALF_TRIP, RATE, PUT, PUT_FENCE, FETCH_ADD, BARRIER, ALLREDUCE, START };
+enum work {
+    HALF_TRIP,
+    RATE,
+    PUT,
+    PUT_FENCE,
+    PUT_FENCE_HEAP,
+    FETCH_ADD,
+    BARRIER,
+    ALLREDUCE,
+    START,
+    PACK,
+    PACK_LAST = PACK + 4,
+    UNPACK,
+    UNPACK_LAST = UNPACK + 4
+};
 
 struct job {
     enum work work;
@@ -64,12 +79,16 @@ static inline uint64_t number(const char *text)
 
 static inline struct job parse_job(int argc, char **argv)
 {
-    static const char *const words[] = {"half-trip", "rate", "put", "put-fence", "fetch-add", "barrier", "allreduce", "start"};
+    static const char *const words[] = {
+        "half-trip",   "rate",          "put",         "put-fence",       "put-fence-heap", "fetch-add",
+        "barrier",     "allreduce",     "start",       "pack-vector", "pack-face",       "pack-indexed",   "pack-struct",
+        "pack-contiguous", "unpack-vector", "unpack-face", "unpack-indexed", "unpack-struct", "unpack-contiguous",
+    };
     if (argc != 5)
         fail(argv[0], "usage: WORK LEN COUNT TRANSPORT");
     struct job job = {.len_bytes = number(argv[2]), .count = number(argv[3]), .transport = argv[4]};
     while (strcmp(argv[1], words[job.work]) != 0)
-        if (++job.work > START)
+        if (++job.work > UNPACK_LAST)
             fail(argv[1], "no such work");
     job.warm_up = job.count / 10 + 1;
     /* Whoever started this may be gone, and a side without its peer polls for ever: the kernel ends it. */
@@ -119,7 +138,7 @@ static inline void tell_result(const struct job *job, double took_s)
     double each_s = took_s / (double)job->count;
     if (job->work == HALF_TRIP)
         printf("{\"value\": %.2f, \"unit\": \"ns\"}\n", each_s * 1e9 / 2);
-    else if (job->work == PUT_FENCE || job->work == BARRIER || job->work == ALLREDUCE || job->work == START)
+    else if (job->work == PUT_FENCE || job->work == PUT_FENCE_HEAP || job->work == BARRIER || job->work == ALLREDUCE || job->work == START)
         printf("{\"value\": %.2f, \"unit\": \"ns\"}\n", each_s * 1e9);
     else if (job->work == RATE || job->work == FETCH_ADD)
         printf("{\"value\": %.0f, \"unit\": \"1/s\"}\n", 1 / each_s);

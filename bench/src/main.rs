@@ -22,6 +22,7 @@ mod results;
 mod rounds;
 mod rows;
 mod run;
+mod shape;
 mod work;
 mod worker;
 

@@ -1,6 +1,7 @@
 //! The pieces of work that contestants do.
 
 use crate::reading::Unit;
+use crate::shape::Shape;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -28,6 +29,14 @@ pub enum Work {
     Read { len: u32 },
     /// Remote writes, one at a time: each is done at the target before the next one starts.
     PutFence { len: u32 },
+    /// As `PutFence`, to memory of the program's own.
+    PutFenceHeap { len: u32 },
+    /// As `Write`, of blocks of a length that have gaps of three times that between them on both sides.
+    WriteStrided { blocks: u32, len: u32 },
+    /// Described data copied into a row, by one process.
+    Pack { shape: Shape },
+    /// A row copied to where described data are.
+    Unpack { shape: Shape },
     /// Additions to a remote word, one at a time: each has the value that was there before the next one starts.
     FetchAdd,
     /// Barriers of so many ranks on the two cores.
@@ -57,6 +66,7 @@ impl Work {
             | Work::BlockingTrip { .. }
             | Work::Call { .. }
             | Work::PutFence { .. }
+            | Work::PutFenceHeap { .. }
             | Work::Barrier { .. }
             | Work::Start { .. }
             | Work::Allreduce { .. }
@@ -65,7 +75,12 @@ impl Work {
             Work::Rate { .. } | Work::Stream { .. } | Work::Calls { .. } | Work::FetchAdd | Work::Connect => {
                 Unit::PerSecond
             }
-            Work::Long { .. } | Work::Write { .. } | Work::Read { .. } => Unit::BytesPerSecond,
+            Work::Long { .. }
+            | Work::Write { .. }
+            | Work::WriteStrided { .. }
+            | Work::Read { .. }
+            | Work::Pack { .. }
+            | Work::Unpack { .. } => Unit::BytesPerSecond,
             Work::IdleMemory { .. } => Unit::Bytes,
         }
     }
@@ -84,6 +99,10 @@ impl Work {
             Work::Write { .. }
             | Work::Read { .. }
             | Work::PutFence { .. }
+            | Work::PutFenceHeap { .. }
+            | Work::WriteStrided { .. }
+            | Work::Pack { .. }
+            | Work::Unpack { .. }
             | Work::FetchAdd
             | Work::Barrier { .. }
             | Work::Start { .. }
@@ -105,12 +124,19 @@ impl Work {
     /// How many times at first, when it is not known yet how long one takes: small, for the slowest contestant.
     pub const fn first_count(self) -> u64 {
         match self {
-            Work::HalfTrip { .. } | Work::Call { .. } | Work::PutFence { .. } | Work::FetchAdd => 2_000,
+            Work::HalfTrip { .. }
+            | Work::Call { .. }
+            | Work::PutFence { .. }
+            | Work::PutFenceHeap { .. }
+            | Work::FetchAdd => 2_000,
             // Ranks that share cores and do not sleep may take milliseconds.
             Work::Barrier { .. } | Work::Allreduce { .. } => 100,
             Work::Rate { .. } | Work::Stream { .. } => 20_000,
             Work::Calls { .. } => 5_000,
             Work::Write { .. }
+            | Work::WriteStrided { .. }
+            | Work::Pack { .. }
+            | Work::Unpack { .. }
             | Work::Read { .. }
             | Work::Long { .. }
             | Work::BlockingTrip { .. }
@@ -132,9 +158,16 @@ impl Work {
             Work::Rate { .. } | Work::Stream { .. } | Work::Calls { .. } | Work::FetchAdd | Work::Connect => {
                 Some(1e9 / value)
             }
-            Work::PutFence { .. } | Work::Barrier { .. } | Work::Allreduce { .. } => Some(value),
+            Work::PutFence { .. }
+            | Work::PutFenceHeap { .. }
+            | Work::Barrier { .. }
+            | Work::Allreduce { .. } => Some(value),
             Work::Long { len } | Work::Write { len } | Work::Read { len } => {
                 Some(1e9 * f64::from(len) / value)
+            }
+            Work::WriteStrided { blocks, len } => Some(1e9 * f64::from(blocks * len) / value),
+            Work::Pack { shape } | Work::Unpack { shape } => {
+                Some(1e9 * f64::from(shape.packed_bytes()) / value)
             }
             Work::Start { .. } | Work::Poll { .. } | Work::IdleMemory { .. } | Work::Loaded { .. } => None,
         }
@@ -153,6 +186,10 @@ impl fmt::Display for Work {
             Work::Write { len } => write!(out, "write:{len}"),
             Work::Read { len } => write!(out, "read:{len}"),
             Work::PutFence { len } => write!(out, "put-fence:{len}"),
+            Work::PutFenceHeap { len } => write!(out, "put-fence-heap:{len}"),
+            Work::WriteStrided { blocks, len } => write!(out, "write-strided:{blocks}:{len}"),
+            Work::Pack { shape } => write!(out, "pack:{}", shape.word()),
+            Work::Unpack { shape } => write!(out, "unpack:{}", shape.word()),
             Work::FetchAdd => write!(out, "fetch-add"),
             Work::Barrier { ranks } => write!(out, "barrier:{ranks}"),
             Work::Start { ranks } => write!(out, "start:{ranks}"),
@@ -172,7 +209,12 @@ impl FromStr for Work {
     fn from_str(text: &str) -> Result<Work, String> {
         let mut words = text.split(':');
         let name = words.next().unwrap_or_default();
-        let numbers: Result<Vec<u32>, _> = words.map(str::parse).collect();
+        let rest: Vec<&str> = words.collect();
+        if let ("pack" | "unpack", [shape]) = (name, &rest[..]) {
+            let shape = Shape::of_word(shape).ok_or_else(|| format!("{text}: no such shape"))?;
+            return Ok(if name == "pack" { Work::Pack { shape } } else { Work::Unpack { shape } });
+        }
+        let numbers: Result<Vec<u32>, _> = rest.into_iter().map(str::parse).collect();
         Ok(match (name, numbers.as_deref()) {
             ("half-trip", Ok(&[len])) => Work::HalfTrip { len },
             ("rate", Ok(&[len])) => Work::Rate { len },
@@ -183,6 +225,8 @@ impl FromStr for Work {
             ("write", Ok(&[len])) => Work::Write { len },
             ("read", Ok(&[len])) => Work::Read { len },
             ("put-fence", Ok(&[len])) => Work::PutFence { len },
+            ("put-fence-heap", Ok(&[len])) => Work::PutFenceHeap { len },
+            ("write-strided", Ok(&[blocks, len])) => Work::WriteStrided { blocks, len },
             ("fetch-add", Ok(&[])) => Work::FetchAdd,
             ("barrier", Ok(&[ranks])) => Work::Barrier { ranks },
             ("start", Ok(&[ranks])) => Work::Start { ranks },
@@ -243,6 +287,10 @@ mod tests {
             Work::Write { len: 1 << 20 },
             Work::Read { len: 8 },
             Work::PutFence { len: 8 },
+            Work::PutFenceHeap { len: 8 },
+            Work::WriteStrided { blocks: 1024, len: 64 },
+            Work::Pack { shape: Shape::Vector },
+            Work::Unpack { shape: Shape::Struct },
             Work::FetchAdd,
             Work::Barrier { ranks: 2 },
             Work::Start { ranks: 64 },

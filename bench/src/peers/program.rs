@@ -4,6 +4,7 @@ use super::leftovers;
 use crate::child;
 use crate::contestant::{Contestant, Role};
 use crate::reading::Reading;
+use crate::shape::Shape;
 use crate::work::Work;
 use cci_measure::failure::{Failure, Outcome};
 use std::ffi::OsString;
@@ -114,7 +115,7 @@ impl Contestant for Peer {
 pub const CLIENTS: u32 = 64;
 
 /// How the programs of `bench/peers` call it; None of what they don't do.
-const fn word_and_len(work: Work) -> Option<(&'static str, u32)> {
+fn word_and_len(work: Work) -> Option<(&'static str, u32)> {
     match work {
         Work::HalfTrip { len } => Some(("half-trip", len)),
         Work::Call { len } => Some(("half-trip", len)),
@@ -122,11 +123,34 @@ const fn word_and_len(work: Work) -> Option<(&'static str, u32)> {
         Work::Calls { len, clients: CLIENTS } => Some(("calls", len)),
         Work::Write { len } => Some(("put", len)),
         Work::PutFence { len } => Some(("put-fence", len)),
+        Work::PutFenceHeap { len } => Some(("put-fence-heap", len)),
+        Work::Pack { shape } => Some((pack_word(shape), shape.packed_bytes())),
+        Work::Unpack { shape } => Some((unpack_word(shape), shape.packed_bytes())),
         Work::FetchAdd => Some(("fetch-add", 8)),
         Work::Barrier { .. } => Some(("barrier", 1)),
         Work::Start { .. } => Some(("start", 1)),
         Work::Allreduce { len, .. } => Some(("allreduce", len)),
         _ => None,
+    }
+}
+
+const fn pack_word(shape: Shape) -> &'static str {
+    match shape {
+        Shape::Vector => "pack-vector",
+        Shape::Face => "pack-face",
+        Shape::Indexed => "pack-indexed",
+        Shape::Struct => "pack-struct",
+        Shape::Contiguous => "pack-contiguous",
+    }
+}
+
+const fn unpack_word(shape: Shape) -> &'static str {
+    match shape {
+        Shape::Vector => "unpack-vector",
+        Shape::Face => "unpack-face",
+        Shape::Indexed => "unpack-indexed",
+        Shape::Struct => "unpack-struct",
+        Shape::Contiguous => "unpack-contiguous",
     }
 }
 

@@ -42,6 +42,10 @@ impl Family {
         match row.work {
             _ if row.name.starts_with("ccs/") => Family::Ranks,
             Work::PutFence { .. }
+            | Work::PutFenceHeap { .. }
+            | Work::WriteStrided { .. }
+            | Work::Pack { .. }
+            | Work::Unpack { .. }
             | Work::FetchAdd
             | Work::Barrier { .. }
             | Work::Start { .. }
@@ -130,14 +134,20 @@ pub fn size(work: Work) -> Option<u32> {
         | Work::Write { len }
         | Work::Read { len }
         | Work::PutFence { len }
+        | Work::PutFenceHeap { len }
         | Work::Allreduce { len, .. }
         | Work::BlockingTrip { len } => Some(len),
         Work::IdleMemory { connections } => Some(connections),
         Work::Loaded { percent, .. } => Some(percent),
         // Its contestants are the numbers of connections.
-        Work::FetchAdd | Work::Barrier { .. } | Work::Start { .. } | Work::Connect | Work::Poll { .. } => {
-            None
-        }
+        Work::FetchAdd
+        | Work::WriteStrided { .. }
+        | Work::Pack { .. }
+        | Work::Unpack { .. }
+        | Work::Barrier { .. }
+        | Work::Start { .. }
+        | Work::Connect
+        | Work::Poll { .. } => None,
     }
 }
 

@@ -1,30 +1,45 @@
 //! Ranks of a job: their start and barriers; active messages, one-sided memory and collectives of CCS, beside UCX and MPI.
 
-use super::{Against, Bound, Contestants, Goal, Row, baseline_at_most, ours, with_peers};
+use super::{Against, Bound, Contestants, Goal, Row, baseline_at_least, baseline_at_most, ours, with_peers};
 use crate::args::By;
 use crate::contestant::Worker;
 use crate::peers::{Peers, RANKS_MANY};
+use crate::shape::Shape;
 use crate::work::{Placement, Work};
 
+/// Figure 2 of the paper: 4 B and more. It has a plot, as figure 3 has.
+const MESSAGE_SIZES: [u32; 7] = [4, 16, 64, 256, 1024, 2048, 4096];
 /// Figure 3 of the paper.
 const PUT_SIZES: [u32; 7] = [8, 64, 512, 4096, 32_768, 262_144, 1 << 20];
 /// From here on all are one copy.
 const COPY_BYTES: u32 = 262_144;
+/// Blocks of the put that has gaps, and how long each is.
+const STRIDED: (u32, u32) = (1024, 64);
 
 /// The rows that measure ranks.
 pub fn rows(peers: &Peers) -> Vec<Row> {
-    let mut rows = vec![
-        row(
-            "am/8",
-            "Half round trip of an active message, 8 B",
-            Work::HalfTrip { len: 8 },
-            peers.ranks(),
-            1.0,
-        ),
+    let mut rows: Vec<Row> = MESSAGE_SIZES.iter().map(|&len| half_trip(len, peers)).collect();
+    rows.extend([
         row("am-rate/8", "Active messages a second, 8 B", Work::Rate { len: 8 }, peers.ranks(), 1.2),
         row("put-fence/8", "Put and fence, 8 B", Work::PutFence { len: 8 }, peers.message_passing(), 1.0),
+        row(
+            "put-fence-heap/8",
+            "Put and fence to memory of the heap, 8 B",
+            Work::PutFenceHeap { len: 8 },
+            peers.message_passing(),
+            1.0,
+        ),
         row("fetch-add", "Fetch-and-add from one rank", Work::FetchAdd, peers.ranks(), 1.0),
-    ];
+        strided(),
+    ]);
+    for shape in Shape::ALL {
+        let least = if shape == Shape::Contiguous { 0.97 } else { 1.0 };
+        for (word, work) in [("Pack", Work::Pack { shape }), ("Unpack", Work::Unpack { shape })] {
+            let name = format!("{}-{}", word.to_lowercase(), shape.word());
+            let title = format!("{word} {}", shape.words());
+            rows.push(row(&name, &title, work, peers.message_passing(), least));
+        }
+    }
     rows.extend(PUT_SIZES.map(|len| {
         let title = format!("Puts to library memory, then a fence, {len} B");
         let least = if len < COPY_BYTES { 1.0 } else { 0.97 };
@@ -61,6 +76,22 @@ fn barrier() -> Row {
     let title = "Barrier of 2 ranks beside half a round trip of a message".to_owned();
     let row = Row::new("job/barrier-2".to_owned(), title, Work::Barrier { ranks: 2 }, contestants);
     row.with_goals(&[baseline_at_most(2.4)])
+}
+
+fn half_trip(len: u32, peers: &Peers) -> Row {
+    let (name, title) = (format!("am/{len}"), format!("Half round trip of an active message, {len} B"));
+    row(&name, &title, Work::HalfTrip { len }, peers.ranks(), 1.0)
+}
+
+/// Puts of blocks with gaps, beside puts of as many bytes in a row.
+fn strided() -> Row {
+    let (blocks, len) = STRIDED;
+    let title = format!("Puts of {blocks} × {len} B at a stride of {} B, then a fence", 4 * len);
+    let in_a_row = Worker::baseline("in a row", By::Ranks, Placement::SameHost);
+    let in_a_row = in_a_row.doing(Work::Write { len: blocks * len });
+    let contestants = vec![Box::new(in_a_row) as Box<_>, ours("ccs", By::Ranks)];
+    let row = Row::new("ccs/put-strided".to_owned(), title, Work::WriteStrided { blocks, len }, contestants);
+    row.with_goals(&[baseline_at_least(0.7)])
 }
 
 /// At least so many times as good as the best of UCX and the MPIs.

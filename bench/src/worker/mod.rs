@@ -57,6 +57,7 @@ fn cache_line(args: &WorkArgs) -> Outcome<Reading> {
 
 fn by_cci(args: &WorkArgs) -> Outcome<Option<Reading>> {
     match (args.by, args.work) {
+        (By::Ranks, Work::Pack { .. } | Work::Unpack { .. }) => ours::pack::run(args).map(Some),
         (By::Ranks, _) => ours::ranks::run(args),
         (By::Job, _) => ours::job::run(args),
         (_, Work::Write { len }) => ours::rma::run(args, Direction::Write, len),

@@ -9,6 +9,7 @@ pub mod job;
 mod locked;
 pub mod many;
 mod messages;
+pub mod pack;
 pub mod ranks;
 pub mod rma;
 mod streams;

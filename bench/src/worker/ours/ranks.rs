@@ -6,8 +6,9 @@ use crate::reading::Reading;
 use crate::work::Work;
 use crate::worker::exchange::{not_done, rate};
 use crate::worker::partner;
-use cci::{Atomic, AtomicKind, AtomicWidth, Memory, Options};
-use cci_am::{AmError, Collective, Context, Message, Number, Part, Reduction, Runtime, Team};
+use cci::{Atomic, AtomicKind, AtomicWidth, Foreign, Memory, Options};
+use cci_am::description::Description;
+use cci_am::{AmError, Collective, Context, Elements, Message, Number, Part, Reduction, Runtime, Team};
 use cci_job::coordinator::Coordinator;
 use cci_job::server::RankServer;
 use cci_job::{FromHost, Job, JobKey, ToHost};
@@ -43,14 +44,24 @@ pub fn run(args: &WorkArgs) -> Outcome<Option<Reading>> {
     let reading = match args.work {
         Work::HalfTrip { .. } | Work::Rate { .. } => messages(runtime, args)?,
         Work::Write { len } => {
-            let took_ns = one_sided(&job, runtime, len, args.count, puts)?;
+            let took_ns = one_sided(&job, runtime, Kind::Library, len, args.count, puts)?;
             Reading::of_bytes(len, args.count, took_ns)
         }
+        Work::WriteStrided { blocks, len } => {
+            let puts = |runtime: &mut Runtime, sides: &Sides, count| {
+                strided_puts(runtime, sides, (blocks, len), count)
+            };
+            let took_ns = one_sided(&job, runtime, Kind::Library, 4 * blocks * len, args.count, puts)?;
+            Reading::of_bytes(blocks * len, args.count, took_ns)
+        }
         Work::PutFence { len } => {
-            each(one_sided(&job, runtime, len, args.count, puts_and_fences)?, args.count)
+            each(one_sided(&job, runtime, Kind::Library, len, args.count, puts_and_fences)?, args.count)
+        }
+        Work::PutFenceHeap { len } => {
+            each(one_sided(&job, runtime, Kind::Heap, len, args.count, puts_and_fences)?, args.count)
         }
         Work::FetchAdd => {
-            let took_ns = one_sided(&job, runtime, WORD_BYTES, args.count, additions)?;
+            let took_ns = one_sided(&job, runtime, Kind::Library, WORD_BYTES, args.count, additions)?;
             Reading::of_rate(args.count, took_ns)
         }
         Work::Barrier { .. } => each(collectives(runtime, args.count, barrier)?, args.count),
@@ -200,6 +211,15 @@ fn messages(runtime: Runtime, args: &WorkArgs) -> Outcome<Reading> {
     Ok(reading)
 }
 
+/// Whose memory is written to.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// The library has allocated it.
+    Library,
+    /// The program's own.
+    Heap,
+}
+
 /// Memory of rank 0, and an address of rank 1's.
 struct Sides {
     local: Memory,
@@ -215,16 +235,20 @@ impl Sides {
     }
 }
 
-/// What rank 0 does so many times on memory of rank 1's, which the library has allocated. Nanoseconds; 0 at the other rank.
+/// What rank 0 does so many times on memory of rank 1's. Nanoseconds; 0 at the other rank.
 fn one_sided(
     job: &Job,
     mut runtime: Runtime,
+    kind: Kind,
     len: u32,
     count: u64,
-    some: fn(&mut Runtime, &Sides, u64) -> Outcome,
+    mut some: impl FnMut(&mut Runtime, &Sides, u64) -> Outcome,
 ) -> Outcome<u64> {
     let len = len as usize;
-    let memory = runtime.allocate(len).map_err(am)?;
+    let memory = match kind {
+        Kind::Library => runtime.allocate(len).map_err(am)?,
+        Kind::Heap => Memory::foreign(Foreign::owned(vec![0; len].into())),
+    };
     // Written once, so that there are pages.
     let is_written = memory.write(0, &vec![1; len]);
     debug_assert!(is_written, "it has so many bytes");
@@ -251,6 +275,19 @@ fn timed(count: u64, mut some: impl FnMut(u64) -> Outcome) -> Outcome<u64> {
 fn puts(runtime: &mut Runtime, sides: &Sides, count: u64) -> Outcome {
     for _ in 0..count {
         sides.put(runtime)?;
+    }
+    runtime.fence(1).map_err(am)
+}
+
+/// Blocks of this length, each with a gap of three times that behind it.
+fn strided_puts(runtime: &mut Runtime, sides: &Sides, (blocks, len): (u32, u32), count: u64) -> Outcome {
+    let (blocks, len) = (blocks as usize, len as usize);
+    let described = Description::strided(&[len, blocks], &[4 * len as isize]);
+    let elements = Elements { count: 1, description: described.map_err(|error| failed("a stride")(&error))? };
+    for _ in 0..count {
+        let (remote, local) = ((sides.remote, elements.clone()), (&sides.local, 0, elements.clone()));
+        let done = |_: &mut Runtime, result: cci_am::Result<()>| assert!(result.is_ok(), "a put failed");
+        runtime.put_described(1, remote, local, done).map_err(am)?;
     }
     runtime.fence(1).map_err(am)
 }

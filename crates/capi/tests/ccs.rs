@@ -35,6 +35,26 @@ fn alone() {
     assert!(output.contains("ccs_alone: all well"), "{output}");
 }
 
+/// Every function is tried outside of a job, and with each misuse that the interface names.
+#[test]
+fn misuse_has_its_code_and_changes_nothing() {
+    for size in [1, 3] {
+        run("ccs_misuse", size, &[], "ccs_misuse: all well");
+    }
+    let read = |path: &str| fs::read_to_string(common::package_folder().join(path)).expect("a file");
+    let (header, program) = (read("include/ccs.h"), read("tests/c/ccs_misuse.c"));
+    let outside =
+        program.split("static void outside(void)").nth(1).and_then(|rest| rest.split("\n}\n").next());
+    let outside = outside.expect("what is tried outside of a job");
+    let declared = header.lines().filter_map(|line| line.strip_prefix("int "));
+    let names: Vec<_> = declared.filter_map(|line| line.split_once('(').map(|(name, _)| name)).collect();
+    assert!(names.len() > 70, "{names:?}");
+    let has_code = |name: &&str| !name.starts_with("CCS_init") && *name != "CCS_wait_for_change_";
+    for name in names.into_iter().filter(has_code) {
+        assert!(outside.contains(&format!("CODE({name}(")), "{name} is not tried outside of a job");
+    }
+}
+
 #[test]
 fn the_papers_first_figure() {
     // The paper's program does not use all of its parameters.

@@ -1,5 +1,6 @@
 //! Descriptions of data, by numbers that the program compares and that are checked at each use.
 
+use super::presence::check_live;
 use super::status::{Code, Result, call, place};
 use super::types::*;
 use cci_am::Elements;
@@ -74,8 +75,9 @@ impl Table {
 /// What the program means by a description.
 ///
 /// # Errors
-/// It is null or was freed.
+/// It is null or was freed. There is no job.
 pub(super) fn find(number: CCS_datadesc_t) -> Result<Described> {
+    check_live()?;
     let number = number.addr();
     if let Some(description) = number.checked_sub(*PREDEFINED.start()).and_then(|at| WORDS.get(at)) {
         return Ok(Described { description: description.clone(), is_absolute: false });
@@ -162,6 +164,7 @@ impl Data {
 /// Keeps a description, and gives its number to the program.
 fn make(out: *mut CCS_datadesc_t, make: impl FnOnce() -> Result<(Description, bool)>) -> c_int {
     call(|| {
+        check_live()?;
         let out = place(out)?;
         let (description, is_absolute) = make()?;
         let mut table = TABLE.write().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -400,6 +403,7 @@ pub unsafe extern "C" fn CCS_datadesc_iov(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn CCS_datadesc_free(desc: *mut CCS_datadesc_t) -> c_int {
     call(|| {
+        check_live()?;
         let desc = place(desc)?;
         // SAFETY: the caller's, to be read and written.
         let number = unsafe { desc.read() };

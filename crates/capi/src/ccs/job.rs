@@ -3,8 +3,9 @@
 use super::dispatch::{poll, wait_for_run, wait_until};
 use super::errors;
 use super::here::{Here, check_may_wait};
-use super::live::{Live, begin, end, is_live, lock};
+use super::live::{Live, begin, end, lock};
 use super::operations::Operations;
+use super::presence::is_live;
 use super::progress;
 use super::status::{Code, Result, as_int, call, place};
 use super::types::*;

@@ -2,6 +2,7 @@
 
 use super::here::Here;
 use super::operations::{Callback, Collecting, Ending, Following, Operations, Pointer, Then};
+use super::presence;
 use super::status::{Code, Result};
 use super::types::*;
 use cci_am::process::{Batch, Process, Starter};
@@ -93,11 +94,6 @@ pub(super) fn lock() -> Result<Locked> {
     if matches!(*phase, Phase::Live(_)) { Ok(Locked(phase)) } else { Err(Code::STATE) }
 }
 
-/// Whether this process takes part in a job now.
-pub(super) fn is_live() -> bool {
-    lock().is_ok()
-}
-
 /// Begins, unless this process has begun before. Whoever makes the runtime holds the lock meanwhile.
 pub(super) fn begin(make: impl FnOnce() -> Result<Box<Live>>) -> Result<()> {
     let mut phase = PHASE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,6 +101,7 @@ pub(super) fn begin(make: impl FnOnce() -> Result<Box<Live>>) -> Result<()> {
         return Err(Code::STATE);
     }
     *phase = Phase::Live(make()?);
+    presence::set(true);
     Ok(())
 }
 
@@ -114,6 +111,7 @@ pub(super) fn end() -> Result<Box<Live>> {
     if !matches!(*phase, Phase::Live(_)) {
         return Err(Code::STATE);
     }
+    presence::set(false);
     match std::mem::replace(&mut *phase, Phase::After) {
         Phase::Live(live) => Ok(live),
         _ => Err(Code::STATE),

@@ -2,6 +2,7 @@
 
 use super::here::Here;
 use super::live::lock;
+use super::presence::check_live;
 use super::status::{Code, Result, call, place};
 use super::types::*;
 use libc::{EBUSY, EDEADLK, c_int, pthread_mutex_t};
@@ -18,6 +19,7 @@ const _: () = assert!(align_of::<pthread_mutex_t>() <= 8);
 /// # Safety
 /// `lock` is NULL, or a lock, or zeros.
 unsafe fn mutex(lock: *mut CCS_lock_t) -> Result<*mut pthread_mutex_t> {
+    check_live()?;
     let lock: NonNull<CCS_lock_t> = place(lock)?;
     // SAFETY: as the caller promises.
     let state = unsafe { (&raw const (*lock.as_ptr()).state).read() };
@@ -44,6 +46,7 @@ fn outcome(error: c_int) -> Result<()> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn CCS_lock_init(lock: *mut CCS_lock_t) -> c_int {
     call(|| {
+        check_live()?;
         let lock = place(lock)?;
         let mut kind = std::mem::MaybeUninit::uninit();
         // SAFETY: the place is the caller's to be written; the attributes are initialised before they are used, and destroyed once.

@@ -19,6 +19,7 @@ mod locks;
 mod memory;
 mod messages;
 mod operations;
+mod presence;
 mod progress;
 mod status;
 mod symmetric;

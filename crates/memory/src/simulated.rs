@@ -314,7 +314,7 @@ pub fn settle() {
     access(|state, process| state.processes.get_mut(process).map(Process::show_all));
 }
 
-/// Makes the stores to a range visible, whoever made them: before it is unmapped or replaced.
+/// Makes the stores to a range visible, whoever made them: before it is unmapped, replaced or freed.
 pub fn unmap(base: *const u8, len_bytes: usize) {
     MEMORIES.with_borrow(|memories| {
         for state in memories.iter().filter_map(Weak::upgrade) {

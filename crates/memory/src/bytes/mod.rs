@@ -222,6 +222,8 @@ impl Foreign {
     /// Gives back what [`Foreign::owned`] took. `None` for memory that was lent.
     pub fn into_owned(mut self) -> Option<Box<[u8]>> {
         let owned = self.owned.take()?;
+        #[cfg(all(feature = "simulated", not(loom)))]
+        crate::simulated::unmap(self.bytes.as_ptr().as_ptr(), self.bytes.len());
         // SAFETY: from `Box::leak`, and given back once. Who still has a `Bytes` of it broke the promise of those.
         Some(unsafe { Box::from_raw(owned.as_ptr()) })
     }
@@ -230,6 +232,8 @@ impl Foreign {
 impl Drop for Foreign {
     fn drop(&mut self) {
         if let Some(owned) = self.owned.take() {
+            #[cfg(all(feature = "simulated", not(loom)))]
+            crate::simulated::unmap(self.bytes.as_ptr().as_ptr(), self.bytes.len());
             // SAFETY: from `Box::leak`, and given back once. Who still has a `Bytes` of it broke the promise of those.
             drop(unsafe { Box::from_raw(owned.as_ptr()) });
         }

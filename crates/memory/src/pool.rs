@@ -476,6 +476,12 @@ impl SlotMut {
         unsafe { core::slice::from_raw_parts_mut(self.slot.data.as_ptr(), self.slot.len_bytes as usize) }
     }
 
+    /// All bytes of the slot, as they are now.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.slot
+    }
+
     /// Ends filling: the first `len_bytes` bytes (at most those of the slot) are the message.
     #[inline]
     pub fn freeze(self, len_bytes: usize) -> Slot {

@@ -230,9 +230,11 @@ fn take_pages(fd: &OwnedFd, len: usize) -> std::result::Result<(), Errno> {
 }
 
 mod ends;
+mod lending;
 mod read_only;
 mod rma;
 
+pub use lending::{Lending, LendingSlot, SLOTS_MAX};
 pub use read_only::SharedMemoryReader;
 
 #[cfg(test)]

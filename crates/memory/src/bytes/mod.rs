@@ -17,6 +17,7 @@ mod lent;
 mod strided;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use core::ptr::NonNull;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 pub use atomics::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth};
 pub use lent::{Readable, Writable};
 pub use strided::Blocks;
+pub use trust::Trust;
 
 /// `len` bytes at an address, which others may read and write at any time.
 ///

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use cci_memory::bytes::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth, Bytes};
+use cci_memory::bytes::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth, Bytes, Trust};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::ProtFlags;
 
@@ -59,6 +59,20 @@ impl SharedMemoryReader {
     #[must_use = "`false` means that nothing was copied"]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> bool {
         self.bytes().read(offset, out)
+    }
+
+    /// `len` bytes from `offset` on, in place, where the peer is trusted not to change them as long as the slice is used. `None`: out
+    /// of range.
+    pub fn trusted(&self, _: Trust, offset: usize, len: usize) -> Option<&[u8]> {
+        let bytes = self.bytes().part(offset, len)?;
+        // SAFETY: in range of a mapping that lives as long as `self`, and initialised, as every page of a file is. Nobody of this
+        // process can write there; that the peer does not is what a `Trust` promises.
+        Some(unsafe { std::slice::from_raw_parts(bytes.as_ptr().as_ptr(), len) })
+    }
+
+    /// Whether this process has the mapping: a fork child has not.
+    pub fn is_mapped(&self) -> bool {
+        self.0.is_mapped()
     }
 
     /// The aligned word of 8 bytes at `offset`, loaded once, sequentially consistent.

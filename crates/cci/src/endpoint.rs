@@ -3,6 +3,7 @@
 mod blocking;
 mod connecting;
 pub(crate) mod layers;
+mod loans;
 mod mapped;
 mod peers;
 mod registration;
@@ -32,6 +33,7 @@ use crate::options::{Attribute, Options, SendFlags};
 use crate::sealing::Sealing;
 use crate::transport::any::Beyond;
 use crate::transport::{self, Activity, Armed, Report, Transport};
+use cci_memory::pool::SlotPool;
 use cci_proto::RmaSegment;
 use cci_sys::process::fork;
 use cci_sys::{SysError, clock, cpu, random};
@@ -97,6 +99,8 @@ pub struct Endpoint {
     beyond: Option<Beyond>,
     /// Where messages are that are lent, once the program polls with a handler.
     lent: Option<Box<LentBuffer>>,
+    /// Where messages are written to that are sent as loans and copied then, once the program borrows memory.
+    own_loans: Option<SlotPool>,
     /// When a layer above wants to be woken.
     alarm_ns: Option<u64>,
 }
@@ -135,6 +139,7 @@ impl Endpoint {
             expected,
             beyond: None,
             lent: None,
+            own_loans: None,
             alarm_ns: None,
             hands_out_events: transport.hands_out_events(),
             transport,
@@ -668,6 +673,7 @@ impl Endpoint {
         // The program allocates it explicitly, so the cap rises with it.
         let rma_bytes = self.core.rma_bill.load(Ordering::Relaxed);
         kinds.push(("allocated for remote access", rma_bytes));
+        kinds.push(("loans that are copied", self.own_loans.as_ref().map_or(0, SlotPool::bytes) as u64));
         kinds.push(("lent message", self.lent.as_ref().map_or(0, |_| size_of::<LentBuffer>()) as u64));
         let total_bytes = kinds.iter().map(|(_, bytes)| bytes).sum();
         counters.memory =

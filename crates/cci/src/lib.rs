@@ -62,6 +62,7 @@ pub mod futures;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod limits;
+mod loan;
 pub mod messages;
 mod options;
 mod resolve;
@@ -83,6 +84,7 @@ pub use context::Context;
 pub use counters::{ConnectionCounters, DropReason, EndpointCounters, MemoryUse};
 pub use device::{Device, PciAddress, TransportKind, Unavailable};
 pub use endpoint::Endpoint;
+pub use engine::borrowed::MappedMessage;
 pub use engine::core::DisconnectPolicy;
 pub use engine::event::{ConnectRequest, Event, Message, RawMessage};
 pub use engine::lent::{LentMessage, Polled};
@@ -91,12 +93,13 @@ pub use error::{
     RegisterError, ResolveError, RmaError, SendError, SysError, WaitError,
 };
 pub use explain::{Explanation, Fact, PathOption};
+pub use loan::{Loan, Loans, RefusedLoan};
 pub use options::{Attribute, Options, SendFlags};
 pub use resolve::resolve;
 pub use rma::{Access, Memory, RegionAddress, RegionHandle, Registration, Rma, RmaFlags, Segment};
 pub use security::Security;
 pub use shared::{LockedEndpoint, SharedEndpoint};
 
-pub use cci_memory::bytes::{AtomicRefusal, Foreign};
+pub use cci_memory::bytes::{AtomicRefusal, Foreign, Trust};
 pub use cci_proto::{Atomic, AtomicKind, AtomicWidth, RmaKind};
 pub use cci_secure::{CredentialsError, Identity, Method, Names, NamesError, Wrong as WrongCredentials};

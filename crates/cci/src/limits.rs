@@ -30,6 +30,10 @@ pub const RMA_SEGMENTS_MAX: usize = cci_proto::limits::RMA_SEGMENTS_MAX;
 pub const MESSAGE_BYTES_MAX: u32 = 8 * 1024;
 /// How long a reliable send may take before it fails, by default.
 pub const SEND_TIMEOUT_NS_DEFAULT: u64 = 10_000_000_000;
+/// Messages that may be out as loans at a time: to each process of the host that maps them, and all those of an endpoint that are copied.
+pub const LOANS_MAX: u32 = 32;
+/// The shortest message that is handed over mapped, bytes: it costs the return, which for shorter ones is more than the copies.
+pub const LOAN_MAPPED_BYTES_MIN: usize = 2 * 1024;
 /// Cap on the memory of one endpoint, all kinds together, by default.
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
 /// Smallest cap that an endpoint can be opened with.

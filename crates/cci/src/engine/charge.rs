@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A sum, in bytes.
-#[derive(Clone, Default)]
-pub(super) struct ChargedBytes(Arc<AtomicU64>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChargedBytes(Arc<AtomicU64>);
 
 /// One part of a sum, which is taken off again when this value is dropped.
-pub(super) struct Charge {
+#[derive(Debug)]
+pub(crate) struct Charge {
     sum: ChargedBytes,
     bytes: u64,
 }

@@ -1,6 +1,7 @@
 //! What endpoints of every transport have: receive buffers, the queue of events, the connection table, counters.
 
 mod ended;
+pub mod mapped;
 
 pub use ended::DisconnectPolicy;
 
@@ -275,8 +276,7 @@ impl Core {
         true
     }
 
-    /// Delivers a message of `len` bytes that `fill` copies into the receive buffer, for transports that copy themselves. False,
-    /// and counted, where [`Core::deliver`] would be.
+    /// Does what [`Core::deliver`] does, for a message of `len` bytes that `fill` copies into the receive buffer.
     #[inline(always)]
     pub fn deliver_with(&mut self, connection: Connection, len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         let Some(filled) = self.fill_buffer(connection, len, fill) else {

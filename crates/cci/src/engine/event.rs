@@ -1,5 +1,6 @@
 //! What happened: events, the messages in them, and requests to connect.
 
+use super::borrowed::MappedMessage;
 use super::requests::RequestBody;
 use crate::connection::{Connection, DisconnectReason, Status};
 use crate::{Attribute, ConnectFailure};
@@ -181,6 +182,9 @@ pub enum Event {
     },
     /// A message came.
     Recv(Message),
+    /// A message came that lies in memory of the peer's and was not copied: only on connections for which the program has asked for
+    /// that, by [`Endpoint::receive_loans`](crate::Endpoint::receive_loans).
+    Mapped(MappedMessage),
     /// An attempt to connect ended: exactly once for each.
     Connect {
         /// As given to `connect`.

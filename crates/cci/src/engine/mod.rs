@@ -4,7 +4,9 @@
 //! **Invariant:** nothing here knows a transport by name.
 
 pub(crate) mod attempts;
+pub(crate) mod borrowed;
 pub(crate) mod caught;
+pub(crate) mod charge;
 pub(crate) mod chunks;
 pub(crate) mod core;
 pub(crate) mod event;

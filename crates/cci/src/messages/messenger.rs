@@ -635,7 +635,7 @@ impl Messenger {
             }
             Core::KeepaliveTimedOut { connection } => Event::KeepaliveTimedOut { connection },
             Core::DeviceFailed => Event::DeviceFailed,
-            Core::Recv(_) | Core::Send { .. } => return None,
+            Core::Recv(_) | Core::Mapped(_) | Core::Send { .. } => return None,
         })
     }
 

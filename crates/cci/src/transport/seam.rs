@@ -5,8 +5,7 @@
 //! [`Transport::accept`]; the engine keeps the link in its table and passes it with each call. So a message costs one look-up in the
 //! engine's table, one dynamic call, and one look-up in the transport's table.
 //!
-//! The seam has a place for what is to come. A request to transmit what was queued will be one beside [`Transport::progress`]. A message in a buffer that the
-//! transport has lent will be a form of what `send` takes. Transports that must register memory will be told by
+//! The seam has a place for what is to come. A request to transmit what was queued will be one beside [`Transport::progress`]. Transports that must register memory will be told by
 //! [`RegionChange`] of regions that are added. A transport without a descriptor to sleep on will say so by another variant of
 //! [`Armed`].
 
@@ -21,9 +20,11 @@ use crate::engine::regions::Region;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::explain::Explanation;
+use crate::loan::Loans;
 use crate::options::Attribute;
 use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::clock;
+use cci_sys::shared_memory::LendingSlot;
 
 /// One endpoint's transport.
 ///
@@ -81,6 +82,34 @@ pub trait Transport: Send {
     ) -> Taken {
         let _ = (core, connection, link, messages, mss, op);
         Taken::default()
+    }
+
+    /// Memory for a message of a reliable and open connection, which the peer can map, so that it is handed over where it lies. None:
+    /// there is none, or none now, and the message has to be copied. Its length was checked.
+    fn loan(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        link: u64,
+        len_bytes: usize,
+    ) -> Option<LendingSlot> {
+        let _ = (core, connection, link, len_bytes);
+        None
+    }
+
+    /// Takes the message that lies in memory which [`Transport::loan`] has returned for the same connection: the memory, and the
+    /// message's length, which was checked. It ends in one [`Core::complete_apart`] when the memory is free again, or the connection
+    /// ends. After an error, which gives the memory back, nothing was taken.
+    fn send_loan(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        link: u64,
+        message: (LendingSlot, usize),
+        op: SendOp,
+    ) -> Result<(), (SendError, LendingSlot)> {
+        let _ = (core, connection, link, op);
+        Err((SendError::Disconnected, message.0))
     }
 
     /// Starts an operation on remote memory, on a reliable and open connection, in the process that made the endpoint. Its local addresses
@@ -286,6 +315,8 @@ pub enum Setting {
     SendTimeout { link: u64, timeout_ns: u64 },
     /// The keepalive of one connection; 0 turns it off.
     Keepalive { link: u64, timeout_ns: u64 },
+    /// How messages that the peer lends reach the program.
+    Loans { link: u64, loans: Loans },
     /// Both, for connections made from now on.
     Defaults { send_timeout_ns: u64, keepalive_ns: u64 },
     /// So many bytes of the transport's part of the memory cap, of those that it could spare, are the engine's for now.

@@ -221,7 +221,7 @@ impl Transport for Loop {
             Setting::Defaults { send_timeout_ns, keepalive_ns } => {
                 self.times = Times { send_timeout_ns, keepalive_ns };
             }
-            Setting::Lent { .. } | Setting::SetApart { .. } => {}
+            Setting::Lent { .. } | Setting::SetApart { .. } | Setting::Loans { .. } => {}
         }
     }
 

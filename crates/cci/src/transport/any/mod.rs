@@ -38,6 +38,7 @@ use crate::engine::mapped_pairs::MappedRegion;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use cci_sys::clock;
+use cci_sys::shared_memory::LendingSlot;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -255,6 +256,33 @@ impl Transport for Any {
         self.turn(core, link, send).unwrap_or_default()
     }
 
+    fn loan(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        link: u64,
+        len_bytes: usize,
+    ) -> Option<LendingSlot> {
+        self.turn(core, link, |transport, core, link| transport.loan(core, connection, link, len_bytes))?
+    }
+
+    fn send_loan(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        link: u64,
+        message: (LendingSlot, usize),
+        op: SendOp,
+    ) -> Result<(), (SendError, LendingSlot)> {
+        let (index, link) = unpack(link);
+        match self.parts.get_mut(index) {
+            Some(part) => {
+                part.turn(core, |transport, core| transport.send_loan(core, connection, link, message, op))
+            }
+            None => Err((SendError::UnknownConnection, message.0)),
+        }
+    }
+
     #[inline]
     fn start(
         &mut self,
@@ -333,6 +361,11 @@ impl Transport for Any {
             Setting::Keepalive { link, timeout_ns } => {
                 self.turn(core, link, |transport, core, link| {
                     transport.configure(core, Setting::Keepalive { link, timeout_ns });
+                });
+            }
+            Setting::Loans { link, loans } => {
+                self.turn(core, link, |transport, core, link| {
+                    transport.configure(core, Setting::Loans { link, loans });
                 });
             }
             Setting::Defaults { .. } => {

@@ -696,7 +696,7 @@ impl<C: Carrier> Transport for Datagram<C> {
                 self.proto.set_default_keepalive(keepalive_ns);
             }
             Setting::Lent { bytes } => self.proto.lend(bytes),
-            Setting::SetApart { .. } => {}
+            Setting::SetApart { .. } | Setting::Loans { .. } => {}
         }
     }
 

@@ -3,6 +3,7 @@
 use super::connections::Connections;
 use super::handshakes::Handshakes;
 use super::transfers::Transfers;
+use crate::engine::charge::ChargedBytes;
 
 /// Everything beside a link that may be touched while that link is handled.
 pub(super) struct Common {
@@ -11,4 +12,6 @@ pub(super) struct Common {
     pub connections: Connections,
     pub transfers: Transfers,
     pub handshakes: Handshakes,
+    /// Memory that is lent to peers.
+    pub lent: ChargedBytes,
 }

@@ -7,6 +7,7 @@ use crate::ConnectFailure;
 use crate::connection::{Connection, DisconnectReason, Status};
 use crate::engine::core::Core;
 use crate::limits::CONNECTIONS_MAX;
+use crate::loan::Loans;
 use cci_memory::slab::{Key, Slab};
 use std::num::NonZeroU64;
 
@@ -58,6 +59,8 @@ pub(super) struct Established {
     pub peer_generation: u8,
     pub phase: Phase,
     pub is_reliable: bool,
+    /// How messages that the peer lends reach the program.
+    pub loans: Loans,
 }
 
 /// What an established connection can still do.
@@ -338,6 +341,7 @@ impl Connections {
             peer_generation: peer.generation as u8,
             phase: Phase::Open,
             is_reliable,
+            loans: Loans::Copied,
         });
         core.opened(base.connection, mss.min(self.mss));
         if base.keepalive_us != 0 {
@@ -379,7 +383,7 @@ impl Connections {
 /// Reports that messages of a connection have ended.
 #[inline(always)]
 pub(super) fn complete(conns: &mut Conns, core: &mut Core, ended: &Ended, status: Status) {
-    let Ended { conn, messages, op } = *ended;
+    let Ended { conn, messages, op, .. } = *ended;
     let Some(EstablishedConn { base, on }) = conns.at(conn).and_then(|(_, conn)| conn.established()) else {
         return;
     };

@@ -5,11 +5,11 @@
 //! the memory is charged to it. Both sides look at each other's credentials first.
 
 use super::RING_BYTES_PEER_MAX;
-use super::charge::Charge;
 use super::link::Ends;
 use super::peer::Peer;
 use super::rma::channel::RECORD_BYTES_MAX;
 use super::wire::{Message, PeerConn, Request};
+use crate::engine::charge::Charge;
 use crate::transport::commitment::Commitment;
 use cci_memory::ring::region_bytes;
 use cci_memory::slab::Key;

@@ -1,15 +1,17 @@
 //! A link: what two endpoints share. Two rings, two doorbells, and the socket whose hang-up says that the peer is
 //! gone. Any number of connections ride on it.
 
-use super::charge::Charge;
+use super::borrowing::Borrowing;
 use super::connections::{Connections, Established, complete};
 use super::doorbell::Doorbell;
+use super::lending::Lending;
 use super::out::{Control, Out};
 use super::peer::{Peer, Side};
 use super::pending::Fifo;
 use super::rma::state::LinkTransfers;
 use super::wire::{NOBODY, kind};
 use crate::connection::{Connection, Status};
+use crate::engine::charge::Charge;
 use crate::engine::core::Core;
 use crate::transport::token;
 use cci_memory::ring::{Consumer, Corrupt, LINE_BYTES, Producer, PushError, RecordHeader};
@@ -89,6 +91,8 @@ pub(super) struct Link {
     pub stalled_for: Option<Connection>,
     pub rnr: u64,
     pub transfers: LinkTransfers,
+    /// What the peer lends of messages, once it has offered memory for that.
+    pub borrowing: Option<Box<Borrowing>>,
 }
 
 impl Link {
@@ -101,6 +105,7 @@ impl Link {
             out: Out {
                 producer: ends.producer,
                 fifo: Fifo::new(),
+                lending: Lending::default(),
                 consumed: 0,
                 flushed: 0,
                 control: VecDeque::new(),
@@ -135,6 +140,7 @@ impl Link {
             stalled_for: None,
             rnr: 0,
             transfers: LinkTransfers::new(),
+            borrowing: None,
         }
     }
 
@@ -157,6 +163,7 @@ impl Link {
             || self.life != Life::Up
             || self.out.bell_failed
             || self.transfers.is_in_use()
+            || self.borrowing.as_ref().is_some_and(|borrowing| borrowing.holds_any())
     }
 
     /// Whether no connection rides on the link any more and nothing waits to be sent.
@@ -170,6 +177,7 @@ impl Link {
             || !self.out.control.is_empty()
             || self.out.wants_space()
             || self.transfers_wait_for_progress()
+            || self.borrowing.as_ref().is_some_and(|borrowing| borrowing.is_pending())
     }
 
     /// Whether remote memory access waits for the peer to take records.
@@ -232,7 +240,7 @@ impl Link {
             let words = control.words.map(u64::to_ne_bytes);
             let payload: &[&[u8]] = match control.kind {
                 kind::CONFIRM => &[&index, &generation],
-                kind::MAP..=kind::TRIED => &[words.as_flattened()],
+                kind::MAP..=kind::LOANS => &[words.as_flattened()],
                 _ => &[],
             };
             match self.out.producer.push(header, payload) {
@@ -242,6 +250,24 @@ impl Link {
                 Err(PushError::Full | PushError::TooLong) => return Ok(()),
                 Err(PushError::Corrupt(corrupt)) => return Err(corrupt),
             }
+        }
+        Ok(())
+    }
+
+    /// Returns what the program has dropped of the messages that the peer has lent, as far as there is space.
+    pub fn return_loans(&mut self) -> Result<(), Corrupt> {
+        let ack = self.ack();
+        let Some(borrowing) = &mut self.borrowing else { return Ok(()) };
+        let slots = borrowing.due();
+        if slots == 0 {
+            return Ok(());
+        }
+        let header = RecordHeader { kind: kind::RETURN, flags: 0, conn: NOBODY.index, ack };
+        match self.out.producer.push(header, &[&slots.to_ne_bytes()]) {
+            Ok(_) => borrowing.went_back(),
+            // It is tried again at the next maintenance.
+            Err(PushError::Full | PushError::TooLong) => {}
+            Err(PushError::Corrupt(corrupt)) => return Err(corrupt),
         }
         Ok(())
     }
@@ -283,10 +309,15 @@ impl Link {
     /// Ends all sends of the connection with the index `conn`.
     pub fn end_sends(&mut self, connections: &mut Connections, core: &mut Core, conn: u32, status: Status) {
         let conns = &mut connections.conns;
+        let Out { fifo, lending, .. } = &mut self.out;
         connections.sends.end_some(
-            &mut self.out.fifo,
+            fifo,
             |send| if send.conn == conn { send.end() } else { 0 },
-            |ended| complete(conns, core, &ended, status),
+            |ended| {
+                complete(conns, core, &ended, status);
+                lending.ended(core, &ended, status);
+            },
         );
+        lending.connection_ended(core, conn);
     }
 }

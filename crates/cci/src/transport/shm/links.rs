@@ -1,7 +1,6 @@
 //! The links of an endpoint: how they are made, polled, armed and ended.
 
 use super::alone::Alone;
-use super::charge::ChargedBytes;
 use super::common::Common;
 use super::connections::{Conn, Connections, EstablishedConn, Phase, State, complete, to_us};
 use super::link::{Life, Link};
@@ -15,6 +14,7 @@ use super::transfers::NewOperation;
 use super::turn::Turned;
 use super::{alone, close, lend, overdue, transfers, turn};
 use crate::connection::{DisconnectReason, Status};
+use crate::engine::charge::ChargedBytes;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::event::Event;
 use crate::engine::lent::Lender;
@@ -290,7 +290,7 @@ impl Links {
 
     /// Has a link maintained, and looked at in every poll, because something was sent on it.
     #[cold]
-    fn has_sends(&mut self, common: &Common, key: Key) {
+    pub fn has_sends(&mut self, common: &Common, key: Key) {
         self.make_busy(key);
         self.make_active(key, common.connections.now_ns);
     }
@@ -555,9 +555,12 @@ impl Links {
         // What the peer took before it died has arrived. If its read position is nonsense, nobody knows how much that is.
         let _ = link.complete_taken(connections, core);
         let conns = &mut connections.conns;
-        connections.sends.end_some(&mut link.out.fifo, Send::end, |ended| {
+        let Out { fifo, lending, .. } = &mut link.out;
+        connections.sends.end_some(fifo, Send::end, |ended| {
             complete(conns, core, &ended, Status::Disconnected);
+            lending.ended(core, &ended, Status::Disconnected);
         });
+        lending.end(core);
         common.transfers.end_flows(link, connections, core);
         let has_conns = link.conns > 0;
         common.transfers.target.link_ended(&self.table, key);

@@ -18,8 +18,8 @@
 
 mod admission;
 mod alone;
+mod borrowing;
 mod budget;
-mod charge;
 mod client;
 mod close;
 mod common;
@@ -32,10 +32,13 @@ mod handshake;
 mod handshakes;
 mod keepalive;
 mod lend;
+mod lending;
 mod link;
 mod links;
 mod listening;
+mod loans;
 mod name;
+mod offer;
 mod open;
 mod out;
 mod overdue;
@@ -65,12 +68,15 @@ pub(crate) use self::admission::Admission;
 pub(crate) use self::open::open;
 pub(crate) use self::proof::Proof;
 
+use self::borrowing::Borrowing;
 use self::budget::Budget;
 use self::common::Common;
 use self::connecting::Connecting;
 use self::connections::{Conn, Established, Phase, State, from_us, to_us};
 use self::link::{Life, Link};
 use self::links::Links;
+use self::loans::Asked;
+use self::offer::Offer;
 use self::pace::Pace;
 use self::rma::grant::{GRANT_BYTES, Grant};
 use self::rma::mapped::Held;
@@ -94,6 +100,7 @@ use cci_memory::slab::Key;
 use cci_sys::clock;
 use cci_sys::event::Events;
 use cci_sys::process::fork;
+use cci_sys::shared_memory::LendingSlot;
 use cci_sys::unix::ReceivedFds;
 use std::io;
 
@@ -203,18 +210,43 @@ impl Shm {
             // The region was forgotten meanwhile, or asked for twice.
             return true;
         }
-        let held = Held {
-            cap_bytes: core.options.memory_bytes_max,
-            total_bytes: self.held_bytes(core),
-            mapped_bytes: self.common.transfers.paths.mapped.total(),
-            is_alone: self.links.table.len() == 1,
-        };
-        let space_bytes = held.space_bytes(own_bytes);
+        let space_bytes = self.held(core).space_bytes(own_bytes);
         let Some(link) = self.links.table.get_mut(key) else { return false };
         let uid = link.peer.uid;
         let initiator = link.transfers.initiator.as_mut();
         let pairs = &mut core.regions.pairs;
         initiator.is_some_and(|initiator| initiator.granted(pairs, grant, fds, uid, space_bytes))
+    }
+
+    /// A peer offers memory in which it will lend messages. False: no honest peer offers it twice, or without a descriptor.
+    fn offer_came(&mut self, core: &Core, key: Key, offer: Offer, mut fds: ReceivedFds) -> bool {
+        let Some(link) = self.links.table.get(key).filter(|link| link.borrowing.is_none()) else {
+            return false;
+        };
+        let Some(fd) = fds.take(0) else { return false };
+        let own_bytes = link.transfers.initiator.as_ref().map_or(0, |initiator| initiator.mapped_bytes());
+        let paths = &self.common.transfers.paths;
+        let may_map = paths.direct && self.held(core).space_bytes(own_bytes) >= offer.len_bytes();
+        let borrowing = if may_map {
+            let charge = paths.mapped.charge(offer.len_bytes());
+            Borrowing::map(offer, fd, core.requests.clone(), charge)
+        } else {
+            None
+        };
+        let Some(link) = self.links.table.get_mut(key) else { return false };
+        link.borrowing = borrowing.map(Box::new);
+        loans::answer(link, link.borrowing.is_some());
+        true
+    }
+
+    /// What the endpoint holds when a peer would have it map some memory.
+    fn held(&self, core: &Core) -> Held {
+        Held {
+            cap_bytes: core.options.memory_bytes_max,
+            total_bytes: self.held_bytes(core),
+            mapped_bytes: self.common.transfers.paths.mapped.total(),
+            is_alone: self.links.table.len() == 1,
+        }
     }
 
     /// Makes progress where something may have come.
@@ -336,7 +368,11 @@ impl Shm {
                         self.links.was_rung(&mut self.common, core, key);
                         continue;
                     }
-                    if self.grant_came(core, key, bytes, got.fds) {
+                    let is_honest = match Offer::parse(bytes) {
+                        Some(offer) => self.offer_came(core, key, offer, got.fds),
+                        None => self.grant_came(core, key, bytes, got.fds),
+                    };
+                    if is_honest {
                         continue;
                     }
                 }
@@ -463,6 +499,34 @@ impl Transport for Shm {
         self.links.send_burst(&mut self.common, core, Key::from_bits(link), &burst, op)
     }
 
+    fn loan(&mut self, core: &mut Core, _: Connection, link: u64, len_bytes: usize) -> Option<LendingSlot> {
+        if len_bytes < limits::LOAN_MAPPED_BYTES_MIN || !self.common.transfers.paths.direct {
+            return None;
+        }
+        match loans::take(&mut self.links, &mut self.common, Key::from_bits(link)) {
+            Asked::Slot(slot) => Some(slot),
+            Asked::None => None,
+            Asked::NotOffered(key) => {
+                let space_bytes = core.options.memory_bytes_max.saturating_sub(self.held_bytes(core));
+                // What is left is for all peers, as with rings.
+                loans::offer(&mut self.links, &self.common, key, space_bytes / 16);
+                None
+            }
+        }
+    }
+
+    fn send_loan(
+        &mut self,
+        core: &mut Core,
+        connection: Connection,
+        link: u64,
+        message: (LendingSlot, usize),
+        op: SendOp,
+    ) -> Result<(), (SendError, LendingSlot)> {
+        let key = Key::from_bits(link);
+        loans::send(&mut self.links, &mut self.common, core, (key, connection), message, op)
+    }
+
     fn start(
         &mut self,
         core: &mut Core,
@@ -580,6 +644,12 @@ impl Transport for Shm {
             }
             Setting::Keepalive { link, timeout_ns } => {
                 self.links.set_keepalive(&mut self.common, Key::from_bits(link), timeout_ns)
+            }
+            Setting::Loans { link, loans } => {
+                let conn = self.common.connections.conns.established(Key::from_bits(link));
+                if let Some(conn) = conn {
+                    conn.on.loans = loans;
+                }
             }
             Setting::Defaults { send_timeout_ns, keepalive_ns } => {
                 self.common.connections.send_timeout_us = to_us(send_timeout_ns);

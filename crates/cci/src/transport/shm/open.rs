@@ -13,6 +13,7 @@ use super::server::Server;
 use super::transfers::Transfers;
 use super::{Admission, KERNEL_EVENTS, MESSAGE_BYTES_MAX, Proof, Shm, name, pending};
 use crate::device::DeviceInfo;
+use crate::engine::charge::ChargedBytes;
 use crate::engine::poller::Poller;
 use crate::error::CreateError;
 use crate::options::Options;
@@ -70,7 +71,13 @@ pub(crate) fn open(
             server: Server::new(admission, proof, listening),
         },
         links: Links::new(),
-        common: Common { endpoint: random::u64()?, connections, transfers, handshakes: Handshakes::new() },
+        common: Common {
+            endpoint: random::u64()?,
+            connections,
+            transfers,
+            handshakes: Handshakes::new(),
+            lent: ChargedBytes::default(),
+        },
         own_bytes_max,
         set_apart_bytes: options.memory_bytes_max.saturating_sub(own_bytes_max),
         events: Some(Events::with_capacity(KERNEL_EVENTS)),

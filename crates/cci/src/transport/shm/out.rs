@@ -2,6 +2,7 @@
 
 use super::connections::{Connections, complete};
 use super::doorbell::Doorbell;
+use super::lending::Lending;
 use super::pending::Fifo;
 use super::wire::PeerConn;
 use crate::connection::Status;
@@ -39,6 +40,8 @@ impl Control {
 pub(super) struct Out {
     pub producer: Producer<Arc<SharedMemory>>,
     pub fifo: Fifo,
+    /// What the peer is lent of messages.
+    pub lending: Lending,
     /// The peer has taken everything before this position.
     pub consumed: u64,
     /// We have woken the peer for everything before this position, or seen that it was awake.
@@ -144,6 +147,7 @@ impl Out {
     fn complete_oldest(&mut self, connections: &mut Connections, core: &mut Core) -> bool {
         let Some(ended) = connections.sends.pop_consumed(&mut self.fifo, self.consumed) else { return false };
         complete(&mut connections.conns, core, &ended, Status::Success);
+        self.lending.ended(core, &ended, Status::Success);
         !self.fifo.is_empty()
     }
 }

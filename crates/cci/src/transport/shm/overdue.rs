@@ -63,13 +63,14 @@ pub(super) fn end_sends(link: &mut Link, common: &mut Common, core: &mut Core) -
 
 /// Takes overdue messages back from a peer that is stalled. False: it is not stalled.
 fn take_back(link: &mut Link, connections: &mut Connections, core: &mut Core) -> Result<bool, Corrupt> {
-    let Out { producer, fifo, consumed, .. } = &mut link.out;
+    let Out { producer, fifo, consumed, lending, .. } = &mut link.out;
     let Some(mut guard) = producer.try_cancel()? else { return Ok(false) };
     let (now_ns, rnr, conns) = (connections.now_ns, &mut link.rnr, &mut connections.conns);
     // The peer may have taken some before it stalled, since its position was read last. They complete before those behind them.
     *consumed = guard.consumed().max(*consumed);
     while let Some(ended) = connections.sends.pop_consumed(fifo, *consumed) {
         complete(conns, core, &ended, Status::Success);
+        lending.ended(core, &ended, Status::Success);
     }
     connections.sends.end_some(
         fifo,
@@ -77,6 +78,7 @@ fn take_back(link: &mut Link, connections: &mut Connections, core: &mut Core) ->
         |ended| {
             *rnr += u64::from(ended.messages);
             complete(conns, core, &ended, Status::ReceiverNotReady);
+            lending.ended(core, &ended, Status::ReceiverNotReady);
         },
     );
     Ok(true)

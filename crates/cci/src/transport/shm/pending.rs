@@ -18,6 +18,18 @@ pub(super) struct Send {
     pub conn: u32,
     next: u32,
     silent: bool,
+    /// The slot of the message, if it is a loan. What becomes of its record is not yet what becomes of the message.
+    loan: Option<Slot>,
+}
+
+/// The number of a slot, below [`SLOTS_MAX`](cci_sys::shared_memory::SLOTS_MAX).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Slot(u8);
+
+impl From<Slot> for u32 {
+    fn from(slot: Slot) -> u32 {
+        slot.0.into()
+    }
 }
 
 const _: () = assert!(size_of::<Send>() <= 48, "a send in progress is counted in bytes");
@@ -52,6 +64,7 @@ pub(super) struct Ended {
     pub conn: u32,
     pub messages: u32,
     pub op: SendOp,
+    pub loan: Option<Slot>,
 }
 
 /// The sends of all links.
@@ -123,8 +136,19 @@ impl Sends {
     /// Appends messages that were sent together. The caller has seen that there is space for them.
     #[inline]
     pub fn push(&mut self, fifo: &mut Fifo, run: Span, conn: u32, op: SendOp) {
-        let messages = run.records();
-        let send = Send { run, context: op.context, deadline_ns: 0, conn, next: NIL, silent: op.silent };
+        let SendOp { context, silent } = op;
+        self.enter(fifo, Send { run, context, deadline_ns: 0, conn, next: NIL, silent, loan: None });
+    }
+
+    /// Appends the record of a message in a slot. It is silent: the message completes when the slot is returned.
+    pub fn push_loan(&mut self, fifo: &mut Fifo, run: Span, conn: u32, slot: u32) {
+        let loan = Some(Slot(slot as u8));
+        self.enter(fifo, Send { run, context: 0, deadline_ns: 0, conn, next: NIL, silent: true, loan });
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, fifo: &mut Fifo, send: Send) {
+        let messages = send.run.records();
         let at = if let Some(slot) = self.all.get_mut(self.free as usize) {
             let at = self.free;
             self.free = slot.next;
@@ -191,7 +215,7 @@ impl Sends {
         fifo.len -= messages;
         self.in_use -= messages;
         self.release(at);
-        Some(Ended { conn: send.conn, messages, op: send.op() })
+        Some(Ended { conn: send.conn, messages, op: send.op(), loan: send.loan })
     }
 
     /// Takes those of the oldest burst out that the peer has taken; the others stay.
@@ -202,7 +226,7 @@ impl Sends {
         let messages = send.run.consume_to(consumed);
         fifo.len -= messages;
         self.in_use -= messages;
-        (messages > 0).then(|| Ended { conn: send.conn, messages, op: send.op() })
+        (messages > 0).then(|| Ended { conn: send.conn, messages, op: send.op(), loan: send.loan })
     }
 
     #[inline]
@@ -252,7 +276,7 @@ impl Sends {
                 before = at;
             }
             if messages > 0 {
-                ended(Ended { conn: send.conn, messages, op: send.op() });
+                ended(Ended { conn: send.conn, messages, op: send.op(), loan: send.loan });
             }
             at = next;
         }

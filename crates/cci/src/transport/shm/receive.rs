@@ -3,14 +3,17 @@
 
 use super::close;
 use super::common::Common;
-use super::connections::{EstablishedConn, Phase};
+use super::connections::{Connections, EstablishedConn, Phase};
 use super::link::{Life, Link};
 use super::out::Control;
 use super::transfers::TakenRma;
 use super::transfers::paths::About;
 use super::wire::{NOBODY, PeerConn, kind};
 use crate::connection::Connection;
+use crate::engine::borrowed::Borrowed;
 use crate::engine::core::Core;
+use crate::engine::core::mapped::Delivery;
+use crate::loan::Loans;
 use cci_memory::ring::Corrupt;
 
 /// The most answers to late confirmations that may wait for space in a ring.
@@ -177,7 +180,13 @@ fn take_other(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<T
             common.connections.conns.named(header.conn, header.flags).map(|(_, conn)| conn.base.connection);
         return Ok(stall(link, common, true, connection));
     }
-    if matches!(header.kind, kind::MAP..=kind::TRIED) {
+    if header.kind == kind::LOAN {
+        return take_loan(link, common, core);
+    }
+    if header.kind == kind::RETURN {
+        return take_return(link, common, core);
+    }
+    if matches!(header.kind, kind::MAP..=kind::LOANS) {
         let mut words = [[0; 8]; 3];
         if record.len_bytes() != 24 {
             common.connections.counts.bad_record += 1;
@@ -186,6 +195,10 @@ fn take_other(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<T
         record.copy_to(words.as_flattened_mut());
         let (kind, conn, generation) = (header.kind, header.conn, header.flags);
         let words = words.map(u64::from_ne_bytes);
+        if kind == kind::LOANS {
+            link.out.lending.answered(words[0] != 0)?;
+            return Ok(Taken::Yes);
+        }
         let about = About { kind, conn, generation, words };
         common.transfers.take_about(link, &mut common.connections, core, about);
         return Ok(Taken::Yes);
@@ -197,6 +210,80 @@ fn take_other(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<T
         PeerConn { index: u32::from_ne_bytes([a, b, c, d]), generation: u32::from_ne_bytes([e, f, g, h]) };
     let (kind, conn, generation) = (header.kind, header.conn, header.flags);
     other(link, common, core, kind, conn, generation, from).map(|()| Taken::Yes)
+}
+
+/// Takes a message that the peer lends: it is copied, or the program gets it where it lies.
+fn take_loan(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Taken, Corrupt> {
+    // Where many come, slots go back all along. This record's can't be among them.
+    link.return_loans()?;
+    let Some(record) = link.consumer.peek()? else { return Ok(Taken::None) };
+    let (header, len) = (record.header(), record.len_bytes());
+    let mut words = [[0; 4]; 2];
+    if len != 8 {
+        common.connections.counts.bad_record += 1;
+        return Ok(Taken::Yes);
+    }
+    record.copy_to(words.as_flattened_mut());
+    let [slot, len_bytes] = words.map(u32::from_ne_bytes);
+    let Some(borrowing) = &mut link.borrowing else { return Err(Corrupt::Length) };
+    if !borrowing.may_be_lent(slot, len_bytes) || len_bytes > common.connections.mss {
+        return Err(Corrupt::Length);
+    }
+    let memory = borrowing.memory();
+    let Connections { conns, counts, .. } = &mut common.connections;
+    let named = conns.named_on(link.key, header.conn, header.flags).map(|(_, conn)| conn);
+    let delivery = match named {
+        None => {
+            counts.unknown_connection += 1;
+            Delivery::Dropped
+        }
+        Some(conn) if conn.on.phase == Phase::Closing => {
+            counts.after_close += 1;
+            Delivery::Dropped
+        }
+        Some(EstablishedConn { base, on }) => {
+            let message = |is_trusted| Borrowed { slot, len_bytes, is_trusted };
+            let delivery = match on.loans {
+                Loans::Copied => {
+                    let copied = core.deliver_with(base.connection, len_bytes as usize, |buffer| {
+                        let is_read = memory.read(slot, buffer);
+                        debug_assert!(is_read, "slot and length were checked");
+                    });
+                    if copied { Delivery::Dropped } else { Delivery::NoBuffer }
+                }
+                Loans::Mapped => core.deliver_mapped(base.connection, message(false), memory),
+                Loans::Trusted(trust) => {
+                    memory.trust(trust);
+                    core.deliver_mapped(base.connection, message(true), memory)
+                }
+            };
+            if delivery == Delivery::NoBuffer {
+                let (is_reliable, connection) = (on.is_reliable, Some(base.connection));
+                return Ok(stall(link, common, is_reliable, connection));
+            }
+            base.messages_received += 1;
+            base.bytes_received += u64::from(len_bytes);
+            delivery
+        }
+    };
+    borrowing.hold(slot);
+    if delivery == Delivery::Dropped {
+        borrowing.memory().give_back(slot);
+    }
+    Ok(Taken::Yes)
+}
+
+/// Takes the return of what this side has lent.
+fn take_return(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Taken, Corrupt> {
+    let Some(record) = link.consumer.peek()? else { return Ok(Taken::None) };
+    let mut slots = [0; 8];
+    if record.len_bytes() != 8 {
+        common.connections.counts.bad_record += 1;
+        return Ok(Taken::Yes);
+    }
+    record.copy_to(&mut slots);
+    link.out.lending.returned(core, u64::from_ne_bytes(slots))?;
+    Ok(Taken::Yes)
 }
 
 /// Handles a record about a connection's life. A record that names no connection of this link may just be late: it is counted and

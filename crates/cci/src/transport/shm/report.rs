@@ -54,6 +54,15 @@ pub(super) fn counters(
         ("kernel_polls", counts.kernel_polls),
         ("stalls", counts.stalls),
         ("sends_in_progress", u64::from(shm.common.connections.sends.in_use())),
+        ("loans_lent", shm.links.table.iter().map(|(_, link)| link.out.lending.lent() as u64).sum()),
+        (
+            "loans_held",
+            shm.links
+                .table
+                .iter()
+                .map(|(_, link)| link.borrowing.as_ref().map_or(0, |it| it.held().into()))
+                .sum(),
+        ),
         ("requests_waiting", u64::from(shm.connecting.server.held.total())),
         ("system_errors", counts.system_errors),
     ]);
@@ -94,6 +103,7 @@ pub(super) fn memory(shm: &Shm, into: &mut Vec<(&'static str, u64)>) {
         ),
         ("proof", shm.connecting.server.proof.as_ref().map_or(0, Proof::memory_bytes)),
         ("sends in progress", shm.common.connections.sends.bytes() as u64),
+        ("memory lent to peers", shm.common.lent.total()),
         ("memory of peers, mapped", shm.common.transfers.paths.mapped.total()),
         ("remote memory access", transfers::report::bytes(&shm.common.transfers, &shm.links.table)),
     ]);

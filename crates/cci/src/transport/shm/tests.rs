@@ -2,6 +2,7 @@
 
 mod flows;
 mod lasting;
+mod loans;
 mod mapped;
 mod quotas;
 mod rma;

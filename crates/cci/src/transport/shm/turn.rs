@@ -93,6 +93,7 @@ fn turn_transfers(link: &mut Link, common: &mut Common, core: &mut Core) -> Resu
 // Always inlined: it has one caller, and a share in the cost of each message.
 #[inline(always)]
 pub(super) fn maintain(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
+    link.return_loans()?;
     link.out.flush();
     if link.publish_due {
         link.announce();
@@ -137,6 +138,7 @@ pub(super) fn arm(link: &mut Link, common: &mut Common, core: &mut Core) -> Resu
     {
         return Ok(true);
     }
+    link.return_loans()?;
     link.out.flush();
     if link.publish_due {
         link.announce();
@@ -148,6 +150,9 @@ pub(super) fn arm(link: &mut Link, common: &mut Common, core: &mut Core) -> Resu
     if link.rung {
         link.rung = false;
         link.out.bell_failed |= link.bell.drain().is_err();
+    }
+    if link.borrowing.as_ref().is_some_and(|borrowing| borrowing.arm()) {
+        return Ok(true);
     }
     let progress = link.waits_for_progress();
     if (!link.armed || progress && !link.armed_for_progress) && link.arm() {

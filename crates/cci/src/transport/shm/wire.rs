@@ -11,14 +11,14 @@
 //! | Who     | client | which endpoint is this? Before a Request that is only for one | |
 //! | Shown   | server | this one, see [`proof`](super::proof) | a page with its secret |
 //!
-//! Once there is a link, its socket carries grants of memory, and [`RING`](super::doorbell::RING) between processes of two users.
+//! Once there is a link, its socket carries grants of memory, an [`Offer`](super::offer::Offer) of memory for loans, and [`RING`](super::doorbell::RING) between processes of two users.
 
 use crate::error::ConnectFailure;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::options::Attribute;
 
 /// Changes whenever a message, a record or the ring's layout does.
-pub(super) const VERSION: u8 = 5;
+pub(super) const VERSION: u8 = 6;
 const MAGIC: u32 = u32::from_le_bytes(*b"CCIm");
 const HEAD_BYTES: usize = 8;
 /// The longest message of the handshake.
@@ -52,6 +52,12 @@ pub(super) mod kind {
     pub const TRY: u8 = 11;
     /// The answer to TRY. Payload: what reading costs, or 0 if it does not work; address and value of a word of the sender's.
     pub const TRIED: u8 = 12;
+    /// Says whether the memory for loans that the peer has offered over the socket is mapped. Payload: 1 or 0; 0, 0.
+    pub const LOANS: u8 = 13;
+    /// A message of the program's that lies in memory of the sender's. Payload: slot and length, 4 bytes each.
+    pub const LOAN: u8 = 14;
+    /// Returns slots. Payload: a set of them, 8 bytes.
+    pub const RETURN: u8 = 15;
 }
 
 /// A connection as the side that it belongs to names it.

@@ -229,7 +229,7 @@ impl Transport for Tcp {
             Setting::Lent { bytes } => {
                 self.reactor.links.shared.lent.lend(&mut self.reactor.links.shared.chunks, bytes)
             }
-            Setting::SetApart { .. } => {}
+            Setting::SetApart { .. } | Setting::Loans { .. } => {}
         }
     }
 

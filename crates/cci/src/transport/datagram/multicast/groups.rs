@@ -303,7 +303,7 @@ impl Groups {
                 self.settings.send_timeout_ns = send_timeout_ns;
                 self.settings.keepalive_ns = keepalive_ns;
             }
-            Setting::Lent { .. } | Setting::SetApart { .. } => {}
+            Setting::Lent { .. } | Setting::SetApart { .. } | Setting::Loans { .. } => {}
         }
     }
 

@@ -2,12 +2,12 @@
 
 use super::grant::{Grant, NotMapped};
 use crate::connection::Status;
+use crate::engine::charge::{Charge, ChargedBytes};
 use crate::engine::core::Core;
 use crate::engine::mapped_pairs::{MappedPairs, MappedRegion};
 use crate::limits::RMA_COPY_BYTES;
 use crate::rma::{Access, atomic_op};
 use crate::transport::ordered_rma::put_result;
-use crate::transport::shm::charge::{Charge, ChargedBytes};
 use crate::transport::shm::out::Out;
 use cci_memory::bytes::{AtomicRefusal, Backing, Bytes};
 use cci_memory::slab::Key;

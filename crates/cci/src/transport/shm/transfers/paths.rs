@@ -3,11 +3,11 @@
 
 use super::target::Target;
 use crate::device::Cma;
+use crate::engine::charge::ChargedBytes;
 use crate::engine::core::Core;
 use crate::engine::mapped_pairs::MappedPairs;
 use crate::rma::Access;
 use crate::transport::ordered_rma::What;
-use crate::transport::shm::charge::ChargedBytes;
 use crate::transport::shm::connections::{Connections, Phase};
 use crate::transport::shm::link::{Life, Link};
 use crate::transport::shm::out::Control;

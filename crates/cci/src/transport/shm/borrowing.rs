@@ -1,0 +1,80 @@
+//! The borrowing side: memory of the peer's that is mapped here, and what was lent of it.
+
+use super::offer::Offer;
+use crate::engine::borrowed::BorrowedMemory;
+use crate::engine::charge::Charge;
+use crate::engine::requests::RequestInbox;
+use cci_sys::shared_memory::SharedMemory;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Memory in which the peer of a link lends messages.
+pub(super) struct Borrowing {
+    memory: Arc<BorrowedMemory>,
+    offer: Offer,
+    /// The slots that are lent to this side, as bits.
+    held: u64,
+    /// Those of them that are to go back, and for which the ring had no space.
+    pending: u64,
+}
+
+impl Borrowing {
+    /// Maps what the peer offers. None: it is not what it should be, or the system does not map it.
+    pub fn map(offer: Offer, fd: OwnedFd, owner: Arc<RequestInbox>, charge: Charge) -> Option<Borrowing> {
+        let mut reader = SharedMemory::open_read_only(fd, usize::try_from(offer.len_bytes()).ok()?).ok()?;
+        reader.drop_fd();
+        let memory = BorrowedMemory::new(reader, offer.slot_bytes as usize, owner, charge);
+        Some(Borrowing { memory: Arc::new(memory), offer, held: 0, pending: 0 })
+    }
+
+    pub fn memory(&self) -> &Arc<BorrowedMemory> {
+        &self.memory
+    }
+
+    /// Whether the peer may lend a message of this length in this slot now. It must not, if it has not got the slot.
+    pub fn may_be_lent(&self, slot: u32, len_bytes: u32) -> bool {
+        slot < self.offer.slots && len_bytes <= self.offer.slot_bytes && self.held & 1 << slot == 0
+    }
+
+    /// Notes that a slot was taken. Whoever has its message gives it back.
+    pub fn hold(&mut self, slot: u32) {
+        self.held |= 1 << slot;
+    }
+
+    /// Whether something is lent that has not gone back.
+    #[inline]
+    pub fn holds_any(&self) -> bool {
+        self.held != 0
+    }
+
+    /// Whether something waits for space in the ring.
+    pub fn is_pending(&self) -> bool {
+        self.pending != 0
+    }
+
+    /// The slots that are to go back now, as bits.
+    #[inline]
+    pub fn due(&mut self) -> u64 {
+        if self.held == 0 {
+            return 0;
+        }
+        self.pending |= self.memory.take_returned() & self.held;
+        self.pending
+    }
+
+    /// Notes that the peer was told of all that was due.
+    pub fn went_back(&mut self) {
+        self.held &= !self.pending;
+        self.pending = 0;
+    }
+
+    /// Has the endpoint woken when the program drops a message. True: it has already.
+    pub fn arm(&self) -> bool {
+        self.held != 0 && self.memory.arm()
+    }
+
+    /// How many messages are lent to this side.
+    pub fn held(&self) -> u32 {
+        self.held.count_ones()
+    }
+}

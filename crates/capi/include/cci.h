@@ -541,7 +541,11 @@ typedef enum cci_opt_name {
     CCI_OPT_EXT_ENDPT_MEMORY_USED = 1001,
     /* Of an endpoint: 1 = the program gets CCI_EVENT_EXT_DISCONNECTED for connections that end from now on; 0 (at first) = it
      * gets CCI_ERR_DISCONNECTED when it next uses one. */
-    CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS = 1002
+    CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS = 1002,
+    /* Of a connection, set only: 1 = messages that the peer lends (cci_loan) are received where they lie, where that is possible; 0
+     * (at first) = they are copied. A message in place is read like any other; but the peer's process could still change it, so 1
+     * says that the program trusts that process to leave it alone until it is returned. A program that does not, copies. */
+    CCI_OPT_EXT_CONN_LOANS = 1003
 } cci_opt_name_t;
 
 /* The alignment that RMA needs of addresses and lengths, bytes; 0 = none. */
@@ -870,6 +874,40 @@ int cci_poll(cci_endpoint_t *endpoint, uint32_t max, cci_ext_handler_t handler, 
  * Errors: CCI_EINVAL (NULL, or an event that is the program's already).
  */
 int cci_keep_event(cci_event_t *lent, cci_event_t **kept);
+
+/*
+ * Lends memory for one message. The program writes the message there and sends it by cci_send_loan(). That saves a buffer and, over shared
+ * memory, from 2 KiB on, the copies: the peer gets the message where it lies (CCI_OPT_EXT_CONN_LOANS), or makes the only copy. The first loans
+ * of a connection may have to be copied when they are sent, as other messages are, since the peer has to map the memory first.
+ *
+ *   len      the length of the message, at most connection->max_send_size
+ *   memory   out: where it is written to; it holds what earlier messages had, or zeros. The program's until it is sent or returned
+ *
+ * Errors: CCI_ENOBUFS (all memory for loans is out: a CCI_EVENT_SEND of a loan says that some is back), CCI_EMSGSIZE (too long),
+ * CCI_ERR_DISCONNECTED (the connection is closed), CCI_EINVAL (NULL).
+ */
+int cci_loan(cci_connection_t *connection, uint32_t len, void **memory);
+
+/*
+ * Sends the message that was written to memory from cci_loan(). This ends in one CCI_EVENT_SEND with this context, unless
+ * CCI_FLAG_SILENT: when the memory is the library's again to lend. If the message was received where it lies, that is when the receiver has returned
+ * it, or the connection has ended, so this event has no place in the order of the others; the message has.
+ *
+ *   memory    from cci_loan(), for this connection; not to be used any more after this, unless the call fails
+ *   len       the length of the message, at most what was asked for
+ *   flags     0 or CCI_FLAG_SILENT
+ *
+ * Errors: as cci_send(), and nothing was sent then: the memory is still the program's, for a message no longer than this one. CCI_EINVAL also
+ * if the memory was not lent for this connection, and for other flags.
+ */
+int cci_send_loan(cci_connection_t *connection, void *memory, uint32_t len, const void *context, int flags);
+
+/*
+ * Gives memory from cci_loan() back unsent.
+ *
+ * Errors: CCI_EINVAL (NULL, or not memory that was lent).
+ */
+int cci_return_loan(cci_connection_t *connection, void *memory);
 
 /*
  * Accepts a connection request on another endpoint than the one that it came to, on the same kind of device. So a broker

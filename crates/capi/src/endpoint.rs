@@ -1,6 +1,7 @@
 //! An endpoint behind a C pointer.
 
 use crate::allocations;
+use crate::borrowed::Borrowed;
 use crate::connections::Table;
 use crate::guard::{Failure, guard};
 use crate::handles::Handles;
@@ -54,6 +55,7 @@ pub(crate) struct Side {
     pub connections: Table,
     pub events: Pool,
     pub handles: Handles,
+    pub borrowed: Borrowed,
 }
 
 impl Side {
@@ -64,7 +66,7 @@ impl Side {
 
     /// Bytes held for C alone.
     pub fn bytes(&self) -> u64 {
-        (self.connections.bytes() + self.events.bytes() + self.handles.bytes()) as u64
+        (self.connections.bytes() + self.events.bytes() + self.handles.bytes() + self.borrowed.bytes()) as u64
     }
 }
 
@@ -150,6 +152,7 @@ impl CEndpoint {
             connections: Table::default(),
             events: Pool::new(events_max),
             handles: Handles::default(),
+            borrowed: Borrowed::default(),
         };
         let created = Box::new(CEndpoint {
             public: cci_endpoint_t { device: public },

@@ -146,6 +146,14 @@ pub(crate) fn fill_any(
                 endpoint: c_endpoint.public(),
             },
         },
+        Event::Mapped(message) => {
+            // There is a slice of it, as C programs ask for mapped messages of peers alone that they trust.
+            let bytes = message.trusted().unwrap_or_default();
+            let (len, ptr, connection) =
+                (bytes.len() as u32, bytes.as_ptr().cast(), connection_of(message.connection()));
+            let recv = cci_event_recv_t { r#type: CCI_EVENT_RECV, len, ptr, connection };
+            return put(c_endpoint, slot, cci_event_t { recv }, OUT, Held::Mapped(message));
+        }
         // The tests of both languages see each kind of event that there is.
         other => unreachable!("an event that has no form in C: {other:?}"),
     };
@@ -317,8 +325,8 @@ pub unsafe extern "C" fn cci_return_event(event: *const cci_event_t) -> c_int {
         match std::mem::replace(unsafe { &mut *event.held.get() }, Held::Nothing) {
             // Completions.
             Held::Nothing => {}
-            Held::Message(message) => {
-                drop(message);
+            held @ (Held::Message(_) | Held::Mapped(_)) => {
+                drop(held);
                 if !orphan
                     // SAFETY: the endpoint that gave the event out is there, and stays during the call, says the caller.
                     && let Some(c_endpoint) = unsafe { event.c_endpoint.cast::<CEndpoint>().as_ref() }

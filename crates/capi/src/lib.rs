@@ -15,6 +15,7 @@
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 mod allocations;
+mod borrowed;
 pub mod ccs;
 mod connecting;
 mod connections;
@@ -27,6 +28,7 @@ mod handles;
 pub mod job;
 mod json;
 mod library;
+mod loans;
 mod messages;
 pub mod messenger;
 mod opening;
@@ -50,6 +52,7 @@ pub use extensions::{
 };
 pub use job::*;
 pub use library::{cci_finalize, cci_get_devices, cci_init};
+pub use loans::{cci_loan, cci_return_loan, cci_send_loan};
 pub use messages::{cci_send, cci_sendv};
 pub use messenger::*;
 pub use opening::{cci_create_endpoint, cci_create_endpoint_at, cci_destroy_endpoint};

@@ -3,6 +3,7 @@
 use crate::connecting::resolve;
 use crate::endpoint::CEndpoint;
 use crate::guard::{Failure, guard};
+use crate::loans::loans_of;
 use crate::types::*;
 use cci::{Connection, DisconnectPolicy};
 use libc::{c_char, c_int, c_void};
@@ -31,7 +32,7 @@ unsafe fn handle_of<'a>(
             // SAFETY: as the caller promises.
             Ok(Handle::Endpoint(unsafe { CEndpoint::of(handle.cast()) }?))
         }
-        CCI_OPT_CONN_SEND_TIMEOUT | CCI_OPT_CONN_KEEPALIVE_TIMEOUT => {
+        CCI_OPT_CONN_SEND_TIMEOUT | CCI_OPT_CONN_KEEPALIVE_TIMEOUT | CCI_OPT_EXT_CONN_LOANS => {
             // SAFETY: as the caller promises.
             let (endpoint, connection) = unsafe { resolve(handle.cast()) }?;
             Ok(Handle::Connection(endpoint, connection))
@@ -122,6 +123,8 @@ fn set_connection(
     c_endpoint.with(|endpoint, _| {
         if name == CCI_OPT_CONN_SEND_TIMEOUT {
             endpoint.set_send_timeout(connection, send_timeout(value)?)?;
+        } else if name == CCI_OPT_EXT_CONN_LOANS {
+            endpoint.receive_loans(connection, loans_of(value)?)?;
         } else {
             endpoint.set_keepalive(connection, keepalive(value))?;
         }
@@ -148,6 +151,9 @@ pub unsafe extern "C" fn cci_get_opt(
         match handle {
             // SAFETY: `val` points to a place for what the option is, says the caller.
             Handle::Endpoint(endpoint) => unsafe { get_endpoint(endpoint, name, val) },
+            Handle::Connection(..) if name == CCI_OPT_EXT_CONN_LOANS => {
+                Err(Failure::with_text(CCI_EINVAL, "cci_get_opt: this option can only be set"))
+            }
             Handle::Connection(endpoint, connection) => {
                 let timeouts = endpoint.with(|endpoint, _| endpoint.timeouts(connection))?;
                 let Some((send, keepalive)) = timeouts else {

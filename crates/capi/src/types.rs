@@ -173,6 +173,8 @@ pub const CCI_OPT_EXT_ENDPT_MEMORY_CAP: cci_opt_name_t = 1000;
 pub const CCI_OPT_EXT_ENDPT_MEMORY_USED: cci_opt_name_t = 1001;
 /// Extension: whether the program gets an event for a connection that has ended.
 pub const CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS: cci_opt_name_t = 1002;
+/// Of a connection: whether lent messages are read in place.
+pub const CCI_OPT_EXT_CONN_LOANS: cci_opt_name_t = 1003;
 
 /// Extension: `cci_init` without locks.
 pub const CCI_INIT_SINGLE_THREADED: u32 = 1 << 0;

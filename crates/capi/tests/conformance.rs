@@ -547,6 +547,47 @@ impl Port for CPort {
         refused(status).map(|()| taken as usize)
     }
 
+    fn send_loan(&mut self, to: CConn, message: &[u8], context: u64, flags: Flags) -> Result<(), Refusal> {
+        // SAFETY: a connection of ours, places for what is given out, and memory that was lent for so many bytes.
+        unsafe {
+            let mut memory = null_mut();
+            refused(cci_loan(to.0, message.len() as u32, &mut memory))?;
+            std::ptr::copy_nonoverlapping(message.as_ptr(), memory.cast(), message.len());
+            let len = message.len() as u32;
+            assert_eq!(cci_send_loan(to.0, memory, len + 1, null(), 0), CCI_EINVAL, "longer than it is");
+            assert_eq!(cci_send_loan(to.0, memory, len, null(), CCI_FLAG_BLOCKING), CCI_EINVAL);
+            let sent = refused(cci_send_loan(to.0, memory, len, pointer(context), flags_to_c(flags)));
+            if sent.is_err() {
+                assert_eq!(cci_return_loan(to.0, memory), CCI_SUCCESS, "it is still the program's");
+            }
+            assert_eq!(cci_return_loan(to.0, memory), CCI_EINVAL, "it is not the program's any more");
+            sent
+        }
+    }
+
+    fn return_loan(&mut self, to: CConn, len_bytes: usize) -> Result<(), Refusal> {
+        let mut memory = null_mut();
+        // SAFETY: a connection of ours, a place for a pointer, and memory that was lent for so many bytes.
+        unsafe {
+            refused(cci_loan(to.0, len_bytes as u32, &mut memory))?;
+            std::ptr::write_bytes(memory.cast::<u8>(), 9, len_bytes);
+            assert_eq!(cci_return_loan(to.0, memory), CCI_SUCCESS);
+            assert_eq!(cci_return_loan(to.0, memory), CCI_EINVAL, "only once");
+        }
+        Ok(())
+    }
+
+    fn receive_mapped(&mut self, connection: CConn) {
+        let (on, other) = (1u32, 2u32);
+        // SAFETY: a connection of ours, and numbers.
+        unsafe {
+            let set = |value: &u32| {
+                cci_set_opt(connection.0.cast(), CCI_OPT_EXT_CONN_LOANS, std::ptr::from_ref(value).cast())
+            };
+            assert_eq!((set(&other), set(&on)), (CCI_ERANGE, CCI_SUCCESS));
+        }
+    }
+
     fn wait(&mut self, timeout: Duration) -> Option<Happening<CPort>> {
         let timeout = to_timeval(timeout);
         let mut event = null();

@@ -2,7 +2,7 @@
 
 use crate::guard::Failure;
 use crate::types::*;
-use cci::{ConnectRequest, Message};
+use cci::{ConnectRequest, MappedMessage, Message};
 use cci_memory::returns::Returns;
 use std::cell::UnsafeCell;
 use std::ptr::{NonNull, null};
@@ -26,6 +26,8 @@ pub(crate) enum Held {
     Nothing,
     /// The receive buffer.
     Message(Message),
+    /// A message in memory of the peer's.
+    Mapped(MappedMessage),
     Request(Box<Request>),
     /// What an answered request's event still shows.
     Payload(Vec<u8>),

@@ -40,6 +40,9 @@ static int (*send2)(cci_connection_t *, const void *, uint32_t, const void *, ui
 static int (*send_burst)(cci_connection_t *, const struct iovec *, uint32_t, const void *, int,
                          uint32_t *) = cci_send_burst;
 static int (*poll_events)(cci_endpoint_t *, uint32_t, cci_ext_handler_t, void *, uint32_t *) = cci_poll;
+static int (*loan)(cci_connection_t *, uint32_t, void **) = cci_loan;
+static int (*send_loan)(cci_connection_t *, void *, uint32_t, const void *, int) = cci_send_loan;
+static int (*return_loan)(cci_connection_t *, void *) = cci_return_loan;
 static int (*keep_event)(cci_event_t *, cci_event_t **) = cci_keep_event;
 static int (*accept_on)(cci_event_t *, cci_endpoint_t *, const void *) = cci_accept_on;
 static int (*register_conn)(cci_connection_t *, void *, uint64_t, int, cci_rma_handle_t **) = cci_rma_register_conn;
@@ -118,7 +121,7 @@ int main(void)
     return !(init && finalize && error_text && get_devices && create_endpoint && create_endpoint_at &&
              destroy_endpoint && connect_to && accept_request && reject && disconnect && get_event && return_event &&
              arm_os_handle && set_opt && get_opt && send_one && send_many && rma_register && rma_deregister && rma &&
-             event_type_text && last_error && create_with && wait_event && send2 && send_burst &&
+             event_type_text && last_error && create_with && wait_event && send2 && send_burst && loan && send_loan && return_loan &&
              poll_events && keep_event && accept_on && register_conn &&
              rma_alloc && rma_free && rma_invalidate && rmav && atomic && explain && get_counters &&
              resolve && peer_names && conn_req_names && connect_expecting &&

@@ -299,6 +299,28 @@ pub trait Port: Send + 'static {
         flags: Flags,
     ) -> Result<usize, Refusal>;
 
+    /// Borrows memory for a message, writes it there, and sends it from there. Ends in one [`Happening::Sent`] unless silent, at the latest
+    /// when the receiver has dropped the message.
+    ///
+    /// # Errors
+    /// Nothing was sent.
+    fn send_loan(
+        &mut self,
+        to: Self::Connection,
+        message: &[u8],
+        context: u64,
+        flags: Flags,
+    ) -> Result<(), Refusal>;
+
+    /// Borrows memory for a message, writes to it, and gives it back unsent.
+    ///
+    /// # Errors
+    /// None was lent.
+    fn return_loan(&mut self, to: Self::Connection, len_bytes: usize) -> Result<(), Refusal>;
+
+    /// Receives messages that the peer lends where they lie, where that is possible.
+    fn receive_mapped(&mut self, connection: Self::Connection);
+
     /// Waits for the next event; None after `timeout`.
     fn wait(&mut self, timeout: Duration) -> Option<Happening<Self>>;
 

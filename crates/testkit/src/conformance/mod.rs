@@ -170,6 +170,8 @@ macro_rules! conformance {
             sending: silent_sends_raise_no_event, blocking_send_returns_the_status, no_copy_sends,
                 full_queue_loses_nothing, as_many_sends_are_taken_as_there_are_buffers,
                 sends_that_wait_are_delivered_before_a_disconnect, sends_that_wait_end_with_the_peer;
+            loans: loans_arrive_in_their_places, loans_are_kept_and_come_back, loans_that_are_not_sent_come_back,
+                what_is_lent_outlives_the_connection;
             streams: handlers_are_given_what_comes, handlers_are_called_as_often_as_allowed,
                 kept_messages_hold_buffers, a_handler_that_panics_loses_one_message, bursts_complete_once,
                 partial_bursts_say_how_many_were_taken, a_burst_stops_at_what_cannot_be_sent,

@@ -4,8 +4,8 @@ use super::driver::{Counts, Driver, Flags, Grant, Happening, Polled, Port, Refus
 use crate::loopback;
 use cci::{
     AcceptError, Atomic, Attribute, ConnectError, ConnectRequest, Connection, Context, Endpoint, Event,
-    Foreign, Memory, Message, Options, RegionAddress, RegionHandle, RegisterError, Registration, Rma,
-    RmaError, RmaFlags, SendError, SendFlags, Status,
+    Foreign, Loans, MappedMessage, Memory, Message, Options, RegionAddress, RegionHandle, RegisterError,
+    Registration, Rma, RmaError, RmaFlags, SendError, SendFlags, Status,
 };
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -45,11 +45,29 @@ impl Driver for Rust {
 
 /// A received message. (`Message` itself is not `AsRef`, which would be ambiguous beside its `Deref`.)
 #[derive(Debug)]
-pub struct Received(Message);
+pub struct Received(Form);
+
+#[derive(Debug)]
+enum Form {
+    InBuffer(Message),
+    /// A copy of it, which is what a program reads, and the message, whose drop gives it back.
+    Mapped(Vec<u8>, MappedMessage),
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        if let Form::Mapped(copy, message) = &self.0 {
+            assert!(*copy == message.to_vec(), "a message that is kept stays as it is");
+        }
+    }
+}
 
 impl AsRef<[u8]> for Received {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Form::InBuffer(message) => message,
+            Form::Mapped(copy, _) => copy,
+        }
     }
 }
 
@@ -157,7 +175,7 @@ impl Port for Endpoint {
                 assert!(message.as_ptr().addr().is_multiple_of(8), "a lent message is 8-byte aligned");
                 let connection = message.connection();
                 if keeps(connection, &message) {
-                    came.push(Happening::Received(connection, Received(message.keep())));
+                    came.push(Happening::Received(connection, Received(Form::InBuffer(message.keep()))));
                 }
             }
             cci::Polled::Event(Event::Recv(_)) => panic!("messages are lent"),
@@ -174,6 +192,36 @@ impl Port for Endpoint {
         flags: Flags,
     ) -> Result<usize, Refusal> {
         Endpoint::send_burst(self, to, messages, context, send_flags(flags)).map_err(refusal)
+    }
+
+    fn send_loan(
+        &mut self,
+        to: Connection,
+        message: &[u8],
+        context: u64,
+        flags: Flags,
+    ) -> Result<(), Refusal> {
+        // A byte more than is sent.
+        let most = Endpoint::max_send_size(self, to).map_or(usize::MAX, |most| most as usize);
+        let len = if message.len() < most { message.len() + 1 } else { message.len() };
+        let mut loan = self.loan(to, len).map_err(refusal)?;
+        assert_eq!((loan.connection(), loan.len()), (to, len));
+        loan[..message.len()].copy_from_slice(message);
+        loan.truncate(message.len());
+        Endpoint::send_loan(self, loan, context, send_flags(flags)).map_err(|refused| {
+            assert!(*refused.loan == *message, "it is as it was");
+            refusal(refused.error)
+        })
+    }
+
+    fn return_loan(&mut self, to: Connection, len_bytes: usize) -> Result<(), Refusal> {
+        let mut loan = self.loan(to, len_bytes).map_err(refusal)?;
+        loan.fill(9);
+        Ok(())
+    }
+
+    fn receive_mapped(&mut self, connection: Connection) {
+        self.receive_loans(connection, Loans::Mapped).expect("the connection is open");
     }
 
     fn wait(&mut self, timeout: Duration) -> Option<Happening<Endpoint>> {
@@ -295,7 +343,11 @@ fn rma_refusal(error: RmaError) -> Refusal {
 fn happening(event: Event) -> Happening<Endpoint> {
     match event {
         Event::Send { connection, context, status } => Happening::Sent(connection, context, status),
-        Event::Recv(message) => Happening::Received(message.connection(), Received(message)),
+        Event::Recv(message) => Happening::Received(message.connection(), Received(Form::InBuffer(message))),
+        Event::Mapped(message) => {
+            let copy = message.to_vec();
+            Happening::Received(message.connection(), Received(Form::Mapped(copy, message)))
+        }
         Event::Connect { context, result } => Happening::Connected(context, result),
         Event::ConnectRequest(request) => Happening::Requested(request),
         Event::Accept { context, result } => Happening::Accepted(context, result),

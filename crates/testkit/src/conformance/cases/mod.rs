@@ -9,6 +9,7 @@ pub mod child;
 pub mod closing;
 pub mod connect;
 pub mod disconnected;
+pub mod loans;
 pub mod messages;
 pub mod multicast;
 mod peer;

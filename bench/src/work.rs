@@ -13,6 +13,8 @@ use std::str::FromStr;
 pub enum Work {
     /// A message there and one back, both sides polling, one at a time: half of the mean round trip.
     HalfTrip { len: u32 },
+    /// As `HalfTrip`, but the messages are written to memory that the library has lent, and handed over there.
+    LoanTrip { len: u32 },
     /// Messages one way as fast as they go, reliable; all of them have arrived when the time is taken.
     Rate { len: u32 },
     /// As `Rate`, but sent in bursts and received by a handler.
@@ -63,6 +65,7 @@ impl Work {
     pub const fn unit(self) -> Unit {
         match self {
             Work::HalfTrip { .. }
+            | Work::LoanTrip { .. }
             | Work::BlockingTrip { .. }
             | Work::Call { .. }
             | Work::PutFence { .. }
@@ -89,6 +92,7 @@ impl Work {
     pub const fn message_bytes(self) -> Option<u32> {
         match self {
             Work::HalfTrip { len }
+            | Work::LoanTrip { len }
             | Work::Rate { len }
             | Work::Stream { len }
             | Work::Long { len }
@@ -125,6 +129,7 @@ impl Work {
     pub const fn first_count(self) -> u64 {
         match self {
             Work::HalfTrip { .. }
+            | Work::LoanTrip { .. }
             | Work::Call { .. }
             | Work::PutFence { .. }
             | Work::PutFenceHeap { .. }
@@ -154,7 +159,9 @@ impl Work {
     /// About how many nanoseconds one of it takes, by what was measured. None: its amount is fixed.
     pub fn one_ns(self, value: f64) -> Option<f64> {
         match self {
-            Work::HalfTrip { .. } | Work::BlockingTrip { .. } | Work::Call { .. } => Some(2.0 * value),
+            Work::HalfTrip { .. } | Work::LoanTrip { .. } | Work::BlockingTrip { .. } | Work::Call { .. } => {
+                Some(2.0 * value)
+            }
             Work::Rate { .. } | Work::Stream { .. } | Work::Calls { .. } | Work::FetchAdd | Work::Connect => {
                 Some(1e9 / value)
             }
@@ -178,6 +185,7 @@ impl fmt::Display for Work {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Work::HalfTrip { len } => write!(out, "half-trip:{len}"),
+            Work::LoanTrip { len } => write!(out, "loan-trip:{len}"),
             Work::Rate { len } => write!(out, "rate:{len}"),
             Work::Stream { len } => write!(out, "stream:{len}"),
             Work::Long { len } => write!(out, "long:{len}"),
@@ -217,6 +225,7 @@ impl FromStr for Work {
         let numbers: Result<Vec<u32>, _> = rest.into_iter().map(str::parse).collect();
         Ok(match (name, numbers.as_deref()) {
             ("half-trip", Ok(&[len])) => Work::HalfTrip { len },
+            ("loan-trip", Ok(&[len])) => Work::LoanTrip { len },
             ("rate", Ok(&[len])) => Work::Rate { len },
             ("stream", Ok(&[len])) => Work::Stream { len },
             ("long", Ok(&[len])) => Work::Long { len },
@@ -279,6 +288,7 @@ mod tests {
     fn what_is_written_is_read() {
         for work in [
             Work::HalfTrip { len: 8 },
+            Work::LoanTrip { len: 8192 },
             Work::Rate { len: 1024 },
             Work::Stream { len: 8 },
             Work::Long { len: 1 << 20 },

@@ -79,6 +79,9 @@ fn messages() {
         has_reading(by, "half-trip:1024", 20);
     }
     has_reading("shm", "half-trip:8192", 20);
+    // Those of TCP are copied.
+    has_reading("shm", "loan-trip:8192", 20);
+    has_reading("tcp", "loan-trip:8192", 20);
 }
 
 #[test]

@@ -55,10 +55,13 @@ impl Family {
             Work::Connect | Work::Poll { .. } | Work::IdleMemory { .. } => Family::Connections,
             Work::Loaded { .. } => Family::UnderLoad,
             Work::Long { .. } | Work::Call { .. } | Work::Calls { .. } => Family::Layers,
+            Work::LoanTrip { .. } => Family::SharedMemory,
             Work::HalfTrip { .. } | Work::Rate { .. } | Work::Stream { .. } => {
                 let mut parts = row.name.split('/');
                 match (parts.next(), parts.next()) {
-                    (Some("shm"), Some("half-trip" | "rate" | "stream")) => Family::SharedMemory,
+                    (Some("shm"), Some("half-trip" | "loan-trip" | "rate" | "stream")) => {
+                        Family::SharedMemory
+                    }
                     (Some("udp"), Some("half-trip" | "rate" | "stream")) => Family::Udp,
                     (Some("tcp"), Some("half-trip" | "rate" | "stream")) => Family::Tcp,
                     (Some("eth" | "pair-udp" | "pair-tcp"), _) => Family::Ethernet,
@@ -126,6 +129,7 @@ fn common_title(rows: &[&RowResult]) -> String {
 pub fn size(work: Work) -> Option<u32> {
     match work {
         Work::HalfTrip { len }
+        | Work::LoanTrip { len }
         | Work::Rate { len }
         | Work::Stream { len }
         | Work::Long { len }

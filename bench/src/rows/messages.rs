@@ -73,8 +73,8 @@ fn shared_memory(rows: &mut Vec<Row>, peers: &Peers) {
         half_trip_goals: &[baseline_at_most(1.5), best_peer_at_most(0.9)],
         rate_goals: &[],
     };
-    half_trips.add(rows, &[8, 64, 512, 4096], &[], 8);
-    Family { half_trip_goals: &[best_peer_at_most(1.0)], ..half_trips }.add(rows, &[8192], &[], 8192);
+    half_trips.add(rows, &[8, 64, 512, 4096, 8192], &[], 8);
+    rows.push(loans(peers));
     let rates = Family {
         // A cache line has no rate: the peers are what there is to compare with.
         contestants: &|| with_peers(vec![ours("cci shm", By::Shm)], peers.shared_memory()),
@@ -83,6 +83,16 @@ fn shared_memory(rows: &mut Vec<Row>, peers: &Peers) {
         ..half_trips
     };
     rates.add(rows, &[], &[8, 64, 1024], 8);
+}
+
+/// Long messages that are handed over where they were written, by those who can, beside what the others do.
+fn loans(peers: &Peers) -> Row {
+    let len = 8192;
+    let ours = Worker::ours("cci shm", By::Shm, Placement::SameHost).doing(Work::LoanTrip { len });
+    let title = format!("Half round trip over shared memory by loan, {len} B");
+    let contestants = with_peers(vec![Box::new(ours)], peers.shared_memory());
+    let row = Row::new(format!("shm/loan-trip/{len}"), title, Work::HalfTrip { len }, contestants);
+    row.with_goals(&[best_peer_at_most(1.0)])
 }
 
 /// Messages in bursts, received by a handler, beside what the peers do at their best.

@@ -17,7 +17,7 @@ pub fn run<C: Dialled>(args: &WorkArgs) -> Outcome<Option<Reading>> {
         partner::pin(args)?;
         let mut channel = C::dial(args, first)?;
         match args.work {
-            Work::HalfTrip { len } | Work::BlockingTrip { len } => {
+            Work::HalfTrip { len } | Work::LoanTrip { len } | Work::BlockingTrip { len } => {
                 half_trip::answer(&mut channel, len, args.count)?
             }
             Work::Rate { len } | Work::Stream { len } | Work::Long { len } => {
@@ -35,7 +35,7 @@ pub fn run<C: Dialled>(args: &WorkArgs) -> Outcome<Option<Reading>> {
     partner::pin(args)?;
     let mut channel = C::accept(listening, args)?;
     let reading = match args.work {
-        Work::HalfTrip { len } | Work::BlockingTrip { len } => {
+        Work::HalfTrip { len } | Work::LoanTrip { len } | Work::BlockingTrip { len } => {
             half_trip::mean_ns(&mut channel, len, args.count).map(Reading::of)?
         }
         Work::Rate { len } | Work::Stream { len } => rate::send(&mut channel, args.count, len)?,

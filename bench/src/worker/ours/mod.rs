@@ -6,6 +6,7 @@ pub mod calls;
 pub mod connect;
 mod dial;
 pub mod job;
+mod loans;
 mod locked;
 pub mod many;
 mod messages;
@@ -16,6 +17,7 @@ mod streams;
 
 pub use any_length::AnyLength;
 pub use asleep::{OnHandle, Waiting};
+pub use loans::Lent;
 pub use locked::Locked;
 pub use messages::Messages;
 pub use streams::Streams;

@@ -4,12 +4,17 @@ use super::failed;
 use crate::failure::Outcome;
 use crate::transfer::{Direction, Slots};
 use cci_sys::clock;
+use rustix::net::sockopt;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 /// Neither side waits longer for the other.
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// What a careful programmer asks for, who moves much: left to itself, the kernel begins with less, and a stream of 1 MiB writes took 1.2
+/// times as long. The kernel gives what its limits allow.
+const BUFFER_BYTES: usize = 4 << 20;
 
 /// One end of the connection, with its memory.
 #[derive(Debug)]
@@ -28,6 +33,9 @@ impl Stream {
         let limited =
             stream.set_read_timeout(Some(LIMIT)).and_then(|()| stream.set_write_timeout(Some(LIMIT)));
         limited.and_then(|()| stream.set_nodelay(true)).map_err(failed("plain TCP"))?;
+        let sized = sockopt::set_socket_send_buffer_size(&stream, BUFFER_BYTES)
+            .and_then(|()| sockopt::set_socket_recv_buffer_size(&stream, BUFFER_BYTES));
+        sized.map_err(|errno| failed("plain TCP")(errno.into()))?;
         Ok(Stream { stream, memory: vec![1; len_bytes] })
     }
 

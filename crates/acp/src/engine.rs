@@ -19,6 +19,13 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(u64);
 
+impl Handle {
+    /// Its number, from 1.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// When an operation may start.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -185,6 +192,11 @@ impl Engine {
     /// Whether this operation and all before it have ended.
     pub fn has_ended(&self, handle: Handle) -> bool {
         self.orders.ended() >= handle.0
+    }
+
+    /// The operation of this number, if it was issued.
+    pub fn handle(&self, number: u64) -> Option<Handle> {
+        (1..=self.orders.last()).contains(&number).then_some(Handle(number))
     }
 
     /// The operation that was issued last.

@@ -224,6 +224,16 @@ impl GlobalMemory {
         self.engine.atomic(&mut self.links, &self.regions, (dst, src, atomic), order)
     }
 
+    /// The operation of this number ([`Handle::number`]). None: it was not issued.
+    pub fn handle(&self, number: u64) -> Option<Handle> {
+        self.engine.handle(number)
+    }
+
+    /// The operation that was issued last. None: there was none.
+    pub fn last(&self) -> Option<Handle> {
+        self.engine.handle(self.engine.last().number())
+    }
+
     /// Waits until this operation and all before it have ended (`acp_complete`). Serves other ranks meanwhile, and sleeps where that takes long.
     ///
     /// # Errors

@@ -29,6 +29,16 @@ pub(crate) struct Regions {
 }
 
 impl RegionKey {
+    /// A number that names it, and is not 0.
+    pub fn to_bits(self) -> u64 {
+        self.place
+    }
+
+    /// What [`RegionKey::to_bits`] was made of; none of 0.
+    pub fn from_bits(bits: u64) -> Option<RegionKey> {
+        (bits != 0).then_some(RegionKey { place: bits })
+    }
+
     /// Where the region begins.
     pub(crate) fn place(self) -> u64 {
         self.place

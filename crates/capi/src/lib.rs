@@ -14,6 +14,7 @@
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
+pub mod acp;
 mod allocations;
 mod borrowed;
 pub mod ccs;
@@ -42,6 +43,7 @@ mod status;
 mod streams;
 pub mod types;
 
+pub use acp::*;
 pub use ccs::*;
 pub use connecting::{cci_accept, cci_connect, cci_connect_expecting, cci_disconnect, cci_reject};
 pub use endpoint::cci_arm_os_handle;

@@ -10,7 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-sys", &["cci-memory"]),
     ("cci", &["cci-proto", "cci-sys", "cci-memory", "cci-secure"]),
     ("cci-job", &["cci", "cci-sys"]),
-    ("cci-capi", &["cci", "cci-am", "cci-job", "cci-memory"]),
+    ("cci-capi", &["cci", "cci-acp", "cci-am", "cci-job", "cci-memory"]),
     ("cci-am", &["cci", "cci-job", "cci-memory"]),
     ("cci-acp", &["cci", "cci-job"]),
     ("cci-measure", &["cci-sys"]),

@@ -1,0 +1,54 @@
+//! The C tests of ACP: programs that know `acp.h` and the library only, as the ranks of a job.
+
+mod common;
+#[path = "../../am/tests/launch/mod.rs"]
+mod launch;
+
+use common::Linked;
+use std::process::Command;
+
+/// Runs a program as so many ranks, each of which must succeed, and say this.
+fn run(name: &str, size: u32, says: &str) {
+    let program = common::compile(name, Linked::Shared);
+    for (rank, output) in launch::launch(size, || Command::new(&program)).iter().enumerate() {
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let is_well = output.status.success() && out.contains(says);
+        assert!(is_well, "{name}, rank {rank} of {size}: {}\n{out}{err}", output.status);
+    }
+}
+
+#[test]
+fn alone() {
+    let output = common::finish(&mut Command::new(common::compile("acp_ranks", Linked::Static)));
+    assert!(output.contains("acp_ranks: all well"), "{output}");
+}
+
+#[test]
+fn ranks() {
+    for size in [1, 2, 3, 4] {
+        run("acp_ranks", size, "acp_ranks: all well");
+    }
+}
+
+#[test]
+fn the_papers_ring() {
+    for size in [2, 4, 5] {
+        run("acp_ring", size, "is here");
+    }
+}
+
+/// The header is C of every standard from C99 on, and C++ of 2017.
+#[test]
+fn the_header_in_every_standard() {
+    let source = common::package_folder().join("tests/c/acp_header.c");
+    let object = common::scratch().join("acp_header.o");
+    for standard in ["c99", "c11", "c17", "c2x", "c++17", "c++20"] {
+        let mut cc = Command::new(if standard.starts_with("c++") { "c++" } else { "cc" });
+        if standard.starts_with("c++") {
+            cc.args(["-x", "c++"]);
+        }
+        cc.arg(format!("-std={standard}")).args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c", "-I"]);
+        cc.arg(common::package_folder().join("include")).arg(&source).arg("-o").arg(&object);
+        common::succeed(&mut cc);
+    }
+}

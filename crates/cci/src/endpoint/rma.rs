@@ -157,7 +157,7 @@ impl Endpoint {
             }
         }
         self.check_operation_quota(connection, flags)?;
-        self.start_atomic(connection, atomic, target, result, context, flags)
+        self.start_atomic::<false>(connection, atomic, target, result, context, flags).map(|_| ())
     }
 
     /// Does what [`Endpoint::atomic`] does, and waits for the completion. Returns how the operation ended, and raises no event.
@@ -214,7 +214,8 @@ impl Endpoint {
     ) -> Result<u64, RmaError> {
         let context = self.next_blocking();
         let flags = without_silent(flags);
-        let started = self.start_atomic(connection, atomic, target, result, context, flags);
+        let started =
+            self.start_atomic::<false>(connection, atomic, target, result, context, flags).map(|_| ());
         self.blocking_started(context, started)
     }
 
@@ -225,12 +226,12 @@ impl Endpoint {
         started.map(|()| context)
     }
 
-    /// Starts an operation as [`Endpoint::rma`] does. If all of it is done at once, returns how it ended; no event will come then.
-    pub(crate) fn rma_at_once(
-        &mut self,
-        connection: Connection,
-        rma: &Rma<'_>,
-    ) -> Result<Option<Status>, RmaError> {
+    /// Starts an operation as [`Endpoint::rma`] does. If all of it is done at once, as over memory that is mapped, returns how it ended; no
+    /// event will come then.
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::rma`].
+    pub fn rma_at_once(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<Option<Status>, RmaError> {
         if let (&[local], &[remote], None) = (rma.local, rma.remote, rma.message)
             && local.len_bytes == remote.len_bytes
             && self.copy_mapped(
@@ -239,13 +240,40 @@ impl Endpoint {
                 &local.address,
                 &remote.address,
                 local.len_bytes,
-                rma.flags,
+                rma.flags | RmaFlags::SILENT,
             )
         {
             return Ok(Some(Status::Success));
         }
         self.check_operation_quota(connection, rma.flags)?;
         self.start_transfer::<true>(connection, rma)
+    }
+
+    /// Starts an operation as [`Endpoint::atomic`] does. If it is done at once, returns how it ended; no event will come then.
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::rma`].
+    pub fn atomic_at_once(
+        &mut self,
+        connection: Connection,
+        atomic: Atomic,
+        target: RegionAddress,
+        result: Option<RegionAddress>,
+        context: u64,
+        flags: RmaFlags,
+    ) -> Result<Option<Status>, RmaError> {
+        // The end is returned: no completion has to take its turn.
+        if self.may_be_mapped(connection, flags | RmaFlags::SILENT)
+            && !is_beyond(target, atomic.width.bytes() as u64)
+        {
+            let (at, result) = (remote_address(target), result.map(remote_address));
+            if let Some(status) = self.core.regions.pairs.atomic(connection, atomic, at, result) {
+                self.core.counters.atomics += 1;
+                return Ok(Some(status));
+            }
+        }
+        self.check_operation_quota(connection, flags)?;
+        self.start_atomic::<true>(connection, atomic, target, result, context, flags)
     }
 
     fn start_rma(&mut self, connection: Connection, rma: &Rma<'_>) -> Result<(), RmaError> {
@@ -285,7 +313,9 @@ impl Endpoint {
         started
     }
 
-    fn start_atomic(
+    /// Starts an atomic operation. If it has ended, returns how for those that want to know `AT_ONCE`; others get an event.
+    #[inline(always)]
+    fn start_atomic<const AT_ONCE: bool>(
         &mut self,
         connection: Connection,
         atomic: Atomic,
@@ -293,7 +323,7 @@ impl Endpoint {
         result: Option<RegionAddress>,
         context: u64,
         flags: RmaFlags,
-    ) -> Result<(), RmaError> {
+    ) -> Result<Option<Status>, RmaError> {
         let (link, _, is_ordered) = self.rma_link(connection, flags)?;
         let op = OperationOp { context, silent: flags.contains(RmaFlags::SILENT), is_ordered };
         let result = result.map(remote_address);
@@ -305,15 +335,16 @@ impl Endpoint {
             return Err(RmaError::Lengths);
         }
         if is_beyond(target, atomic.width.bytes() as u64) {
-            self.refused_at_once::<false>(connection, link, op);
+            let refused = self.refused_at_once::<AT_ONCE>(connection, link, op);
             self.core.counters.atomics += 1;
-            return Ok(());
+            return Ok(refused);
         }
         let fence = flags.contains(RmaFlags::FENCE);
         let request = AtomicRequest { atomic, target: remote_address(target), result, fence };
-        self.begin::<false>(connection, link, Operation { action: Action::Atomic(request), op })?;
+        let operation = Operation { action: Action::Atomic(request), op };
+        let ended = self.begin::<AT_ONCE>(connection, link, operation)?;
         self.core.counters.atomics += 1;
-        Ok(())
+        Ok(ended)
     }
 
     /// Ends an operation that reaches beyond its region, by the length that the handle itself gives. The target would refuse it, too,

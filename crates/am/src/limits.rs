@@ -27,6 +27,8 @@ pub const TEAMS_MAX: usize = 4096;
 pub(crate) const SYMMETRIC_ADDRESSES: std::ops::Range<u64> = 0x5700_0000_0000..0x5a00_0000_0000;
 /// So often is an address tried for symmetric memory before it is given up.
 pub(crate) const SYMMETRIC_ATTEMPTS_MAX: u32 = 64;
+/// Longest data that are copied before they are put, where that saves a registration, bytes.
+pub(crate) const STAGED_BYTES: usize = 2048;
 /// Longest data of one part of a collective, bytes: a multiple of an element's.
 pub(crate) const COLLECTIVE_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize - 2 * HEADER_BYTES;
 /// Most changes of its memory that a rank is asked for and has not made, by one process.

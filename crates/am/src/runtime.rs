@@ -3,7 +3,7 @@
 use crate::arithmetic::{Accumulation, Change, Number};
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
-use crate::limits::ARGS_MAX;
+use crate::limits::{ARGS_MAX, OPERATIONS_MAX};
 use crate::message::Message;
 use crate::numbered::Numbered;
 use crate::process::{
@@ -13,6 +13,7 @@ use crate::process::{
 use cci::{Device, Memory, Options};
 use cci_job::{Job, JobError, Ranks};
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,8 @@ pub struct Runtime {
     callbacks: Numbered<u64, DoneFn>,
     collecting: Numbered<u64, CollectedFn>,
     callbacks_made: u64,
+    /// Those of operations that had ended when they were started, with the values that these found.
+    ended: VecDeque<(DoneFn, u64)>,
     is_handling: bool,
 }
 
@@ -89,6 +92,7 @@ impl Runtime {
             callbacks: Numbered::default(),
             collecting: Numbered::default(),
             callbacks_made: 0,
+            ended: VecDeque::new(),
             is_handling: false,
         }
     }
@@ -370,7 +374,7 @@ impl Runtime {
     ) -> Result<()> {
         let start =
             |process: &mut Process, cookie| process.transfer(transfer, rank, remote, local.clone(), cookie);
-        self.operate(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
+        self.operate_or_end(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
     }
 
     /// Writes described data of this process, whose first element has its origin `origin` bytes from the beginning of `local`, to described data of a
@@ -470,15 +474,32 @@ impl Runtime {
         done: impl FnOnce(&mut Runtime, Result<u64>) + 'static,
     ) -> Result<()> {
         let change = change.into();
-        self.operate(|process, cookie| process.atomic(rank, remote, change, cookie), Box::new(done))
+        self.operate_or_end(|process, cookie| process.atomic(rank, remote, change, cookie), Box::new(done))
     }
 
     /// Starts an operation when there is space, and keeps its callback.
     fn operate(&mut self, start: impl Fn(&mut Process, u64) -> Result<()>, done: DoneFn) -> Result<()> {
+        self.operate_or_end(|process, cookie| start(process, cookie).map(|()| None), done)
+    }
+
+    /// As [`Runtime::operate`], for operations that may have ended at once, with a value.
+    fn operate_or_end(
+        &mut self,
+        start: impl Fn(&mut Process, u64) -> Result<Option<u64>>,
+        done: DoneFn,
+    ) -> Result<()> {
         self.callbacks_made += 1;
         let cookie = self.callbacks_made;
-        self.until(|runtime| start(&mut runtime.process, cookie))?;
-        self.callbacks.insert(cookie, done);
+        let start = |runtime: &mut Runtime| {
+            if runtime.ended.len() >= OPERATIONS_MAX {
+                return Err(AmError::Again);
+            }
+            start(&mut runtime.process, cookie)
+        };
+        match self.until(start)? {
+            Some(value) => self.ended.push_back((done, value)),
+            None => drop(self.callbacks.insert(cookie, done)),
+        }
         Ok(())
     }
 
@@ -514,8 +535,8 @@ impl Runtime {
                 self.process.wait(None)?;
             }
         }
-        // Their callbacks may be due still.
-        self.run_due();
+        // Their callbacks may be due still; and whoever only puts and fences makes progress for others here.
+        self.poll();
         Ok(())
     }
 
@@ -678,7 +699,7 @@ impl Runtime {
     }
 
     /// Repeats what there is no space for, and runs handlers meanwhile. In a handler it is tried once.
-    fn until(&mut self, mut call: impl FnMut(&mut Runtime) -> Result<()>) -> Result<()> {
+    fn until<R>(&mut self, mut call: impl FnMut(&mut Runtime) -> Result<R>) -> Result<R> {
         let mut has_polled = false;
         loop {
             match call(self) {
@@ -699,9 +720,11 @@ impl Runtime {
     }
 
     fn run_due(&mut self) -> bool {
-        let Some(batch) = self.process.take_due() else { return false };
-        let mut running = RunningBatch { runtime: self, args: [0; ARGS_MAX], batch: Some(batch) };
-        running.run()
+        let batch = self.process.take_due();
+        if batch.is_none() && self.ended.is_empty() {
+            return false;
+        }
+        RunningBatch { runtime: self, args: [0; ARGS_MAX], batch }.run()
     }
 
     fn call(&mut self, handler: u64, message: &Message<'_>) {
@@ -722,8 +745,14 @@ struct RunningBatch<'a> {
 
 impl RunningBatch<'_> {
     fn run(&mut self) -> bool {
-        let Some(batch) = &mut self.batch else { return false };
         let mut ran = false;
+        while let Some((done, value)) = self.runtime.ended.pop_front() {
+            ran = true;
+            self.runtime.is_handling = true;
+            done(self.runtime, Ok(value));
+            self.runtime.is_handling = false;
+        }
+        let Some(batch) = &mut self.batch else { return ran };
         while let Some(due) = self.runtime.process.next(batch) {
             ran = true;
             match due {

@@ -3,6 +3,7 @@
 mod barrier;
 mod collectives;
 mod contexts;
+mod direct;
 mod dispatcher;
 mod due;
 mod explain;
@@ -508,7 +509,7 @@ impl Process {
     }
 
     /// Starts to copy between a part of memory of this process and as many bytes at an address of a rank's, this one too. [`Due::Done`] tells
-    /// when it is complete there. The local part must not change until then.
+    /// when it is complete there, and the local part must not change until then; or this returns 0, as it is complete there already.
     ///
     /// # Errors
     /// [`AmError::Again`]: 4,096 operations are under way. Else there is no such rank, the part is not inside of its memory, or there are no such
@@ -520,7 +521,7 @@ impl Process {
         remote: u64,
         local: Part,
         cookie: u64,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         self.check_rank(rank)?;
         self.memory.transfer(&mut self.links, transfer, rank, remote, local, cookie)
     }
@@ -572,12 +573,12 @@ impl Process {
         self.memory.indexed_put(&mut self.links, rank, pointer, local, cookie)
     }
 
-    /// Starts an atomic operation on a word at an address of a rank's, this one too. [`Due::Done`] has the value that it found. It is atomic with
+    /// Starts an atomic operation on a word at an address of a rank's, this one too. [`Due::Done`] has the value that it found, or this returns it. It is atomic with
     /// regard to all other such operations, from any rank.
     ///
     /// # Errors
     /// [`AmError::Again`]: 4,096 operations are under way. Else there is no such rank, or the address is no multiple of the width.
-    pub fn atomic(&mut self, rank: u32, remote: u64, change: Change, cookie: u64) -> Result<()> {
+    pub fn atomic(&mut self, rank: u32, remote: u64, change: Change, cookie: u64) -> Result<Option<u64>> {
         self.check_rank(rank)?;
         self.memory.atomic(&mut self.links, rank, remote, change, cookie)
     }

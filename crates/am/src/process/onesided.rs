@@ -3,6 +3,7 @@
 //! Remote addresses are the target's own. Which region holds one is asked once and remembered; what was deregistered since is found out
 //! by the target's refusal, after which it is asked once more.
 
+use super::direct::{Attempt, Direct};
 use super::links::Links;
 use super::operation::{self, Action, Described, Operation, Purpose, Started};
 use super::part::{Elements, Part, Transfer};
@@ -15,7 +16,7 @@ use crate::error::{AmError, Result};
 use crate::limits::OPERATIONS_MAX;
 use crate::numbered::Numbered;
 use crate::wire::{LargeOutcome, Range, Region, Update, Updating, Word};
-use cci::{Access, Memory, Status};
+use cci::{Access, Memory, RegionHandle, Status};
 use std::collections::{HashSet, VecDeque};
 
 const POINTER_BYTES: u64 = 8;
@@ -41,6 +42,7 @@ pub(crate) struct OneSided {
     under_way: Numbered<u32, u64>,
     ended: VecDeque<Ended>,
     results: Results,
+    direct: Direct,
     /// What this process does for others.
     served: Served,
 }
@@ -81,6 +83,7 @@ impl OneSided {
         for regions in self.known.values_mut() {
             regions.retain(|region| region.start != start);
         }
+        self.direct.forget(None, Some(start));
     }
 
     /// Takes back one registration. With the last one, the rights of other ranks end.
@@ -103,7 +106,7 @@ impl OneSided {
         Ok(())
     }
 
-    /// Starts to copy, which ends once, by [`OneSided::next_ended`].
+    /// Starts to copy, which ends once, by [`OneSided::next_ended`], unless it has ended well already: then the value is there.
     pub fn transfer(
         &mut self,
         links: &mut Links,
@@ -112,12 +115,30 @@ impl OneSided {
         remote: u64,
         local: Part,
         cookie: u64,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         if local.offset.checked_add(local.len_bytes).is_none_or(|end| end > local.memory.len()) {
             return Err(AmError::Range("the local part ends behind its memory"));
         }
         let remote = Range { start: remote, len_bytes: local.len_bytes as u64 };
-        self.start(links, rank, remote, cookie, |_, _| Ok(Action::Transfer(transfer, local)))
+        self.check(remote)?;
+        if self.waiting.is_empty() && local.len_bytes > 0 {
+            let id = self.started + 1;
+            match self.direct.copy(links, &self.registered, transfer, (rank, remote), &local, id) {
+                Attempt::Ended(value) => return Ok(Some(value)),
+                Attempt::NotTried => {}
+                Attempt::Started(staged) => {
+                    let (part, made) = match staged {
+                        Some((memory, handle)) => (Part { memory, offset: 0, ..local }, Some(handle)),
+                        None => (local, None),
+                    };
+                    let purpose = Purpose::Program(cookie);
+                    self.enter(rank, (remote, None), Action::Transfer(transfer, part), made, purpose);
+                    return Ok(None);
+                }
+            }
+        }
+        self.start(links, rank, remote, cookie, |_, _| Ok(Action::Transfer(transfer, local)))?;
+        Ok(None)
     }
 
     /// Starts to have a rank put a part of local memory to where a pointer of its points, which ends once, by [`OneSided::next_ended`].
@@ -176,7 +197,7 @@ impl OneSided {
         self.start(links, rank, remote, cookie, |_, _| Ok(Action::Described(Box::new(described))))
     }
 
-    /// Starts an atomic operation, which ends once, by [`OneSided::next_ended`].
+    /// Starts an atomic operation, which ends once, by [`OneSided::next_ended`], unless it has ended well already: then the value is there.
     pub fn atomic(
         &mut self,
         links: &mut Links,
@@ -184,7 +205,7 @@ impl OneSided {
         remote: u64,
         change: Change,
         cookie: u64,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         let len_bytes = change.len_bytes();
         if let Change::Reduce(number, reduction, _) = change
             && !number.can(reduction)
@@ -194,10 +215,40 @@ impl OneSided {
         if !remote.is_multiple_of(len_bytes) {
             return Err(AmError::Argument("the address of an atomic operation is a multiple of its width"));
         }
+        let remote = Range { start: remote, len_bytes };
+        self.check(remote)?;
+        if self.waiting.is_empty()
+            && let Change::Core(atomic) = change
+        {
+            let (slot, id) = (self.results.take(links.endpoint())?, self.started + 1);
+            match self.direct.atomic(links, &self.results, (rank, remote), (atomic, slot), id) {
+                Attempt::Started(_) => {
+                    let action = Action::Atomic(change, atomic, slot);
+                    self.enter(rank, (remote, None), action, None, Purpose::Program(cookie));
+                    return Ok(None);
+                }
+                Attempt::Ended(value) => {
+                    self.results.give_back(slot);
+                    return Ok(Some(value));
+                }
+                Attempt::NotTried => self.results.give_back(slot),
+            }
+        }
         let action = |results: &mut Results, links: &mut Links| {
             results.take(links.endpoint()).map(|slot| Action::Atomic(change, change.attempt(0), slot))
         };
-        self.start(links, rank, Range { start: remote, len_bytes }, cookie, action)
+        self.start(links, rank, remote, cookie, action)?;
+        Ok(None)
+    }
+
+    fn check(&self, remote: Range) -> Result<()> {
+        if remote.end().is_none() {
+            return Err(AmError::Argument("there are no such remote addresses"));
+        }
+        if self.operations.len() + self.ended.len() >= OPERATIONS_MAX {
+            return Err(AmError::Again);
+        }
+        Ok(())
     }
 
     fn start(
@@ -208,12 +259,7 @@ impl OneSided {
         cookie: u64,
         action: impl FnOnce(&mut Results, &mut Links) -> Result<Action>,
     ) -> Result<()> {
-        if remote.end().is_none() {
-            return Err(AmError::Argument("there are no such remote addresses"));
-        }
-        if self.operations.len() + self.ended.len() >= OPERATIONS_MAX {
-            return Err(AmError::Again);
-        }
+        self.check(remote)?;
         if remote.len_bytes == 0 {
             self.ended.push_back(Ended { cookie, result: Ok(0) });
             return Ok(());
@@ -250,6 +296,21 @@ impl OneSided {
         action: Action,
         purpose: Purpose,
     ) {
+        let id = self.enter(rank, (remote, region), action, None, purpose);
+        if !self.waiting.is_empty() || !self.try_start(links, id) {
+            self.waiting.push_back(id);
+        }
+    }
+
+    /// Keeps an operation, by its number.
+    fn enter(
+        &mut self,
+        rank: u32,
+        (remote, region): (Range, Option<Region>),
+        action: Action,
+        made: Option<RegionHandle>,
+        purpose: Purpose,
+    ) -> u64 {
         let operation = Operation {
             rank,
             action,
@@ -257,17 +318,14 @@ impl OneSided {
             wanted: remote,
             is_by_piece: false,
             region,
-            made: None,
+            made,
             has_asked_again: false,
             purpose,
         };
         self.started += 1;
-        let id = self.started;
         *self.under_way.entry(rank).or_default() += 1;
-        self.operations.insert(id, operation);
-        if !self.waiting.is_empty() || !self.try_start(links, id) {
-            self.waiting.push_back(id);
-        }
+        self.operations.insert(self.started, operation);
+        self.started
     }
 
     /// Starts what waits, as far as it can be.
@@ -313,6 +371,15 @@ impl OneSided {
         };
         match operation::start(links, &self.registered, &self.results, connection, operation, known, id) {
             Ok(Started::Yes) => true,
+            Ok(Started::Ended(status)) => {
+                let remote = operation.remote;
+                let region = known.iter().find(|region| region.offset(remote).is_some());
+                if let (Status::Success, None, Some(region)) = (status, given, region) {
+                    self.direct.learn(rank, connection, *region);
+                }
+                self.complete(links, id, status);
+                true
+            }
             Ok(Started::NotYet) => false,
             Ok(Started::Unknown(range)) => {
                 operation.wanted = range;
@@ -432,6 +499,7 @@ impl OneSided {
     /// A rank is gone: what waits for it ends. The endpoint ends what was started.
     pub fn lose(&mut self, links: &mut Links, rank: u32, why: &str) {
         self.known.remove(&rank);
+        self.direct.forget(Some(rank), None);
         self.asked.retain(|(asked, _)| *asked != rank);
         self.served.lose(rank);
         let waiting: HashSet<u64> = self.waiting.iter().copied().collect();

@@ -100,6 +100,53 @@ fn what_is_not_registered_is_refused_and_not_touched() {
     }
 }
 
+/// What is mapped has ended when it is started, until the target takes it back.
+#[test]
+fn what_is_mapped_ends_when_it_is_started() {
+    let mut all = runtimes("shm", 2);
+    let theirs = all[1].allocate(8_192).unwrap();
+    all[1].register_memory(&theirs).unwrap();
+    let (local, kept, start) = (heap(4_096), heap(4_096), address(&theirs));
+    all[0].register_memory(&kept).unwrap();
+    let add = |operand| {
+        let (kind, width) = (AtomicKind::FetchAdd, AtomicWidth::Eight);
+        Change::Core(Atomic { kind, width, operand, compare: 0 })
+    };
+    let put = |all: &mut [Runtime], len| {
+        all[0].process().transfer(Transfer::Put, 1, start + 64, part(&local, 0, len), 7).unwrap()
+    };
+    for round in 1..4_u8 {
+        assert!(local.write(0, &[round; 4_096]) && kept.write(0, &[round + 100; 4_096]));
+        // The first ones ask where the memory is, and for its mapping.
+        turn(&mut all, |all| put(all, 8).is_some());
+        for len in [1, 16, 17, 2_048] {
+            assert_eq!(put(&mut all, len), Some(0));
+            assert_eq!(bytes(&theirs, 64, len), vec![round; len]);
+        }
+        assert_eq!(put(&mut all, 2_049), None, "it is not registered, and not short");
+        turn(&mut all, |all| all[0].process().operations(None) == 0);
+        assert_eq!(bytes(&theirs, 64, 2_049), vec![round; 2_049]);
+        let process = all[0].process();
+        let whole = process.transfer(Transfer::Put, 1, start + 4_096, part(&kept, 0, 4_096), 7).unwrap();
+        let back = process.transfer(Transfer::Get, 1, start + 64, part(&kept, 8, 40), 7).unwrap();
+        assert_eq!((whole, back), (Some(0), Some(0)));
+        assert_eq!(bytes(&theirs, 4_096, 4_096), vec![round + 100; 4_096]);
+        assert_eq!(bytes(&kept, 8, 40), vec![round; 40]);
+        let found: Vec<_> = (0..3).map(|_| process.atomic(1, start, add(5), 7).unwrap()).collect();
+        let first = u64::from(round - 1) * 15;
+        assert_eq!(found, [Some(first), Some(first + 5), Some(first + 10)]);
+
+        all[1].deregister_memory(&theirs).unwrap();
+        let before = bytes(&theirs, 0, 8_192);
+        let ends = Ends::default();
+        all[0].put(1, start, part(&local, 0, 8), note(&ends)).unwrap();
+        turn(&mut all, |_| !ends.borrow().is_empty());
+        assert!(matches!(ends.borrow()[0], Err(AmError::NotRegistered { rank: 1, .. })), "{ends:?}");
+        assert_eq!(bytes(&theirs, 0, 8_192), before);
+        all[1].register_memory(&theirs).unwrap();
+    }
+}
+
 #[test]
 fn a_rank_refuses_itself_what_it_has_not_registered() {
     let mut all = runtimes("shm", 1);

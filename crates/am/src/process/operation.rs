@@ -12,7 +12,7 @@ use crate::limits::{UPDATE_BYTES_MAX, UPDATE_PIECES_MAX};
 use crate::wire::{Range, Region, Update, Updating, Word};
 use cci::{
     Access, Atomic, AtomicRefusal, Connection, Memory, RegionAddress, RegionHandle, Rma, RmaError, RmaFlags,
-    RmaKind, Segment,
+    RmaKind, Segment, Status,
 };
 use cci_job::JobError;
 
@@ -67,6 +67,8 @@ pub(crate) enum Purpose {
 /// What has become of an operation that was to be started.
 pub(crate) enum Started {
     Yes,
+    /// It has ended: the endpoint tells no more of it.
+    Ended(Status),
     /// There is no space.
     NotYet,
     /// It has to be known which region has this.
@@ -423,18 +425,40 @@ pub(crate) fn start(
         (_, None) => return Ok(Started::Unknown(*remote)),
         (Action::Transfer(transfer, local), Some(target)) => {
             let at = local_address(links, registered, local, made)?;
-            let (len, endpoint) = (local.len_bytes as u64, links.endpoint());
-            match transfer {
-                Transfer::Put => endpoint.rma_write(connection, at, target, len, id, RmaFlags::NONE),
-                Transfer::Get => endpoint.rma_read(connection, at, target, len, id, RmaFlags::NONE),
-            }
+            copy_at_once(links, connection, *transfer, (at, target), local.len_bytes, id)
         }
         (Action::Atomic(_, atomic, slot), Some(target)) => {
             let result = results.address(*slot);
-            links.endpoint().atomic(connection, *atomic, target, result, id, RmaFlags::NONE)
+            links.endpoint().atomic_at_once(connection, *atomic, target, result, id, RmaFlags::NONE)
         }
     };
-    outcome(started)
+    Ok(match started {
+        Ok(Some(status)) => Started::Ended(status),
+        started => outcome(started.map(|_| ()))?,
+    })
+}
+
+/// Starts to copy between a local address and a remote one. The status is there if it has ended.
+#[inline]
+pub(crate) fn copy_at_once(
+    links: &mut Links,
+    connection: Connection,
+    transfer: Transfer,
+    (local, remote): (RegionAddress, RegionAddress),
+    len_bytes: usize,
+    id: u64,
+) -> Result<Option<Status>, RmaError> {
+    let kind = match transfer {
+        Transfer::Put => RmaKind::Write,
+        Transfer::Get => RmaKind::Read,
+    };
+    let segment = |address| Segment { address, len_bytes: len_bytes as u64 };
+    let (local, remote) = ([segment(local)], [segment(remote)]);
+    let flags = RmaFlags::NONE;
+    links.endpoint().rma_at_once(
+        connection,
+        &Rma { kind, local: &local, remote: &remote, message: None, context: id, flags },
+    )
 }
 
 /// Has a rank make a change, if it may be asked for one more.

@@ -6,6 +6,7 @@ use super::operations::Ending;
 use super::status::{Code, Result};
 use cci::{Foreign, Memory};
 use cci_am::description::{Description, Readable};
+use cci_am::limits::OPERATIONS_MAX;
 use cci_am::process::Transfer;
 use cci_am::{Elements, Part};
 use std::ptr::NonNull;
@@ -27,6 +28,23 @@ pub(super) fn start(
 ) -> Result<()> {
     let cookie = live.operations.insert(ending);
     start(live, cookie).inspect_err(|_| drop(live.operations.remove(cookie)))
+}
+
+/// As [`start`], for operations that may have ended at once, with a value. Their callbacks are bounded: then it is `AGAIN`.
+pub(super) fn start_or_end(
+    live: &mut Live,
+    ending: Ending,
+    start: impl FnOnce(&mut Live, u64) -> Result<Option<u64>>,
+) -> Result<()> {
+    if live.due.len() >= OPERATIONS_MAX {
+        return Err(Code::AGAIN);
+    }
+    let cookie = live.operations.insert(ending);
+    let started = start(live, cookie).inspect_err(|_| drop(live.operations.remove(cookie)))?;
+    if let Some(value) = started {
+        live.end(cookie, Ok(value));
+    }
+    Ok(())
 }
 
 /// This process's side of a transfer.
@@ -81,7 +99,7 @@ impl Local {
         there: &Data,
         here: &Data,
         cookie: u64,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         let remote = there.buffer.addr() as u64;
         let Some((memory, origin, elements)) = self.elements(here)? else {
             let nothing =
@@ -96,6 +114,7 @@ impl Local {
             return Ok(live.process.transfer(transfer, rank, first, part, cookie)?);
         }
         let (there, here) = ((remote, remote_elements), (memory, origin, elements));
-        Ok(live.process.transfer_described(transfer, rank, there, here, cookie)?)
+        live.process.transfer_described(transfer, rank, there, here, cookie)?;
+        Ok(None)
     }
 }

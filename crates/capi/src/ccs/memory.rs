@@ -7,7 +7,7 @@ use super::dispatch::{until_space, wait_until};
 use super::here::check_may_wait;
 use super::job::barrier;
 use super::live::lock;
-use super::local::{Local, foreign, start};
+use super::local::{Local, foreign, start_or_end};
 use super::messages;
 use super::operations::{Callback, Ending, Following, Outcome, Pointer};
 use super::status::{Code, Result, call};
@@ -84,7 +84,7 @@ unsafe fn transfer(
             },
             _ => Outcome::Nothing,
         };
-        start(live, Ending { callback, arg, result, then: then.cloned() }, |live, cookie| {
+        start_or_end(live, Ending { callback, arg, result, then: then.cloned() }, |live, cookie| {
             local.start(live, transfer, rank, &there, &here, cookie)
         })
     })
@@ -170,8 +170,10 @@ pub unsafe extern "C" fn CCS_get(
 /// Waits until operations on a process's memory have ended; of all, without a rank.
 fn fence(rank: Option<u32>) -> Result<()> {
     check_may_wait()?;
-    wait_until(|live| Ok((live.process.operations(rank) == 0).then_some(())))?;
-    // Their callbacks run before a fence returns, where they may.
+    if lock()?.process.operations(rank) > 0 {
+        wait_until(|live| Ok((live.process.operations(rank) == 0).then_some(())))?;
+    }
+    // Their callbacks run before a fence returns, where they may; and whoever only puts and fences makes progress for others here.
     super::dispatch::poll().map(drop)
 }
 
@@ -264,7 +266,7 @@ pub unsafe extern "C" fn CCS_atomic(
                 true => Outcome::Nothing,
                 false => Outcome::Word(Pointer(result), len_bytes),
             };
-            start(live, Ending { callback, arg, result, then: None }, |live, cookie| {
+            start_or_end(live, Ending { callback, arg, result, then: None }, |live, cookie| {
                 Ok(live.process.atomic(rank, remote, change, cookie)?)
             })
         })

@@ -4,9 +4,9 @@
 //! failure shows all that happened before it. `cargo xtask sim` sets them.
 
 use cci_testkit::whole::{
-    Act, Answer::Accept, Broken, End, Fabric, Hold, Job, Kinds, Limits, Machine, MessengerReport, Operating,
-    RankPlan, RankReport, Report, Sabotage, Scenario, Step, Talk, Weather, catch_panic, replay, run,
-    run_messengers, run_ranks, run_with_trace, shrink,
+    Act, Answer::Accept, Broken, Death, End, Fabric, Hold, Job, Kinds, Limits, Machine, MessengerReport,
+    Operating, RankPlan, RankReport, Report, Sabotage, Scenario, Step, Talk, Weather, catch_panic, replay,
+    run, run_messengers, run_messengers_until_death, run_ranks, run_with_trace, shrink,
 };
 use std::process::Command;
 use std::sync::Mutex;
@@ -231,6 +231,36 @@ fn every_seed_of_ranks_keeps_the_promises() {
 fn an_indexed_put_of_a_rank_that_dies_moves_nothing() {
     let streams = Fabric::Streams { any: false, fault_per_calls: 0 };
     run_ranks(&RankPlan::draw(streams, 206)).unwrap_or_else(|what| panic!("{what}"));
+}
+
+/// Each machine dies at each of the steps in which long messages and a call are on their way.
+#[test]
+fn messengers_survive_a_death_at_every_step() {
+    let shared = |is_weak| Fabric::SharedMemory { is_weak, fault_per_calls: 0 };
+    let streams = Fabric::Streams { any: false, fault_per_calls: 0 };
+    // A turn has many places to die in the middle of, of which a seed tries one.
+    for (fabric, seeds) in [(Fabric::Datagrams, 1), (shared(false), 10), (shared(true), 10), (streams, 2)] {
+        for machine in [0, 2] {
+            for seed in 1..=from_env("CCI_WORLD_SEEDS").unwrap_or(seeds) {
+                let (started, mut after_steps) = (Instant::now(), 1);
+                let lives = loop {
+                    let death = Death { machine, after_steps };
+                    let report = run_messengers_until_death(fabric, seed, death);
+                    let report = report.unwrap_or_else(|what| panic!("{what}"));
+                    if report.crashes == 0 {
+                        break report;
+                    }
+                    after_steps += 1;
+                };
+                println!(
+                    "{fabric:?}, machine {machine}: {after_steps} steps, {:?}, {lives:?}",
+                    started.elapsed()
+                );
+                assert!((lives.messages, lives.calls) == (2, 1) || lives.failures > 0, "{lives:?}");
+                assert!(after_steps > 4, "a death at each of several steps");
+            }
+        }
+    }
 }
 
 #[test]

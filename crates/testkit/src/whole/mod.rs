@@ -41,7 +41,7 @@ mod world;
 
 pub use broken::Broken;
 pub use guard::{catch_panic, replay};
-pub use messengers::{MessengerReport, run_messengers};
+pub use messengers::{Death, MessengerReport, run_messengers, run_messengers_until_death};
 pub use ranks::{RankPlan, RankReport, run_ranks};
 pub use scenario::{
     Act, Answer, End, Fabric, Hold, Job, Kinds, Machine, Operating, Sabotage, Scenario, Step, Talk, Weather,

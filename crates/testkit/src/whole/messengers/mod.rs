@@ -11,7 +11,7 @@ use super::shared::Stage;
 use crate::rng::Rng;
 use cci::simulated;
 use ledger::Ledger;
-use party::Party;
+use party::{Party, Scripted};
 
 /// The machine that the others connect to.
 const SERVER: usize = 2;
@@ -20,6 +20,8 @@ const MACHINES: usize = 3;
 const TURNS_MAX: u64 = 200_000;
 /// How long nothing happens to any program before everything has come to its end, virtual nanoseconds.
 const QUIET_NS: u64 = 200_000_000_000;
+/// What the first client does while it waits for a death: lengths of two messages, one from slices and one from memory, and of a request.
+const SCRIPT: [Scripted; 3] = [Scripted::Slices(20_000), Scripted::Memory(400_000), Scripted::Call(20_000)];
 const DEATH_PCT: f64 = 40.0;
 
 /// What a run did.
@@ -37,18 +39,44 @@ pub struct MessengerReport {
     pub turns: u64,
 }
 
+/// When a machine dies. A step is a datagram that it sends; or, where its processes are simulated, a turn in which something happens, in
+/// the middle of which it dies.
+#[derive(Clone, Copy, Debug)]
+pub struct Death {
+    /// Which: a client, 0 or 1, or the server, 2.
+    pub machine: usize,
+    /// After how many of its steps, or in which. One that it never makes means that it lives.
+    pub after_steps: u64,
+}
+
 /// Runs messengers from a seed.
 ///
 /// # Errors
 /// Which promise was broken, and when.
 pub fn run_messengers(fabric: Fabric, seed: u64) -> Result<MessengerReport, String> {
-    let mut world = World::new(fabric, seed)?;
+    finish(World::new(fabric, seed, None)?, &format!("{fabric:?}, seed {seed}"))
+}
+
+/// Runs messengers of which the first client sends two long messages and asks with a long request, while one machine dies at a given
+/// step. What else happens follows from the seed.
+///
+/// # Errors
+/// Which promise was broken, and when.
+pub fn run_messengers_until_death(
+    fabric: Fabric,
+    seed: u64,
+    death: Death,
+) -> Result<MessengerReport, String> {
+    finish(World::new(fabric, seed, Some(death))?, &format!("{fabric:?}, seed {seed}, {death:?}"))
+}
+
+fn finish(mut world: World, what: &str) -> Result<MessengerReport, String> {
     let done = world.run();
     // Also where it failed: dropping an endpoint would wait by the system's clock.
     for machine in 0..MACHINES {
         world.abandon(machine);
     }
-    done.map_err(|what| format!("{fabric:?}, seed {seed}, turn {}: {what}", world.report.turns))?;
+    done.map_err(|why| format!("{what}, turn {}: {why}", world.report.turns))?;
     let (messages, calls, failures) = world.ledger.counts();
     Ok(MessengerReport { messages, calls, failures, ..world.report })
 }
@@ -61,11 +89,15 @@ struct World {
     parties: Vec<Option<Party>>,
     ledger: Ledger,
     mail: Mail,
+    /// The one that is asked for.
+    death: Option<Death>,
+    /// Those of the machine that is to die.
+    steps: u64,
     report: MessengerReport,
 }
 
 impl World {
-    fn new(fabric: Fabric, seed: u64) -> Result<World, String> {
+    fn new(fabric: Fabric, seed: u64, death: Option<Death>) -> Result<World, String> {
         let mut rng = Rng::new(seed ^ 0x6d73_6773);
         let stage = Stage::new(fabric, seed, MACHINES);
         let spec = Machine {
@@ -83,6 +115,8 @@ impl World {
             parties: Vec::new(),
             ledger: Ledger::new(rng.pct(50.0)),
             mail: Mail::default(),
+            death,
+            steps: 0,
             report: MessengerReport::default(),
             rng,
         };
@@ -91,7 +125,11 @@ impl World {
             let host = &mut world.hosts[number];
             host.open(0, seed, false)?;
             let endpoint = host.endpoint.take().ok_or("no endpoint")?;
-            world.parties.push(Some(Party::new(number, endpoint, brings.clone(), world.rng.next_u64())?));
+            let mut party = Party::new(number, endpoint, brings.clone(), world.rng.next_u64())?;
+            if death.is_some() {
+                party.follow(if number == 0 { &SCRIPT } else { &[] });
+            }
+            world.parties.push(Some(party));
         }
         let uri = world.hosts[SERVER].uri.clone();
         for number in 0..SERVER {
@@ -104,7 +142,7 @@ impl World {
     }
 
     fn run(&mut self) -> Result<(), String> {
-        let dies_at = self.rng.pct(DEATH_PCT).then(|| self.rng.below(600));
+        let dies_at = (self.death.is_none() && self.rng.pct(DEATH_PCT)).then(|| self.rng.below(600));
         let (mut quiet_turns, mut quiet_since_ns, mut is_closing) = (0, 0, false);
         loop {
             self.report.turns += 1;
@@ -124,7 +162,7 @@ impl World {
                 self.kill(machine)?;
                 true
             } else {
-                self.turn(machine)?
+                self.turn_or_die(machine)?
             };
             let moved = self.mail.depart(self.now_ns, &mut self.rng, &self.hosts, machine) || moved;
             quiet_turns = if happened || moved { 0 } else { quiet_turns + 1 };
@@ -176,6 +214,35 @@ impl World {
         self.abandon(machine);
         self.report.crashes += 1;
         Ok(())
+    }
+
+    /// One turn of a machine, which may be the one in which it dies as was asked for.
+    fn turn_or_die(&mut self, machine: usize) -> Result<bool, String> {
+        let death = self.death.filter(|death| death.machine == machine && self.parties[machine].is_some());
+        let Some(death) = death else { return self.turn(machine) };
+        let left = death.after_steps - self.steps;
+        if self.stage.is_some() {
+            if left == 1 {
+                self.kill(machine)?;
+                return Ok(true);
+            }
+            let happened = self.turn(machine)?;
+            self.steps += u64::from(happened);
+            return Ok(happened);
+        }
+        let turned = self.turn(machine);
+        let sent = self.hosts[machine].wire.plug().out.len() as u64;
+        if sent < left {
+            self.steps += sent;
+            return turned;
+        }
+        // What a program learns that is dead already is no matter.
+        self.hosts[machine].wire.plug().out.truncate(left as usize);
+        self.mail.depart(self.now_ns, &mut self.rng, &self.hosts, machine);
+        self.ledger.dies(machine);
+        self.abandon(machine);
+        self.report.crashes += 1;
+        Ok(true)
     }
 
     fn abandon(&mut self, machine: usize) {

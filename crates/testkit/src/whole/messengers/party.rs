@@ -29,6 +29,17 @@ enum Decision {
     Into(Memory),
 }
 
+/// What is done instead of what chance says, with a message of this length.
+#[derive(Clone, Copy)]
+pub(super) enum Scripted {
+    /// A message is copied from slices.
+    Slices(usize),
+    /// A message is sent from memory of the library.
+    Memory(usize),
+    /// A request.
+    Call(usize),
+}
+
 pub(super) struct Party {
     number: usize,
     messenger: Messenger,
@@ -38,6 +49,8 @@ pub(super) struct Party {
     /// By client.
     links: [Option<Connection>; 2],
     actions_left: u64,
+    /// `Some`: what is left of a script, the last first.
+    script: Option<Vec<Scripted>>,
     held: Vec<Message>,
     requests: Vec<(usize, Request)>,
     /// By their numbers.
@@ -65,6 +78,7 @@ impl Party {
             stage,
             links: [None; 2],
             actions_left: rng.below(ACTIONS_MAX),
+            script: None,
             rng,
             held: Vec::new(),
             requests: Vec::new(),
@@ -72,6 +86,12 @@ impl Party {
             sends: Vec::new(),
             calls: Vec::new(),
         })
+    }
+
+    /// From now on it does what a script says, and nothing else.
+    pub fn follow(&mut self, script: &[Scripted]) {
+        self.actions_left = script.len() as u64;
+        self.script = Some(script.iter().rev().copied().collect());
     }
 
     pub fn connect(&mut self, uri: &str, is_ordered: bool) -> Result<(), String> {
@@ -231,36 +251,24 @@ impl Party {
         let Some(connection) = self.links[link] else { return Ok(false) };
         self.actions_left -= 1;
         let id = ledger.next();
+        if let Some(action) = self.script.as_mut().and_then(Vec::pop) {
+            match action {
+                Scripted::Slices(len) => self.send(connection, id, len, false, ledger)?,
+                Scripted::Memory(len) => self.send(connection, id, len, true, ledger)?,
+                Scripted::Call(len) => self.call(connection, id, len, None, ledger)?,
+            }
+            return Ok(true);
+        }
         match self.rng.below(100) {
             0..50 => {
-                let len = self.length(u64::MAX);
-                let bytes = Party::contents(MESSAGE, id, len);
-                let (context, flags) = (id as u64, SendFlags::NONE);
-                let started = if self.rng.pct(40.0) {
-                    let memory = self.messenger.allocate(len).map_err(|error| error.to_string())?;
-                    if !memory.write(0, &bytes) {
-                        return Err("the memory is too short".to_owned());
-                    }
-                    let part = [(&memory, 0..len)];
-                    self.messenger.send(connection, &part, context, flags)
-                } else {
-                    self.messenger.send(connection, &bytes, context, flags)
-                };
-                if let Some(send) = Party::started(started, link, ledger)? {
-                    ledger.begin(MESSAGE, self.number, link, len, false);
-                    self.sends.push((id, send));
-                }
+                let (len, is_from_memory) = (self.length(u64::MAX), self.rng.pct(40.0));
+                self.send(connection, id, len, is_from_memory, ledger)?;
             }
             50..80 => {
                 let len = self.length(WHOLE_BYTES_MAX);
-                let bytes = Party::contents(REQUEST, id, len);
                 let timeout_us = self.rng.pick(&[50, 1_000, 1_000_000]);
                 let timeout = self.rng.pct(30.0).then(|| Duration::from_micros(timeout_us));
-                let started = self.messenger.call(connection, &bytes, timeout, id as u64);
-                if let Some(call) = Party::started(started, link, ledger)? {
-                    ledger.begin(REQUEST, self.number, link, len, timeout.is_some());
-                    self.calls.push((id, call));
-                }
+                self.call(connection, id, len, timeout, ledger)?;
             }
             80..90 if !self.sends.is_empty() => {
                 let (id, send) = self.rng.pick(&self.sends);
@@ -278,6 +286,52 @@ impl Party {
             _ => {}
         }
         Ok(true)
+    }
+
+    fn send(
+        &mut self,
+        connection: Connection,
+        id: usize,
+        len: usize,
+        is_from_memory: bool,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let link = self.link_of(connection)?;
+        let bytes = Party::contents(MESSAGE, id, len);
+        let (context, flags) = (id as u64, SendFlags::NONE);
+        let started = if is_from_memory {
+            let memory = self.messenger.allocate(len).map_err(|error| error.to_string())?;
+            if !memory.write(0, &bytes) {
+                return Err("the memory is too short".to_owned());
+            }
+            let part = [(&memory, 0..len)];
+            self.messenger.send(connection, &part, context, flags)
+        } else {
+            self.messenger.send(connection, &bytes, context, flags)
+        };
+        if let Some(send) = Party::started(started, link, ledger)? {
+            ledger.begin(MESSAGE, self.number, link, len, false);
+            self.sends.push((id, send));
+        }
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        connection: Connection,
+        id: usize,
+        len: usize,
+        timeout: Option<Duration>,
+        ledger: &mut Ledger,
+    ) -> Result<(), String> {
+        let link = self.link_of(connection)?;
+        let bytes = Party::contents(REQUEST, id, len);
+        let started = self.messenger.call(connection, &bytes, timeout, id as u64);
+        if let Some(call) = Party::started(started, link, ledger)? {
+            ledger.begin(REQUEST, self.number, link, len, timeout.is_some());
+            self.calls.push((id, call));
+        }
+        Ok(())
     }
 
     fn started<T>(started: Result<T, SendError>, link: usize, ledger: &Ledger) -> Result<Option<T>, String> {

@@ -84,6 +84,11 @@ fn three_clients_keep_their_values() {
     let mut lines: Vec<&str> = printed.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["ann: Ok(\"here\")", "bob: Ok(\"here\")", "cy: Ok(\"here\")"], "{output:?}");
+    // A newcomer reads all of it.
+    let source =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/kv.rs")).unwrap();
+    let is_program = |line: &&str| !line.trim().is_empty() && !line.starts_with("//");
+    assert!(source.lines().filter(is_program).count() < 45);
 }
 
 #[test]

@@ -88,20 +88,34 @@ fn timeout_s() -> u64 {
 /// Faults of a device after which each kind has certainly had its turn.
 const FAULTS_OF_ALL_KINDS: u64 = 60;
 
+/// What each peer is.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Peers {
+    Endpoints,
+    Messengers,
+}
+
 /// Runs a soak of killed, crashed and stopped processes on some devices at once: all survive it.
-fn survive(mut soak: Command, devices: &[&str], peers: usize, more: &[&str]) {
+fn survive(mut soak: Command, devices: &[&str], peers: usize, what: Peers, more: &[&str]) {
     let seconds = format!("{}s", number("CCI_CRASH_SECONDS", 6));
-    let seed = number("CCI_CRASH_SEED", 20_261_122).to_string();
+    let seed = number("CCI_CRASH_SEED", 20_261_122 + u64::from(what == Peers::Messengers)).to_string();
     soak.args(["soak", "--json", "--device", &devices.join(","), "--peers", &peers.to_string()]);
     soak.args(["--for", &seconds, "--seed", &seed, "--faults", "kill,segv,stop", "--fault-every", "60ms"]);
     soak.args(["--timeout", &format!("{}s", timeout_s()), "--load", "8"]).args(more);
+    let counted = match what {
+        Peers::Endpoints => ["messages", "transfers", "atomics", "clean"],
+        Peers::Messengers => ["messages", "transfers", "calls", "clean"],
+    };
+    if what == Peers::Messengers {
+        soak.arg("--messengers");
+    }
     let printed = json(&soak.output().expect("it runs"));
     let count = |device: &Value, of: &str, what: &str| device[of][what].as_u64().unwrap_or(0);
     let mut torn = 0;
     for device in printed["devices"].as_array().expect("devices") {
         assert_eq!(device["verdict"], "survived", "{device}");
         println!("{}: {} {}", device["device"], device["faults"], device["totals"]);
-        for what in ["messages", "transfers", "atomics", "clean"] {
+        for what in counted {
             assert!(count(device, "totals", what) > 10, "{what}: {device}");
         }
         let faults = ["kill", "segv", "stop"].map(|fault| count(device, "faults", fault));
@@ -113,17 +127,17 @@ fn survive(mut soak: Command, devices: &[&str], peers: usize, more: &[&str]) {
         note("faults.kills", count(device, "faults", "kill"));
         note("faults.crashes", count(device, "faults", "segv"));
         note("faults.stops", count(device, "faults", "stop"));
-        for what in ["messages", "transfers", "atomics"] {
+        for what in &counted[..3] {
             note("faults.operations", count(device, "totals", what));
         }
     }
     note("faults.torn_writes", torn);
 }
 
-fn survive_configured(name: &str, devices: &[(&str, &str)], peers: usize) {
+fn survive_configured(name: &str, devices: &[(&str, &str)], peers: usize, what: Peers) {
     let mut soak = Command::new(env!("CARGO_BIN_EXE_cci"));
     soak.env("CCI_CONFIG", configure(name, devices));
-    survive(soak, &devices.iter().map(|(name, _)| *name).collect::<Vec<_>>(), peers, &[]);
+    survive(soak, &devices.iter().map(|(name, _)| *name).collect::<Vec<_>>(), peers, what, &[]);
 }
 
 /// Whether this process may make interfaces.
@@ -138,25 +152,25 @@ fn is_root() -> bool {
 
 #[test]
 fn crashes_harm_nobody_on_shared_memory() {
-    survive_configured("crash-here", HERE, 6);
+    survive_configured("crash-here", HERE, 6, Peers::Endpoints);
 }
 
 #[test]
 fn crashes_harm_nobody_on_udp_and_tcp() {
-    survive_configured("crash-loopback", LOOPBACK, 6);
+    survive_configured("crash-loopback", LOOPBACK, 6, Peers::Endpoints);
 }
 
 #[test]
 fn crashes_harm_nobody_on_ethernet() {
     if is_root() {
-        survive_configured("crash-ethernet", ETHERNET, 6);
+        survive_configured("crash-ethernet", ETHERNET, 6, Peers::Endpoints);
     }
 }
 
 #[test]
 fn crashes_harm_nobody_on_ethernet_in_the_driver() {
     if is_root() {
-        survive_configured("crash-driver", ETHERNET_DRIVER, 2);
+        survive_configured("crash-driver", ETHERNET_DRIVER, 2, Peers::Endpoints);
     }
 }
 
@@ -165,6 +179,31 @@ fn crashes_harm_nobody_between_namespaces() {
     if is_root() {
         let mut soak = Command::new(env!("CARGO_BIN_EXE_cci"));
         soak.env_remove("CCI_CONFIG");
-        survive(soak, &["tcp", "any", "udp"], 6, &["--veth"]);
+        survive(soak, &["tcp", "any", "udp"], 6, Peers::Endpoints, &["--veth"]);
+    }
+}
+
+#[test]
+fn crashes_of_messengers_harm_nobody_on_shared_memory() {
+    survive_configured("crash-messengers-here", HERE, 6, Peers::Messengers);
+}
+
+#[test]
+fn crashes_of_messengers_harm_nobody_on_tcp() {
+    let tcp: Vec<_> = LOOPBACK.iter().copied().filter(|(name, _)| name.starts_with("tcp")).collect();
+    survive_configured("crash-messengers-tcp", &tcp, 6, Peers::Messengers);
+}
+
+#[test]
+fn crashes_of_messengers_harm_nobody_on_ethernet() {
+    if is_root() {
+        survive_configured("crash-messengers-ethernet", ETHERNET, 6, Peers::Messengers);
+    }
+}
+
+#[test]
+fn crashes_of_messengers_harm_nobody_on_ethernet_in_the_driver() {
+    if is_root() {
+        survive_configured("crash-messengers-driver", ETHERNET_DRIVER, 2, Peers::Messengers);
     }
 }

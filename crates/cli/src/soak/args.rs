@@ -18,7 +18,8 @@ What is done:
   Each device gets peer processes that connect to each other and disconnect all the time. Each connection carries
   messages of every length both ways, silent and not, and on reliable ones writes, reads, atomics, fences and
   messages behind the data, in memory that is registered and deregistered for it. Some requests are rejected, some
-  memory is taken back while it is worked on. The first two peers are never harmed; the others are, by --faults.
+  memory is taken back while it is worked on. With --messengers, the peers send messages of any length and call each
+  other, and some are cancelled, refused or given up. The first two peers are never harmed; the others are, by --faults.
 What is checked:
   every byte; each message once, and in order on RO; each operation completes once; atomics add up; memory holds what
   was written to it or nothing, also after writers that died half way, and does not change once it is taken back; a
@@ -57,6 +58,9 @@ pub struct SoakArgs {
     /// UDP and any too across a virtual pair of interfaces, instead of within this machine
     #[arg(long)]
     pub veth: bool,
+    /// Peers are messengers: they send messages of any length and call each other
+    #[arg(long)]
+    pub messengers: bool,
     /// Print the results as JSON at the end, and nothing else
     #[arg(long)]
     pub json: bool,

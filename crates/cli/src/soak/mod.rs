@@ -187,6 +187,7 @@ fn plans(args: &SoakArgs, seed: u64) -> Outcome<Vec<Plan>> {
             faults: faults.clone(),
             fault_every: args.fault_every.into(),
             timeout: args.timeout.into(),
+            messengers: args.messengers,
             plant: args.plant,
             device,
             transport,

@@ -38,6 +38,8 @@ pub struct Plan {
     pub fault_every: Duration,
     /// How long a peer waits for another.
     pub timeout: Duration,
+    /// The peers are messengers.
+    pub messengers: bool,
     /// An error of the first peer.
     pub plant: Option<Plant>,
 }
@@ -80,6 +82,7 @@ impl Plan {
             load_percent: self.load_percent,
             timeout_ms: self.timeout.as_millis() as u64,
             across: self.pair,
+            messengers: self.messengers,
             plant: self.plant.filter(|_| index == 0),
         }
     }

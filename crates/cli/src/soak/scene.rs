@@ -127,8 +127,8 @@ impl Scene {
     fn warm_up(&mut self) -> Outcome {
         let (begin, survivors) = (Instant::now(), self.plan.survivors());
         let is_warm = |child: &Child| {
-            let Report { clean, transfers, atomics, .. } = child.report;
-            clean >= WARM_SESSIONS && transfers > 0 && atomics > 0
+            let Report { clean, transfers, atomics, calls, .. } = child.report;
+            clean >= WARM_SESSIONS && transfers > 0 && atomics + calls > 0
         };
         self.until("they hardly get started", is_warm)?;
         self.peers.order(&Order::End);

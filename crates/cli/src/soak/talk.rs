@@ -21,6 +21,8 @@ pub struct Setup {
     pub timeout_ms: u64,
     /// Peers on its own side can't be reached: both ends of one wire.
     pub across: bool,
+    /// It is a messenger.
+    pub messengers: bool,
     /// An error of its own, to see that it is found.
     pub plant: Option<Plant>,
 }
@@ -123,6 +125,8 @@ pub struct Report {
     pub transfer_bytes: u64,
     /// Atomic operations with the right result.
     pub atomics: u64,
+    /// Calls that ended as they may.
+    pub calls: u64,
     /// Messages lost on unreliable connections, of sessions that ended.
     pub lost: u64,
     /// Connections open now.
@@ -157,7 +161,7 @@ pub struct Report {
 impl Report {
     /// Everything that counts up whenever something goes on.
     pub fn progress(&self) -> u64 {
-        self.messages + self.transfers + self.atomics + self.clean
+        self.messages + self.transfers + self.atomics + self.calls + self.clean
     }
 
     /// Of a process that is no more: only what adds up.
@@ -174,6 +178,7 @@ impl Report {
             (&mut self.transfers, other.transfers),
             (&mut self.transfer_bytes, other.transfer_bytes),
             (&mut self.atomics, other.atomics),
+            (&mut self.calls, other.calls),
             (&mut self.lost, other.lost),
             (&mut self.open, other.open),
             (&mut self.sessions, other.sessions),

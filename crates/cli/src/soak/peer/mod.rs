@@ -4,9 +4,12 @@ mod contents;
 mod flow;
 mod frame;
 mod lent;
+mod letter;
+mod messenger;
 mod op;
 mod process;
 mod session;
+mod start;
 mod work;
 
-pub use process::run;
+pub use start::run;

@@ -11,8 +11,7 @@ use crate::{devices, text};
 use cci::{Attribute, ConnectFailure, ConnectRequest, Connection, Device, Endpoint, Event, Message, Options};
 use cci_sys::clock;
 use std::collections::{HashMap, VecDeque};
-use std::io::BufRead;
-use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 /// Receive buffers: few, so that they run out.
@@ -22,8 +21,8 @@ const SESSIONS_MAX: usize = 5;
 /// How long a service may be in use by a process that is just dying.
 const OPEN_LIMIT_NS: u64 = 20_000_000_000;
 /// How long sessions may take to end when all is to end.
-const END_LIMIT_NS: u64 = 60_000_000_000;
-const REPORT_NS: u64 = 1_000_000_000;
+pub(super) const END_LIMIT_NS: u64 = 60_000_000_000;
+pub(super) const REPORT_NS: u64 = 1_000_000_000;
 /// Work that was not done may be made up for so long at once.
 const CATCH_UP_NS: u64 = 300_000_000;
 /// Something may be begun at least so often.
@@ -37,35 +36,8 @@ const RECENT_MAX: usize = 40;
 /// What [`Plant::Leak`] loses with each report.
 const LEAK_BYTES: usize = 24 << 20;
 
-/// Runs the subcommand: what it is to be comes on standard input.
-pub fn run() -> Outcome {
-    let mut lines = std::io::stdin().lock().lines();
-    let setup = lines.next().and_then(Result::ok).and_then(|line| serde_json::from_str::<Setup>(&line).ok());
-    let setup = setup.ok_or_else(|| {
-        Failure::usage("this is a part of `cci soak`, which starts it").remedy("cci soak --help")
-    })?;
-    drop(lines);
-    let (sender, orders) = mpsc::channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            let Ok(order) = serde_json::from_str(&line) else { break };
-            if sender.send(order).is_err() {
-                break;
-            }
-        }
-    });
-    let mut peer = Peer::new(setup, orders)?;
-    match peer.run() {
-        Ok(()) => Ok(()),
-        Err(failure) => {
-            report(&PeerMessage::Wrong(failure.to_string()));
-            Err(failure)
-        }
-    }
-}
-
 /// Nobody listens any more: the conductor is gone, and so is the reason to be.
-fn report(message: &PeerMessage) {
+pub(super) fn report(message: &PeerMessage) {
     if let Ok(mut line) = serde_json::to_vec(message) {
         line.push(b'\n');
         if text::emit(&line).is_err() {
@@ -74,7 +46,8 @@ fn report(message: &PeerMessage) {
     }
 }
 
-struct Peer {
+/// The peer, whose endpoint connects to the others' all the time.
+pub(super) struct Peer {
     setup: Setup,
     orders: Receiver<Order>,
     shared: Shared,
@@ -125,7 +98,7 @@ fn open(setup: &Setup, service: Option<&str>) -> Outcome<(Endpoint, Ledger)> {
 }
 
 /// By name, or the first that is up of what is to drive it.
-fn find(name: &str) -> Outcome<Device> {
+pub(super) fn find(name: &str) -> Outcome<Device> {
     let context = devices::context()?;
     let of_kind = |device: &&Device| {
         device.transport().name() == name && device.is_up() && device.interface() != Some("docker0")
@@ -145,7 +118,7 @@ fn find(name: &str) -> Outcome<Device> {
 }
 
 impl Peer {
-    fn new(setup: Setup, orders: Receiver<Order>) -> Outcome<Peer> {
+    pub(super) fn new(setup: Setup, orders: Receiver<Order>) -> Outcome<Peer> {
         let (endpoint, ledger) = open(&setup, Some(&setup.service))?;
         let shared = Shared {
             endpoint,
@@ -180,7 +153,7 @@ impl Peer {
         })
     }
 
-    fn run(&mut self) -> Outcome {
+    pub(super) fn run(&mut self) -> Outcome {
         loop {
             let start_ns = clock::now_ns();
             if !self.take_orders()? {

@@ -117,7 +117,11 @@ fn layers() {
 #[test]
 fn ranks() {
     has_reading("job", "barrier:2", 20);
-    has_reading("ranks", "barrier:2", 20);
+    for work in
+        ["barrier:2", "half-trip:4", "put-fence-heap:8", "write-strided:64:64", "pack:face", "unpack:struct"]
+    {
+        has_reading("ranks", work, 20);
+    }
     if std::path::Path::new(env!("CARGO_BIN_EXE_cci-bench")).with_file_name("cci").exists() {
         has_reading("job", "start:3", 1);
     } else {

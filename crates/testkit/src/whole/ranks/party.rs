@@ -392,7 +392,7 @@ impl Party {
                 let here = Elements { count: 2, description: bytes(8)? };
                 let (what, remote) =
                     ((Accumulation::Reduce(SUM), Number::U64), place + model::SHARED_AT as u64);
-                process.accumulate(what, rank, (remote, there), (&memory, 0, here), cookie)
+                process.accumulate(what, rank, (remote, there), (&memory, 0, here), cookie).map(|()| None)
             }
             Kind::FetchAdd => {
                 let (kind, width) = (AtomicKind::FetchAdd, AtomicWidth::Eight);
@@ -400,7 +400,7 @@ impl Party {
                 process.atomic(rank, place + model::COUNTER_AT as u64, change, cookie)
             }
             Kind::IndexedPut { len } => {
-                process.indexed_put(rank, place + model::POINTER_AT as u64, part(len), cookie)
+                process.indexed_put(rank, place + model::POINTER_AT as u64, part(len), cookie).map(|()| None)
             }
             Kind::Put { has_gaps: false } => {
                 process.transfer(Transfer::Put, rank, slot, part(model::PUT_BYTES), cookie)
@@ -408,7 +408,9 @@ impl Party {
             Kind::Put { has_gaps: true } => {
                 let there = strided(model::PUT_BYTES / 8, 16)?;
                 let here = Elements { count: model::PUT_BYTES / 8, description: bytes(8)? };
-                process.transfer_described(Transfer::Put, rank, (slot, there), (&memory, 0, here), cookie)
+                process
+                    .transfer_described(Transfer::Put, rank, (slot, there), (&memory, 0, here), cookie)
+                    .map(|()| None)
             }
             Kind::Get => {
                 let remote = place + model::CONSTANT_AT as u64;
@@ -417,8 +419,15 @@ impl Party {
         };
         match begun {
             _ if simulated::is_dead() => Ok(true),
-            Ok(()) => {
+            Ok(None) => {
                 self.used.insert(cookie, memory);
+                Ok(true)
+            }
+            // It has ended where it began.
+            Ok(Some(value)) => {
+                let mut bytes = vec![0; memory.len()];
+                let _ = memory.read(0, &mut bytes);
+                model.done(self.rank, cookie, &Ok(value), Some(&bytes))?;
                 Ok(true)
             }
             Err(AmError::Again) => {

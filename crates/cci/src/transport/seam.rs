@@ -128,7 +128,7 @@ pub trait Transport: Send {
     ) -> Result<Started, SendError>;
 
     /// A region of a peer's that is mapped, so that the engine does operations of the connection there by itself, as long as nothing has
-    /// [cleared](crate::engine::mapped_pairs::MappedPairs::clear) its pairs, and the connection is open. `None`: it is not.
+    /// cleared its pairs (`MappedPairs::clear`), and the connection is open. `None`: it is not.
     fn mapped(&mut self, link: u64, region: u64, key: u64) -> Option<MappedRegion> {
         let _ = (link, region, key);
         None

@@ -117,7 +117,7 @@ impl Receiver {
     /// others meanwhile.
     ///
     /// # Errors
-    /// [`AcpError::Truncated`] of one that is longer: its first bytes are there, the rest is lost, and the next message is not touched. The sender has
+    /// [`AcpError::Truncated`](crate::AcpError::Truncated) of one that is longer: its first bytes are there, the rest is lost, and the next message is not touched. The sender has
     /// freed the channel, or its rank is gone.
     pub fn receive(&self, global: &mut GlobalMemory, into: &mut [u8]) -> Result<usize> {
         global.wait_until(|global| {

@@ -105,6 +105,7 @@ fn values() -> Vec<Item> {
         value!(CCI_OPT_EXT_ENDPT_MEMORY_CAP = 1000),
         value!(CCI_OPT_EXT_ENDPT_MEMORY_USED = 1001),
         value!(CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS = 1002),
+        value!(CCI_OPT_EXT_CONN_LOANS = 1003),
         value!(CCI_INIT_SINGLE_THREADED = 1),
         value!(CCI_CAP_THREAD_SAFE = 1),
         value!(CCI_EXT_CANCELLED = 125),

@@ -99,7 +99,10 @@ pub struct MappedPairs {
 
 impl MappedPairs {
     pub fn new() -> MappedPairs {
-        MappedPairs { pairs: Box::new([const { None }; PAIRS]), misses: 0, done: 0 }
+        // Made where they stay: an array that is made on the stack takes along to the heap what else was there, and that may be a key.
+        let pairs = std::iter::repeat_with(|| None).take(PAIRS).collect::<Box<[_]>>();
+        let pairs = pairs.try_into().unwrap_or_else(|_| unreachable!("there are just so many"));
+        MappedPairs { pairs, misses: 0, done: 0 }
     }
 
     pub const fn bytes(&self) -> usize {

@@ -7,7 +7,7 @@ use std::fmt;
 /// Columns, and the groups of cases in them.
 const TOPICS: &[(&str, &[&str])] = &[
     ("connections", &["connect", "closing", "disconnected", "scale"]),
-    ("messages", &["messages", "sending", "streams", "buffers"]),
+    ("messages", &["messages", "sending", "streams", "loans", "buffers"]),
     ("waiting", &["waiting"]),
     ("multicast", &["multicast"]),
     ("remote memory", &["rma_data", "rma_order", "rma_rights", "rma_life", "rma_account"]),

@@ -66,8 +66,8 @@ impl GlobalMemory {
         GlobalMemory::open_with_heap(job, device, options, starter_bytes, 0)
     }
 
-    /// As [`GlobalMemory::open`], with a heap of `heap_bytes` on each rank, the same on all: there ranks [allocate](crate::allocate) memory, and containers are.
-    /// Only what is used of it takes memory.
+    /// Opens the global address space with starter memory of `starter_bytes` and a heap of `heap_bytes` on each rank, the same on all. In heaps ranks
+    /// [allocate](crate::allocate) memory of each other, and containers are there. Only what is used of a heap takes memory. All ranks call it.
     ///
     /// # Errors
     /// Those of [`GlobalMemory::open`]. The heap is longer than 1 TiB.

@@ -482,7 +482,7 @@ impl Runtime {
         self.operate_or_end(|process, cookie| start(process, cookie).map(|()| None), done)
     }
 
-    /// As [`Runtime::operate`], for operations that may have ended at once, with a value.
+    /// Starts an operation when there is space. Its callback is kept, or called now if the operation has ended at once, with a value.
     fn operate_or_end(
         &mut self,
         start: impl Fn(&mut Process, u64) -> Result<Option<u64>>,

@@ -99,6 +99,7 @@ pub enum Loans {
     Copied,
     /// By [`Event::Mapped`](crate::Event::Mapped) where they can be mapped: the program copies out what it needs.
     Mapped,
-    /// As [`Loans::Mapped`], and they can be read in place, since the program trusts the peer to leave them as they are.
+    /// By [`Event::Mapped`](crate::Event::Mapped) where they can be mapped, and readable in place: the program trusts the peer to leave them
+    /// as they are.
     Trusted(Trust),
 }

@@ -30,7 +30,7 @@ pub(super) fn start(
     start(live, cookie).inspect_err(|_| drop(live.operations.remove(cookie)))
 }
 
-/// As [`start`], for operations that may have ended at once, with a value. Their callbacks are bounded: then it is `AGAIN`.
+/// Starts an operation that may end at once, with a value. Callbacks that wait are bounded: it is `AGAIN` where there are too many.
 pub(super) fn start_or_end(
     live: &mut Live,
     ending: Ending,

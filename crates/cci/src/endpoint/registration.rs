@@ -23,8 +23,8 @@ impl Endpoint {
         self.allocate_with(len_bytes, RmaMemory::create)
     }
 
-    /// As [`Endpoint::allocate`], at an address that is a multiple of a page's: processes that agree on one have memory that is at the
-    /// same address in each.
+    /// Allocates memory for remote access at an address that the program chooses, a multiple of a page: processes that agree on one have
+    /// memory at the same address in each.
     ///
     /// # Errors
     /// Those of [`Endpoint::allocate`]. [`RegisterError::System`] with `EEXIST`: something is mapped there.

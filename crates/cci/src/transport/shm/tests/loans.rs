@@ -430,7 +430,7 @@ fn a_sender_that_lends_what_it_has_not_ends_the_link() {
         liar.lend(slot, len);
         ends_as_corrupt(&mut server, liar.lie.connection);
     }
-    // The same slot twice, while the first message in it is kept.
+    // A slot is lent a second time, while the first message in it is kept.
     let mut server = endpoint();
     let mut liar = Liar::new(&mut server, Loans::Mapped);
     liar.lend(3, 10);

@@ -39,10 +39,10 @@ pub fn look() {
     LOOKS.store(true, Ordering::SeqCst);
 }
 
-/// How many keys were found as bytes, and how many as digits; and in how many blocks it was looked for them.
-pub fn found() -> ([u32; 2], u64) {
+/// A bit for each key that was found as bytes, and for each as digits; and in how many blocks it was looked for them.
+pub fn found() -> ([u64; 2], u64) {
     LOOKS.store(false, Ordering::SeqCst);
-    let of = |at: usize| FOUND[at].load(Ordering::SeqCst).count_ones();
+    let of = |at: usize| FOUND[at].load(Ordering::SeqCst);
     ([of(0), of(1)], BLOCKS.load(Ordering::SeqCst))
 }
 

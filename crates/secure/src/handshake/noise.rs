@@ -7,7 +7,6 @@ use crate::credentials::{Credentials, KEY_ID_BYTES, Key, Kind};
 use crate::endpoint_id::{ENDPOINT_ID_BYTES, EndpointId};
 use crate::identity::Identity;
 use crate::keys::Secret;
-use snow::HandshakeState;
 use snow::params::NoiseParams;
 use std::sync::LazyLock;
 use zeroize::Zeroize;
@@ -107,7 +106,7 @@ impl Noise {
     pub fn write(&mut self, out: &mut Vec<u8>) -> Result<(), Failure> {
         let mut message = [0; MESSAGE_BYTES];
         let own = self.own;
-        let mut written = |state: &mut HandshakeState| match state.write_message(own.bytes(), &mut message) {
+        let mut written = |state: &mut State| match state.write_message(own.bytes(), &mut message) {
             Ok(MESSAGE_BYTES) => Ok(()),
             _ => Err(Failure::Internal("no randomness")),
         };
@@ -134,7 +133,7 @@ impl Noise {
         let Step::Done(mut state, peer, endpoint) = std::mem::replace(&mut self.step, Step::Over) else {
             return Err(Failure::Internal("not done"));
         };
-        let mut split = state.dangerously_get_raw_split();
+        let mut split = state.split();
         let (initiators, responders) = (Secret::new(split.0), Secret::new(split.1));
         split.zeroize();
         let initiators = of_direction(&initiators, true, context);

@@ -6,7 +6,6 @@ use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, Error, HandshakeState};
 use std::hint::black_box;
-use std::ops::{Deref, DerefMut};
 use zeroize::Zeroizing;
 
 /// The state of a handshake. It stays where it is, so that there is one copy to be overwritten.
@@ -23,14 +22,49 @@ impl State {
         prologue: &[u8],
         is_initiator: bool,
     ) -> Result<State, Error> {
-        let state = Box::new(build(params, &[&key.secret], prologue, is_initiator)?);
-        Ok(State { state, params })
+        let state = build(params, &[&key.secret], prologue, is_initiator).map(Box::new);
+        overwrite_stack();
+        Ok(State { state: state?, params })
     }
+
+    /// Writes the next message, with `payload`, into `out`, and says how long it is in bytes.
+    pub fn write_message(&mut self, payload: &[u8], out: &mut [u8]) -> Result<usize, Error> {
+        let len = self.state.write_message(payload, out);
+        overwrite_stack();
+        len
+    }
+
+    /// Verifies the peer's next message, puts its payload into `out`, and says how long that is in bytes.
+    pub fn read_message(&mut self, message: &[u8], out: &mut [u8]) -> Result<usize, Error> {
+        let len = self.state.read_message(message, out);
+        overwrite_stack();
+        len
+    }
+
+    /// The secrets of both directions, the initiator's first. They are the caller's to wipe.
+    pub fn split(&mut self) -> ([u8; 32], [u8; 32]) {
+        self.state.dangerously_get_raw_split()
+    }
+
+    pub fn is_initiator(&self) -> bool {
+        self.state.is_initiator()
+    }
+}
+
+/// How deep the stack is overwritten, bytes: several times what `snow` uses.
+const STACK_BYTES: usize = 16 << 10;
+
+/// Overwrites the stack below the caller, where `snow` leaves copies of the key. Whatever is made there later and moved to
+/// the heap takes the bytes of its unused parts along.
+#[inline(never)]
+fn overwrite_stack() {
+    black_box(&mut [0_u8; STACK_BYTES]);
 }
 
 /// How many pre-shared keys a state of `snow` has room for.
 const SECRETS: usize = 10;
 
+#[inline(never)]
 fn build(
     params: &NoiseParams,
     secrets: &[&[u8; 32]],
@@ -45,20 +79,6 @@ fn build(
     if is_initiator { builder.build_initiator() } else { builder.build_responder() }
 }
 
-impl Deref for State {
-    type Target = HandshakeState;
-
-    fn deref(&self) -> &HandshakeState {
-        &self.state
-    }
-}
-
-impl DerefMut for State {
-    fn deref_mut(&mut self) -> &mut HandshakeState {
-        &mut self.state
-    }
-}
-
 impl Drop for State {
     fn drop(&mut self) {
         // What it holds itself, the pre-shared key and what the secrets follow from, is overwritten by a state that knows
@@ -68,6 +88,7 @@ impl Drop for State {
             *self.state = blank;
         }
         black_box(&mut *self.state);
+        overwrite_stack();
     }
 }
 

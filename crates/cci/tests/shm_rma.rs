@@ -140,6 +140,39 @@ fn bytes_of_all_sizes_and_offsets_go_both_ways() {
     }
 }
 
+/// Programs that always have several operations under way find out, too, which path is the faster one.
+#[test]
+fn the_ring_is_timed_though_operations_are_always_under_way() {
+    const LEN: usize = 64 << 10;
+    const UNDER_WAY: u64 = 4;
+    const OPERATIONS: u64 = 64;
+    let mut pair = pair(RmaPath::Free, Attribute::ReliableOrdered);
+    let local = memory_for(&mut pair.a, RmaPath::Free, LEN);
+    let remote = memory_for(&mut pair.b, RmaPath::Free, LEN);
+    let here = RegionAddress::new(pair.a.register(&local, Access::LOCAL).unwrap(), 0);
+    let there = RegionAddress::new(pair.b.register(&remote, Access::ALL).unwrap(), 0);
+    for kind in [RmaKind::Write, RmaKind::Read] {
+        let start = |pair: &mut Pair, context| {
+            let (a, to, len) = (&mut pair.a, pair.ours, LEN as u64);
+            let started = match kind {
+                RmaKind::Write => a.rma_write(to, here, there, len, context, RmaFlags::NONE),
+                RmaKind::Read => a.rma_read(to, here, there, len, context, RmaFlags::NONE),
+            };
+            started.unwrap();
+        };
+        (0..UNDER_WAY).for_each(|context| start(&mut pair, context));
+        for context in 0..OPERATIONS {
+            assert_eq!(pair.completion(context), Status::Success);
+            start(&mut pair, UNDER_WAY + context);
+        }
+        (OPERATIONS..OPERATIONS + UNDER_WAY).for_each(|context| {
+            assert_eq!(pair.completion(context), Status::Success);
+        });
+    }
+    let text = pair.a.explain(pair.ours).unwrap().to_string();
+    assert!(!text.contains("the ring is being timed"), "{text}");
+}
+
 #[test]
 fn what_was_not_granted_is_refused_and_touches_nothing() {
     for path in RMA_PATHS {

@@ -260,6 +260,15 @@ impl Initiator {
             }
             What::Move(kind) => match op.segment().filter(|_| op.status == Status::Success) {
                 None => self.finish(ops, core, channel, at),
+                // It is to be timed, and so waits until nothing else is under way.
+                Some(segment)
+                    if !op.is_trial
+                        && op.is_alone()
+                        && (self.begun > 1 || self.trial.is_some())
+                        && channel.lacks_trials(kind, segment.len_bytes) =>
+                {
+                    Step::Blocked
+                }
                 Some(segment)
                     if self.begun == 1
                         && self.trial.is_none()

@@ -129,6 +129,12 @@ pub(crate) trait Channel {
         false
     }
 
+    /// True if the channel has to be timed with a segment of this length before it is known whether fetching is faster. Such an
+    /// operation waits for those before it; otherwise a program that always has several under way would never know.
+    fn lacks_trials(&self, _: RmaKind, _len_bytes: u64) -> bool {
+        false
+    }
+
     /// From which length on the two sides fetch from each other's memory rather than push the data; u64::MAX: never.
     fn pull_from_bytes(&self, _: RmaKind) -> u64 {
         u64::MAX

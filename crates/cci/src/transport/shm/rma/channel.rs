@@ -113,6 +113,10 @@ impl Channel for RingChannel<'_> {
         self.pull.as_mut().is_some_and(|pull| pull.is_ring_to_be_tried(kind, len_bytes))
     }
 
+    fn lacks_trials(&self, kind: RmaKind, len_bytes: u64) -> bool {
+        self.pull.as_ref().is_some_and(|pull| pull.lacks_trials(kind, len_bytes))
+    }
+
     fn pull_from_bytes(&self, kind: RmaKind) -> u64 {
         self.pull.as_ref().map_or(u64::MAX, |pull| pull.pays_from_bytes(kind))
     }

@@ -153,19 +153,36 @@ impl Pull {
         }
     }
 
-    fn pace(&mut self, kind: RmaKind) -> &mut RingPace {
+    fn pace(&self, kind: RmaKind) -> RingPace {
+        match kind {
+            RmaKind::Write => self.writes,
+            RmaKind::Read => self.reads,
+        }
+    }
+
+    fn pace_mut(&mut self, kind: RmaKind) -> &mut RingPace {
         match kind {
             RmaKind::Write => &mut self.writes,
             RmaKind::Read => &mut self.reads,
         }
     }
 
+    /// Whether a segment of this length can be timed on its way through the ring, to be compared with a pull.
+    fn can_be_timed(&self, kind: RmaKind, len_bytes: u64) -> bool {
+        !self.always && (TRIAL_BYTES..=TRIAL_BYTES_MAX).contains(&len_bytes) && self.cost(kind).is_some()
+    }
+
+    /// Whether it is not known yet how fast the ring is, and a segment of this length can tell.
+    pub fn lacks_trials(&self, kind: RmaKind, len_bytes: u64) -> bool {
+        self.pace(kind).trials < TRIALS && self.can_be_timed(kind, len_bytes)
+    }
+
     /// Whether a segment is to go through the ring and be timed.
     pub fn is_ring_to_be_tried(&mut self, kind: RmaKind, len_bytes: u64) -> bool {
-        if self.always || !(TRIAL_BYTES..=TRIAL_BYTES_MAX).contains(&len_bytes) || self.cost(kind).is_none() {
+        if !self.can_be_timed(kind, len_bytes) {
             return false;
         }
-        let pace = self.pace(kind);
+        let pace = self.pace_mut(kind);
         pace.segments = pace.segments.wrapping_add(1);
         pace.trials < TRIALS || pace.segments.is_multiple_of(TRIAL_EVERY)
     }
@@ -173,7 +190,7 @@ impl Pull {
     /// Notes how long a segment took that went through the ring to be timed.
     pub fn ring_tried(&mut self, trial: &Trial, now_ns: u64) {
         let ns_per_kib = (now_ns.saturating_sub(trial.began_ns) / (trial.len_bytes >> 10).max(1)).max(1);
-        let pace = self.pace(trial.kind);
+        let pace = self.pace_mut(trial.kind);
         pace.ns_per_kib = match pace.trials {
             0 => ns_per_kib,
             // Processes may have moved to cores further apart, so a slower time is believed little by little.
@@ -186,10 +203,7 @@ impl Pull {
     /// The length from which on a pull, which is one copy by the system in steps of a page, is faster than the ring. `u64::MAX`: none
     /// is, or that is not known yet.
     pub fn pays_from_bytes(&self, kind: RmaKind) -> u64 {
-        let pace = match kind {
-            RmaKind::Write => self.writes,
-            RmaKind::Read => self.reads,
-        };
+        let pace = self.pace(kind);
         if self.always && self.cost(kind).is_some() {
             return TRY_BYTES;
         }

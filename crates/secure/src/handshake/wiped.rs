@@ -22,28 +22,23 @@ impl State {
         prologue: &[u8],
         is_initiator: bool,
     ) -> Result<State, Error> {
-        let state = build(params, &[&key.secret], prologue, is_initiator).map(Box::new);
-        overwrite_stack();
-        Ok(State { state: state?, params })
+        let make = || build(params, &[&key.secret], prologue, is_initiator).map(Box::new);
+        Ok(State { state: on_wiped_stack(make)?, params })
     }
 
     /// Writes the next message, with `payload`, into `out`, and says how long it is in bytes.
     pub fn write_message(&mut self, payload: &[u8], out: &mut [u8]) -> Result<usize, Error> {
-        let len = self.state.write_message(payload, out);
-        overwrite_stack();
-        len
+        on_wiped_stack(|| self.state.write_message(payload, out))
     }
 
     /// Verifies the peer's next message, puts its payload into `out`, and says how long that is in bytes.
     pub fn read_message(&mut self, message: &[u8], out: &mut [u8]) -> Result<usize, Error> {
-        let len = self.state.read_message(message, out);
-        overwrite_stack();
-        len
+        on_wiped_stack(|| self.state.read_message(message, out))
     }
 
     /// The secrets of both directions, the initiator's first. They are the caller's to wipe.
     pub fn split(&mut self) -> ([u8; 32], [u8; 32]) {
-        self.state.dangerously_get_raw_split()
+        on_wiped_stack(|| self.state.dangerously_get_raw_split())
     }
 
     pub fn is_initiator(&self) -> bool {
@@ -54,17 +49,26 @@ impl State {
 /// How deep the stack is overwritten, bytes: several times what `snow` uses.
 const STACK_BYTES: usize = 16 << 10;
 
-/// Overwrites the stack below the caller, where `snow` leaves copies of the key. Whatever is made there later and moved to
-/// the heap takes the bytes of its unused parts along.
-#[inline(never)]
-fn overwrite_stack() {
-    black_box(&mut [0_u8; STACK_BYTES]);
+/// Does what leaves copies of the key on the stack, and overwrites them. Otherwise whatever is made there later and moved to
+/// the heap would take them along in its unused parts.
+fn on_wiped_stack<T>(act: impl FnOnce() -> T) -> T {
+    // Neither is inlined, so that both use the same part of the stack.
+    #[inline(never)]
+    fn call<T>(act: impl FnOnce() -> T) -> T {
+        act()
+    }
+    #[inline(never)]
+    fn overwrite() {
+        black_box(&mut [0_u8; STACK_BYTES]);
+    }
+    let done = call(act);
+    overwrite();
+    done
 }
 
 /// How many pre-shared keys a state of `snow` has room for.
 const SECRETS: usize = 10;
 
-#[inline(never)]
 fn build(
     params: &NoiseParams,
     secrets: &[&[u8; 32]],
@@ -88,7 +92,6 @@ impl Drop for State {
             *self.state = blank;
         }
         black_box(&mut *self.state);
-        overwrite_stack();
     }
 }
 

@@ -143,29 +143,33 @@ fn bytes_of_all_sizes_and_offsets_go_both_ways() {
 /// Programs that always have several operations under way find out, too, which path is the faster one.
 #[test]
 fn the_ring_is_timed_though_operations_are_always_under_way() {
-    const LEN: usize = 64 << 10;
     const UNDER_WAY: u64 = 4;
-    const OPERATIONS: u64 = 64;
+    for (len, operations) in [(64 << 10, 64), (5 << 20, 8)] {
+        time_the_ring(len, UNDER_WAY, operations);
+    }
+}
+
+fn time_the_ring(len: usize, under_way: u64, operations: u64) {
     let mut pair = pair(RmaPath::Free, Attribute::ReliableOrdered);
-    let local = memory_for(&mut pair.a, RmaPath::Free, LEN);
-    let remote = memory_for(&mut pair.b, RmaPath::Free, LEN);
+    let local = memory_for(&mut pair.a, RmaPath::Free, len);
+    let remote = memory_for(&mut pair.b, RmaPath::Free, len);
     let here = RegionAddress::new(pair.a.register(&local, Access::LOCAL).unwrap(), 0);
     let there = RegionAddress::new(pair.b.register(&remote, Access::ALL).unwrap(), 0);
     for kind in [RmaKind::Write, RmaKind::Read] {
         let start = |pair: &mut Pair, context| {
-            let (a, to, len) = (&mut pair.a, pair.ours, LEN as u64);
+            let (a, to, len) = (&mut pair.a, pair.ours, len as u64);
             let started = match kind {
                 RmaKind::Write => a.rma_write(to, here, there, len, context, RmaFlags::NONE),
                 RmaKind::Read => a.rma_read(to, here, there, len, context, RmaFlags::NONE),
             };
             started.unwrap();
         };
-        (0..UNDER_WAY).for_each(|context| start(&mut pair, context));
-        for context in 0..OPERATIONS {
+        (0..under_way).for_each(|context| start(&mut pair, context));
+        for context in 0..operations {
             assert_eq!(pair.completion(context), Status::Success);
-            start(&mut pair, UNDER_WAY + context);
+            start(&mut pair, under_way + context);
         }
-        (OPERATIONS..OPERATIONS + UNDER_WAY).for_each(|context| {
+        (operations..operations + under_way).for_each(|context| {
             assert_eq!(pair.completion(context), Status::Success);
         });
     }

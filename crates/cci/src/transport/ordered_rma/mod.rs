@@ -131,6 +131,7 @@ pub(crate) trait Channel {
 
     /// True if the channel has to be timed with a segment of this length before it is known whether fetching is faster. Such an
     /// operation waits for those before it; otherwise a program that always has several under way would never know.
+    /// Only for channels that do not take turns: an operation that waits at the head of the queue has none behind it that has begun.
     fn lacks_trials(&self, _: RmaKind, _len_bytes: u64) -> bool {
         false
     }

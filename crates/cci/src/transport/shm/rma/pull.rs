@@ -23,7 +23,7 @@ const STEP_BYTES: u64 = 4 << 10;
 /// The shortest segments whose way through the ring is timed. How fast it is depends on the cores on which the two processes run,
 /// by a factor of five on one machine.
 const TRIAL_BYTES: u64 = 64 << 10;
-/// The longest segments that are timed: longer ones would show nothing more.
+/// The longest segments that are timed again later: longer ones would take long, and show nothing more.
 const TRIAL_BYTES_MAX: u64 = 4 << 20;
 /// How many segments are timed at first. The fastest counts, as any disturbance makes one slower.
 const TRIALS: u32 = 3;
@@ -169,7 +169,7 @@ impl Pull {
 
     /// Whether a segment of this length can be timed on its way through the ring, to be compared with a pull.
     fn can_be_timed(&self, kind: RmaKind, len_bytes: u64) -> bool {
-        !self.always && (TRIAL_BYTES..=TRIAL_BYTES_MAX).contains(&len_bytes) && self.cost(kind).is_some()
+        !self.always && len_bytes >= TRIAL_BYTES && self.cost(kind).is_some()
     }
 
     /// Whether it is not known yet how fast the ring is, and a segment of this length can tell.
@@ -184,7 +184,7 @@ impl Pull {
         }
         let pace = self.pace_mut(kind);
         pace.segments = pace.segments.wrapping_add(1);
-        pace.trials < TRIALS || pace.segments.is_multiple_of(TRIAL_EVERY)
+        pace.trials < TRIALS || len_bytes <= TRIAL_BYTES_MAX && pace.segments.is_multiple_of(TRIAL_EVERY)
     }
 
     /// Notes how long a segment took that went through the ring to be timed.

@@ -454,7 +454,9 @@ fn operations_go_on_behind_a_disconnect_and_end_with_the_peer() {
         // Once more, and the peer leaves in the middle.
         let (second, second_theirs) = connect(&mut pair.a, &mut pair.b, Attribute::ReliableOrdered);
         for context in 0..20 {
-            pair.a.rma_read(second, from, to, 8 << 20, context, RmaFlags::FENCE).unwrap();
+            // Some wait for a fence, some to be timed.
+            let flags = if context % 2 == 0 { RmaFlags::FENCE } else { RmaFlags::NONE };
+            pair.a.rma_read(second, from, to, 8 << 20, context, flags).unwrap();
         }
         let _ = pair.theirs;
         pair.b.disconnect(second_theirs);

@@ -233,6 +233,13 @@ fn an_indexed_put_of_a_rank_that_dies_moves_nothing() {
     run_ranks(&RankPlan::draw(streams, 206)).unwrap_or_else(|what| panic!("{what}"));
 }
 
+/// Seed 1001078 of ranks over streams: time went in long steps while a record was carried through small buffers, until it was overdue.
+#[test]
+fn a_record_in_small_buffers_is_carried_before_it_is_overdue() {
+    let streams = Fabric::Streams { any: false, fault_per_calls: 0 };
+    run_ranks(&RankPlan::draw(streams, 1_001_078)).unwrap_or_else(|what| panic!("{what}"));
+}
+
 /// Each machine dies at each of the steps in which long messages and a call are on their way.
 #[test]
 fn messengers_survive_a_death_at_every_step() {

@@ -112,15 +112,15 @@ impl World<'_> {
     fn run(&mut self) -> Result<(), String> {
         let (mut has_teams, mut quiet_turns) = (vec![false; self.plan.ranks], 0);
         while has_teams.contains(&false) {
-            let rank = self.next_turn(quiet_turns)?;
+            let (rank, came) = self.next_turn(quiet_turns)?;
             has_teams[rank] = self.with(rank, |party, model, _| party.gather(model))?.unwrap_or(true);
-            quiet_turns = if self.end_turn(rank, false) { 0 } else { quiet_turns + 1 };
+            quiet_turns = if self.end_turn(rank, false) || came { 0 } else { quiet_turns + 1 };
         }
         let begin = self.report.turns;
         let (mut quiet_turns, mut quiet_since_ns, mut is_settling) = (0, self.now_ns, false);
         loop {
-            let rank = self.next_turn(quiet_turns)?;
-            let (happened, moved) = match self.plan.death {
+            let (rank, came) = self.next_turn(quiet_turns)?;
+            let (happened, left) = match self.plan.death {
                 Some((turn, rank)) if begin + turn + 1 == self.report.turns => {
                     self.kill(rank)?;
                     (true, self.end_turn(rank, true))
@@ -134,7 +134,7 @@ impl World<'_> {
                 quiet_since_ns = self.now_ns;
             }
             // Endpoints speak to each other now and then, also when no program has anything to say.
-            let is_busy = happened || moved && self.now_ns - quiet_since_ns < BUSY_NS;
+            let is_busy = happened || (came || left) && self.now_ns - quiet_since_ns < BUSY_NS;
             quiet_turns = if is_busy { 0 } else { quiet_turns + 1 };
             if self.now_ns - quiet_since_ns > QUIET_NS {
                 if is_settling {
@@ -173,8 +173,8 @@ impl World<'_> {
         self.model.check_all_ended()
     }
 
-    /// Time goes on, and what is due arrives. Returns whose turn it is.
-    fn next_turn(&mut self, quiet_turns: u64) -> Result<usize, String> {
+    /// Time goes on, and what is due arrives. Returns whose turn it is, and whether anything has arrived.
+    fn next_turn(&mut self, quiet_turns: u64) -> Result<(usize, bool), String> {
         self.report.turns += 1;
         if self.report.turns > TURNS_MAX {
             let left = self.parties.iter().flatten().map(|party| party.left(self.plan)).collect::<Vec<_>>();
@@ -188,8 +188,8 @@ impl World<'_> {
             _ => 20_000_000_000,
         };
         let World { mail, rng, hosts, parties, .. } = self;
-        mail.arrive(self.now_ns, rng, hosts, |to| parties[to].is_some());
-        Ok(self.rng.below(self.plan.ranks as u64) as usize)
+        let came = mail.arrive(self.now_ns, rng, hosts, |to| parties[to].is_some());
+        Ok((self.rng.below(self.plan.ranks as u64) as usize, came))
     }
 
     /// What the rank has stored and sent goes out. Returns whether anything did.

@@ -182,10 +182,10 @@ impl Model {
     }
 
     /// A rank was told that another one is gone.
-    pub fn gone(&mut self, rank: usize, other: usize) -> Result<(), String> {
+    pub fn gone(&mut self, rank: usize, other: usize, why: &str) -> Result<(), String> {
         if self.dead != Some(other) || std::mem::replace(&mut self.has_heard[rank], true) {
             return Err(format!(
-                "rank {rank} was told that {other} is gone: that it is not, or it was told so"
+                "rank {rank} was told that {other} is gone ({why}): that it is not, or it was told so"
             ));
         }
         Ok(())

@@ -215,7 +215,7 @@ impl Party {
                     let result = result.as_ref().map(Vec::as_slice);
                     model.collected(self.rank, cookie, (*together, *root, *len), result)?;
                 }
-                Due::Gone { rank, .. } => model.gone(self.rank, rank as usize)?,
+                Due::Gone { rank, why } => model.gone(self.rank, rank as usize, &why)?,
             }
         }
         self.process.put_back(batch);

@@ -31,7 +31,10 @@ mod wire;
 pub use address::GlobalAddress;
 pub use channel::{ChannelRequest, Receiver, Sender};
 pub use channels::Slots;
-pub use data::{Deque, Entries, List, Map, MultiSet, Position, Set, Vector, allocate, free};
+pub use data::{
+    Cursor, Deque, Entries, List, Map, MultiSet, Place, Position, Set, Table, Vector, Workspace, allocate,
+    free,
+};
 pub use engine::{Handle, Order};
 pub use error::{AcpError, Result};
 pub use memory::GlobalMemory;

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// An address in memory.
 const WORD_BYTES: usize = 8;
+/// Memory that the library needs has the heap here, behind what passes through and the word of a broadcast.
+const HEAP_AT: usize = SCRATCH_BYTES + 16;
 /// A rank's number in memory.
 const NUMBER_BYTES: usize = 4;
 
@@ -90,13 +92,13 @@ impl GlobalMemory {
     /// Over the connections of a rank.
     pub(crate) fn over(mut ranks: Ranks, starter_bytes: usize, heap_bytes: usize) -> Result<GlobalMemory> {
         let starter = ranks.endpoint().allocate(starter_bytes.max(WORD_BYTES))?;
-        let library = ranks.endpoint().allocate(SCRATCH_BYTES + heap_bytes)?;
+        let library = ranks.endpoint().allocate(HEAP_AT + heap_bytes)?;
         let mut regions = Regions::beginning_at(STARTER_PLACE);
         let key = regions.register(ranks.endpoint(), &starter, 0)?;
         debug_assert_eq!(key.place(), STARTER_PLACE, "memory of the library begins with a page");
         let key = regions.register(ranks.endpoint(), &library, 0)?;
         debug_assert_eq!(key.place(), library_place(starter.len()), "it is where others expect it");
-        let is_inside = library.write(SCRATCH_BYTES, &data::prepare(heap_bytes as u64));
+        let is_inside = library.write(HEAP_AT, &data::prepare(heap_bytes as u64));
         debug_assert!(is_inside);
         Ok(GlobalMemory {
             links: Links::new(ranks),
@@ -352,6 +354,27 @@ impl GlobalMemory {
         }
     }
 
+    /// Gives all ranks a word of one rank: an address, such as a container's handle, or a length. All ranks call it.
+    ///
+    /// # Errors
+    /// There is no such rank. A rank is gone.
+    pub fn broadcast(&mut self, root: u32, word: u64) -> Result<u64> {
+        let size = self.size();
+        if root >= size {
+            return Err(AcpError::Rank { rank: root, size });
+        }
+        if root == self.rank() {
+            let is_inside = self.library.write(SCRATCH_BYTES, &word.to_ne_bytes());
+            debug_assert!(is_inside);
+        }
+        self.sync()?;
+        let at = GlobalAddress::new(root, 0, library_place(self.starter.len()) + SCRATCH_BYTES as u64);
+        let word = self.read_word(at.ok_or(AcpError::Full("there is no space for starter memory"))?)?;
+        // The next one may not come before all ranks have read this one.
+        self.sync()?;
+        Ok(word)
+    }
+
     /// Ends all registrations, fills starter memory with zeros, empties the heap, and makes this process `rank` (`acp_reset`), when all operations of all ranks have
     /// ended. All ranks call it, each with another number. Addresses from before are void. A failure that was not taken is forgotten.
     ///
@@ -368,7 +391,7 @@ impl GlobalMemory {
         let numbering = Numbering::new(by_job_rank.collect())?;
         self.regions.unregister_behind(self.links.endpoint(), library_place(self.starter.len()))?;
         let is_inside = self.starter.write(0, &vec![0; self.starter.len()])
-            && self.library.write(SCRATCH_BYTES, &data::prepare(self.heap_bytes));
+            && self.library.write(HEAP_AT, &data::prepare(self.heap_bytes));
         debug_assert!(is_inside);
         self.engine.forget();
         self.channels.forget(&mut self.links)?;
@@ -480,7 +503,7 @@ impl Space for GlobalMemory {
         if rank >= size {
             return Err(AcpError::Rank { rank, size });
         }
-        let place = library_place(self.starter.len()) + SCRATCH_BYTES as u64;
+        let place = library_place(self.starter.len()) + HEAP_AT as u64;
         let heap = GlobalAddress::new(rank, 0, place).filter(|_| self.heap_bytes > 0);
         heap.ok_or(AcpError::Argument("this job has no heap: open global memory with one"))
     }

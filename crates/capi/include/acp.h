@@ -1,10 +1,9 @@
 /*
- * acp.h: Advanced Communication Primitives, as published with ACP 3: the basic layer and channels.
+ * acp.h: Advanced Communication Primitives, as published with ACP 3: the basic layer, channels and the data library.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A program is started as the processes of a job: by `cci run`, mpirun, mpiexec or srun; alone, it is a job of one. Segmented buffers and the data
- * library are not here yet.
+ * A program is started as the processes of a job: by `cci run`, mpirun, mpiexec or srun; alone, it is a job of one. Segmented buffers are not here yet.
  *
  * Calls that fail return what their descriptions say, and have done nothing; cci_last_error() of cci.h says why. Only acp_abort() ends the process or
  * prints anything. One thread is in a call at a time; others wait for it.
@@ -26,7 +25,8 @@ extern "C" {
 
 /*
  * Joins the job, once a process; all processes call it. Removes options that begin with --acp- from the arguments, each with its value; of these,
- * --acp-size-smem is the length of the starter memory (10,240 bytes without), which all processes choose alike. Both arguments may be NULL.
+ * --acp-size-smem is the length of the starter memory (10,240 bytes without), and --acp-size-smem-dl that of the heap of each process (64 MiB without; only
+ * what is used of it takes memory); all processes choose them alike. Both arguments may be NULL.
  *
  * Returns 0, or -1: an option is unknown or has no value, the launcher does not answer, or another one of the processes has gone.
  */
@@ -182,6 +182,487 @@ size_t acp_wait_ch(acp_request_t request);
  * requests is NULL.
  */
 int acp_waitall_ch(acp_request_t *requests, int n, size_t *sizes);
+
+/* ---- Data library ------------------------------------------------------------------------------------------------------------------ */
+
+/*
+ * Each process has a heap, in which any process allocates memory, and containers are in the heaps. A container is memory and nothing else: any
+ * process that has its handle, a small structure that may be sent as bytes, works on it at any time, wherever it is. Processes whose memory it is
+ * take no part. Each call is one step for all others, unless its description says that it is several. If a process that survives deaths works on a
+ * container, another one's death does not keep it from that.
+ *
+ * Where a call takes bytes, it takes them from global memory of any process. Calls that fail change nothing, unless their descriptions say so, and
+ * return what has ACP_GA_NULL as its address: a handle's ga, an iterator's elem (or its container's ga), an element's ga. Those that return numbers
+ * return 0.
+ *
+ * Names end with the container's: acp_insert_map(), acp_increment_map_it(). acp_insert(map, ...) is the same as acp_insert_map(...), and
+ * acp_increment(map, ...) as acp_increment_map_it(...).
+ */
+
+/*
+ * Allocates memory on a rank, at a multiple of 16; a size of 0 is right, too. ACP_GA_NULL: the heap there has no such memory, or there is no such
+ * rank.
+ */
+acp_ga_t acp_malloc(size_t size, int rank);
+
+/* Frees memory of any rank that acp_malloc() returned. Does nothing for ACP_GA_NULL, and for what was freed before. */
+void acp_free(acp_ga_t ga);
+
+/* Bytes in global memory, and two of them: a key and a value, or the two pieces of a range of a deque. */
+typedef struct {
+    acp_ga_t ga;
+    size_t size;
+} acp_element_t;
+typedef struct {
+    acp_element_t first, second;
+} acp_pair_t;
+
+/* -- Workspaces: memory over all ranks that is read and written like a file -- */
+
+typedef acp_ga_t acp_wsd_t;
+#define ACP_WSD_NULL ((acp_wsd_t)-1)
+
+/* Makes a workspace of `size` zeros. All processes call it, and get the same descriptor. ACP_WSD_NULL: a heap is full, or the size is 0. */
+acp_wsd_t acp_create_ws(size_t size);
+
+/*
+ * Says how workspaces are made from now on: in chunks of `size_default` bytes (1 MiB without), the first one on `proc_start` (0 without), the next
+ * ones on the ranks behind it, in turn. What rank 0 says counts. Returns 0, or -1: there is no such rank, or the size is 0.
+ */
+int acp_setparams_ws(int proc_start, size_t size_default);
+
+/*
+ * Copy up to `size` bytes between global memory and a workspace, from an offset in the workspace on. Return how many: fewer at its end, 0 behind
+ * it. -1: there is no such workspace, or the memory is not registered.
+ */
+int64_t acp_read_ws(acp_wsd_t wsd, acp_ga_t ga, size_t size, size_t offset);
+int64_t acp_write_ws(acp_wsd_t wsd, acp_ga_t ga, size_t size, size_t offset);
+
+/* Frees a workspace. All processes call it; it is freed when the last one has. Returns 0, or -1. */
+int acp_destroy_ws(acp_wsd_t wsd);
+
+/* -- Vectors: bytes in a row on one rank. Sizes and indices are in bytes -- */
+
+typedef struct {
+    acp_ga_t ga;
+} acp_vector_t;
+typedef struct {
+    acp_vector_t vector;
+    int index;
+} acp_vector_it_t;
+
+/* Makes a vector of `size` zeros on a rank. */
+acp_vector_t acp_create_vector(size_t size, int rank);
+void acp_destroy_vector(acp_vector_t vector);
+
+/* How many bytes it has, whether none, and for how many it has space. */
+size_t acp_size_vector(acp_vector_t vector);
+int acp_empty_vector(acp_vector_t vector);
+size_t acp_capacity_vector(acp_vector_t vector);
+
+/* Make space for `size` bytes in all; take all bytes off. */
+void acp_reserve_vector(acp_vector_t vector, size_t size);
+void acp_clear_vector(acp_vector_t vector);
+
+/* Make the bytes of vector1 those of vector2, or of a range of one vector; give two vectors each other's bytes. */
+void acp_assign_vector(acp_vector_t vector1, acp_vector_t vector2);
+void acp_assign_range_vector(acp_vector_t vector, acp_vector_it_t start, acp_vector_it_t end);
+void acp_swap_vector(acp_vector_t vector1, acp_vector_t vector2);
+
+/* Append bytes, and take bytes off the end (all, if there are fewer). */
+void acp_push_back_vector(acp_vector_t vector, acp_ga_t ga, size_t size);
+void acp_pop_back_vector(acp_vector_t vector, size_t size);
+
+/*
+ * Put bytes in before an iterator, which then is theirs; take `size` bytes out (up to the end, if there are fewer), or a range. Return an iterator
+ * of that place.
+ */
+acp_vector_it_t acp_insert_vector(acp_vector_it_t it, acp_ga_t ga, size_t size);
+acp_vector_it_t acp_insert_range_vector(acp_vector_it_t it, acp_vector_it_t start, acp_vector_it_t end);
+acp_vector_it_t acp_erase_vector(acp_vector_it_t it, size_t size);
+acp_vector_it_t acp_erase_range_vector(acp_vector_it_t start, acp_vector_it_t end);
+
+/* Where the byte with an index is, until the vector grows. ACP_GA_NULL: there is none. */
+acp_ga_t acp_at_vector(acp_vector_t vector, int index);
+
+acp_vector_it_t acp_begin_vector(acp_vector_t vector);
+acp_vector_it_t acp_end_vector(acp_vector_t vector);
+acp_vector_it_t acp_advance_vector_it(acp_vector_it_t it, int n);
+int acp_distance_vector_it(acp_vector_it_t first, acp_vector_it_t last);
+
+/* Where the byte of an iterator is, until the vector grows. */
+acp_ga_t acp_dereference_vector_it(acp_vector_it_t it);
+
+/* -- Deques: bytes in a row on one rank, which grow and shrink at both ends. Sizes and indices are in bytes -- */
+
+typedef struct {
+    acp_ga_t ga;
+} acp_deque_t;
+typedef struct {
+    acp_deque_t deque;
+    int index;
+} acp_deque_it_t;
+
+/* Makes an empty deque on a rank, with space for `size` bytes. */
+acp_deque_t acp_create_deque(size_t size, int rank);
+void acp_destroy_deque(acp_deque_t deque);
+
+/* How many bytes it has, whether none, and for how many it has space. */
+size_t acp_size_deque(acp_deque_t deque);
+int acp_empty_deque(acp_deque_t deque);
+size_t acp_capacity_deque(acp_deque_t deque);
+
+/* Make space for `size` bytes in all; take all bytes off. */
+void acp_reserve_deque(acp_deque_t deque, size_t size);
+void acp_clear_deque(acp_deque_t deque);
+
+/* Make the bytes of deque1 those of deque2, or of a range of one deque; give two deques each other's bytes. */
+void acp_assign_deque(acp_deque_t deque1, acp_deque_t deque2);
+void acp_assign_range_deque(acp_deque_t deque, acp_deque_it_t start, acp_deque_it_t end);
+void acp_swap_deque(acp_deque_t deque1, acp_deque_t deque2);
+
+/* Append bytes, and take bytes off the end (all, if there are fewer). */
+void acp_push_back_deque(acp_deque_t deque, acp_ga_t ga, size_t size);
+void acp_pop_back_deque(acp_deque_t deque, size_t size);
+
+/* Take bytes off the front (all, if there are fewer), and put bytes there. */
+void acp_pop_front_deque(acp_deque_t deque, size_t size);
+void acp_push_front_deque(acp_deque_t deque, acp_ga_t ga, size_t size);
+
+/*
+ * Put bytes in before an iterator, which then is theirs; take `size` bytes out (up to the end, if there are fewer), or a range. Return an iterator
+ * of that place.
+ */
+acp_deque_it_t acp_insert_deque(acp_deque_it_t it, acp_ga_t ga, size_t size);
+acp_deque_it_t acp_insert_range_deque(acp_deque_it_t it, acp_deque_it_t start, acp_deque_it_t end);
+acp_deque_it_t acp_erase_deque(acp_deque_it_t it, size_t size);
+acp_deque_it_t acp_erase_range_deque(acp_deque_it_t start, acp_deque_it_t end);
+
+/* Where the byte with an index is, until the deque grows. ACP_GA_NULL: there is none. */
+acp_ga_t acp_at_deque(acp_deque_t deque, int index);
+
+acp_deque_it_t acp_begin_deque(acp_deque_t deque);
+acp_deque_it_t acp_end_deque(acp_deque_t deque);
+acp_deque_it_t acp_advance_deque_it(acp_deque_it_t it, int n);
+int acp_distance_deque_it(acp_deque_it_t first, acp_deque_it_t last);
+
+/* Where `size` bytes from an iterator on are, until the deque grows: in one piece, or in two, of which the other one is empty otherwise. */
+acp_pair_t acp_dereference_deque_it(acp_deque_it_t it, size_t size);
+
+/* -- Lists: the handle and each element are on any rank -- */
+
+typedef struct {
+    acp_ga_t ga;
+} acp_list_t;
+/* An element, until it is removed; elem is ACP_GA_NULL at the end. */
+typedef struct {
+    acp_list_t list;
+    acp_ga_t elem;
+} acp_list_it_t;
+
+acp_list_t acp_create_list(int rank);
+void acp_destroy_list(acp_list_t list);
+
+size_t acp_size_list(acp_list_t list);
+int acp_empty_list(acp_list_t list);
+void acp_clear_list(acp_list_t list);
+
+/* Make the elements of a list copies of those of list2, or of a range of one list: each on the rank that it is on there. In several steps. */
+void acp_assign_list(acp_list_t list1, acp_list_t list2);
+void acp_assign_range_list(acp_list_t list, acp_list_it_t start, acp_list_it_t end);
+
+/* Put in a copy of an element's bytes, on `rank`: before an iterator, at the end, or before all others. The first one returns the new element. */
+acp_list_it_t acp_insert_list(acp_list_it_t it, acp_element_t elem, int rank);
+void acp_push_back_list(acp_list_t list, acp_element_t elem, int rank);
+void acp_push_front_list(acp_list_t list, acp_element_t elem, int rank);
+
+/* Puts in copies of a range before an iterator. Returns the first of them. In several steps. */
+acp_list_it_t acp_insert_range_list(acp_list_it_t it, acp_list_it_t start, acp_list_it_t end);
+
+/* Remove an element, or a range, in several steps. Return what is behind. */
+acp_list_it_t acp_erase_list(acp_list_it_t it);
+acp_list_it_t acp_erase_range_list(acp_list_it_t start, acp_list_it_t end);
+void acp_pop_back_list(acp_list_t list);
+void acp_pop_front_list(acp_list_t list);
+
+/* Remove all elements with the bytes of elem, and all that are as the one before them. */
+void acp_remove_list(acp_list_t list, acp_element_t elem);
+void acp_unique_list(acp_list_t list);
+
+void acp_reverse_list(acp_list_t list);
+
+/*
+ * Sort a list, and merge copies of the elements of list2, which stays as it is, into list1, both of which are sorted. comp returns less than 0, 0
+ * or more than 0, as elem1 comes before elem2, is equal or comes behind; equal ones stay in their order. It may call this library, and no other
+ * process changes the lists meanwhile: otherwise nothing is sorted, or merged in part.
+ */
+void acp_sort_list(acp_list_t list, int (*comp)(acp_element_t elem1, acp_element_t elem2));
+void acp_merge_list(acp_list_t list1, acp_list_t list2, int (*comp)(acp_element_t elem1, acp_element_t elem2));
+
+/*
+ * Move element it2, or a range in several steps, before an iterator of the same list or of another one. Iterators of what was moved are of the
+ * other list then.
+ */
+void acp_splice_list(acp_list_it_t it1, acp_list_it_t it2);
+void acp_splice_range_list(acp_list_it_t it, acp_list_it_t start, acp_list_it_t end);
+
+/* Gives two lists each other's elements, in several steps. */
+void acp_swap_list(acp_list_t list1, acp_list_t list2);
+
+acp_list_it_t acp_begin_list(acp_list_t list);
+acp_list_it_t acp_end_list(acp_list_t list);
+/* So many elements further on, or back. The end is behind the last one; there is nothing behind it. */
+acp_list_it_t acp_advance_list_it(acp_list_it_t it, int n);
+acp_list_it_t acp_increment_list_it(acp_list_it_t it);
+acp_list_it_t acp_decrement_list_it(acp_list_it_t it);
+int acp_distance_list_it(acp_list_it_t first, acp_list_it_t last);
+/* Where the bytes of an element are, until it is removed. */
+acp_element_t acp_dereference_list_it(acp_list_it_t it);
+
+/* -- Sets, multisets and maps: hash tables over the memory of several ranks -- */
+
+/* A set: keys. */
+typedef struct {
+    acp_ga_t ga;
+    uint64_t num_ranks, num_slots;
+} acp_set_t;
+/*
+ * An element, until it is removed: which of the ranks, which of its buckets, and where. elem is ACP_GA_NULL at the end. rank is below 0 in local
+ * iterators.
+ */
+typedef struct {
+    acp_set_t set;
+    int rank, slot;
+    acp_ga_t elem;
+} acp_set_it_t;
+
+/* Makes a set with num_slots buckets on each of the ranks. Its directory is on `rank`. */
+acp_set_t acp_create_set(int num_ranks, int *ranks, int num_slots, int rank);
+void acp_destroy_set(acp_set_t set);
+
+/* Enters a key. Returns 1, or 0: it was there. */
+int acp_insert_set(acp_set_t set, acp_element_t key);
+void acp_remove_set(acp_set_t set, acp_element_t key);
+
+size_t acp_size_set(acp_set_t set);
+size_t acp_size_local_set(acp_set_t set);
+int acp_empty_set(acp_set_t set);
+int acp_empty_local_set(acp_set_t set);
+void acp_clear_set(acp_set_t set);
+void acp_clear_local_set(acp_set_t set);
+
+/*
+ * In several steps: make the elements of set1 those of set2; enter those of set2, which keeps them (merge) or loses them (move). The local ones do
+ * so with elements in the caller's memory.
+ */
+void acp_assign_set(acp_set_t set1, acp_set_t set2);
+void acp_assign_local_set(acp_set_t set1, acp_set_t set2);
+void acp_merge_set(acp_set_t set1, acp_set_t set2);
+void acp_merge_local_set(acp_set_t set1, acp_set_t set2);
+void acp_move_set(acp_set_t set1, acp_set_t set2);
+void acp_move_local_set(acp_set_t set1, acp_set_t set2);
+
+/* Gives two each other's elements. Both were made with as many ranks. */
+void acp_swap_set(acp_set_t set1, acp_set_t set2);
+
+/* The element with a key, or the end. */
+acp_set_it_t acp_find_set(acp_set_t set, acp_element_t key);
+
+/*
+ * Go through the elements, in no order: all, or those in the caller's memory. What changes meanwhile may be seen or not; behind an element that was
+ * removed come those of the next bucket.
+ */
+acp_set_it_t acp_begin_set(acp_set_t set);
+acp_set_it_t acp_begin_local_set(acp_set_t set);
+acp_set_it_t acp_end_set(acp_set_t set);
+acp_set_it_t acp_end_local_set(acp_set_t set);
+acp_set_it_t acp_increment_set_it(acp_set_it_t it);
+
+/* Where a key is, until the element is removed. */
+acp_element_t acp_dereference_set_it(acp_set_it_t it);
+
+/* A multiset: keys, each of which counts how often it was entered; sizes and iterators count a key once. */
+typedef struct {
+    acp_ga_t ga;
+    uint64_t num_ranks, num_slots;
+} acp_multiset_t;
+/*
+ * An element, until it is removed: which of the ranks, which of its buckets, and where. elem is ACP_GA_NULL at the end. rank is below 0 in local
+ * iterators.
+ */
+typedef struct {
+    acp_multiset_t set;
+    int rank, slot;
+    acp_ga_t elem;
+} acp_multiset_it_t;
+
+/* Makes a multiset with num_slots buckets on each of the ranks. Its directory is on `rank`. */
+acp_multiset_t acp_create_multiset(int num_ranks, int *ranks, int num_slots, int rank);
+void acp_destroy_multiset(acp_multiset_t set);
+
+/* Enters a key once more. Returns 1, or 0: the heap is full, or a rank is gone. */
+int acp_insert_multiset(acp_multiset_t set, acp_element_t key);
+/* How often a key is there. */
+uint64_t acp_retrieve_multiset(acp_multiset_t set, acp_element_t key);
+/* Remove a key once, or however often it is there. */
+void acp_remove_multiset(acp_multiset_t set, acp_element_t key);
+void acp_remove_all_multiset(acp_multiset_t set, acp_element_t key);
+
+size_t acp_size_multiset(acp_multiset_t set);
+size_t acp_size_local_multiset(acp_multiset_t set);
+int acp_empty_multiset(acp_multiset_t set);
+int acp_empty_local_multiset(acp_multiset_t set);
+void acp_clear_multiset(acp_multiset_t set);
+void acp_clear_local_multiset(acp_multiset_t set);
+
+/*
+ * In several steps: make the elements of set1 those of set2; enter those of set2, which keeps them (merge) or loses them (move). Counts add up. The
+ * local ones do so with elements in the caller's memory.
+ */
+void acp_assign_multiset(acp_multiset_t set1, acp_multiset_t set2);
+void acp_assign_local_multiset(acp_multiset_t set1, acp_multiset_t set2);
+void acp_merge_multiset(acp_multiset_t set1, acp_multiset_t set2);
+void acp_merge_local_multiset(acp_multiset_t set1, acp_multiset_t set2);
+void acp_move_multiset(acp_multiset_t set1, acp_multiset_t set2);
+void acp_move_local_multiset(acp_multiset_t set1, acp_multiset_t set2);
+
+/* Gives two each other's elements. Both were made with as many ranks. */
+void acp_swap_multiset(acp_multiset_t set1, acp_multiset_t set2);
+
+/* The element with a key, or the end. */
+acp_multiset_it_t acp_find_multiset(acp_multiset_t set, acp_element_t key);
+
+/*
+ * Go through the elements, in no order: all, or those in the caller's memory. What changes meanwhile may be seen or not; behind an element that was
+ * removed come those of the next bucket.
+ */
+acp_multiset_it_t acp_begin_multiset(acp_multiset_t set);
+acp_multiset_it_t acp_begin_local_multiset(acp_multiset_t set);
+acp_multiset_it_t acp_end_multiset(acp_multiset_t set);
+acp_multiset_it_t acp_end_local_multiset(acp_multiset_t set);
+acp_multiset_it_t acp_increment_multiset_it(acp_multiset_it_t it);
+
+/* Where a key is, until the element is removed. */
+acp_element_t acp_dereference_multiset_it(acp_multiset_it_t it);
+
+/* A map: keys with a value each. */
+typedef struct {
+    acp_ga_t ga;
+    uint64_t num_ranks, num_slots;
+} acp_map_t;
+/*
+ * An element, until it is removed: which of the ranks, which of its buckets, and where. elem is ACP_GA_NULL at the end. rank is below 0 in local
+ * iterators.
+ */
+typedef struct {
+    acp_map_t map;
+    int rank, slot;
+    acp_ga_t elem;
+} acp_map_it_t;
+
+/* Makes a map with num_slots buckets on each of the ranks. Its directory is on `rank`. */
+acp_map_t acp_create_map(int num_ranks, int *ranks, int num_slots, int rank);
+void acp_destroy_map(acp_map_t map);
+
+/*
+ * Enters the value pair.second under the key pair.first. Returns 1, or 0: the key has a value, which stays. A value of no bytes removes the key,
+ * and 0 is returned, as by the published library.
+ */
+int acp_insert_map(acp_map_t map, acp_pair_t pair);
+/* Copies the value under the key pair.first to pair.second, as much as fits there. Returns the length of the value, or 0: there is none. */
+size_t acp_retrieve_map(acp_map_t map, acp_pair_t pair);
+void acp_remove_map(acp_map_t map, acp_element_t key);
+
+size_t acp_size_map(acp_map_t map);
+size_t acp_size_local_map(acp_map_t map);
+int acp_empty_map(acp_map_t map);
+int acp_empty_local_map(acp_map_t map);
+void acp_clear_map(acp_map_t map);
+void acp_clear_local_map(acp_map_t map);
+
+/*
+ * In several steps: make the elements of map1 those of map2; enter those of map2, which keeps them (merge) or loses them (move). Of a key that both
+ * have, the value of map1 stays. The local ones do so with elements in the caller's memory.
+ */
+void acp_assign_map(acp_map_t map1, acp_map_t map2);
+void acp_assign_local_map(acp_map_t map1, acp_map_t map2);
+void acp_merge_map(acp_map_t map1, acp_map_t map2);
+void acp_merge_local_map(acp_map_t map1, acp_map_t map2);
+void acp_move_map(acp_map_t map1, acp_map_t map2);
+void acp_move_local_map(acp_map_t map1, acp_map_t map2);
+
+/* Gives two each other's elements. Both were made with as many ranks. */
+void acp_swap_map(acp_map_t map1, acp_map_t map2);
+
+/* The element with a key, or the end. */
+acp_map_it_t acp_find_map(acp_map_t map, acp_element_t key);
+
+/*
+ * Go through the elements, in no order: all, or those in the caller's memory. What changes meanwhile may be seen or not; behind an element that was
+ * removed come those of the next bucket.
+ */
+acp_map_it_t acp_begin_map(acp_map_t map);
+acp_map_it_t acp_begin_local_map(acp_map_t map);
+acp_map_it_t acp_end_map(acp_map_t map);
+acp_map_it_t acp_end_local_map(acp_map_t map);
+acp_map_it_t acp_increment_map_it(acp_map_it_t it);
+
+/* Where a key and its value are, until the element is removed. */
+acp_pair_t acp_dereference_map_it(acp_map_it_t it);
+
+/* What an insertion may return in C++'s containers; no call here does. */
+typedef struct {
+    acp_map_it_t it;
+    int success;
+} acp_map_ib_t;
+
+/* -- The same calls by the container's name as the first argument -- */
+
+#define acp_assign(type, ...) acp_assign_##type(__VA_ARGS__)
+#define acp_assign_local(type, ...) acp_assign_local_##type(__VA_ARGS__)
+#define acp_assign_range(type, ...) acp_assign_range_##type(__VA_ARGS__)
+#define acp_at(type, ...) acp_at_##type(__VA_ARGS__)
+#define acp_begin(type, ...) acp_begin_##type(__VA_ARGS__)
+#define acp_begin_local(type, ...) acp_begin_local_##type(__VA_ARGS__)
+#define acp_capacity(type, ...) acp_capacity_##type(__VA_ARGS__)
+#define acp_clear(type, ...) acp_clear_##type(__VA_ARGS__)
+#define acp_clear_local(type, ...) acp_clear_local_##type(__VA_ARGS__)
+#define acp_create(type, ...) acp_create_##type(__VA_ARGS__)
+#define acp_destroy(type, ...) acp_destroy_##type(__VA_ARGS__)
+#define acp_empty(type, ...) acp_empty_##type(__VA_ARGS__)
+#define acp_empty_local(type, ...) acp_empty_local_##type(__VA_ARGS__)
+#define acp_end(type, ...) acp_end_##type(__VA_ARGS__)
+#define acp_end_local(type, ...) acp_end_local_##type(__VA_ARGS__)
+#define acp_erase(type, ...) acp_erase_##type(__VA_ARGS__)
+#define acp_erase_range(type, ...) acp_erase_range_##type(__VA_ARGS__)
+#define acp_find(type, ...) acp_find_##type(__VA_ARGS__)
+#define acp_insert(type, ...) acp_insert_##type(__VA_ARGS__)
+#define acp_insert_range(type, ...) acp_insert_range_##type(__VA_ARGS__)
+#define acp_merge(type, ...) acp_merge_##type(__VA_ARGS__)
+#define acp_merge_local(type, ...) acp_merge_local_##type(__VA_ARGS__)
+#define acp_move(type, ...) acp_move_##type(__VA_ARGS__)
+#define acp_move_local(type, ...) acp_move_local_##type(__VA_ARGS__)
+#define acp_pop_back(type, ...) acp_pop_back_##type(__VA_ARGS__)
+#define acp_pop_front(type, ...) acp_pop_front_##type(__VA_ARGS__)
+#define acp_push_back(type, ...) acp_push_back_##type(__VA_ARGS__)
+#define acp_push_front(type, ...) acp_push_front_##type(__VA_ARGS__)
+#define acp_remove(type, ...) acp_remove_##type(__VA_ARGS__)
+#define acp_remove_all(type, ...) acp_remove_all_##type(__VA_ARGS__)
+#define acp_reserve(type, ...) acp_reserve_##type(__VA_ARGS__)
+#define acp_retrieve(type, ...) acp_retrieve_##type(__VA_ARGS__)
+#define acp_reverse(type, ...) acp_reverse_##type(__VA_ARGS__)
+#define acp_size(type, ...) acp_size_##type(__VA_ARGS__)
+#define acp_size_local(type, ...) acp_size_local_##type(__VA_ARGS__)
+#define acp_sort(type, ...) acp_sort_##type(__VA_ARGS__)
+#define acp_splice(type, ...) acp_splice_##type(__VA_ARGS__)
+#define acp_splice_range(type, ...) acp_splice_range_##type(__VA_ARGS__)
+#define acp_swap(type, ...) acp_swap_##type(__VA_ARGS__)
+#define acp_unique(type, ...) acp_unique_##type(__VA_ARGS__)
+#define acp_advance(type, ...) acp_advance_##type##_it(__VA_ARGS__)
+#define acp_decrement(type, ...) acp_decrement_##type##_it(__VA_ARGS__)
+#define acp_dereference(type, ...) acp_dereference_##type##_it(__VA_ARGS__)
+#define acp_distance(type, ...) acp_distance_##type##_it(__VA_ARGS__)
+#define acp_increment(type, ...) acp_increment_##type##_it(__VA_ARGS__)
 
 #ifdef __cplusplus
 }

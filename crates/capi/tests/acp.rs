@@ -31,6 +31,13 @@ fn ranks() {
 }
 
 #[test]
+fn data_of_all_ranks() {
+    for size in [1, 2, 4] {
+        run("acp_data", size, "acp_data: all well");
+    }
+}
+
+#[test]
 fn the_papers_ring() {
     for size in [2, 4, 5] {
         run("acp_ring", size, "is here");

@@ -87,6 +87,18 @@ impl Deque {
         self.with(space, |_, ring| Ok(ring.capacity))
     }
 
+    /// Where the byte at a position is, until the deque grows (`acp_at_deque`). None behind its end.
+    ///
+    /// # Errors
+    /// The rank is gone.
+    pub fn address(self, space: &mut impl Space, at: u64) -> Result<Option<GlobalAddress>> {
+        self.with(space, |_, ring| {
+            let pieces =
+                if at < ring.len() { ring.pieces(ring.start.wrapping_add(at), 1)? } else { Vec::new() };
+            Ok(pieces.first().map(|&(at, _)| at))
+        })
+    }
+
     /// Where bytes are, until the deque grows: in one piece or in two, each an address and a length (`acp_dereference_deque_it`).
     ///
     /// # Errors
@@ -123,6 +135,14 @@ impl Deque {
             ring.check(at, bytes.len() as u64)?;
             ring.write(space, ring.start.wrapping_add(at), bytes)
         })
+    }
+
+    /// All bytes, as they are at one instant.
+    ///
+    /// # Errors
+    /// The rank is gone.
+    pub fn to_vec(self, space: &mut impl Space) -> Result<Vec<u8>> {
+        self.with(space, |space, ring| ring.from(space, 0))
     }
 
     /// Appends bytes (`acp_push_back_deque`).
@@ -226,6 +246,54 @@ impl Deque {
         self.with(space, |space, ring| ring.set_end(space, ring.start))
     }
 
+    /// Makes its bytes those of another deque (`acp_assign_deque`).
+    ///
+    /// # Errors
+    /// The heap of the rank is full: nothing has changed. A rank is gone.
+    pub fn assign(self, space: &mut impl Space, other: Deque) -> Result<()> {
+        let bytes = other.to_vec(space)?;
+        self.set(space, &bytes)
+    }
+
+    /// Makes these its bytes (`acp_assign_range_deque`).
+    ///
+    /// # Errors
+    /// Those of [`Deque::assign`].
+    pub fn set(self, space: &mut impl Space, bytes: &[u8]) -> Result<()> {
+        self.with(space, |space, old| {
+            let ring = new_ring(space, self.control.rank(), old.capacity.max(bytes.len() as u64), bytes)?;
+            self.take_ring(space, old, ring)
+        })
+    }
+
+    /// Gives two deques each other's bytes (`acp_swap_deque`).
+    ///
+    /// # Errors
+    /// A heap is full: nothing has changed. A rank is gone.
+    pub fn swap(self, space: &mut impl Space, other: Deque) -> Result<()> {
+        if self == other {
+            return Ok(());
+        }
+        let [one, other] = if self.control < other.control { [self, other] } else { [other, self] };
+        one.with(space, |space, first| {
+            other.with(space, |space, second| {
+                let (bytes, others) = (first.from(space, 0)?, second.from(space, 0)?);
+                let for_one = new_ring(space, one.control.rank(), first.capacity.max(second.len()), &others)?;
+                let capacity = second.capacity.max(first.len());
+                match new_ring(space, other.control.rank(), capacity, &bytes) {
+                    Ok(for_other) => {
+                        one.take_ring(space, first, for_one)?;
+                        other.take_ring(space, second, for_other)
+                    }
+                    Err(error) => {
+                        heap::free(space, for_one.at)?;
+                        Err(error)
+                    }
+                }
+            })
+        })
+    }
+
     fn grow(self, space: &mut impl Space, ring: Ring, more: u64) -> Result<Ring> {
         let len = ring.len() + more;
         if len <= ring.capacity { Ok(ring) } else { self.give(space, ring, len.max(2 * ring.capacity)) }
@@ -235,9 +303,14 @@ impl Deque {
     fn give(self, space: &mut impl Space, old: Ring, capacity: u64) -> Result<Ring> {
         let bytes = old.from(space, 0)?;
         let ring = new_ring(space, self.control.rank(), capacity, &bytes)?;
-        space.write_words(self.control, [ring.at.to_bits()])?;
-        heap::free(space, old.at)?;
+        self.take_ring(space, old, ring)?;
         Ok(ring)
+    }
+
+    /// Has another ring, which is complete, and frees the old one.
+    fn take_ring(self, space: &mut impl Space, old: Ring, ring: Ring) -> Result<()> {
+        space.write_words(self.control, [ring.at.to_bits()])?;
+        heap::free(space, old.at)
     }
 
     fn with<S: Space, T>(self, space: &mut S, act: impl FnOnce(&mut S, Ring) -> Result<T>) -> Result<T> {

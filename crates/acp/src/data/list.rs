@@ -55,6 +55,18 @@ struct Head {
     len: u64,
 }
 
+impl Position {
+    /// The position that was a plain number, or was given by another rank. Whether an element is there shows when it is used.
+    pub fn from_address(address: GlobalAddress) -> Position {
+        Position { element: address }
+    }
+
+    /// The position as an address, for memory and messages.
+    pub fn address(self) -> GlobalAddress {
+        self.element
+    }
+}
+
 impl List {
     /// Makes an empty list, whose handle is on this rank (`acp_create_list`).
     ///
@@ -142,7 +154,79 @@ impl List {
         self.with(space, |space, _| self.bytes(space, at.element))
     }
 
+    /// Where the bytes of an element are, until it is removed, and how many (`acp_dereference_list_it`).
+    ///
+    /// # Errors
+    /// It is not in this list. A rank is gone.
+    pub fn locate(self, space: &mut impl Space, at: Position) -> Result<(GlobalAddress, u64)> {
+        let head = self.with(space, |space, _| self.head(space, at.element))?;
+        Ok((behind(at.element, HEAD_BYTES)?, head.len))
+    }
+
     /// All elements, first to last, as they are at one instant.
+    ///
+    /// # Errors
+    /// A rank is gone.
+    pub fn positions(self, space: &mut impl Space) -> Result<Vec<Position>> {
+        let elements = self.with(space, |space, ends| self.elements(space, ends))?;
+        Ok(elements.into_iter().map(|element| Position { element }).collect())
+    }
+
+    /// Gives the list another order of its elements, which are all of them, each once.
+    ///
+    /// # Errors
+    /// They are not: nothing has changed. A rank is gone.
+    pub fn arrange(self, space: &mut impl Space, order: &[Position]) -> Result<()> {
+        self.with(space, |space, ends| {
+            let order: Vec<GlobalAddress> = order.iter().map(|position| position.element).collect();
+            let (mut wanted, mut there) = (order.clone(), self.elements(space, ends)?);
+            wanted.sort_unstable();
+            there.sort_unstable();
+            if wanted != there {
+                return Err(AcpError::Argument("an order names each element of the list once"));
+            }
+            self.reorder(space, &order)
+        })
+    }
+
+    /// Moves an element of another list, or of this one, before an element of this one, or to the end (`acp_splice_list`). Its bytes stay where they are.
+    ///
+    /// # Errors
+    /// Either element is not in its list: nothing has changed. A rank is gone.
+    pub fn splice(
+        self,
+        space: &mut impl Space,
+        at: Option<Position>,
+        from: List,
+        element: Position,
+    ) -> Result<()> {
+        let (at, element) = (at.map(|at| at.element), element.element);
+        if self == from {
+            return self.with(space, |space, ends| {
+                let head = self.head(space, element)?;
+                at.map_or(Ok(()), |at| self.head(space, at).map(drop))?;
+                if at == Some(element) || at == head.behind {
+                    return Ok(());
+                }
+                let ends = self.unlink(space, ends, element, head)?;
+                self.enter(space, ends, at, (element, head.len))
+            });
+        }
+        let moved = |space: &mut _, own: Ends, others: Ends| {
+            let head = from.head(space, element)?;
+            at.map_or(Ok(()), |at| self.head(space, at).map(drop))?;
+            from.unlink(space, others, element, head)?;
+            self.enter(space, own, at, (element, head.len))
+        };
+        // All ranks take two locks in the same order.
+        if self.control < from.control {
+            self.with(space, |space, own| from.with(space, |space, others| moved(space, own, others)))
+        } else {
+            from.with(space, |space, others| self.with(space, |space, own| moved(space, own, others)))
+        }
+    }
+
+    /// The bytes of all elements, first to last, as they are at one instant.
     ///
     /// # Errors
     /// A rank is gone.
@@ -328,7 +412,7 @@ impl List {
         elements.into_iter().try_for_each(|(bytes, rank)| self.push_back(space, &bytes, rank).map(drop))
     }
 
-    /// Makes an element, and links it before another one or at the end. The link forward makes it one of the list's.
+    /// Makes an element, and enters it before another one or at the end.
     fn link(
         self,
         space: &mut impl Space,
@@ -337,23 +421,34 @@ impl List {
         bytes: &[u8],
         rank: u32,
     ) -> Result<Position> {
+        at.map_or(Ok(()), |at| self.head(space, at).map(drop))?;
+        let len = bytes.len() as u64;
+        let element = heap::allocate(space, rank, HEAD_BYTES + len)?;
+        if let Err(error) = space.write(behind(element, HEAD_BYTES)?, bytes) {
+            heap::free(space, element)?;
+            return Err(error);
+        }
+        // One that fails here is not freed: it may be in the list already.
+        self.enter(space, ends, at, (element, len))?;
+        Ok(Position { element })
+    }
+
+    /// Links an element that is in no list before another one or at the end. The link forward makes it one of the list's.
+    fn enter(
+        self,
+        space: &mut impl Space,
+        ends: Ends,
+        at: Option<GlobalAddress>,
+        (element, len): (GlobalAddress, u64),
+    ) -> Result<()> {
         let before = match at {
             Some(at) => self.head(space, at)?.before,
             None => ends.last,
         };
-        let element = heap::allocate(space, rank, HEAD_BYTES + bytes.len() as u64)?;
-        let head = [word_of(before), word_of(at), self.control.to_bits(), bytes.len() as u64];
-        let written = space
-            .write(behind(element, HEAD_BYTES)?, bytes)
-            .and_then(|()| space.write_words(element, head))
-            .and_then(|()| self.set_behind(space, before, Some(element)));
-        if let Err(error) = written {
-            heap::free(space, element)?;
-            return Err(error);
-        }
+        space.write_words(element, [word_of(before), word_of(at), self.control.to_bits(), len])?;
+        self.set_behind(space, before, Some(element))?;
         self.set_before(space, at, Some(element))?;
-        space.write_words(behind(self.control, COUNT_AT)?, [ends.count + 1])?;
-        Ok(Position { element })
+        space.write_words(behind(self.control, COUNT_AT)?, [ends.count + 1])
     }
 
     fn unlink(self, space: &mut impl Space, ends: Ends, element: GlobalAddress, head: Head) -> Result<Ends> {

@@ -29,6 +29,11 @@ impl Map {
         Ok(Map { table: Table::open(space, handle)? })
     }
 
+    /// What maps and sets have in common.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
     /// By what other ranks open it.
     pub fn handle(&self) -> GlobalAddress {
         self.table.directory()
@@ -114,7 +119,7 @@ impl Map {
     /// # Errors
     /// The map is no more, or a rank is gone.
     pub fn clear(&self, space: &mut impl Space) -> Result<()> {
-        self.table.clear(space)
+        self.table.clear(space, None)
     }
 
     /// All keys and values (`acp_begin_map`, `acp_increment_map_it`).

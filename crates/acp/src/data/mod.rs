@@ -6,6 +6,9 @@
 //! **Invariant:** whichever instant a rank dies at, what it was about to change can be used by the others, if they survive deaths: a lock says who has it,
 //! and each change is one word behind which only counts and memory of the heap may be wrong. Counts are mended by the next rank that gets the lock.
 
+#[cfg(test)]
+mod between_tests;
+mod cursor;
 mod deque;
 mod heap;
 mod list;
@@ -18,13 +21,16 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod vector;
+mod workspace;
 
+pub use cursor::{Cursor, Place};
 pub use deque::Deque;
 pub use heap::{allocate, free};
 pub use list::{List, Position};
 pub use map::Map;
 pub use set::{MultiSet, Set};
-pub use table::Entries;
+pub use table::{Entries, Table};
 pub use vector::Vector;
+pub use workspace::Workspace;
 
 pub(crate) use heap::{HEAP_BYTES_MAX, prepare};

@@ -34,6 +34,11 @@ impl Set {
         Ok(Set { table: Table::open(space, handle)? })
     }
 
+    /// What maps and sets have in common.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
     /// By what other ranks open it.
     pub fn handle(&self) -> GlobalAddress {
         self.table.directory()
@@ -88,7 +93,7 @@ impl Set {
     /// # Errors
     /// The set is no more, or a rank is gone.
     pub fn clear(&self, space: &mut impl Space) -> Result<()> {
-        self.table.clear(space)
+        self.table.clear(space, None)
     }
 
     /// All keys, with empty values (`acp_begin_set`).
@@ -129,6 +134,11 @@ impl MultiSet {
     /// There is no multiset. The rank is gone.
     pub fn open(space: &mut impl Space, handle: GlobalAddress) -> Result<MultiSet> {
         Ok(MultiSet { table: Table::open(space, handle)? })
+    }
+
+    /// What maps and sets have in common.
+    pub fn table(&self) -> &Table {
+        &self.table
     }
 
     /// By what other ranks open it.
@@ -207,7 +217,7 @@ impl MultiSet {
     /// # Errors
     /// The multiset is no more, or a rank is gone.
     pub fn clear(&self, space: &mut impl Space) -> Result<()> {
-        self.table.clear(space)
+        self.table.clear(space, None)
     }
 
     /// All keys, each with how often it is there, which [`MultiSet::times`] reads (`acp_begin_multiset`).

@@ -7,6 +7,7 @@
 //! read meanwhile may be anything, since elements that were removed are freed: so addresses and lengths are checked, and counted.
 
 use crate::address::GlobalAddress;
+use crate::data::cursor::{Cursor, Place};
 use crate::data::heap;
 use crate::data::lock::{self, Before};
 use crate::error::{AcpError, Result};
@@ -32,9 +33,10 @@ const BUCKETS_READ: u64 = 64;
 /// Ranks and buckets of a table: a table of these numbers is far longer than any heap.
 const COUNT_MAX: u64 = 1 << 32;
 
-/// A table, as every rank may have it.
+/// What a map or a set is made of: elements in the buckets of several ranks. Elements are found, counted and gone through here, whichever of these it is;
+/// what they mean, [`Map`](crate::Map), [`Set`](crate::Set) and [`MultiSet`](crate::MultiSet) say.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub struct Table {
     directory: GlobalAddress,
     /// Where the buckets of each part begin.
     parts: Vec<GlobalAddress>,
@@ -70,7 +72,7 @@ pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
 impl Table {
     /// Makes a table: its directory on `rank`, and `slots` buckets on each of `ranks`.
-    pub fn create(space: &mut impl Space, ranks: &[u32], slots: u64, rank: u32) -> Result<Table> {
+    pub(crate) fn create(space: &mut impl Space, ranks: &[u32], slots: u64, rank: u32) -> Result<Table> {
         if ranks.is_empty() || slots == 0 || slots > COUNT_MAX {
             return Err(AcpError::Argument("a table has one rank and one slot at least, and 2^32 at most"));
         }
@@ -103,18 +105,18 @@ impl Table {
         }
         let words = DIRECTORY_WORDS + parts.len() as u64;
         let directory = heap::allocate(space, rank, words * WORD_BYTES)?;
-        let starts: Vec<u8> = parts.iter().flat_map(|part| part.to_bits().to_ne_bytes()).collect();
-        let written = space
-            .write(behind(directory, DIRECTORY_WORDS * WORD_BYTES)?, &starts)
-            .and_then(|()| space.write_words(directory, [KIND, parts.len() as u64, slots]));
-        if let Err(error) = written {
+        let table = Table { directory, parts: parts.clone(), slots };
+        if let Err(error) = table.write_directory(space, &table) {
             heap::free(space, directory)?;
             return Err(error);
         }
         Ok(directory)
     }
 
-    /// The table whose directory is there.
+    /// The table whose [directory](Table::directory) is there: that of a container, whose handle has the same address.
+    ///
+    /// # Errors
+    /// There is no container. The rank is gone.
     pub fn open(space: &mut impl Space, directory: GlobalAddress) -> Result<Table> {
         const WRONG: AcpError =
             AcpError::Corrupt("there is no map and no set at this address, or not any more");
@@ -131,45 +133,42 @@ impl Table {
         Ok(Table { directory, parts, slots })
     }
 
-    /// Where its directory is.
+    /// Where its directory is, by which other ranks open it.
     pub fn directory(&self) -> GlobalAddress {
         self.directory
     }
 
     /// Frees all that the table has. No rank may use it any more.
+    ///
+    /// # Errors
+    /// A rank is gone.
     pub fn destroy(self, space: &mut impl Space) -> Result<()> {
-        self.clear(space)?;
+        self.clear(space, None)?;
         space.write_words(self.directory, [0])?;
         self.parts.iter().try_for_each(|&part| heap::free(space, part))?;
         heap::free(space, self.directory)
     }
 
-    /// Which bucket a key belongs to.
-    fn bucket_of(&self, key: &[u8]) -> Result<GlobalAddress> {
+    /// Which bucket a key belongs to: of which part, and its number there.
+    fn place_of(&self, key: &[u8]) -> (u32, u64) {
         let hash = HASH.checksum(key) >> HASH_SHIFT;
-        let part = hash / self.slots % self.parts.len() as u64;
+        ((hash / self.slots % self.parts.len() as u64) as u32, hash % self.slots)
+    }
+
+    fn bucket_of(&self, key: &[u8]) -> Result<GlobalAddress> {
+        let (part, slot) = self.place_of(key);
         let start = self.parts.get(part as usize).ok_or(AcpError::Argument("there is no such part"))?;
-        behind(*start, hash % self.slots * BUCKET_BYTES)
+        behind(*start, slot * BUCKET_BYTES)
     }
 
     /// The value under a key.
-    pub fn get(&self, space: &mut impl Space, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let bucket = self.bucket_of(key)?;
-        look(space, bucket, |space, seen| {
-            let mut value = None;
-            walk(space, bucket, seen, |element| {
-                let is_it = element.key == key;
-                if is_it {
-                    value = Some(element.value);
-                }
-                !is_it
-            })?;
-            Ok(value)
-        })
+    pub(crate) fn get(&self, space: &mut impl Space, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (part, slot) = self.place_of(key);
+        Ok(self.search(space, part, slot, |element, _| element.key == key)?.map(|element| element.value))
     }
 
     /// Decides what becomes of the value under a key, while no other rank changes it. Returns the value from before.
-    pub fn change(
+    pub(crate) fn change(
         &self,
         space: &mut impl Space,
         key: &[u8],
@@ -199,7 +198,10 @@ impl Table {
         Ok(was)
     }
 
-    /// How many elements there are.
+    /// How many elements there are, in all or in the memory of one rank. Buckets are counted one after another.
+    ///
+    /// # Errors
+    /// The container is no more, or a rank is gone.
     pub fn len(&self, space: &mut impl Space, rank: Option<u32>) -> Result<u64> {
         let mut sum = 0_u64;
         for &part in self.parts.iter().filter(|part| rank.is_none_or(|rank| part.rank() == rank)) {
@@ -211,9 +213,12 @@ impl Table {
         Ok(sum)
     }
 
-    /// Removes all elements.
-    pub fn clear(&self, space: &mut impl Space) -> Result<()> {
-        for &part in &self.parts {
+    /// Removes all elements, or those in the memory of one rank.
+    ///
+    /// # Errors
+    /// The container is no more, or a rank is gone.
+    pub fn clear(&self, space: &mut impl Space, rank: Option<u32>) -> Result<()> {
+        for &part in self.parts.iter().filter(|part| rank.is_none_or(|rank| part.rank() == rank)) {
             each_bucket(space, part, self.slots, |space, at, bucket| {
                 if bucket.first == 0 && bucket.lock == lock::FREE {
                     return Ok(());
@@ -234,10 +239,141 @@ impl Table {
         Ok(())
     }
 
-    /// All elements, or those in the memory of one rank.
+    /// Goes through all elements, or those in the memory of one rank.
     pub fn entries(&self, rank: Option<u32>) -> Entries {
         let parts = self.parts.iter().copied().filter(|part| rank.is_none_or(|rank| part.rank() == rank));
         Entries { parts: parts.collect(), slots: self.slots, slot: 0, pending: VecDeque::new() }
+    }
+
+    /// How many parts there are: one for each of the ranks that the container was made with.
+    pub fn parts(&self) -> u32 {
+        self.parts.len() as u32
+    }
+
+    /// How many buckets each part has.
+    pub fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// The element with this key.
+    ///
+    /// # Errors
+    /// The container is no more, or the rank is gone.
+    pub fn find(&self, space: &mut impl Space, key: &[u8]) -> Result<Option<Cursor>> {
+        let (part, slot) = self.place_of(key);
+        let found = self.search(space, part, slot, |element, _| element.key == key)?;
+        Ok(found.map(|element| Cursor { part, slot, element: element.at }))
+    }
+
+    /// The first element, of all or of those in the memory of one rank.
+    ///
+    /// # Errors
+    /// The container is no more, or a rank is gone.
+    pub fn first(&self, space: &mut impl Space, rank: Option<u32>) -> Result<Option<Cursor>> {
+        self.first_from(space, (0, 0), rank)
+    }
+
+    /// The element behind another one, among all or among those in the memory of one rank. Behind one that was removed meanwhile come those of the next bucket.
+    ///
+    /// # Errors
+    /// The container has no such bucket or is no more, or a rank is gone.
+    pub fn next(&self, space: &mut impl Space, at: Cursor, rank: Option<u32>) -> Result<Option<Cursor>> {
+        let Cursor { part, slot, element } = at;
+        let found = self.search(space, part, slot, |_, before| before == Some(element))?;
+        match found {
+            Some(element) => Ok(Some(Cursor { part, slot, element: element.at })),
+            None => self.first_from(space, (part, slot + 1), rank),
+        }
+    }
+
+    /// Gives two containers each other's elements (`acp_swap_map`), by exchanging their buckets. Handles of either that were opened before are opened
+    /// again. A rank that dies meanwhile may leave some elements in both containers.
+    ///
+    /// # Errors
+    /// They have not as many parts: nothing has changed. A rank is gone.
+    pub fn swap(&self, space: &mut impl Space, other: &Table) -> Result<()> {
+        if self.parts.len() != other.parts.len() {
+            return Err(AcpError::Argument("only containers over as many ranks can be swapped"));
+        }
+        self.write_directory(space, other)?;
+        other.write_directory(space, self)
+    }
+
+    /// Writes what another table is to where this one's directory is.
+    fn write_directory(&self, space: &mut impl Space, table: &Table) -> Result<()> {
+        let starts: Vec<u8> = table.parts.iter().flat_map(|part| part.to_bits().to_ne_bytes()).collect();
+        space.write(behind(self.directory, DIRECTORY_WORDS * WORD_BYTES)?, &starts)?;
+        space.write_words(self.directory, [KIND, table.parts.len() as u64, table.slots])
+    }
+
+    /// Where the key and the value of an element are.
+    ///
+    /// # Errors
+    /// The element is not there, or not any more. The container is no more, or the rank is gone.
+    pub fn locate(&self, space: &mut impl Space, at: Cursor) -> Result<Place> {
+        let found = self.search(space, at.part, at.slot, |element, _| element.at == at.element)?;
+        let element = found.ok_or(AcpError::Argument("this element was removed, or never was there"))?;
+        let value_at = behind(element.at, HEAD_BYTES + padded(element.key.len()))?;
+        Ok(Place {
+            key: (behind(element.at, HEAD_BYTES)?, element.key.len() as u64),
+            value: (value_at, element.value.len() as u64),
+        })
+    }
+
+    /// The first element from a bucket on.
+    fn first_from(
+        &self,
+        space: &mut impl Space,
+        (part, slot): (u32, u64),
+        rank: Option<u32>,
+    ) -> Result<Option<Cursor>> {
+        let mut slot = slot;
+        for (part, &start) in (part..).zip(self.parts.iter().skip(part as usize)) {
+            let mut bytes = [0; (BUCKETS_READ * BUCKET_BYTES) as usize];
+            while slot < self.slots && rank.is_none_or(|rank| start.rank() == rank) {
+                let count = BUCKETS_READ.min(self.slots - slot);
+                let bytes = bytes.get_mut(..(count * BUCKET_BYTES) as usize).unwrap_or_default();
+                space.read(behind(start, slot * BUCKET_BYTES)?, bytes)?;
+                let words = bytes.as_chunks::<{ WORD_BYTES as usize }>().0;
+                let is_used = |[_, _, first, _]: &[[u8; 8]; BUCKET_WORDS]| *first != [0; 8];
+                let Some(used) = words.as_chunks().0.iter().position(is_used) else {
+                    slot += count;
+                    continue;
+                };
+                slot += used as u64;
+                if let Some(element) = self.search(space, part, slot, |_, _| true)? {
+                    return Ok(Some(Cursor { part, slot, element: element.at }));
+                }
+                slot += 1;
+            }
+            slot = 0;
+        }
+        Ok(None)
+    }
+
+    /// The first element of a bucket that is the right one, given it and where the one before it is.
+    fn search(
+        &self,
+        space: &mut impl Space,
+        part: u32,
+        slot: u64,
+        is_right: impl Fn(&Element, Option<GlobalAddress>) -> bool,
+    ) -> Result<Option<Element>> {
+        const WRONG: AcpError = AcpError::Argument("this container has no such bucket");
+        let start = self.parts.get(part as usize).filter(|_| slot < self.slots).ok_or(WRONG)?;
+        let bucket = behind(*start, slot * BUCKET_BYTES)?;
+        look(space, bucket, |space, seen| {
+            let (mut found, mut before) = (None, None);
+            walk(space, bucket, seen, |element| {
+                let is_it = is_right(&element, before);
+                before = Some(element.at);
+                if is_it {
+                    found = Some(element);
+                }
+                !is_it
+            })?;
+            Ok(found)
+        })
     }
 }
 

@@ -112,6 +112,14 @@ impl Vector {
         })
     }
 
+    /// All bytes, as they are at one instant.
+    ///
+    /// # Errors
+    /// The rank is gone.
+    pub fn to_vec(self, space: &mut impl Space) -> Result<Vec<u8>> {
+        self.with(space, |space, state| state.bytes(space))
+    }
+
     /// Appends bytes (`acp_push_back_vector`).
     ///
     /// # Errors
@@ -190,16 +198,43 @@ impl Vector {
     /// Makes its bytes those of another vector (`acp_assign_vector`).
     ///
     /// # Errors
-    /// Those of [`Vector::push`]; the vector may be empty then.
+    /// Those of [`Vector::set`].
     pub fn assign(self, space: &mut impl Space, other: Vector) -> Result<()> {
         if self == other {
             return Ok(());
         }
-        let mut bytes = vec![0; other.len(space)? as usize];
-        other.read(space, 0, &mut bytes)?;
+        let bytes = other.to_vec(space)?;
+        self.set(space, &bytes)
+    }
+
+    /// Makes these its bytes (`acp_assign_range_vector`).
+    ///
+    /// # Errors
+    /// The heap of the rank is full: nothing has changed. The rank is gone.
+    pub fn set(self, space: &mut impl Space, bytes: &[u8]) -> Result<()> {
         self.with(space, |space, state| {
-            self.set_len(space, 0)?;
-            self.insert_at(space, State { len: 0, ..state }, 0, &bytes)
+            let state = self.grow(space, state, bytes.len() as u64)?;
+            self.insert_at(space, State { len: 0, ..state }, 0, bytes)
+        })
+    }
+
+    /// Gives two vectors each other's bytes (`acp_swap_vector`).
+    ///
+    /// # Errors
+    /// A heap is full: nothing has changed. A rank is gone.
+    pub fn swap(self, space: &mut impl Space, other: Vector) -> Result<()> {
+        if self == other {
+            return Ok(());
+        }
+        let [one, other] = if self.control < other.control { [self, other] } else { [other, self] };
+        one.with(space, |space, first| {
+            other.with(space, |space, second| {
+                let (bytes, others) = (first.bytes(space)?, second.bytes(space)?);
+                let first = one.grow(space, first, second.len)?;
+                let second = other.grow(space, second, first.len)?;
+                one.insert_at(space, State { len: 0, ..first }, 0, &others)?;
+                other.insert_at(space, State { len: 0, ..second }, 0, &bytes)
+            })
         })
     }
 
@@ -260,6 +295,12 @@ impl Vector {
 }
 
 impl State {
+    fn bytes(self, space: &mut impl Space) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.len as usize];
+        self.body.map_or(Ok(()), |body| space.read(body, &mut bytes))?;
+        Ok(bytes)
+    }
+
     fn check(self, at: u64, len_bytes: u64) -> Result<()> {
         let is_inside = at.checked_add(len_bytes).is_some_and(|end| end <= self.len);
         is_inside.then_some(()).ok_or(AcpError::Argument("the vector is shorter"))

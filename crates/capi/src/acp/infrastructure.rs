@@ -2,14 +2,14 @@
 
 use super::ends::Ends;
 use super::failure::{Result, Wrong, wrong};
-use super::live::{Live, begin, call, end, guarded};
+use super::live::{Chunks, Live, begin, call, end, guarded};
 use cci_acp::GlobalMemory;
 use cci_job::Job;
 use libc::{c_char, c_int};
 use std::ffi::CStr;
 
-/// Bytes of starter memory where no option says otherwise.
-const STARTER_BYTES: usize = 10_240;
+/// Bytes of starter memory and of the heap where no option says otherwise. Only what is used of a heap takes memory.
+const SIZES: Sizes = Sizes { starter_bytes: 10_240, heap_bytes: 64 << 20 };
 /// Exit code of a job that was aborted.
 const ABORTED: u8 = 134;
 /// Options of the published launcher, behind `--acp-`. The job says what most of them are for.
@@ -35,28 +35,35 @@ pub unsafe extern "C" fn acp_init(argc: *mut c_int, argv: *mut *mut *mut c_char)
     guarded(-1, || {
         begin(|| {
             // SAFETY: as the caller promises.
-            let starter_bytes = unsafe { take_options(argc, argv) }?;
+            let Sizes { starter_bytes, heap_bytes } = unsafe { take_options(argc, argv) }?;
             let failed = |what: &str, error: &dyn std::fmt::Display| Wrong(format!("{what}: {error}"));
             let mut job = Job::join().map_err(|error| failed("joining the job", &error))?;
             let context = cci::Context::new().map_err(|error| failed("looking for devices", &error))?;
             let device = context.device("any").ok_or_else(|| {
                 Wrong("there is no device `any`: name one in the configuration file".into())
             })?;
-            let global = GlobalMemory::open(&mut job, device, cci::Options::default(), starter_bytes)?;
-            Ok(Box::new(Live { global, job, ends: Ends::default() }))
+            let options = cci::Options::default();
+            let global = GlobalMemory::open_with_heap(&mut job, device, options, starter_bytes, heap_bytes)?;
+            Ok(Box::new(Live { global, job, ends: Ends::default(), chunks: Chunks::default() }))
         })?;
         Ok(0)
     })
 }
 
-/// Removes the options of ACP from the arguments. Returns the length of starter memory.
+/// How much memory each rank has.
+struct Sizes {
+    starter_bytes: usize,
+    heap_bytes: usize,
+}
+
+/// Removes the options of ACP from the arguments. Returns what they say of memory.
 ///
 /// # Safety
 /// Both are NULL, or the arguments of `main`.
-unsafe fn take_options(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result<usize> {
-    let mut starter_bytes = STARTER_BYTES;
+unsafe fn take_options(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result<Sizes> {
+    let mut sizes = SIZES;
     if argc.is_null() || argv.is_null() {
-        return Ok(starter_bytes);
+        return Ok(sizes);
     }
     // SAFETY: as the caller promises, there are so many pointers.
     let arguments = unsafe {
@@ -80,10 +87,13 @@ unsafe fn take_options(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result<
         let value = value.and_then(|value| unsafe { CStr::from_ptr(value) }.to_str().ok());
         let value = value.filter(|value| !value.starts_with('-'));
         let value = value.ok_or_else(|| Wrong(format!("--acp-{name} needs a value")))?;
-        if name == "size-smem" {
-            let number = value.parse().ok().filter(|&bytes| bytes > 0);
-            starter_bytes = number.ok_or_else(|| Wrong("--acp-size-smem is a number of bytes".into()))?;
-        }
+        let size = match name {
+            "size-smem" => &mut sizes.starter_bytes,
+            "size-smem-dl" => &mut sizes.heap_bytes,
+            _ => continue,
+        };
+        let number = value.parse().ok().filter(|&bytes| bytes > 0);
+        *size = number.ok_or_else(|| Wrong(format!("--acp-{name} is a number of bytes")))?;
     }
     for (place, argument) in
         arguments.iter_mut().zip(kept.iter().copied().chain(std::iter::repeat(std::ptr::null_mut())))
@@ -92,7 +102,7 @@ unsafe fn take_options(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Result<
     }
     // SAFETY: the caller's to be written.
     unsafe { *argc = c_int::try_from(kept.len()).unwrap_or(c_int::MAX) };
-    Ok(starter_bytes)
+    Ok(sizes)
 }
 
 /// Leaves the job.

@@ -21,6 +21,19 @@ pub(super) struct Live {
     pub global: GlobalMemory,
     pub job: Job,
     pub ends: Ends,
+    pub chunks: Chunks,
+}
+
+/// How workspaces are made that do not exist yet.
+pub(super) struct Chunks {
+    pub first_rank: u32,
+    pub bytes: u64,
+}
+
+impl Default for Chunks {
+    fn default() -> Chunks {
+        Chunks { first_rank: 0, bytes: 1 << 20 }
+    }
 }
 
 fn lock() -> MutexGuard<'static, Phase> {

@@ -5,6 +5,7 @@
 
 mod access;
 mod channels;
+mod data;
 mod ends;
 mod failure;
 mod infrastructure;
@@ -18,6 +19,7 @@ pub use access::{
 pub use channels::{
     acp_create_ch, acp_free_ch, acp_nbfree_ch, acp_nbrecv_ch, acp_nbsend_ch, acp_wait_ch, acp_waitall_ch,
 };
+pub use data::*;
 pub use infrastructure::{acp_abort, acp_finalize, acp_init, acp_procs, acp_rank, acp_reset, acp_sync};
 pub use management::{
     acp_colors, acp_query_address, acp_query_color, acp_query_ga, acp_query_rank, acp_query_starter_ga,

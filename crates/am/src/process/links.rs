@@ -332,7 +332,12 @@ impl Links {
     //= wire.md R-AM-8
     /// Tells all ranks that have heard of this one that it leaves, and if it does so because it has lost a rank.
     pub fn leave(&mut self, lost: Option<u32>) {
-        let is_there = |link: &Link| !matches!(link.reach, Reach::Own | Reach::Unused | Reach::Gone(_));
+        let is_there = |link: &Link| match link.reach {
+            // A record waits for a connection that is about to be opened.
+            Reach::Unused => !link.outbox.is_empty(),
+            Reach::Connecting | Reach::Open(_) => true,
+            Reach::Own | Reach::Gone(_) => false,
+        };
         let ranks = self.links.iter().filter_map(|(rank, link)| is_there(link).then_some(rank));
         let ranks: Vec<u32> = ranks.collect();
         for rank in ranks {

@@ -454,3 +454,48 @@ fn nobody_waits_in_a_barrier_for_a_rank_that_has_lost_one_and_left() {
     assert!(matches!(error, AmError::Gone { rank: 2, .. }), "{error}");
     assert!(left.join().unwrap());
 }
+
+/// Of five ranks, the third one never says anything to the first one, which has passed before it has connected with the third one.
+#[test]
+fn whoever_leaves_first_is_not_taken_for_lost_by_ranks_that_it_has_just_begun_to_reach() {
+    let mut all = processes("shm", 5);
+    let start = Instant::now();
+    for process in &mut all[1..] {
+        process.arrive().unwrap();
+    }
+    // A message connects ranks 0 and 1, so that what rank 0 says to rank 1 leaves at once. All others wait for rank 0.
+    let mut first = all.remove(0);
+    let context = first.context().unwrap();
+    first.request(Starter::Program, context, 1, 0, &[], &[]).unwrap();
+    let mut rounds = 0;
+    while rounds < 100 {
+        first.progress();
+        for process in &mut all {
+            assert!(!process.has_passed().unwrap(), "rank 0 has not arrived");
+        }
+        rounds += u32::from(first.links.are_sent());
+        assert!(start.elapsed() < LIMIT, "ranks 0 and 1 do not connect");
+    }
+    first.arrive().unwrap();
+    // Rank 1 hears of rank 0 and tells it so, before that has looked.
+    for _ in 0..100 {
+        all[0].progress();
+    }
+    assert!(first.has_passed().unwrap(), "all it has to hear has come");
+    assert!(matches!(first.links.link(2).reach, link::Reach::Unused), "it has not connected with rank 2");
+    let leaving = std::thread::spawn(move || first.close(LIMIT));
+    // Its end comes behind what it has said.
+    let mut have_passed = false;
+    while !have_passed || !matches!(all[1].links.link(0).reach, link::Reach::Gone(_)) {
+        all.iter_mut().for_each(Process::progress);
+        have_passed = true;
+        for process in &mut all {
+            have_passed &= process.has_passed().unwrap();
+        }
+        assert!(start.elapsed() < LIMIT, "rank 2 does not hear of rank 0");
+    }
+    assert!(leaving.join().unwrap());
+    for process in &mut all {
+        process.check_all().expect("rank 0 has left, and was not lost");
+    }
+}

@@ -3,7 +3,8 @@
 //! A process has [`GlobalMemory`]. Memory that it registers gets [global addresses](GlobalAddress), which are plain 64-bit numbers: they
 //! travel in any data, and name the same byte in every process of the job. Each process has starter memory, whose address all others know,
 //! so that they can give each other the addresses of the rest. Copies go between any two ranks' memory, and atomics change it, in [orders](Order) that the program gives.
-//! Channels ([`Sender`], [`Receiver`]) bring messages from one rank to another, in just as much memory as the program chooses.
+//! Channels ([`Sender`], [`Receiver`]) bring messages from one rank to another, in just as much memory as the program chooses. Segmented buffers
+//! ([`SegmentSource`], [`SegmentDestination`]) bring segments from memory of the program's to memory of the program's.
 //! With a heap on each rank there are containers that all ranks work on: [`Map`], [`Set`], [`MultiSet`], [`List`], [`Vector`], [`Deque`].
 #![forbid(unsafe_code)]
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
@@ -11,6 +12,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod address;
+mod buffers;
 mod channel;
 mod channels;
 mod data;
@@ -23,12 +25,14 @@ mod numbering;
 mod orders;
 mod regions;
 mod results;
+mod segmented;
 mod space;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use address::GlobalAddress;
+pub use buffers::{Indices, Segments};
 pub use channel::{ChannelRequest, Receiver, Sender};
 pub use channels::Slots;
 pub use data::{
@@ -39,4 +43,5 @@ pub use engine::{Handle, Order};
 pub use error::{AcpError, Result};
 pub use memory::GlobalMemory;
 pub use regions::RegionKey;
+pub use segmented::{SegmentDestination, SegmentSource};
 pub use space::Space;

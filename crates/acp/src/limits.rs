@@ -49,6 +49,8 @@ pub(crate) const SEGMENT_HERE_BYTES_MAX: usize = 1024;
 pub(crate) const CHANNEL_BITS: u32 = 42;
 /// Bits that count channels of a pair and direction between two resets.
 pub(crate) const CHANNELS_BITS: u32 = 32;
+/// Numbers of segmented buffers have this one of them, and those of channels have not.
+pub(crate) const BUFFER_BIT: u64 = 1 << (CHANNELS_BITS - 1);
 
 const _: () = assert!(1 + RANK_BITS + CHANNEL_BITS == u64::BITS, "a context names an end");
 const _: () = assert!(RANK_BITS + COLOR_BITS + PLACE_BITS == u64::BITS);

@@ -1,6 +1,7 @@
 //! What programs call: this process's part in the global address space.
 
 use crate::address::GlobalAddress;
+use crate::buffers::{self, Buffers};
 use crate::channels::Channels;
 use crate::data;
 use crate::engine::{Direct, Engine, Handle, Order};
@@ -45,6 +46,7 @@ const NUMBER_BYTES: usize = 4;
 pub struct GlobalMemory {
     pub(crate) links: Links,
     pub(crate) channels: Channels,
+    pub(crate) buffers: Buffers,
     regions: Regions,
     engine: Engine,
     starter: Memory,
@@ -103,6 +105,7 @@ impl GlobalMemory {
         Ok(GlobalMemory {
             links: Links::new(ranks),
             channels: Channels::default(),
+            buffers: Buffers::default(),
             regions,
             engine: Engine::default(),
             starter,
@@ -295,16 +298,26 @@ impl GlobalMemory {
             match news {
                 News::Barrier(barrier) => end = Some(barrier.map_err(AcpError::from)),
                 News::OfChannels(rank, message) => {
-                    let is_right = self.channels.said(&mut self.links, rank, &message);
+                    let is_right = if buffers::is_record(&message) {
+                        self.buffers.said(&mut self.links, rank, &message)
+                    } else {
+                        self.channels.said(&mut self.links, rank, &message)
+                    };
                     self.links.faults += u64::from(!is_right);
                 }
-                News::Ended { context, status } if self.channels.write_ended(context, status) => {}
-                News::Gone(Lane { rank, color: COLORS }) => self.channels.lose(&mut self.links, rank),
+                News::Ended { context, status }
+                    if self.buffers.write_ended(context, status)
+                        || self.channels.write_ended(context, status) => {}
+                News::Gone(Lane { rank, color: COLORS }) => {
+                    self.channels.lose(&mut self.links, rank);
+                    self.buffers.lose(rank);
+                }
                 news => self.engine.on(&mut self.links, &self.regions, news),
             }
         }
         self.engine.advance(&mut self.links, &self.regions);
         self.channels.advance(&mut self.links);
+        self.buffers.advance(&mut self.links);
         end
     }
 
@@ -326,7 +339,8 @@ impl GlobalMemory {
     }
 
     fn wait(&mut self) -> Result<()> {
-        self.links.wait(self.engine.waits_for_space || self.channels.waits_for_space)
+        let for_space = self.channels.waits_for_space || self.buffers.waits_for_space;
+        self.links.wait(self.engine.waits_for_space || for_space)
     }
 
     /// Fails for this rank, and for one that is not there.
@@ -336,7 +350,7 @@ impl GlobalMemory {
             return Err(AcpError::Rank { rank, size });
         }
         let is_other = rank != self.rank();
-        is_other.then_some(()).ok_or(AcpError::Argument("a channel is between two ranks"))
+        is_other.then_some(()).ok_or(AcpError::Argument("a channel or segmented buffer is between two ranks"))
     }
 
     /// Waits until all ranks have called it (`acp_sync`). This rank serves the others meanwhile, and sleeps where that takes long. Operations
@@ -395,6 +409,7 @@ impl GlobalMemory {
         debug_assert!(is_inside);
         self.engine.forget();
         self.channels.forget(&mut self.links)?;
+        self.buffers.forget(&mut self.links)?;
         self.links.numbering = numbering;
         // Before, nobody uses memory of a rank that has not cleared it.
         self.sync()

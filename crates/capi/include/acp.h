@@ -1,9 +1,10 @@
 /*
- * acp.h: Advanced Communication Primitives, as published with ACP 3: the basic layer, channels and the data library.
+ * acp.h: Advanced Communication Primitives, as published with ACP 3: the basic layer, channels, segmented
+ * buffers and the data library.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A program is started as the processes of a job: by `cci run`, mpirun, mpiexec or srun; alone, it is a job of one. Segmented buffers are not here yet.
+ * A program is started as the processes of a job: by `cci run`, mpirun, mpiexec or srun; alone, it is a job of one.
  *
  * Calls that fail return what their descriptions say, and have done nothing; cci_last_error() of cci.h says why. Only acp_abort() ends the process or
  * prints anything. One thread is in a call at a time; others wait for it.
@@ -182,6 +183,54 @@ size_t acp_wait_ch(acp_request_t request);
  * requests is NULL.
  */
 int acp_waitall_ch(acp_request_t *requests, int n, size_t *sizes);
+
+/* ---- Segmented buffers ------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * One end of a ring of segments, which bring data from memory of the program's at the source to memory of the program's at the destination, without a
+ * copy between. Both ends have as many segments of the same length. Segment n, counted from 0, is at place n modulo their number.
+ */
+typedef struct acp_segbuf *acp_segbuf_t;
+
+#define ACP_SEGBUF_NULL ((acp_segbuf_t)0)
+
+/*
+ * Make this process's end of a buffer, in segsize * segnum bytes at buf. The n-th buffer from one rank to another is the same one at both; neither waits for
+ * the other. Any pair of ranks may have buffers, in both directions. ACP_SEGBUF_NULL: there is no such rank, or it is this one; buf is NULL; or a size is 0.
+ */
+acp_segbuf_t acp_create_src_segbuf(int dst_rank, void *buf, size_t segsize, size_t segnum);
+acp_segbuf_t acp_create_dst_segbuf(int src_rank, void *buf, size_t segsize, size_t segnum);
+
+/* Waits until both ends were made. Returns 0, or -1: they have other segments, or the other process is gone. */
+int acp_connect_segbuf(acp_segbuf_t segbuf);
+
+/* 0 while both ends are there and neither was disconnected, 1 otherwise, -1: there is no such buffer. */
+int acp_isconnected_segbuf(acp_segbuf_t segbuf);
+
+/*
+ * At the source: whether the segment at the tail may be written to (0), or not yet (1). Publishes it: all of it comes to the destination. It is not written to again
+ * before the destination has released it. -1: the buffer was disconnected, the other process is gone, or there was no room.
+ */
+int acp_isready_segbuf(acp_segbuf_t segbuf);
+int acp_ack_segbuf(acp_segbuf_t segbuf);
+
+/*
+ * At the destination: whether the segment at the head is there (0), or not yet (1). Releases it: the source may fill it anew. -1: it is not there, and will not
+ * come, as the buffer was disconnected or the other process is gone; or there was none to be released.
+ */
+int acp_isacked_segbuf(acp_segbuf_t segbuf);
+int acp_ready_segbuf(acp_segbuf_t segbuf);
+
+/* How many segments the destination has released (head), the source has published (tail), and are at the destination (sent), as far as this end knows. -1: no buffer. */
+int64_t acp_query_segbuf_head(acp_segbuf_t segbuf);
+int64_t acp_query_segbuf_tail(acp_segbuf_t segbuf);
+int64_t acp_query_segbuf_sent(acp_segbuf_t segbuf);
+
+/* Ends the connection; a source waits until all that it has published is there. What has come can be taken afterwards. Returns 0, or -1. */
+int acp_disconnect_segbuf(acp_segbuf_t segbuf);
+
+/* Does so, too, and frees the end. The memory is the program's alone again. Returns 0, or -1: there is no such buffer. */
+int acp_free_segbuf(acp_segbuf_t segbuf);
 
 /* ---- Data library ------------------------------------------------------------------------------------------------------------------ */
 

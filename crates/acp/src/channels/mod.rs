@@ -35,7 +35,7 @@ pub struct Slots {
     pub bytes: u32,
 }
 
-/// One end of a channel: the other rank, and which of those with it.
+/// One end of a channel or of a segmented buffer: the other rank, and which of those with it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct End {
     pub rank: u32,
@@ -60,23 +60,33 @@ impl Slots {
 }
 
 impl End {
+    /// The end with this number among those of a pair and direction.
+    pub(crate) fn new(rank: u32, channel: u64) -> End {
+        End { rank, channel }
+    }
+
+    /// Which of those with the other rank it is.
+    pub(crate) fn number(self) -> u64 {
+        self.channel
+    }
+
     fn gone(self) -> AcpError {
         AcpError::Gone { rank: self.rank, why: "its channel has ended".into() }
     }
 }
 
 /// The connection of channels.
-fn lane(rank: u32) -> Lane {
+pub(crate) fn lane(rank: u32) -> Lane {
     Lane { rank, color: COLORS }
 }
 
 /// How the endpoint names what an end has started.
-fn context(end: End) -> u64 {
+pub(crate) fn context(end: End) -> u64 {
     CONTEXT | u64::from(end.rank) << CHANNEL_BITS | end.channel
 }
 
 /// What [`context`] was made of. None: it is not one of channels.
-fn of_context(context: u64) -> Option<End> {
+pub(crate) fn of_context(context: u64) -> Option<End> {
     let rank = ((context & !CONTEXT) >> CHANNEL_BITS) as u32;
     (context & CONTEXT != 0).then_some(End { rank, channel: context & ((1 << CHANNEL_BITS) - 1) })
 }

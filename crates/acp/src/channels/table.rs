@@ -5,7 +5,7 @@ use super::sending::{Progress, Sending, Sent, Source};
 use super::wire::Record;
 use super::{End, Slots, lane, of_context};
 use crate::error::{AcpError, Result};
-use crate::limits::{CHANNEL_BITS, CHANNELS_BITS};
+use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS};
 use crate::links::Links;
 use cci::{Memory, Status};
 use std::collections::{HashMap, VecDeque};
@@ -379,7 +379,7 @@ impl Channels {
 
 /// The number of a new channel.
 fn next(last: &mut u64) -> Result<u64> {
-    if (*last + 1).trailing_zeros() >= CHANNELS_BITS {
+    if (*last + 1) & BUFFER_BIT != 0 {
         return Err(AcpError::Full("there were too many channels with this rank"));
     }
     *last += 1;

@@ -1,7 +1,7 @@
-//! The channels of a process, and their requests.
+//! The channels and segmented buffers of a process, and their requests.
 
 use super::failure::{Result, Wrong, wrong};
-use cci_acp::{ChannelRequest, Receiver, Sender};
+use cci_acp::{ChannelRequest, Receiver, SegmentDestination, SegmentSource, Sender};
 use libc::c_void;
 use std::collections::HashMap;
 use std::ptr::without_provenance_mut;
@@ -14,18 +14,24 @@ pub(super) enum End {
     Receiver(Receiver),
 }
 
+pub(super) enum Buffer {
+    Source(SegmentSource),
+    Destination(SegmentDestination),
+}
+
 pub(super) struct Request {
     pub request: ChannelRequest,
     /// Which channel it is of; none that was freed.
     pub channel: usize,
 }
 
-/// The channels of this process, and their requests, by numbers that were given out as pointers.
+/// The channels and segmented buffers of this process, and their requests, by numbers that were given out as pointers.
 #[derive(Default)]
 pub(super) struct Ends {
     /// With how many of their requests were not waited for.
     pub channels: HashMap<usize, (End, usize)>,
     pub requests: HashMap<usize, Request>,
+    pub buffers: HashMap<usize, Buffer>,
     given: usize,
 }
 

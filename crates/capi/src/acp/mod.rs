@@ -11,6 +11,7 @@ mod failure;
 mod infrastructure;
 mod live;
 mod management;
+mod segmented;
 
 pub use access::{
     acp_add4, acp_add8, acp_and4, acp_and8, acp_cas4, acp_cas8, acp_complete, acp_copy, acp_inquire, acp_or4,
@@ -24,4 +25,9 @@ pub use infrastructure::{acp_abort, acp_finalize, acp_init, acp_procs, acp_rank,
 pub use management::{
     acp_colors, acp_query_address, acp_query_color, acp_query_ga, acp_query_rank, acp_query_starter_ga,
     acp_register_memory, acp_unregister_memory,
+};
+pub use segmented::{
+    acp_ack_segbuf, acp_connect_segbuf, acp_create_dst_segbuf, acp_create_src_segbuf, acp_disconnect_segbuf,
+    acp_free_segbuf, acp_isacked_segbuf, acp_isconnected_segbuf, acp_isready_segbuf, acp_query_segbuf_head,
+    acp_query_segbuf_sent, acp_query_segbuf_tail, acp_ready_segbuf,
 };

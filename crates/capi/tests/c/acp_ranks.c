@@ -178,6 +178,41 @@ static void channels(void)
     check(rank > 1 ? acp_free_ch(one) == -1 : acp_free_ch(one) == 0);
 }
 
+/* A ring of processes, each the source of one buffer and the destination of another one. */
+static void segmented_buffers(void)
+{
+    enum { SIZE = 1000, COUNT = 3, TURNS = 50 };
+    static char out[SIZE * COUNT], in[SIZE * COUNT];
+    int next = (rank + 1) % procs, before = (rank + procs - 1) % procs;
+    check(acp_create_src_segbuf(rank, out, SIZE, COUNT) == ACP_SEGBUF_NULL && acp_create_src_segbuf(procs, out, SIZE, COUNT) == ACP_SEGBUF_NULL);
+    check(acp_create_src_segbuf(next, NULL, SIZE, COUNT) == ACP_SEGBUF_NULL && acp_create_dst_segbuf(before, in, 0, COUNT) == ACP_SEGBUF_NULL);
+    check(acp_create_dst_segbuf(before, in, SIZE, 0) == ACP_SEGBUF_NULL && acp_create_dst_segbuf(-1, in, SIZE, COUNT) == ACP_SEGBUF_NULL);
+    acp_segbuf_t to = acp_create_src_segbuf(next, out, SIZE, COUNT), from = acp_create_dst_segbuf(before, in, SIZE, COUNT);
+    check(to != ACP_SEGBUF_NULL && from != ACP_SEGBUF_NULL);
+    check(acp_connect_segbuf(to) == 0 && acp_connect_segbuf(from) == 0);
+    check(acp_isconnected_segbuf(to) == 0 && acp_isconnected_segbuf(from) == 0);
+    check(acp_isready_segbuf(from) == -1 && acp_isacked_segbuf(to) == -1 && acp_ack_segbuf(from) == -1 && acp_ready_segbuf(to) == -1);
+    check(acp_query_segbuf_head(from) == 0 && acp_query_segbuf_tail(to) == 0);
+    for (int turn = 0; turn < TURNS; turn++) {
+        while (acp_isready_segbuf(to) == 1)
+            ;
+        memset(out + acp_query_segbuf_tail(to) % COUNT * SIZE, turn + rank, SIZE);
+        check(acp_ack_segbuf(to) == 0 && acp_query_segbuf_tail(to) == turn + 1);
+        while (acp_isacked_segbuf(from) == 1)
+            ;
+        const char *segment = in + acp_query_segbuf_head(from) % COUNT * SIZE;
+        for (int byte = 0; byte < SIZE; byte++)
+            check(segment[byte] == (char)(turn + before));
+        check(acp_ready_segbuf(from) == 0 && acp_query_segbuf_head(from) == turn + 1);
+    }
+    check(acp_disconnect_segbuf(to) == 0 && acp_query_segbuf_sent(to) == TURNS && acp_ack_segbuf(to) == -1);
+    while (acp_isconnected_segbuf(from) == 0)
+        ;
+    check(acp_isacked_segbuf(from) == -1 && acp_ready_segbuf(from) == -1);
+    check(acp_free_segbuf(to) == 0 && acp_free_segbuf(from) == 0 && acp_free_segbuf(from) == -1);
+    check(acp_isconnected_segbuf(to) == -1 && acp_query_segbuf_head(ACP_SEGBUF_NULL) == -1);
+}
+
 int main(int argc, char **argv)
 {
     check(acp_rank() == -1 && acp_procs() == -1 && acp_sync() == -1 && acp_query_starter_ga(0) == ACP_GA_NULL);
@@ -203,15 +238,19 @@ int main(int argc, char **argv)
     copies(all);
     atomics(all);
     free(all);
-    if (procs > 1)
+    if (procs > 1) {
         channels();
+        segmented_buffers();
+    }
     check(acp_reset(0) == (procs == 1 ? 0 : -1) && acp_rank() == rank);
     check(acp_reset(-1) == -1);
     int other = (rank + 1) % procs;
     check(acp_reset(other) == 0 && acp_rank() == other && acp_unregister_memory(key) == -1);
     rank = other;
-    if (procs > 1)
+    if (procs > 1) {
         channels();
+        segmented_buffers();
+    }
     check(acp_finalize() == 0 && acp_finalize() == -1 && acp_rank() == -1);
     check(acp_init(NULL, NULL) == -1);
     puts("acp_ranks: all well");

@@ -1,0 +1,200 @@
+//! The two ends of a segmented buffer, each as its rank keeps it.
+
+use super::wire::{Record, RemoteSegments, filled};
+use super::{Indices, Segments};
+use crate::channels::{End, context, lane};
+use crate::error::{AcpError, Result};
+use crate::links::Links;
+use cci::{RegionHandle, Rma, RmaError, RmaFlags, RmaKind};
+use cci_job::JobError;
+use std::collections::BTreeSet;
+
+/// Where a buffer is between being made and being freed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The other end has not been made.
+    Waiting,
+    Connected,
+    /// One of the two has disconnected it.
+    Closed,
+    /// The ends have other segments.
+    Unequal,
+    /// The other rank is gone.
+    Lost,
+}
+
+impl Stage {
+    /// Whether nothing is sent from here any more.
+    pub fn is_over(self) -> bool {
+        !matches!(self, Stage::Waiting | Stage::Connected)
+    }
+
+    /// An error, if there will never be a connection, or not again.
+    pub fn check(self, rank: u32) -> Result<()> {
+        match self {
+            Stage::Waiting | Stage::Connected => Ok(()),
+            Stage::Closed => Err(AcpError::Argument("this segmented buffer was disconnected")),
+            Stage::Unequal => {
+                Err(AcpError::Argument("the other end of this segmented buffer has other segments"))
+            }
+            Stage::Lost => Err(AcpError::Gone { rank, why: "its segmented buffer has ended".into() }),
+        }
+    }
+}
+
+/// What a source keeps.
+pub(super) struct Source {
+    pub stage: Stage,
+    pub segments: Segments,
+    /// Registered, and read by the operations under way.
+    pub handle: RegionHandle,
+    theirs: Option<RemoteSegments>,
+    pub indices: Indices,
+    /// Writes that were started.
+    started: u64,
+}
+
+/// What a destination keeps.
+pub(super) struct Destination {
+    pub stage: Stage,
+    pub segments: Segments,
+    pub handle: RegionHandle,
+    pub indices: Indices,
+    /// Segments that came before others that were published earlier.
+    early: BTreeSet<u64>,
+}
+
+impl Source {
+    pub fn new(segments: Segments, handle: RegionHandle) -> Source {
+        let indices = Indices::default();
+        Source { stage: Stage::Waiting, segments, handle, theirs: None, indices, started: 0 }
+    }
+
+    /// The destination was made, too. False: it says what no destination says.
+    pub fn opened(&mut self, theirs: RemoteSegments) -> bool {
+        let bytes = theirs.count.checked_mul(theirs.bytes);
+        let is_right = self.theirs.is_none() && bytes.is_some_and(|bytes| bytes <= theirs.handle.len_bytes());
+        if is_right && self.stage == Stage::Waiting {
+            let is_equal = Segments { count: theirs.count, bytes: theirs.bytes } == self.segments;
+            self.stage = if is_equal { Stage::Connected } else { Stage::Unequal };
+            self.theirs = Some(theirs);
+        }
+        is_right
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.indices.tail - self.indices.head < self.segments.count
+    }
+
+    /// The destination has released so many. False: it says what no destination says.
+    pub fn released(&mut self, segments: u64) -> bool {
+        let is_right = (self.indices.head..=self.started).contains(&segments);
+        if is_right {
+            self.indices.head = segments;
+        }
+        is_right
+    }
+
+    /// A segment was written, or could not be.
+    pub fn written(&mut self, is_well: bool) {
+        self.indices.sent += 1;
+        if !is_well && !self.stage.is_over() {
+            self.stage = Stage::Lost;
+        }
+    }
+
+    /// Whether nothing that was started reads the memory any more.
+    pub fn is_idle(&self) -> bool {
+        self.started == self.indices.sent
+    }
+
+    /// Whether everything that was published was written, or never will be.
+    pub fn is_drained(&self) -> bool {
+        self.is_idle() && (self.started == self.indices.tail || self.stage.is_over())
+    }
+
+    /// Writes what was published. False: there is no space for all of it, of which nothing tells.
+    pub fn advance(&mut self, links: &mut Links, end: End) -> bool {
+        let Some(theirs) = self.theirs.filter(|_| self.stage == Stage::Connected) else { return true };
+        while self.started < self.indices.tail {
+            match self.write(links, end, theirs) {
+                Ok(true) => self.started += 1,
+                Ok(false) => return false,
+                Err(_) => {
+                    self.stage = Stage::Lost;
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    /// Data and news of it in one operation. False: there is no space.
+    fn write(&self, links: &mut Links, end: End, theirs: RemoteSegments) -> Result<bool> {
+        let Some(connection) = links.connection(lane(end.rank))? else { return Ok(false) };
+        let Segments { count, bytes } = self.segments;
+        let offset = self.started % count * bytes;
+        let local = [cci::Segment::new(self.handle, offset, bytes)];
+        let remote = [cci::Segment::new(theirs.handle, offset, bytes)];
+        let rma = Rma {
+            kind: RmaKind::Write,
+            local: &local,
+            remote: &remote,
+            message: Some(&filled(end.number(), self.started)),
+            context: context(end),
+            flags: RmaFlags::NONE,
+        };
+        match links.endpoint().rma(connection, &rma) {
+            Ok(()) => Ok(true),
+            Err(RmaError::WouldBlock) => Ok(false),
+            Err(error) => {
+                let what = "a segment of a buffer".into();
+                Err(JobError::Endpoint { what, error: Box::new(error) }.into())
+            }
+        }
+    }
+}
+
+impl Destination {
+    pub fn new(segments: Segments, handle: RegionHandle) -> Destination {
+        let (stage, indices) = (Stage::Waiting, Indices::default());
+        Destination { stage, segments, handle, indices, early: BTreeSet::new() }
+    }
+
+    /// Tells the source where the segments are.
+    pub fn open(&mut self, links: &mut Links, end: End) {
+        if self.stage == Stage::Waiting {
+            self.stage = Stage::Connected;
+            let Segments { count, bytes } = self.segments;
+            let segments = RemoteSegments { count, bytes, handle: self.handle };
+            links.say_bytes(lane(end.rank), Record::Open { buffer: end.number(), segments }.encode());
+        }
+    }
+
+    /// A segment is in its place. Operations end in any order. False: no source sends it.
+    pub fn filled(&mut self, segment: u64) -> bool {
+        let Indices { head, tail, .. } = self.indices;
+        let is_right = segment >= tail
+            && segment - head < self.segments.count
+            && self.stage != Stage::Waiting
+            && self.early.insert(segment);
+        while self.early.remove(&self.indices.tail) {
+            self.indices.tail += 1;
+        }
+        self.indices.sent = self.indices.tail;
+        is_right
+    }
+
+    pub fn has_data(&self) -> bool {
+        self.indices.head < self.indices.tail
+    }
+
+    /// The program has done with the first segment.
+    pub fn release(&mut self, links: &mut Links, end: End) {
+        self.indices.head += 1;
+        if self.stage == Stage::Connected {
+            let record = Record::Released { buffer: end.number(), segments: self.indices.head };
+            links.say_bytes(lane(end.rank), record.encode());
+        }
+    }
+}

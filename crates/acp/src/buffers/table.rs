@@ -1,0 +1,291 @@
+//! All ends of segmented buffers of a process, by the other rank and their numbers.
+
+use super::ends::{Destination, Source, Stage};
+use super::wire::Record;
+use super::{Indices, Segments};
+use crate::channels::{End, lane, of_context};
+use crate::error::{AcpError, Result};
+use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS};
+use crate::links::Links;
+use cci::{Access, Memory, Status};
+use std::collections::HashMap;
+
+/// The last buffers with a rank, by their numbers.
+struct Pair {
+    source: u64,
+    destination: u64,
+    /// Up to this one, the other rank has made its source.
+    wanted: u64,
+}
+
+/// The segmented buffers of a process.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    pairs: HashMap<u32, Pair>,
+    /// Buffers have greater numbers since the last reset.
+    first: u64,
+    sources: HashMap<End, Source>,
+    destinations: HashMap<End, Destination>,
+    /// Something was not written for want of space.
+    pub waits_for_space: bool,
+}
+
+const FREED: AcpError = AcpError::Argument("this segmented buffer was freed, or has ended by a reset");
+
+impl Buffers {
+    pub fn create_source(
+        &mut self,
+        links: &mut Links,
+        rank: u32,
+        memory: &Memory,
+        segments: Segments,
+    ) -> Result<End> {
+        let handle = links.endpoint().register(memory, Access::READ)?;
+        let end = End::new(rank, next(&mut self.pair(rank).source)?);
+        self.sources.insert(end, Source::new(segments, handle));
+        links.say_bytes(lane(rank), Record::Wanted { buffer: end.number() }.encode());
+        Ok(end)
+    }
+
+    pub fn create_destination(
+        &mut self,
+        links: &mut Links,
+        rank: u32,
+        memory: &Memory,
+        segments: Segments,
+    ) -> Result<End> {
+        let handle = links.endpoint().register(memory, Access::WRITE)?;
+        let pair = self.pair(rank);
+        let end = End::new(rank, next(&mut pair.destination)?);
+        let is_wanted = end.number() <= pair.wanted;
+        let mut destination = Destination::new(segments, handle);
+        if is_wanted {
+            destination.open(links, end);
+        }
+        self.destinations.insert(end, destination);
+        // A rank that is gone is noticed by who connects to it.
+        links.connection(lane(rank))?;
+        Ok(end)
+    }
+
+    fn pair(&mut self, rank: u32) -> &mut Pair {
+        let first = self.first | BUFFER_BIT;
+        self.pairs.entry(rank).or_insert(Pair { source: first, destination: first, wanted: first })
+    }
+
+    fn stage(&self, end: End, is_source: bool) -> Result<Stage> {
+        let stage = if is_source {
+            self.sources.get(&end).map(|source| source.stage)
+        } else {
+            self.destinations.get(&end).map(|destination| destination.stage)
+        };
+        stage.ok_or(FREED)
+    }
+
+    /// Whether both ends are there, or were. None: not yet. An error: they will never be connected.
+    pub fn connected(&self, end: End, is_source: bool) -> Option<Result<()>> {
+        match self.stage(end, is_source) {
+            Ok(Stage::Waiting) => None,
+            // One that the other rank has disconnected in the meantime was connected.
+            Ok(Stage::Connected | Stage::Closed) => Some(Ok(())),
+            Ok(stage) => Some(stage.check(end.rank)),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Whether both ends are there now.
+    pub fn is_connected(&self, end: End, is_source: bool) -> bool {
+        self.stage(end, is_source).is_ok_and(|stage| stage == Stage::Connected)
+    }
+
+    pub fn indices(&self, end: End, is_source: bool) -> Result<Indices> {
+        let indices = if is_source {
+            self.sources.get(&end).map(|source| source.indices)
+        } else {
+            self.destinations.get(&end).map(|destination| destination.indices)
+        };
+        indices.ok_or(FREED)
+    }
+
+    pub fn has_room(&self, end: End) -> Result<bool> {
+        let source = self.sources.get(&end).ok_or(FREED)?;
+        source.stage.check(end.rank)?;
+        Ok(source.has_room())
+    }
+
+    pub fn publish(&mut self, links: &mut Links, end: End) -> Result<()> {
+        if !self.has_room(end)? {
+            return Err(AcpError::Full("all segments are published, and none was released"));
+        }
+        if let Some(source) = self.sources.get_mut(&end) {
+            source.indices.tail += 1;
+            self.waits_for_space |= !source.advance(links, end);
+        }
+        Ok(())
+    }
+
+    /// What has come may be taken after the end, too.
+    pub fn has_data(&self, end: End) -> Result<bool> {
+        let destination = self.destinations.get(&end).ok_or(FREED)?;
+        if !destination.has_data() {
+            destination.stage.check(end.rank)?;
+        }
+        Ok(destination.has_data())
+    }
+
+    pub fn release(&mut self, links: &mut Links, end: End) -> Result<()> {
+        if !self.has_data(end)? {
+            return Err(AcpError::Argument("no segment is there to be released"));
+        }
+        if let Some(destination) = self.destinations.get_mut(&end) {
+            destination.release(links, end);
+        }
+        Ok(())
+    }
+
+    /// Whether all that a source has published was written, or never will be.
+    pub fn is_drained(&self, end: End) -> bool {
+        self.sources.get(&end).is_none_or(Source::is_drained)
+    }
+
+    /// Ends the connection, of which the other rank learns. A source is drained before.
+    pub fn disconnect(&mut self, links: &mut Links, end: End, is_source: bool) -> Result<()> {
+        let stage = if is_source {
+            self.sources.get_mut(&end).map(|source| &mut source.stage)
+        } else {
+            self.destinations.get_mut(&end).map(|destination| &mut destination.stage)
+        };
+        let stage = stage.ok_or(FREED)?;
+        if !stage.is_over() {
+            *stage = Stage::Closed;
+            links.say_bytes(
+                lane(end.rank),
+                Record::Closed { buffer: end.number(), is_by_source: is_source }.encode(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Forgets an end. Nothing reads the memory of a source any more; what is written to that of a destination is refused from now on.
+    pub fn free(&mut self, links: &mut Links, end: End, is_source: bool) -> Result<()> {
+        self.disconnect(links, end, is_source)?;
+        let handle = if is_source {
+            self.sources.remove(&end).map(|source| source.handle)
+        } else {
+            self.destinations.remove(&end).map(|destination| destination.handle)
+        };
+        handle.map_or(Ok(()), |handle| Ok(links.endpoint().deregister(&handle)?))
+    }
+
+    /// Whether operations that read the memory of a source are under way.
+    pub fn is_idle(&self, end: End) -> bool {
+        self.sources.get(&end).is_none_or(Source::is_idle)
+    }
+
+    /// Writes what can be written.
+    pub fn advance(&mut self, links: &mut Links) {
+        self.waits_for_space = false;
+        for (&end, source) in &mut self.sources {
+            self.waits_for_space |= !source.advance(links, end);
+        }
+    }
+
+    /// A rank has said something. False: no process of this version says it.
+    //= wire.md R-ACP-7
+    pub fn said(&mut self, links: &mut Links, rank: u32, bytes: &[u8]) -> bool {
+        let Some(record) = Record::decode(bytes) else { return false };
+        if record.buffer() >> CHANNELS_BITS != self.first >> CHANNELS_BITS {
+            // It was sent before a reset.
+            return true;
+        }
+        let first = self.first | BUFFER_BIT;
+        let end = End::new(rank, record.buffer());
+        match record {
+            Record::Wanted { buffer } => {
+                let pair = self.pair(rank);
+                let known = pair.wanted.min(pair.destination);
+                pair.wanted = pair.wanted.max(buffer);
+                for number in known + 1..=pair.wanted.min(pair.destination) {
+                    let end = End::new(rank, number);
+                    if let Some(destination) = self.destinations.get_mut(&end) {
+                        destination.open(links, end);
+                    }
+                }
+                true
+            }
+            Record::Open { buffer, segments } => {
+                let was_made = (first + 1..=self.pair(rank).source).contains(&buffer);
+                let Some(source) = self.sources.get_mut(&end) else {
+                    // It was freed before: the destination learns so.
+                    if was_made {
+                        links.say_bytes(lane(rank), Record::Closed { buffer, is_by_source: true }.encode());
+                    }
+                    return was_made;
+                };
+                let is_right = source.opened(segments);
+                if source.stage == Stage::Unequal {
+                    links.say_bytes(lane(rank), Record::Closed { buffer, is_by_source: true }.encode());
+                }
+                self.waits_for_space |= !source.advance(links, end);
+                is_right
+            }
+            Record::Filled { segment, .. } => {
+                // One that was freed has no use for it.
+                self.destinations.get_mut(&end).is_none_or(|destination| destination.filled(segment))
+            }
+            Record::Released { segments, .. } => {
+                self.sources.get_mut(&end).is_none_or(|source| source.released(segments))
+            }
+            Record::Closed { is_by_source, .. } => {
+                let stage = if is_by_source {
+                    self.destinations.get_mut(&end).map(|destination| &mut destination.stage)
+                } else {
+                    self.sources.get_mut(&end).map(|source| &mut source.stage)
+                };
+                // One that was freed has no use for it.
+                if let Some(stage) = stage.filter(|stage| !stage.is_over()) {
+                    *stage = Stage::Closed;
+                }
+                true
+            }
+        }
+    }
+
+    /// A write has ended. False: it is not one of segmented buffers.
+    pub fn write_ended(&mut self, context: u64, status: Status) -> bool {
+        let Some(end) = of_context(context).filter(|end| end.number() & BUFFER_BIT != 0) else {
+            return false;
+        };
+        if let Some(source) = self.sources.get_mut(&end) {
+            source.written(status == Status::Success);
+        }
+        true
+    }
+
+    /// A rank is gone.
+    pub fn lose(&mut self, rank: u32) {
+        let sources = self.sources.iter_mut().map(|(end, source)| (end, &mut source.stage));
+        let destinations =
+            self.destinations.iter_mut().map(|(end, destination)| (end, &mut destination.stage));
+        let lost = sources.chain(destinations).filter(|(end, stage)| end.rank == rank && !stage.is_over());
+        lost.for_each(|(_, stage)| *stage = Stage::Lost);
+    }
+
+    /// Ends all buffers, on all ranks. Records that are on their way are known by their numbers.
+    pub fn forget(&mut self, links: &mut Links) -> Result<()> {
+        let Buffers { sources, destinations, first, .. } = std::mem::take(self);
+        self.first = (first + (1 << CHANNELS_BITS)) % (1 << CHANNEL_BITS);
+        let handles = sources.into_values().map(|source| source.handle);
+        let handles = handles.chain(destinations.into_values().map(|destination| destination.handle));
+        handles.map(|handle| Ok(links.endpoint().deregister(&handle)?)).collect()
+    }
+}
+
+/// The number of a new buffer.
+fn next(last: &mut u64) -> Result<u64> {
+    if (*last + 1) & BUFFER_BIT == 0 {
+        return Err(AcpError::Full("there were too many segmented buffers with this rank"));
+    }
+    *last += 1;
+    Ok(*last)
+}

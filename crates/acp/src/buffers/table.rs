@@ -276,8 +276,8 @@ impl Buffers {
         let Buffers { sources, destinations, first, .. } = std::mem::take(self);
         self.first = (first + (1 << CHANNELS_BITS)) % (1 << CHANNEL_BITS);
         let handles = sources.into_values().map(|source| source.handle);
-        let handles = handles.chain(destinations.into_values().map(|destination| destination.handle));
-        handles.map(|handle| Ok(links.endpoint().deregister(&handle)?)).collect()
+        let mut handles = handles.chain(destinations.into_values().map(|destination| destination.handle));
+        handles.try_for_each(|handle| Ok(links.endpoint().deregister(&handle)?))
     }
 }
 

@@ -15,6 +15,7 @@ mod settings;
 pub(crate) mod simulated;
 mod streams;
 mod waiting;
+mod waits;
 
 use crate::connection::Connection;
 use crate::counters::{ConnectionCounters, EndpointCounters, MemoryUse};
@@ -26,7 +27,7 @@ use crate::engine::pace::Pace;
 use crate::engine::poller::Poller;
 use crate::engine::requests::Decision;
 use crate::engine::spin::Spin;
-use crate::error::{CreateError, OptionError, SendError, WaitError};
+use crate::error::{CreateError, OptionError, SendError};
 use crate::explain::{Explanation, Fact};
 use crate::limits;
 use crate::options::{Attribute, Options, SendFlags};
@@ -528,105 +529,6 @@ impl Endpoint {
             self.core.poller.set_pending(true);
         }
         self.core.poller.fd()
-    }
-
-    /// Waits for the next event: spins for as long as that pays, then sleeps. Returns `None` after `timeout`; without a timeout it waits
-    /// for ever (CCI-019).
-    ///
-    /// # Errors
-    /// [`WaitError`] if the system refuses to wait.
-    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Event>, WaitError> {
-        self.check_process()?;
-        if let Some(event) = self.next_event() {
-            return Ok(Some(event));
-        }
-        let until_ns = timeout.map(|timeout| clock::now_ns().saturating_add(as_ns(timeout)));
-        loop {
-            self.pause(until_ns, |endpoint| endpoint.core.has_events())?;
-            if let Some(event) = self.next_event() {
-                return Ok(Some(event));
-            }
-            if until_ns.is_some_and(|until_ns| clock::now_ns() >= until_ns) {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Waits as [`Endpoint::wait`] does, but takes no event. Returns whether [`Endpoint::next_event`] has one now.
-    ///
-    /// # Errors
-    /// Those of [`Endpoint::wait`].
-    pub fn wait_any(&mut self, timeout: Option<Duration>) -> Result<bool, WaitError> {
-        self.check_process()?;
-        self.progress();
-        let until_ns = timeout.map(|timeout| clock::now_ns().saturating_add(as_ns(timeout)));
-        while !self.core.has_events() {
-            if until_ns.is_some_and(|until_ns| clock::now_ns() >= until_ns) {
-                return Ok(false);
-            }
-            self.pause(until_ns, |endpoint| endpoint.core.has_events())?;
-        }
-        Ok(true)
-    }
-
-    /// Spins, then sleeps, until `done` or `until_ns`. May return early.
-    fn pause(&mut self, until_ns: Option<u64>, done: impl Fn(&Endpoint) -> bool) -> Result<(), WaitError> {
-        let spin_until_ns = clock::now_ns() + self.spin.budget_ns();
-        loop {
-            self.progress();
-            if done(self) {
-                self.spin.paid();
-                return Ok(());
-            }
-            let now_ns = clock::now_ns();
-            if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
-                return Ok(());
-            }
-            if now_ns >= spin_until_ns {
-                break;
-            }
-            std::hint::spin_loop();
-        }
-        if !self.arm_for_sleep()? || done(self) {
-            return Ok(());
-        }
-        let now_ns = clock::now_ns();
-        self.core.counters.sleeps += 1;
-        self.core.poller.sleep(until_ns.map(|until_ns| until_ns.saturating_sub(now_ns)))?;
-        self.spin.failed(clock::now_ns().saturating_sub(now_ns));
-        if self.core.has_events() {
-            self.core.poller.set_pending(true);
-        }
-        Ok(())
-    }
-
-    /// Prepares for the sleep of somebody who waits for something else than events, and sleeps although events are queued. Returns false
-    /// if the caller must look again instead. The next call makes the descriptor readable again if events are queued.
-    pub(crate) fn arm_for_sleep(&mut self) -> Result<bool, WaitError> {
-        let known = self.core.news();
-        let Armed::Sleep { deadline_ns } = self.arm_transport() else { return Ok(false) };
-        self.core.poller.set_pending(false);
-        self.core.poller.set_timer(deadline_ns)?;
-        // Arming times out what is due. If that is what the caller waits for, nothing would wake it.
-        Ok(self.core.news() == known && !self.core.requests.has_news())
-    }
-
-    /// Makes the descriptor readable if events are queued and the program has it, since another thread may sleep on it. Returns whether
-    /// it did.
-    pub(crate) fn must_show_events(&self) -> bool {
-        let must = self.exported.get() && self.core.has_events();
-        if must {
-            self.core.poller.set_pending(true);
-        }
-        must
-    }
-
-    pub(crate) fn spin_budget_ns(&self) -> u64 {
-        self.spin.budget_ns()
-    }
-
-    pub(crate) fn poller(&self) -> Arc<Poller> {
-        self.core.poller.clone()
     }
 
     /// How many receive buffers are free now.

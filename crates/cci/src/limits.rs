@@ -47,6 +47,9 @@ pub const CONNECTIONS_MAX: u32 = 4 << 20;
 pub const SPIN_NS_MAX: u64 = 50_000;
 /// Shortest spin: long enough to notice that spinning has begun to pay again.
 pub const SPIN_NS_MIN: u64 = 2_000;
+/// How often a spinning wait makes progress between two readings of the clock. With slow transports, whose progress takes a microsecond, a
+/// wait is longer by as many.
+pub const LOOKS_PER_CLOCK: u32 = 8;
 /// How often a blocking send that found no space tries again.
 pub const SPACE_POLL_NS: u64 = 1_000_000;
 /// How long a program has called nothing before the progress thread takes over. A shorter nap costs more looks at a busy

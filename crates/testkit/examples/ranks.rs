@@ -9,7 +9,7 @@ use cci::{Atomic, AtomicKind, AtomicWidth, Attribute, Memory, Options, Polled, S
 use cci_am::description::{Description, Readable, Writable};
 use cci_am::process::Process;
 use cci_am::{Context, Part, Runtime};
-use cci_job::Ranks;
+use cci_job::{RankEvent, Ranks};
 use cci_testkit::conformance::{SHM, UDP4};
 use cci_testkit::pair::{PATIENCE, Pair};
 use std::cell::Cell;
@@ -43,11 +43,14 @@ fn main() -> ExitCode {
         (_, Some(Err(reason))) => println!("skipped: {reason}"),
         ("handler", Some(Ok(pair))) => handled(pair, count),
         ("am", Some(Ok(pair))) => messages(pair, count),
+        ("barrier", Some(Ok(pair))) => barriers(pair, count),
         ("put", Some(Ok(pair))) => puts(pair, count),
         ("add", Some(Ok(pair))) => additions(pair, count),
         ("pack", None) if on == "vector" => pack(count),
         _ => {
-            eprintln!("usage: ranks handler-DEVICE|am-DEVICE|put-DEVICE|add-DEVICE|pack-vector COUNT");
+            eprintln!(
+                "usage: ranks handler-DEVICE|am-DEVICE|barrier-DEVICE|put-DEVICE|add-DEVICE|pack-vector COUNT"
+            );
             return ExitCode::from(2);
         }
     }
@@ -196,6 +199,31 @@ fn messages(pair: Pair, count: usize) {
                 })
             })
             .sum()
+    });
+}
+
+/// Barriers of both ranks, each of which is one message there and one back.
+fn barriers(pair: Pair, count: usize) {
+    let mut ranks = Ranks::of_one_process(pair.ends.into()).expect("two endpoints");
+    let has_passed = |rank: &mut Ranks| match rank.next_event() {
+        Some(RankEvent::Barrier(end)) => end.map(|()| true).expect("nobody leaves"),
+        Some(other) => panic!("{other:?}"),
+        None => false,
+    };
+    rounds(count, |is_counted| {
+        let [parent, child] = &mut ranks[..] else { unreachable!("a pair") };
+        let mut passed = [false; 2];
+        act(is_counted, || {
+            child.barrier(PATIENCE).expect("none is under way");
+            parent.barrier(PATIENCE).expect("none is under way");
+            passed = [has_passed(parent), has_passed(child)];
+        });
+        until(|| {
+            for (rank, passed) in [&mut *parent, &mut *child].into_iter().zip(&mut passed) {
+                *passed = *passed || has_passed(rank);
+            }
+            passed == [true; 2]
+        })
     });
 }
 

@@ -18,13 +18,29 @@ pub enum Said {
     Gone(u32),
 }
 
+/// Bytes of the longest message.
+pub const SAID_BYTES: usize = 5;
+
 impl Said {
-    pub fn encode(self) -> Vec<u8> {
-        match self {
-            Said::Arrived => vec![1],
-            Said::Released => vec![2],
-            Said::Gone(rank) => [&[3], &rank.to_le_bytes()[..]].concat(),
-        }
+    /// Writes it to `bytes` and returns the part that was written: every barrier sends some, so that they are not allocated.
+    pub fn encode(self, bytes: &mut [u8; SAID_BYTES]) -> &[u8] {
+        let [kind, rank_bytes @ ..] = bytes;
+        let len = match self {
+            Said::Arrived => {
+                *kind = 1;
+                1
+            }
+            Said::Released => {
+                *kind = 2;
+                1
+            }
+            Said::Gone(rank) => {
+                *kind = 3;
+                *rank_bytes = rank.to_le_bytes();
+                SAID_BYTES
+            }
+        };
+        &bytes[..len]
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Said> {
@@ -75,6 +91,11 @@ impl Barrier {
     /// Whom this rank speaks with.
     pub fn neighbours(&self) -> impl Iterator<Item = u32> {
         self.children.iter().map(|&(child, _)| child).chain(self.parent)
+    }
+
+    /// How many these are.
+    pub fn neighbour_count(&self) -> usize {
+        self.children.len() + usize::from(self.parent.is_some())
     }
 
     pub fn is_neighbour(&self, rank: u32) -> bool {
@@ -135,20 +156,21 @@ impl Barrier {
         }
     }
 
-    /// Gives what is to be said to `send`, in order, and keeps what could not be sent. Returns false if that has to be tried again; what
-    /// only misses its connection goes out when that opens.
-    pub fn say(&mut self, mut send: impl FnMut(u32, Said) -> Sent) -> bool {
-        let mut is_full = false;
+    /// Gives what is to be said to `send`, in order, and keeps what could not be sent. What only misses its connection goes out when that
+    /// opens.
+    pub fn say(&mut self, mut send: impl FnMut(u32, Said) -> Sent) -> Spoken {
+        let (mut is_full, mut has_sent) = (false, false);
         // Once around, so that what stays keeps its order.
         for _ in 0..self.outbox.len() {
             let Some((to, said)) = self.outbox.pop_front() else { break };
             let sent = if is_full { Sent::Full } else { send(to, said) };
             is_full |= matches!(sent, Sent::Full);
+            has_sent |= matches!(sent, Sent::Done);
             if !matches!(sent, Sent::Done) {
                 self.outbox.push_back((to, said));
             }
         }
-        !is_full
+        Spoken { has_sent, is_full }
     }
 
     fn gather(&mut self) {
@@ -172,6 +194,15 @@ impl Barrier {
         self.phase = Phase::Outside;
         self.ended = Some(Ok(()));
     }
+}
+
+/// What [`Barrier::say`] has done.
+#[derive(Copy, Clone)]
+pub struct Spoken {
+    /// A message is on its way.
+    pub has_sent: bool,
+    /// Some found no space and have to be tried again.
+    pub is_full: bool,
 }
 
 /// What became of a message.
@@ -293,7 +324,9 @@ mod tests {
                 _ => {
                     let from = neighbours[numbers.below(neighbours.len())];
                     match wires.entry((from, at as u32)).or_default().pop_front() {
-                        Some(Some(said)) => rank.on_said(from, Said::decode(&said.encode())),
+                        Some(Some(said)) => {
+                            rank.on_said(from, Said::decode(said.encode(&mut [0; SAID_BYTES])))
+                        }
                         Some(None) => rank.on_gone(from),
                         None => {}
                     }

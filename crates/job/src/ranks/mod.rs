@@ -12,7 +12,7 @@ pub use peer::Peer;
 use crate::error::{JobError, Result};
 use crate::job::Job;
 use crate::limits::{BARRIER_EVENTS_MAX, BARRIER_RETRY_MS, LOCAL_RANKS_ROOMY, SMALL_ENDPOINT_BYTES};
-use barrier::{Barrier, Said, Sent};
+use barrier::{Barrier, SAID_BYTES, Said, Sent};
 use book::Book;
 use cci::limits::MEMORY_BYTES_DEFAULT;
 use cci::{
@@ -58,6 +58,8 @@ pub struct Ranks {
     connections: HashMap<Peer, State>,
     refused: u64,
     barrier: Barrier,
+    /// The open connections of barriers, of which there are nine at most: every message of a barrier looks for one.
+    barrier_connections: Vec<(u32, Connection)>,
     /// For each rank, the number of its host.
     hosts: Arc<[u32]>,
     /// There was no send buffer for a message of the barrier.
@@ -158,6 +160,7 @@ impl Ranks {
             connections,
             refused: 0,
             barrier,
+            barrier_connections: Vec::new(),
             barrier_waits: false,
             hosts,
             barrier_limit: None,
@@ -181,12 +184,17 @@ impl Ranks {
         if let Some(rank) = self.barrier.gone() {
             return Err(JobError::Gone { rank });
         }
-        for rank in self.barrier.neighbours().collect::<Vec<_>>() {
-            if let Some(connection) = self.connect(Peer::of_barriers(rank), limit)? {
+        if self.barrier_connections.len() < self.barrier.neighbour_count() {
+            for rank in self.barrier.neighbours().collect::<Vec<_>>() {
+                self.connect(Peer::of_barriers(rank), limit)?;
+            }
+        }
+        if self.barrier_limit != Some(limit) {
+            self.barrier_limit = Some(limit);
+            for (_, connection) in self.barrier_connections.clone() {
                 self.wait_for(connection, limit);
             }
         }
-        self.barrier_limit = Some(limit);
         self.barrier.start();
         self.say();
         Ok(())
@@ -197,27 +205,31 @@ impl Ranks {
         let _ = self.endpoint.set_send_timeout(connection, limit);
     }
 
-    /// Sends what the barrier has to say, as far as there are connections and buffers.
-    fn say(&mut self) {
-        let Ranks { barrier, connections, endpoint, .. } = self;
+    /// Sends what the barrier has to say, as far as there are connections and buffers. Returns whether it has sent anything.
+    fn say(&mut self) -> bool {
+        let Ranks { barrier, barrier_connections, endpoint, .. } = self;
         let send = |rank, said: Said| {
-            let Some(State::Open(connection)) = connections.get(&Peer::of_barriers(rank)) else {
+            let Some(&(_, connection)) = barrier_connections.iter().find(|&&(to, _)| to == rank) else {
                 return Sent::NotConnected;
             };
-            match endpoint.send(*connection, &said.encode(), 0, SendFlags::SILENT) {
+            match endpoint.send(connection, said.encode(&mut [0; SAID_BYTES]), 0, SendFlags::SILENT) {
                 Err(SendError::WouldBlock) => Sent::Full,
                 // A connection that can't send is at its end, and says so by an event.
                 Ok(()) | Err(_) => Sent::Done,
             }
         };
-        self.barrier_waits = !barrier.say(send);
+        let spoken = barrier.say(send);
+        self.barrier_waits = spoken.is_full;
+        spoken.has_sent
     }
 
-    fn barrier_end(&mut self) -> Option<RankEvent> {
+    /// The end of a barrier. `has_sent`: this rank may have sent something of which nobody has answered yet.
+    fn barrier_end(&mut self, has_sent: bool) -> Option<RankEvent> {
         let end = self.barrier.take_end()?;
         // What this rank has said leaves when its endpoint makes progress, and the program may let it make none for long now. A message
         // is the last event that is kept: behind it may be the end of its connection, which would then have no peer any more.
-        while self.behind_barrier.len() < BARRIER_EVENTS_MAX
+        while has_sent
+            && self.behind_barrier.len() < BARRIER_EVENTS_MAX
             && let Some(event) = self.endpoint.next_event()
         {
             let is_message = matches!(event, Event::Recv(_));
@@ -320,7 +332,7 @@ impl Ranks {
         if self.barrier_waits {
             self.say();
         }
-        if let Some(end) = self.barrier_end() {
+        if let Some(end) = self.barrier_end(true) {
             return Some(end);
         }
         while let Some(event) = self.behind_barrier.pop_front().or_else(|| self.endpoint.next_event()) {
@@ -336,8 +348,7 @@ impl Ranks {
     /// # Errors
     /// The system refuses to wait.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<RankEvent>> {
-        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        if let Some(end) = self.barrier_end() {
+        if let Some(end) = self.barrier_end(true) {
             return Ok(Some(end));
         }
         while let Some(event) = self.behind_barrier.pop_front() {
@@ -345,6 +356,7 @@ impl Ranks {
                 return Ok(Some(event));
             }
         }
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             let mut left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let retries = self.barrier_waits;
@@ -380,25 +392,27 @@ impl Ranks {
                     let said = Said::decode(&message);
                     drop(message);
                     self.barrier.on_said(peer.rank(), said);
-                    self.say();
-                    return self.barrier_end();
+                    let has_sent = self.say();
+                    return self.barrier_end(has_sent);
                 }
             },
             event => self.on_connections(event)?,
         };
         match event {
             RankEvent::Connected { peer, connection } if peer.is_of_barriers() => {
+                self.barrier_connections.push((peer.rank(), connection));
                 if let Some(limit) = self.barrier_limit {
                     self.wait_for(connection, limit);
                 }
             }
             RankEvent::Failed { peer, .. } | RankEvent::Ended { peer, .. } if peer.is_of_barriers() => {
+                self.barrier_connections.retain(|&(rank, _)| rank != peer.rank());
                 self.barrier.on_gone(peer.rank());
             }
             event => return Some(event),
         }
         self.say();
-        self.barrier_end()
+        self.barrier_end(true)
     }
 
     /// What an event says of connections.

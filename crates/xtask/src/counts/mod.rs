@@ -56,8 +56,9 @@ const fn ranks(name: &'static str, operations: usize) -> Scenario {
 }
 
 /// A message is one send and receive, with its completion: a round has one each way. A stream has a burst of 32 each way, with one
-/// completion, received by a handler. A call is one request and its reply. Active messages (`am`) are compared with the core's, sent in silence and taken by
-/// a handler. A put and an addition each wait for a fence; what is packed is one block of 8 bytes, there and back.
+/// completion, received by a handler. A call is one request and its reply. Active messages (`am`) are compared with the core's, sent in
+/// silence and taken by a handler, and so are the two messages of a barrier of two ranks. A put and an addition each wait for a fence; what
+/// is packed is one block of 8 bytes, there and back.
 const SCENARIOS: &[Scenario] = &[
     rust("message-shm", 2),
     rust("message-udp4", 2),
@@ -83,6 +84,7 @@ const SCENARIOS: &[Scenario] = &[
     ranks("handler-udp4", 2),
     ranks("am-shm", 2),
     ranks("am-udp4", 2),
+    ranks("barrier-shm", 2),
     ranks("put-shm", 1),
     ranks("add-shm", 1),
     ranks("pack-vector", 512),

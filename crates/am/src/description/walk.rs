@@ -44,6 +44,10 @@ pub(super) fn walk(
 ) -> ControlFlow<()> {
     let mut rest = Rest { skip: first, len };
     if let Shape::Block = layout.shape {
+        if stride.cast_unsigned() == layout.size && len > 0 {
+            // Blocks without gaps are one.
+            return visitor.block(at.wrapping_add(first.cast_signed()), len);
+        }
         return loop_of_blocks(at, stride, layout.size, count, &mut rest, visitor);
     }
     let turn = rest.skip / layout.size;
@@ -154,6 +158,11 @@ fn loop_of_blocks(
     rest: &mut Rest,
     visitor: &mut impl Visitor,
 ) -> ControlFlow<()> {
+    if rest.skip == 0 && len.checked_mul(count).is_some_and(|all| all <= rest.len) {
+        // The usual case needs no division, which takes as long as several short blocks.
+        rest.len -= len * count;
+        return visitor.blocks(at, stride, len, count);
+    }
     let (mut turn, skip) = (rest.skip / len, rest.skip % len);
     rest.skip = 0;
     let place = |turn: usize| at.wrapping_add(stride.wrapping_mul(turn.cast_signed()));

@@ -40,6 +40,22 @@ pub(crate) unsafe fn whole<const N: usize>(from: *const u8, to: *mut u8) {
     unsafe { with::whole::<N>(from, to) }
 }
 
+/// Copies four blocks of `N` bytes, 4, 8 or 16, at these distances, one after the other.
+///
+/// # Safety
+///
+/// As for [`whole`], of each block.
+#[inline(always)]
+pub(crate) unsafe fn four<const N: usize>(
+    from: *const u8,
+    from_stride: isize,
+    to: *mut u8,
+    to_stride: isize,
+) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { with::four::<N>(from, from_stride, to, to_stride) }
+}
+
 /// Copies bytes that nobody changes meanwhile to memory that others may write to.
 ///
 /// # Safety

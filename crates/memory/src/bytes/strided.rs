@@ -120,11 +120,39 @@ unsafe fn move_blocks(
         match len {
             1 => move_each(from, from_stride, to, to_stride, count, |from, to| copy::whole::<1>(from, to)),
             2 => move_each(from, from_stride, to, to_stride, count, |from, to| copy::whole::<2>(from, to)),
-            4 => move_each(from, from_stride, to, to_stride, count, |from, to| copy::whole::<4>(from, to)),
-            8 => move_each(from, from_stride, to, to_stride, count, |from, to| copy::whole::<8>(from, to)),
-            16 => move_each(from, from_stride, to, to_stride, count, |from, to| copy::whole::<16>(from, to)),
+            4 => move_fours::<4>(from, from_stride, to, to_stride, count),
+            8 => move_fours::<8>(from, from_stride, to, to_stride, count),
+            16 => move_fours::<16>(from, from_stride, to, to_stride, count),
+            32 => move_each(from, from_stride, to, to_stride, count, |from, to| copy::copy(from, to, 32)),
+            64 => move_each(from, from_stride, to, to_stride, count, |from, to| copy::copy(from, to, 64)),
             _ => move_each(from, from_stride, to, to_stride, count, |from, to| copy::copy(from, to, len)),
         }
+    }
+}
+
+/// Copies `count` blocks of `N` bytes, four of them in each turn of the loop.
+///
+/// # Safety
+///
+/// See [`move_blocks`].
+#[inline(always)]
+unsafe fn move_fours<const N: usize>(
+    mut from: *const u8,
+    from_stride: isize,
+    mut to: *mut u8,
+    to_stride: isize,
+    count: usize,
+) {
+    for _ in 0..count / 4 {
+        // SAFETY: the caller's promise for these four blocks.
+        unsafe { copy::four::<N>(from, from_stride, to, to_stride) };
+        // Behind the last block these may point anywhere, and are not used any more.
+        from = from.wrapping_offset(from_stride.wrapping_mul(4));
+        to = to.wrapping_offset(to_stride.wrapping_mul(4));
+    }
+    // SAFETY: the caller's promise for the blocks that are left.
+    unsafe {
+        move_each(from, from_stride, to, to_stride, count % 4, |from, to| copy::whole::<N>(from, to));
     }
 }
 
@@ -183,7 +211,7 @@ mod tests {
     fn for_all(mut check: impl FnMut(Blocks, Option<Vec<usize>>)) {
         for &len in LENS {
             for &stride in STRIDES {
-                for count in [1, 2, 5] {
+                for count in [1, 2, 5, 11] {
                     for first in [0, 1, 33, MEMORY_LEN - len, MEMORY_LEN + 1 - len] {
                         let blocks = Blocks { first, stride, len, count };
                         check(blocks, places(blocks));

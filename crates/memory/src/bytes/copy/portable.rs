@@ -38,6 +38,26 @@ pub(in super::super) unsafe fn whole<const N: usize>(from: *const u8, to: *mut u
 
 /// # Safety
 ///
+/// See [`super::four`].
+#[cfg_attr(
+    all(test, target_arch = "x86_64", not(miri), not(loom)),
+    expect(dead_code, reason = "the assembly is used")
+)]
+pub(in super::super) unsafe fn four<const N: usize>(
+    from: *const u8,
+    from_stride: isize,
+    to: *mut u8,
+    to_stride: isize,
+) {
+    for at in 0..4_isize {
+        let (from_at, to_at) = (from_stride.wrapping_mul(at), to_stride.wrapping_mul(at));
+        // SAFETY: the caller's promise for this block.
+        unsafe { copy(from.wrapping_offset(from_at), to.wrapping_offset(to_at), N) }
+    }
+}
+
+/// # Safety
+///
 /// See [`super::copy_slice`].
 pub(in super::super) unsafe fn copy_slice(from: &[u8], to: *mut u8) {
     let (from, len) = (from.as_ptr(), from.len());

@@ -58,6 +58,51 @@ pub(super) unsafe fn whole<const N: usize>(from: *const u8, to: *mut u8) {
     }
 }
 
+/// Four loads, each with its store, at multiples of the two strides.
+macro_rules! four_blocks {
+    ($mov:literal, $of:literal, $word:literal, $class:ident, $from:expr, $from_stride:expr, $to:expr, $to_stride:expr) => {
+        asm!(
+            concat!($mov, " ", $word, ", ", $of, " ptr [{from}]"),
+            concat!($mov, " ", $of, " ptr [{to}], ", $word),
+            concat!($mov, " ", $word, ", ", $of, " ptr [{from} + {from_1}]"),
+            concat!($mov, " ", $of, " ptr [{to} + {to_1}], ", $word),
+            concat!($mov, " ", $word, ", ", $of, " ptr [{from} + 2 * {from_1}]"),
+            concat!($mov, " ", $of, " ptr [{to} + 2 * {to_1}], ", $word),
+            concat!($mov, " ", $word, ", ", $of, " ptr [{from} + {from_3}]"),
+            concat!($mov, " ", $of, " ptr [{to} + {to_3}], ", $word),
+            from = in(reg) $from, from_1 = in(reg) $from_stride, from_3 = in(reg) $from_stride.wrapping_mul(3),
+            to = in(reg) $to, to_1 = in(reg) $to_stride, to_3 = in(reg) $to_stride.wrapping_mul(3),
+            word = out($class) _, options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// # Safety
+///
+/// See [`super::four`].
+#[inline(always)]
+pub(super) unsafe fn four<const N: usize>(
+    from: *const u8,
+    from_stride: isize,
+    to: *mut u8,
+    to_stride: isize,
+) {
+    // SAFETY: four times one load and one store of the `N` bytes that the caller has promised.
+    unsafe {
+        match N {
+            4 => four_blocks!("mov", "dword", "{word:e}", reg, from, from_stride, to, to_stride),
+            8 => four_blocks!("mov", "qword", "{word}", reg, from, from_stride, to, to_stride),
+            16 => four_blocks!("movups", "xmmword", "{word}", xmm_reg, from, from_stride, to, to_stride),
+            _ => {
+                for at in 0..4_isize {
+                    let (from_at, to_at) = (from_stride.wrapping_mul(at), to_stride.wrapping_mul(at));
+                    copy(from.wrapping_offset(from_at), to.wrapping_offset(to_at), N);
+                }
+            }
+        }
+    }
+}
+
 // Each of these loads all that it copies before it stores any of it, so overlap does not matter. The second part ends
 // where the bytes do and may lie over the first.
 

@@ -402,11 +402,11 @@ impl Links {
         self.link(rank).outbox.push_back([head, data].concat().into_boxed_slice());
     }
 
-    /// Sends what can be sent, and takes what has come.
-    pub fn progress(&mut self) {
+    /// Sends what can be sent, and takes what has come. Returns whether there was anything.
+    pub fn progress(&mut self) -> bool {
         let Links { ranks, links, arrived, by_connection, last, .. } = self;
         let mut nonsense = None;
-        let (_, has_events) = ranks.endpoint().poll_messages(POLL_MESSAGES, |message| {
+        let (messages, has_events) = ranks.endpoint().poll_messages(POLL_MESSAGES, |message| {
             let connection = message.connection();
             if !sort(connection, &message, by_connection, last, links, arrived) {
                 nonsense = Some(connection);
@@ -421,12 +421,14 @@ impl Links {
         if !self.arrived.words.is_empty() {
             self.take_words();
         }
-        if !self.backlog.is_empty() {
+        let waits = !self.backlog.is_empty();
+        if waits {
             self.empty_outboxes();
         }
         if !self.owing.is_empty() {
             self.return_credits();
         }
+        messages > 0 || has_events || waits && self.backlog.is_empty()
     }
 
     fn take_events(&mut self) {

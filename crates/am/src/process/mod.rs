@@ -28,6 +28,7 @@ mod table;
 mod tests;
 #[cfg(test)]
 mod update_tests;
+mod waiting;
 
 pub use collectives::{Collective, Team};
 pub use contexts::{Context, Handler};
@@ -53,9 +54,10 @@ use large::LargeMessages;
 use links::{Links, News};
 use onesided::{Ended, OneSided};
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
+use std::thread;
 use std::time::Duration;
 use symmetric::Symmetric;
+use waiting::Looks;
 
 /// A process of a job, for those who call handlers themselves, as the C interface does: [`Runtime`](crate::Runtime) has closures.
 ///
@@ -78,13 +80,19 @@ pub struct Process {
     gone: VecDeque<(u32, String)>,
     /// A rank that is gone, with which no barrier is possible.
     missing: Option<(u32, String)>,
+    looks: Looks,
 }
 
 impl Process {
     /// Over connections that nobody else uses.
     pub fn new(ranks: Ranks) -> Process {
         let collectives = Collectives::new(ranks.rank(), ranks.hosts());
+        let hosts = ranks.hosts();
+        let here = hosts.get(ranks.rank() as usize);
+        let ranks_here = hosts.iter().filter(|host| Some(*host) == here).count();
+        let cores = thread::available_parallelism().map_or(1, usize::from);
         Process {
+            looks: Looks::new(ranks_here, cores),
             links: Links::new(ranks),
             collectives,
             dispatcher: Dispatcher::default(),
@@ -691,29 +699,6 @@ impl Process {
             Some((rank, why)) => Err(AmError::Gone { rank: *rank, why: why.clone() }),
             None => Ok(()),
         }
-    }
-
-    /// Sleeps until there is progress to make, for up to `timeout`. Handlers that are due already end it at once.
-    ///
-    /// # Errors
-    /// The system refuses to wait.
-    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
-        if self.has_due() { Ok(()) } else { self.wait_for_more(timeout) }
-    }
-
-    /// As [`Process::wait`], for those who can't take what is due now.
-    ///
-    /// # Errors
-    /// The system refuses to wait.
-    pub fn wait_for_more(&mut self, timeout: Option<Duration>) -> Result<()> {
-        self.links.wait(timeout, self.memory.is_waiting())
-    }
-
-    /// Prepares for sleep on a descriptor, which becomes readable when there is progress to make, for those who don't want to keep the
-    /// process while they sleep. None: there is some already; what is due does not count. Whoever sleeps looks again after a millisecond:
-    /// nothing tells of space.
-    pub fn arm_for_more(&mut self) -> Option<BorrowedFd<'_>> {
-        self.links.arm()
     }
 
     /// Gives the endpoint up as it is, for simulations.

@@ -4,6 +4,7 @@ use crate::run::args::RunArgs;
 use crate::soak::args::SoakArgs;
 use cci::Attribute;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -40,6 +41,13 @@ pub enum Command {
     Soak(SoakArgs),
     /// Start a job on this host: N processes of a program, which end together
     Run(RunArgs),
+    /// Start a job with the options of ACP's launcher; `acprun`, where a link to `cci` has that name
+    #[command(disable_help_flag = true)]
+    Acprun {
+        /// Its options, the program and its arguments; `cci acprun -help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+        arguments: Vec<OsString>,
+    },
     /// A peer of `cci soak`
     #[command(hide = true)]
     SoakPeer,

@@ -1,9 +1,10 @@
 //! The command `cci`: what this machine's devices are (`info`), whether a peer answers (`ping`), how fast messages
-//! are (`perf`), the other side of both (`serve`), what lasts (`soak`), and jobs of several processes (`run`).
+//! are (`perf`), the other side of both (`serve`), what lasts (`soak`), and jobs of several processes (`run`, `acprun`).
 #![forbid(unsafe_code)]
 // The one crate that prints.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod acprun;
 mod args;
 mod client;
 mod devices;
@@ -25,10 +26,18 @@ mod text;
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
 use failure::{Failure, Outcome, report};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let mut arguments: Vec<OsString> = env::args_os().collect();
+    // A link with that name is enough for scripts that start programs for ACP.
+    if arguments.first().is_some_and(|name| Path::new(name).file_name() == Some(OsStr::new(acprun::NAME))) {
+        arguments.insert(1, acprun::NAME.into());
+    }
+    let command = Cli::parse_from(arguments).command;
     match signals::survive_file_size_limit().and_then(|()| run(command)) {
         Ok(code) => code,
         Err(failure) => report(&failure),
@@ -38,6 +47,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Outcome<ExitCode> {
     match command {
         Command::Run(args) => return run::run(&args),
+        Command::Acprun { arguments } => return acprun::run(&arguments),
         Command::Info(args) => info::run(&args),
         Command::Ping(args) => ping::run(&args),
         Command::Perf(args) => perf::run(&args),

@@ -161,3 +161,29 @@ fn what_makes_no_sense_is_said() {
     assert!(stderr(&output).contains("--bind none"), "{}", stderr(&output));
     assert_eq!(cci(&["run", "-n", "1", "--guard", "1", "true"]).status.code(), EXIT_USAGE);
 }
+
+/// By the subcommand, and by a link with the name of ACP's launcher.
+#[test]
+fn acprun_starts_jobs_by_its_own_options() {
+    let link = std::env::temp_dir().join(format!("cci-test-{}", std::process::id())).join("acprun");
+    fs::create_dir_all(link.parent().expect("a folder")).expect("a folder");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_cci"), &link).expect("a link");
+    let script = "echo $CCI_JOB_RANK of $CCI_JOB_SIZE: $*; exit $CCI_JOB_RANK";
+    let options = ["-np", "2", "-ndev", "udp", "-smemsize", "4096", "sh", "-c", script, "sh", "own"];
+    let named = Command::new(env!("CARGO_BIN_EXE_cci")).arg("acprun").args(options).output();
+    let linked = Command::new(&link).args(options).output();
+    fs::remove_dir_all(link.parent().expect("a folder")).expect("the folder goes");
+    for output in [named, linked] {
+        let output = output.expect("the command starts");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("1 of 2: own --acp-size-smem 4096\n"), "{output:?}");
+        assert_eq!(output.status.code(), Some(1), "that of the job: {output:?}");
+    }
+    let wrong =
+        Command::new(env!("CARGO_BIN_EXE_cci")).args(["acprun", "-np", "2", "-ndev", "ib", "true"]).output();
+    let wrong = wrong.expect("the command starts");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(stderr(&wrong).contains("-ndev udp"), "{wrong:?}");
+    let help = Command::new(env!("CARGO_BIN_EXE_cci")).args(["acprun", "-help"]).output().expect("it starts");
+    assert!(succeeded(&help).contains("-smemsize-dl B"));
+}

@@ -4,16 +4,20 @@
 //! cargo cci run -n 4 cargo run --release -p cci-acp --example words [FILE]
 //! ```
 //!
-//! Each rank takes every so-manieth line and enters its words into a multiset over the memory of all ranks. Then it looks through the words in its own
-//! memory, and enters the most frequent of them into a list on rank 0, which prints the first ten.
+//! Rank 0 streams the lines of the text to the others through channels. Each rank enters the words of its lines into a multiset over the memory of all ranks.
+//! Then it looks through the words in its own memory, and enters the most frequent of them into a list on rank 0, which prints the first ten.
 
-use cci_acp::{GlobalAddress, GlobalMemory, List, MultiSet, Order};
+use cci_acp::{GlobalAddress, GlobalMemory, List, MultiSet, Receiver, Sender, Slots};
 use std::collections::HashMap;
 use std::error::Error;
 use std::time::Instant;
 
 const TEXT: &str = include_str!("../../../docs/guide.md");
 const TOP: usize = 10;
+/// Of each end of a channel.
+const SLOTS: Slots = Slots { count: 16, bytes: 2_048 };
+/// A longer line ends the program.
+const LINE_BYTES_MAX: usize = 1 << 20;
 
 #[allow(dead_code, reason = "a test has this file as a module, and calls run")]
 fn main() {
@@ -39,35 +43,35 @@ fn count() -> Result<(), Box<dyn Error>> {
     let mut global = GlobalMemory::open_with_heap(&mut job, device, cci::Options::default(), 64, 8 << 20)?;
     let (rank, size) = (global.rank(), global.size());
 
-    // Rank 0 makes the containers, and its starter memory says where they are.
+    // Rank 0 makes the containers, and gives the others their handles.
+    let mut handles = [0; 2];
     if rank == 0 {
         let ranks: Vec<u32> = (0..size).collect();
         let words = MultiSet::create(&mut global, &ranks, 1024, 0)?.handle();
-        let top = List::create(&mut global, 0)?.handle();
-        let handles = [words, top].map(|handle| handle.to_bits().to_ne_bytes());
-        assert!(global.starter_memory().write(0, handles.as_flattened()));
+        handles = [words, List::create(&mut global, 0)?.handle()].map(GlobalAddress::to_bits);
     }
-    global.sync()?;
-    let own = global.starter(rank)?.checked_add(16).ok_or("starter memory is too short")?;
-    let copied = global.copy(own, global.starter(0)?, 16, Order::Now)?;
-    global.complete(copied)?;
-    let mut handles = [[0; 8]; 2];
-    assert!(global.starter_memory().read(16, handles.as_flattened_mut()));
-    let [words, top] = handles.map(|handle| GlobalAddress::from_bits(u64::from_ne_bytes(handle)));
-    let words = MultiSet::open(&mut global, words.ok_or("there is no multiset")?)?;
-    let top = List::open(top.ok_or("there is no list")?);
+    let mut shared = |handle| -> Result<GlobalAddress, Box<dyn Error>> {
+        Ok(GlobalAddress::from_bits(global.broadcast(0, handle)?).ok_or("there is no container")?)
+    };
+    let (words, top) = (shared(handles[0])?, List::open(shared(handles[1])?));
+    let words = MultiSet::open(&mut global, words)?;
 
     let started = Instant::now();
-    let mut entered = 0_u64;
-    for line in text.lines().skip(rank as usize).step_by(size as usize) {
-        for word in words_of(line) {
-            words.insert(&mut global, word.to_lowercase().as_bytes())?;
-            entered += 1;
-        }
-    }
-    global.sync()?;
+    let (lines, entered) = if rank == 0 && size > 1 {
+        (stream(&mut global, &text)?, 0)
+    } else if rank == 0 {
+        let entered = text.lines().map(|line| enter(&mut global, &words, line)).sum::<Result<u64, _>>()?;
+        (text.lines().count(), entered)
+    } else {
+        receive(&mut global, &words)?
+    };
     let seconds = started.elapsed().as_secs_f64();
-    println!("rank {rank}: {entered} words entered, {:.0} a second", entered as f64 / seconds);
+    println!(
+        "rank {rank}: {lines} lines, {:.0} a second; {entered} words entered, {:.0} a second",
+        lines as f64 / seconds,
+        entered as f64 / seconds
+    );
+    global.sync()?;
 
     // The most frequent of those in this rank's memory.
     let mut frequent = Vec::new();
@@ -86,6 +90,50 @@ fn count() -> Result<(), Box<dyn Error>> {
     }
     global.close()?;
     Ok(())
+}
+
+/// Sends the lines to the other ranks, each in turn, and then what no line is: one of no bytes. Returns how many lines there were.
+fn stream(global: &mut GlobalMemory, text: &str) -> Result<usize, Box<dyn Error>> {
+    let others = 1..global.size();
+    let senders = others.map(|rank| Sender::create(global, rank, SLOTS)).collect::<Result<Vec<_>, _>>()?;
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    for (number, (line, sender)) in lines.iter().zip(senders.iter().cycle()).enumerate() {
+        sender.send(global, line.as_bytes())?;
+        if (number + 1).is_multiple_of(lines.len().div_ceil(4)) {
+            eprintln!("rank 0: {} % of {} lines", 100 * (number + 1) / lines.len(), lines.len());
+        }
+    }
+    for sender in senders {
+        sender.send(global, b"")?;
+        sender.free(global)?.wait(global)?;
+    }
+    Ok(lines.len())
+}
+
+/// Enters the words of all lines that come. Returns how many lines and words there were.
+fn receive(global: &mut GlobalMemory, words: &MultiSet) -> Result<(usize, u64), Box<dyn Error>> {
+    let receiver = Receiver::create(global, 0, SLOTS)?;
+    let (mut line, mut lines, mut entered) = (vec![0; LINE_BYTES_MAX], 0, 0);
+    loop {
+        let len = receiver.receive(global, &mut line)?;
+        let text = std::str::from_utf8(line.get(..len).unwrap_or_default())?;
+        if text.is_empty() {
+            receiver.free(global)?.wait(global)?;
+            return Ok((lines, entered));
+        }
+        entered += enter(global, words, text)?;
+        lines += 1;
+    }
+}
+
+/// Enters the words of a line. Returns how many there were.
+fn enter(global: &mut GlobalMemory, words: &MultiSet, line: &str) -> Result<u64, Box<dyn Error>> {
+    let mut entered = 0;
+    for word in words_of(line) {
+        words.insert(global, word.to_lowercase().as_bytes())?;
+        entered += 1;
+    }
+    Ok(entered)
 }
 
 /// Prints the most frequent words, and compares them with a count by one process.

@@ -1,6 +1,9 @@
 //! Channels among real processes.
 #![allow(clippy::unwrap_used, reason = "a rank that can't go on fails")]
 
+#[path = "../examples/stencil.rs"]
+mod stencil;
+
 #[path = "../../am/tests/launch/mod.rs"]
 mod launch;
 
@@ -62,6 +65,7 @@ fn as_a_rank() {
         Ok("frees unread") => frees_unread(),
         Ok("one dies") => one_dies(),
         Ok("wrong") => wrong(),
+        Ok("stencil") => stencil::run(),
         _ => {}
     }
 }
@@ -474,6 +478,15 @@ fn whoever_waits_for_a_rank_that_dies_is_told() {
         let ranks = launch(3, role("one dies", device));
         assert_eq!(ranks[1].status.code(), Some(7), "{device}: {:?}", ranks[1]);
         assert!(ranks[0].status.success() && ranks[2].status.success(), "{device}: {ranks:?}");
+    }
+}
+
+#[test]
+fn the_stencil_is_what_one_process_computes() {
+    for size in [1, 2, 4] {
+        for rank in launch(size, role("stencil", "any")) {
+            assert!(rank.status.success(), "{rank:?}");
+        }
     }
 }
 

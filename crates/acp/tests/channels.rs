@@ -4,46 +4,19 @@
 #[path = "../examples/stencil.rs"]
 mod stencil;
 
-#[path = "../../am/tests/launch/mod.rs"]
-mod launch;
+mod roles;
 
 use cci::{Foreign, Memory};
 use cci_acp::{AcpError, ChannelRequest, GlobalMemory, Receiver, Sender, Slots};
-use cci_job::Job;
-use launch::launch;
+use roles::{ROLE, all_ranks_do, launch, role};
 use std::env;
-use std::process::{Command, exit};
+use std::process::exit;
 
-/// What a rank shall do, and on which device; not set in the tests themselves.
-const ROLE: &str = "CCI_TEST_ROLE";
-const DEVICE: &str = "CCI_TEST_DEVICE";
-const DEVICES: [&str; 4] = ["shm", "udp-lo", "tcp-lo", "any"];
 const STARTER_BYTES: usize = 4_096;
 const SLOTS: Slots = Slots { count: 8, bytes: 2_048 };
 
-/// This program again, in a role.
-fn role(name: &'static str, device: &'static str) -> impl Fn() -> Command {
-    move || {
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["--exact", "as_a_rank", "--nocapture"]).env(ROLE, name).env(DEVICE, device);
-        command
-    }
-}
-
-/// Runs a role on ranks of every device.
-fn all_ranks_do(name: &'static str, size: u32) {
-    for device in DEVICES {
-        for rank in launch(size, role(name, device)) {
-            assert!(rank.status.success(), "{device}: {rank:?}");
-        }
-    }
-}
-
 fn open() -> GlobalMemory {
-    let mut job = Job::join().unwrap();
-    let context = cci::Context::new().unwrap();
-    let device = context.device(&env::var(DEVICE).unwrap()).unwrap();
-    GlobalMemory::open(&mut job, device, cci::Options::default(), STARTER_BYTES).unwrap()
+    roles::open(STARTER_BYTES, 0).1
 }
 
 fn close(mut global: GlobalMemory) {

@@ -1,49 +1,22 @@
 //! The global address space among real processes.
 #![allow(clippy::unwrap_used, reason = "a rank that can't go on fails")]
 
-#[path = "../../am/tests/launch/mod.rs"]
-mod launch;
+mod roles;
 #[path = "../examples/words.rs"]
 mod words;
 
 use cci::{Atomic, AtomicKind, AtomicWidth};
 use cci_acp::{AcpError, Deque, GlobalAddress, GlobalMemory, List, Map, MultiSet, Order, Vector};
 use cci_job::Job;
-use launch::launch;
+use roles::{ROLE, all_ranks_do, launch, role};
 use std::collections::HashSet;
 use std::env;
-use std::process::{Command, exit};
+use std::process::exit;
 
-/// What a rank shall do, and on which device; not set in the tests themselves.
-const ROLE: &str = "CCI_TEST_ROLE";
-const DEVICE: &str = "CCI_TEST_DEVICE";
-const DEVICES: [&str; 4] = ["shm", "udp-lo", "tcp-lo", "any"];
 const STARTER_BYTES: usize = 10_240;
 
-/// This program again, in a role.
-fn role(name: &'static str, device: &'static str) -> impl Fn() -> Command {
-    move || {
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["--exact", "as_a_rank", "--nocapture"]).env(ROLE, name).env(DEVICE, device);
-        command
-    }
-}
-
-/// Runs a role on ranks of every device.
-fn all_ranks_do(name: &'static str, size: u32) {
-    for device in DEVICES {
-        for rank in launch(size, role(name, device)) {
-            assert!(rank.status.success(), "{device}: {rank:?}");
-        }
-    }
-}
-
 fn open() -> (Job, GlobalMemory) {
-    let mut job = Job::join().unwrap();
-    let context = cci::Context::new().unwrap();
-    let device = context.device(&env::var(DEVICE).unwrap()).unwrap();
-    let global = GlobalMemory::open(&mut job, device, cci::Options::default(), STARTER_BYTES).unwrap();
-    (job, global)
+    roles::open(STARTER_BYTES, 0)
 }
 
 /// Not a test where nothing has started it: what ranks do.
@@ -327,12 +300,7 @@ fn one_dies() {
 const HEAP_BYTES: usize = 4 << 20;
 
 fn open_with_heap() -> (Job, GlobalMemory) {
-    let mut job = Job::join().unwrap();
-    let context = cci::Context::new().unwrap();
-    let device = context.device(&env::var(DEVICE).unwrap()).unwrap();
-    let options = cci::Options::default();
-    let global = GlobalMemory::open_with_heap(&mut job, device, options, STARTER_BYTES, HEAP_BYTES).unwrap();
-    (job, global)
+    roles::open(STARTER_BYTES, HEAP_BYTES)
 }
 
 /// What rank 0 says becomes known to all, by its starter memory.

@@ -1,41 +1,17 @@
 //! Segmented buffers among real processes.
 #![allow(clippy::unwrap_used, reason = "a rank that can't go on fails")]
 
-#[path = "../../am/tests/launch/mod.rs"]
-mod launch;
+mod roles;
 
 use cci::Memory;
 use cci_acp::{
     AcpError, GlobalMemory, Indices, Receiver, SegmentDestination, SegmentSource, Segments, Sender, Slots,
 };
-use cci_job::Job;
-use launch::launch;
+use roles::{ROLE, all_ranks_do, launch, role};
 use std::env;
-use std::process::{Command, exit};
+use std::process::exit;
 
-/// What a rank shall do, and on which device; not set in the tests themselves.
-const ROLE: &str = "CCI_TEST_ROLE";
-const DEVICE: &str = "CCI_TEST_DEVICE";
-const DEVICES: [&str; 4] = ["shm", "udp-lo", "tcp-lo", "any"];
 const SEGMENTS: Segments = Segments { count: 4, bytes: 3_000 };
-
-/// This program again, in a role.
-fn role(name: &'static str, device: &'static str) -> impl Fn() -> Command {
-    move || {
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["--exact", "as_a_rank", "--nocapture"]).env(ROLE, name).env(DEVICE, device);
-        command
-    }
-}
-
-/// Runs a role on ranks of every device.
-fn all_ranks_do(name: &'static str, size: u32) {
-    for device in DEVICES {
-        for rank in launch(size, role(name, device)) {
-            assert!(rank.status.success(), "{device}: {rank:?}");
-        }
-    }
-}
 
 /// Not a test where nothing has started it: what ranks do.
 #[test]
@@ -52,10 +28,7 @@ fn as_a_rank() {
 }
 
 fn open() -> GlobalMemory {
-    let mut job = Job::join().unwrap();
-    let context = cci::Context::new().unwrap();
-    let device = context.device(&env::var(DEVICE).unwrap()).unwrap();
-    GlobalMemory::open(&mut job, device, cci::Options::default(), 64).unwrap()
+    roles::open(64, 0).1
 }
 
 fn close(mut global: GlobalMemory) {

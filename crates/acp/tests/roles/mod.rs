@@ -1,0 +1,44 @@
+//! Tests that start their own program as the ranks of a job, each in a role.
+
+#[path = "../../../am/tests/launch/mod.rs"]
+mod launch;
+
+pub use launch::launch;
+
+use cci_acp::GlobalMemory;
+use cci_job::Job;
+use std::env;
+use std::process::Command;
+
+/// What a rank shall do, and on which device; not set in the tests themselves.
+pub const ROLE: &str = "CCI_TEST_ROLE";
+const DEVICE: &str = "CCI_TEST_DEVICE";
+const DEVICES: [&str; 4] = ["shm", "udp-lo", "tcp-lo", "any"];
+
+/// This program again, in a role: its test `as_a_rank` does what the role is.
+pub fn role(name: &'static str, device: &'static str) -> impl Fn() -> Command {
+    move || {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", "as_a_rank", "--nocapture"]).env(ROLE, name).env(DEVICE, device);
+        command
+    }
+}
+
+/// Runs a role on ranks of every device.
+pub fn all_ranks_do(name: &'static str, size: u32) {
+    for device in DEVICES {
+        for rank in launch(size, role(name, device)) {
+            assert!(rank.status.success(), "{device}: {rank:?}");
+        }
+    }
+}
+
+/// What a rank begins with: its part in the job and in global memory, on the device of the test.
+pub fn open(starter_bytes: usize, heap_bytes: usize) -> (Job, GlobalMemory) {
+    let mut job = Job::join().unwrap();
+    let context = cci::Context::new().unwrap();
+    let device = context.device(&env::var(DEVICE).unwrap()).unwrap();
+    let options = cci::Options::default();
+    let global = GlobalMemory::open_with_heap(&mut job, device, options, starter_bytes, heap_bytes).unwrap();
+    (job, global)
+}

@@ -129,60 +129,58 @@ impl Number {
     /// Puts to `mine` what comes of each pair of elements of both, where `other` is the operand on the left or on the right. Both have the same
     /// length, a multiple of an element's.
     pub(crate) fn combine(self, reduction: Reduction, mine: &mut [u8], other: &[u8], is_other_left: bool) {
+        // Which operation it is, is decided outside of the loop, so that the loop becomes instructions on many elements at once.
         macro_rules! each {
-            ($type:ty, $apply:ident) => {
-                for (mine, other) in
-                    mine.as_chunks_mut::<{ size_of::<$type>() }>().0.iter_mut().zip(other.as_chunks().0)
-                {
-                    let (here, there) = (<$type>::from_ne_bytes(*mine), <$type>::from_ne_bytes(*other));
-                    let (left, right) = if is_other_left { (there, here) } else { (here, there) };
-                    *mine = $apply!(left, right).to_ne_bytes();
+            ($type:ty, |$left:ident, $right:ident| $result:expr) => {{
+                let apply = |$left: $type, $right: $type| $result;
+                let pairs = mine.as_chunks_mut().0.iter_mut().zip(other.as_chunks().0);
+                let value = <$type>::from_ne_bytes;
+                if is_other_left {
+                    pairs.for_each(|(mine, other)| *mine = apply(value(*other), value(*mine)).to_ne_bytes());
+                } else {
+                    pairs.for_each(|(mine, other)| *mine = apply(value(*mine), value(*other)).to_ne_bytes());
                 }
-            };
+            }};
         }
         macro_rules! integer {
-            ($left:ident, $right:ident) => {
+            ($type:ty) => {
                 match reduction {
-                    Reduction::Add => $left.wrapping_add($right),
-                    Reduction::Product => $left.wrapping_mul($right),
-                    Reduction::Min => $left.min($right),
-                    Reduction::Max => $left.max($right),
-                    Reduction::And => $left & $right,
-                    Reduction::Or => $left | $right,
-                    Reduction::Xor => $left ^ $right,
+                    Reduction::Add => each!($type, |left, right| left.wrapping_add(right)),
+                    Reduction::Product => each!($type, |left, right| left.wrapping_mul(right)),
+                    Reduction::Min => each!($type, |left, right| left.min(right)),
+                    Reduction::Max => each!($type, |left, right| left.max(right)),
+                    Reduction::And => each!($type, |left, right| left & right),
+                    Reduction::Or => each!($type, |left, right| left | right),
+                    Reduction::Xor => each!($type, |left, right| left ^ right),
                 }
             };
         }
         macro_rules! float {
-            ($left:ident, $right:ident) => {
+            ($type:ty) => {
                 match reduction {
-                    Reduction::Add => $left + $right,
-                    Reduction::Product => $left * $right,
+                    Reduction::Add => each!($type, |left, right| left + right),
+                    Reduction::Product => each!($type, |left, right| left * right),
                     // The order of both zeros is fixed, too.
-                    Reduction::Min
-                        if $right.is_nan() || $left.total_cmp(&$right).is_le() && !$left.is_nan() =>
-                    {
-                        $left
-                    }
-                    Reduction::Min => $right,
-                    Reduction::Max
-                        if $right.is_nan() || $left.total_cmp(&$right).is_ge() && !$left.is_nan() =>
-                    {
-                        $left
-                    }
-                    Reduction::Max => $right,
+                    Reduction::Min => each!($type, |left, right| {
+                        let is_left = right.is_nan() || left.total_cmp(&right).is_le() && !left.is_nan();
+                        if is_left { left } else { right }
+                    }),
+                    Reduction::Max => each!($type, |left, right| {
+                        let is_left = right.is_nan() || left.total_cmp(&right).is_ge() && !left.is_nan();
+                        if is_left { left } else { right }
+                    }),
                     // Refused before.
-                    Reduction::And | Reduction::Or | Reduction::Xor => $left,
+                    Reduction::And | Reduction::Or | Reduction::Xor => {}
                 }
             };
         }
         match self {
-            Number::I32 => each!(i32, integer),
-            Number::U32 => each!(u32, integer),
-            Number::I64 => each!(i64, integer),
-            Number::U64 => each!(u64, integer),
-            Number::F32 => each!(f32, float),
-            Number::F64 => each!(f64, float),
+            Number::I32 => integer!(i32),
+            Number::U32 => integer!(u32),
+            Number::I64 => integer!(i64),
+            Number::U64 => integer!(u64),
+            Number::F32 => float!(f32),
+            Number::F64 => float!(f64),
         }
     }
 }

@@ -275,17 +275,32 @@ pub(crate) const COLLECTED_HEAD_BYTES: usize = HEADER_BYTES + 8;
 impl Collected {
     //= wire.md R-AM-11
     /// What comes before the data.
-    pub fn encode_head(&self) -> Vec<u8> {
-        let (header, team, number) = match self {
+    pub fn encode_head(&self) -> [u8; COLLECTED_HEAD_BYTES] {
+        match *self {
             Collected::Data { team, number, follows, .. } => {
-                (Header { flag: *follows, ..Header::new(Kind::Collective) }, team, number)
+                Collected::encode_data_head(team, number, follows)
             }
-            Collected::Follow { team, number } => (Header::new(Kind::CollectiveFollow), team, number),
+            Collected::Follow { team, number } => {
+                Collected::head(&Header::new(Kind::CollectiveFollow), team, number)
+            }
             Collected::Lost { team, number, rank } => {
-                (Header { value: *rank, ..Header::new(Kind::CollectiveLost) }, team, number)
+                let header = Header { value: rank, ..Header::new(Kind::CollectiveLost) };
+                Collected::head(&header, team, number)
             }
-        };
-        [&header.encode()[..], &team.to_le_bytes(), &number.to_le_bytes()].concat()
+        }
+    }
+
+    /// What comes before data that are not put together with it.
+    pub fn encode_data_head(team: u32, number: u32, follows: bool) -> [u8; COLLECTED_HEAD_BYTES] {
+        Collected::head(&Header { flag: follows, ..Header::new(Kind::Collective) }, team, number)
+    }
+
+    fn head(header: &Header, team: u32, number: u32) -> [u8; COLLECTED_HEAD_BYTES] {
+        let mut head = [0; COLLECTED_HEAD_BYTES];
+        head[..HEADER_BYTES].copy_from_slice(&header.encode());
+        head[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&team.to_le_bytes());
+        head[HEADER_BYTES + 4..].copy_from_slice(&number.to_le_bytes());
+        head
     }
 
     pub fn data(&self) -> &[u8] {

@@ -237,18 +237,21 @@ impl Links {
         *asked = asked.saturating_sub(1);
     }
 
+    /// Tells a rank something of a collective that has no data.
+    pub fn say_collected(&mut self, rank: u32, collected: &Collected) {
+        self.post(rank, &collected.encode_head(), &[]);
+    }
+
     //= wire.md R-AM-12
-    /// Tells a rank something of a collective. False: not now, as it has to take what was sent before.
-    pub fn say_collected(&mut self, rank: u32, collected: &Collected) -> bool {
+    /// Sends a rank a part of a collective. False: not now, as it has to take what was sent before.
+    pub fn say_collected_data(&mut self, rank: u32, head: &[u8], data: &[u8]) -> bool {
         let most = self.collective_records_max();
         let link = self.link(rank);
-        if matches!(collected, Collected::Data { .. }) {
-            if link.collective_sent >= most || !link.outbox.is_empty() {
-                return false;
-            }
-            link.collective_sent += 1;
+        if link.collective_sent >= most || !link.outbox.is_empty() {
+            return false;
         }
-        self.post(rank, &collected.encode_head(), collected.data());
+        link.collective_sent += 1;
+        self.post(rank, head, data);
         true
     }
 

@@ -163,6 +163,9 @@ impl Collectives {
         match collected {
             Collected::Data { team, number, follows, data } => {
                 let (name, most) = (Name { team, number }, links.collective_records_max());
+                if self.take_at_once(links, rank, name, follows, &data) {
+                    return true;
+                }
                 let kept = self.kept.entry(rank).or_default();
                 *kept += 1;
                 // Where a path has become narrow on the way, parts are divided once more.
@@ -222,7 +225,7 @@ impl Collectives {
 
     fn send(&mut self, links: &mut Links, name: Name, operation: &mut Operation) {
         let Some(rank) = operation.receiver() else { return };
-        while operation.outgoing.is_some() {
+        while operation.sent.is_some() {
             let Some(max) = links.collective_bytes_max(rank) else { return };
             // The first record of a collective may come before its receiver has started it; the others may not.
             let is_open = self.open.get(&name).is_some_and(|open| open.contains(&rank));
@@ -232,8 +235,8 @@ impl Collectives {
             }
             let Name { team, number } = name;
             let len = bytes.len();
-            let data = Collected::Data { team, number, follows, data: bytes.into() };
-            if !links.say_collected(rank, &data) {
+            let head = Collected::encode_data_head(team, number, follows);
+            if !links.say_collected_data(rank, &head, bytes) {
                 return;
             }
             if !is_open {
@@ -243,21 +246,56 @@ impl Collectives {
         }
     }
 
+    /// Takes a record that a step waits for, and goes on. False: it waits for something else.
+    fn take_at_once(
+        &mut self,
+        links: &mut Links,
+        rank: u32,
+        name: Name,
+        follows: bool,
+        record: &[u8],
+    ) -> bool {
+        let Some(operation) = self.under_way.get_mut(&name) else { return false };
+        // What has come before it is taken before it, and all of that was taken where the step has begun to wait.
+        if operation.taken.is_none() || operation.sender() != Some(rank) || !self.arrived.is_empty() {
+            return false;
+        }
+        let taken = Collectives::take_record(links, name, operation, (rank, follows), record);
+        match taken {
+            Ok(()) => self.advance(links, name),
+            Err(error) => self.end(links, name, Err(error)),
+        }
+        true
+    }
+
+    fn take_record(
+        links: &mut Links,
+        name: Name,
+        operation: &mut Operation,
+        (rank, follows): (u32, bool),
+        record: &[u8],
+    ) -> Result<()> {
+        if follows && !operation.opened.contains(&rank) {
+            operation.opened.push(rank);
+            let Name { team, number } = name;
+            links.say_collected(rank, &Collected::Follow { team, number });
+        }
+        links.collected_one(rank);
+        Ok(operation.take(record)?)
+    }
+
     fn take(&mut self, links: &mut Links, name: Name, operation: &mut Operation) -> Result<()> {
         let Some(rank) = operation.sender() else { return Ok(()) };
         while operation.taken.is_some() {
             let Some(records) = self.arrived.get_mut(&(rank, name)) else { return Ok(()) };
             let Some((follows, record)) = records.pop_front() else { return Ok(()) };
-            if follows && !operation.opened.contains(&rank) {
-                operation.opened.push(rank);
-                let Name { team, number } = name;
-                links.say_collected(rank, &Collected::Follow { team, number });
+            if records.is_empty() {
+                self.arrived.remove(&(rank, name));
             }
             if let Some(kept) = self.kept.get_mut(&rank) {
                 *kept = kept.saturating_sub(1);
             }
-            links.collected_one(rank);
-            operation.take(&record)?;
+            Collectives::take_record(links, name, operation, (rank, follows), &record)?;
         }
         Ok(())
     }
@@ -422,7 +460,8 @@ fn prepare(ranks: Arc<[u32]>, place: Place, collective: Collective, cookie: u64)
         result,
         turned_bytes,
         arithmetic,
-        outgoing: None,
+        sent: None,
+        kept: None,
         taken: None,
         has_begun: false,
         sent_to: Vec::new(),

@@ -16,8 +16,10 @@ pub(crate) struct Operation {
     pub result: Range<usize>,
     pub turned_bytes: usize,
     pub arithmetic: Option<(Number, Reduction)>,
-    /// What the step that goes on sends: its data when it began, and how many bytes were sent. None: all was.
-    pub outgoing: Option<(Vec<u8>, usize)>,
+    /// Of what the step that goes on sends, so many bytes were sent. None: all was.
+    pub sent: Option<usize>,
+    /// What that was when the step began, where it may change meanwhile. Else it is in the buffer.
+    pub kept: Option<Vec<u8>>,
     /// What it has taken, bytes. None: all.
     pub taken: Option<usize>,
     pub has_begun: bool,
@@ -39,7 +41,8 @@ impl Operation {
         }
         let Some(step) = self.steps.last() else { return false };
         let data = |range: &Range<usize>| self.buffer.get(range.clone()).unwrap_or_default().to_vec();
-        self.outgoing = step.send.as_ref().map(|(_, range)| (data(range), 0));
+        self.kept = step.send.as_ref().filter(|_| step.overlaps()).map(|(_, range)| data(range));
+        self.sent = step.send.as_ref().map(|_| 0);
         self.taken = step.take.as_ref().map(|_| 0);
         self.has_begun = true;
         true
@@ -47,7 +50,7 @@ impl Operation {
 
     /// Ends the step that goes on, if all of it is done.
     pub fn end_step(&mut self) -> bool {
-        let is_over = self.outgoing.is_none() && self.taken.is_none();
+        let is_over = self.sent.is_none() && self.taken.is_none();
         if is_over {
             self.steps.pop();
             self.has_begun = false;
@@ -69,21 +72,24 @@ impl Operation {
 
     /// The next bytes to be sent, up to `max` of them, and whether more to the same rank will follow.
     pub fn next_bytes(&self, max: usize) -> Option<(&[u8], bool)> {
-        let (data, sent) = self.outgoing.as_ref()?;
-        let end = data.len().min(sent + max);
-        let (member, _) = self.steps.last()?.send.as_ref()?;
+        let sent = self.sent?;
+        let (member, range) = self.steps.last()?.send.as_ref()?;
+        let data = match &self.kept {
+            Some(kept) => kept,
+            None => self.buffer.get(range.clone())?,
+        };
+        let end = data.len().min(sent.saturating_add(max));
         let is_same = |step: &Step| step.send.as_ref().is_some_and(|(other, _)| other == member);
         let follows = end < data.len() || self.steps.iter().rev().skip(1).any(is_same);
-        Some((data.get(*sent..end).unwrap_or_default(), follows))
+        Some((data.get(sent..end)?, follows))
     }
 
     /// So many were.
     pub fn advance_bytes(&mut self, len: usize) {
-        if let Some((data, sent)) = &mut self.outgoing {
-            *sent += len;
-            if *sent >= data.len() {
-                self.outgoing = None;
-            }
+        let Some(Step { send: Some((_, range)), .. }) = self.steps.last() else { return };
+        self.sent = self.sent.map(|sent| sent + len).filter(|&sent| sent < range.len());
+        if self.sent.is_none() {
+            self.kept = None;
         }
     }
 

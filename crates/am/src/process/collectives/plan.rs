@@ -29,6 +29,14 @@ pub(crate) struct Step {
     pub take: Option<(usize, Range<usize>, Take)>,
 }
 
+impl Step {
+    /// Whether what comes changes what is sent.
+    pub fn overlaps(&self) -> bool {
+        let (Some((_, out)), Some((_, into, _))) = (&self.send, &self.take) else { return false };
+        out.start < into.end && into.start < out.end
+    }
+}
+
 /// Where a member is in its team.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Place {

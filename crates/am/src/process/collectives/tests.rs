@@ -342,8 +342,7 @@ fn a_rank_that_sends_more_than_it_may_is_cut_off() {
         let links = &mut all[1].process().links;
         if links.collective_bytes_max(0).is_some() {
             links.link(0).collective_sent = 0;
-            let data = vec![1; 8].into_boxed_slice();
-            links.say_collected(0, &Collected::Data { team: 0, number, follows: false, data });
+            links.say_collected_data(0, &Collected::encode_data_head(0, number, false), &[1; 8]);
         }
         poll_all(&mut all);
         if *gone.borrow() {

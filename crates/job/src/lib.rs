@@ -26,6 +26,8 @@ mod wire;
 pub use error::{JobError, Result};
 pub use job::Job;
 pub use key::JobKey;
+#[doc(hidden)]
+pub use ranks::Connections;
 pub use ranks::{Peer, RankEvent, Ranks};
 pub use relayed::{FromHost, ToHost};
 pub use status::RankStatus;

@@ -2,25 +2,25 @@
 
 mod barrier;
 mod book;
+mod connections;
+mod event;
 mod hello;
 mod peer;
 #[cfg(test)]
 mod tests;
 
+#[doc(hidden)]
+pub use connections::Connections;
+pub use event::RankEvent;
 pub use peer::Peer;
 
 use crate::error::{JobError, Result};
 use crate::job::Job;
-use crate::limits::{BARRIER_EVENTS_MAX, BARRIER_RETRY_MS, LOCAL_RANKS_ROOMY, SMALL_ENDPOINT_BYTES};
+use crate::limits::{BARRIER_EVENTS_MAX, BARRIER_RETRY_MS};
 use barrier::{Barrier, SAID_BYTES, Said, Sent};
-use book::Book;
-use cci::limits::MEMORY_BYTES_DEFAULT;
-use cci::{
-    ConnectFailure, ConnectRequest, Connection, Device, DisconnectReason, Endpoint, Event, Options,
-    SendError, SendFlags, TransportKind,
-};
+use cci::{Connection, Device, Endpoint, Event, Options, SendError, SendFlags};
 use hello::Ticket;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,12 +51,7 @@ use std::time::{Duration, Instant};
 /// ```
 pub struct Ranks {
     endpoint: Endpoint,
-    rank: u32,
-    book: Book,
-    ticket: Ticket,
-    /// Only those that somebody has asked for.
-    connections: HashMap<Peer, State>,
-    refused: u64,
+    connections: Connections,
     barrier: Barrier,
     /// The open connections of barriers, of which there are nine at most: every message of a barrier looks for one.
     barrier_connections: Vec<(u32, Connection)>,
@@ -70,49 +65,6 @@ pub struct Ranks {
     behind_barrier: VecDeque<Event>,
 }
 
-/// What becomes of a connection.
-enum State {
-    /// This rank has asked. Where the peer has asked meanwhile and has to wait, its request is here.
-    Asking { held: Option<ConnectRequest> },
-    /// The peer has asked. This rank may have asked, too, of which nothing comes unless this fails.
-    Accepting { asking: bool },
-    /// It is there.
-    Open(Connection),
-}
-
-/// What [`Ranks`] have to tell. Later versions may tell more.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum RankEvent {
-    /// A connection is open, whoever has asked for it.
-    Connected {
-        /// Which.
-        peer: Peer,
-        /// Its handle, for calls of the endpoint.
-        connection: Connection,
-    },
-    /// A connection that this rank or its peer has asked for did not open: the rank is dead or does not answer.
-    Failed {
-        /// Which.
-        peer: Peer,
-        /// Why.
-        why: ConnectFailure,
-    },
-    /// A connection has ended: its peer has closed or died. Nothing comes from it any more.
-    Ended {
-        /// Which.
-        peer: Peer,
-        /// What its handle was.
-        connection: Connection,
-        /// Why.
-        reason: DisconnectReason,
-    },
-    /// The barrier that [`Ranks::barrier`] has started has ended: all ranks have called it, or it fails with [`JobError::Gone`].
-    Barrier(Result<()>),
-    /// An event of the endpoint: a message, a completion, a failure of the device. [`Ranks::peer`] says whose it is.
-    Endpoint(Event),
-}
-
 impl Ranks {
     /// Opens an endpoint on each rank. All ranks call it in the same order with exchanges and barriers, each with the device that
     /// it likes: `any` reaches ranks of this host by shared memory. The endpoint gets the job's security where its device has any, and
@@ -121,51 +73,25 @@ impl Ranks {
     /// # Errors
     /// The endpoint can't be opened. Those of [`Job::exchange`].
     pub fn open(job: &mut Job, device: &Device, options: Options) -> Result<Ranks> {
-        let is_memory = device.transport() == TransportKind::Shm;
-        let options = if is_memory { options } else { options.security(job.security()?) };
-        let options = fitting(options, job.local_size());
+        let options = Connections::options(job, device, options)?;
         let endpoint = Endpoint::create(device, options)
             .map_err(|error| JobError::endpoint("an endpoint of the job", error))?;
-        let mine = Ticket::random()?;
-        let entries = job.exchange(&book::entry(&mine, endpoint.uri()))?;
-        let mut ranks = Ranks::over(endpoint, job.rank(), &entries, job.hosts())?;
-        if ranks.book.is_large() {
-            ranks.share_book(job)?;
-        }
-        Ok(ranks)
+        let connections = Connections::exchange(job, &endpoint)?;
+        Ok(Ranks::over(endpoint, connections, job.hosts()))
     }
 
-    /// The first rank of each host keeps the book for all others there. One that does not get at it keeps its own.
-    fn share_book(&mut self, job: &mut Job) -> Result<()> {
-        let publishes = job.local_rank() == 0 && job.local_size() > 1;
-        let place = if publishes { self.book.publish().unwrap_or_default() } else { Vec::new() };
-        let places = job.exchange(&place)?;
-        let first = (0..job.size()).find(|&rank| job.host_of(rank) == Some(job.host()));
-        if let Some(place) = first.and_then(|first| places.get(first as usize)) {
-            self.book.adopt(place);
-        }
-        Ok(())
-    }
-
-    /// Over the endpoint of a rank, with everybody's entries.
-    fn over(endpoint: Endpoint, rank: u32, entries: &[Vec<u8>], hosts: Arc<[u32]>) -> Result<Ranks> {
-        let (book, ticket) = Book::new(entries)?;
-        let barrier = Barrier::new(rank, &hosts);
-        let connections = HashMap::new();
-        Ok(Ranks {
+    fn over(endpoint: Endpoint, connections: Connections, hosts: Arc<[u32]>) -> Ranks {
+        let barrier = Barrier::new(connections.rank(), &hosts);
+        Ranks {
             endpoint,
-            rank,
-            book,
-            ticket,
             connections,
-            refused: 0,
             barrier,
             barrier_connections: Vec::new(),
             barrier_waits: false,
             hosts,
             barrier_limit: None,
             behind_barrier: VecDeque::new(),
-        })
+        }
     }
 
     /// Starts a barrier, which ends in exactly one [`RankEvent::Barrier`] when all ranks have started theirs. Other events come meanwhile.
@@ -252,7 +178,9 @@ impl Ranks {
         let hosts: Arc<[u32]> = vec![0; entries.len()].into();
         (0..)
             .zip(endpoints)
-            .map(|(rank, endpoint)| Ranks::over(endpoint, rank, &entries, hosts.clone()))
+            .map(|(rank, endpoint)| {
+                Ok(Ranks::over(endpoint, Connections::over(rank, &entries)?, hosts.clone()))
+            })
             .collect()
     }
 
@@ -264,7 +192,7 @@ impl Ranks {
 
     /// The number of this rank.
     pub fn rank(&self) -> u32 {
-        self.rank
+        self.connections.rank()
     }
 
     /// For each rank, the number of its host.
@@ -274,7 +202,7 @@ impl Ranks {
 
     /// How many ranks there are.
     pub fn size(&self) -> u32 {
-        self.book.size()
+        self.connections.size()
     }
 
     /// Returns the connection if it is open. Else it is asked for, unless it was before, and becomes
@@ -283,26 +211,12 @@ impl Ranks {
     /// # Errors
     /// There is no such rank, or the endpoint can't connect: nothing was started.
     pub fn connect(&mut self, peer: Peer, limit: Duration) -> Result<Option<Connection>> {
-        match self.connections.get(&peer) {
-            Some(State::Open(connection)) => return Ok(Some(*connection)),
-            Some(_) => return Ok(None),
-            None => {}
-        }
-        let uri = self.book.uri(peer.rank())?;
-        let hello = hello::encode(&self.ticket, self.rank, peer.label());
-        self.endpoint
-            .connect(&uri, &hello, peer.attribute(), peer.to_context(), Some(limit))
-            .map_err(|error| JobError::endpoint(format!("a connection with rank {}", peer.rank()), error))?;
-        self.connections.insert(peer, State::Asking { held: None });
-        Ok(None)
+        self.connections.connect(&mut self.endpoint, peer, Some(limit))
     }
 
     /// The connection, if it is open.
     pub fn connection(&self, peer: Peer) -> Option<Connection> {
-        match self.connections.get(&peer) {
-            Some(State::Open(connection)) => Some(*connection),
-            _ => None,
-        }
+        self.connections.get(peer)
     }
 
     /// Whose a connection of the endpoint is, until it has ended.
@@ -318,13 +232,13 @@ impl Ranks {
 
     /// Requests that were refused because they came from no rank of this job, or for a connection that is there.
     pub fn requests_refused(&self) -> u64 {
-        self.refused
+        self.connections.requests_refused()
     }
 
     /// Bytes that this process alone holds to find ranks. None where a rank of this host has the list for all, in memory that nobody can
     /// change any more.
     pub fn book_bytes(&self) -> usize {
-        self.book.memory_bytes()
+        self.connections.book_bytes()
     }
 
     /// The next event, or none at this moment. Never blocks.
@@ -396,7 +310,11 @@ impl Ranks {
                     return self.barrier_end(has_sent);
                 }
             },
-            event => self.on_connections(event)?,
+            event => {
+                let Ranks { endpoint, connections, barrier, .. } = self;
+                let admits = |peer: &Peer| !peer.is_of_barriers() || barrier.is_neighbour(peer.rank());
+                connections.on(endpoint, event, admits)?
+            }
         };
         match event {
             RankEvent::Connected { peer, connection } if peer.is_of_barriers() => {
@@ -414,120 +332,4 @@ impl Ranks {
         self.say();
         self.barrier_end(true)
     }
-
-    /// What an event says of connections.
-    fn on_connections(&mut self, event: Event) -> Option<RankEvent> {
-        match event {
-            Event::ConnectRequest(request) => self.on_request(request),
-            Event::Connect { context, result } => self.on_connect(Peer::from_context(context)?, result),
-            Event::Accept { context, result } => self.on_accept(Peer::from_context(context)?, result),
-            Event::Disconnected { connection, context, reason } => {
-                let peer = Peer::from_context(context)?;
-                // Another one than that of the table is the other end of a connection with this rank itself.
-                self.connection(peer).filter(|&open| open == connection)?;
-                self.connections.remove(&peer);
-                Some(RankEvent::Ended { peer, connection, reason })
-            }
-            event => Some(RankEvent::Endpoint(event)),
-        }
-    }
-
-    /// If both ranks ask at once, the request of the lower one is accepted. The lower one holds the other's back until its own has
-    /// been answered: a refusal could overtake its own request, and look to the other rank like a dead one.
-    fn on_request(&mut self, request: ConnectRequest) -> Option<RankEvent> {
-        let peer = hello::decode(request.data(), request.attribute(), &self.ticket, self.book.size());
-        let admits = |peer: &Peer| !peer.is_of_barriers() || self.barrier.is_neighbour(peer.rank());
-        let Some(peer) = peer.filter(admits) else {
-            self.refused += 1;
-            return None;
-        };
-        match self.connections.get_mut(&peer) {
-            None => self.accept(peer, request, false),
-            Some(State::Asking { .. }) if peer.rank() == self.rank => {
-                // A refused accept reaches this rank as the end of its attempt.
-                let _ = self.endpoint.accept(request, peer.to_context());
-                None
-            }
-            Some(State::Asking { .. }) if peer.rank() < self.rank => self.accept(peer, request, true),
-            Some(State::Asking { held: held @ None }) => {
-                *held = Some(request);
-                None
-            }
-            Some(_) => {
-                self.refused += 1;
-                None
-            }
-        }
-    }
-
-    fn accept(&mut self, peer: Peer, request: ConnectRequest, asking: bool) -> Option<RankEvent> {
-        match self.endpoint.accept(request, peer.to_context()) {
-            Ok(()) => {
-                self.connections.insert(peer, State::Accepting { asking });
-                None
-            }
-            // This rank's own attempt goes on, and the peer learns that its own was refused.
-            Err(_) if asking => None,
-            Err(_) => {
-                self.connections.remove(&peer);
-                Some(RankEvent::Failed { peer, why: ConnectFailure::Refused })
-            }
-        }
-    }
-
-    fn on_connect(&mut self, peer: Peer, result: Result<Connection, ConnectFailure>) -> Option<RankEvent> {
-        match (self.connections.get_mut(&peer), result) {
-            (Some(State::Asking { .. }), Ok(connection)) => {
-                // Drops the request that was held back, which refuses it.
-                self.connections.insert(peer, State::Open(connection));
-                Some(RankEvent::Connected { peer, connection })
-            }
-            (_, Ok(connection)) => {
-                self.endpoint.disconnect(connection);
-                None
-            }
-            (Some(State::Asking { held }), Err(why)) => match held.take() {
-                Some(request) => self.accept(peer, request, false),
-                None => {
-                    self.connections.remove(&peer);
-                    Some(RankEvent::Failed { peer, why })
-                }
-            },
-            (Some(State::Accepting { asking }), Err(_)) => {
-                *asking = false;
-                None
-            }
-            (_, Err(_)) => None,
-        }
-    }
-
-    fn on_accept(&mut self, peer: Peer, result: Result<Connection, ConnectFailure>) -> Option<RankEvent> {
-        match (self.connections.get(&peer), result) {
-            (Some(State::Accepting { .. }), Ok(connection)) => {
-                self.connections.insert(peer, State::Open(connection));
-                Some(RankEvent::Connected { peer, connection })
-            }
-            (_, Ok(connection)) if peer.rank() != self.rank => {
-                self.endpoint.disconnect(connection);
-                None
-            }
-            (Some(State::Accepting { asking: true }), Err(_)) => {
-                self.connections.insert(peer, State::Asking { held: None });
-                None
-            }
-            (Some(State::Accepting { asking: false }), Err(why)) => {
-                self.connections.remove(&peer);
-                Some(RankEvent::Failed { peer, why })
-            }
-            _ => None,
-        }
-    }
-}
-
-/// The options of an endpoint of which one host has so many.
-fn fitting(mut options: Options, local_size: u32) -> Options {
-    if local_size > LOCAL_RANKS_ROOMY && options.memory_bytes_max == MEMORY_BYTES_DEFAULT {
-        options.memory_bytes_max = SMALL_ENDPOINT_BYTES;
-    }
-    options
 }

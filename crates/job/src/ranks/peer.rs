@@ -29,7 +29,8 @@ impl Peer {
     }
 
     /// Whether [`Peer::of_barriers`] has made it.
-    pub(super) fn is_of_barriers(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_of_barriers(&self) -> bool {
         self.label == LABELS_MAX
     }
 
@@ -57,7 +58,8 @@ impl Peer {
     }
 
     /// The context of its connection in the endpoint.
-    pub(super) fn to_context(self) -> u64 {
+    #[doc(hidden)]
+    pub fn to_context(self) -> u64 {
         let kind = match self.attribute {
             Attribute::ReliableUnordered => 1,
             Attribute::Unreliable => 2,
@@ -67,7 +69,8 @@ impl Peer {
     }
 
     /// None if [`Peer::to_context`] has not made it.
-    pub(super) fn from_context(context: u64) -> Option<Peer> {
+    #[doc(hidden)]
+    pub fn from_context(context: u64) -> Option<Peer> {
         let attribute = match context as u16 {
             0 => Attribute::ReliableOrdered,
             1 => Attribute::ReliableUnordered,

@@ -1,7 +1,7 @@
 //! Ranks of one process, with endpoints of their own.
 
 use super::*;
-use cci::{Attribute, Context, SendFlags};
+use cci::{Attribute, ConnectFailure, Context, SendFlags};
 use std::process::Command;
 
 /// Connecting takes far less.
@@ -135,7 +135,7 @@ fn one_who_has_not_the_ticket_is_refused() {
         let mut all = ranks("shm", 2);
         let context = Context::new().unwrap();
         let mut stranger = Endpoint::create(context.device("shm").unwrap(), Options::default()).unwrap();
-        let uri = all[0].book.uri(0).unwrap();
+        let uri = all[0].connections.book().uri(0).unwrap();
         stranger.connect(&uri, data, Attribute::ReliableOrdered, 0, Some(LIMIT)).unwrap();
         run(&mut all, |_, _, event| {
             assert!(event.is_none(), "{event:?}");
@@ -344,12 +344,13 @@ fn a_rank_that_was_never_spoken_to_takes_64_bytes_at_most() {
     let uri = |rank| format!("any://id={rank:032x},shm=u1000-{rank:016x},udp=192.168.100.7:44992");
     let entries: Vec<_> = (0..RANKS).map(|rank| book::entry(&ticket, &uri(rank))).collect();
     let hosts = || -> Arc<[u32]> { (0..RANKS).map(|rank| rank / RANKS_PER_HOST).collect() };
-    let mut keeper = Ranks::over(first, 0, &entries, hosts()).unwrap();
-    let place = keeper.book.publish().unwrap();
+    let over = |endpoint, rank| Ranks::over(endpoint, Connections::over(rank, &entries).unwrap(), hosts());
+    let mut keeper = over(first, 0);
+    let place = keeper.connections.book().publish().unwrap();
     let before = anonymous_bytes();
-    let mut ranks = Ranks::over(second, 1, &entries, hosts()).unwrap();
-    ranks.book.adopt(&place);
+    let mut ranks = over(second, 1);
+    ranks.connections.book().adopt(&place);
     let taken = anonymous_bytes().saturating_sub(before);
-    assert_eq!(ranks.book.uri(RANKS - 1).unwrap(), uri(RANKS - 1));
+    assert_eq!(ranks.connections.book().uri(RANKS - 1).unwrap(), uri(RANKS - 1));
     assert!(taken > 0 && taken <= 64 * u64::from(RANKS), "{taken} bytes for {RANKS} ranks");
 }

@@ -6,8 +6,8 @@
  * `cci run`, or a launcher that speaks PMIx or PMI-1, starts the processes of a job. Each calls cci_job_join() once. In between, keys, exchanges
  * and barriers go through the launcher: they are for the start and the end of a program.
  *
- * What cci.h says of return values and pointers holds here; cci_init() is not needed. A call that fails has changed nothing, unless its
- * description says otherwise, and cci_last_error() says what was wrong. All calls but cci_job_join() also give:
+ * What cci.h says of return values and pointers holds here; cci_init() is not needed but for endpoints. A call that fails has changed nothing, unless its
+ * description says otherwise, and cci_last_error() says what was wrong. All calls with a job but cci_job_join() also give:
  *
  *   CCI_EINVAL             the job is NULL, or this process has left it
  *   CCI_EBUSY              another thread is in a call with the job
@@ -156,6 +156,53 @@ int cci_job_survive(cci_job_t *job);
  * can).
  */
 int cci_job_status(cci_job_t *job, uint32_t rank, const struct timeval *timeout, cci_job_status_t *status);
+
+/*
+ * Opens an endpoint on each rank, by which they connect by number. All ranks call it, in the same order with cci_job_exchange() and
+ * cci_job_barrier(), each with the device that it likes: "any" reaches ranks of this host by shared memory. It blocks until all have, and
+ * ranks that wait learn of one for which it failed when that one leaves.
+ *
+ * The endpoint is one of cci.h, but for this:
+ *
+ *   - Connections come by cci_job_connect(); cci_connect(), and cci_accept_on() of requests of other endpoints, give CCI_EINVAL.
+ *   - It admits ranks of this job only, without CCI_EVENT_CONNECT_REQUEST: a connection that a rank has asked for comes as CCI_EVENT_ACCEPT,
+ *     with the context NULL. If both ranks ask at once, one connection comes of it, with CCI_EVENT_CONNECT on both.
+ *   - Each connection that its peer, or a time-out, has ended gives CCI_EVENT_EXT_DISCONNECTED, which can't be switched off.
+ *   - It has the job's security where its device has any, and with more than 16 ranks on this host a cap of 40 MB on its memory where options
+ *     has none.
+ *
+ *   device     as for cci_create_endpoint()
+ *   options    as for cci_create_endpoint_with(); NULL: the defaults
+ *   endpoint   out: until cci_destroy_endpoint()
+ *   fd         out, or NULL: the descriptor, as cci_create_endpoint() gives it
+ *
+ * Errors: those of cci_create_endpoint_with().
+ */
+int cci_job_create_endpoint(cci_job_t *job, cci_device_t *device, const cci_endpoint_options_t *options,
+                            cci_endpoint_t **endpoint, cci_os_handle_t *fd);
+
+/*
+ * Asks for the connection with a rank, of which there is one at most for each attribute. A rank connects to itself, too,
+ * but not over UDP or TCP alone. Never blocks.
+ *
+ *   attribute    CCI_CONN_ATTR_RO, _RU or _UU
+ *   context      of the connection and of its CCI_EVENT_CONNECT, if this call is the first of this rank's for it
+ *   timeout      how long the rank may take to answer; NULL: as long as it likes
+ *   connection   out: the connection if it is open, whoever has asked for it. Else NULL: CCI_EVENT_CONNECT will come once, with the
+ *                connection, or with why there is none, after which the next call asks again.
+ *
+ * Errors: CCI_EINVAL (NULL, a multicast attribute, or an endpoint that is none of a job), CCI_ERANGE (no such rank), CCI_ERROR (the endpoint
+ * can't connect).
+ */
+int cci_job_connect(cci_endpoint_t *endpoint, uint32_t rank, cci_conn_attribute_t attribute, const void *context,
+                    const struct timeval *timeout, cci_connection_t **connection);
+
+/*
+ * Says with which rank a connection is, or was.
+ *
+ * Errors: CCI_EINVAL (NULL, an endpoint that is none of a job, or another connection has its place by now).
+ */
+int cci_job_rank_of(cci_connection_t *connection, uint32_t *rank);
 
 #ifdef __cplusplus
 }

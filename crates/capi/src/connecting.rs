@@ -60,9 +60,10 @@ pub unsafe extern "C" fn cci_connect(
             )
         };
         let attribute = attribute_of(attribute)?;
-        endpoint
-            .with(|endpoint, _| endpoint.connect(uri, request, attribute, context_of(context), timeout))??;
-        Ok(())
+        endpoint.with(|endpoint, side| {
+            side.check_connects("connect by cci_job_connect()")?;
+            Ok(endpoint.connect(uri, request, attribute, context_of(context), timeout)?)
+        })?
     })
 }
 
@@ -94,10 +95,10 @@ pub unsafe extern "C" fn cci_connect_expecting(
             )
         };
         let (attribute, context) = (attribute_of(attribute)?, context_of(context));
-        endpoint.with(|endpoint, _| {
-            endpoint.connect_expecting(peer, uri, request, attribute, context, timeout)
-        })??;
-        Ok(())
+        endpoint.with(|endpoint, side| {
+            side.check_connects("connect by cci_job_connect()")?;
+            Ok(endpoint.connect_expecting(peer, uri, request, attribute, context, timeout)?)
+        })?
     })
 }
 
@@ -144,12 +145,15 @@ pub unsafe extern "C" fn cci_disconnect(connection: *const cci_connection_t) -> 
     guard(|| {
         // SAFETY: as the caller promises.
         let (endpoint, connection) = unsafe { resolve(connection) }?;
-        endpoint.with(|endpoint, _| {
+        endpoint.with(|endpoint, side| {
             if endpoint.attribute(connection).is_none() {
                 return Err(Failure::with_text(
                     CCI_EINVAL,
                     "cci_disconnect: the connection is closed already",
                 ));
+            }
+            if let (Some(ranks), Some(contexts)) = (&mut side.ranks, &mut side.connections.contexts) {
+                ranks.closed(endpoint, contexts, connection);
             }
             endpoint.disconnect(connection);
             Ok(())

@@ -10,6 +10,7 @@ use crate::types::*;
 use cci::{Attribute, Connection, Endpoint};
 use libc::{c_void, timeval};
 use std::cell::UnsafeCell;
+use std::collections::HashMap;
 use std::mem::offset_of;
 use std::ptr::{null, null_mut};
 use std::time::Duration;
@@ -50,6 +51,8 @@ const BLOCK: usize = 128;
 pub(crate) struct Table {
     /// `UnsafeCell`: the program reads the structs while we hold `&mut Table`.
     blocks: Vec<Box<[UnsafeCell<CConnection>; BLOCK]>>,
+    /// Where the engine's contexts are not the program's: the program's, by the engine's.
+    pub contexts: Option<HashMap<u64, u64>>,
 }
 
 // SAFETY: the table moves with its endpoint; its raw pointers are not used through it.
@@ -101,13 +104,18 @@ impl Table {
         let slot = self.blocks[block][within].get();
         // A connection that the engine does not know any more keeps what the slot has: its last events may point there.
         if let Some(attribute) = endpoint.attribute(connection) {
+            let of_engine = endpoint.context(connection).unwrap_or(0);
+            let context = match &self.contexts {
+                None => of_engine,
+                Some(contexts) => contexts.get(&of_engine).copied().unwrap_or(0),
+            };
             let fresh = CConnection {
                 max_send_size: endpoint.max_send_size(connection).unwrap_or(0),
                 index,
                 endpoint: c_endpoint,
                 attribute: attribute_to_c(attribute),
                 generation,
-                context: context_to_c(endpoint.context(connection).unwrap_or(0)),
+                context: context_to_c(context),
             };
             // SAFETY: only we write the structs, under the endpoint's lock, which we hold. The program has no right to the connection that was here: its index is the engine's
             // to give again only after `cci_disconnect`.
@@ -118,7 +126,11 @@ impl Table {
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        self.blocks.len() * size_of::<[CConnection; BLOCK]>() + self.blocks.capacity() * size_of::<usize>()
+        let contexts =
+            self.contexts.as_ref().map_or(0, |contexts| contexts.capacity() * size_of::<(u64, u64)>());
+        self.blocks.len() * size_of::<[CConnection; BLOCK]>()
+            + self.blocks.capacity() * size_of::<usize>()
+            + contexts
     }
 }
 

@@ -6,13 +6,14 @@ use crate::connections::Table;
 use crate::guard::{Failure, guard};
 use crate::handles::Handles;
 use crate::pool::Pool;
+use crate::ranks::{Ranks, not_of_a_job};
 use crate::types::*;
 use cci::{Device, DisconnectPolicy, Endpoint, LockedEndpoint, Options, SharedEndpoint};
 use libc::{c_char, c_int};
 use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Events that may be out with the program beyond one for each receive and send buffer.
 const SPARE_EVENTS: u32 = 1024;
@@ -56,6 +57,8 @@ pub(crate) struct Side {
     pub events: Pool,
     pub handles: Handles,
     pub borrowed: Borrowed,
+    /// If it is an endpoint of a job.
+    pub ranks: Option<Box<Ranks>>,
 }
 
 impl Side {
@@ -64,9 +67,16 @@ impl Side {
         self.events.set_max(event_limit(options));
     }
 
+    /// Refuses what ranks do in another way, on an endpoint of a job. `instead`: what they do.
+    pub fn check_connects(&self, instead: &str) -> Result<(), Failure> {
+        if self.ranks.is_some() { Err(not_of_a_job(instead)) } else { Ok(()) }
+    }
+
     /// Bytes held for C alone.
     pub fn bytes(&self) -> u64 {
-        (self.connections.bytes() + self.events.bytes() + self.handles.bytes() + self.borrowed.bytes()) as u64
+        let ranks = self.ranks.as_ref().map_or(0, |ranks| ranks.bytes());
+        let tables = self.connections.bytes() + self.handles.bytes() + self.borrowed.bytes();
+        (self.events.bytes() + tables + ranks) as u64
     }
 }
 
@@ -153,6 +163,7 @@ impl CEndpoint {
             events: Pool::new(events_max),
             handles: Handles::default(),
             borrowed: Borrowed::default(),
+            ranks: None,
         };
         let created = Box::new(CEndpoint {
             public: cci_endpoint_t { device: public },
@@ -265,10 +276,17 @@ impl CEndpoint {
                 // SAFETY: as in `with`: the lock is held while this runs, and `look` does not come back here.
                 look(endpoint, unsafe { &mut *self.side.get() })
             })?),
-            Engine::Single { .. } => self.with(|endpoint, side| match endpoint.wait_any(timeout) {
-                Ok(true) => Ok(look(endpoint, side)),
-                Ok(false) => Ok(None),
-                Err(error) => Err(Failure::from(error)),
+            Engine::Single { .. } => self.with(|endpoint, side| {
+                let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+                loop {
+                    let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+                    if !endpoint.wait_any(left)? {
+                        return Ok(None);
+                    }
+                    if let Some(found) = look(endpoint, side) {
+                        return Ok(Some(found));
+                    }
+                }
             })?,
         }
     }

@@ -218,9 +218,41 @@ fn next(
             let recv = recv_to_c(&message, connection_of(message.connection()));
             put(c_endpoint, slot, recv, OUT, Held::Message(message))
         }
-        Some(other) => fill_any(c_endpoint, endpoint, side, slot, other),
+        Some(other) => return fill_shown(c_endpoint, endpoint, side, slot, other),
         None => unreachable!("looked at above"),
     })
+}
+
+/// The first event that the program is to see: this one, or one after it. Endpoints of jobs answer requests of ranks by themselves.
+pub(crate) fn next_shown(endpoint: &mut Endpoint, side: &mut Side, first: Event) -> Option<Event> {
+    let Side { ranks, connections, .. } = side;
+    let (Some(ranks), Some(contexts)) = (ranks, &mut connections.contexts) else { return Some(first) };
+    let mut event = first;
+    loop {
+        if let Some(shown) = ranks.show(endpoint, contexts, event) {
+            return Some(shown);
+        }
+        event = endpoint.next_event()?;
+    }
+}
+
+/// Gives out the first event that the program is to see, if there is one.
+// Apart, as it is for events that are no messages.
+#[inline(never)]
+fn fill_shown(
+    c_endpoint: &CEndpoint,
+    endpoint: &mut Endpoint,
+    side: &mut Side,
+    slot: NonNull<CEvent>,
+    first: Event,
+) -> Result<*const cci_event_t, Failure> {
+    match next_shown(endpoint, side, first) {
+        Some(event) => Ok(fill_any(c_endpoint, endpoint, side, slot, event)),
+        None => {
+            side.events.put_back(slot);
+            nothing(c_endpoint, endpoint, side)
+        }
+    }
 }
 
 /// Nothing is there. Says whether that may be for want of receive buffers, unless that ends meanwhile.
@@ -246,7 +278,8 @@ fn next_when_starved(
 ) -> Result<*const cci_event_t, Failure> {
     let Some(slot) = side.events.take() else { return Err(Failure::code(CCI_ENOBUFS)) };
     if c_endpoint.starve(endpoint)
-        && let Some(event) = endpoint.next_event()
+        && let Some(first) = endpoint.next_event()
+        && let Some(event) = next_shown(endpoint, side, first)
     {
         return Ok(fill_any(c_endpoint, endpoint, side, slot, event));
     }

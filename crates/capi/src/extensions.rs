@@ -4,7 +4,7 @@
 use crate::connecting::resolve;
 use crate::connections::{bytes, context_of, duration};
 use crate::endpoint::{CEndpoint, text};
-use crate::events::{CEvent, clear, fill_any};
+use crate::events::{CEvent, clear, fill_any, next_shown};
 use crate::guard::{self, Failure, guard};
 use crate::json;
 use crate::messages::send;
@@ -57,6 +57,7 @@ pub unsafe extern "C" fn cci_accept_on(
         let origin = unsafe { event.c_endpoint() }?;
         // SAFETY: as the caller promises.
         let target = unsafe { CEndpoint::of(endpoint) }?;
+        target.with(|_, side| side.check_connects("accept by themselves"))??;
         let request = event.take_request()?;
         let accepted = target.with(|endpoint, _| endpoint.accept(request, context_of(context)))?;
         // What became of the request waits at its endpoint. Without locks it may be in another thread's hands: there
@@ -86,7 +87,8 @@ pub unsafe extern "C" fn cci_wait_event(
         // Before the event, so that none is lost for want of a struct.
         let slot = c_endpoint.with(|_, side| side.events.take())?.ok_or(Failure::code(CCI_ENOBUFS))?;
         let waited = c_endpoint.wait_with(timeout, |endpoint, side| {
-            let event = endpoint.next_event()?;
+            let first = endpoint.next_event()?;
+            let event = next_shown(endpoint, side, first)?;
             Some(fill_any(c_endpoint, endpoint, side, slot, event))
         });
         let found = match waited {

@@ -35,6 +35,7 @@ pub mod messenger;
 mod opening;
 mod options;
 mod pool;
+mod ranks;
 mod regions;
 mod resolving;
 mod rma;

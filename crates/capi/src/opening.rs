@@ -4,13 +4,13 @@ use crate::endpoint::{CEndpoint, Mode, text};
 use crate::guard::{Failure, guard};
 use crate::library;
 use crate::types::*;
-use cci::Options;
+use cci::{Device, Options};
 use libc::{c_char, c_int};
 use std::ffi::CStr;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
-/// Creates an endpoint, enters it and gives it out. `endpoint` and `fd` are the caller's pointers, checked here.
+/// [`create_with`] options that hold for every device, and nothing else to do.
 ///
 /// # Safety
 /// `endpoint` and `fd` are NULL or point to places to be written.
@@ -20,6 +20,22 @@ pub(crate) unsafe fn create(
     progress_thread: bool,
     endpoint: *mut *const cci_endpoint_t,
     fd: *mut cci_os_handle_t,
+) -> Result<(), Failure> {
+    // SAFETY: the caller's promises are the same.
+    unsafe { create_with(device, |_| Ok(options), progress_thread, (endpoint, fd), |_| Ok(())) }
+}
+
+/// Creates an endpoint, enters it and gives it out. `endpoint` and `fd` are the caller's pointers, checked here. `options` gives those for a
+/// device; `finish` is called with the endpoint before the program gets it.
+///
+/// # Safety
+/// `endpoint` and `fd` are NULL or point to places to be written.
+pub(crate) unsafe fn create_with(
+    device: *const cci_device_t,
+    options: impl FnOnce(&Device) -> Result<Options, Failure>,
+    progress_thread: bool,
+    (endpoint, fd): (*mut *const cci_endpoint_t, *mut cci_os_handle_t),
+    finish: impl FnOnce(&CEndpoint) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     if endpoint.is_null() {
         return Err(Failure::with_text(CCI_EINVAL, "creating an endpoint: the place for it is NULL"));
@@ -35,8 +51,10 @@ pub(crate) unsafe fn create(
                 return Err(Failure::with_text(CCI_EINVAL, text));
             }
         };
+        let options = options(&device)?;
         CEndpoint::create(&device, public, mode, options)
     })?;
+    finish(&created)?;
     if !fd.is_null() {
         let raw = created.with(|endpoint, _| endpoint.os_handle().as_raw_fd())?;
         // SAFETY: not NULL, and the caller's to be written.

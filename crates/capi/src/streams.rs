@@ -3,7 +3,7 @@
 use crate::connecting::resolve;
 use crate::connections::{bytes, context_of};
 use crate::endpoint::{CEndpoint, Side};
-use crate::events::{CEvent, clear, fill, fill_kept};
+use crate::events::{CEvent, clear, fill, fill_kept, next_shown};
 use crate::guard::{Failure, guard};
 use crate::pool::event::{HOME, Held, LENT, LENT_ON_STACK, OUT, UNANSWERED};
 use crate::types::*;
@@ -129,7 +129,8 @@ fn lend(
     call: &mut impl FnMut(*const cci_event_t),
 ) -> Result<(), Failure> {
     let Some(slot) = side.events.take() else { return Err(Failure::code(CCI_ENOBUFS)) };
-    let Some(event) = endpoint.next_event() else {
+    let first = endpoint.next_event();
+    let Some(event) = first.and_then(|first| next_shown(endpoint, side, first)) else {
         side.events.put_back(slot);
         return Err(nothing(c_endpoint, endpoint));
     };

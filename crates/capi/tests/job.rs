@@ -44,6 +44,22 @@ fn ranks() {
     }
 }
 
+/// Several processes speak with each other by rank, in both modes and on each kind of device.
+#[test]
+fn ranks_connect_by_number() {
+    let program = common::compile("job_ranks", Linked::Shared);
+    for (size, transport, mode) in
+        [(1, "shm", "locking"), (4, "shm", "single"), (3, "udp", "locking"), (3, "udp", "single")]
+    {
+        let outputs = launch::launch(size, || {
+            let mut command = Command::new(&program);
+            command.args([transport, mode]).env("CCI_CONFIG", common::config());
+            command
+        });
+        assert!(outputs.iter().all(is_well), "{transport}, {mode}: {outputs:?}");
+    }
+}
+
 #[test]
 fn those_that_survive_are_told_of_a_death() {
     for size in [1, 3] {

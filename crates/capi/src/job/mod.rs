@@ -1,5 +1,6 @@
 //! Taking part in a job: `include/cci_job.h` over [`cci_job`].
 
+mod endpoints;
 mod handle;
 pub mod types;
 mod values;

@@ -114,6 +114,11 @@ static int (*job_exchange)(cci_job_t *, const void *, uint32_t, cci_job_value_t 
 static int (*job_barrier)(cci_job_t *) = cci_job_barrier;
 static int (*job_abort)(cci_job_t *, int, const char *) = cci_job_abort;
 static int (*job_survive)(cci_job_t *) = cci_job_survive;
+static int (*job_create_endpoint)(cci_job_t *, cci_device_t *, const cci_endpoint_options_t *, cci_endpoint_t **,
+                                  cci_os_handle_t *) = cci_job_create_endpoint;
+static int (*job_connect)(cci_endpoint_t *, uint32_t, cci_conn_attribute_t, const void *, const struct timeval *,
+                          cci_connection_t **) = cci_job_connect;
+static int (*job_rank_of)(cci_connection_t *, uint32_t *) = cci_job_rank_of;
 static int (*job_status)(cci_job_t *, uint32_t, const struct timeval *, cci_job_status_t *) = cci_job_status;
 
 int main(void)
@@ -132,5 +137,5 @@ int main(void)
              messenger_receive_progress && messenger_call && messenger_callv && messenger_replyv && messenger_cancel_call && messenger_reply &&
              messenger_reply_error && messenger_explain && messenger_get_counters &&
              job_join && job_leave && job_host_of && job_put && job_get && job_exchange && job_barrier && job_abort &&
-             job_survive && job_status);
+             job_survive && job_status && job_create_endpoint && job_connect && job_rank_of);
 }

@@ -35,6 +35,25 @@ impl Endpoint {
         }
     }
 
+    /// From now on the layer counts the messages for which bulk data make way, since some only steer bulk data.
+    pub(crate) fn counts_prompt_messages(&mut self) {
+        self.core.prompt_messages = Some(0);
+    }
+
+    /// Counts a message for which bulk data make way.
+    #[inline]
+    pub(crate) fn count_prompt_message(&mut self) {
+        if let Some(messages) = &mut self.core.prompt_messages {
+            *messages += 1;
+        }
+    }
+
+    /// Messages so far for which bulk data make way.
+    #[cfg(test)]
+    pub(crate) fn prompt_messages(&self) -> u64 {
+        self.core.prompt_messages()
+    }
+
     /// Has the descriptor readable until the program looks for events, since the layer above has one for it.
     pub(crate) fn announce_news(&self) {
         self.touched();

@@ -188,6 +188,9 @@ pub struct Core {
     pub poller: Arc<Poller>,
     pub requests: Arc<RequestInbox>,
     pub counters: EndpointCounters,
+    /// Messages so far for which bulk data make way. `None`: all do. A layer counts its own, and leaves out those that only steer
+    /// bulk data.
+    pub prompt_messages: Option<u64>,
     pub options: Options,
     /// Completions that raise no event of their own.
     pub caught: Caught,
@@ -233,6 +236,7 @@ impl Core {
             requests: Arc::new(RequestInbox::new(&poller)),
             poller,
             counters: EndpointCounters::default(),
+            prompt_messages: None,
             caught: Caught::new(),
             slot_bytes,
             options,
@@ -296,6 +300,13 @@ impl Core {
         self.counters.messages_received += 1;
         self.counters.bytes_received += u64::from(len_bytes);
         Some(buffer)
+    }
+
+    /// Messages so far for which bulk data make way.
+    #[inline]
+    pub fn prompt_messages(&self) -> u64 {
+        let all = self.counters.messages_received.wrapping_add(self.counters.messages_sent);
+        self.prompt_messages.unwrap_or(all)
     }
 
     /// Whether a message of this connection for which there was no buffer has none to wait for.

@@ -57,8 +57,9 @@ impl Messenger {
     ///
     /// # Errors
     /// [`CreateError::BadOption`] if the limits do not fit each other.
-    pub fn new(endpoint: Endpoint, limits: Limits) -> Result<Messenger, CreateError> {
+    pub fn new(mut endpoint: Endpoint, limits: Limits) -> Result<Messenger, CreateError> {
         limits.check()?;
+        endpoint.counts_prompt_messages();
         let capacity = Capacity::new(limits.lent_bytes_max, endpoint.waker());
         let inbox = Inbox::new(endpoint.waker());
         let base = Base {
@@ -478,6 +479,7 @@ impl Messenger {
             Core::Recv(message) => {
                 let peer = self.base.peers.get(message.connection())?;
                 if Frame::is_message(&message) && peer.order.is_empty() {
+                    self.base.endpoint.count_prompt_message();
                     return Some(Event::Message(Message::short(message, Purpose::Message)));
                 }
                 self.on_frame(message).or_else(|| self.base.ready.pop_front())
@@ -574,6 +576,7 @@ impl Messenger {
     /// has not ended waits.
     fn on_message(&mut self, message: crate::Message, purpose: Purpose) -> Result<Option<Event>, Fault> {
         let connection = message.connection();
+        self.base.endpoint.count_prompt_message();
         let message = Message::short(message, purpose);
         let event = match purpose {
             Purpose::Message => Some(Event::Message(message)),

@@ -70,6 +70,7 @@ impl Sending {
                 (context, flags),
             )?;
             peer.sent_short();
+            base.endpoint.count_prompt_message();
             return Ok(SendId(None));
         }
         self.send_other(base, connection, payload, context, flags)
@@ -153,9 +154,7 @@ impl Sending {
         if let Payload::Bytes(bytes) = payload {
             let how = (context, flags);
             send_behind(&mut base.endpoint, &mut self.scratch, connection, head, bytes, how)?;
-            if let Some(peer) = base.peers.get_mut(connection) {
-                peer.sent_short();
-            }
+            sent_short(base, connection);
             return Ok(());
         }
         self.scratch.clear();
@@ -184,9 +183,7 @@ impl Sending {
             }
         }
         base.endpoint.send_vectored(connection, &slices, context, flags)?;
-        if let Some(peer) = base.peers.get_mut(connection) {
-            peer.sent_short();
-        }
+        sent_short(base, connection);
         Ok(())
     }
 
@@ -422,6 +419,14 @@ impl Sending {
             self.staging.give_back(&mut base.endpoint, staged);
         }
     }
+}
+
+/// Notes that a short message was sent on a connection.
+fn sent_short(base: &mut Base, connection: Connection) {
+    if let Some(peer) = base.peers.get_mut(connection) {
+        peer.sent_short();
+    }
+    base.endpoint.count_prompt_message();
 }
 
 /// Sends bytes behind their head, with the program's context and flags.

@@ -343,3 +343,34 @@ fn memory_in_use_is_lent() {
     }
     assert_eq!((server.counters().lent_bytes, server.counters().idle_lent_bytes), (0, lent_bytes));
 }
+
+/// Bulk data make way for what programs say to each other, and not for the messages by which this layer moves a long one.
+#[test]
+fn a_long_message_does_not_make_way_for_its_own_frames() {
+    let context = Context::from_text("[m]\ntransport = shm\n", Path::new("test.ini")).unwrap();
+    let new = || {
+        let endpoint = Endpoint::create(&context.devices()[0], Options::default()).unwrap();
+        Messenger::new(endpoint, Limits::default()).unwrap()
+    };
+    let (mut client, mut server) = (new(), new());
+    client.connect(server.endpoint().uri(), b"", Attribute::ReliableOrdered, 0, None).unwrap();
+    let to_server = loop {
+        if let Some(Event::ConnectRequest(request)) = server.next_event() {
+            server.accept(request, 0).unwrap();
+        }
+        if let Some(Event::Connect { result, .. }) = client.next_event() {
+            break result.unwrap();
+        }
+    };
+    for (message, prompt_messages) in [(vec![1; 100_000], 0), (vec![2; 8], 1)] {
+        client.send(to_server, &message, 0, SendFlags::NONE).unwrap();
+        let (mut is_sent, mut is_received) = (false, false);
+        while !(is_sent && is_received) {
+            is_received |=
+                matches!(server.next_event(), Some(Event::Message(came)) if came[..] == message[..]);
+            is_sent |= matches!(client.next_event(), Some(Event::Sent { result: Ok(()), .. }));
+        }
+        let counted = [&client, &server].map(|messenger| messenger.endpoint().prompt_messages());
+        assert_eq!(counted, [prompt_messages; 2]);
+    }
+}

@@ -54,7 +54,7 @@ impl Schedule {
     #[inline]
     pub fn begin(&mut self, core: &Core, now_ns: u64) -> usize {
         self.at_once = false;
-        let messages = core.counters.messages_received.wrapping_add(core.counters.messages_sent);
+        let messages = core.prompt_messages();
         if messages != self.messages {
             (self.messages, self.messages_ns) = (messages, now_ns);
         }

@@ -2,8 +2,9 @@
 
 use cci::futures::{CallError, ConnectError, Connection, Driver, Messenger, Reactor, Received, SendError};
 use cci::messages::{self, CallFailure, Limits, SendFailure};
-use cci::{Attribute, Context, Endpoint, Options, Status};
+use cci::{Attribute, Context, Device, Endpoint, Options, Status};
 use futures_util::{SinkExt, StreamExt};
+use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -430,4 +431,42 @@ fn everything_can_be_sent_to_other_threads() {
         is_send(&messenger.connect("", b"", Attribute::ReliableOrdered, None));
     }
     let _ = futures;
+}
+
+/// The server that the guide shows.
+async fn the_guides_server(device: &Device) -> Result<(), Box<dyn Error>> {
+    let server = cci::futures::Messenger::spawn(cci::messages::Messenger::open(device, Options::default())?)?;
+    while let Some(client) = server.incoming().await {
+        tokio::spawn(async move {
+            let connection = client.accept().await?;
+            while let Some(received) = connection.receive().await {
+                if let Received::Request(request) = received {
+                    let answer = answer(&request).await;
+                    request.reply(answer);
+                }
+            }
+            Ok::<(), ConnectError>(())
+        });
+    }
+    Ok(())
+}
+
+async fn answer(request: &[u8]) -> Vec<u8> {
+    request.to_ascii_uppercase()
+}
+
+#[test]
+fn the_guide_shows_a_server_that_compiles() {
+    let guide = include_str!("../../../docs/guide.md");
+    let shown = guide.split("```rust,ignore\n").find(|rest| rest.starts_with("let server = cci::futures"));
+    let shown = shown.and_then(|rest| rest.split("```").next()).expect("the guide's server");
+    let indented: String = shown.lines().map(|line| format!("    {line}\n")).collect();
+    assert!(include_str!("futures.rs").contains(&indented), "another server than here");
+    // It opens its messenger, and waits for clients until it is dropped.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let context = Context::new().unwrap();
+        let server = the_guides_server(context.default_device());
+        assert!(tokio::time::timeout(Duration::from_millis(10), server).await.is_err());
+    });
 }

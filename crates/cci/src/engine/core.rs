@@ -2,8 +2,10 @@
 
 mod ended;
 pub mod mapped;
+mod op;
 
 pub use ended::DisconnectPolicy;
+pub use op::{OperationOp, SendOp};
 
 use self::ended::EndedConnections;
 use super::attempts::{Answer, Attempts};
@@ -19,7 +21,7 @@ use super::receive::{Filled, ReceiveBuffers};
 use super::regions::Regions;
 use super::registrations::Registrations;
 use super::requests::{RequestBody, RequestInbox};
-use super::waiting::{Head, SendQueue, Waiting};
+use super::waiting::{SendQueue, Waiting};
 use crate::connection::{Connection, DisconnectReason, Status};
 use crate::engine::event::{ConnectRequest, Event};
 use crate::error::SendError;
@@ -30,41 +32,6 @@ use cci_memory::slab::{Key, Slab, Within};
 use cci_sys::memory;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-
-/// How the completion of a send reaches the program.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct SendOp {
-    /// The program's, returned unchanged.
-    pub context: u64,
-    /// No event on success.
-    pub silent: bool,
-}
-
-impl SendOp {
-    /// Of a send that waits.
-    pub fn of(head: &Head) -> SendOp {
-        SendOp { context: head.context, silent: head.silent }
-    }
-}
-
-/// How the completion of an operation on remote memory reaches the program.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct OperationOp {
-    /// The program's, returned unchanged.
-    pub context: u64,
-    /// No event on success.
-    pub silent: bool,
-    /// Completions of its connection come in the order in which operations and messages were started.
-    pub is_ordered: bool,
-}
-
-impl OperationOp {
-    /// Whether nobody learns of an operation that has ended so at once, which holds up no other completion then.
-    #[inline]
-    pub fn ends_unseen(self, status: Status) -> bool {
-        self.silent && status == Status::Success
-    }
-}
 
 /// Life of a connection as the program sees it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

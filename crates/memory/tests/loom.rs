@@ -103,6 +103,41 @@ fn records_that_become_visible_together_arrive_whole() {
 }
 
 #[test]
+fn records_of_several_lines_that_become_visible_together_arrive_whole() {
+    // Of eight lines two records of two lines each, and the line behind them: every other burst has a PAD or wraps.
+    check(2, || {
+        let (mut producer, mut consumer) = loom_pair(512, 112);
+        let sender = thread::spawn(move || {
+            for number in [0, 2, 4] {
+                let payload = [number as u8 + 1; 60];
+                let mut left = 2;
+                while left > 0 {
+                    match producer.push_alike(header(number), &[&payload[..]; 2][..left], 112, 2).unwrap() {
+                        Some((span, _)) => left -= span.records() as usize,
+                        None => thread::yield_now(),
+                    }
+                }
+            }
+        });
+        let mut taken = 0;
+        while taken < 6 {
+            let number = taken / 2 * 2;
+            let mut payload = [0; 60];
+            let Some(record) = consumer.peek().unwrap() else {
+                thread::yield_now();
+                continue;
+            };
+            assert_eq!((record.header(), record.copy_to(&mut payload)), (header(number), 60));
+            assert_eq!(payload, [number as u8 + 1; 60]);
+            consumer.consume();
+            taken += 1;
+            consumer.publish_head();
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
 fn one_line_records_lap_the_ring() {
     check(2, || {
         let (mut producer, mut consumer) = loom_pair(256, 48);

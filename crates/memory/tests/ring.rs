@@ -193,6 +193,44 @@ fn records_that_become_visible_together_are_taken_together() {
 }
 
 #[test]
+fn records_of_several_lines_become_visible_together_up_to_the_end_of_the_data() {
+    let (mut producer, mut consumer) = pair(1024, 200);
+    let bytes: Vec<u8> = (0..200).collect();
+    for round in 0..50 {
+        // Two lines each, up to the one that takes three.
+        let all: Vec<&[u8]> = [49, 112, 60, 113, 60].iter().map(|&len| &bytes[round..round + len]).collect();
+        let mut sent = 0;
+        while sent < all.len() {
+            let before = sent;
+            let (span, taken) = producer.push_alike(header(1), &all[sent..], 200, 99).unwrap().unwrap();
+            let messages = &all[sent..sent + span.records() as usize];
+            sent += messages.len();
+            assert!(before >= 3 || sent <= 3, "what takes more lines is left");
+            assert_eq!(taken as usize, messages.iter().map(|message| message.len()).sum());
+            assert_eq!(span.end() - span.start(), (record_bytes(messages[0].len()) * messages.len()) as u64);
+            for message in messages {
+                assert_eq!(pop(&mut consumer), Some((header(1), message.to_vec())), "round {round}");
+            }
+            assert_eq!(pop(&mut consumer), None);
+            assert_eq!(consumer.head(), span.end());
+            consumer.publish_head();
+        }
+    }
+    let message = &bytes[..100];
+    assert_eq!(producer.push_alike(header(1), &[message], 99, 9), Ok(None), "longer than allowed");
+    let mut records = 0;
+    while let Some((span, _)) = producer.push_alike(header(1), &[message; 9], 200, 2).unwrap() {
+        assert!(span.records() <= 2);
+        records += span.records();
+    }
+    assert!((6..=7).contains(&records), "{records}: one line stays free, and one may be a PAD");
+    while pop(&mut consumer).is_some() {
+        records -= 1;
+    }
+    assert_eq!(records, 0);
+}
+
+#[test]
 fn a_record_of_one_line_is_taken_without_a_look_at_the_rest() {
     let (mut producer, mut consumer) = pair(1024, 100);
     let bytes: Vec<u8> = (0..100).collect();
@@ -332,6 +370,7 @@ mod model {
     enum Step {
         Push(Vec<u8>, usize),
         PushLines(Vec<Vec<u8>>),
+        PushAlike(Vec<Vec<u8>>),
         PopLines(usize),
         Pop,
         Publish,
@@ -344,6 +383,7 @@ mod model {
             5 => (prop::collection::vec(any::<u8>(), 0..230), any::<prop::sample::Index>())
                 .prop_map(|(bytes, at)| { let at = at.index(bytes.len() + 1); Step::Push(bytes, at) }),
             3 => prop::collection::vec(prop::collection::vec(any::<u8>(), 0..52), 0..9).prop_map(Step::PushLines),
+            3 => prop::collection::vec(prop::collection::vec(any::<u8>(), 49..120), 0..9).prop_map(Step::PushAlike),
             2 => (0usize..6).prop_map(Step::PopLines),
             4 => Just(Step::Pop),
             2 => Just(Step::Publish),
@@ -369,17 +409,22 @@ mod model {
                             Err(other) => prop_assert!(false, "{}", other),
                         }
                     }
-                    Step::PushLines(all) => {
+                    Step::PushLines(ref all) | Step::PushAlike(ref all) => {
                         number += 1;
                         let slices: Vec<&[u8]> = all.iter().map(|bytes| &bytes[..]).collect();
-                        let pushed = producer.push_lines(header(number), &slices, 200, 5).unwrap();
+                        let pushed = match step {
+                            Step::PushLines(_) => producer.push_lines(header(number), &slices, 200, 5),
+                            _ => producer.push_alike(header(number), &slices, 200, 5),
+                        };
+                        let pushed = pushed.unwrap();
                         let records = pushed.map_or(0, |(span, _)| span.records() as usize);
-                        prop_assert!(records <= 5 && all[..records].iter().all(|bytes| bytes.len() <= 48));
+                        let lines = |bytes: &Vec<u8>| record_bytes(bytes.len());
+                        prop_assert!(records <= 5 && all[..records].windows(2).all(|two| lines(&two[0]) == lines(&two[1])));
                         let mut spans = Vec::new();
                         let mut left = pushed.map(|(span, _)| span);
                         spans.extend(std::iter::from_fn(|| left.as_mut()?.pop()));
                         for (span, bytes) in spans.into_iter().rev().zip(all) {
-                            queue.push_back((span, header(number), bytes));
+                            queue.push_back((span, header(number), bytes.clone()));
                         }
                     }
                     Step::PopLines(max) => {

@@ -15,6 +15,9 @@ const LINE: u64 = LINE_BYTES as u64;
 const ZERO_AHEAD_BYTES: u64 = 2 * LINE;
 /// The most records that become visible together.
 const RECORDS_PER_RUN_MAX: usize = 32;
+/// How many bytes of records of several lines become visible together at most: enough that the consumer's polls seldom disturb the
+/// writes, and not so many that the first record waits long for the last.
+const RUN_BYTES_MAX: u64 = 8 << 10;
 
 /// Why a record was not pushed. Nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +159,7 @@ impl<M> Producer<M> {
         if self.zeroed < self.tail + ZERO_AHEAD_BYTES && self.zeroed + LINE <= self.limit {
             self.zero_line();
         }
-        Span::of_lines(end, 1)
+        Span::of_alike(end, 1, LINE)
     }
 
     /// Writes records of one line each, which all carry `header`, and makes them visible together: as many of `messages` from the first
@@ -201,7 +204,62 @@ impl<M> Producer<M> {
         self.publish_at(header, start, first.len());
         self.tail = end;
         self.zero_ahead();
-        Ok(Some((Span::of_lines(end, ((end - start) / LINE) as u32), bytes)))
+        Ok(Some((Span::of_alike(end, ((end - start) / LINE) as u32, LINE), bytes)))
+    }
+
+    /// Writes records that take as many lines each as the first, and lie one right behind the other, and makes them visible together: as
+    /// many of `messages` from the first on as are of that size, have no more than `len_max` bytes, and find space, up to `records_max`
+    /// and a few KiB. A consumer that polls for the first would otherwise take the line of each from this side while it is written.
+    /// Answers where they lie, and the bytes of the messages. None: not even the first.
+    ///
+    /// # Errors
+    ///
+    /// [`Corrupt::Head`] as from [`consumed`](Self::consumed).
+    #[inline(never)]
+    pub fn push_alike(
+        &mut self,
+        header: RecordHeader,
+        messages: &[&[u8]],
+        len_max: u32,
+        records_max: u32,
+    ) -> Result<Option<(Span, u64)>, Corrupt> {
+        let count = messages.len().min(records_max as usize);
+        let Some((first, rest)) = messages.get(..count).and_then(<[_]>::split_first) else { return Ok(None) };
+        let len_max = self.payload_bytes_max.min(len_max) as usize;
+        if first.len() > len_max {
+            return Ok(None);
+        }
+        let (start, first_end) = match self.begin(first.len()) {
+            Ok(place) => place,
+            Err(PushError::Full | PushError::TooLong) => return Ok(None),
+            Err(PushError::Corrupt(corrupt)) => return Err(corrupt),
+        };
+        let each = first_end - start;
+        // The others end before the data does, and leave the line behind them free, as the first one does.
+        let wrap = (start & !(self.region.data_bytes() - 1)) + self.region.data_bytes();
+        let end_max = wrap.min(self.limit - LINE).min(start + RUN_BYTES_MAX);
+        let (mut end, mut bytes) = (first_end, first.len() as u64);
+        for message in rest {
+            if super::record_bytes(message.len()) as u64 != each
+                || message.len() > len_max
+                || end + each > end_max
+            {
+                break;
+            }
+            // SAFETY: the space between the tail and the limit is ours, and unpublished.
+            unsafe { self.region.write(end, &[message], message.len()) };
+            // Relaxed: the consumer looks at what is behind the first record only after it has seen that.
+            self.region.tag(end).store(header.tag(), Ordering::Relaxed);
+            let word = word::encode(end, message.len() as u32, header);
+            self.region.word(end).store(word, Ordering::Relaxed);
+            end += each;
+            bytes += message.len() as u64;
+        }
+        // SAFETY: the space between the tail and the limit is ours, and unpublished.
+        unsafe { self.region.write(start, &[first], first.len()) };
+        self.zero_behind(end);
+        self.publish(header, (start, end), first.len());
+        Ok(Some((Span::of_alike(end, ((end - start) / each) as u32, each), bytes)))
     }
 
     #[inline(never)]
@@ -212,7 +270,7 @@ impl<M> Producer<M> {
         // SAFETY: the space between the tail and the limit is ours, and unpublished.
         unsafe { self.region.write(start, segments, len_bytes) };
         self.publish(header, (start, end), len_bytes);
-        Ok(Span::of(start, end))
+        Ok(Span::of_alike(end, 1, end - start))
     }
 
     /// Writes a record like [`push`](Self::push), whose payload is `head`, and behind it all of `data`, which others may be
@@ -234,7 +292,7 @@ impl<M> Producer<M> {
         let written = to.write(0, head) && to.copy_from(head.len(), data, 0, data.len());
         debug_assert!(written, "the payload has that length");
         self.publish(header, (start, end), len_bytes);
-        Ok(Span::of(start, end))
+        Ok(Span::of_alike(end, 1, end - start))
     }
 
     /// Finds space for a record, and zeroes the word behind it. Answers where it starts and ends.

@@ -12,16 +12,10 @@ pub struct Span {
 }
 
 impl Span {
-    /// One record.
+    /// So many records of `bytes_each`.
     #[inline]
-    pub(super) fn of(start: u64, end: u64) -> Span {
-        Span { end, records: 1, lines_each: ((end - start) / LINE_BYTES as u64) as u32 }
-    }
-
-    /// So many records of one line.
-    #[inline]
-    pub(super) fn of_lines(end: u64, records: u32) -> Span {
-        Span { end, records, lines_each: 1 }
+    pub(super) fn of_alike(end: u64, records: u32, bytes_each: u64) -> Span {
+        Span { end, records, lines_each: (bytes_each / LINE_BYTES as u64) as u32 }
     }
 
     /// The position behind the last record: all have been consumed when [`Producer::consumed`](super::Producer::consumed) is this or
@@ -78,19 +72,19 @@ impl Span {
 mod tests {
     use super::*;
 
+    fn one(start: u64, end: u64) -> Span {
+        Span::of_alike(end, 1, end - start)
+    }
+
     #[test]
     fn a_run_knows_each_of_its_records() {
-        let mut run = Span::of(640, 768);
-        assert!(!run.append(Span::of(768, 832)), "another size");
-        assert!(!run.append(Span::of(896, 1024)), "not right behind");
-        assert!(
-            run.append(Span::of(768, 896))
-                && run.append(Span::of(896, 1024))
-                && run.append(Span::of(1024, 1152))
-        );
+        let mut run = one(640, 768);
+        assert!(!run.append(one(768, 832)), "another size");
+        assert!(!run.append(one(896, 1024)), "not right behind");
+        assert!(run.append(one(768, 896)) && run.append(one(896, 1024)) && run.append(one(1024, 1152)));
         assert_eq!((run.end(), run.records()), (1152, 4));
         assert_eq!((run.consume_to(0), run.consume_to(767), run.consume_to(895)), (0, 0, 1));
-        assert_eq!(run.pop(), Some(Span::of(1024, 1152)));
+        assert_eq!(run.pop(), Some(one(1024, 1152)));
         assert_eq!((run.records(), run.consume_to(u64::MAX)), (2, 2));
         assert_eq!((run.pop(), run.consume_to(u64::MAX), run.records()), (None, 0, 0));
     }

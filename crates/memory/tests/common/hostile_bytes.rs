@@ -51,8 +51,12 @@ pub fn ring(data: &[u8]) {
             5 => {
                 let len = usize::from(script.byte()) * 60 / 255;
                 let header = RecordHeader { kind: script.byte(), flags: how, conn: 7, ack: 9 };
-                if let Ok(Some((mut span, _))) = producer.push_lines(header, &[&[0xA5; 60][..len]; 5], 50, 99)
-                {
+                let messages = [&[0xA5; 60][..len]; 5];
+                let pushed = match len {
+                    0..=48 => producer.push_lines(header, &messages, 50, 99),
+                    _ => producer.push_alike(header, &messages, 60, 99),
+                };
+                if let Ok(Some((mut span, _))) = pushed {
                     spans.extend(std::iter::from_fn(|| span.pop()));
                 }
             }

@@ -144,15 +144,10 @@ fn push_run<M>(
     space: u32,
 ) -> Result<Option<(Span, u64)>, Corrupt> {
     match messages.first() {
-        Some(message) if message.len() <= LINE_PAYLOAD_BYTES => {
-            producer.push_lines(header, messages, mss, space)
+        Some(message) if message.len() > LINE_PAYLOAD_BYTES => {
+            producer.push_alike(header, messages, mss, space)
         }
-        Some(message) if message.len() <= mss as usize => match producer.push(header, &[message]) {
-            Ok(span) => Ok(Some((span, message.len() as u64))),
-            Err(PushError::Full | PushError::TooLong) => Ok(None),
-            Err(PushError::Corrupt(corrupt)) => Err(corrupt),
-        },
-        _ => Ok(None),
+        _ => producer.push_lines(header, messages, mss, space),
     }
 }
 

@@ -180,6 +180,13 @@ impl Scene {
         self.peers.listen().into_iter().try_for_each(|(index, message)| self.handle(index, message))
     }
 
+    /// Whether something was done to one of two peers.
+    fn is_excused(&self, index: usize, with: u32) -> bool {
+        let now = Instant::now();
+        let is_excused = |one: usize| self.peers.slots.get(one).is_some_and(|slot| slot.is_excused(now));
+        is_excused(index) || is_excused(with as usize)
+    }
+
     fn handle(&mut self, index: usize, message: PeerMessage) -> Outcome {
         let at = self.begin.elapsed().as_secs_f64();
         match message {
@@ -189,10 +196,7 @@ impl Scene {
             }
             PeerMessage::Report(_) => {}
             PeerMessage::Broken { with, why, explained } => {
-                let now = Instant::now();
-                let excused = [index, with as usize]
-                    .iter()
-                    .any(|&one| self.peers.slots.get(one).is_some_and(|slot| slot.is_excused(now)));
+                let excused = self.is_excused(index, with);
                 let mut status = lock(&self.status);
                 if excused {
                     status.excused += 1;
@@ -201,6 +205,12 @@ impl Scene {
                         "at {at:.3} s: peer {index}: a session with peer {with} ended, with nothing done to either: \
                          {why}\n{explained}"
                     ));
+                }
+            }
+            PeerMessage::GivenUp { with, why } => {
+                if !self.is_excused(index, with) {
+                    lock(&self.status)
+                        .note(format!("{at:.1} s: peer {index}: {why}, session with peer {with}"));
                 }
             }
             PeerMessage::Wrong(what) => {

@@ -100,6 +100,13 @@ pub enum PeerMessage {
         /// What the library says of the connection.
         explained: String,
     },
+    /// The library of this side has given a session up. The other side says whether it was at its end, but cannot know why.
+    GivenUp {
+        /// With whom.
+        with: u32,
+        /// How it ended.
+        why: String,
+    },
     /// Something that must never be.
     Wrong(String),
     /// The answer to [`Order::Explain`].

@@ -447,6 +447,10 @@ impl Peer {
         // A client closes when it has done everything. Where the news of that gets lost, it looks like a death here; the client knows.
         if !is_client {
             self.report.clean += 1;
+            // The client only learns that the connection is gone.
+            if matches!(reason, DisconnectReason::TimedOut | DisconnectReason::Refused) {
+                report(&PeerMessage::GivenUp { with, why: reason.to_string() });
+            }
         } else {
             self.broken(with, format!("the connection ended: {reason:?}"), String::new());
         }

@@ -66,7 +66,9 @@ pub fn run(args: &WorkArgs) -> Outcome<Option<Reading>> {
         }
         Work::Barrier { .. } => each(collectives(runtime, args.count, barrier)?, args.count),
         Work::Allreduce { len, .. } => {
-            each(collectives(runtime, args.count, |runtime| allreduce(runtime, len))?, args.count)
+            // As the peers' programs do, it works on the same memory again and again.
+            let mut data = vec![0; len as usize];
+            each(collectives(runtime, args.count, |runtime| allreduce(runtime, &mut data))?, args.count)
         }
         _ => return Err(not_done(args)),
     };
@@ -327,10 +329,11 @@ fn barrier(runtime: &mut Runtime) -> Outcome {
     runtime.barrier().map_err(am)
 }
 
-fn allreduce(runtime: &mut Runtime, len: u32) -> Outcome {
-    let data = vec![0; len as usize];
-    let sum = Collective::Allreduce { data, with: (Number::F64, Reduction::Add) };
-    runtime.collective(Team::WORLD, sum).map(drop).map_err(am)
+fn allreduce(runtime: &mut Runtime, data: &mut Vec<u8>) -> Outcome {
+    let with = (Number::F64, Reduction::Add);
+    let sum = Collective::Allreduce { data: std::mem::take(data), with };
+    *data = runtime.collective(Team::WORLD, sum).map_err(am)?;
+    Ok(())
 }
 
 fn am(error: AmError) -> Failure {

@@ -27,6 +27,8 @@ pub const TEAMS_MAX: usize = 4096;
 pub(crate) const SYMMETRIC_ADDRESSES: std::ops::Range<u64> = 0x5700_0000_0000..0x5a00_0000_0000;
 /// So often is an address tried for symmetric memory before it is given up.
 pub(crate) const SYMMETRIC_ATTEMPTS_MAX: u32 = 64;
+/// One fence in so many looks for what others want of this process, even if all it waits for has ended.
+pub(crate) const FENCES_PER_POLL: u32 = 16;
 /// Longest data that are copied before they are put, where that saves a registration, bytes.
 pub(crate) const STAGED_BYTES: usize = 2048;
 /// Longest data of one part of a collective, bytes: a multiple of an element's.

@@ -96,7 +96,7 @@ pub use explain::{Explanation, Fact, PathOption};
 pub use loan::{Loan, Loans, RefusedLoan};
 pub use options::{Attribute, Options, SendFlags};
 pub use resolve::resolve;
-pub use rma::{Access, Memory, RegionAddress, RegionHandle, Registration, Rma, RmaFlags, Segment};
+pub use rma::{Access, BlockRun, Memory, RegionAddress, RegionHandle, Registration, Rma, RmaFlags, Segment};
 pub use security::Security;
 pub use shared::{LockedEndpoint, SharedEndpoint};
 

@@ -11,4 +11,4 @@ mod operation;
 pub use handle::{Access, RegionHandle};
 pub(crate) use memory::{Charged, LiveWord, atomic_op};
 pub use memory::{Memory, Registration};
-pub use operation::{RegionAddress, Rma, RmaFlags, Segment};
+pub use operation::{BlockRun, RegionAddress, Rma, RmaFlags, Segment};

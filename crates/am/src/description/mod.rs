@@ -14,6 +14,7 @@ mod error;
 mod layout;
 mod pack;
 mod pieces;
+mod runs;
 mod walk;
 
 use bounds::Bounds;
@@ -23,6 +24,7 @@ use std::ops::Range;
 pub use cci_memory::bytes::{Readable, Writable};
 pub use error::{DescriptionError, PackError};
 pub(crate) use pieces::Piece;
+pub(crate) use runs::{Run, pair_runs};
 
 /// Which bytes belong to one element of data, and in which order.
 ///

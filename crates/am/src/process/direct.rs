@@ -1,19 +1,27 @@
 //! Operations on memory that the endpoint has mapped: they have ended when they are started, and nothing is kept of them.
 
 use super::links::Links;
-use super::operation::copy_at_once;
+use super::operation::{Described, copy_at_once};
 use super::part::{Part, Transfer};
 use super::registered::{Registered, address, find};
-use super::results::Results;
+use crate::description::{Run, pair_runs};
 use crate::limits::STAGED_BYTES;
 use crate::wire::{Range, Region};
-use cci::{Access, Atomic, Connection, Foreign, Memory, RegionAddress, RegionHandle, RmaFlags, Status};
+use cci::{
+    Access, Atomic, BlockRun, Connection, Endpoint, Foreign, Memory, RegionAddress, RegionHandle, RmaKind,
+    Status,
+};
+use std::ops::ControlFlow;
 
 /// Regions that are remembered: one for ranks with the same low bits.
 const REGIONS: usize = 16;
 
 /// The shortest puts are copied by a buffer of this length, bytes.
 const WORD_BYTES: usize = 16;
+
+/// Described data are copied in parts of up to so many bytes, and so many runs of blocks on each side.
+const PART_BYTES: usize = 256 << 10;
+const PART_RUNS: usize = 256;
 
 /// Copies up to `BYTES` to the beginning of `to`.
 #[inline]
@@ -35,6 +43,8 @@ pub(crate) struct Direct {
     regions: [Option<Mapped>; REGIONS],
     /// What short puts from memory that is not registered are copied to first.
     staging: Option<(Memory, RegionHandle)>,
+    /// The runs of the part of described data that is being copied: here, there, and of both together. They keep their space.
+    runs: (Vec<Run>, Vec<Run>, Vec<BlockRun>),
 }
 
 /// What has become of an operation.
@@ -45,6 +55,68 @@ pub(crate) enum Attempt {
     NotTried,
     /// It was started, and the endpoint tells of its end: from this memory, which was registered for it.
     Started(Option<(Memory, RegionHandle)>),
+}
+
+/// Copies between local memory, registered or not, and a region that is mapped. False: nothing has ended.
+#[inline]
+fn copy_mapped(
+    endpoint: &mut Endpoint,
+    connection: Connection,
+    transfer: Transfer,
+    local: &Part,
+    target: RegionAddress,
+) -> bool {
+    let Part { memory, offset, len_bytes } = local;
+    let run = BlockRun {
+        local: *offset,
+        local_stride: 0,
+        remote: target.offset as usize,
+        remote_stride: 0,
+        len_bytes: *len_bytes,
+        count: 1,
+    };
+    endpoint.copy_blocks_at_once(rma_kind(transfer), connection, memory, target.handle, &[run])
+}
+
+fn rma_kind(transfer: Transfer) -> RmaKind {
+    match transfer {
+        Transfer::Put => RmaKind::Write,
+        Transfer::Get => RmaKind::Read,
+    }
+}
+
+impl Described {
+    /// The runs of the next part on both sides, and those of both together with their places in the local memory and in a region that begins
+    /// at this address. Returns how many bytes these are; 0 if some lie outside of both.
+    fn next_runs(
+        &self,
+        region: u64,
+        done: usize,
+        (here, there): (&mut Vec<Run>, &mut Vec<Run>),
+        both: &mut Vec<BlockRun>,
+    ) -> usize {
+        here.clear();
+        there.clear();
+        both.clear();
+        let bytes = self.here.description.runs(self.here.count, done, PART_BYTES, PART_RUNS, here);
+        let bytes = self.there.description.runs(self.there.count, done, bytes, PART_RUNS, there);
+        let from_region = self.remote_origin.wrapping_sub(region);
+        let paired = pair_runs(here, there, |here, there| {
+            let local = usize::try_from(self.origin.wrapping_add(here.at));
+            let remote = usize::try_from(from_region.wrapping_add_signed(there.at as i64));
+            let (Ok(local), Ok(remote)) = (local, remote) else { return ControlFlow::Break(()) };
+            both.push(BlockRun {
+                local,
+                local_stride: here.stride,
+                remote,
+                remote_stride: there.stride,
+                len_bytes: here.len_bytes,
+                count: here.count,
+            });
+            ControlFlow::Continue(())
+        });
+        if paired.is_continue() { bytes } else { 0 }
+    }
 }
 
 impl Direct {
@@ -82,6 +154,9 @@ impl Direct {
         id: u64,
     ) -> Attempt {
         let Some((connection, target)) = self.find(rank, remote) else { return Attempt::NotTried };
+        if copy_mapped(links.endpoint(), connection, transfer, local, target) {
+            return Attempt::Ended(0);
+        }
         let Some((at, is_staged)) = self.local(links, registered, transfer, local) else {
             return Attempt::NotTried;
         };
@@ -97,6 +172,36 @@ impl Direct {
                 Attempt::NotTried
             }
         }
+    }
+
+    /// Tries a copy between described data, all remote bytes of which lie in this range. `known` has regions of the rank's. False: it was not
+    /// done, or in part.
+    pub fn copy_described(
+        &mut self,
+        links: &mut Links,
+        known: &[Region],
+        (rank, remote): (u32, Range),
+        described: &Described,
+    ) -> bool {
+        let holds = |region: &&Region| region.offset(remote).is_some();
+        let Some(region) = known.iter().find(holds) else { return false };
+        let Ok(Some(connection)) = links.connection(rank) else { return false };
+        let (mut here, mut there, mut both) = std::mem::take(&mut self.runs);
+        let (kind, mut done) = (rma_kind(described.transfer), 0);
+        while done < described.packed_bytes {
+            let bytes = described.next_runs(region.start, done, (&mut here, &mut there), &mut both);
+            let endpoint = links.endpoint();
+            if bytes == 0
+                || !both.chunks(PART_RUNS).all(|runs| {
+                    endpoint.copy_blocks_at_once(kind, connection, &described.local, region.handle, runs)
+                })
+            {
+                break;
+            }
+            done += bytes;
+        }
+        self.runs = (here, there, both);
+        done == described.packed_bytes
     }
 
     /// Where the data are, or are put, for the endpoint, and whether these are copies.
@@ -131,28 +236,19 @@ impl Direct {
         is_there.then(|| (RegionAddress::new(*handle, 0), true))
     }
 
-    /// Tries an atomic operation, which the endpoint would know by `id`, and whose value goes to this place.
+    /// Tries an atomic operation. None: it was not done. An error: nobody knows whether it was.
     #[inline]
-    pub fn atomic(
+    pub fn fetch(
         &mut self,
         links: &mut Links,
-        results: &Results,
         (rank, remote): (u32, Range),
-        (atomic, slot): (Atomic, super::results::Slot),
-        id: u64,
-    ) -> Attempt {
-        let Some((connection, target)) = self.find(rank, remote) else { return Attempt::NotTried };
-        let (endpoint, result) = (links.endpoint(), results.address(slot));
-        match endpoint.atomic_at_once(connection, atomic, target, result, id, RmaFlags::NONE) {
-            Ok(Some(Status::Success)) => Attempt::Ended(results.value(slot)),
-            Ok(None) => {
-                self.forget(Some(rank), None);
-                Attempt::Started(None)
-            }
-            Ok(Some(_)) | Err(_) => {
-                self.forget(Some(rank), None);
-                Attempt::NotTried
-            }
+        atomic: Atomic,
+    ) -> Option<Result<u64, Status>> {
+        let (connection, target) = self.find(rank, remote)?;
+        let fetched = links.endpoint().fetch_at_once(connection, atomic, target);
+        if let Some(Err(_)) = fetched {
+            self.forget(Some(rank), None);
         }
+        fetched
     }
 }

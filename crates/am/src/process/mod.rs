@@ -527,7 +527,7 @@ impl Process {
         transfer: Transfer,
         rank: u32,
         remote: u64,
-        local: Part,
+        local: &Part,
         cookie: u64,
     ) -> Result<Option<u64>> {
         self.check_rank(rank)?;
@@ -547,7 +547,7 @@ impl Process {
         remote: (u64, Elements),
         local: (&Memory, isize, Elements),
         cookie: u64,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         self.check_rank(rank)?;
         self.memory.transfer_described(&mut self.links, transfer, rank, remote, local, cookie)
     }

@@ -113,7 +113,7 @@ impl OneSided {
         transfer: Transfer,
         rank: u32,
         remote: u64,
-        local: Part,
+        local: &Part,
         cookie: u64,
     ) -> Result<Option<u64>> {
         if local.offset.checked_add(local.len_bytes).is_none_or(|end| end > local.memory.len()) {
@@ -123,13 +123,15 @@ impl OneSided {
         self.check(remote)?;
         if self.waiting.is_empty() && local.len_bytes > 0 {
             let id = self.started + 1;
-            match self.direct.copy(links, &self.registered, transfer, (rank, remote), &local, id) {
+            match self.direct.copy(links, &self.registered, transfer, (rank, remote), local, id) {
                 Attempt::Ended(value) => return Ok(Some(value)),
                 Attempt::NotTried => {}
                 Attempt::Started(staged) => {
                     let (part, made) = match staged {
-                        Some((memory, handle)) => (Part { memory, offset: 0, ..local }, Some(handle)),
-                        None => (local, None),
+                        Some((memory, handle)) => {
+                            (Part { memory, offset: 0, len_bytes: local.len_bytes }, Some(handle))
+                        }
+                        None => (local.clone(), None),
                     };
                     let purpose = Purpose::Program(cookie);
                     self.enter(rank, (remote, None), Action::Transfer(transfer, part), made, purpose);
@@ -137,7 +139,7 @@ impl OneSided {
                 }
             }
         }
-        self.start(links, rank, remote, cookie, |_, _| Ok(Action::Transfer(transfer, local)))?;
+        self.start(links, rank, remote, cookie, |_, _| Ok(Action::Transfer(transfer, local.clone())))?;
         Ok(None)
     }
 
@@ -183,7 +185,7 @@ impl OneSided {
         self.start(links, rank, remote, cookie, |_, _| Ok(action))
     }
 
-    /// Starts to copy between described data, which ends once, by [`OneSided::next_ended`].
+    /// Starts to copy between described data, which ends once, by [`OneSided::next_ended`], unless it has ended well already: then this is 0.
     pub fn transfer_described(
         &mut self,
         links: &mut Links,
@@ -192,9 +194,17 @@ impl OneSided {
         there: (u64, Elements),
         here: (&Memory, isize, Elements),
         cookie: u64,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         let (described, remote) = describe(transfer, there, here)?;
-        self.start(links, rank, remote, cookie, |_, _| Ok(Action::Described(Box::new(described))))
+        self.check(remote)?;
+        if self.waiting.is_empty() && rank != links.rank() && remote.len_bytes > 0 {
+            let known = self.known.get(&rank).map(Vec::as_slice).unwrap_or_default();
+            if self.direct.copy_described(links, known, (rank, remote), &described) {
+                return Ok(Some(0));
+            }
+        }
+        self.start(links, rank, remote, cookie, |_, _| Ok(Action::Described(Box::new(described))))?;
+        Ok(None)
     }
 
     /// Starts an atomic operation, which ends once, by [`OneSided::next_ended`], unless it has ended well already: then the value is there.
@@ -220,18 +230,14 @@ impl OneSided {
         if self.waiting.is_empty()
             && let Change::Core(atomic) = change
         {
-            let (slot, id) = (self.results.take(links.endpoint())?, self.started + 1);
-            match self.direct.atomic(links, &self.results, (rank, remote), (atomic, slot), id) {
-                Attempt::Started(_) => {
-                    let action = Action::Atomic(change, atomic, slot);
-                    self.enter(rank, (remote, None), action, None, Purpose::Program(cookie));
+            match self.direct.fetch(links, (rank, remote), atomic) {
+                Some(Ok(value)) => return Ok(Some(value)),
+                // It must not be done twice.
+                Some(Err(status)) => {
+                    self.tell_ended(cookie, Err(AmError::Gone { rank, why: status.to_string() }));
                     return Ok(None);
                 }
-                Attempt::Ended(value) => {
-                    self.results.give_back(slot);
-                    return Ok(Some(value));
-                }
-                Attempt::NotTried => self.results.give_back(slot),
+                None => {}
             }
         }
         let action = |results: &mut Results, links: &mut Links| {
@@ -555,6 +561,7 @@ impl OneSided {
     /// How many operations on a rank's memory have not ended; of all ranks, without a rank.
     pub fn under_way(&self, rank: Option<u32>) -> u64 {
         match rank {
+            _ if self.operations.is_empty() => 0,
             Some(rank) => self.under_way.get(&rank).copied().unwrap_or_default(),
             None => self.operations.len() as u64,
         }

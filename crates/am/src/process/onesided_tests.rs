@@ -113,22 +113,30 @@ fn what_is_mapped_ends_when_it_is_started() {
         Change::Core(Atomic { kind, width, operand, compare: 0 })
     };
     let put = |all: &mut [Runtime], len| {
-        all[0].process().transfer(Transfer::Put, 1, start + 64, part(&local, 0, len), 7).unwrap()
+        all[0].process().transfer(Transfer::Put, 1, start + 64, &part(&local, 0, len), 7).unwrap()
     };
     for round in 1..4_u8 {
         assert!(local.write(0, &[round; 4_096]) && kept.write(0, &[round + 100; 4_096]));
         // The first ones ask where the memory is, and for its mapping.
         turn(&mut all, |all| put(all, 8).is_some());
-        for len in [1, 16, 17, 2_048] {
+        for len in [1, 16, 17, 2_048, 2_049, 4_000] {
             assert_eq!(put(&mut all, len), Some(0));
             assert_eq!(bytes(&theirs, 64, len), vec![round; len]);
         }
-        assert_eq!(put(&mut all, 2_049), None, "it is not registered, and not short");
-        turn(&mut all, |all| all[0].process().operations(None) == 0);
-        assert_eq!(bytes(&theirs, 64, 2_049), vec![round; 2_049]);
+        let elements = |lens: &[usize], strides: &[isize]| Elements {
+            count: 1,
+            description: Description::strided(lens, strides).unwrap(),
+        };
+        let (there, here) = (elements(&[4, 100], &[40]), elements(&[8, 50], &[16]));
+        let (remote, near) = ((start + 4_096, there), (&local, 0, here));
+        let gaps = all[0].process().transfer_described(Transfer::Put, 1, remote, near, 7).unwrap();
+        assert_eq!(gaps, Some(0));
+        let old = if round == 1 { 0 } else { round + 99 };
+        let expected: Vec<u8> = (0..4_000).map(|at| if at % 40 < 4 { round } else { old }).collect();
+        assert_eq!(bytes(&theirs, 4_096, 4_000), expected);
         let process = all[0].process();
-        let whole = process.transfer(Transfer::Put, 1, start + 4_096, part(&kept, 0, 4_096), 7).unwrap();
-        let back = process.transfer(Transfer::Get, 1, start + 64, part(&kept, 8, 40), 7).unwrap();
+        let whole = process.transfer(Transfer::Put, 1, start + 4_096, &part(&kept, 0, 4_096), 7).unwrap();
+        let back = process.transfer(Transfer::Get, 1, start + 64, &part(&kept, 8, 40), 7).unwrap();
         assert_eq!((whole, back), (Some(0), Some(0)));
         assert_eq!(bytes(&theirs, 4_096, 4_096), vec![round + 100; 4_096]);
         assert_eq!(bytes(&kept, 8, 40), vec![round; 40]);

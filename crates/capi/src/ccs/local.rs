@@ -104,17 +104,16 @@ impl Local {
         let Some((memory, origin, elements)) = self.elements(here)? else {
             let nothing =
                 Part { memory: Memory::foreign(Foreign::owned(Box::default())), offset: 0, len_bytes: 0 };
-            return Ok(live.process.transfer(transfer, rank, remote, nothing, cookie)?);
+            return Ok(live.process.transfer(transfer, rank, remote, &nothing, cookie)?);
         };
         let is_row = |elements: &Elements| elements.description.is_contiguous(elements.count);
         let remote_elements = there.elements();
         if is_row(&elements) && is_row(&remote_elements) {
             let first = there.place.as_ref().map_or(remote, |place| place.start.addr().get() as u64);
             let part = Part { memory: memory.clone(), offset: 0, len_bytes: here.len_bytes };
-            return Ok(live.process.transfer(transfer, rank, first, part, cookie)?);
+            return Ok(live.process.transfer(transfer, rank, first, &part, cookie)?);
         }
         let (there, here) = ((remote, remote_elements), (memory, origin, elements));
-        live.process.transfer_described(transfer, rank, there, here, cookie)?;
-        Ok(None)
+        Ok(live.process.transfer_described(transfer, rank, there, here, cookie)?)
     }
 }

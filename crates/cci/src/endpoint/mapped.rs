@@ -4,10 +4,11 @@ use super::Endpoint;
 use super::rma::{is_beyond, remote_address};
 use crate::connection::{Connection, Status};
 use crate::engine::core::{ConnState, SendOp};
+use crate::engine::mapped_pairs::Lost;
 use crate::options::Attribute;
-use crate::rma::{RegionAddress, RmaFlags};
+use crate::rma::{BlockRun, Memory, RegionAddress, RegionHandle, RmaFlags};
 use crate::transport::{Action, AtomicRequest, RmaRequest};
-use cci_proto::RmaKind;
+use cci_proto::{Atomic, RemoteAddress, RmaKind};
 
 impl Endpoint {
     /// Does an operation by a plain copy, if both regions were used before and nothing has to come first. False: nothing was
@@ -35,6 +36,68 @@ impl Endpoint {
             self.core.counters.count_rma(kind, len_bytes);
         }
         copied
+    }
+
+    /// Copies blocks between local memory, which need not be registered, and a peer's region that is mapped, as those of library memory on the
+    /// same host are once they were used. All blocks are there when this returns; no event will come. False: that is not possible, or not
+    /// now, and some blocks may have been copied. [`Endpoint::rma`] can do it, and says what is wrong. Blocks of up to 1 MiB together may be
+    /// copied in one call.
+    #[inline]
+    pub fn copy_blocks_at_once(
+        &mut self,
+        kind: RmaKind,
+        connection: Connection,
+        local: &Memory,
+        region: RegionHandle,
+        runs: &[BlockRun],
+    ) -> bool {
+        let remote = remote_address(RegionAddress::new(region, 0));
+        let copied = self.may_be_mapped(connection, RmaFlags::SILENT)
+            && local.is_own_process()
+            && self.is_known(connection, remote)
+            && self.core.regions.pairs.copy_blocks(kind, connection, &local.bytes(), remote, runs);
+        if copied {
+            let len_bytes: usize = runs.iter().map(|run| run.len_bytes * run.count).sum();
+            self.core.counters.count_rma(kind, len_bytes as u64);
+        }
+        copied
+    }
+
+    /// Changes a value in a peer's region that is mapped, as [`Endpoint::atomic`] does, and returns the value from before. None: that is not
+    /// possible, or not now, and nothing was done. An error: the region was taken back meanwhile, so that nobody knows whether the value was
+    /// changed.
+    #[inline]
+    pub fn fetch_at_once(
+        &mut self,
+        connection: Connection,
+        atomic: Atomic,
+        target: RegionAddress,
+    ) -> Option<Result<u64, Status>> {
+        let at = remote_address(target);
+        if !self.may_be_mapped(connection, RmaFlags::SILENT) || !self.is_known(connection, at) {
+            return None;
+        }
+        let before = self.core.regions.pairs.fetch(connection, atomic, at)?;
+        self.core.counters.atomics += 1;
+        Some(before.map_err(|Lost| Status::TimedOut))
+    }
+
+    /// Whether operations without a local region may use this region of a peer's, which is looked for where it is mapped.
+    #[inline(always)]
+    fn is_known(&mut self, connection: Connection, remote: RemoteAddress) -> bool {
+        self.core.regions.pairs.has(connection, remote) || self.look_for(connection, remote)
+    }
+
+    #[cold]
+    fn look_for(&mut self, connection: Connection, remote: RemoteAddress) -> bool {
+        let Endpoint { core, transport, .. } = self;
+        let Some(link) = core.conn(connection).map(|conn| conn.link) else { return false };
+        if !core.regions.pairs.wants(connection, None, remote) {
+            return false;
+        }
+        let Some(mapped) = transport.mapped(link, remote.region, remote.key) else { return false };
+        core.regions.pairs.insert(connection, None, remote, mapped);
+        true
     }
 
     /// Whether an operation may be done without the transport, as far as it is for the connection to say: nothing has to come

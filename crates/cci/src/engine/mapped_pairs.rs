@@ -3,8 +3,8 @@
 
 use crate::connection::{Connection, Status};
 use crate::limits;
-use crate::rma::{Access, atomic_op};
-use cci_memory::bytes::{Backing, Bytes};
+use crate::rma::{Access, BlockRun, atomic_op};
+use cci_memory::bytes::{Backing, Blocks, Bytes};
 use cci_memory::ring::Direct;
 use cci_proto::{Atomic, RemoteAddress, RmaKind};
 use cci_sys::shared_memory::{SharedMemory, SharedMemoryReader};
@@ -56,7 +56,25 @@ impl MappedRegion {
     fn is_live(&self) -> bool {
         self.control.load(self.live_at) == Ok(self.token)
     }
+
+    /// Changes a value, and answers the one from before. `None`: nothing was done. An error: the region was taken back meanwhile, so that
+    /// its pages may have been replaced before, or after. It can't be repeated.
+    #[inline(always)]
+    fn change(&self, atomic: Atomic, offset: u64) -> Option<Result<u64, Lost>> {
+        if !self.access.contains(Access::ATOMIC) {
+            return None;
+        }
+        self.direct.begin(self.name);
+        let changed = self.is_live().then(|| self.bytes.atomic(offset as usize, atomic_op(atomic)));
+        let is_live = self.is_live();
+        self.direct.end();
+        changed?.ok().map(|before| if is_live { Ok(before) } else { Err(Lost) })
+    }
 }
+
+/// An operation that may have changed pages that are nobody's any more.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Lost;
 
 /// What names a region.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -80,7 +98,7 @@ struct Pair {
     connection: Connection,
     local: Name,
     remote: Name,
-    /// The local region; `None` for atomics whose value from before nobody wants. The table of regions keeps it mapped.
+    /// The local region; `None` for operations without one. The table of regions keeps it mapped.
     local_bytes: Option<Bytes>,
     /// Operations may write to the local region.
     is_target: bool,
@@ -193,6 +211,57 @@ impl MappedPairs {
         copied
     }
 
+    /// Whether operations without a local region find this region of a peer's here.
+    #[inline(always)]
+    pub fn has(&self, connection: Connection, remote: RemoteAddress) -> bool {
+        find(&self.pairs, connection, NO_REGION, remote.into()).is_some()
+    }
+
+    /// Copies blocks between local memory and a region of a peer's. False: it is not [there](MappedPairs::has), a range or the rights are
+    /// not its own, the blocks are too many bytes for one turn, or the peer has taken its region back. Some may have been copied then.
+    #[inline(always)]
+    pub fn copy_blocks(
+        &mut self,
+        kind: RmaKind,
+        connection: Connection,
+        local: &Bytes,
+        remote: RemoteAddress,
+        runs: &[BlockRun],
+    ) -> bool {
+        let Some(pair) = find(&self.pairs, connection, NO_REGION, remote.into()) else { return false };
+        let mapped = &pair.mapped;
+        let need = match kind {
+            RmaKind::Write => Access::WRITE,
+            RmaKind::Read => Access::READ,
+        };
+        if !mapped.access.contains(need) || total_bytes(runs).is_none_or(|len| len > limits::RMA_COPY_BYTES) {
+            return false;
+        }
+        mapped.direct.begin(mapped.name);
+        // See `copy` for why it has to be live afterwards, too.
+        let copied = mapped.is_live()
+            && runs.iter().all(|run| copy_run(kind, local, &mapped.bytes, run))
+            && mapped.is_live();
+        mapped.direct.end();
+        self.done += u64::from(copied);
+        copied
+    }
+
+    /// Changes a value of a peer's region, and answers the one from before. `None`: the region is not [there](MappedPairs::has), or as where
+    /// [`MappedPairs::atomic`] says so.
+    #[inline(always)]
+    pub fn fetch(
+        &mut self,
+        connection: Connection,
+        atomic: Atomic,
+        target: RemoteAddress,
+    ) -> Option<Result<u64, Lost>> {
+        let pair = find(&self.pairs, connection, NO_REGION, target.into())?;
+        let before = pair.mapped.change(atomic, target.offset)?;
+        self.done += 1;
+        Some(before)
+    }
+
     /// Changes a value of the peer's region, and puts the value from before where it is wanted. `None`: as where [`MappedPairs::copy`]
     /// says false, and nothing was done.
     #[inline]
@@ -204,29 +273,40 @@ impl MappedPairs {
         result: Option<RemoteAddress>,
     ) -> Option<Status> {
         let pair = find(&self.pairs, connection, name(result), target.into())?;
-        let mapped = &pair.mapped;
         let result_bytes = match (result, &pair.local_bytes) {
             (None, None) => None,
             (Some(at), Some(bytes)) if pair.is_target => Some(bytes.part(at.offset as usize, RESULT_BYTES)?),
             _ => return None,
         };
-        if !mapped.access.contains(Access::ATOMIC) {
-            return None;
-        }
-        mapped.direct.begin(mapped.name);
-        let changed =
-            mapped.is_live().then(|| mapped.bytes.atomic(target.offset as usize, atomic_op(atomic)));
-        // If the region was taken back meanwhile, its pages may have been replaced before, or after. It can't be repeated.
-        let may_be_lost = matches!(changed, Some(Ok(_))) && !mapped.is_live();
-        mapped.direct.end();
-        let before = changed?.ok()?;
+        let before = pair.mapped.change(atomic, target.offset)?;
         self.done += 1;
-        if may_be_lost {
-            return Some(Status::TimedOut);
-        }
+        let Ok(before) = before else { return Some(Status::TimedOut) };
         let is_put = result_bytes.is_none_or(|bytes| bytes.write(0, &before.to_ne_bytes()));
         debug_assert!(is_put, "the part is as long as the value");
         Some(Status::Success)
+    }
+}
+
+/// How many bytes all blocks have; none if that is beyond all numbers.
+#[inline(always)]
+fn total_bytes(runs: &[BlockRun]) -> Option<usize> {
+    runs.iter().try_fold(0_usize, |all, run| all.checked_add(run.len_bytes.checked_mul(run.count)?))
+}
+
+#[inline(always)]
+fn copy_run(kind: RmaKind, local: &Bytes, remote: &Bytes, run: &BlockRun) -> bool {
+    let BlockRun { len_bytes: len, count, .. } = *run;
+    if count == 1 {
+        return match kind {
+            RmaKind::Write => remote.copy_from(run.remote, local, run.local, len),
+            RmaKind::Read => local.copy_from(run.local, remote, run.remote, len),
+        };
+    }
+    let here = Blocks { first: run.local, stride: run.local_stride, len, count };
+    let there = Blocks { first: run.remote, stride: run.remote_stride, len, count };
+    match kind {
+        RmaKind::Write => remote.copy_blocks_from(there, local, here),
+        RmaKind::Read => local.copy_blocks_from(here, remote, there),
     }
 }
 
@@ -253,7 +333,7 @@ fn find(pairs: &[Option<Pair>; PAIRS], connection: Connection, local: Name, remo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cci_memory::bytes::{AtomicKind as Kind, AtomicOp, AtomicWidth as Width};
+    use cci_memory::bytes::{AtomicKind as Kind, AtomicOp, AtomicWidth as Width, Foreign};
     use cci_memory::ring::region_bytes;
     use cci_proto::{AtomicKind, AtomicWidth};
     use std::os::fd::AsFd;
@@ -359,6 +439,45 @@ mod tests {
         assert!(scene.copy(RmaKind::Read, 0, 8));
         scene.pairs.forget_local(LOCAL.region);
         assert!(!scene.copy(RmaKind::Read, 0, 8));
+    }
+
+    #[test]
+    fn blocks_are_copied_within_the_region_and_while_it_is_live() {
+        let mut scene = Scene::new(Access::WRITE, true);
+        let data: Vec<u8> = (0..LEN).map(|at| at as u8).collect();
+        let local = Foreign::owned(data.clone().into());
+        let run =
+            BlockRun { local: 1, local_stride: 3, remote: 4, remote_stride: 8, len_bytes: 2, count: 100 };
+        let half = LEN / 2;
+        let copy = |scene: &mut Scene, kind, runs: &[BlockRun]| {
+            scene.pairs.copy_blocks(kind, ON, &local.bytes(), REMOTE, runs)
+        };
+        assert!(!copy(&mut scene, RmaKind::Write, &[run]), "it is only known beside a local region");
+        let mapped = scene.pairs.pairs.iter_mut().find_map(Option::take).unwrap().mapped;
+        scene.pairs.insert(ON, None, REMOTE, mapped);
+        let single = BlockRun { local: 7, remote: half - 1, len_bytes: 1, count: 1, ..run };
+        assert!(scene.pairs.has(ON, REMOTE) && copy(&mut scene, RmaKind::Write, &[run, single]));
+        for block in 0..100 {
+            let (at, from) = (half + 4 + 8 * block, 1 + 3 * block);
+            assert_eq!((scene.remote(at), scene.remote(at + 1)), (data[from], data[from + 1]));
+            assert_eq!((scene.remote(at - 1), scene.remote(at + 2)), (0, 0));
+        }
+        assert_eq!((scene.remote(LEN - 1), scene.pairs.done), (7, 1));
+        let beyond = [
+            BlockRun { remote: half - 1, count: 1, ..run },
+            BlockRun { remote_stride: -8, ..run },
+            BlockRun { remote_stride: (half / 99 + 1) as isize, ..run },
+            BlockRun { local: LEN - 200, ..run },
+            BlockRun { count: usize::MAX, ..run },
+        ];
+        for run in beyond {
+            assert!(!copy(&mut scene, RmaKind::Write, &[run]), "{run:?}");
+        }
+        assert!(!copy(&mut scene, RmaKind::Read, &[run]), "it may only be written");
+        scene.say(0);
+        assert!(!copy(&mut scene, RmaKind::Write, &[run]));
+        let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 1, compare: 0 };
+        assert_eq!((scene.pairs.fetch(ON, add, REMOTE), scene.pairs.done), (None, 1));
     }
 
     #[test]

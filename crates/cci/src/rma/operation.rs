@@ -36,6 +36,23 @@ impl Segment {
     }
 }
 
+/// Blocks of one length at equal distances, in local memory and in a peer's region.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct BlockRun {
+    /// Where the first block begins in the local memory, in bytes.
+    pub local: usize,
+    /// From the beginning of a local block to that of the next one, in bytes.
+    pub local_stride: isize,
+    /// Where the first block begins in the peer's region, in bytes.
+    pub remote: usize,
+    /// From the beginning of a block there to that of the next one, in bytes.
+    pub remote_stride: isize,
+    /// The length of each block in bytes.
+    pub len_bytes: usize,
+    /// How many blocks there are.
+    pub count: usize,
+}
+
 /// Flags of an operation, combined with `|`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct RmaFlags(u8);

@@ -89,6 +89,38 @@ impl Bytes {
     }
 }
 
+impl Bytes {
+    /// Copies blocks of another memory to as many blocks of this one, which have the same length, the first one first. `false`: they are
+    /// not all in range, or differ, and nothing was done.
+    #[inline]
+    #[must_use = "`false` means that nothing was copied"]
+    pub fn copy_blocks_from(&self, to: Blocks, source: &Bytes, from: Blocks) -> bool {
+        let Some(len) = to.len.checked_mul(to.count) else { return false };
+        if to.len != from.len || !to.fit(self.len, len) || !from.fit(source.len, len) {
+            return false;
+        }
+        if len == 0 {
+            return true;
+        }
+        if one_by_one() {
+            let (mut to_at, mut from_at) = (to.first, from.first);
+            return (0..to.count).all(|_| {
+                let copied = self.copy_from(to_at, source, from_at, to.len);
+                to_at = to_at.wrapping_add_signed(to.stride);
+                from_at = from_at.wrapping_add_signed(from.stride);
+                copied
+            });
+        }
+        // SAFETY: on both sides the first and the last block are in range by `fit`, so are all between them.
+        unsafe {
+            let from_base = source.base.as_ptr().add(from.first);
+            let to_base = self.base.as_ptr().add(to.first);
+            move_blocks(from_base, from.stride, to_base, to.stride, to.len, to.count);
+        }
+        true
+    }
+}
+
 /// Whether each block goes through [`Bytes::read`] or [`Bytes::write`]: in a simulation, which has to see it, and under
 /// miri, where only these know which side may be changed by others.
 #[inline(always)]
@@ -254,6 +286,28 @@ mod tests {
     }
 
     #[test]
+    fn blocks_are_copied_between_memories_or_nothing_is() {
+        for_all(|to, places| {
+            let from = Blocks { first: 3, stride: to.len as isize + 2, ..to };
+            let source = pattern();
+            let froms = self::places(from);
+            let may = places.is_some() && froms.is_some();
+            let memory = shared(vec![0xEE; MEMORY_LEN], |bytes| {
+                let from_memory = shared(source.clone(), |source| {
+                    assert_eq!(bytes.copy_blocks_from(to, &source, from), may, "{to:?}");
+                });
+                assert_eq!(from_memory, source);
+            });
+            let mut expected = vec![0xEE; MEMORY_LEN];
+            let pairs = places.into_iter().flatten().zip(froms.into_iter().flatten());
+            for (at, from_at) in pairs.filter(|_| may) {
+                expected[at..at + to.len].copy_from_slice(&source[from_at..from_at + to.len]);
+            }
+            assert_eq!(memory, expected, "{to:?}");
+        });
+    }
+
+    #[test]
     fn lengths_that_differ_and_numbers_that_overflow_are_refused() {
         shared(pattern(), |memory| {
             let blocks = Blocks { first: 0, stride: 8, len: 4, count: 3 };
@@ -265,6 +319,8 @@ mod tests {
             assert!(!memory.gather(Blocks { first: usize::MAX, ..blocks }, &mut [0; 12]));
             assert!(memory.gather(Blocks { count: 0, ..blocks }, &mut []));
             assert!(memory.gather(Blocks { len: 0, ..blocks }, &mut []));
+            assert!(!memory.copy_blocks_from(blocks, &memory, Blocks { count: 2, ..blocks }));
+            assert!(!memory.copy_blocks_from(blocks, &memory, Blocks { len: 3, ..blocks }));
             let beyond = Blocks { len: MEMORY_LEN + 1, count: 1, ..blocks };
             assert!(!memory.gather(beyond, &mut vec![0; MEMORY_LEN + 1]));
         });

@@ -403,18 +403,16 @@ impl Party {
                 process.indexed_put(rank, place + model::POINTER_AT as u64, part(len), cookie).map(|()| None)
             }
             Kind::Put { has_gaps: false } => {
-                process.transfer(Transfer::Put, rank, slot, part(model::PUT_BYTES), cookie)
+                process.transfer(Transfer::Put, rank, slot, &part(model::PUT_BYTES), cookie)
             }
             Kind::Put { has_gaps: true } => {
                 let there = strided(model::PUT_BYTES / 8, 16)?;
                 let here = Elements { count: model::PUT_BYTES / 8, description: bytes(8)? };
-                process
-                    .transfer_described(Transfer::Put, rank, (slot, there), (&memory, 0, here), cookie)
-                    .map(|()| None)
+                process.transfer_described(Transfer::Put, rank, (slot, there), (&memory, 0, here), cookie)
             }
             Kind::Get => {
                 let remote = place + model::CONSTANT_AT as u64;
-                process.transfer(Transfer::Get, rank, remote, part(model::CONSTANT_BYTES), cookie)
+                process.transfer(Transfer::Get, rank, remote, &part(model::CONSTANT_BYTES), cookie)
             }
         };
         match begun {

@@ -1,0 +1,75 @@
+//! Handlers and callbacks that are due, while they run.
+
+use super::Runtime;
+use crate::limits::ARGS_MAX;
+use crate::message::Message;
+use crate::process::{Batch, Delivery, Due};
+
+/// Puts a batch back when it is done, also if a handler panics.
+pub(super) struct RunningBatch<'a> {
+    runtime: &'a mut Runtime,
+    args: [i64; ARGS_MAX],
+    batch: Option<Batch>,
+}
+
+impl RunningBatch<'_> {
+    /// With the operations that had ended when they were started.
+    pub(super) fn of(runtime: &mut Runtime, batch: Option<Batch>) -> RunningBatch<'_> {
+        RunningBatch { runtime, args: [0; ARGS_MAX], batch }
+    }
+
+    /// Returns whether any handler has run.
+    pub(super) fn run(&mut self) -> bool {
+        let mut ran = false;
+        while let Some((done, value)) = self.runtime.ended.pop_front() {
+            ran = true;
+            self.runtime.is_handling = true;
+            done(self.runtime, Ok(value));
+            self.runtime.is_handling = false;
+        }
+        let Some(batch) = &mut self.batch else { return ran };
+        while let Some(due) = self.runtime.process.next(batch) {
+            ran = true;
+            match due {
+                Due::Message(due) => {
+                    let args = due.args.decode(&mut self.args);
+                    let Delivery { token, sender, context, data, large_bytes, .. } = due;
+                    self.runtime.is_handling = true;
+                    self.runtime
+                        .call(due.handler, &Message { token, sender, context, args, data, large_bytes });
+                    self.runtime.is_handling = false;
+                    self.runtime.process.end(token);
+                }
+                Due::Done { cookie, result } => {
+                    if let Some(done) = self.runtime.callbacks.remove(&cookie) {
+                        self.runtime.is_handling = true;
+                        done(self.runtime, result);
+                        self.runtime.is_handling = false;
+                    }
+                }
+                Due::Collected { cookie, result } => {
+                    if let Some(done) = self.runtime.collecting.remove(&cookie) {
+                        self.runtime.is_handling = true;
+                        done(self.runtime, result);
+                        self.runtime.is_handling = false;
+                    }
+                }
+                Due::Gone { rank, why } => {
+                    if let Some(report) = &mut self.runtime.on_gone {
+                        report(rank, &why);
+                    }
+                }
+            }
+        }
+        ran
+    }
+}
+
+impl Drop for RunningBatch<'_> {
+    fn drop(&mut self) {
+        self.runtime.is_handling = false;
+        if let Some(batch) = self.batch.take() {
+            self.runtime.process.put_back(batch);
+        }
+    }
+}

@@ -1,17 +1,17 @@
 //! The task that gets a messenger's events.
 
-use super::state::{Shared, Turn};
+use super::state::Shared;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// How an executor's reactor tells that the descriptor of one messenger is readable.
 pub trait Reactor: Send + Unpin + 'static {
     /// If the descriptor may be readable, calls `look`, and returns `Ready` if that finds something. Otherwise it has the task woken when
-    /// the descriptor becomes readable, and returns `Pending`: the driver looks by itself then, unless `look` was called. A reactor that
-    /// reports edges must not forget one that came while `look` ran.
+    /// the descriptor becomes readable, and returns `Pending`. A reactor that reports edges must not forget one that came while
+    /// `look` ran.
     ///
     /// # Errors
     /// The reactor's own. The driver ends, and with it everything that waits.
@@ -41,23 +41,27 @@ impl<R: Reactor> Future for Driver<R> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Driver { shared, reactor } = self.get_mut();
-        let waker = context.waker();
-        let mut last = None;
-        // Each look is a whole turn, so there need be no other one.
-        let polled = reactor.poll_readable(context, &mut || {
-            let turn = shared.lock().turn(waker);
-            last = Some(turn);
-            turn != Turn::Idle
-        })?;
-        // What tasks have started goes on its way here, whether anything has come or not. Something that comes after it makes the
-        // descriptor readable, which the reactor watches already.
-        match last.unwrap_or_else(|| shared.lock().turn(waker)) {
-            Turn::Over => return Poll::Ready(Ok(())),
-            Turn::More => waker.wake_by_ref(),
-            Turn::Idle if polled.is_ready() => waker.wake_by_ref(),
-            Turn::Idle => {}
+        {
+            let mut state = shared.lock();
+            state.set_driver(context);
+            // What tasks have started goes on its way here, whether anything has come or not.
+            let has_more = state.turn();
+            if state.handles == 0 || state.is_over {
+                return Poll::Ready(Ok(()));
+            }
+            if has_more {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
         }
-        Poll::Pending
+        // Only now is the descriptor certain to become readable when something comes.
+        match ready!(reactor.poll_readable(context, &mut || shared.lock().turn())) {
+            Ok(()) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
     }
 }
 

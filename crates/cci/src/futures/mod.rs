@@ -63,13 +63,11 @@ mod error;
 mod incoming;
 mod messenger;
 mod operations;
-mod peers;
 mod received;
 mod state;
 #[cfg(feature = "tokio")]
 mod tokio;
 mod wait;
-mod waiter;
 
 pub use connection::Connection;
 pub use driver::{Driver, Reactor};

@@ -19,8 +19,7 @@ pub(super) enum Outcome {
 }
 
 enum Operation {
-    /// The task that waits for it.
-    Pending(Waker),
+    Pending(Option<Waker>),
     Ended(Outcome),
     /// Its future was dropped. A connection that opens is closed.
     Abandoned,
@@ -48,9 +47,9 @@ impl Operations {
         Operations { all: Slab::new(OPERATIONS_MAX) }
     }
 
-    /// Enters an operation, whose end wakes the task. `None`: there are too many.
-    pub(super) fn begin(&mut self, context: &Context<'_>) -> Option<Key> {
-        self.all.insert(Operation::Pending(context.waker().clone())).ok()
+    /// Enters an operation. `None`: there are too many.
+    pub(super) fn begin(&mut self) -> Option<Key> {
+        self.all.insert(Operation::Pending(None)).ok()
     }
 
     /// Enters a message of a sink.
@@ -67,10 +66,12 @@ impl Operations {
     pub(super) fn end(&mut self, context: u64, outcome: Outcome) -> Entered {
         let key = from_context(context);
         match self.all.get_mut(key) {
-            Some(operation @ Operation::Pending(_)) => {
-                if let Operation::Pending(waker) = std::mem::replace(operation, Operation::Ended(outcome)) {
-                    waker.wake();
+            Some(Operation::Pending(waker)) => {
+                let waker = waker.take();
+                if let Some(operation) = self.all.get_mut(key) {
+                    *operation = Operation::Ended(outcome);
                 }
+                waker.into_iter().for_each(Waker::wake);
                 Entered::Kept
             }
             Some(Operation::Sink(connection)) => {
@@ -89,7 +90,7 @@ impl Operations {
     pub(super) fn wake_all(&mut self) {
         for (_, operation) in self.all.iter_mut() {
             if let Operation::Pending(waker) = operation {
-                waker.wake_by_ref();
+                waker.take().into_iter().for_each(Waker::wake);
             }
         }
     }
@@ -98,7 +99,10 @@ impl Operations {
     pub(super) fn poll(&mut self, key: Key, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
         match self.all.get_mut(key) {
             Some(Operation::Pending(waker)) => {
-                waker.clone_from(context.waker());
+                match waker {
+                    Some(waker) => waker.clone_from(context.waker()),
+                    None => *waker = Some(context.waker().clone()),
+                }
                 Poll::Pending
             }
             _ => Poll::Ready(match self.all.remove(key) {

@@ -1,13 +1,11 @@
 //! What the tasks of one messenger share, behind a lock that is held for the length of a call.
 
 use super::operations::{Entered, Operations, Outcome};
-use super::peers::{Peer, Peers};
 use super::received::Received;
-use super::waiter::Waiter;
 use crate::connection::Connection;
 use crate::engine::event::ConnectRequest;
 use crate::messages::{self, Event, SendFailure};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
@@ -24,29 +22,32 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) messenger: messages::Messenger,
     pub(super) operations: Operations,
-    peers: Peers,
+    peers: HashMap<Connection, Peer>,
     /// Who wants to connect.
     requests: VecDeque<ConnectRequest>,
     /// Tasks that wait for one of these.
     acceptors: Vec<Waker>,
     /// Tasks that wait for space, and on which connection.
     writers: VecDeque<(Connection, Waker)>,
-    driver: Waiter,
+    driver: Option<Waker>,
     /// Messengers and connections that programs have.
     pub(super) handles: usize,
     /// The driver has ended: nothing more comes.
     pub(super) is_over: bool,
 }
 
-/// What a turn of the driver has come to.
-#[derive(Copy, Clone, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// There is no event, and the descriptor becomes readable when there is one.
-    Idle,
-    /// There may be more events.
-    More,
-    /// Nothing more comes, or nobody is there to get it.
-    Over,
+/// One connection.
+#[derive(Default)]
+struct Peer {
+    received: VecDeque<Received>,
+    reader: Option<Waker>,
+    /// The peer has gone, or the connection failed.
+    has_ended: bool,
+    /// Messages of the sink that have not ended.
+    sinking: u32,
+    /// Why the first of them that failed did.
+    sink_failure: Option<SendFailure>,
+    flusher: Option<Waker>,
 }
 
 /// What there is for a reader.
@@ -62,11 +63,11 @@ impl Shared {
         let state = State {
             messenger,
             operations: Operations::new(),
-            peers: Peers::default(),
+            peers: HashMap::new(),
             requests: VecDeque::new(),
             acceptors: Vec::new(),
             writers: VecDeque::new(),
-            driver: Waiter::default(),
+            driver: None,
             handles: 1,
             is_over: false,
         };
@@ -82,24 +83,16 @@ impl Shared {
 impl State {
     /// Has the driver take a turn: something was started, or has ended.
     pub(super) fn wake_driver(&mut self) {
-        self.driver.wake();
+        self.driver.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Takes events and gives them to whom they concern. What tasks start from now on wakes the driver.
-    pub(super) fn turn(&mut self, driver: &Waker) -> Turn {
-        self.driver.wait(driver);
-        let has_more = self.take_events();
-        if self.handles == 0 || self.is_over {
-            Turn::Over
-        } else if has_more {
-            Turn::More
-        } else {
-            Turn::Idle
-        }
+    /// The driver can be woken.
+    pub(super) fn set_driver(&mut self, context: &Context<'_>) {
+        self.driver = Some(context.waker().clone());
     }
 
-    /// Returns whether there may be more.
-    fn take_events(&mut self) -> bool {
+    /// Takes events and gives them to whom they concern. Returns whether there may be more.
+    pub(super) fn turn(&mut self) -> bool {
         for _ in 0..EVENTS_PER_TURN {
             match self.messenger.next_event() {
                 Some(event) => self.on(event),
@@ -115,8 +108,10 @@ impl State {
         self.operations.wake_all();
         self.acceptors.drain(..).for_each(Waker::wake);
         self.writers.drain(..).for_each(|(_, waker)| waker.wake());
-        self.peers.iter_mut().for_each(Peer::end);
-        self.driver.end();
+        for peer in self.peers.values_mut() {
+            peer.has_ended = true;
+            peer.reader.take().into_iter().chain(peer.flusher.take()).for_each(Waker::wake);
+        }
     }
 
     fn on(&mut self, event: Event) {
@@ -132,7 +127,7 @@ impl State {
             Event::Received { context, result, .. } => self.ended(context, Outcome::Received(result)),
             Event::Connect { context, result } | Event::Accept { context, result } => {
                 if let Ok(connection) = result {
-                    self.peers.insert(connection);
+                    self.peers.insert(connection, Peer::default());
                 }
                 self.ended(context, Outcome::Opened(result));
             }
@@ -145,7 +140,10 @@ impl State {
             Event::Offer(offer) => self.received(offer.connection(), Received::Offer(offer)),
             Event::RequestCancelled(id) => self.received(id.connection(), Received::RequestCancelled(id)),
             Event::Disconnected { connection, .. } => {
-                self.peers.get_mut(connection).into_iter().for_each(Peer::end);
+                if let Some(peer) = self.peers.get_mut(&connection) {
+                    peer.has_ended = true;
+                    peer.reader.take().into_iter().chain(peer.flusher.take()).for_each(Waker::wake);
+                }
                 self.space(connection);
             }
             Event::DeviceFailed => self.end(),
@@ -159,12 +157,12 @@ impl State {
             Entered::Kept => {}
             Entered::Unwanted(outcome) => self.discard(outcome),
             Entered::OfSink(connection, outcome) => {
-                let Some(peer) = self.peers.get_mut(connection) else { return };
+                let Some(peer) = self.peers.get_mut(&connection) else { return };
                 peer.sinking = peer.sinking.saturating_sub(1);
                 if let Outcome::Sent(Err(failure)) = outcome {
                     peer.sink_failure.get_or_insert(failure);
                 }
-                peer.flusher.wake();
+                peer.flusher.take().into_iter().for_each(Waker::wake);
             }
         }
     }
@@ -178,21 +176,16 @@ impl State {
 
     fn received(&mut self, connection: Connection, received: Received) {
         // Of a connection that the program has dropped, nothing is wanted.
-        let Some(peer) = self.peers.get_mut(connection) else { return };
+        let Some(peer) = self.peers.get_mut(&connection) else { return };
         peer.received.push_back(received);
-        peer.reader.wake();
+        peer.reader.take().into_iter().for_each(Waker::wake);
     }
 
     /// There may be space: all who wait to send on this connection, and one who waits on another one.
-    #[inline]
     fn space(&mut self, connection: Connection) {
-        if !self.writers.is_empty() {
-            self.wake_writers(connection);
+        if self.writers.is_empty() {
+            return;
         }
-    }
-
-    #[cold]
-    fn wake_writers(&mut self, connection: Connection) {
         let mut other = None;
         let mut waiting = VecDeque::with_capacity(self.writers.len());
         for (of, waker) in self.writers.drain(..) {
@@ -224,12 +217,12 @@ impl State {
 
     /// What a connection has received; or has the task woken when there is something.
     pub(super) fn next_received(&mut self, connection: Connection, context: &Context<'_>) -> Next {
-        let Some(peer) = self.peers.get_mut(connection) else { return Next::Ended };
+        let Some(peer) = self.peers.get_mut(&connection) else { return Next::Ended };
         match peer.received.pop_front() {
             Some(received) => Next::Received(received),
             None if peer.has_ended || self.is_over => Next::Ended,
             None => {
-                peer.reader.wait(context.waker());
+                peer.reader = Some(context.waker().clone());
                 Next::Nothing
             }
         }
@@ -237,29 +230,29 @@ impl State {
 
     /// A message of a connection's sink was taken.
     pub(super) fn sinks(&mut self, connection: Connection) {
-        if let Some(peer) = self.peers.get_mut(connection) {
+        if let Some(peer) = self.peers.get_mut(&connection) {
             peer.sinking += 1;
         }
     }
 
     /// Whether all messages of a connection's sink have ended; if not, has the task woken when one has.
     pub(super) fn is_flushed(&mut self, connection: Connection, context: &Context<'_>) -> bool {
-        let Some(peer) = self.peers.get_mut(connection) else { return true };
+        let Some(peer) = self.peers.get_mut(&connection) else { return true };
         if peer.sinking == 0 || self.is_over {
             return true;
         }
-        peer.flusher.wait(context.waker());
+        peer.flusher = Some(context.waker().clone());
         false
     }
 
     /// Why a message of a connection's sink has failed, once.
     pub(super) fn sink_failure(&mut self, connection: Connection) -> Option<SendFailure> {
-        self.peers.get_mut(connection)?.sink_failure.take()
+        self.peers.get_mut(&connection)?.sink_failure.take()
     }
 
     /// The program wants no more of a connection.
     pub(super) fn close(&mut self, connection: Connection) {
-        if let Some(peer) = self.peers.remove(connection) {
+        if let Some(peer) = self.peers.remove(&connection) {
             if !peer.has_ended {
                 self.messenger.disconnect(connection);
             }

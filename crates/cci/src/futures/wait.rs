@@ -38,8 +38,7 @@ impl MayBlock for crate::AcceptError {
     }
 }
 
-/// Starts an operation, as soon as there is space on the connection. Its end wakes the task, which is to poll a [`Wait`] for it before
-/// it returns. `None`: the driver has ended.
+/// Starts an operation, as soon as there is space on the connection. `None`: the driver has ended.
 pub(super) async fn start<T, E: MayBlock>(
     shared: &Shared,
     connection: Option<Handle>,
@@ -50,7 +49,7 @@ pub(super) async fn start<T, E: MayBlock>(
         if state.is_over {
             return Poll::Ready(None);
         }
-        let Some(key) = state.operations.begin(context) else { return Poll::Ready(None) };
+        let Some(key) = state.operations.begin() else { return Poll::Ready(None) };
         let begun = begin(&mut state.messenger, to_context(key));
         state.wake_driver();
         match (begun, connection) {
@@ -76,21 +75,19 @@ pub(super) struct Wait<'a> {
     key: Option<Key>,
     call: Option<CallId>,
     offer: Option<Offer>,
-    /// It was not polled since the operation was started, which has told whom to wake.
-    is_new: bool,
 }
 
 impl<'a> Wait<'a> {
     pub(super) fn new(shared: &'a Shared, key: Key) -> Wait<'a> {
-        Wait { shared, key: Some(key), call: None, offer: None, is_new: true }
+        Wait { shared, key: Some(key), call: None, offer: None }
     }
 
     pub(super) fn of_call(shared: &'a Shared, key: Key, call: CallId) -> Wait<'a> {
-        Wait { shared, key: Some(key), call: Some(call), offer: None, is_new: true }
+        Wait { shared, key: Some(key), call: Some(call), offer: None }
     }
 
     pub(super) fn of_offer(shared: &'a Shared, key: Key, offer: Offer) -> Wait<'a> {
-        Wait { shared, key: Some(key), call: None, offer: Some(offer), is_new: true }
+        Wait { shared, key: Some(key), call: None, offer: Some(offer) }
     }
 }
 
@@ -100,9 +97,6 @@ impl Future for Wait<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
         let Some(key) = self.key else { return Poll::Ready(None) };
-        if std::mem::take(&mut self.is_new) {
-            return Poll::Pending;
-        }
         let mut state = self.shared.lock();
         match state.operations.poll(key, context) {
             Poll::Pending if !state.is_over => Poll::Pending,

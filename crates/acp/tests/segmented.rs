@@ -233,7 +233,7 @@ fn cycles() {
     close(global);
 }
 
-/// Rank 1 ends in the middle: whoever waits for it is told so, and has its other buffers.
+/// Rank 1 ends in the middle: whoever waits for it gets an error, and has its other buffers.
 fn one_dies() {
     let mut global = open();
     let rank = global.rank();

@@ -67,7 +67,7 @@ impl Side {
         self.events.set_max(event_limit(options));
     }
 
-    /// Refuses what ranks do in another way, on an endpoint of a job. `instead`: what they do.
+    /// Refuses what ranks do by other calls, on an endpoint of a job. `instead`: what they do.
     pub fn check_connects(&self, instead: &str) -> Result<(), Failure> {
         if self.ranks.is_some() { Err(not_of_a_job(instead)) } else { Ok(()) }
     }

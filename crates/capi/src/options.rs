@@ -104,7 +104,7 @@ fn set_endpoint(c_endpoint: &CEndpoint, name: cci_opt_name_t, value: u32) -> Res
             CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT => endpoint.set_default_keepalive(keepalive(value)),
             CCI_OPT_ENDPT_RECV_BUF_COUNT => endpoint.set_recv_buffers(value)?,
             CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS if value == 0 && side.ranks.is_some() => {
-                return Err(not_of_a_job("are told of every connection that ends"));
+                return Err(not_of_a_job("get an event for every connection that ends"));
             }
             CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS => endpoint.set_disconnect_policy(match value {
                 0 => DisconnectPolicy::Ignore,

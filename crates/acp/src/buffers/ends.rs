@@ -113,7 +113,7 @@ impl Source {
         self.is_idle() && (self.started == self.indices.tail || self.stage.is_over())
     }
 
-    /// Writes what was published. False: there is no space for all of it, of which nothing tells.
+    /// Writes what was published. False: there is no space for all of it, and no event will say when there is.
     pub fn advance(&mut self, links: &mut Links, end: End) -> bool {
         let Some(theirs) = self.theirs.filter(|_| self.stage == Stage::Connected) else { return true };
         while self.started < self.indices.tail {

@@ -77,7 +77,7 @@ impl Process {
         if self.has_due() { Ok(()) } else { self.wait_for_more(timeout) }
     }
 
-    /// As [`Process::wait`], for those who can't take what is due now.
+    /// Waits until there is more progress to make, for up to `timeout`, though handlers may be due already: for those who can't take these now.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -94,7 +94,7 @@ impl Process {
 
     /// Prepares for sleep on a descriptor, which becomes readable when there is progress to make, for those who don't want to keep the
     /// process while they sleep. None: there is some already; what is due does not count. Whoever sleeps looks again after a millisecond:
-    /// nothing tells of space.
+    /// no event says that there is space.
     pub fn arm_for_more(&mut self) -> Option<BorrowedFd<'_>> {
         self.links.arm()
     }

@@ -185,7 +185,7 @@ impl Model {
     pub fn gone(&mut self, rank: usize, other: usize, why: &str) -> Result<(), String> {
         if self.dead != Some(other) || std::mem::replace(&mut self.has_heard[rank], true) {
             return Err(format!(
-                "rank {rank} was told that {other} is gone ({why}): that it is not, or it was told so"
+                "rank {rank} heard that {other} is gone ({why}), which is not so, or heard it twice"
             ));
         }
         Ok(())

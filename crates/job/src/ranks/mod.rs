@@ -262,17 +262,13 @@ impl Ranks {
     /// # Errors
     /// The system refuses to wait.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<RankEvent>> {
-        if let Some(end) = self.barrier_end(true) {
-            return Ok(Some(end));
-        }
-        while let Some(event) = self.behind_barrier.pop_front() {
-            if let Some(event) = self.on(event) {
-                return Ok(Some(event));
-            }
+        // What is there needs no clock.
+        if let Some(event) = self.next_event() {
+            return Ok(Some(event));
         }
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut left = timeout;
         loop {
-            let mut left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let retries = self.barrier_waits;
             if retries {
                 self.say();
@@ -290,6 +286,7 @@ impl Ranks {
                     }
                 }
             }
+            left = end.map(|end| end.saturating_duration_since(Instant::now()));
         }
     }
 

@@ -10,13 +10,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-sys", &["cci-memory"]),
     ("cci", &["cci-proto", "cci-sys", "cci-memory", "cci-secure"]),
     ("cci-job", &["cci", "cci-sys"]),
-    ("cci-capi", &["cci", "cci-acp", "cci-am", "cci-job", "cci-memory"]),
+    ("cci-capi", &["cci", "cci-acp", "cci-am", "cci-job", "cci-memory", "cci-ripc"]),
     ("cci-am", &["cci", "cci-job", "cci-memory"]),
     ("cci-acp", &["cci", "cci-job"]),
+    ("cci-ripc", &["cci", "cci-sys"]),
     ("cci-measure", &["cci-sys"]),
-    ("cci-cli", &["cci", "cci-job", "cci-sys", "cci-measure"]),
-    ("cci-bench", &["cci", "cci-am", "cci-job", "cci-sys", "cci-measure"]),
-    ("cci-testkit", &["cci", "cci-am", "cci-job", "cci-measure", "cci-proto", "cci-secure", "cci-sys"]),
+    ("cci-cli", &["cci", "cci-job", "cci-ripc", "cci-sys", "cci-measure"]),
+    ("cci-bench", &["cci", "cci-am", "cci-job", "cci-ripc", "cci-sys", "cci-measure"]),
+    ("cci-testkit", &["cci", "cci-am", "cci-job", "cci-measure", "cci-proto", "cci-ripc", "cci-secure", "cci-sys"]),
     ("xtask", &[]),
 ];
 

@@ -4,12 +4,24 @@
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod content;
 pub mod directory;
 mod error;
+mod event;
 pub mod limits;
 mod name;
+mod node;
+mod options;
+mod policy;
+mod wire;
 
+pub use content::{Content, LongItem, Message, Part};
 pub use error::{
     CallError, ClaimError, DirectoryError, NameError, OpenError, ReachError, RecordError, SendError,
 };
+pub use event::{CallId, Event, Partner, Request, Service, Ticket};
 pub use name::ServiceName;
+pub use node::{CallOptions, Counters, Node};
+pub use options::Options;
+pub use policy::Policy;
+pub use wire::Items;

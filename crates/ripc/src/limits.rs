@@ -50,6 +50,14 @@ pub const ASK_AGAIN_NS_MAX: u64 = 200_000_000;
 pub const CONNECT_NS: u64 = 2_000_000_000;
 /// How long a call that a partner was too busy for waits before it is repeated, nanoseconds.
 pub const BUSY_NS: u64 = 5_000_000;
+/// How often services whose answers do not come are asked for again, nanoseconds.
+pub const WATCH_NS: u64 = 200_000_000;
+/// How long a partner may be silent before it is looked for anew, by default, nanoseconds.
+pub const KEEPALIVE_NS: u64 = 5_000_000_000;
+/// How long it may be silent if the directory says that it is elsewhere, nanoseconds.
+pub const ELSEWHERE_KEEPALIVE_NS: u64 = 300_000_000;
+/// How long a send may take before its partner is looked for anew, by default, nanoseconds.
+pub const SEND_TIMEOUT_NS: u64 = 5_000_000_000;
 /// Bytes that long messages may be fetched into where a program has given no windows, by default.
 pub const PULLED_BYTES_DEFAULT: u64 = 256 << 20;
 /// The longest sleep of a wait: how late a directory's news are seen where it has no descriptor, nanoseconds.

@@ -9,7 +9,7 @@ use cci::RegionHandle;
 /// Begins every hello; the last byte is the version.
 const MAGIC: &[u8; 5] = b"RIPC\x01";
 /// The bytes of a frame before its tables.
-pub const HEAD_BYTES: usize = 24;
+pub const HEAD_BYTES: usize = 32;
 const ITEM_BYTES: usize = 4;
 const LONG_ITEM_BYTES: usize = 1 + RegionHandle::BYTES + 8;
 const OFFER_BYTES: usize = 8 + RegionHandle::BYTES + 8;
@@ -61,11 +61,11 @@ impl Hello {
 /// What a frame is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A message: short items, long ones, return buffers. `number` is the lease of its long items, 0 where there is none.
+    /// A message: short items, long ones, return buffers.
     Message = 1,
-    /// A request, of this number; `other` is the oldest number that has no answer yet.
+    /// A request of a number, with the oldest number that has no answer yet.
     Request = 2,
-    /// The answer to a request; `other` is the lease of its long items.
+    /// The answer to the request of a number.
     Answer = 3,
     /// The answer that says that it can't be done.
     Refusal = 4,
@@ -73,12 +73,10 @@ pub enum Kind {
     Busy = 5,
     /// The request was not taken, as the service has moved: to be repeated elsewhere.
     Moved = 6,
-    /// The long items of this lease have been fetched, or will not be.
+    /// The long items of a lease have been fetched (`number` is 1), or will not be (0).
     Fetched = 7,
-    /// Asks for the service itself: whoever sends this wants to be it from now on.
+    /// A request for the service itself: whoever sends this wants to be it from now on.
     TakeOver = 8,
-    /// The service is given away: short and long items are what its program passes on.
-    HandedOver = 9,
 }
 
 impl Kind {
@@ -92,7 +90,6 @@ impl Kind {
             6 => Kind::Moved,
             7 => Kind::Fetched,
             8 => Kind::TakeOver,
-            9 => Kind::HandedOver,
             _ => return None,
         })
     }
@@ -105,8 +102,12 @@ pub struct Head {
     pub items: u8,
     pub long_items: u8,
     pub offers: u8,
+    /// The number of a request, here and in its answer.
     pub number: u64,
-    pub other: u64,
+    /// In a request: the client's oldest number that has no answer yet.
+    pub oldest: u64,
+    /// The lease of the long items, 0 where nothing is lent.
+    pub lease: u64,
 }
 
 /// Data that stay where they are until they are fetched, or that have been put into a return buffer.
@@ -116,14 +117,6 @@ pub enum LongItem {
     There { handle: RegionHandle, len_bytes: u64 },
     /// Was put into the return buffer of this number.
     Here { offer: u64, len_bytes: u64 },
-}
-
-impl LongItem {
-    pub fn len_bytes(&self) -> u64 {
-        match *self {
-            LongItem::There { len_bytes, .. } | LongItem::Here { len_bytes, .. } => len_bytes,
-        }
-    }
 }
 
 /// A buffer that the receiver may write an answer to, once.
@@ -137,7 +130,7 @@ pub struct Offer {
 impl Head {
     /// A frame without items.
     pub fn bare(kind: Kind, number: u64) -> Head {
-        Head { kind, items: 0, long_items: 0, offers: 0, number, other: 0 }
+        Head { kind, items: 0, long_items: 0, offers: 0, number, oldest: 0, lease: 0 }
     }
 
     /// The beginning of a frame with these parts.
@@ -146,7 +139,7 @@ impl Head {
     /// [`SendError::TooManyItems`].
     pub fn new(
         kind: Kind,
-        (number, other): (u64, u64),
+        (number, oldest): (u64, u64),
         items: usize,
         long_items: usize,
         offers: usize,
@@ -157,7 +150,7 @@ impl Head {
             }
         }
         let (items, long_items, offers) = (items as u8, long_items as u8, offers as u8);
-        Ok(Head { kind, items, long_items, offers, number, other })
+        Ok(Head { kind, items, long_items, offers, number, oldest, lease: 0 })
     }
 
     /// Appends the frame up to the bytes of its short items, which follow.
@@ -167,7 +160,8 @@ impl Head {
         let mut head = [0; HEAD_BYTES];
         head[..4].copy_from_slice(&[self.kind as u8, self.items, self.long_items, self.offers]);
         head[8..16].copy_from_slice(&self.number.to_le_bytes());
-        head[16..].copy_from_slice(&self.other.to_le_bytes());
+        head[16..24].copy_from_slice(&self.oldest.to_le_bytes());
+        head[24..].copy_from_slice(&self.lease.to_le_bytes());
         out.extend_from_slice(&head);
         for item in items {
             out.extend_from_slice(&(item.len() as u32).to_le_bytes());
@@ -214,7 +208,8 @@ impl Head {
             long_items: start[2],
             offers: start[3],
             number: word(8),
-            other: word(16),
+            oldest: word(16),
+            lease: word(24),
         };
         if start[4..8] != [0; 4] {
             return None;
@@ -224,25 +219,30 @@ impl Head {
         for item in frame[HEAD_BYTES..][..usize::from(head.items) * ITEM_BYTES].chunks_exact(ITEM_BYTES) {
             items_bytes += u64::from(u32::from_le_bytes([item[0], item[1], item[2], item[3]]));
         }
-        if items_bytes != rest as u64 || (head.long_items | head.offers) as usize > LONG_ITEMS_MAX.max(OFFERS_MAX) {
+        if items_bytes != rest as u64
+            || (head.long_items | head.offers) as usize > LONG_ITEMS_MAX.max(OFFERS_MAX)
+        {
             return None;
         }
         let (long_items, offers) = (head.long_items(frame), head.offers(frame));
-        let is_whole = long_items.count() == usize::from(head.long_items) && offers.count() == usize::from(head.offers);
+        let is_whole =
+            long_items.count() == usize::from(head.long_items) && offers.count() == usize::from(head.offers);
         is_whole.then_some(head)
     }
 
     /// The short items of a frame that was checked.
     pub fn items<'a>(&self, frame: &'a [u8]) -> Items<'a> {
         let (tables, payload) = frame.split_at_checked(self.table_bytes()).unwrap_or_default();
-        let lengths = tables.get(HEAD_BYTES..HEAD_BYTES + usize::from(self.items) * ITEM_BYTES).unwrap_or_default();
+        let lengths =
+            tables.get(HEAD_BYTES..HEAD_BYTES + usize::from(self.items) * ITEM_BYTES).unwrap_or_default();
         Items { lengths, payload }
     }
 
     /// The long items of a frame; fewer than there should be, if one is wrong.
     pub fn long_items<'a>(&self, frame: &'a [u8]) -> impl Iterator<Item = LongItem> + use<'a> {
         let start = HEAD_BYTES + usize::from(self.items) * ITEM_BYTES;
-        let table = frame.get(start..start + usize::from(self.long_items) * LONG_ITEM_BYTES).unwrap_or_default();
+        let table =
+            frame.get(start..start + usize::from(self.long_items) * LONG_ITEM_BYTES).unwrap_or_default();
         table.chunks_exact(LONG_ITEM_BYTES).map_while(|bytes| {
             let mut reader = Reader(bytes);
             let tag = reader.byte()?;
@@ -258,8 +258,9 @@ impl Head {
 
     /// The return buffers that a frame offers; fewer than there should be, if one is wrong.
     pub fn offers<'a>(&self, frame: &'a [u8]) -> impl Iterator<Item = Offer> + use<'a> {
-        let start =
-            HEAD_BYTES + usize::from(self.items) * ITEM_BYTES + usize::from(self.long_items) * LONG_ITEM_BYTES;
+        let start = HEAD_BYTES
+            + usize::from(self.items) * ITEM_BYTES
+            + usize::from(self.long_items) * LONG_ITEM_BYTES;
         let table = frame.get(start..start + usize::from(self.offers) * OFFER_BYTES).unwrap_or_default();
         table.chunks_exact(OFFER_BYTES).map_while(|bytes| {
             let mut reader = Reader(bytes);
@@ -337,27 +338,32 @@ mod tests {
 
     fn long_item() -> impl Strategy<Value = LongItem> {
         prop_oneof![
-            (handle(), 1..=LONG_BYTES_MAX).prop_map(|(handle, len_bytes)| LongItem::There { handle, len_bytes }),
-            (any::<u64>(), 1..=LONG_BYTES_MAX).prop_map(|(offer, len_bytes)| LongItem::Here { offer, len_bytes }),
+            (handle(), 1..=LONG_BYTES_MAX)
+                .prop_map(|(handle, len_bytes)| LongItem::There { handle, len_bytes }),
+            (any::<u64>(), 1..=LONG_BYTES_MAX)
+                .prop_map(|(offer, len_bytes)| LongItem::Here { offer, len_bytes }),
         ]
     }
 
     fn offer() -> impl Strategy<Value = Offer> {
-        (any::<u64>(), handle(), 1..=LONG_BYTES_MAX)
-            .prop_map(|(number, handle, len_bytes)| Offer { number, handle, len_bytes })
+        (any::<u64>(), handle(), 1..=LONG_BYTES_MAX).prop_map(|(number, handle, len_bytes)| Offer {
+            number,
+            handle,
+            len_bytes,
+        })
     }
 
     proptest! {
         #[test]
         fn a_frame_is_read_as_it_was_written(
-            kind in 1..=9_u8, number: u64, other: u64,
+            kind in 1..=8_u8, number: u64, oldest: u64,
             items in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..12),
             long_items in prop::collection::vec(long_item(), 0..4),
             offers in prop::collection::vec(offer(), 0..4),
         ) {
             let items: Vec<&[u8]> = items.iter().map(Vec::as_slice).collect();
             let kind = Kind::of(kind).unwrap();
-            let head = Head::new(kind, (number, other), items.len(), long_items.len(), offers.len()).unwrap();
+            let head = Head::new(kind, (number, oldest), items.len(), long_items.len(), offers.len()).unwrap();
             let mut frame = Vec::new();
             head.put(&mut frame, &items, &long_items, &offers);
             items.iter().for_each(|item| frame.extend_from_slice(item));

@@ -161,7 +161,7 @@ impl Memory {
 
     /// Gives back heap memory that was made into this by [`Foreign::owned`]. `None` if it is other memory, or if somebody else has a
     /// handle of it, such as a region that is still registered.
-    pub(crate) fn into_owned(self) -> Option<Box<[u8]>> {
+    pub fn into_owned(self) -> Option<Box<[u8]>> {
         match self.source {
             Source::Foreign(memory) => Arc::into_inner(memory)?.into_owned(),
             Source::Library(_) => None,

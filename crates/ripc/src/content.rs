@@ -1,0 +1,313 @@
+//! What is in a message: short items, which travel in it, and long ones, which stay where they are until they are fetched.
+
+use crate::error::SendError;
+use crate::wire::{Head, Items, Kind};
+use cci::Memory;
+use std::fmt;
+use std::ops::Range;
+
+/// A part of memory that is lent to one partner: to be read, as a long item, or to be written once, as a return buffer.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub(crate) memory: Memory,
+    pub(crate) range: Range<usize>,
+}
+
+impl Part {
+    /// `range` of `memory`. It is checked when it is sent.
+    pub fn new(memory: &Memory, range: Range<usize>) -> Part {
+        Part { memory: memory.clone(), range }
+    }
+
+    /// All of it.
+    pub fn all(memory: &Memory) -> Part {
+        Part::new(memory, 0..memory.len())
+    }
+
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.range.len() as u64
+    }
+}
+
+/// What to send. Short items alone are content, too: `node.send(partner, b"hello")`, or `node.send(partner, &[head, body])`.
+///
+/// ```
+/// use cci_ripc::{Content, Node, Part, Partner, SendError};
+///
+/// fn send_page(node: &mut Node, to: Partner, head: &[u8], page: Part) -> Result<(), SendError> {
+///     node.send(to, Content::from(&[b"page", head]).long_items(&[page]).context(7))
+/// }
+/// ```
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Content<'a> {
+    items: ShortItems<'a>,
+    pub(crate) long_items: &'a [Part],
+    pub(crate) return_buffers: &'a [Part],
+    pub(crate) context: u64,
+}
+
+#[derive(Copy, Clone, Debug)]
+enum ShortItems<'a> {
+    One(&'a [u8]),
+    Many(&'a [&'a [u8]]),
+}
+
+impl Default for ShortItems<'_> {
+    fn default() -> Self {
+        ShortItems::Many(&[])
+    }
+}
+
+impl<'a> Content<'a> {
+    /// With long items, which the partner fetches, or which are put into its return buffers (RIPC-020, RIPC-024). They are lent until
+    /// [`Event::Returned`](crate::Event::Returned), or until the lease ends: do not change them before.
+    #[must_use]
+    pub fn long_items(self, long_items: &'a [Part]) -> Content<'a> {
+        Content { long_items, ..self }
+    }
+
+    /// With buffers that the partner may put long items of an answer into, each once (RIPC-024).
+    #[must_use]
+    pub fn return_buffers(self, return_buffers: &'a [Part]) -> Content<'a> {
+        Content { return_buffers, ..self }
+    }
+
+    /// With a number that comes back in [`Event::Returned`](crate::Event::Returned).
+    #[must_use]
+    pub fn context(self, context: u64) -> Content<'a> {
+        Content { context, ..self }
+    }
+}
+
+impl<'a> From<&'a [&'a [u8]]> for Content<'a> {
+    /// These short items, gathered into one message (RIPC-016).
+    fn from(items: &'a [&'a [u8]]) -> Content<'a> {
+        Content { items: ShortItems::Many(items), ..Content::default() }
+    }
+}
+
+impl<'a, const N: usize> From<&'a [&'a [u8]; N]> for Content<'a> {
+    fn from(items: &'a [&'a [u8]; N]) -> Content<'a> {
+        Content::from(&items[..])
+    }
+}
+
+impl<'a> From<&'a [u8]> for Content<'a> {
+    /// One short item.
+    fn from(item: &'a [u8]) -> Content<'a> {
+        Content { items: ShortItems::One(item), ..Content::default() }
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for Content<'a> {
+    fn from(item: &'a [u8; N]) -> Content<'a> {
+        Content::from(&item[..])
+    }
+}
+
+impl<'a> From<&'a str> for Content<'a> {
+    fn from(item: &'a str) -> Content<'a> {
+        Content::from(item.as_bytes())
+    }
+}
+
+impl Content<'_> {
+    /// Its short items.
+    #[inline]
+    pub(crate) fn items(&self) -> &[&[u8]] {
+        match &self.items {
+            ShortItems::One(item) => std::slice::from_ref(item),
+            ShortItems::Many(items) => items,
+        }
+    }
+
+    /// Checks what a caller gives.
+    pub(crate) fn check(&self, kind: Kind) -> Result<Head, SendError> {
+        let parts = || self.long_items.iter().chain(self.return_buffers);
+        if parts().any(|part| part.range.is_empty() || part.range.end > part.memory.len()) {
+            return Err(SendError::Range);
+        }
+        Head::new(kind, (0, 0), self.items().len(), self.long_items.len(), self.return_buffers.len())
+    }
+}
+
+/// Content that is kept: until a partner is found, or in case it has to be sent again.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub head: Head,
+    pub item_lens: Vec<u32>,
+    pub payload: Vec<u8>,
+    pub long_items: Vec<Part>,
+    pub return_buffers: Vec<Part>,
+    pub context: u64,
+}
+
+impl Kept {
+    pub fn new(head: Head, content: &Content<'_>) -> Kept {
+        Kept {
+            head,
+            item_lens: content.items().iter().map(|item| item.len() as u32).collect(),
+            payload: content.items().concat(),
+            long_items: content.long_items.to_vec(),
+            return_buffers: content.return_buffers.to_vec(),
+            context: content.context,
+        }
+    }
+
+    /// A frame without items.
+    pub fn bare(head: Head) -> Kept {
+        Kept::new(head, &Content::default())
+    }
+
+    /// Bytes that it holds, without those of memory that is the program's.
+    pub fn bytes(&self) -> usize {
+        self.payload.len() + self.item_lens.len() * 4 + size_of::<Kept>()
+    }
+
+    /// Its short items.
+    pub fn items(&self) -> Vec<&[u8]> {
+        let mut rest = self.payload.as_slice();
+        let mut items = Vec::with_capacity(self.item_lens.len());
+        for &len in &self.item_lens {
+            let (item, behind) = rest.split_at(len as usize);
+            items.push(item);
+            rest = behind;
+        }
+        items
+    }
+}
+
+/// Memory that long items are fetched into.
+#[derive(Debug)]
+pub(crate) enum Window {
+    /// The library's own, plain memory.
+    Own(Box<[u8]>),
+    /// The program's.
+    Given(Memory),
+}
+
+/// A long item that was fetched, or that the partner has put into a return buffer. Nobody else can change it any more.
+#[derive(Debug)]
+pub struct LongItem {
+    data: Data,
+    len_bytes: usize,
+}
+
+#[derive(Debug)]
+enum Data {
+    Own(Box<[u8]>),
+    Memory(Memory, usize),
+}
+
+impl LongItem {
+    pub(crate) fn own(bytes: Box<[u8]>, len_bytes: usize) -> LongItem {
+        LongItem { data: Data::Own(bytes), len_bytes }
+    }
+
+    pub(crate) fn memory(memory: Memory, offset: usize, len_bytes: usize) -> LongItem {
+        LongItem { data: Data::Memory(memory, offset), len_bytes }
+    }
+
+    /// Bytes.
+    #[allow(clippy::len_without_is_empty, reason = "an item is never empty")]
+    pub fn len(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// The bytes, where they are in memory of the library's own: unless the program has given a window or a return buffer for them.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match &self.data {
+            Data::Own(bytes) => bytes.get(..self.len_bytes),
+            Data::Memory(..) => None,
+        }
+    }
+
+    /// The window or return buffer that has the bytes, and where in it they begin.
+    pub fn place(&self) -> Option<(&Memory, usize)> {
+        match &self.data {
+            Data::Own(_) => None,
+            Data::Memory(memory, offset) => Some((memory, *offset)),
+        }
+    }
+
+    /// Copies bytes out, from `offset` of the item on. False, and nothing is done, beyond its end.
+    #[must_use]
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> bool {
+        if offset.checked_add(out.len()).is_none_or(|end| end > self.len_bytes) {
+            return false;
+        }
+        match &self.data {
+            Data::Own(bytes) => {
+                out.copy_from_slice(&bytes[offset..offset + out.len()]);
+                true
+            }
+            Data::Memory(memory, start) => memory.read(start + offset, out),
+        }
+    }
+
+    /// A copy of the bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len_bytes];
+        let whole = self.read(0, &mut bytes);
+        debug_assert!(whole, "an item lies within its memory");
+        bytes
+    }
+}
+
+/// A message that came from another service: whole, with everything that belongs to it (RIPC-007). It may be kept as long as the
+/// program likes; its receive buffer is free again when it is dropped.
+pub struct Message {
+    pub(crate) head: Head,
+    pub(crate) frame: cci::Message,
+    pub(crate) from: crate::ServiceName,
+    pub(crate) partner: crate::Partner,
+    pub(crate) long_items: Vec<Option<LongItem>>,
+}
+
+impl Message {
+    /// Who sent it. Without security it is what the sender says; answers go to the sender in any case.
+    pub fn from(&self) -> &crate::ServiceName {
+        &self.from
+    }
+
+    /// The partner that sent it, to send something back.
+    pub fn partner(&self) -> crate::Partner {
+        self.partner
+    }
+
+    /// The short items.
+    #[inline]
+    pub fn items(&self) -> Items<'_> {
+        self.head.items(&self.frame)
+    }
+
+    /// A short item by its number; empty if there is none.
+    pub fn item(&self, index: usize) -> &[u8] {
+        self.items().nth(index).unwrap_or_default()
+    }
+
+    /// The long items. `None` for one that could not be fetched: the sender is gone or its lease has ended, or there was no window large
+    /// enough.
+    pub fn long_items(&self) -> &[Option<LongItem>] {
+        &self.long_items
+    }
+
+    /// The long items, taken out.
+    pub fn take_long_items(&mut self) -> Vec<Option<LongItem>> {
+        std::mem::take(&mut self.long_items)
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.long_items.iter().all(Option::is_some)
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Message({} items and {} long ones from {})",
+            self.head.items, self.head.long_items, self.from
+        )
+    }
+}

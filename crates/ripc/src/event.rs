@@ -1,0 +1,98 @@
+//! What a service is told.
+
+use crate::content::Message;
+use crate::directory::Instance;
+use crate::error::{CallError, ReachError};
+use crate::name::ServiceName;
+use slotmap::new_key_type;
+
+new_key_type! {
+    /// A service of a node: a small handle, free to copy. A stale one is refused.
+    pub struct Service;
+    /// Another service, as one of a node's services sees it: a small handle, free to copy. A stale one is refused.
+    pub struct Partner;
+}
+
+/// Names a call until it has ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(pub(crate) u64);
+
+/// A request that wants an answer, by [`Node::answer`](crate::Node::answer) or [`Node::refuse`](crate::Node::refuse), in any order.
+#[derive(Debug)]
+pub struct Request {
+    pub(crate) message: Message,
+    pub(crate) ticket: Ticket,
+}
+
+/// What is needed to answer a request.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    pub(crate) service: Service,
+    pub(crate) client: Instance,
+    pub(crate) number: u64,
+}
+
+impl Request {
+    /// The request's content.
+    pub fn message(&self) -> &Message {
+        &self.message
+    }
+
+    /// The content, and what is needed to answer later.
+    pub fn into_parts(self) -> (Message, Ticket) {
+        (self.message, self.ticket)
+    }
+
+    /// What is needed to answer it.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+}
+
+/// What a service is told. Later versions may tell more: a program passes over what it does not know.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A message came.
+    Message(Message),
+    /// A request came.
+    Request(Request),
+    /// A call ended: exactly once for each.
+    Answer {
+        /// Which.
+        call: CallId,
+        /// As given to the call.
+        context: u64,
+        /// The answer, or why there is none.
+        result: Result<Message, CallError>,
+    },
+    /// Long items that were lent are this program's again.
+    Returned {
+        /// To whom they were lent.
+        partner: Partner,
+        /// As given with them.
+        context: u64,
+        /// Whether the partner has fetched all of them. Otherwise it did not want them, is gone, or the lease has ended.
+        fetched: bool,
+    },
+    /// A partner was not reached, and messages to it are dropped.
+    Unreachable {
+        /// Which.
+        partner: Partner,
+        /// Its name.
+        name: ServiceName,
+        /// Why.
+        error: ReachError,
+        /// How many messages are dropped.
+        messages: usize,
+    },
+    /// The service's name belongs to somebody else now: partners will go there.
+    NameLost {
+        /// To whom, for people.
+        to: String,
+    },
+    /// Another process wants to be this service from now on: [`Node::hand_over`](crate::Node::hand_over) gives it away.
+    TakeOver(Request),
+    /// The node's device failed. Nothing will come any more.
+    DeviceFailed,
+}

@@ -1,0 +1,221 @@
+//! What all parts of a node share: the endpoint, services, partners, and how a frame leaves.
+
+use super::lending::Lending;
+use super::partners::Partners;
+use super::services::Services;
+use crate::content::{Content, Kept};
+use crate::error::SendError;
+use crate::event::Partner;
+use crate::limits::WAITING_MAX;
+use crate::wire::{Head, Kind, LongItem, Offer};
+use cci::{Connection, Endpoint, SendFlags};
+
+/// The longest frame to a partner that is not connected yet, bytes: what its path takes shows later.
+const FRAME_BYTES_MAX: usize = cci::limits::MESSAGE_BYTES_MAX as usize;
+
+pub struct Base {
+    pub endpoint: Endpoint,
+    pub partners: Partners,
+    pub services: Services,
+    pub lending: Lending,
+    /// The tables of the frame that is being sent.
+    tables: Vec<u8>,
+}
+
+impl Base {
+    pub fn new(endpoint: Endpoint, lending: Lending) -> Base {
+        let (partners, services) = (Partners::default(), Services::default());
+        Base { endpoint, partners, services, lending, tables: Vec::with_capacity(256) }
+    }
+
+    /// What a frame to this partner may take, bytes.
+    fn max_bytes(&self, connection: Option<Connection>) -> usize {
+        let max_bytes = connection.and_then(|connection| self.endpoint.max_send_size(connection));
+        max_bytes.map_or(FRAME_BYTES_MAX, |bytes| bytes as usize)
+    }
+
+    /// Checks that a frame fits into one message to a partner.
+    pub fn check_len(&self, partner: Partner, head: &Head, items: &[&[u8]]) -> Result<(), SendError> {
+        let state = self.partners.get(partner).ok_or(SendError::Unknown)?;
+        let len_bytes = head.table_bytes() + items.iter().map(|item| item.len()).sum::<usize>();
+        let max_bytes = self.max_bytes(state.connections.first().copied());
+        if len_bytes > max_bytes { Err(SendError::TooLong { len_bytes, max_bytes }) } else { Ok(()) }
+    }
+
+    /// Sends a frame of short items only.
+    #[inline]
+    pub fn send_short(
+        &mut self,
+        connection: Connection,
+        head: &Head,
+        items: &[&[u8]],
+    ) -> Result<(), SendError> {
+        self.tables.clear();
+        head.put(&mut self.tables, items, &[], &[]);
+        let sent = if let [item] = items {
+            self.endpoint.send_vectored(connection, &[&self.tables, item], 0, SendFlags::SILENT)
+        } else {
+            self.tables.reserve(items.iter().map(|item| item.len()).sum());
+            items.iter().for_each(|item| self.tables.extend_from_slice(item));
+            self.endpoint.send(connection, &self.tables, 0, SendFlags::SILENT)
+        };
+        sent.map_err(send_error)
+    }
+
+    /// Sends a frame on a connection. Its memory is lent before, unless some of the long items are at the partner already (`placed`).
+    fn send_frame(
+        &mut self,
+        partner: Partner,
+        connection: Connection,
+        frame: &Kept,
+        placed: &[Option<Offer>],
+        now_ns: u64,
+    ) -> Result<(), SendError> {
+        let mut head = frame.head;
+        if frame.long_items.is_empty() && frame.return_buffers.is_empty() {
+            return self.send_short(connection, &head, &frame.items());
+        }
+        let lease = self.lend(partner, connection, frame, placed, now_ns)?;
+        head.lease = lease.number;
+        self.tables.clear();
+        head.put(&mut self.tables, &frame.items(), &lease.long_items, &lease.offers);
+        self.tables.extend_from_slice(&frame.payload);
+        let sent = self.endpoint.send(connection, &self.tables, 0, SendFlags::SILENT);
+        if sent.is_err() {
+            self.lending.take_back(&mut self.endpoint, lease.number);
+        }
+        sent.map_err(send_error)
+    }
+
+    fn lend(
+        &mut self,
+        partner: Partner,
+        connection: Connection,
+        frame: &Kept,
+        placed: &[Option<Offer>],
+        now_ns: u64,
+    ) -> Result<Lent, SendError> {
+        let service = self.partners.get(partner).ok_or(SendError::Unknown)?.service;
+        let lends = !frame.long_items.is_empty();
+        let number = if lends { self.lending.begin(service, partner, frame.context, now_ns) } else { 0 };
+        let mut lent = Lent { number, long_items: Vec::new(), offers: Vec::new() };
+        let mut lend_all = || {
+            for (index, part) in frame.long_items.iter().enumerate() {
+                let len_bytes = part.len_bytes();
+                let item = match placed.get(index).copied().flatten() {
+                    Some(offer) => LongItem::Here { offer: offer.number, len_bytes },
+                    None => {
+                        let handle = self.lending.lend(&mut self.endpoint, number, connection, part)?;
+                        LongItem::There { handle, len_bytes }
+                    }
+                };
+                lent.long_items.push(item);
+            }
+            for part in &frame.return_buffers {
+                let offer =
+                    self.lending.offer(&mut self.endpoint, (service, partner), connection, part, now_ns)?;
+                lent.offers.push(offer);
+            }
+            Ok(())
+        };
+        let done: Result<(), SendError> = lend_all();
+        if let Err(error) = done {
+            self.lending.take_back(&mut self.endpoint, number);
+            return Err(error);
+        }
+        Ok(lent)
+    }
+
+    /// Sends a frame, or lets it wait for its turn. What waits leaves in order by [`Base::flush`].
+    ///
+    /// # Errors
+    /// [`SendError::Busy`] if as much waits as may.
+    pub fn send_or_wait(&mut self, partner: Partner, frame: Kept, now_ns: u64) -> Result<(), SendError> {
+        let state = self.partners.get_mut(partner).ok_or(SendError::Unknown)?;
+        let connection = state.connection().filter(|_| state.waiting.is_empty());
+        let Some(connection) = connection else { return self.wait(partner, frame) };
+        match self.send_frame(partner, connection, &frame, &[], now_ns) {
+            Err(SendError::Busy) => self.wait(partner, frame),
+            sent => sent,
+        }
+    }
+
+    /// Sends a frame now.
+    ///
+    /// # Errors
+    /// [`SendError::Busy`] where there is no space or no connection.
+    pub fn send_now(&mut self, partner: Partner, frame: &Kept, now_ns: u64) -> Result<(), SendError> {
+        let state = self.partners.get(partner).ok_or(SendError::Unknown)?;
+        let connection = state.connection().ok_or(SendError::Busy)?;
+        self.send_frame(partner, connection, frame, &[], now_ns)
+    }
+
+    /// Lets a frame wait, where it may.
+    pub fn wait(&mut self, partner: Partner, frame: Kept) -> Result<(), SendError> {
+        let state = self.partners.get_mut(partner).ok_or(SendError::Unknown)?;
+        if state.waiting.len() >= WAITING_MAX {
+            return Err(SendError::Busy);
+        }
+        state.waiting.push_back(frame);
+        Ok(())
+    }
+
+    /// Sends a frame whose long items are in return buffers of the partner's already, where `placed` says so.
+    pub fn send_placed(
+        &mut self,
+        partner: Partner,
+        frame: Kept,
+        placed: &[Option<Offer>],
+        now_ns: u64,
+    ) -> Result<(), SendError> {
+        let connection = self.partners.get(partner).and_then(|state| state.connections.first().copied());
+        let connection = connection.ok_or(SendError::Gone)?;
+        self.send_frame(partner, connection, &frame, placed, now_ns)
+    }
+
+    /// Sends what waits for a partner, as far as there is space. Returns what can't be sent at all.
+    pub fn flush(&mut self, partner: Partner, now_ns: u64) -> Vec<(Kept, SendError)> {
+        let mut failed = Vec::new();
+        while let Some(state) = self.partners.get_mut(partner)
+            && let Some(connection) = state.connection()
+            && let Some(frame) = state.waiting.pop_front()
+        {
+            match self.send_frame(partner, connection, &frame, &[], now_ns) {
+                Ok(()) => {}
+                Err(SendError::Busy) => {
+                    if let Some(state) = self.partners.get_mut(partner) {
+                        state.waiting.push_front(frame);
+                    }
+                    break;
+                }
+                Err(error) => failed.push((frame, error)),
+            }
+        }
+        failed
+    }
+}
+
+struct Lent {
+    number: u64,
+    long_items: Vec<LongItem>,
+    offers: Vec<Offer>,
+}
+
+/// What the core's word for it is here.
+pub fn send_error(error: cci::SendError) -> SendError {
+    match error {
+        cci::SendError::TooLong { len_bytes, max_bytes } => {
+            SendError::TooLong { len_bytes, max_bytes: max_bytes as usize }
+        }
+        cci::SendError::WouldBlock => SendError::Busy,
+        cci::SendError::Disconnected | cci::SendError::UnknownConnection => SendError::Gone,
+        error => SendError::System(error.to_string()),
+    }
+}
+
+/// Content as a caller gives it, as what is kept of it.
+pub fn keep(kind: Kind, numbers: (u64, u64), content: &Content<'_>) -> Result<Kept, SendError> {
+    let mut head = content.check(kind)?;
+    (head.number, head.oldest) = numbers;
+    Ok(Kept::new(head, content))
+}

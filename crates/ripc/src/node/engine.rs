@@ -1,0 +1,621 @@
+//! What a node does with what happens: events of its endpoint, frames of partners, times that have come.
+
+use super::answers::{Answers, Verdict};
+use super::base::Base;
+use super::calls::{Call, Calls};
+use super::fetching::{Fetching, Whole};
+use super::finding::{Finding, Found};
+use super::pushing::{PUSH, Pushing};
+use crate::content::{Kept, Message};
+use crate::error::{CallError, ReachError, SendError};
+use crate::event::{CallId, Event, Partner, Request, Service, Ticket};
+use crate::limits::{BUSY_NS, CLIENTS_MAX, ELSEWHERE_KEEPALIVE_NS, WATCH_NS};
+use crate::policy::Policy;
+use crate::wire::{Head, Hello, Kind};
+use cci::{ConnectRequest, Connection, Event as Core};
+use cci_sys::clock;
+use rustc_hash::FxHashMap;
+use slotmap::{KeyData, SecondaryMap};
+use std::time::Duration;
+
+/// What one look at the endpoint brought.
+pub enum Next {
+    /// A message for the service that asked, before which nothing of it waits.
+    Event(Event),
+    /// Something else.
+    Again,
+    /// Nothing.
+    Nothing,
+}
+
+/// A node without its public face.
+pub struct Engine {
+    pub base: Base,
+    pub finding: Finding,
+    pub pushing: Pushing,
+    pub policy: Policy,
+    pub calls: SecondaryMap<Service, Calls>,
+    pub answers: SecondaryMap<Service, Answers>,
+    fetching: Fetching,
+    /// Who is being connected, by the context of the accept.
+    accepting: FxHashMap<u64, Hello>,
+    next_accept: u64,
+    /// Partners for whom frames wait although they are connected.
+    blocked: Vec<Partner>,
+    found: Vec<Found>,
+    /// When services whose answers do not come are asked for again.
+    watch_at_ns: u64,
+    /// Frames that were none, and connections that were closed for it.
+    pub malformed: u64,
+}
+
+impl Engine {
+    pub fn new(base: Base, finding: Finding, policy: Policy, fetched_bytes_max: u64) -> Engine {
+        Engine {
+            base,
+            finding,
+            pushing: Pushing::default(),
+            policy,
+            calls: SecondaryMap::new(),
+            answers: SecondaryMap::new(),
+            fetching: Fetching::new(fetched_bytes_max),
+            accepting: FxHashMap::default(),
+            next_accept: 0,
+            blocked: Vec::new(),
+            found: Vec::new(),
+            watch_at_ns: 0,
+            malformed: 0,
+        }
+    }
+
+    /// Takes what has happened, or does what is due.
+    #[inline]
+    pub fn next(&mut self, service: Service) -> Next {
+        match self.base.endpoint.next_event() {
+            Some(Core::Recv(message)) => {
+                self.received(message, Some(service)).map_or(Next::Again, Next::Event)
+            }
+            Some(event) => {
+                self.on(event);
+                Next::Again
+            }
+            None => {
+                self.do_due();
+                Next::Nothing
+            }
+        }
+    }
+
+    pub fn on(&mut self, event: Core) {
+        match event {
+            Core::Recv(message) => {
+                let _queued = self.received(message, None);
+            }
+            Core::Send { context, status, .. } => {
+                let now_ns = clock::now_ns();
+                if context & PUSH != 0 {
+                    let _its_partner_is_gone = self.pushing.ended(&mut self.base, context, status, now_ns);
+                } else if let Some(whole) = self.fetching.ended(&mut self.base, context, status) {
+                    self.fetched(whole);
+                }
+            }
+            Core::ConnectRequest(request) => self.on_request(request),
+            Core::Accept { context, result } => {
+                let hello = self.accepting.remove(&context);
+                if let (Some(hello), Ok(connection)) = (hello, result) {
+                    self.accepted(&hello, connection);
+                }
+            }
+            Core::Connect { context, result } => {
+                let partner = Partner::from(KeyData::from_ffi(context));
+                let now_ns = clock::now_ns();
+                let found = self.finding.dialled(&mut self.base, &self.policy, partner, result, now_ns);
+                self.found.extend(found);
+                self.on_found(now_ns);
+            }
+            Core::Disconnected { connection, .. } => self.disconnected(connection),
+            // A process that is gone without a word, or stopped: it is looked for anew, and knows what it has done already.
+            Core::KeepaliveTimedOut { connection } => {
+                self.base.endpoint.disconnect(connection);
+                self.disconnected(connection);
+            }
+            Core::DeviceFailed => {
+                self.base.services.iter_mut().for_each(|(_, state)| state.push(Event::DeviceFailed))
+            }
+            _ => {}
+        }
+    }
+
+    /// Somebody wants to connect to a service.
+    fn on_request(&mut self, request: ConnectRequest) {
+        let hello = Hello::parse(request.data());
+        let Some(hello) = hello.filter(|_| self.accepting.len() < CLIENTS_MAX) else {
+            return request.reject();
+        };
+        let identity = request.peer_identity();
+        let is_permitted = self.policy.may_reach(&hello.to, identity)
+            && (!hello.is_listed || self.policy.may_register(&hello.from, identity));
+        let is_here =
+            self.base.services.by_name(&hello.to).and_then(|service| self.base.services.get(service));
+        if !is_permitted || is_here.is_none_or(|service| service.has_moved) {
+            return request.reject();
+        }
+        self.next_accept += 1;
+        if self.base.endpoint.accept(request, self.next_accept).is_ok() {
+            self.accepting.insert(self.next_accept, hello);
+        }
+    }
+
+    fn accepted(&mut self, hello: &Hello, connection: Connection) {
+        let service = self.base.services.by_name(&hello.to);
+        let partner = service.and_then(|service| {
+            let partners = &mut self.base.partners;
+            if hello.is_listed {
+                partners.named(service, &hello.from, None)
+            } else {
+                partners.nameless(service, hello.from.clone())
+            }
+        });
+        let Some(partner) = partner else { return self.base.endpoint.disconnect(connection) };
+        self.base.partners.connected(partner, connection, hello.instance, false);
+        self.reached(partner, clock::now_ns());
+    }
+
+    /// A partner is connected: what waits for that is sent.
+    fn reached(&mut self, partner: Partner, now_ns: u64) {
+        self.flush(partner, now_ns);
+        let Some(state) = self.base.partners.get(partner) else { return };
+        let Some(calls) = self.calls.get(state.service) else { return };
+        for call in calls.of(partner) {
+            self.send_call(call, partner, now_ns);
+        }
+    }
+
+    /// Sends a call's request, unless it has been sent to this life of the partner.
+    pub fn send_call(&mut self, id: CallId, partner: Partner, now_ns: u64) {
+        let Some(state) = self.base.partners.get(partner) else { return };
+        let (service, instance, is_connected) = (state.service, state.instance, state.connection().is_some());
+        let Some(calls) = self.calls.get_mut(service) else { return };
+        let oldest = calls.numbers().1;
+        let Some(call) = calls.get_mut(id) else { return };
+        if call.sent_to.is_some() {
+            return;
+        }
+        call.request.head.oldest = oldest;
+        call.again_ns = None;
+        match self.base.send_now(partner, &call.request, now_ns) {
+            Ok(()) => call.sent_to = instance,
+            Err(SendError::Busy | SendError::Gone) => {
+                if is_connected {
+                    calls.again_at(id, now_ns + BUSY_NS);
+                } else {
+                    self.finding.search(&mut self.base, partner, None, now_ns);
+                }
+            }
+            Err(error) => self.end_call(service, id, Err(CallError::Fetch(error.to_string()))),
+        }
+    }
+
+    fn flush(&mut self, partner: Partner, now_ns: u64) {
+        for (frame, error) in self.base.flush(partner, now_ns) {
+            self.not_sent(partner, &frame, &error);
+        }
+        let is_blocked = self.base.partners.get(partner).is_some_and(|state| !state.waiting.is_empty());
+        if is_blocked && !self.blocked.contains(&partner) {
+            self.blocked.push(partner);
+        }
+    }
+
+    /// A frame that waited can't be sent: its partner's path takes less, or its memory can't be lent.
+    fn not_sent(&mut self, partner: Partner, frame: &Kept, error: &SendError) {
+        let Some(state) = self.base.partners.get(partner) else { return };
+        let (service, name) = (state.service, state.name.clone());
+        if !matches!(frame.head.kind, Kind::Message) {
+            return;
+        }
+        let (uri, waited) = (String::new(), Duration::ZERO);
+        let error = ReachError::NotThere { service: name.clone(), uri, reason: error.to_string(), waited };
+        self.tell(service, Event::Unreachable { partner, name, error, messages: 1 });
+    }
+
+    /// Has a frame leave for a partner, or wait; a partner that is not connected is looked for.
+    pub fn send(&mut self, partner: Partner, frame: Kept) -> Result<(), SendError> {
+        let now_ns = clock::now_ns();
+        let has_long_items = !frame.long_items.is_empty();
+        if has_long_items {
+            self.pushing.send(&mut self.base, partner, frame, now_ns)?;
+        } else {
+            self.base.send_or_wait(partner, frame, now_ns)?;
+        }
+        self.sees_to(partner, now_ns);
+        Ok(())
+    }
+
+    /// Sees to it that what waits for a partner does not wait for ever.
+    pub fn sees_to(&mut self, partner: Partner, now_ns: u64) {
+        let Some(state) = self.base.partners.get(partner) else { return };
+        if state.connection().is_none() {
+            self.finding.search(&mut self.base, partner, None, now_ns);
+        } else if !state.waiting.is_empty() && !self.blocked.contains(&partner) {
+            self.blocked.push(partner);
+        }
+    }
+
+    fn disconnected(&mut self, connection: Connection) {
+        let now_ns = clock::now_ns();
+        let Some((partner, was_last)) = self.base.partners.disconnected(connection) else { return };
+        if !was_last {
+            return;
+        }
+        let Base { lending, endpoint, services, .. } = &mut self.base;
+        let of_partner = |_, lent_to| lent_to == partner;
+        lending.end_of(endpoint, of_partner, |service, event| {
+            if let Some(state) = services.get_mut(service) {
+                state.push(event);
+            }
+        });
+        let Some(state) = self.base.partners.get_mut(partner) else { return };
+        let (service, avoid) = (state.service, state.instance);
+        let is_wanted_again = state.is_named && state.pinned.is_none();
+        let has_waiting = !state.waiting.is_empty();
+        for id in self.calls.get(service).map(|calls| calls.of(partner)).unwrap_or_default() {
+            let Some(call) = self.calls.get_mut(service).and_then(|calls| calls.get_mut(id)) else {
+                continue;
+            };
+            let was_sent = call.sent_to.take().is_some();
+            if was_sent && !call.repeatable {
+                self.end_call(service, id, Err(CallError::Lost));
+            }
+        }
+        let has_calls = self.calls.get(service).is_some_and(|calls| !calls.of(partner).is_empty());
+        if is_wanted_again {
+            if has_waiting || has_calls {
+                self.finding.search(&mut self.base, partner, avoid, now_ns);
+            }
+            return;
+        }
+        self.base.partners.remove(partner);
+    }
+
+    /// A message came. Returns it, if it is for the service that asks and may be handed out at once.
+    #[inline]
+    fn received(&mut self, message: cci::Message, asks: Option<Service>) -> Option<Event> {
+        let connection = message.connection();
+        let partner = self.base.partners.of(connection)?;
+        let Some(head) = Head::parse(&message) else {
+            self.refuse(connection);
+            return None;
+        };
+        let state = self.base.partners.get(partner)?;
+        let service = state.service;
+        let whole = Whole {
+            partner,
+            connection,
+            from: state.name.clone(),
+            head,
+            frame: message,
+            long_items: Vec::new(),
+        };
+        let is_plain = head.kind == Kind::Message && head.long_items == 0 && head.offers == 0;
+        if is_plain && asks == Some(service) && self.base.services.get(service)?.is_idle() {
+            return Some(Event::Message(of_whole(whole)));
+        }
+        self.on_frame(service, whole);
+        None
+    }
+
+    /// A partner does not keep to the protocol.
+    fn refuse(&mut self, connection: Connection) {
+        self.malformed += 1;
+        self.base.endpoint.disconnect(connection);
+        self.disconnected(connection);
+    }
+
+    fn on_frame(&mut self, service: Service, whole: Whole) {
+        let (head, partner) = (whole.head, whole.partner);
+        if let Some(state) = self.base.partners.get_mut(partner) {
+            head.offers(&whole.frame).for_each(|offer| state.keep_offer(offer));
+        }
+        match head.kind {
+            Kind::Message | Kind::Answer => self.fetch(whole),
+            Kind::Request | Kind::TakeOver => self.on_asked(service, whole),
+            Kind::Refusal => {
+                let reason = whole.head.items(&whole.frame).next().unwrap_or_default().to_vec();
+                self.end_call_of(service, partner, head.number, Err(CallError::Refused(reason)));
+            }
+            Kind::Busy => self.call_again(service, partner, head.number, false),
+            Kind::Moved => self.call_again(service, partner, head.number, true),
+            Kind::Fetched => {
+                let fetched = head.number == 1;
+                let returned =
+                    self.base.lending.fetched(&mut self.base.endpoint, partner, head.lease, fetched);
+                // Who lends without a context does not wait to hear of it.
+                if let Some((service, event)) = returned {
+                    self.tell(service, event);
+                }
+            }
+        }
+    }
+
+    /// A request was not taken: it is sent again, later or elsewhere.
+    fn call_again(&mut self, service: Service, partner: Partner, number: u64, has_moved: bool) {
+        let now_ns = clock::now_ns();
+        let Some(calls) = self.calls.get_mut(service) else { return };
+        let Some(call) = calls.get_mut(CallId(number)).filter(|call| call.partner == partner) else { return };
+        let was_sent_to = call.sent_to.take();
+        if !has_moved {
+            return calls.again_at(CallId(number), now_ns + BUSY_NS);
+        }
+        if let Some(state) = self.base.partners.get_mut(partner)
+            && was_sent_to.is_some()
+            && state.instance == was_sent_to
+        {
+            state.has_moved = true;
+        }
+        self.finding.search(&mut self.base, partner, was_sent_to, now_ns);
+        self.send_call(CallId(number), partner, now_ns);
+    }
+
+    fn fetch(&mut self, whole: Whole) {
+        if whole.head.long_items == 0 {
+            return self.deliver(whole);
+        }
+        if let Some(whole) = self.fetching.begin(&mut self.base, whole) {
+            self.fetched(whole);
+        }
+    }
+
+    /// The long items of a message are here, or will not come. Its sender is told.
+    fn fetched(&mut self, whole: Whole) {
+        let is_complete = whole.long_items.iter().all(Option::is_some);
+        self.fetching.delivered(&whole);
+        if whole.head.lease != 0 {
+            let mut head = Head::bare(Kind::Fetched, u64::from(is_complete));
+            head.lease = whole.head.lease;
+            let now_ns = clock::now_ns();
+            // On the connection that it came on, and nowhere else; if that is not possible, the lease ends by itself.
+            if self.base.send_short(whole.connection, &head, &[]).is_err() {
+                let _ends_by_itself = self.base.wait(whole.partner, Kept::bare(head));
+                self.sees_to(whole.partner, now_ns);
+            }
+        }
+        self.deliver(whole);
+    }
+
+    fn deliver(&mut self, whole: Whole) {
+        let partner = whole.partner;
+        let Some(state) = self.base.partners.get_mut(partner) else { return };
+        let service = state.service;
+        match whole.head.kind {
+            Kind::Answer => {
+                let number = whole.head.number;
+                let message = of_whole(whole);
+                let fetch = || {
+                    Err(CallError::Fetch(
+                        "the service is gone, its lease has ended, or no window is large enough".to_owned(),
+                    ))
+                };
+                let result = if message.is_complete() { Ok(message) } else { fetch() };
+                self.end_call_of(service, partner, number, result);
+            }
+            Kind::Request | Kind::TakeOver => self.deliver_request(service, whole),
+            _ => {
+                let queued = state.queued;
+                let Some(to) = self.base.services.get_mut(service) else { return };
+                if !to.has_space(queued) {
+                    to.dropped += 1;
+                    return;
+                }
+                to.push_from(partner, Event::Message(of_whole(whole)));
+                if let Some(state) = self.base.partners.get_mut(partner) {
+                    state.queued += 1;
+                }
+            }
+        }
+    }
+
+    /// A request came. One that is new is fetched and given to the program.
+    fn on_asked(&mut self, service: Service, whole: Whole) {
+        let now_ns = clock::now_ns();
+        let (partner, number) = (whole.partner, whole.head.number);
+        let Some(state) = self.base.partners.get(partner) else { return };
+        let Some(client) = state.instance else { return };
+        let queued = state.queued;
+        let Some(to) = self.base.services.get(service) else { return };
+        let (has_moved, has_space) = (to.has_moved, to.has_space(queued));
+        let Some(answers) = self.answers.get_mut(service) else { return };
+        let verdict = answers.asked(client, partner, (number, whole.head.oldest), now_ns);
+        let mut reply = |kind, items: &[&[u8]]| {
+            let mut head = Head::bare(kind, number);
+            head.items = items.len() as u8;
+            // If it can't leave, the client's deadline ends the call, or its repetition finds better times.
+            let _repeated = self.base.send_short(whole.connection, &head, items);
+        };
+        match verdict {
+            Verdict::New if has_moved || !has_space => {
+                answers.not_taken(client, number);
+                reply(if has_moved { Kind::Moved } else { Kind::Busy }, &[]);
+            }
+            Verdict::New => self.fetch(whole),
+            Verdict::Repeated => {}
+            Verdict::Answered(answer) => {
+                let _repeated = self.send(partner, answer);
+            }
+            Verdict::Forgotten => {
+                reply(Kind::Refusal, &[b"the answer has been forgotten; the request was carried out before"])
+            }
+            Verdict::Busy => reply(Kind::Busy, &[]),
+        }
+    }
+
+    fn deliver_request(&mut self, service: Service, whole: Whole) {
+        let partner = whole.partner;
+        let (number, kind) = (whole.head.number, whole.head.kind);
+        let Some(state) = self.base.partners.get_mut(partner) else { return };
+        let Some(client) = state.instance else { return };
+        state.queued += 1;
+        let ticket = Ticket { service, client, number };
+        let request = Request { message: of_whole(whole), ticket };
+        let event = if kind == Kind::TakeOver { Event::TakeOver(request) } else { Event::Request(request) };
+        if let Some(to) = self.base.services.get_mut(service) {
+            to.push_from(partner, event);
+        }
+    }
+
+    fn end_call_of(
+        &mut self,
+        service: Service,
+        partner: Partner,
+        number: u64,
+        result: Result<Message, CallError>,
+    ) {
+        let call = self.calls.get_mut(service).and_then(|calls| calls.get_mut(CallId(number)));
+        // Only the partner that was asked may answer.
+        if call.is_some_and(|call| call.partner == partner) {
+            self.end_call(service, CallId(number), result);
+        }
+    }
+
+    pub fn end_call(&mut self, service: Service, id: CallId, result: Result<Message, CallError>) {
+        let Some(Call { context, .. }) = self.calls.get_mut(service).and_then(|calls| calls.remove(id))
+        else {
+            return;
+        };
+        self.tell(service, Event::Answer { call: id, context, result });
+    }
+
+    pub fn tell(&mut self, service: Service, event: Event) {
+        if let Some(state) = self.base.services.get_mut(service) {
+            state.push(event);
+        }
+    }
+
+    /// Does what is due: searches, deadlines, leases, and what found no space.
+    pub fn do_due(&mut self) {
+        let is_idle = self.finding.is_idle() && self.fetching.is_idle() && self.blocked.is_empty();
+        if is_idle && self.next_end_ns() == u64::MAX {
+            return;
+        }
+        let now_ns = clock::now_ns();
+        if !self.fetching.is_idle() {
+            let mut whole = Vec::new();
+            self.fetching.progress(&mut self.base, |_, message| whole.push(message));
+            whole.into_iter().for_each(|message| self.fetched(message));
+        }
+        for partner in std::mem::take(&mut self.blocked) {
+            self.flush(partner, now_ns);
+        }
+        if !self.finding.is_idle() {
+            self.look(now_ns);
+        }
+        self.end_due(now_ns);
+    }
+
+    /// Looks for partners, and for news of the directory.
+    pub fn look(&mut self, now_ns: u64) {
+        let calls = &self.calls;
+        let is_wanted = |base: &Base, partner: Partner| {
+            let service = base.partners.get(partner).map(|state| state.service);
+            service.and_then(|service| calls.get(service)).is_some_and(|calls| !calls.of(partner).is_empty())
+        };
+        self.finding.progress(&mut self.base, now_ns, is_wanted, &mut self.found);
+        self.on_found(now_ns);
+    }
+
+    fn on_found(&mut self, now_ns: u64) {
+        for found in std::mem::take(&mut self.found) {
+            match found {
+                Found::Connected(partner) => self.reached(partner, now_ns),
+                Found::Unreached(partner, error) => self.unreached(partner, error),
+                Found::Elsewhere(connection) => {
+                    let soon = Some(Duration::from_nanos(ELSEWHERE_KEEPALIVE_NS));
+                    let _gone_meanwhile = self.base.endpoint.set_keepalive(connection, soon);
+                }
+                Found::Lost(service, to) => {
+                    if let Some(state) = self.base.services.get_mut(service) {
+                        state.has_moved = true;
+                        state.push(Event::NameLost { to });
+                    }
+                }
+            }
+        }
+    }
+
+    fn unreached(&mut self, partner: Partner, error: ReachError) {
+        let Some(state) = self.base.partners.get_mut(partner) else { return };
+        let messages = state.waiting.len();
+        state.waiting.clear();
+        let (service, name, pinned) = (state.service, state.name.clone(), state.pinned.is_some());
+        if pinned {
+            // A member of a group that is gone: the group's other members have the message.
+            self.base.partners.remove(partner);
+        } else if messages > 0 {
+            self.tell(service, Event::Unreachable { partner, name, error, messages });
+        }
+    }
+
+    fn end_due(&mut self, now_ns: u64) {
+        let Base { lending, endpoint, services, .. } = &mut self.base;
+        lending.end_due(endpoint, now_ns, |service, event| {
+            if let Some(state) = services.get_mut(service) {
+                state.push(event);
+            }
+        });
+        self.watch(now_ns);
+        let due: Vec<(Service, CallId)> = self
+            .calls
+            .iter_mut()
+            .flat_map(|(service, calls)| calls.due(now_ns).into_iter().map(move |id| (service, id)))
+            .collect();
+        for (service, id) in due {
+            let Some(call) = self.calls.get_mut(service).and_then(|calls| calls.get_mut(id)) else {
+                continue;
+            };
+            let partner = call.partner;
+            if now_ns < call.deadline_ns {
+                self.send_call(id, partner, now_ns);
+                continue;
+            }
+            let reached = call.sent_to.is_some();
+            let search = self.base.partners.get(partner).and_then(|state| state.search.as_ref());
+            let reason = search.and_then(|search| search.obstacle.clone()).filter(|_| !reached);
+            self.end_call(service, id, Err(CallError::TimedOut { reached, reason }));
+        }
+    }
+
+    /// Asks now and then where the services are whose answers do not come.
+    fn watch(&mut self, now_ns: u64) {
+        if now_ns < self.watch_at_ns {
+            return;
+        }
+        self.watch_at_ns = now_ns + WATCH_NS;
+        for calls in self.calls.values() {
+            for partner in calls.sent_before(now_ns.saturating_sub(WATCH_NS)) {
+                if let Some(state) =
+                    self.base.partners.get(partner).filter(|state| state.is_named && state.pinned.is_none())
+                {
+                    self.finding.directory.ask(&state.name);
+                }
+            }
+        }
+        self.look(now_ns);
+    }
+
+    /// When a lease or a call ends next.
+    fn next_end_ns(&self) -> u64 {
+        let calls = self.calls.values().map(Calls::next_due_ns).min().unwrap_or(u64::MAX);
+        let watch = if calls == u64::MAX { u64::MAX } else { self.watch_at_ns };
+        calls.min(watch).min(self.base.lending.next_end_ns())
+    }
+
+    /// When something is due next.
+    pub fn next_due_ns(&self) -> u64 {
+        let soon = if self.fetching.is_idle() && self.blocked.is_empty() { u64::MAX } else { 0 };
+        self.next_end_ns().min(self.finding.next_due_ns(&self.base)).min(soon)
+    }
+}
+
+fn of_whole(whole: Whole) -> Message {
+    let Whole { partner, from, head, frame, long_items, .. } = whole;
+    Message { head, frame, from, partner, long_items }
+}

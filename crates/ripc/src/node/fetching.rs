@@ -1,0 +1,222 @@
+//! Long messages that are being fetched: each long item into a window, or into memory of the library's own; then the message is whole.
+
+use super::base::Base;
+use super::lending::register;
+use crate::content::{LongItem, Part, Window};
+use crate::event::Partner;
+use crate::limits::{PARTNERS_MAX, PULLS_MAX};
+use crate::name::ServiceName;
+use crate::wire::{self, Head};
+use cci::{Access, Connection, Foreign, Memory, RegionHandle, Rma, RmaFlags, RmaKind, Segment, Status};
+use slotmap::{Key, KeyData, SlotMap, new_key_type};
+use std::collections::VecDeque;
+
+new_key_type! { struct FetchKey; }
+
+/// A long item on its way.
+enum Item {
+    /// It will not come.
+    Missing,
+    /// Not asked for yet, or under way.
+    Coming { memory: Memory, is_own: bool, local: RegionHandle, remote: RegionHandle, len_bytes: u64 },
+    /// It is here.
+    Here(LongItem),
+}
+
+struct Fetch {
+    partner: Partner,
+    connection: Connection,
+    whole: Whole,
+    items: Vec<Item>,
+    /// The next item to ask for.
+    next: usize,
+    /// Items that have been asked for and have not come.
+    under_way: usize,
+}
+
+/// A message as it came, to be delivered with its long items.
+pub struct Whole {
+    pub partner: Partner,
+    pub connection: Connection,
+    pub from: ServiceName,
+    pub head: Head,
+    pub frame: cci::Message,
+    pub long_items: Vec<Option<LongItem>>,
+}
+
+/// All long messages that are being fetched.
+pub struct Fetching {
+    fetches: SlotMap<FetchKey, Fetch>,
+    /// Those that may ask for more.
+    ready: VecDeque<FetchKey>,
+    /// Messages of partners of whom as many are being fetched as may.
+    waiting: VecDeque<Whole>,
+    own_bytes: u64,
+    own_bytes_max: u64,
+}
+
+impl Fetching {
+    pub fn new(own_bytes_max: u64) -> Fetching {
+        let fetches = SlotMap::with_key();
+        Fetching { fetches, ready: VecDeque::new(), waiting: VecDeque::new(), own_bytes: 0, own_bytes_max }
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.ready.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Begins to fetch the long items of a message. Returns the message at once if that took no time.
+    pub fn begin(&mut self, base: &mut Base, whole: Whole) -> Option<Whole> {
+        let state = base.partners.get_mut(whole.partner)?;
+        if state.fetching >= PULLS_MAX {
+            if self.waiting.len() < PARTNERS_MAX {
+                self.waiting.push_back(whole);
+            }
+            return None;
+        }
+        state.fetching += 1;
+        let service = state.service;
+        let (partner, connection) = (whole.partner, whole.connection);
+        let mut items = Vec::with_capacity(usize::from(whole.head.long_items));
+        for item in whole.head.long_items(&whole.frame) {
+            items.push(match item {
+                wire::LongItem::Here { offer, len_bytes } => {
+                    match base.lending.filled(&mut base.endpoint, partner, offer, len_bytes) {
+                        Some(item) => Item::Here(item),
+                        None => Item::Missing,
+                    }
+                }
+                wire::LongItem::There { handle, len_bytes } => {
+                    let window = usize::try_from(len_bytes).ok().and_then(|len| {
+                        base.services.take_window(service, len).or_else(|| self.own_window(len))
+                    });
+                    window.map_or(Item::Missing, |window| coming(base, window, handle, len_bytes))
+                }
+            });
+        }
+        let fetch = Fetch { partner, connection, whole, items, next: 0, under_way: 0 };
+        let key = self.fetches.insert(fetch);
+        self.go_on(base, key)
+    }
+
+    fn own_window(&mut self, len: usize) -> Option<Window> {
+        if len as u64 > self.own_bytes_max.saturating_sub(self.own_bytes) {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).ok()?;
+        bytes.resize(len, 0);
+        self.own_bytes += len as u64;
+        Some(Window::Own(bytes.into_boxed_slice()))
+    }
+
+    /// Asks for the next items. Returns the message if it is whole.
+    fn go_on(&mut self, base: &mut Base, key: FetchKey) -> Option<Whole> {
+        let fetch = self.fetches.get_mut(key)?;
+        while let Some(item) = fetch.items.get_mut(fetch.next) {
+            if let Item::Coming { local, remote, len_bytes, .. } = *item {
+                let (local, remote) =
+                    ([Segment::new(local, 0, len_bytes)], [Segment::new(remote, 0, len_bytes)]);
+                let (kind, flags) = (RmaKind::Read, RmaFlags::NONE);
+                let context = key.data().as_ffi();
+                let rma = Rma { kind, local: &local, remote: &remote, message: None, context, flags };
+                match base.endpoint.rma_at_once(fetch.connection, &rma) {
+                    Ok(Some(status)) => {
+                        let ended = std::mem::replace(item, Item::Missing);
+                        *item = arrived(base, ended, status, &mut self.own_bytes);
+                    }
+                    Ok(None) => fetch.under_way += 1,
+                    Err(cci::RmaError::WouldBlock) => {
+                        self.ready.push_back(key);
+                        return None;
+                    }
+                    Err(_) => {
+                        let ended = std::mem::replace(item, Item::Missing);
+                        *item = arrived(base, ended, Status::Disconnected, &mut self.own_bytes);
+                    }
+                }
+            }
+            fetch.next += 1;
+        }
+        if fetch.under_way > 0 {
+            return None;
+        }
+        let fetch = self.fetches.remove(key)?;
+        if let Some(state) = base.partners.get_mut(fetch.partner) {
+            state.fetching -= 1;
+        }
+        let mut whole = fetch.whole;
+        whole.long_items = fetch
+            .items
+            .into_iter()
+            .map(|item| if let Item::Here(item) = item { Some(item) } else { None })
+            .collect();
+        Some(whole)
+    }
+
+    /// A read has ended: they end in the order in which they were started, on one connection. Returns the message if it is whole.
+    pub fn ended(&mut self, base: &mut Base, context: u64, status: Status) -> Option<Whole> {
+        let key = FetchKey::from(KeyData::from_ffi(context));
+        let fetch = self.fetches.get_mut(key)?;
+        let is_coming = |item: &&mut Item| matches!(item, Item::Coming { .. });
+        let item = fetch.items.iter_mut().take(fetch.next).find(is_coming)?;
+        let ended = std::mem::replace(item, Item::Missing);
+        *item = arrived(base, ended, status, &mut self.own_bytes);
+        fetch.under_way -= 1;
+        if self.ready.contains(&key) { None } else { self.go_on(base, key) }
+    }
+
+    /// Does what can be done now. Calls `deliver` with each message that is whole.
+    pub fn progress(&mut self, base: &mut Base, mut deliver: impl FnMut(&mut Base, Whole)) {
+        for _ in 0..self.ready.len() {
+            let Some(key) = self.ready.pop_front() else { break };
+            if let Some(whole) = self.go_on(base, key) {
+                deliver(base, whole);
+            }
+        }
+        for _ in 0..self.waiting.len() {
+            let Some(whole) = self.waiting.pop_front() else { break };
+            if let Some(whole) = self.begin(base, whole) {
+                deliver(base, whole);
+            }
+        }
+    }
+
+    /// Bytes of the library's own that items have been fetched into are the program's now.
+    pub fn delivered(&mut self, whole: &Whole) {
+        let own = whole.long_items.iter().flatten().filter(|item| item.bytes().is_some());
+        let own_bytes: u64 = own.map(|item| item.len() as u64).sum();
+        self.own_bytes = self.own_bytes.saturating_sub(own_bytes);
+    }
+}
+
+/// Makes a window ready. An item for which that fails is missing.
+fn coming(base: &mut Base, window: Window, remote: RegionHandle, len_bytes: u64) -> Item {
+    let (memory, is_own) = match window {
+        Window::Own(bytes) => (Memory::foreign(Foreign::owned(bytes)), true),
+        Window::Given(memory) => (memory, false),
+    };
+    let part = Part::new(&memory, 0..len_bytes as usize);
+    match register(&mut base.endpoint, &part, Access::LOCAL, None) {
+        Ok(local) => Item::Coming { memory, is_own, local, remote, len_bytes },
+        Err(_) => Item::Missing,
+    }
+}
+
+/// What has become of an item that was asked for.
+fn arrived(base: &mut Base, item: Item, status: Status, own_bytes: &mut u64) -> Item {
+    let Item::Coming { memory, is_own, local, len_bytes, .. } = item else { return item };
+    let _registered_by_us = base.endpoint.deregister(&local);
+    if status != Status::Success {
+        if is_own {
+            *own_bytes = own_bytes.saturating_sub(len_bytes);
+        }
+        return Item::Missing;
+    }
+    let len = len_bytes as usize;
+    if !is_own {
+        return Item::Here(LongItem::memory(memory, 0, len));
+    }
+    memory.into_owned().map_or(Item::Missing, |bytes| Item::Here(LongItem::own(bytes, len)))
+}

@@ -1,0 +1,350 @@
+//! How partners are found: questions to the directory, and connections to where it says (RIPC-029 to RIPC-031).
+
+use super::base::Base;
+use super::partners::Search;
+use crate::directory::{Directory, Instance, Kind, News, Record};
+use crate::error::ReachError;
+use crate::event::{Partner, Service};
+use crate::limits::{ASK_AGAIN_NS_MAX, ASK_AGAIN_NS_MIN, CONNECT_NS, MEMBERS_MAX};
+use crate::name::ServiceName;
+use crate::policy::Policy;
+use crate::wire::Hello;
+use cci::{Attribute, ConnectFailure, Connection};
+use rustc_hash::FxHashMap;
+use slotmap::Key;
+use std::time::Duration;
+
+/// News that are taken from a directory at a time.
+const NEWS_PER_LOOK: usize = 64;
+
+/// The members of a group, as far as they are known.
+#[derive(Default)]
+struct Group {
+    members: Vec<Record>,
+    asked_ns: Option<u64>,
+}
+
+pub struct Finding {
+    pub directory: Box<dyn Directory>,
+    timeout_ns: u64,
+    searching: Vec<Partner>,
+    groups: FxHashMap<ServiceName, Group>,
+}
+
+/// What has become of a search.
+pub enum Found {
+    /// A partner is connected.
+    Connected(Partner),
+    /// A partner was looked for in vain for as long as messages wait.
+    Unreached(Partner, ReachError),
+    /// The directory says that a partner is elsewhere than where this connection leads.
+    Elsewhere(Connection),
+    /// A service's name belongs to somebody else.
+    Lost(Service, String),
+}
+
+impl Finding {
+    pub fn new(directory: Box<dyn Directory>, timeout: Duration) -> Finding {
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        Finding { directory, timeout_ns, searching: Vec::new(), groups: FxHashMap::default() }
+    }
+
+    /// Whether nobody is being looked for.
+    pub fn is_idle(&self) -> bool {
+        self.searching.is_empty()
+    }
+
+    /// Begins to look for a partner, unless that is under way or it is connected. What it was found at before may be avoided.
+    pub fn search(&mut self, base: &mut Base, partner: Partner, avoid: Option<Instance>, now_ns: u64) {
+        let Some(state) = base.partners.get_mut(partner) else { return };
+        if state.connection().is_some() {
+            return;
+        }
+        match &mut state.search {
+            Some(search) => search.avoid = avoid.or(search.avoid),
+            None => {
+                state.search = Some(Search {
+                    since_ns: now_ns,
+                    ask_at_ns: Some(now_ns),
+                    pause_ns: ASK_AGAIN_NS_MIN,
+                    obstacle: None,
+                    avoid,
+                    dialling: None,
+                });
+                self.searching.push(partner);
+            }
+        }
+    }
+
+    /// Asks, dials and gives up, as is due. `is_wanted`: whether somebody waits for a partner for longer than messages do.
+    pub fn progress(
+        &mut self,
+        base: &mut Base,
+        now_ns: u64,
+        is_wanted: impl Fn(&Base, Partner) -> bool,
+        found: &mut Vec<Found>,
+    ) {
+        let mut index = 0;
+        while let Some(&partner) = self.searching.get(index) {
+            if self.go_on(base, partner, now_ns, &is_wanted, found) {
+                index += 1;
+            } else {
+                self.searching.swap_remove(index);
+            }
+        }
+        for _ in 0..NEWS_PER_LOOK {
+            let Some(news) = self.directory.poll() else { break };
+            self.on_news(base, news, now_ns, found);
+        }
+    }
+
+    /// Returns whether the search goes on.
+    fn go_on(
+        &mut self,
+        base: &mut Base,
+        partner: Partner,
+        now_ns: u64,
+        is_wanted: impl Fn(&Base, Partner) -> bool,
+        found: &mut Vec<Found>,
+    ) -> bool {
+        let wanted = is_wanted(base, partner);
+        let Some(state) = base.partners.get_mut(partner) else { return false };
+        if state.connection().is_some() {
+            state.search = None;
+            return false;
+        }
+        let Some(search) = &mut state.search else { return false };
+        let waited = Duration::from_nanos(now_ns.saturating_sub(search.since_ns));
+        if waited.as_nanos() >= self.timeout_ns.into() && (!wanted || !state.waiting.is_empty()) {
+            let service = state.name.clone();
+            let unknown = || ReachError::Unknown { service, directory: self.directory.describe(), waited };
+            let error = search.obstacle.clone().unwrap_or_else(unknown);
+            found.push(Found::Unreached(partner, with_waited(error, waited)));
+            if wanted {
+                return true;
+            }
+            state.search = None;
+            return false;
+        }
+        if search.ask_at_ns.is_some_and(|at_ns| now_ns >= at_ns) && search.dialling.is_none() {
+            // Asked again if no answer comes.
+            search.ask_at_ns = Some(now_ns + ASK_AGAIN_NS_MAX);
+            match state.pinned.clone() {
+                Some(record) => self.dial(base, partner, &record, now_ns),
+                None => self.directory.ask(&state.name),
+            }
+        }
+        true
+    }
+
+    fn on_news(&mut self, base: &mut Base, news: News, now_ns: u64, found: &mut Vec<Found>) {
+        match news {
+            News::Found { service, records } => {
+                if let Some(group) = self.groups.get_mut(&service) {
+                    let members = records.iter().filter(|record| record.kind == Kind::Member);
+                    group.members = members.take(MEMBERS_MAX).cloned().collect();
+                }
+                let record = records.iter().find(|record| record.kind == Kind::Service).or(records.first());
+                if let Some(record) = record {
+                    self.found(base, &service, record, now_ns);
+                    let others = base.partners.elsewhere(&service, record.instance);
+                    found.extend(others.map(Found::Elsewhere));
+                }
+            }
+            News::Absent { service } => {
+                if let Some(group) = self.groups.get_mut(&service) {
+                    group.members.clear();
+                }
+                let directory = self.directory.describe();
+                let waited = Duration::ZERO;
+                self.again(base, &service, now_ns, || ReachError::Unknown {
+                    service: service.clone(),
+                    directory: directory.clone(),
+                    waited,
+                });
+            }
+            News::Failed { service, reason } => {
+                let directory = self.directory.describe();
+                self.again(base, &service, now_ns, || ReachError::Directory {
+                    service: service.clone(),
+                    directory: directory.clone(),
+                    reason: reason.clone(),
+                });
+            }
+            News::Lost { service, to } => {
+                if let Some(service) = base.services.by_name(&service) {
+                    found.push(Found::Lost(service, to));
+                }
+            }
+        }
+    }
+
+    /// The directory says where a service is.
+    fn found(&mut self, base: &mut Base, service: &ServiceName, record: &Record, now_ns: u64) {
+        for index in 0..self.searching.len() {
+            let partner = self.searching[index];
+            let Some(state) = base.partners.get_mut(partner) else { continue };
+            if state.name != *service || state.pinned.is_some() {
+                continue;
+            }
+            let Some(search) = state.search.as_mut().filter(|search| search.dialling.is_none()) else {
+                continue;
+            };
+            if search.avoid == Some(record.instance) && search.pause_ns < ASK_AGAIN_NS_MAX {
+                // It was left a moment ago. The directory may not know yet; if it still says so later, it is right.
+                later(search, now_ns);
+                continue;
+            }
+            self.dial(base, partner, record, now_ns);
+        }
+    }
+
+    /// Starts to connect.
+    fn dial(&mut self, base: &mut Base, partner: Partner, record: &Record, now_ns: u64) {
+        let Some(state) = base.partners.get_mut(partner) else { return };
+        let Some(service) = base.services.get(state.service) else { return };
+        let hello = Hello {
+            instance: service.instance,
+            is_listed: service.listing == super::services::Listing::Service,
+            from: service.name.clone(),
+            to: state.name.clone(),
+        };
+        let (attribute, timeout) = (Attribute::ReliableOrdered, Some(Duration::from_nanos(CONNECT_NS)));
+        let context = partner.data().as_ffi();
+        let mut reason = String::new();
+        for uri in &record.uris {
+            match base.endpoint.connect(uri, &hello.to_bytes(), attribute, context, timeout) {
+                Ok(()) => {
+                    if let Some(search) = &mut state.search {
+                        search.dialling = Some((record.instance, uri.clone()));
+                        search.ask_at_ns = None;
+                    }
+                    return;
+                }
+                Err(error) => reason = error.to_string(),
+            }
+        }
+        let uri = record.uris.first().cloned().unwrap_or_default();
+        let (service, waited) = (state.name.clone(), Duration::ZERO);
+        if let Some(search) = &mut state.search {
+            search.obstacle = Some(ReachError::NotThere { service, uri, reason, waited });
+            later(search, now_ns);
+        }
+    }
+
+    /// Asks for a service again later.
+    fn again(
+        &mut self,
+        base: &mut Base,
+        service: &ServiceName,
+        now_ns: u64,
+        obstacle: impl Fn() -> ReachError,
+    ) {
+        for &partner in &self.searching {
+            let Some(state) = base.partners.get_mut(partner) else { continue };
+            if state.name == *service
+                && state.pinned.is_none()
+                && let Some(search) = state.search.as_mut().filter(|search| search.dialling.is_none())
+            {
+                search.obstacle = Some(obstacle());
+                later(search, now_ns);
+            }
+        }
+    }
+
+    /// An attempt to connect has ended.
+    pub fn dialled(
+        &mut self,
+        base: &mut Base,
+        policy: &Policy,
+        partner: Partner,
+        result: Result<Connection, ConnectFailure>,
+        now_ns: u64,
+    ) -> Option<Found> {
+        let Some(state) = base.partners.get_mut(partner) else {
+            if let Ok(connection) = result {
+                base.endpoint.disconnect(connection);
+            }
+            return None;
+        };
+        let search = state.search.as_mut();
+        let (instance, uri) =
+            search.and_then(|search| search.dialling.take()).unwrap_or((Instance(0), String::new()));
+        let name = state.name.clone();
+        let obstacle = match result {
+            Ok(connection) => {
+                let identity = base.endpoint.peer_identity(connection);
+                if policy.may_register(&name, identity) {
+                    base.partners.connected(partner, connection, instance, true);
+                    return Some(Found::Connected(partner));
+                }
+                let identity =
+                    identity.map_or_else(|| "somebody without an identity".to_owned(), ToString::to_string);
+                base.endpoint.disconnect(connection);
+                ReachError::WrongIdentity { service: name, identity }
+            }
+            Err(failure) => {
+                let reason = match failure {
+                    ConnectFailure::Refused => {
+                        "whoever is there is not this service, or does not admit you".to_owned()
+                    }
+                    failure => failure.to_string(),
+                };
+                ReachError::NotThere { service: name, uri, reason, waited: Duration::ZERO }
+            }
+        };
+        if let Some(search) = base.partners.get_mut(partner).and_then(|state| state.search.as_mut()) {
+            search.obstacle = Some(obstacle);
+            later(search, now_ns);
+        }
+        None
+    }
+
+    /// The members of a group, as far as they are known. They are asked for again when that was some time ago.
+    pub fn members(&mut self, name: &ServiceName, now_ns: u64) -> &[Record] {
+        let group = self.groups.entry(name.clone()).or_default();
+        if group.asked_ns.is_none_or(|asked_ns| now_ns.saturating_sub(asked_ns) >= ASK_AGAIN_NS_MAX) {
+            group.asked_ns = Some(now_ns);
+            self.directory.ask(name);
+            for _ in 0..NEWS_PER_LOOK {
+                let Some(news) = self.directory.poll() else { break };
+                self.on_members(news);
+            }
+        }
+        self.groups.get(name).map_or(&[], |group| &group.members)
+    }
+
+    /// News while only members are of interest: what they say of others is asked for again.
+    fn on_members(&mut self, news: News) {
+        if let News::Found { service, records } = news
+            && let Some(group) = self.groups.get_mut(&service)
+        {
+            group.members =
+                records.into_iter().filter(|record| record.kind == Kind::Member).take(MEMBERS_MAX).collect();
+        }
+    }
+
+    /// When something is due next.
+    pub fn next_due_ns(&self, base: &Base) -> u64 {
+        let searches =
+            self.searching.iter().filter_map(|&partner| base.partners.get(partner)?.search.as_ref());
+        searches.filter_map(|search| search.ask_at_ns).min().unwrap_or(u64::MAX)
+    }
+}
+
+fn later(search: &mut Search, now_ns: u64) {
+    search.ask_at_ns = Some(now_ns + search.pause_ns);
+    search.pause_ns = (search.pause_ns * 2).min(ASK_AGAIN_NS_MAX);
+}
+
+fn with_waited(error: ReachError, now: Duration) -> ReachError {
+    match error {
+        ReachError::Unknown { service, directory, .. } => {
+            ReachError::Unknown { service, directory, waited: now }
+        }
+        ReachError::NotThere { service, uri, reason, .. } => {
+            ReachError::NotThere { service, uri, reason, waited: now }
+        }
+        error => error,
+    }
+}

@@ -1,0 +1,231 @@
+//! What is lent: long items to be read by one partner, and return buffers to be written once by one partner. Everything ends with its
+//! lease, at the latest.
+
+use crate::content::{LongItem, Part};
+use crate::error::SendError;
+use crate::event::{Event, Partner, Service};
+use crate::wire::Offer;
+use cci::{Access, Connection, Endpoint, RegionHandle, RegisterError, Registration};
+use slotmap::{Key, KeyData, SlotMap, new_key_type};
+
+new_key_type! {
+    struct LeaseKey;
+    struct BufferKey;
+}
+
+/// The long items of one message.
+struct Lease {
+    service: Service,
+    partner: Partner,
+    handles: Vec<RegionHandle>,
+    until_ns: u64,
+    context: u64,
+}
+
+/// A return buffer of this node's.
+struct Buffer {
+    partner: Partner,
+    service: Service,
+    handle: RegionHandle,
+    part: Part,
+    until_ns: u64,
+}
+
+/// All that this node has lent.
+pub struct Lending {
+    leases: SlotMap<LeaseKey, Lease>,
+    buffers: SlotMap<BufferKey, Buffer>,
+    lease_ns: u64,
+    /// No lease ends before.
+    next_end_ns: u64,
+}
+
+impl Lending {
+    pub fn new(lease_ns: u64) -> Lending {
+        Lending { leases: SlotMap::with_key(), buffers: SlotMap::with_key(), lease_ns, next_end_ns: u64::MAX }
+    }
+
+    fn until(&mut self, now_ns: u64) -> u64 {
+        let until_ns = now_ns.saturating_add(self.lease_ns);
+        self.next_end_ns = self.next_end_ns.min(until_ns);
+        until_ns
+    }
+
+    /// Begins a lease. Returns its number, which is never 0.
+    pub fn begin(&mut self, service: Service, partner: Partner, context: u64, now_ns: u64) -> u64 {
+        let until_ns = self.until(now_ns);
+        let lease = Lease { service, partner, handles: Vec::new(), until_ns, context };
+        self.leases.insert(lease).data().as_ffi()
+    }
+
+    /// Lends a long item, to be read over one connection.
+    pub fn lend(
+        &mut self,
+        endpoint: &mut Endpoint,
+        number: u64,
+        connection: Connection,
+        part: &Part,
+    ) -> Result<RegionHandle, SendError> {
+        let lease = self.leases.get_mut(key(number)).ok_or(SendError::Unknown)?;
+        let handle = register(endpoint, part, Access::READ, Some(connection))?;
+        lease.handles.push(handle);
+        Ok(handle)
+    }
+
+    /// Lends a return buffer, to be written over one connection.
+    pub fn offer(
+        &mut self,
+        endpoint: &mut Endpoint,
+        (service, partner): (Service, Partner),
+        connection: Connection,
+        part: &Part,
+        now_ns: u64,
+    ) -> Result<Offer, SendError> {
+        let handle = register(endpoint, part, Access::WRITE, Some(connection))?;
+        let until_ns = self.until(now_ns);
+        let buffer = Buffer { partner, service, handle, part: part.clone(), until_ns };
+        let number = self.buffers.insert(buffer).data().as_ffi();
+        Ok(Offer { number, handle, len_bytes: part.len_bytes() })
+    }
+
+    /// Ends a lease whose message was not sent.
+    pub fn take_back(&mut self, endpoint: &mut Endpoint, number: u64) {
+        if let Some(lease) = self.leases.remove(key(number)) {
+            end(endpoint, &lease.handles);
+        }
+    }
+
+    /// A partner says that it needs a lease no longer. What belongs to others stays.
+    pub fn fetched(
+        &mut self,
+        endpoint: &mut Endpoint,
+        partner: Partner,
+        number: u64,
+        fetched: bool,
+    ) -> Option<(Service, Event)> {
+        let key = key(number);
+        if self.leases.get(key)?.partner != partner {
+            return None;
+        }
+        let lease = self.leases.remove(key)?;
+        end(endpoint, &lease.handles);
+        Some((lease.service, Event::Returned { partner, context: lease.context, fetched }))
+    }
+
+    /// A partner says that it has filled a return buffer. Nobody can write to it any more when this returns. `None`: it was not offered
+    /// to this partner, was filled before, or is shorter.
+    pub fn filled(
+        &mut self,
+        endpoint: &mut Endpoint,
+        partner: Partner,
+        offer: u64,
+        len_bytes: u64,
+    ) -> Option<LongItem> {
+        let key = BufferKey::from(KeyData::from_ffi(offer));
+        if self
+            .buffers
+            .get(key)
+            .is_none_or(|buffer| buffer.partner != partner || buffer.part.len_bytes() < len_bytes)
+        {
+            return None;
+        }
+        let buffer = self.buffers.remove(key)?;
+        end(endpoint, &[buffer.handle]);
+        Some(LongItem::memory(buffer.part.memory, buffer.part.range.start, len_bytes as usize))
+    }
+
+    /// Ends all leases of a partner that is gone, or of a service.
+    pub fn end_of(
+        &mut self,
+        endpoint: &mut Endpoint,
+        is_meant: impl Fn(Service, Partner) -> bool,
+        mut tell: impl FnMut(Service, Event),
+    ) {
+        self.leases.retain(|_, lease| {
+            let ends = is_meant(lease.service, lease.partner);
+            if ends {
+                end(endpoint, &lease.handles);
+                tell(lease.service, returned(lease));
+            }
+            !ends
+        });
+        self.buffers.retain(|_, buffer| {
+            let ends = is_meant(buffer.service, buffer.partner);
+            if ends {
+                end(endpoint, &[buffer.handle]);
+            }
+            !ends
+        });
+    }
+
+    /// Ends the leases whose time is over.
+    pub fn end_due(&mut self, endpoint: &mut Endpoint, now_ns: u64, mut tell: impl FnMut(Service, Event)) {
+        if now_ns < self.next_end_ns {
+            return;
+        }
+        let mut next_end_ns = u64::MAX;
+        let mut stays = |until_ns: u64| {
+            if until_ns > now_ns {
+                next_end_ns = next_end_ns.min(until_ns);
+            }
+            until_ns > now_ns
+        };
+        self.leases.retain(|_, lease| {
+            let stays = stays(lease.until_ns);
+            if !stays {
+                end(endpoint, &lease.handles);
+                tell(lease.service, returned(lease));
+            }
+            stays
+        });
+        self.buffers.retain(|_, buffer| {
+            let stays = stays(buffer.until_ns);
+            if !stays {
+                end(endpoint, &[buffer.handle]);
+            }
+            stays
+        });
+        self.next_end_ns = next_end_ns;
+    }
+
+    /// When the next lease ends.
+    pub fn next_end_ns(&self) -> u64 {
+        self.next_end_ns
+    }
+
+    /// How many leases and return buffers there are.
+    pub fn len(&self) -> (usize, usize) {
+        (self.leases.len(), self.buffers.len())
+    }
+}
+
+fn returned(lease: &Lease) -> Event {
+    Event::Returned { partner: lease.partner, context: lease.context, fetched: false }
+}
+
+fn key(number: u64) -> LeaseKey {
+    LeaseKey::from(KeyData::from_ffi(number))
+}
+
+fn end(endpoint: &mut Endpoint, handles: &[RegionHandle]) {
+    for handle in handles {
+        // It may have ended with its connection.
+        let _ended_before = endpoint.deregister(handle);
+    }
+}
+
+/// Registers a part of memory, for one connection or for this side alone.
+pub fn register(
+    endpoint: &mut Endpoint,
+    part: &Part,
+    access: Access,
+    only: Option<Connection>,
+) -> Result<RegionHandle, SendError> {
+    let registration = Registration { range: Some(part.range.clone()), access, only };
+    endpoint.register(&part.memory, registration).map_err(|error| match error {
+        RegisterError::Length | RegisterError::Range { .. } => SendError::Range,
+        RegisterError::UnknownConnection => SendError::Gone,
+        RegisterError::TooMany => SendError::Busy,
+        error => SendError::System(error.to_string()),
+    })
+}

@@ -1,0 +1,199 @@
+//! Partners: pairs of a service of this node and a service elsewhere, and the connections between them.
+
+use crate::content::Kept;
+use crate::directory::{Instance, Record};
+use crate::error::ReachError;
+use crate::event::{Partner, Service};
+use crate::limits::{OFFERS_KEPT_MAX, PARTNERS_MAX};
+use crate::name::ServiceName;
+use crate::wire::Offer;
+use cci::Connection;
+use rustc_hash::FxHashMap;
+use slotmap::SlotMap;
+use std::collections::VecDeque;
+
+/// What is known of a partner.
+pub struct State {
+    pub service: Service,
+    pub name: ServiceName,
+    /// The only place where it is, for a member of a group; others are looked for by name.
+    pub pinned: Option<Record>,
+    /// Open connections with it. Messages go out on the first.
+    pub connections: Vec<Connection>,
+    /// Which life of it is at the other end of the first connection.
+    pub instance: Option<Instance>,
+    /// Whether its name leads to it: whoever only says that it has a name gets answers, and nothing else.
+    pub is_named: bool,
+    pub search: Option<Search>,
+    /// What waits for a connection, or for space on it.
+    pub waiting: VecDeque<Kept>,
+    /// Its return buffers, the newest last.
+    pub offers: VecDeque<Offer>,
+    /// Messages of it that wait to be received.
+    pub queued: usize,
+    /// Messages of it whose long items are being fetched.
+    pub fetching: usize,
+    /// It has said that it moved: nothing more is sent there.
+    pub has_moved: bool,
+}
+
+/// A partner is being looked for.
+#[derive(Debug)]
+pub struct Search {
+    pub since_ns: u64,
+    /// When to ask the directory again; none while an answer or a connection is awaited.
+    pub ask_at_ns: Option<u64>,
+    pub pause_ns: u64,
+    /// What stands in the way, as far as is known.
+    pub obstacle: Option<ReachError>,
+    /// Instances at which it was not, to pass over for now.
+    pub avoid: Option<Instance>,
+    /// What is being dialled.
+    pub dialling: Option<(Instance, String)>,
+}
+
+impl State {
+    fn new(service: Service, name: ServiceName) -> State {
+        State {
+            service,
+            name,
+            pinned: None,
+            connections: Vec::new(),
+            instance: None,
+            is_named: false,
+            search: None,
+            waiting: VecDeque::new(),
+            offers: VecDeque::new(),
+            queued: 0,
+            fetching: 0,
+            has_moved: false,
+        }
+    }
+
+    /// Where messages to it go, now.
+    #[inline]
+    pub fn connection(&self) -> Option<Connection> {
+        if self.has_moved { None } else { self.connections.first().copied() }
+    }
+
+    /// Keeps a return buffer of it.
+    pub fn keep_offer(&mut self, offer: Offer) {
+        if self.offers.len() == OFFERS_KEPT_MAX {
+            self.offers.pop_front();
+        }
+        self.offers.push_back(offer);
+    }
+
+    /// Takes its newest return buffer that is large enough.
+    pub fn take_offer(&mut self, len_bytes: u64) -> Option<Offer> {
+        let index = self.offers.iter().rposition(|offer| offer.len_bytes >= len_bytes)?;
+        self.offers.remove(index)
+    }
+}
+
+/// All partners of a node.
+#[derive(Default)]
+pub struct Partners {
+    states: SlotMap<Partner, State>,
+    by_connection: FxHashMap<u64, Partner>,
+    by_name: FxHashMap<(Service, ServiceName, Option<Instance>), Partner>,
+}
+
+impl Partners {
+    #[inline]
+    pub fn get(&self, partner: Partner) -> Option<&State> {
+        self.states.get(partner)
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, partner: Partner) -> Option<&mut State> {
+        self.states.get_mut(partner)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Partner, &State)> {
+        self.states.iter()
+    }
+
+    /// Connections with lives of a service other than this one.
+    pub fn elsewhere(&self, name: &ServiceName, instance: Instance) -> impl Iterator<Item = Connection> {
+        let is_other = move |state: &&State| {
+            state.is_named
+                && state.pinned.is_none()
+                && state.name == *name
+                && state.instance.is_some_and(|of| of != instance)
+        };
+        self.states.values().filter(is_other).filter_map(|state| state.connections.first().copied())
+    }
+
+    #[inline]
+    pub fn of(&self, connection: Connection) -> Option<Partner> {
+        self.by_connection.get(&connection.to_bits()).copied()
+    }
+
+    /// The partner of this name; a new one, if there was none. `None`: there are as many as there may be.
+    pub fn named(
+        &mut self,
+        service: Service,
+        name: &ServiceName,
+        pinned: Option<&Record>,
+    ) -> Option<Partner> {
+        let key = (service, name.clone(), pinned.map(|record| record.instance));
+        if let Some(&partner) = self.by_name.get(&key) {
+            return Some(partner);
+        }
+        let partner = self.insert(service, name.clone())?;
+        let state = &mut self.states[partner];
+        (state.pinned, state.is_named) = (pinned.cloned(), true);
+        self.by_name.insert(key, partner);
+        Some(partner)
+    }
+
+    /// A partner that only answers reach. `None`: there are as many as there may be.
+    pub fn nameless(&mut self, service: Service, name: ServiceName) -> Option<Partner> {
+        self.insert(service, name)
+    }
+
+    fn insert(&mut self, service: Service, name: ServiceName) -> Option<Partner> {
+        (self.states.len() < PARTNERS_MAX).then(|| self.states.insert(State::new(service, name)))
+    }
+
+    /// A connection with a partner has opened.
+    pub fn connected(&mut self, partner: Partner, connection: Connection, instance: Instance, dialled: bool) {
+        let Some(state) = self.states.get_mut(partner) else { return };
+        // One that this side has dialled leads to where the directory says.
+        if dialled || state.connections.is_empty() {
+            state.instance = Some(instance);
+            state.connections.insert(0, connection);
+        } else {
+            state.connections.push(connection);
+        }
+        state.has_moved = false;
+        self.by_connection.insert(connection.to_bits(), partner);
+    }
+
+    /// A connection has ended. Returns its partner, and whether that was its last one.
+    pub fn disconnected(&mut self, connection: Connection) -> Option<(Partner, bool)> {
+        let partner = self.by_connection.remove(&connection.to_bits())?;
+        let state = self.states.get_mut(partner)?;
+        state.connections.retain(|&open| open != connection);
+        let was_last = state.connections.is_empty();
+        if was_last {
+            state.offers.clear();
+            state.has_moved = false;
+        }
+        Some((partner, was_last))
+    }
+
+    /// Forgets a partner, and returns its connections, which are to be closed.
+    pub fn remove(&mut self, partner: Partner) -> Vec<Connection> {
+        let Some(state) = self.states.remove(partner) else { return Vec::new() };
+        for connection in &state.connections {
+            self.by_connection.remove(&connection.to_bits());
+        }
+        if state.is_named {
+            let pinned = state.pinned.as_ref().map(|record| record.instance);
+            self.by_name.remove(&(state.service, state.name, pinned));
+        }
+        state.connections
+    }
+}

@@ -1,0 +1,109 @@
+//! Long items that are written into return buffers of partners before the message that speaks of them leaves (RIPC-024, RIPC-025).
+
+use super::base::Base;
+use super::lending::register;
+use crate::content::Kept;
+use crate::error::SendError;
+use crate::event::Partner;
+use crate::wire::Offer;
+use cci::{Access, Connection, RegionHandle, Rma, RmaFlags, RmaKind, Segment, Status};
+use slotmap::{Key, KeyData, SlotMap, new_key_type};
+
+new_key_type! { struct PushKey; }
+
+/// Tells the completions of these writes from those of reads: keys of slot maps leave this bit clear.
+pub const PUSH: u64 = 1 << 63;
+
+struct Push {
+    partner: Partner,
+    connection: Connection,
+    frame: Kept,
+    /// The return buffer that has an item, by the item's number.
+    placed: Vec<Option<Offer>>,
+    /// What is being written: the item's number, and its region here.
+    under_way: Vec<(usize, RegionHandle)>,
+}
+
+/// All messages whose long items are being written.
+#[derive(Default)]
+pub struct Pushing {
+    pushes: SlotMap<PushKey, Push>,
+}
+
+impl Pushing {
+    /// Sends a message with long items. Those for which the partner has offered return buffers are put there first; it fetches the others.
+    pub fn send(
+        &mut self,
+        base: &mut Base,
+        partner: Partner,
+        frame: Kept,
+        now_ns: u64,
+    ) -> Result<(), SendError> {
+        let state = base.partners.get_mut(partner).ok_or(SendError::Unknown)?;
+        let Some(connection) =
+            state.connection().filter(|_| state.waiting.is_empty() && !state.offers.is_empty())
+        else {
+            return base.send_or_wait(partner, frame, now_ns);
+        };
+        let offers: Vec<Option<Offer>> =
+            frame.long_items.iter().map(|part| state.take_offer(part.len_bytes())).collect();
+        let placed = vec![None; offers.len()];
+        let key = self.pushes.insert(Push { partner, connection, frame, placed, under_way: Vec::new() });
+        let Some(push) = self.pushes.get_mut(key) else { return Ok(()) };
+        for (index, offer) in offers.into_iter().enumerate() {
+            if let Some(offer) = offer {
+                write(base, push, index, offer, key.data().as_ffi() | PUSH);
+            }
+        }
+        if push.under_way.is_empty() { self.finish(base, key, now_ns) } else { Ok(()) }
+    }
+
+    /// A write has ended: they end in the order in which they were started. Returns the message that can't be sent, and why.
+    pub fn ended(
+        &mut self,
+        base: &mut Base,
+        context: u64,
+        status: Status,
+        now_ns: u64,
+    ) -> Result<(), SendError> {
+        let key = PushKey::from(KeyData::from_ffi(context & !PUSH));
+        let Some(push) = self.pushes.get_mut(key) else { return Ok(()) };
+        let (index, local) = push.under_way.remove(0);
+        let _registered_by_us = base.endpoint.deregister(&local);
+        if status != Status::Success {
+            // It will be fetched.
+            push.placed[index] = None;
+        }
+        if push.under_way.is_empty() { self.finish(base, key, now_ns) } else { Ok(()) }
+    }
+
+    /// Sends the message, now that nothing of it is under way.
+    fn finish(&mut self, base: &mut Base, key: PushKey, now_ns: u64) -> Result<(), SendError> {
+        let Some(push) = self.pushes.remove(key) else { return Ok(()) };
+        match base.send_placed(push.partner, push.frame.clone(), &push.placed, now_ns) {
+            // What is in return buffers stays there; the message waits, and speaks of long items that are to be fetched.
+            Err(SendError::Busy) => base.wait(push.partner, push.frame),
+            sent => sent,
+        }
+    }
+}
+
+/// Writes an item into a return buffer, if that is possible now.
+fn write(base: &mut Base, push: &mut Push, index: usize, offer: Offer, context: u64) {
+    let part = &push.frame.long_items[index];
+    let Ok(local) = register(&mut base.endpoint, part, Access::LOCAL, None) else { return };
+    let len_bytes = part.len_bytes();
+    let (from, to) = ([Segment::new(local, 0, len_bytes)], [Segment::new(offer.handle, 0, len_bytes)]);
+    let (kind, flags) = (RmaKind::Write, RmaFlags::NONE);
+    let rma = Rma { kind, local: &from, remote: &to, message: None, context, flags };
+    match base.endpoint.rma_at_once(push.connection, &rma) {
+        Ok(None) => {
+            push.placed[index] = Some(offer);
+            push.under_way.push((index, local));
+            return;
+        }
+        Ok(Some(Status::Success)) => push.placed[index] = Some(offer),
+        Ok(Some(_)) | Err(_) => {}
+    }
+    let _registered_by_us = base.endpoint.deregister(&local);
+}

@@ -1,0 +1,167 @@
+//! The services of a node: their names, and what waits to be received.
+
+use crate::content::{Message, Window};
+use crate::directory::Instance;
+use crate::error::{CallError, ClaimError};
+use crate::event::{CallId, Event, Partner, Service};
+use crate::limits::{QUEUE_MAX, QUEUE_OF_ONE_MAX, SERVICES_MAX};
+use crate::name::ServiceName;
+use cci::Memory;
+use rustc_hash::FxHashMap;
+use slotmap::SlotMap;
+use std::collections::VecDeque;
+
+/// How a service has its name.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// In the directory, for itself.
+    Service,
+    /// In the directory, as one of many.
+    Member,
+    /// Nowhere: it calls others, and only answers reach it.
+    Unlisted,
+}
+
+/// A service.
+pub struct State {
+    pub name: ServiceName,
+    pub instance: Instance,
+    pub listing: Listing,
+    queue: VecDeque<(Option<Partner>, Event)>,
+    /// Messages and requests in the queue; what ends something that was begun always has a place.
+    queued: usize,
+    windows: VecDeque<Memory>,
+    /// Another process is this service now.
+    pub has_moved: bool,
+    /// Messages that were dropped, since too many waited.
+    pub dropped: u64,
+}
+
+impl State {
+    /// Whether a message or a request of a partner of which `queued` wait has a place.
+    #[inline]
+    pub fn has_space(&self, queued: usize) -> bool {
+        self.queued < QUEUE_MAX && queued < QUEUE_OF_ONE_MAX
+    }
+
+    /// Whether nothing waits to be received.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Adds what a partner has sent.
+    pub fn push_from(&mut self, partner: Partner, event: Event) {
+        self.queued += 1;
+        self.queue.push_back((Some(partner), event));
+    }
+
+    /// Adds what is no message of a partner's.
+    pub fn push(&mut self, event: Event) {
+        self.queue.push_back((None, event));
+    }
+
+    /// Takes the next event, and the partner whose message it is.
+    pub fn pop(&mut self) -> Option<(Option<Partner>, Event)> {
+        let (partner, event) = self.queue.pop_front()?;
+        self.queued -= usize::from(partner.is_some());
+        Some((partner, event))
+    }
+
+    /// Takes the answer to a call, wherever it stands.
+    pub fn take_answer(&mut self, call: CallId) -> Option<Result<Message, CallError>> {
+        let is_it = |(_, event): &(Option<Partner>, Event)| matches!(event, Event::Answer { call: of, .. } if *of == call);
+        let index = self.queue.iter().position(is_it)?;
+        match self.queue.remove(index)?.1 {
+            Event::Answer { result, .. } => Some(result),
+            _ => None,
+        }
+    }
+
+    /// Adds a window, which one long item will be fetched into.
+    pub fn give_window(&mut self, window: Memory) {
+        self.windows.push_back(window);
+    }
+
+    /// Takes the first window that is large enough (RIPC-022).
+    pub fn take_window(&mut self, len_bytes: usize) -> Option<Window> {
+        let index = self.windows.iter().position(|window| window.len() >= len_bytes)?;
+        self.windows.remove(index).map(Window::Given)
+    }
+}
+
+/// All services of a node.
+#[derive(Default)]
+pub struct Services {
+    states: SlotMap<Service, State>,
+    by_name: FxHashMap<ServiceName, Service>,
+    /// Windows of no service in particular.
+    pub windows: VecDeque<Memory>,
+}
+
+impl Services {
+    #[inline]
+    pub fn get(&self, service: Service) -> Option<&State> {
+        self.states.get(service)
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, service: Service) -> Option<&mut State> {
+        self.states.get_mut(service)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Service, &State)> {
+        self.states.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Service, &mut State)> {
+        self.states.iter_mut()
+    }
+
+    pub fn by_name(&self, name: &ServiceName) -> Option<Service> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Whether one more of this name may be there.
+    pub fn check(&self, name: &ServiceName) -> Result<(), ClaimError> {
+        if self.states.len() == SERVICES_MAX {
+            return Err(ClaimError::TooMany);
+        }
+        if self.by_name.contains_key(name) {
+            let directory = "this process".to_owned();
+            return Err(ClaimError::Taken { service: name.clone(), by: "itself".to_owned(), directory });
+        }
+        Ok(())
+    }
+
+    /// Adds a service, which [`Services::check`] has found possible.
+    pub fn insert(&mut self, name: ServiceName, instance: Instance, listing: Listing) -> Service {
+        let service = self.states.insert(State {
+            name: name.clone(),
+            instance,
+            listing,
+            queue: VecDeque::new(),
+            queued: 0,
+            windows: VecDeque::new(),
+            has_moved: false,
+            dropped: 0,
+        });
+        self.by_name.insert(name, service);
+        service
+    }
+
+    pub fn remove(&mut self, service: Service) -> Option<State> {
+        let state = self.states.remove(service)?;
+        self.by_name.remove(&state.name);
+        Some(state)
+    }
+
+    /// A window for one long item: the service's own, or one that is good for any service.
+    pub fn take_window(&mut self, service: Service, len_bytes: usize) -> Option<Window> {
+        if let Some(window) = self.states.get_mut(service)?.take_window(len_bytes) {
+            return Some(window);
+        }
+        let index = self.windows.iter().position(|window| window.len() >= len_bytes)?;
+        self.windows.remove(index).map(Window::Given)
+    }
+}

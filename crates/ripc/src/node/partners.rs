@@ -22,6 +22,8 @@ pub struct State {
     pub connections: Vec<Connection>,
     /// Which life of it is at the other end of the first connection.
     pub instance: Option<Instance>,
+    /// The life of it that is said to be over.
+    doubted: Option<Instance>,
     /// Whether its name leads to it: whoever only says that it has a name gets answers, and nothing else.
     pub is_named: bool,
     pub search: Option<Search>,
@@ -60,6 +62,7 @@ impl State {
             pinned: None,
             connections: Vec::new(),
             instance: None,
+            doubted: None,
             is_named: false,
             search: None,
             waiting: VecDeque::new(),
@@ -114,15 +117,19 @@ impl Partners {
         self.states.iter()
     }
 
-    /// Connections with lives of a service other than this one.
-    pub fn elsewhere(&self, name: &ServiceName, instance: Instance) -> impl Iterator<Item = Connection> {
-        let is_other = move |state: &&State| {
+    /// Connections with lives of a service other than this one, each once.
+    pub fn elsewhere(&mut self, name: &ServiceName, instance: Instance) -> impl Iterator<Item = Connection> {
+        let is_other = move |state: &&mut State| {
             state.is_named
                 && state.pinned.is_none()
                 && state.name == *name
                 && state.instance.is_some_and(|of| of != instance)
         };
-        self.states.values().filter(is_other).filter_map(|state| state.connections.first().copied())
+        self.states.values_mut().filter(is_other).filter_map(|state| {
+            let connection = state.connections.first().copied().filter(|_| state.doubted != state.instance);
+            state.doubted = state.instance;
+            connection
+        })
     }
 
     #[inline]

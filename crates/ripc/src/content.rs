@@ -1,6 +1,8 @@
 //! What is in a message: short items, which travel in it, and long ones, which stay where they are until they are fetched.
 
 use crate::error::SendError;
+use crate::handles::Partner;
+use crate::name::ServiceName;
 use crate::wire::{Head, Items, Kind};
 use cci::Memory;
 use std::fmt;
@@ -259,19 +261,19 @@ impl LongItem {
 pub struct Message {
     pub(crate) head: Head,
     pub(crate) frame: cci::Message,
-    pub(crate) from: crate::ServiceName,
-    pub(crate) partner: crate::Partner,
+    pub(crate) from: ServiceName,
+    pub(crate) partner: Partner,
     pub(crate) long_items: Vec<Option<LongItem>>,
 }
 
 impl Message {
     /// Who sent it. Without security it is what the sender says; answers go to the sender in any case.
-    pub fn from(&self) -> &crate::ServiceName {
+    pub fn from(&self) -> &ServiceName {
         &self.from
     }
 
     /// The partner that sent it, to send something back.
-    pub fn partner(&self) -> crate::Partner {
+    pub fn partner(&self) -> Partner {
         self.partner
     }
 

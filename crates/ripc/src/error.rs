@@ -6,15 +6,6 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-/// The caller gave a name that no service can have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameError {
-    /// The name, cut after 80 characters.
-    pub name: String,
-    /// What is wrong with it.
-    pub reason: &'static str,
-}
-
 /// A directory has a record that is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
@@ -183,12 +174,6 @@ impl DirectoryError {
     }
 }
 
-impl fmt::Display for NameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is no name of a service: {}", self.name, self.reason)
-    }
-}
-
 impl fmt::Display for RecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} is no record of a service: {}", self.text, self.reason)
@@ -294,7 +279,6 @@ impl fmt::Display for CallError {
     }
 }
 
-impl Error for NameError {}
 impl Error for RecordError {}
 impl Error for DirectoryError {}
 impl Error for ClaimError {}

@@ -3,19 +3,8 @@
 use crate::content::Message;
 use crate::directory::Instance;
 use crate::error::{CallError, ReachError};
+use crate::handles::{CallId, Partner, Service};
 use crate::name::ServiceName;
-use slotmap::new_key_type;
-
-new_key_type! {
-    /// A service of a node: a small handle, free to copy. A stale one is refused.
-    pub struct Service;
-    /// Another service, as one of a node's services sees it: a small handle, free to copy. A stale one is refused.
-    pub struct Partner;
-}
-
-/// Names a call until it has ended.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CallId(pub(crate) u64);
 
 /// A request that wants an answer, by [`Node::answer`](crate::Node::answer) or [`Node::refuse`](crate::Node::refuse), in any order.
 #[derive(Debug)]

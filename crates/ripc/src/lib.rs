@@ -8,6 +8,7 @@ mod content;
 pub mod directory;
 mod error;
 mod event;
+mod handles;
 pub mod limits;
 mod name;
 mod node;
@@ -16,11 +17,10 @@ mod policy;
 mod wire;
 
 pub use content::{Content, LongItem, Message, Part};
-pub use error::{
-    CallError, ClaimError, DirectoryError, NameError, OpenError, ReachError, RecordError, SendError,
-};
-pub use event::{CallId, Event, Partner, Request, Service, Ticket};
-pub use name::ServiceName;
+pub use error::{CallError, ClaimError, DirectoryError, OpenError, ReachError, RecordError, SendError};
+pub use event::{Event, Request, Ticket};
+pub use handles::{CallId, Partner, Service};
+pub use name::{NameError, ServiceName};
 pub use node::{CallOptions, Counters, Node};
 pub use options::Options;
 pub use policy::Policy;

@@ -1,7 +1,7 @@
 //! What services are called.
 
-use crate::error::NameError;
 use crate::limits::NAME_BYTES_MAX;
+use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,6 +10,15 @@ use std::sync::Arc;
 /// or digit. The numbers of the published C interface are names, too: service 80 is called `80`. A cheap handle: clone it freely.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceName(Arc<str>);
+
+/// The caller gave a name that no service can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameError {
+    /// The name, cut after 80 characters.
+    pub name: String,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}
 
 impl ServiceName {
     /// Checks a name.
@@ -53,6 +62,14 @@ impl FromStr for ServiceName {
         ServiceName::new(name)
     }
 }
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no name of a service: {}", self.name, self.reason)
+    }
+}
+
+impl Error for NameError {}
 
 impl fmt::Display for ServiceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,7 +14,8 @@ mod services;
 use crate::content::{Content, Kept, Message};
 use crate::directory::{self, Instance, Kind as RecordKind, Record};
 use crate::error::{CallError, ClaimError, OpenError, ReachError, SendError};
-use crate::event::{CallId, Event, Partner, Request, Service, Ticket};
+use crate::event::{Event, Request, Ticket};
+use crate::handles::{CallId, Partner, Service};
 use crate::limits::{ASK_AGAIN_NS_MAX, DIRECTORY_LOOK_NS, NAME_BYTES_MAX};
 use crate::name::ServiceName;
 use crate::options::Options;
@@ -433,7 +434,7 @@ impl Node {
     fn answer_as(&mut self, kind: Kind, ticket: Ticket, content: &Content<'_>) -> Result<(), SendError> {
         let Ticket { service, client, number } = ticket;
         let answers = self.engine.answers.get_mut(service).ok_or(SendError::Unknown)?;
-        let partner = answers.asker(client, number).ok_or(SendError::Gone)?;
+        let partner = answers.client_of(client, number).ok_or(SendError::Gone)?;
         let answer = keep(kind, (number, 0), content)?;
         let is_reachable =
             self.engine.base.partners.get(partner).is_some_and(|state| state.connection().is_some());

@@ -28,6 +28,7 @@ pub struct Hello {
 }
 
 impl Hello {
+    //= wire.md R-RIPC-1
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(16 + 2 * NAME_BYTES_MAX);
         bytes.extend_from_slice(MAGIC);
@@ -59,6 +60,7 @@ impl Hello {
 }
 
 /// What a frame is.
+//= wire.md R-RIPC-5
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A message: short items, long ones, return buffers.
@@ -198,6 +200,7 @@ impl Head {
     }
 
     /// Reads and checks a frame: its tables are whole, and its short items fill the rest exactly. `None`: it is none.
+    //= wire.md R-RIPC-2
     #[inline]
     pub fn parse(frame: &[u8]) -> Option<Head> {
         let start: &[u8; HEAD_BYTES] = frame.first_chunk()?;

@@ -51,6 +51,7 @@ impl Record {
     ///
     /// # Errors
     /// [`RecordError`] says what is wrong with it. Any text may come from a directory: all of it is checked.
+    //= wire.md R-RIPC-8
     pub fn parse(text: &str) -> Result<Record, RecordError> {
         let wrong =
             |reason: &str| RecordError { reason: reason.to_owned(), text: text.chars().take(120).collect() };

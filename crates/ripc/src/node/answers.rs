@@ -2,13 +2,13 @@
 
 use crate::content::Kept;
 use crate::directory::Instance;
-use crate::event::Partner;
+use crate::handles::Partner;
 use crate::limits::{ANSWERS_BYTES_MAX, CALLS_MAX, CLIENTS_MAX};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
 /// What became of a request.
-enum Fate {
+enum Outcome {
     /// The program has it.
     Asked,
     Answered(Kept),
@@ -16,7 +16,7 @@ enum Fate {
 
 struct Client {
     partner: Partner,
-    fates: BTreeMap<u64, Fate>,
+    outcomes: BTreeMap<u64, Outcome>,
     /// Answers below have been forgotten although the client might still ask.
     forgotten_below: u64,
     bytes: usize,
@@ -46,6 +46,7 @@ pub enum Verdict {
 
 impl Answers {
     /// A request has come.
+    //= wire.md R-RIPC-6
     pub fn asked(
         &mut self,
         client: Instance,
@@ -58,7 +59,7 @@ impl Answers {
         }
         let known = self.clients.entry(client).or_insert_with(|| Client {
             partner,
-            fates: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
             forgotten_below: 0,
             bytes: 0,
             last_ns: now_ns,
@@ -66,21 +67,21 @@ impl Answers {
         (known.partner, known.last_ns) = (partner, now_ns);
         // What is older has been received: nobody will ask again.
         known.forgotten_below = known.forgotten_below.max(oldest);
-        while let Some(first) = known.fates.first_entry()
+        while let Some(first) = known.outcomes.first_entry()
             && *first.key() < oldest
         {
-            if let Fate::Answered(answer) = first.remove() {
+            if let Outcome::Answered(answer) = first.remove() {
                 known.bytes -= answer.bytes();
                 self.bytes -= answer.bytes();
             }
         }
-        match known.fates.get(&number) {
-            Some(Fate::Asked) => Verdict::Repeated,
-            Some(Fate::Answered(answer)) => Verdict::Answered(answer.clone()),
+        match known.outcomes.get(&number) {
+            Some(Outcome::Asked) => Verdict::Repeated,
+            Some(Outcome::Answered(answer)) => Verdict::Answered(answer.clone()),
             None if number < known.forgotten_below => Verdict::Forgotten,
-            None if known.fates.len() >= 2 * CALLS_MAX => Verdict::Busy,
+            None if known.outcomes.len() >= 2 * CALLS_MAX => Verdict::Busy,
             None => {
-                known.fates.insert(number, Fate::Asked);
+                known.outcomes.insert(number, Outcome::Asked);
                 Verdict::New
             }
         }
@@ -89,35 +90,35 @@ impl Answers {
     /// A request that was found new was not taken after all.
     pub fn not_taken(&mut self, client: Instance, number: u64) {
         if let Some(client) = self.clients.get_mut(&client) {
-            client.fates.remove(&number);
+            client.outcomes.remove(&number);
         }
     }
 
     /// The partner that a request's answer goes to. `None`: it was answered, or its client is gone for long.
-    pub fn asker(&self, client: Instance, number: u64) -> Option<Partner> {
+    pub fn client_of(&self, client: Instance, number: u64) -> Option<Partner> {
         let client = self.clients.get(&client)?;
-        matches!(client.fates.get(&number)?, Fate::Asked).then_some(client.partner)
+        matches!(client.outcomes.get(&number)?, Outcome::Asked).then_some(client.partner)
     }
 
     /// Keeps an answer.
     pub fn answered(&mut self, client: Instance, number: u64, answer: Kept) {
         let Some(known) = self.clients.get_mut(&client) else { return };
-        if known.fates.get(&number).is_none_or(|fate| matches!(fate, Fate::Answered(_))) {
+        if known.outcomes.get(&number).is_none_or(|outcome| matches!(outcome, Outcome::Answered(_))) {
             return;
         }
         let bytes = answer.bytes();
         known.bytes += bytes;
         self.bytes += bytes;
-        known.fates.insert(number, Fate::Answered(answer));
+        known.outcomes.insert(number, Outcome::Answered(answer));
         while self.bytes > ANSWERS_BYTES_MAX && self.forget_largest() {}
     }
 
     /// Forgets the oldest answer of the client that takes most: a client that never says what it has costs nobody else.
     fn forget_largest(&mut self) -> bool {
         let Some(client) = self.clients.values_mut().max_by_key(|client| client.bytes) else { return false };
-        let oldest = client.fates.iter().find(|(_, fate)| matches!(fate, Fate::Answered(_)));
+        let oldest = client.outcomes.iter().find(|(_, outcome)| matches!(outcome, Outcome::Answered(_)));
         let Some((&number, _)) = oldest else { return false };
-        if let Some(Fate::Answered(answer)) = client.fates.remove(&number) {
+        if let Some(Outcome::Answered(answer)) = client.outcomes.remove(&number) {
             client.bytes -= answer.bytes();
             self.bytes -= answer.bytes();
         }
@@ -128,7 +129,7 @@ impl Answers {
     /// Forgets the client that has been silent for longest and has no request open.
     fn forget_idle(&mut self) -> bool {
         let has_none_open =
-            |client: &Client| client.fates.values().all(|fate| matches!(fate, Fate::Answered(_)));
+            |client: &Client| client.outcomes.values().all(|outcome| matches!(outcome, Outcome::Answered(_)));
         let idle = self.clients.iter().filter(|(_, client)| has_none_open(client));
         let Some((&instance, _)) = idle.min_by_key(|(_, client)| client.last_ns) else { return false };
         if let Some(client) = self.clients.remove(&instance) {
@@ -168,7 +169,7 @@ mod tests {
         assert!(matches!(ask(&mut answers, CLIENT, 1, 1), Verdict::Repeated));
         assert!(matches!(ask(&mut answers, Instance(8), 1, 1), Verdict::New), "another client's");
         answers.answered(CLIENT, 1, answer(10));
-        assert!(answers.asker(CLIENT, 1).is_none(), "answered");
+        assert!(answers.client_of(CLIENT, 1).is_none(), "answered");
         assert!(
             matches!(ask(&mut answers, CLIENT, 1, 1), Verdict::Answered(answer) if answer.payload.len() == 10)
         );

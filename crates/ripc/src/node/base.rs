@@ -5,7 +5,7 @@ use super::partners::Partners;
 use super::services::Services;
 use crate::content::{Content, Kept};
 use crate::error::SendError;
-use crate::event::Partner;
+use crate::handles::Partner;
 use crate::limits::WAITING_MAX;
 use crate::wire::{Head, Kind, LongItem, Offer};
 use cci::{Connection, Endpoint, SendFlags};

@@ -2,7 +2,7 @@
 
 use crate::content::Kept;
 use crate::directory::Instance;
-use crate::event::{CallId, Partner};
+use crate::handles::{CallId, Partner};
 use crate::limits::CALLS_MAX;
 use std::collections::VecDeque;
 

@@ -3,7 +3,7 @@
 use super::base::Base;
 use super::lending::register;
 use crate::content::{LongItem, Part, Window};
-use crate::event::Partner;
+use crate::handles::Partner;
 use crate::limits::{PARTNERS_MAX, PULLS_MAX};
 use crate::name::ServiceName;
 use crate::wire::{self, Head};

@@ -4,7 +4,7 @@ use super::base::Base;
 use super::partners::Search;
 use crate::directory::{Directory, Instance, Kind, News, Record};
 use crate::error::ReachError;
-use crate::event::{Partner, Service};
+use crate::handles::{Partner, Service};
 use crate::limits::{ASK_AGAIN_NS_MAX, ASK_AGAIN_NS_MIN, CONNECT_NS, MEMBERS_MAX};
 use crate::name::ServiceName;
 use crate::policy::Policy;

@@ -3,7 +3,8 @@
 
 use crate::content::{LongItem, Part};
 use crate::error::SendError;
-use crate::event::{Event, Partner, Service};
+use crate::event::Event;
+use crate::handles::{Partner, Service};
 use crate::wire::Offer;
 use cci::{Access, Connection, Endpoint, RegionHandle, RegisterError, Registration};
 use slotmap::{Key, KeyData, SlotMap, new_key_type};
@@ -96,6 +97,7 @@ impl Lending {
     }
 
     /// A partner says that it needs a lease no longer. What belongs to others stays.
+    //= wire.md R-RIPC-7
     pub fn fetched(
         &mut self,
         endpoint: &mut Endpoint,
@@ -114,6 +116,7 @@ impl Lending {
 
     /// A partner says that it has filled a return buffer. Nobody can write to it any more when this returns. `None`: it was not offered
     /// to this partner, was filled before, or is shorter.
+    //= wire.md R-RIPC-3
     pub fn filled(
         &mut self,
         endpoint: &mut Endpoint,

@@ -3,7 +3,7 @@
 use crate::content::Kept;
 use crate::directory::{Instance, Record};
 use crate::error::ReachError;
-use crate::event::{Partner, Service};
+use crate::handles::{Partner, Service};
 use crate::limits::{OFFERS_KEPT_MAX, PARTNERS_MAX};
 use crate::name::ServiceName;
 use crate::wire::Offer;
@@ -88,6 +88,7 @@ impl State {
     }
 
     /// Takes its newest return buffer that is large enough.
+    //= wire.md R-RIPC-4
     pub fn take_offer(&mut self, len_bytes: u64) -> Option<Offer> {
         let index = self.offers.iter().rposition(|offer| offer.len_bytes >= len_bytes)?;
         self.offers.remove(index)

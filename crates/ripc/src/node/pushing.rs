@@ -4,7 +4,7 @@ use super::base::Base;
 use super::lending::register;
 use crate::content::Kept;
 use crate::error::SendError;
-use crate::event::Partner;
+use crate::handles::Partner;
 use crate::wire::Offer;
 use cci::{Access, Connection, RegionHandle, Rma, RmaFlags, RmaKind, Segment, Status};
 use slotmap::{Key, KeyData, SlotMap, new_key_type};

@@ -3,7 +3,8 @@
 use crate::content::{Message, Window};
 use crate::directory::Instance;
 use crate::error::{CallError, ClaimError};
-use crate::event::{CallId, Event, Partner, Service};
+use crate::event::Event;
+use crate::handles::{CallId, Partner, Service};
 use crate::limits::{QUEUE_MAX, QUEUE_OF_ONE_MAX, SERVICES_MAX};
 use crate::name::ServiceName;
 use cci::Memory;

@@ -362,58 +362,11 @@ public final class Connection implements AutoCloseable {
     }
 
     private void sendAndWait(Object message, Duration timeout) throws InterruptedException {
-        waitFor(new Operation("sending", this, false), timeout, context -> startLocked(message, context, 0));
+        endpoint.waitFor(new Operation("sending", this, false), timeout, context -> startLocked(message, context, 0));
     }
 
     private CompletableFuture<Void> sendForFuture(Object message) {
-        return startForFuture(new Operation("sending", this, true), context -> startLocked(message, context, 0));
-    }
-
-    // ---------------------------------------------------------------------------------------- what all operations share
-
-    /** Starts an operation with a context, under the lock. False: there is no room. */
-    interface Start {
-        boolean with(long context);
-    }
-
-    /** Starts an operation as soon as there is room, and waits for its end. */
-    Object waitFor(Operation operation, Duration timeout, Start start) throws InterruptedException {
-        long deadline = Intake.deadline(timeout);
-        endpoint.enter();
-        try {
-            for (long turn = 0; !startNumbered(operation, start); turn++) {
-                endpoint.awaitRoom(operation.what, turn, deadline);
-            }
-            return endpoint.awaitEnd(operation, deadline);
-        } finally {
-            endpoint.exit();
-        }
-    }
-
-    /** Starts an operation now. */
-    <T> CompletableFuture<T> startForFuture(Operation operation, Start start) {
-        endpoint.enter();
-        try {
-            if (!startNumbered(operation, start)) {
-                return CompletableFuture.failedFuture(Failure.ended(Status.NO_BUFFERS, operation.what));
-            }
-            return Intake.futureOf(operation);
-        } finally {
-            endpoint.exit();
-        }
-    }
-
-    private boolean startNumbered(Operation operation, Start start) {
-        long number = endpoint.operations.add(operation);
-        boolean started = false;
-        try {
-            started = start.with(number);
-        } finally {
-            if (!started) {
-                endpoint.operations.remove(number);
-            }
-        }
-        return started;
+        return endpoint.startForFuture(new Operation("sending", this, true), context -> startLocked(message, context, 0));
     }
 
     // --------------------------------------------------------------------------------------------------- remote memory

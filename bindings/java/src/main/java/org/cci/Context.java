@@ -86,6 +86,20 @@ public final class Context implements AutoCloseable {
     }
 
     /**
+     * Opens a messenger on the default device, which connects to every URI that any of the devices leads to.
+     *
+     * @param options how its endpoint is opened
+     * @param limits what it takes
+     * @return the messenger
+     * @throws IllegalArgumentException as {@link Device#openMessenger}
+     * @throws IllegalStateException if the context is closed
+     * @throws SystemException as {@link Device#openMessenger}
+     */
+    public Messenger openMessenger(EndpointOptions options, MessengerLimits limits) {
+        return new Messenger(this, null, options, limits);
+    }
+
+    /**
      * Replaces the name of a host in a URI by its address, as connecting wants it. It asks the system, which may block for
      * seconds, and pins a virtual thread for so long.
      *
@@ -98,7 +112,7 @@ public final class Context implements AutoCloseable {
         return ContextCalls.resolve(uri);
     }
 
-    /** Closes the endpoints that are open, each for a second at most, and the context. */
+    /** Closes the endpoints and messengers that are open, each for a second at most, and the context. */
     @Override
     public void close() {
         List<Intake<?>> left;

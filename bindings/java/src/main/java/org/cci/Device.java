@@ -49,6 +49,20 @@ public final class Device {
     }
 
     /**
+     * Opens a messenger on this device.
+     *
+     * @param options how its endpoint is opened
+     * @param limits what it takes
+     * @return the messenger
+     * @throws IllegalArgumentException as {@link #open}, and for limits that do not fit each other
+     * @throws IllegalStateException if the context is closed
+     * @throws SystemException as {@link #open}
+     */
+    public Messenger openMessenger(EndpointOptions options, MessengerLimits limits) {
+        return new Messenger(context, this, options, limits);
+    }
+
+    /**
      * Its name.
      *
      * @return the section of the configuration, or a name such as {@code shm} or {@code udp-eth0}

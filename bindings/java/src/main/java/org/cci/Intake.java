@@ -118,8 +118,9 @@ abstract class Intake<E> implements AutoCloseable {
         for (Operation operation : all) {
             if (operation.failure != null) {
                 operation.future.completeExceptionally(operation.failure);
-            } else {
-                operation.future.complete(operation.result);
+            } else if (!operation.future.complete(operation.result) && operation.result instanceof Payload reply) {
+                // The future was cancelled: nobody will close what it would have given.
+                reply.close();
             }
         }
     }
@@ -374,6 +375,53 @@ abstract class Intake<E> implements AutoCloseable {
         return callTime;
     }
 
+    // --------------------------------------------------------------------------------------------------- operations
+
+    /** Starts an operation with a context, under the lock. False: there is no room. */
+    interface Start {
+        boolean with(long context);
+    }
+
+    /** Starts an operation as soon as there is room, and waits for its end. */
+    final Object waitFor(Operation operation, Duration timeout, Start start) throws InterruptedException {
+        long deadline = deadline(timeout);
+        enter();
+        try {
+            for (long turn = 0; !startNumbered(operation, start); turn++) {
+                awaitRoom(operation.what, turn, deadline);
+            }
+            return awaitEnd(operation, deadline);
+        } finally {
+            exit();
+        }
+    }
+
+    /** Starts an operation now. */
+    final <T> CompletableFuture<T> startForFuture(Operation operation, Start start) {
+        enter();
+        try {
+            if (!startNumbered(operation, start)) {
+                return CompletableFuture.failedFuture(Failure.ended(Status.NO_BUFFERS, operation.what));
+            }
+            return futureOf(operation);
+        } finally {
+            exit();
+        }
+    }
+
+    final boolean startNumbered(Operation operation, Start start) {
+        long number = operations.add(operation);
+        boolean started = false;
+        try {
+            started = start.with(number);
+        } finally {
+            if (!started) {
+                operations.remove(number);
+            }
+        }
+        return started;
+    }
+
     // ------------------------------------------------------------------------------------------- the progress thread
 
     final void startProgress(String name) {
@@ -440,7 +488,9 @@ abstract class Intake<E> implements AutoCloseable {
             rawClose();
             handle = 0;
             for (Operation operation : operations.removeAll()) {
-                end(operation, null, Failure.ended(Status.DISCONNECTED, operation.what));
+                if (!operation.raisesEvent) {
+                    end(operation, null, Failure.ended(Status.DISCONNECTED, operation.what));
+                }
             }
             context.leave(this);
         } finally {

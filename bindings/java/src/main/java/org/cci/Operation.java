@@ -12,6 +12,15 @@ final class Operation {
     final Connection connection;
     /** Where an atomic leaves the value before, or null. */
     ResultSlots.Slot slot;
+    /** With an event at its end: the context that the program gave. */
+    long eventContext;
+    /** Whether an event tells of its end. */
+    boolean raisesEvent;
+
+    /** The connection that it is of, if that is a messenger's. */
+    MessengerConnection of;
+    /** The number of a call, by which it can be cancelled. */
+    long call;
     boolean done;
     Object result;
     RuntimeException failure;

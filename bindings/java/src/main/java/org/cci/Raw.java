@@ -49,7 +49,7 @@ final class Raw {
     private static final MethodHandle GET_EVENT = NativeLibrary.function("cci_get_event", JAVA_INT, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle WAIT_EVENT =
             NativeLibrary.function("cci_wait_event", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG);
-    private static final MethodHandle RETURN_EVENT = NativeLibrary.function("cci_return_event", JAVA_INT, JAVA_LONG);
+    private static final MethodHandle RETURN_EVENT = NativeLibrary.quickFunction("cci_return_event", JAVA_INT, JAVA_LONG);
     private static final MethodHandle CONNECT = NativeLibrary.function(
             "cci_connect", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_LONG);
     private static final MethodHandle ACCEPT_ON =
@@ -61,7 +61,7 @@ final class Raw {
     private static final MethodHandle GET_OPT =
             NativeLibrary.function("cci_get_opt", JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_LONG);
     private static final MethodHandle SEND =
-            NativeLibrary.function("cci_send", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_INT);
+            NativeLibrary.quickFunction("cci_send", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_INT);
     private static final MethodHandle RMA_REGISTER = NativeLibrary.function(
             "cci_rma_register", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG);
     private static final MethodHandle RMA_REGISTER_CONN = NativeLibrary.function(

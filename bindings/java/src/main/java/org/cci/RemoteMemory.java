@@ -143,7 +143,7 @@ public final class RemoteMemory {
      */
     public long atomic(Atomic atomic, RegionHandle remote, long offset, Duration timeout) throws InterruptedException {
         Operation operation = new Operation("changing remote memory", connection, false);
-        Object before = connection.waitFor(operation, timeout, number -> startAtomic(operation, atomic, remote, offset, number));
+        Object before = endpoint.waitFor(operation, timeout, number -> startAtomic(operation, atomic, remote, offset, number));
         return before == null ? 0 : (Long) before;
     }
 
@@ -159,7 +159,7 @@ public final class RemoteMemory {
      */
     public CompletableFuture<Long> atomicAsync(Atomic atomic, RegionHandle remote, long offset) {
         Operation operation = new Operation("changing remote memory", connection, true);
-        return connection.startForFuture(operation, number -> startAtomic(operation, atomic, remote, offset, number));
+        return endpoint.startForFuture(operation, number -> startAtomic(operation, atomic, remote, offset, number));
     }
 
     private boolean start(Transfer transfer, int flags, long context) {
@@ -175,11 +175,11 @@ public final class RemoteMemory {
     }
 
     private void wait(String what, Transfer transfer, int flags, Duration timeout) throws InterruptedException {
-        connection.waitFor(new Operation(what, connection, false), timeout, number -> raw(transfer, flags, number));
+        endpoint.waitFor(new Operation(what, connection, false), timeout, number -> raw(transfer, flags, number));
     }
 
     private CompletableFuture<Void> future(String what, Transfer transfer, int flags) {
-        return connection.startForFuture(new Operation(what, connection, true), number -> raw(transfer, flags, number));
+        return endpoint.startForFuture(new Operation(what, connection, true), number -> raw(transfer, flags, number));
     }
 
     private long target(Region region) {

@@ -33,10 +33,26 @@ public final class NativeLibrary {
      * @return the handle
      */
     public static MethodHandle function(String name, MemoryLayout result, MemoryLayout... arguments) {
-        var symbol = LIBRARY.find(name)
+        return LINKER.downcallHandle(find(name), descriptor(result, arguments));
+    }
+
+    /**
+     * A handle of a function of the library that returns at once. Java does not prepare for a long absence: calls cost less, and
+     * the garbage collector waits for their end.
+     *
+     * @param name its name in C
+     * @param result what it returns
+     * @param arguments what it takes
+     * @return the handle
+     */
+    public static MethodHandle quickFunction(String name, MemoryLayout result, MemoryLayout... arguments) {
+        return LINKER.downcallHandle(find(name), descriptor(result, arguments), Linker.Option.critical(false));
+    }
+
+    private static MemorySegment find(String name) {
+        return LIBRARY.find(name)
                 .orElseThrow(() -> new UnsatisfiedLinkError(
                         origin() + " has no function " + name + ": it is no CCI library, or one of another version"));
-        return LINKER.downcallHandle(symbol, descriptor(result, arguments));
     }
 
     /**

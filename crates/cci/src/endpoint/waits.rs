@@ -10,6 +10,15 @@ use cci_sys::clock;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How a spin has ended.
+enum Spun<T> {
+    Found(T),
+    /// The time is up for which whoever waits wanted to.
+    TimedOut,
+    /// It takes so long that a sleep is better.
+    InVain,
+}
+
 impl Endpoint {
     /// Waits for the next event: spins for as long as that pays, then sleeps. Returns `None` after `timeout`; without a timeout it waits
     /// for ever (CCI-019).
@@ -23,7 +32,11 @@ impl Endpoint {
         }
         let until_ns = timeout.map(|timeout| clock::now_ns().saturating_add(as_ns(timeout)));
         loop {
-            self.pause(until_ns, |endpoint| endpoint.core.has_events())?;
+            match self.spin(until_ns, Endpoint::look_for_event) {
+                Spun::Found(event) => return Ok(Some(event)),
+                Spun::InVain => self.sleep(until_ns, |endpoint| endpoint.core.has_events())?,
+                Spun::TimedOut => {}
+            }
             if let Some(event) = self.next_event() {
                 return Ok(Some(event));
             }
@@ -31,6 +44,16 @@ impl Endpoint {
                 return Ok(None);
             }
         }
+    }
+
+    /// The next event, without care for the descriptor: whoever waits looks again and again.
+    #[inline]
+    fn look_for_event(&mut self) -> Option<Event> {
+        if !self.exported.get() {
+            return self.next_event();
+        }
+        self.progress();
+        if self.core.has_events() { self.next_event() } else { None }
     }
 
     /// Waits as [`Endpoint::wait`] does, but takes no event. Returns whether [`Endpoint::next_event`] has one now.
@@ -56,6 +79,22 @@ impl Endpoint {
         until_ns: Option<u64>,
         done: impl Fn(&Endpoint) -> bool,
     ) -> Result<(), WaitError> {
+        let look = |endpoint: &mut Endpoint| {
+            endpoint.progress();
+            done(endpoint).then_some(())
+        };
+        match self.spin(until_ns, look) {
+            Spun::Found(()) | Spun::TimedOut => Ok(()),
+            Spun::InVain => self.sleep(until_ns, done),
+        }
+    }
+
+    /// Looks again and again for as long as that pays, at least once.
+    fn spin<T>(
+        &mut self,
+        until_ns: Option<u64>,
+        mut look: impl FnMut(&mut Endpoint) -> Option<T>,
+    ) -> Spun<T> {
         let began_ns = clock::now_ns();
         let spin_until_ns = began_ns + self.spin.budget_ns();
         let spins = spin_until_ns > began_ns && until_ns.is_none_or(|until_ns| until_ns > began_ns);
@@ -63,10 +102,9 @@ impl Endpoint {
         let looks = if spins { limits::LOOKS_PER_CLOCK } else { 1 };
         loop {
             for _ in 0..looks {
-                self.progress();
-                if done(self) {
+                if let Some(found) = look(self) {
                     self.spin.paid();
-                    return Ok(());
+                    return Spun::Found(found);
                 }
                 if spins {
                     std::hint::spin_loop();
@@ -74,12 +112,20 @@ impl Endpoint {
             }
             let now_ns = clock::now_ns();
             if until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
-                return Ok(());
+                return Spun::TimedOut;
             }
             if now_ns >= spin_until_ns {
-                break;
+                return Spun::InVain;
             }
         }
+    }
+
+    /// Sleeps until something comes, or `until_ns`, unless it is `done`. May return early.
+    fn sleep(
+        &mut self,
+        until_ns: Option<u64>,
+        done: impl FnOnce(&Endpoint) -> bool,
+    ) -> Result<(), WaitError> {
         if !self.arm_for_sleep()? || done(self) {
             return Ok(());
         }

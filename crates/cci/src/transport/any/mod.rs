@@ -33,6 +33,7 @@ use super::{
 use crate::connection::Connection;
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
+use crate::engine::event::Event;
 use crate::engine::lent::Lender;
 use crate::engine::mapped_pairs::MappedRegion;
 use crate::engine::requests::{Decision, RequestBody};
@@ -146,6 +147,12 @@ impl Any {
             part.busy = part.transport.activity() != Activity::Idle;
         }
         self.time_out(core, now_ns);
+    }
+
+    /// Whether the next poll is one after which the clock is read.
+    #[inline]
+    fn is_look_near(&self) -> bool {
+        (self.polls + 1).is_multiple_of(self.polls_per_clock) || self.slept
     }
 
     /// Does what is due after the parts had their turns.
@@ -314,6 +321,25 @@ impl Transport for Any {
             }
         }
         self.after_turns(core);
+    }
+
+    fn hands_out_events(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn next(&mut self, core: &mut Core) -> Option<Event> {
+        if !self.is_look_near() && !core.attempts.has_outcomes() {
+            // Parts have their turns in one order: what is behind a busy one waits for that.
+            let part = self.parts.iter_mut().find(|part| part.busy);
+            let event = part.and_then(|part| part.turn(core, |transport, core| transport.take_alone(core)));
+            if event.is_some() {
+                self.polls += 1;
+                return event;
+            }
+        }
+        self.progress(core);
+        self.take_queued(core)
     }
 
     fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {

@@ -261,13 +261,21 @@ impl Shm {
     /// Makes progress where something may have come, and answers the next event, which comes alone as a rule.
     #[inline(never)]
     fn next_active(&mut self, core: &mut Core) -> Option<Event> {
-        if !self.pace.is_maintenance_near()
-            && let Some(event) = self.links.take_alone(&mut self.common, core)
-        {
-            self.pace.polled();
+        if let Some(event) = self.take_one_alone(core) {
             return Some(event);
         }
         self.next_of_progress(core)
+    }
+
+    /// Takes the next event if it comes alone, and nothing is due after it.
+    #[inline(always)]
+    fn take_one_alone(&mut self, core: &mut Core) -> Option<Event> {
+        if self.pace.is_maintenance_near() {
+            return None;
+        }
+        let event = self.links.take_alone(&mut self.common, core)?;
+        self.pace.polled();
+        Some(event)
     }
 
     /// Makes progress, and answers the next event of those that it has queued.
@@ -598,6 +606,10 @@ impl Transport for Shm {
             return self.next_of_maintenance(core);
         }
         None
+    }
+
+    fn take_alone(&mut self, core: &mut Core) -> Option<Event> {
+        self.take_one_alone(core)
     }
 
     fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {

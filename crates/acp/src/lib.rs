@@ -26,6 +26,7 @@ mod orders;
 mod regions;
 mod results;
 mod segmented;
+mod shared;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -44,4 +45,5 @@ pub use error::{AcpError, Result};
 pub use memory::GlobalMemory;
 pub use regions::RegionKey;
 pub use segmented::{SegmentDestination, SegmentSource};
+pub use shared::{HasGlobalMemory, Locked, Shared};
 pub use space::Space;

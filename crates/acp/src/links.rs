@@ -164,6 +164,12 @@ impl Links {
         Ok(())
     }
 
+    /// Prepares for the sleep of a thread that has not the links. Returns whether it may sleep until something comes, or only for a moment
+    /// since something waits for space; None: there may be more to do.
+    pub fn prepare_sleep(&mut self) -> Option<bool> {
+        if self.taken.is_some() || !self.ranks.arm() { None } else { Some(self.backlog.is_empty()) }
+    }
+
     /// Sleeps until something comes, or for so long.
     pub fn wait_for(&mut self, pause: Duration) -> Result<()> {
         self.taken = self.ranks.wait(Some(pause))?;

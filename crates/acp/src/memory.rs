@@ -284,6 +284,16 @@ impl GlobalMemory {
         self.turn();
     }
 
+    /// Makes progress for the progress thread, and prepares for its sleep. Returns whether it may sleep until something comes, or only for a
+    /// moment since something waits for space; None: there may be more to do.
+    pub(crate) fn prepare_sleep(&mut self) -> Option<bool> {
+        self.turn();
+        if self.engine.waits_for_space || self.channels.waits_for_space || self.buffers.waits_for_space {
+            return Some(false);
+        }
+        self.links.prepare_sleep()
+    }
+
     /// Records that were ignored because no process that keeps to the protocol sends them.
     pub fn faults(&self) -> u64 {
         self.links.faults

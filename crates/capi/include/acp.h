@@ -9,8 +9,8 @@
  * Calls that fail return what their descriptions say, and have done nothing; cci_last_error() of cci.h says why. Only acp_abort() ends the process or
  * prints anything. One thread is in a call at a time; others wait for it.
  *
- * A process serves the others in its calls: where its memory is not mapped by them, which it is for starter memory on one host, a process that
- * computes for long calls acp_inquire() now and then.
+ * A process serves the others in its calls, and by a thread of the library's once it has not called for a millisecond: so it may compute for as long as
+ * it likes. The thread takes no signals, sleeps where there is nothing to do, and ends with acp_finalize(). A process that fork() has made takes part in no job.
  */
 #ifndef ACP_H
 #define ACP_H

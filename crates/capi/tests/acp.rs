@@ -1,20 +1,51 @@
 //! The C tests of ACP: programs that know `acp.h` and the library only, as the ranks of a job.
+#![allow(clippy::unwrap_used, reason = "a test that can't start fails")]
 
 mod common;
 #[path = "../../am/tests/launch/mod.rs"]
 mod launch;
 
 use common::Linked;
+use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// Runs a program as so many ranks, each of which must succeed, and say this.
-fn run(name: &str, size: u32, says: &str) {
-    let program = common::compile(name, Linked::Shared);
-    let ranks = launch::launch(size, || Command::new(&program));
+/// The devices that go by the name `any`, which is what ACP opens.
+const DEVICES: [&str; 4] = ["any", "shm", "udp", "tcp"];
+
+/// A configuration file in which `any` is this device.
+fn config(transport: &str) -> PathBuf {
+    let path = common::scratch().join(format!("{transport}.ini"));
+    let ip = if transport == "shm" { "" } else { "ip = 127.0.0.1\n" };
+    fs::write(&path, format!("[any]\ntransport = {transport}\n{ip}")).unwrap();
+    path
+}
+
+/// Runs a program as so many ranks on this device.
+fn ranks_of(device: &str, name: &str, size: u32) -> Vec<Output> {
+    let (program, config) = (common::compile(name, Linked::Shared), config(device));
+    let start = || {
+        let mut command = Command::new(&program);
+        command.env("CCI_CONFIG", &config);
+        command
+    };
+    launch::launch(size, start)
+}
+
+/// Runs a program as so many ranks on this device, each of which must succeed, and say this.
+fn run_on(device: &str, name: &str, size: u32, says: &str) {
+    let ranks = ranks_of(device, name, size);
     let is_well =
         |output: &Output| output.status.success() && String::from_utf8_lossy(&output.stdout).contains(says);
     // What the first one says may follow from what has happened to another one.
-    assert!(ranks.iter().all(is_well), "{name}, {size} ranks: {ranks:#?}");
+    assert!(ranks.iter().all(is_well), "{name}, {device}, {size} ranks: {ranks:#?}");
+}
+
+/// Runs a program as so many ranks on every device.
+fn run(name: &str, size: u32, says: &str) {
+    for device in DEVICES {
+        run_on(device, name, size, says);
+    }
 }
 
 #[test]
@@ -34,6 +65,25 @@ fn ranks() {
 fn data_of_all_ranks() {
     for size in [1, 2, 4] {
         run("acp_data", size, "acp_data: all well");
+    }
+}
+
+#[test]
+fn ranks_that_compute_are_served() {
+    for size in [3, 5] {
+        run("acp_progress", size, "acp_progress: all well");
+    }
+}
+
+/// On devices of one host, where a death is noticed at once.
+#[test]
+fn a_rank_that_dies_at_work_holds_up_nobody() {
+    for device in ["any", "shm"] {
+        for _ in 0..3 {
+            let ranks = ranks_of(device, "acp_deaths", 3);
+            let codes: Vec<_> = ranks.iter().map(|rank| rank.status.code()).collect();
+            assert_eq!(codes, [Some(0), Some(9), Some(0)], "{device}: {ranks:#?}");
+        }
     }
 }
 

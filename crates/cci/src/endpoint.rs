@@ -13,6 +13,7 @@ pub(crate) mod seam;
 mod settings;
 #[cfg(feature = "simulated")]
 pub(crate) mod simulated;
+pub(crate) mod sleeper;
 mod streams;
 mod waiting;
 mod waits;

@@ -84,6 +84,7 @@ pub use context::Context;
 pub use counters::{ConnectionCounters, DropReason, EndpointCounters, MemoryUse};
 pub use device::{Device, PciAddress, TransportKind, Unavailable};
 pub use endpoint::Endpoint;
+pub use endpoint::sleeper::Sleeper;
 pub use engine::borrowed::MappedMessage;
 pub use engine::core::DisconnectPolicy;
 pub use engine::event::{ConnectRequest, Event, Message, RawMessage};

@@ -3,18 +3,15 @@
 use super::ends::Ends;
 use super::failure::{Result, Wrong, wrong};
 use crate::guard::remember;
-use cci_acp::GlobalMemory;
+use cci_acp::{GlobalMemory, HasGlobalMemory, Shared};
 use cci_job::Job;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-enum Phase {
-    Before,
-    Live(Box<Live>),
-    After,
-}
-
-static PHASE: Mutex<Phase> = Mutex::new(Phase::Before);
+/// What this process has, from `acp_init` on, with the progress thread; nothing any more from `acp_finalize` on.
+static LIVE: OnceLock<Shared<Option<Box<Live>>>> = OnceLock::new();
+/// Held while a process begins.
+static BEGINNING: Mutex<()> = Mutex::new(());
 
 /// All that a process has.
 pub(super) struct Live {
@@ -36,8 +33,10 @@ impl Default for Chunks {
     }
 }
 
-fn lock() -> MutexGuard<'static, Phase> {
-    PHASE.lock().unwrap_or_else(PoisonError::into_inner)
+impl HasGlobalMemory for Live {
+    fn global_memory(&mut self) -> Option<&mut GlobalMemory> {
+        Some(&mut self.global)
+    }
 }
 
 /// Runs a body, no panic of which reaches the program. What it returns where it fails is `failed`.
@@ -59,31 +58,31 @@ pub(super) fn guarded<T>(failed: T, body: impl FnOnce() -> Result<T>) -> T {
 
 /// Runs the body of a call that needs a job.
 pub(super) fn call<T>(failed: T, body: impl FnOnce(&mut Live) -> Result<T>) -> T {
-    guarded(failed, || match &mut *lock() {
-        Phase::Live(live) => body(live),
-        Phase::Before => wrong("acp_init() was not called"),
-        Phase::After => wrong("acp_finalize() was called"),
+    guarded(failed, || {
+        let Some(shared) = LIVE.get() else { return wrong("acp_init() was not called") };
+        match &mut *shared.lock()? {
+            Some(live) => body(live),
+            None => wrong("acp_finalize() was called"),
+        }
     })
 }
 
 /// Begins, once in the life of a process.
 pub(super) fn begin(make: impl FnOnce() -> Result<Box<Live>>) -> Result<()> {
-    let mut phase = lock();
-    if !matches!(*phase, Phase::Before) {
+    let _beginning = BEGINNING.lock().unwrap_or_else(PoisonError::into_inner);
+    if LIVE.get().is_some() {
         return wrong("acp_init() was called before");
     }
-    *phase = Phase::Live(make()?);
+    let shared = Shared::with_progress_thread(Some(make()?))?;
+    // Whoever else could have set it waits for the lock.
+    let _ = LIVE.set(shared);
     Ok(())
 }
 
 /// Ends, for good.
 pub(super) fn end() -> Result<Box<Live>> {
-    let mut phase = lock();
-    if !matches!(*phase, Phase::Live(_)) {
-        return wrong("this process takes part in no job");
-    }
-    match std::mem::replace(&mut *phase, Phase::After) {
-        Phase::Live(live) => Ok(live),
-        _ => wrong("this process takes part in no job"),
-    }
+    let Some(shared) = LIVE.get() else { return wrong("acp_init() was not called") };
+    let live = shared.lock()?.take();
+    shared.stop();
+    live.ok_or_else(|| Wrong("acp_finalize() was called before".into()))
 }

@@ -1,6 +1,6 @@
 //! ACP in C: `include/acp.h` over [`cci_acp`].
 //!
-//! One process has one part in a global address space, behind one lock, which is held for as long as a call takes. Channels and requests are numbers that look
+//! One process has one part in a global address space, behind one lock, which is held for as long as a call takes; between calls a progress thread serves others. Channels and requests are numbers that look
 //! like pointers, so that what was freed is known.
 
 mod access;

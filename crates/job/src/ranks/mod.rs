@@ -290,6 +290,12 @@ impl Ranks {
         }
     }
 
+    /// Prepares for a sleep on the endpoint's [`cci::Sleeper`]. Returns false if [`Ranks::next_event`] may have something now, so that nobody
+    /// may sleep.
+    pub fn arm(&mut self) -> bool {
+        self.behind_barrier.is_empty() && !self.barrier_waits && !self.endpoint.arm()
+    }
+
     /// Closes the endpoint with all connections, and delivers what was sent for up to `limit`. Returns whether all of it was.
     pub fn close(self, limit: Duration) -> bool {
         self.endpoint.close(limit)

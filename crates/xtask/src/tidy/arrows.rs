@@ -12,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-job", &["cci", "cci-sys"]),
     ("cci-capi", &["cci", "cci-acp", "cci-am", "cci-job", "cci-memory", "cci-ripc"]),
     ("cci-am", &["cci", "cci-job", "cci-memory"]),
-    ("cci-acp", &["cci", "cci-job"]),
+    ("cci-acp", &["cci", "cci-job", "cci-sys"]),
     ("cci-ripc", &["cci", "cci-sys"]),
     ("cci-measure", &["cci-sys"]),
     ("cci-cli", &["cci", "cci-job", "cci-ripc", "cci-sys", "cci-measure"]),

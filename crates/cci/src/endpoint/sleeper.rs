@@ -1,0 +1,58 @@
+//! How a thread sleeps that serves an endpoint beside the program's threads.
+
+use super::Endpoint;
+use crate::engine::poller::Poller;
+use crate::error::{SysError, WaitError};
+use cci_sys::event::{Epoll, EventFd, Events, Interest, Trigger};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+const TOKEN_ENDPOINT: u64 = 0;
+const TOKEN_WAKE: u64 = 1;
+
+/// How a thread sleeps, without having the endpoint, until the endpoint has something to do: [`Endpoint::sleeper`].
+pub struct Sleeper {
+    bed: Epoll,
+    wake: EventFd,
+    woken: Mutex<Events>,
+    /// Its descriptor is in the bed.
+    _poller: Arc<Poller>,
+}
+
+impl Sleeper {
+    /// Sleeps until something comes for the endpoint, or until [`Sleeper::wake`], also one from before. Have the endpoint's owner call
+    /// [`Endpoint::arm`] immediately before, and sleep only where that returns false. One thread at a time.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn sleep(&self) -> Result<(), WaitError> {
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        self.bed.wait(&mut woken, None).map_err(|source| SysError::new("epoll_wait", source))?;
+        if woken.iter().any(|event| event.token == TOKEN_WAKE) {
+            // An eventfd of our own is never closed and has been written to.
+            let _ = self.wake.drain();
+        }
+        Ok(())
+    }
+
+    /// Ends the present sleep, or the next one if there is none. From any thread.
+    pub fn wake(&self) {
+        // It can't fail: it is never closed, and ones do not fill it up.
+        let _ = self.wake.signal();
+    }
+}
+
+impl Endpoint {
+    /// For a layer that owns the endpoint behind a lock and has a thread that serves it while the program calls nothing: what that thread
+    /// sleeps on, without the lock. It costs the endpoint nothing while nobody sleeps, other than [`Endpoint::os_handle`].
+    ///
+    /// # Errors
+    /// The system has no more descriptors.
+    pub fn sleeper(&self) -> Result<Sleeper, SysError> {
+        let poller = self.poller();
+        let (bed, wake) = (Epoll::new()?, EventFd::new()?);
+        bed.add(poller.fd(), TOKEN_ENDPOINT, Interest::Read, Trigger::Level)?;
+        bed.add(wake.as_fd(), TOKEN_WAKE, Interest::Read, Trigger::Level)?;
+        Ok(Sleeper { bed, wake, woken: Mutex::new(Events::with_capacity(2)), _poller: poller })
+    }
+}

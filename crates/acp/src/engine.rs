@@ -5,13 +5,14 @@
 
 use crate::address::GlobalAddress;
 use crate::error::{AcpError, Result};
-use crate::limits::{ASKED_COPIES_MAX, COLORS, COPY_BYTES, PLACES};
+use crate::limits::{ASKED_COPIES_MAX, AT_ONCE_BYTES_MAX, AT_ONCE_TURN, COLORS, COPY_BYTES, PLACES};
 use crate::links::{Lane, Links, News};
+use crate::mapped::Mapped;
 use crate::orders::{Orders, Turn};
 use crate::regions::Regions;
 use crate::results::{Results, Slot};
 use crate::wire::{Record, Remote};
-use cci::{Atomic, AtomicWidth, Memory, RegionAddress, RmaError, RmaFlags, Status};
+use cci::{Atomic, AtomicWidth, Memory, RegionAddress, RmaError, RmaFlags, RmaKind, Status};
 use cci_job::JobError;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -108,6 +109,9 @@ pub(crate) struct Engine {
     asked_copies: HashMap<Lane, u32>,
     copies_for: HashMap<Lane, u32>,
     results: Results,
+    mapped: Mapped,
+    /// Operations that were done at once since the last turn.
+    at_once: u32,
     /// How the operation of a call has ended.
     direct: Option<Result<()>>,
     /// Something was not started for want of space.
@@ -128,6 +132,10 @@ impl Engine {
         (dst, src, len_bytes): (GlobalAddress, GlobalAddress, u64),
         order: Order,
     ) -> Result<Handle> {
+        let operation = Operation { dst, src, len_bytes, atomic: None };
+        if let Some(handle) = self.issue_at_once(links, regions, &operation, order) {
+            return Ok(handle);
+        }
         let operation = Operation::copy(links, regions, (dst, src, len_bytes))?;
         Ok(self.issue(links, regions, operation, order))
     }
@@ -140,8 +148,87 @@ impl Engine {
         (dst, src, atomic): (GlobalAddress, GlobalAddress, Atomic),
         order: Order,
     ) -> Result<Handle> {
+        let operation = Operation { dst, src, len_bytes: width_bytes(atomic), atomic: Some(atomic) };
+        if let Some(handle) = self.issue_at_once(links, regions, &operation, order) {
+            return Ok(handle);
+        }
         let operation = Operation::atomic(links, regions, (dst, src, atomic))?;
         Ok(self.issue(links, regions, operation, order))
+    }
+
+    /// Issues an operation that may start now and is done then, as it is between memory of this process and a mapped region. None: it is not issued.
+    #[inline]
+    fn issue_at_once(
+        &mut self,
+        links: &mut Links,
+        regions: &Regions,
+        operation: &Operation,
+        order: Order,
+    ) -> Option<Handle> {
+        let after = match order {
+            Order::Now => 0,
+            Order::After(handle) => handle.0,
+            Order::All | Order::Continue => self.orders.last(),
+        };
+        if !self.orders.is_free(after) {
+            return None;
+        }
+        let done = self.do_at_once(links, regions, operation)?;
+        self.last = Some((*operation, after));
+        let number = match done {
+            Ok(()) => self.orders.issue_ended(),
+            Err(error) => {
+                let number = self.orders.issue_started();
+                self.orders.end(number, Err(error.to_string()));
+                number
+            }
+        };
+        Some(Handle(number))
+    }
+
+    /// Does an operation between memory of this process and a mapped region. None: nothing was done.
+    #[inline]
+    fn do_at_once(
+        &mut self,
+        links: &mut Links,
+        regions: &Regions,
+        operation: &Operation,
+    ) -> Option<Result<()>> {
+        let &Operation { dst, src, len_bytes, atomic } = operation;
+        let rank = links.rank();
+        let is_write = src.rank() == rank;
+        let (own, other, kind) =
+            if is_write { (src, dst, RmaKind::Write) } else { (dst, src, RmaKind::Read) };
+        if own.rank() != rank || len_bytes > AT_ONCE_BYTES_MAX {
+            return None;
+        }
+        let (_, region, offset) = regions.find(own.color(), own.place(), len_bytes)?;
+        let done = match atomic {
+            None => {
+                let own = (&region.memory, offset);
+                self.mapped.copy(links.endpoint(), kind, (other, len_bytes), own).then_some(Ok(()))
+            }
+            Some(_) if is_write || !are_aligned([dst, src], len_bytes) => None,
+            Some(atomic) => self.mapped.fetch(links.endpoint(), src, atomic).map(|found| {
+                let found = found.map_err(|_| AcpError::NotRegistered(src))?.to_ne_bytes();
+                // The bytes of a value of 4 are the low ones.
+                let bytes = if cfg!(target_endian = "little") {
+                    &found[..len_bytes as usize]
+                } else {
+                    &found[8 - len_bytes as usize..]
+                };
+                let is_inside = region.memory.write(offset as usize, bytes);
+                is_inside.then_some(()).ok_or(AcpError::NotRegistered(dst))
+            }),
+        };
+        self.at_once += u32::from(done.is_some());
+        done
+    }
+
+    /// Whether so many operations were done at once that others may have waited for a turn.
+    #[inline]
+    pub fn wants_turn(&self) -> bool {
+        self.at_once >= AT_ONCE_TURN
     }
 
     /// Starts the operation of a call that returns when it has ended: [`Engine::take_direct`] says so. There is one at a time.
@@ -156,6 +243,10 @@ impl Engine {
             Direct::Copy(len_bytes) => Operation::copy(links, regions, (dst, src, len_bytes))?,
             Direct::Atomic(atomic) => Operation::atomic(links, regions, (dst, src, atomic))?,
         };
+        self.direct = self.do_at_once(links, regions, &operation);
+        if self.direct.is_some() {
+            return Ok(());
+        }
         self.admit(links, regions, Work { origin: Origin::Direct, operation, is_fenced: false, slot: None });
         self.advance(links, regions);
         Ok(())
@@ -165,6 +256,7 @@ impl Engine {
     pub fn take_direct(&mut self) -> Option<Result<()>> {
         self.direct.take()
     }
+
     fn issue(&mut self, links: &mut Links, regions: &Regions, operation: Operation, order: Order) -> Handle {
         let rank = links.rank();
         let all = self.orders.last();
@@ -183,6 +275,7 @@ impl Engine {
     /// Forgets what ranks have registered, and who they are. Only while nothing is under way on any rank.
     pub fn forget(&mut self) {
         self.known.clear();
+        self.mapped.forget(None);
         self.asked.clear();
         self.asked_copies.clear();
         self.copies_for.clear();
@@ -221,6 +314,7 @@ impl Engine {
     /// Starts what can be started.
     pub fn advance(&mut self, links: &mut Links, regions: &Regions) {
         self.waits_for_space = false;
+        self.at_once = 0;
         while self.enqueue(links, regions) | self.start_queued(links, regions) {}
     }
 
@@ -268,6 +362,9 @@ impl Engine {
 
     /// Starts the first ones of all queues. Returns whether anything has ended.
     fn start_queued(&mut self, links: &mut Links, regions: &Regions) -> bool {
+        if self.queues.is_empty() {
+            return false;
+        }
         let mut some_ended = false;
         let mut queues = std::mem::take(&mut self.queues);
         queues.retain(|&lane, queue| {
@@ -483,6 +580,9 @@ impl Engine {
         let rank = links.rank();
         let other = if work.operation.src.rank() == rank { work.operation.dst } else { work.operation.src };
         let found = work.slot.map(|slot| self.results.give_back(slot));
+        if let (Status::Success, Some(lane)) = (status, work.operation.lane(rank)) {
+            self.learn(links, lane, other);
+        }
         let result = match (status, work.operation.lane(rank)) {
             (Status::Success, _) if found.is_some() => {
                 put_here(regions, work.operation.dst, found.unwrap_or_default())
@@ -490,6 +590,7 @@ impl Engine {
             (Status::Success, _) => Ok(()),
             (Status::RmaHandle | Status::RmaOperation, Some(lane)) => {
                 // The region has ended; its places may be another one's later.
+                self.mapped.forget(Some(lane));
                 if let Some(known) = self.known.get_mut(&lane) {
                     known.retain(|&start, region| {
                         other
@@ -505,9 +606,18 @@ impl Engine {
         self.end(links, work.origin, result);
     }
 
+    /// An operation has ended well: the next one on the same region may be done at once.
+    fn learn(&mut self, links: &mut Links, lane: Lane, other: GlobalAddress) {
+        let known = self.known.get(&lane).and_then(|known| known.range(..=other.place()).next_back());
+        if let (Some((_, region)), Ok(Some(connection))) = (known, links.connection(lane)) {
+            self.mapped.learn(lane, connection, region);
+        }
+    }
+
     /// A rank is gone: what was asked of it ends. What waits in its queue ends when it is its turn, and the endpoint ends what was started.
     fn lose(&mut self, links: &mut Links, lane: Lane) {
         self.known.remove(&lane);
+        self.mapped.forget(Some(lane));
         self.asked.retain(|(asked, _)| *asked != lane);
         self.asked_copies.remove(&lane);
         let rank = links.rank();
@@ -557,7 +667,7 @@ impl Operation {
             ));
         }
         let copy = Operation::copy(links, regions, (dst, src, len_bytes))?;
-        if ![dst, src].iter().all(|address| address.place().is_multiple_of(len_bytes)) {
+        if !are_aligned([dst, src], len_bytes) {
             return Err(AcpError::Argument("addresses of an atomic operation are multiples of its width"));
         }
         Ok(Operation { atomic: Some(atomic), ..copy })
@@ -591,6 +701,11 @@ fn check(address: GlobalAddress, len_bytes: u64, size: u32) -> Result<()> {
     }
     let is_inside = address.place().checked_add(len_bytes).is_some_and(|end| end <= PLACES);
     is_inside.then_some(()).ok_or(AcpError::NotRegistered(address))
+}
+
+/// Whether values of this length, which is a power of two, are aligned at all these addresses.
+fn are_aligned(addresses: [GlobalAddress; 2], len_bytes: u64) -> bool {
+    addresses.iter().all(|address| address.place() & (len_bytes - 1) == 0)
 }
 
 fn width_bytes(atomic: Atomic) -> u64 {

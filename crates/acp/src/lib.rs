@@ -20,6 +20,7 @@ mod engine;
 mod error;
 pub mod limits;
 mod links;
+mod mapped;
 mod memory;
 mod numbering;
 mod orders;

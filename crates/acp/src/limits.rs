@@ -34,6 +34,10 @@ pub(crate) const OUTBOX_RECORDS_MAX: usize = 1024;
 pub(crate) const RESULTS_MAX: usize = 64;
 /// Bytes that are copied at once within a process.
 pub(crate) const COPY_BYTES: usize = 64 << 10;
+/// The longest copies that are done within the call where the other rank's memory is mapped, bytes.
+pub(crate) const AT_ONCE_BYTES_MAX: u64 = 16 << 10;
+/// So many operations that were done within their calls are followed by a turn, since other ranks may wait for one.
+pub(crate) const AT_ONCE_TURN: u32 = 64;
 /// Closing delivers what was sent for so long at most.
 pub(crate) const CLOSE_LIMIT: Duration = Duration::from_secs(10);
 

@@ -91,8 +91,12 @@ impl GlobalMemory {
         GlobalMemory::over(Ranks::open(job, device, options)?, starter_bytes, heap_bytes)
     }
 
-    /// Over the connections of a rank.
-    pub(crate) fn over(mut ranks: Ranks, starter_bytes: usize, heap_bytes: usize) -> Result<GlobalMemory> {
+    /// Over the connections of a rank, for tests of layers.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    #[doc(hidden)]
+    pub fn over(mut ranks: Ranks, starter_bytes: usize, heap_bytes: usize) -> Result<GlobalMemory> {
         let starter = ranks.endpoint().allocate(starter_bytes.max(WORD_BYTES))?;
         let library = ranks.endpoint().allocate(HEAP_AT + heap_bytes)?;
         let mut regions = Regions::beginning_at(STARTER_PLACE);
@@ -211,7 +215,9 @@ impl GlobalMemory {
         len_bytes: usize,
         order: Order,
     ) -> Result<Handle> {
-        self.engine.copy(&mut self.links, &self.regions, (dst, src, len_bytes as u64), order)
+        let handle = self.engine.copy(&mut self.links, &self.regions, (dst, src, len_bytes as u64), order)?;
+        self.turn_now_and_then();
+        Ok(handle)
     }
 
     /// Starts to change 4 or 8 bytes of any rank's registered memory at `src`, atomically; the value from before goes to `dst`, which is memory of this
@@ -226,7 +232,17 @@ impl GlobalMemory {
         atomic: Atomic,
         order: Order,
     ) -> Result<Handle> {
-        self.engine.atomic(&mut self.links, &self.regions, (dst, src, atomic), order)
+        let handle = self.engine.atomic(&mut self.links, &self.regions, (dst, src, atomic), order)?;
+        self.turn_now_and_then();
+        Ok(handle)
+    }
+
+    /// Operations that are done at once make no progress for others.
+    #[inline]
+    fn turn_now_and_then(&mut self) {
+        if self.engine.wants_turn() {
+            self.turn();
+        }
     }
 
     /// The operation of this number ([`Handle::number`]). None: it was not issued.
@@ -480,6 +496,7 @@ impl GlobalMemory {
 
     /// Does an operation, and returns when it has ended.
     fn do_now(&mut self, dst: GlobalAddress, src: GlobalAddress, what: Direct) -> Result<()> {
+        self.turn_now_and_then();
         self.engine.start_direct(&mut self.links, &self.regions, (dst, src), what)?;
         loop {
             if let Some(end) = self.engine.take_direct() {

@@ -63,6 +63,30 @@ impl<T> Orders<T> {
         number
     }
 
+    /// Whether an operation that may start when all up to `after` have ended may start now, and nothing else waits for its turn.
+    #[inline]
+    pub fn is_free(&self, after: u64) -> bool {
+        after <= self.ended && self.waiting.is_empty() && self.ready.is_empty() && self.failed.is_none()
+    }
+
+    /// An operation that has had its turn.
+    #[inline]
+    pub fn issue_started(&mut self) -> u64 {
+        self.has_ended.push_back(false);
+        self.last()
+    }
+
+    /// An operation that has ended well.
+    #[inline]
+    pub fn issue_ended(&mut self) -> u64 {
+        if self.has_ended.is_empty() {
+            self.ended += 1;
+        } else {
+            self.has_ended.push_back(true);
+        }
+        self.last()
+    }
+
     /// The next operation whose turn it is.
     pub fn next(&mut self) -> Option<Turn<T>> {
         if let Some((number, item)) = self.ready.pop_front() {
@@ -153,6 +177,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_ends_at_once_ends_in_order() {
+        let mut orders: Orders<()> = Orders::default();
+        assert!(orders.is_free(0) && orders.issue_ended() == 1 && orders.ended() == 1);
+        assert_eq!(orders.issue(0, ()), 2);
+        assert!(!orders.is_free(0), "the second one has not had its turn");
+        assert!(matches!(orders.next(), Some(Turn::Start(2, ()))));
+        assert!(orders.is_free(1) && !orders.is_free(2));
+        assert_eq!((orders.issue_ended(), orders.issue_started()), (3, 4));
+        assert_eq!((orders.ended(), orders.last()), (1, 4));
+        orders.end(2, Ok(()));
+        assert_eq!(orders.ended(), 3);
+        orders.end(4, Err("it was refused".into()));
+        assert!(orders.ended() == 4 && !orders.is_free(0), "a failure is taken first");
     }
 
     #[test]

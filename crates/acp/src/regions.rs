@@ -6,7 +6,6 @@
 use crate::error::{AcpError, Result};
 use crate::limits::{ALIGN_BYTES, COLORS, PLACES};
 use cci::{Access, Endpoint, Memory, RegionHandle};
-use std::collections::BTreeMap;
 
 /// Names a registration of this process (`acp_atkey_t`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,9 +20,9 @@ pub(crate) struct Region {
     pub color: u32,
 }
 
-/// What this process has registered, by first places.
+/// What this process has registered, by first places: a sorted list, as every operation looks for a region.
 pub(crate) struct Regions {
-    regions: BTreeMap<u64, Region>,
+    regions: Vec<(u64, Region)>,
     /// Where the search for free places begins.
     next: u64,
 }
@@ -48,7 +47,7 @@ impl RegionKey {
 impl Regions {
     /// The first region will be at this place, which is a multiple of a page.
     pub fn beginning_at(place: u64) -> Regions {
-        Regions { regions: BTreeMap::new(), next: place }
+        Regions { regions: Vec::new(), next: place }
     }
 
     /// Lets all ranks of the job access this memory.
@@ -58,35 +57,48 @@ impl Regions {
         }
         let place = self.find_free(memory.as_ptr().addr() as u64 % ALIGN_BYTES, memory.len() as u64)?;
         let handle = endpoint.register(memory, Access::ALL)?;
-        self.regions.insert(place, Region { memory: memory.clone(), handle, color });
+        let at = self.regions.partition_point(|&(start, _)| start < place);
+        self.regions.insert(at, (place, Region { memory: memory.clone(), handle, color }));
         self.next = round_up(place + memory.len() as u64) + ALIGN_BYTES;
         Ok(RegionKey { place })
     }
 
     /// Ends a registration: no rank reads or changes the memory any more when this returns.
     pub fn unregister(&mut self, endpoint: &mut Endpoint, key: RegionKey) -> Result<()> {
-        let region = self.get(key)?;
-        endpoint.deregister(&region.handle)?;
-        self.regions.remove(&key.place);
+        let at = self.index(key)?;
+        endpoint.deregister(&self.get(key)?.handle)?;
+        self.regions.remove(at);
         Ok(())
     }
 
     /// Ends all registrations behind a place.
     pub fn unregister_behind(&mut self, endpoint: &mut Endpoint, place: u64) -> Result<()> {
-        let keys: Vec<u64> = self.regions.keys().copied().filter(|&start| start > place).collect();
-        keys.into_iter().try_for_each(|place| self.unregister(endpoint, RegionKey { place }))
+        let keys: Vec<u64> =
+            self.regions.iter().map(|&(start, _)| start).filter(|&start| start > place).collect();
+        keys.into_iter().rev().try_for_each(|place| self.unregister(endpoint, RegionKey { place }))
+    }
+
+    fn index(&self, key: RegionKey) -> Result<usize> {
+        let found = self.regions.binary_search_by_key(&key.place, |&(start, _)| start);
+        found.map_err(|_| AcpError::Argument("this memory is not registered, or not any more"))
     }
 
     /// The region of a key.
     pub fn get(&self, key: RegionKey) -> Result<&Region> {
-        self.regions
-            .get(&key.place)
-            .ok_or(AcpError::Argument("this memory is not registered, or not any more"))
+        let found = self.regions.get(self.index(key)?);
+        found.map(|(_, region)| region).ok_or(AcpError::Argument("this memory is not registered"))
+    }
+
+    /// The last region that begins at a place or before.
+    #[inline]
+    fn before(&self, place: u64) -> Option<&(u64, Region)> {
+        let behind = self.regions.partition_point(|&(start, _)| start <= place);
+        self.regions.get(behind.checked_sub(1)?)
     }
 
     /// The region that has all of `len_bytes` from a place on, registered with this colour, and where these are in it.
     pub fn find(&self, color: u32, place: u64, len_bytes: u64) -> Option<(RegionKey, &Region, u64)> {
-        let (&start, region) = self.regions.range(..=place).next_back()?;
+        let &(start, ref region) = self.before(place)?;
         let offset = place - start;
         let is_inside = offset.checked_add(len_bytes)? <= region.memory.len() as u64;
         (region.color == color && is_inside).then_some((RegionKey { place: start }, region, offset))
@@ -99,8 +111,10 @@ impl Regions {
         let fits = |from: u64, to: u64| from.checked_add(in_page + len_bytes).is_some_and(|end| end <= to);
         let gap_after =
             |start: &u64, region: &Region| round_up(start + region.memory.len() as u64) + ALIGN_BYTES;
-        let end_before =
-            |from: u64| self.regions.range(from..).next().map_or(PLACES, |(&start, _)| start) - ALIGN_BYTES;
+        let end_before = |from: u64| {
+            let at = self.regions.partition_point(|&(start, _)| start < from);
+            self.regions.get(at).map_or(PLACES, |&(start, _)| start) - ALIGN_BYTES
+        };
         // Behind the last registration, then wherever there is a gap.
         let gaps = self.regions.iter().map(|(start, region)| gap_after(start, region));
         for from in [self.next, ALIGN_BYTES].into_iter().chain(gaps) {
@@ -114,7 +128,7 @@ impl Regions {
 
     /// The region whose bytes, or the gap behind them, are at a place.
     fn find_at(&self, place: u64) -> Option<&Region> {
-        let (&start, region) = self.regions.range(..=place).next_back()?;
+        let &(start, ref region) = self.before(place)?;
         (place < round_up(start + region.memory.len() as u64) + ALIGN_BYTES).then_some(region)
     }
 }

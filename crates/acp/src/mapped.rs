@@ -1,0 +1,140 @@
+//! Regions of other ranks that the endpoint has mapped: an operation on one of them has ended when it was started.
+//!
+//! Few regions are remembered, those of the last operations that have ended well. Whether they are mapped shows when it is tried.
+
+use crate::address::GlobalAddress;
+use crate::limits::COLORS;
+use crate::links::Lane;
+use crate::wire::Remote;
+use cci::{Atomic, BlockRun, Connection, Endpoint, Memory, RegionAddress, RegionHandle, RmaKind, Status};
+
+/// Groups of regions: one group for lanes with the same low bits.
+const GROUPS: usize = 16;
+/// Regions in a group.
+const GROUP_REGIONS: usize = 4;
+/// A region that was not mapped so often is tried only now and then.
+const REFUSALS_MAX: u32 = 16;
+const TRY_AGAIN: u32 = 256;
+
+#[derive(Copy, Clone)]
+struct Region {
+    lane: Lane,
+    connection: Connection,
+    start: u64,
+    handle: RegionHandle,
+    /// How often it was not mapped since it last was.
+    refusals: u32,
+}
+
+#[derive(Copy, Clone, Default)]
+struct Group {
+    regions: [Option<Region>; GROUP_REGIONS],
+    /// Which one gives way to the next.
+    oldest: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct Mapped {
+    groups: [Group; GROUPS],
+}
+
+impl Region {
+    /// Whether this is the time to try. Counts that it was, until [`Region::served`].
+    #[inline]
+    fn is_worth_it(&mut self) -> bool {
+        let refusals = self.refusals;
+        self.refusals = refusals.saturating_add(1);
+        refusals < REFUSALS_MAX || refusals.is_multiple_of(TRY_AGAIN)
+    }
+
+    fn served(&mut self) {
+        self.refusals = 0;
+    }
+}
+
+impl Mapped {
+    #[inline]
+    fn group(&mut self, lane: Lane) -> &mut Group {
+        let index = (lane.rank.wrapping_mul(COLORS).wrapping_add(lane.color)) as usize % GROUPS;
+        // The remainder is below the length.
+        &mut self.groups[index]
+    }
+
+    /// The region that has all of these bytes.
+    #[inline]
+    fn find(&mut self, address: GlobalAddress, len_bytes: u64) -> Option<(&mut Region, u64)> {
+        let lane = Lane { rank: address.rank(), color: address.color() };
+        self.group(lane).regions.iter_mut().flatten().find_map(|region| {
+            let offset = address.place().wrapping_sub(region.start);
+            let room = region.handle.len_bytes().checked_sub(len_bytes)?;
+            (region.lane == lane && offset <= room).then_some((region, offset))
+        })
+    }
+
+    /// Remembers a region on which an operation has ended well.
+    pub fn learn(&mut self, lane: Lane, connection: Connection, remote: &Remote) {
+        let &Remote { start, handle } = remote;
+        let group = self.group(lane);
+        let is_known = |known: &Region| {
+            (known.lane, known.start, known.handle, known.connection) == (lane, start, handle, connection)
+        };
+        if group.regions.iter().flatten().any(is_known) {
+            return;
+        }
+        group.regions[group.oldest] = Some(Region { lane, connection, start, handle, refusals: 0 });
+        group.oldest = (group.oldest + 1) % GROUP_REGIONS;
+    }
+
+    /// Forgets the regions of a lane, or all.
+    pub fn forget(&mut self, lane: Option<Lane>) {
+        for region in self.groups.iter_mut().flat_map(|group| &mut group.regions) {
+            region.take_if(|region| lane.is_none_or(|lane| region.lane == lane));
+        }
+    }
+
+    /// Copies between memory of this process and another rank's. False: nothing has ended.
+    #[inline]
+    pub fn copy(
+        &mut self,
+        endpoint: &mut Endpoint,
+        kind: RmaKind,
+        (address, len_bytes): (GlobalAddress, u64),
+        (memory, offset): (&Memory, u64),
+    ) -> bool {
+        let Some((region, remote)) = self.find(address, len_bytes) else { return false };
+        if !region.is_worth_it() {
+            return false;
+        }
+        let run = BlockRun {
+            local: offset as usize,
+            local_stride: 0,
+            remote: remote as usize,
+            remote_stride: 0,
+            len_bytes: len_bytes as usize,
+            count: 1,
+        };
+        let is_done = endpoint.copy_blocks_at_once(kind, region.connection, memory, region.handle, &[run]);
+        if is_done {
+            region.served();
+        }
+        is_done
+    }
+
+    /// Changes a value of another rank's, and returns that from before. None: nothing was done. An error: nobody knows whether it was.
+    #[inline]
+    pub fn fetch(
+        &mut self,
+        endpoint: &mut Endpoint,
+        address: GlobalAddress,
+        atomic: Atomic,
+    ) -> Option<Result<u64, Status>> {
+        let (region, offset) = self.find(address, atomic.width.bytes() as u64)?;
+        if !region.is_worth_it() {
+            return None;
+        }
+        let target = RegionAddress::new(region.handle, offset);
+        let found = endpoint.fetch_at_once(region.connection, atomic, target)?;
+        region.served();
+        Some(found)
+    }
+}

@@ -73,6 +73,15 @@ impl Buffers {
         self.pairs.entry(rank).or_insert(Pair { source: first, destination: first, wanted: first })
     }
 
+    /// None: it was freed.
+    fn stage_mut(&mut self, end: End, is_source: bool) -> Option<&mut Stage> {
+        if is_source {
+            self.sources.get_mut(&end).map(|source| &mut source.stage)
+        } else {
+            self.destinations.get_mut(&end).map(|destination| &mut destination.stage)
+        }
+    }
+
     fn stage(&self, end: End, is_source: bool) -> Result<Stage> {
         let stage = if is_source {
             self.sources.get(&end).map(|source| source.stage)
@@ -150,12 +159,7 @@ impl Buffers {
 
     /// Ends the connection, of which the other rank learns. A source is drained before.
     pub fn disconnect(&mut self, links: &mut Links, end: End, is_source: bool) -> Result<()> {
-        let stage = if is_source {
-            self.sources.get_mut(&end).map(|source| &mut source.stage)
-        } else {
-            self.destinations.get_mut(&end).map(|destination| &mut destination.stage)
-        };
-        let stage = stage.ok_or(FREED)?;
+        let stage = self.stage_mut(end, is_source).ok_or(FREED)?;
         if !stage.is_over() {
             *stage = Stage::Closed;
             links.say_bytes(
@@ -237,12 +241,8 @@ impl Buffers {
                 self.sources.get_mut(&end).is_none_or(|source| source.released(segments))
             }
             Record::Closed { is_by_source, .. } => {
-                let stage = if is_by_source {
-                    self.destinations.get_mut(&end).map(|destination| &mut destination.stage)
-                } else {
-                    self.sources.get_mut(&end).map(|source| &mut source.stage)
-                };
                 // One that was freed has no use for it.
+                let stage = self.stage_mut(end, !is_by_source);
                 if let Some(stage) = stage.filter(|stage| !stage.is_over()) {
                     *stage = Stage::Closed;
                 }

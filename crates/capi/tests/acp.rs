@@ -9,16 +9,22 @@ use common::Linked;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::Once;
 
 /// The devices that go by the name `any`, which is what ACP opens.
 const DEVICES: [&str; 4] = ["any", "shm", "udp", "tcp"];
 
-/// A configuration file in which `any` is this device.
+/// A configuration file in which `any` is this device. All are written once, before anybody reads one.
 fn config(transport: &str) -> PathBuf {
-    let path = common::scratch().join(format!("{transport}.ini"));
-    let ip = if transport == "shm" { "" } else { "ip = 127.0.0.1\n" };
-    fs::write(&path, format!("[any]\ntransport = {transport}\n{ip}")).unwrap();
-    path
+    static WRITTEN: Once = Once::new();
+    let path = |transport: &str| common::scratch().join(format!("{transport}.ini"));
+    WRITTEN.call_once(|| {
+        for transport in DEVICES {
+            let ip = if transport == "shm" { "" } else { "ip = 127.0.0.1\n" };
+            fs::write(path(transport), format!("[any]\ntransport = {transport}\n{ip}")).unwrap();
+        }
+    });
+    path(transport)
 }
 
 /// Runs a program as so many ranks on this device.

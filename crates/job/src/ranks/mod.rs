@@ -184,6 +184,17 @@ impl Ranks {
             .collect()
     }
 
+    /// Rank 0 of a job whose other ranks are made up, and have URIs as long as its own: for tests of what a rank of a large job takes.
+    ///
+    /// # Errors
+    /// The system has no random numbers. All URIs together are too long.
+    #[doc(hidden)]
+    pub fn of_many(endpoint: Endpoint, size: u32) -> Result<Ranks> {
+        let entry = book::entry(&Ticket::random()?, endpoint.uri());
+        let connections = Connections::over(0, &vec![entry; size as usize])?;
+        Ok(Ranks::over(endpoint, connections, (0..size).collect()))
+    }
+
     /// Gives the endpoint up as it is, for tests of layers.
     #[doc(hidden)]
     pub fn into_endpoint(self) -> Endpoint {

@@ -39,6 +39,10 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run mixed traffic with faults for as long as asked, check every byte, end with a verdict
     Soak(SoakArgs),
+    /// Serve the files of a folder, by the name of a service
+    Files(FilesArgs),
+    /// Fetch a file from a `cci files`, wherever that is, and go on when it is started anew
+    Get(GetArgs),
     /// Start a job on this host: N processes of a program, which end together
     Run(RunArgs),
     /// Start a job with the options of ACP's launcher; `acprun`, where a link to `cci` has that name
@@ -142,6 +146,47 @@ pub struct ServeArgs {
     /// End when standard input closes: for a parent process that may be killed
     #[arg(long, hide = true)]
     pub lifeline: bool,
+}
+
+/// Options of `cci files`.
+#[derive(Args)]
+#[command(after_help = "\
+Whoever reaches the service reads all files below the folder. On one host that is the same user; CCI_DIRECTORY names other
+directories of services, and CCI_CONFIG the devices.
+
+Examples:
+  cci files ~/public                  the service is called files
+  cci files /srv/data --name data     another name")]
+pub struct FilesArgs {
+    /// The folder
+    pub folder: PathBuf,
+    /// The name of the service
+    #[arg(long, default_value = "files")]
+    pub name: String,
+    /// The device to listen on; `cci info` lists them
+    #[arg(long)]
+    pub device: Option<String>,
+}
+
+/// Options of `cci get`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  cci get files/notes.txt                 into notes.txt
+  cci get data/big.bin -o /tmp/big.bin    somewhere else; it is there when it is whole")]
+pub struct GetArgs {
+    /// The service and the file: SERVICE/PATH
+    #[arg(value_name = "SERVICE/PATH")]
+    pub what: String,
+    /// Where to write it
+    #[arg(short, long)]
+    pub output: Option<PathBuf>,
+    /// Seconds to wait for a service that is not there
+    #[arg(long, default_value_t = 60)]
+    pub timeout: u64,
+    /// The device to dial from; `cci info` lists them
+    #[arg(long)]
+    pub device: Option<String>,
 }
 
 /// Options of `cci perf`.

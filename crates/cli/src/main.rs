@@ -1,5 +1,5 @@
 //! The command `cci`: what this machine's devices are (`info`), whether a peer answers (`ping`), how fast messages
-//! are (`perf`), the other side of both (`serve`), what lasts (`soak`), and jobs of several processes (`run`, `acprun`).
+//! are (`perf`), the other side of both (`serve`), what lasts (`soak`), files by the name of a service (`files`, `get`), and jobs of several processes (`run`, `acprun`).
 #![forbid(unsafe_code)]
 // The one crate that prints.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -10,6 +10,7 @@ mod client;
 mod devices;
 mod dial;
 mod failure;
+mod files;
 mod info;
 mod memory;
 mod pattern;
@@ -52,6 +53,8 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Ping(args) => ping::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Files(args) => files::serve(&args),
+        Command::Get(args) => files::get(&args),
         Command::Soak(args) => soak::run(&args),
         Command::SoakPeer => soak::run_peer(),
         Command::Completions { shell } => {

@@ -12,6 +12,8 @@ enum Outcome {
     /// The program has it.
     Asked,
     Answered(Kept),
+    /// The client has the answer whose memory is the program's again (true), or can't get it any more (false).
+    Returned(bool),
 }
 
 struct Client {
@@ -76,7 +78,8 @@ impl Answers {
             }
         }
         match known.outcomes.get(&number) {
-            Some(Outcome::Asked) => Verdict::Repeated,
+            Some(Outcome::Asked | Outcome::Returned(true)) => Verdict::Repeated,
+            Some(Outcome::Returned(false)) => Verdict::Forgotten,
             Some(Outcome::Answered(answer)) => Verdict::Answered(answer.clone()),
             None if number < known.forgotten_below => Verdict::Forgotten,
             None if known.outcomes.len() >= 2 * CALLS_MAX => Verdict::Busy,
@@ -103,7 +106,7 @@ impl Answers {
     /// Keeps an answer.
     pub fn answered(&mut self, client: Instance, number: u64, answer: Kept) {
         let Some(known) = self.clients.get_mut(&client) else { return };
-        if known.outcomes.get(&number).is_none_or(|outcome| matches!(outcome, Outcome::Answered(_))) {
+        if !matches!(known.outcomes.get(&number), Some(Outcome::Asked)) {
             return;
         }
         let bytes = answer.bytes();
@@ -111,6 +114,16 @@ impl Answers {
         self.bytes += bytes;
         known.outcomes.insert(number, Outcome::Answered(answer));
         while self.bytes > ANSWERS_BYTES_MAX && self.forget_largest() {}
+    }
+
+    /// The memory of an answer's long items is the program's again: the answer can't be sent any more.
+    pub fn returned(&mut self, client: Instance, number: u64, fetched: bool) {
+        let Some(known) = self.clients.get_mut(&client) else { return };
+        let Some(outcome) = known.outcomes.get_mut(&number) else { return };
+        if let Outcome::Answered(answer) = std::mem::replace(outcome, Outcome::Returned(fetched)) {
+            known.bytes -= answer.bytes();
+            self.bytes -= answer.bytes();
+        }
     }
 
     /// Forgets the oldest answer of the client that takes most: a client that never says what it has costs nobody else.
@@ -129,7 +142,7 @@ impl Answers {
     /// Forgets the client that has been silent for longest and has no request open.
     fn forget_idle(&mut self) -> bool {
         let has_none_open =
-            |client: &Client| client.outcomes.values().all(|outcome| matches!(outcome, Outcome::Answered(_)));
+            |client: &Client| !client.outcomes.values().any(|outcome| matches!(outcome, Outcome::Asked));
         let idle = self.clients.iter().filter(|(_, client)| has_none_open(client));
         let Some((&instance, _)) = idle.min_by_key(|(_, client)| client.last_ns) else { return false };
         if let Some(client) = self.clients.remove(&instance) {

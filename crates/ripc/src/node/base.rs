@@ -95,9 +95,18 @@ impl Base {
         placed: &[Option<Offer>],
         now_ns: u64,
     ) -> Result<Lent, SendError> {
-        let service = self.partners.get(partner).ok_or(SendError::Unknown)?.service;
+        let state = self.partners.get(partner).ok_or(SendError::Unknown)?;
+        let service = state.service;
+        let answer = state
+            .instance
+            .filter(|_| frame.head.kind == Kind::Answer)
+            .map(|client| (client, frame.head.number));
         let lends = !frame.long_items.is_empty();
-        let number = if lends { self.lending.begin(service, partner, frame.context, now_ns) } else { 0 };
+        let number = if lends {
+            self.lending.begin(&mut self.endpoint, (service, partner), (frame.context, answer), now_ns)
+        } else {
+            0
+        };
         let mut lent = Lent { number, long_items: Vec::new(), offers: Vec::new() };
         let mut lend_all = || {
             for (index, part) in frame.long_items.iter().enumerate() {

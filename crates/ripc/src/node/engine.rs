@@ -5,6 +5,7 @@ use super::base::Base;
 use super::calls::{Call, Calls};
 use super::fetching::{Fetching, Whole};
 use super::finding::{Finding, Found};
+use super::lending::Ended;
 use super::pushing::{PUSH, Pushing};
 use crate::content::{Kept, Message};
 use crate::error::{CallError, ReachError, SendError};
@@ -328,14 +329,20 @@ impl Engine {
             Kind::Moved => self.call_again(service, partner, head.number, true),
             Kind::Fetched => {
                 let fetched = head.number == 1;
-                let returned =
-                    self.base.lending.fetched(&mut self.base.endpoint, partner, head.lease, fetched);
-                // Who lends without a context does not wait to hear of it.
-                if let Some((service, event)) = returned {
-                    self.tell(service, event);
+                let ended = self.base.lending.fetched(&mut self.base.endpoint, partner, head.lease, fetched);
+                if let Some(ended) = ended {
+                    self.lease_ended(ended, fetched);
                 }
             }
         }
+    }
+
+    /// Memory that was lent is the program's again.
+    fn lease_ended(&mut self, Ended { service, event, answer }: Ended, fetched: bool) {
+        if let (Some((client, number)), Some(answers)) = (answer, self.answers.get_mut(service)) {
+            answers.returned(client, number, fetched);
+        }
+        self.tell(service, event);
     }
 
     /// A request was not taken: it is sent again, later or elsewhere.
@@ -556,12 +563,9 @@ impl Engine {
     }
 
     fn end_due(&mut self, now_ns: u64) {
-        let Base { lending, endpoint, services, .. } = &mut self.base;
-        lending.end_due(endpoint, now_ns, |service, event| {
-            if let Some(state) = services.get_mut(service) {
-                state.push(event);
-            }
-        });
+        let mut ended = Vec::new();
+        self.base.lending.end_due(&mut self.base.endpoint, now_ns, |lease| ended.push(lease));
+        ended.into_iter().for_each(|lease| self.lease_ended(lease, false));
         self.watch(now_ns);
         let due: Vec<(Service, CallId)> = self
             .calls

@@ -2,6 +2,7 @@
 //! lease, at the latest.
 
 use crate::content::{LongItem, Part};
+use crate::directory::Instance;
 use crate::error::SendError;
 use crate::event::Event;
 use crate::handles::{Partner, Service};
@@ -21,6 +22,19 @@ struct Lease {
     handles: Vec<RegionHandle>,
     until_ns: u64,
     context: u64,
+    /// The answer that it belongs to: it may have to be sent again when the client has connected again.
+    answer: Option<AnswerTo>,
+}
+
+/// Whose request an answer is to: a client's instance, and the request's number.
+pub type AnswerTo = (Instance, u64);
+
+/// The end of a lease.
+pub struct Ended {
+    pub service: Service,
+    pub event: Event,
+    /// The answer whose memory is the program's again.
+    pub answer: Option<AnswerTo>,
 }
 
 /// A return buffer of this node's.
@@ -52,10 +66,25 @@ impl Lending {
         until_ns
     }
 
-    /// Begins a lease. Returns its number, which is never 0.
-    pub fn begin(&mut self, service: Service, partner: Partner, context: u64, now_ns: u64) -> u64 {
+    /// Begins a lease. Returns its number, which is never 0. It takes the place of an earlier one for the same answer.
+    pub fn begin(
+        &mut self,
+        endpoint: &mut Endpoint,
+        (service, partner): (Service, Partner),
+        (context, answer): (u64, Option<AnswerTo>),
+        now_ns: u64,
+    ) -> u64 {
+        if answer.is_some() {
+            self.leases.retain(|_, lease| {
+                let is_same = lease.service == service && lease.answer == answer;
+                if is_same {
+                    end(endpoint, &lease.handles);
+                }
+                !is_same
+            });
+        }
         let until_ns = self.until(now_ns);
-        let lease = Lease { service, partner, handles: Vec::new(), until_ns, context };
+        let lease = Lease { service, partner, handles: Vec::new(), until_ns, context, answer };
         self.leases.insert(lease).data().as_ffi()
     }
 
@@ -104,14 +133,15 @@ impl Lending {
         partner: Partner,
         number: u64,
         fetched: bool,
-    ) -> Option<(Service, Event)> {
+    ) -> Option<Ended> {
         let key = key(number);
         if self.leases.get(key)?.partner != partner {
             return None;
         }
         let lease = self.leases.remove(key)?;
         end(endpoint, &lease.handles);
-        Some((lease.service, Event::Returned { partner, context: lease.context, fetched }))
+        let Lease { service, context, answer, .. } = lease;
+        Some(Ended { service, event: Event::Returned { partner, context, fetched }, answer })
     }
 
     /// A partner says that it has filled a return buffer. Nobody can write to it any more when this returns. `None`: it was not offered
@@ -137,7 +167,8 @@ impl Lending {
         Some(LongItem::memory(buffer.part.memory, buffer.part.range.start, len_bytes as usize))
     }
 
-    /// Ends all leases of a partner that is gone, or of a service.
+    /// Ends all leases of a partner that is gone, or of a service. The memory of answers to a partner stays lent, as the client may ask for it
+    /// again, until its time is over.
     pub fn end_of(
         &mut self,
         endpoint: &mut Endpoint,
@@ -145,12 +176,15 @@ impl Lending {
         mut tell: impl FnMut(Service, Event),
     ) {
         self.leases.retain(|_, lease| {
-            let ends = is_meant(lease.service, lease.partner);
-            if ends {
-                end(endpoint, &lease.handles);
+            if !is_meant(lease.service, lease.partner) {
+                return true;
+            }
+            end(endpoint, &lease.handles);
+            lease.handles.clear();
+            if lease.answer.is_none() {
                 tell(lease.service, returned(lease));
             }
-            !ends
+            lease.answer.is_some()
         });
         self.buffers.retain(|_, buffer| {
             let ends = is_meant(buffer.service, buffer.partner);
@@ -162,7 +196,7 @@ impl Lending {
     }
 
     /// Ends the leases whose time is over.
-    pub fn end_due(&mut self, endpoint: &mut Endpoint, now_ns: u64, mut tell: impl FnMut(Service, Event)) {
+    pub fn end_due(&mut self, endpoint: &mut Endpoint, now_ns: u64, mut tell: impl FnMut(Ended)) {
         if now_ns < self.next_end_ns {
             return;
         }
@@ -177,7 +211,7 @@ impl Lending {
             let stays = stays(lease.until_ns);
             if !stays {
                 end(endpoint, &lease.handles);
-                tell(lease.service, returned(lease));
+                tell(Ended { service: lease.service, event: returned(lease), answer: lease.answer });
             }
             stays
         });

@@ -1,0 +1,33 @@
+//! Services in processes of their own, which are killed.
+
+use std::process::Command;
+
+/// An example of this crate, which the test command has built.
+fn example(name: &str) -> Command {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    Command::new(path.join("examples").join(name))
+}
+
+#[test]
+fn a_service_that_is_killed_under_load_loses_no_call() {
+    for device in ["shm", "udp", "tcp", "any"] {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("cci.ini");
+        std::fs::write(&config, format!("[{device}]\ntransport = {device}\n")).unwrap();
+        let services = folder.path().join("services");
+        std::fs::create_dir(&services).unwrap();
+        let mut command = example("kv");
+        command
+            .arg("8")
+            .env("CCI_CONFIG", config)
+            .env("CCI_DIRECTORY", format!("host:{}", services.display()));
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        println!("{device}:\n{text}");
+        assert!(output.status.success(), "{device}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains("killed and started anew 8 times"), "{device}: {text}");
+        assert_eq!(text.matches("each answered once").count(), 3, "{device}: {text}");
+    }
+}

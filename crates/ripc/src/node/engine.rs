@@ -297,6 +297,7 @@ impl Engine {
             head,
             frame: message,
             long_items: Vec::new(),
+            is_lost: false,
         };
         let is_plain = head.kind == Kind::Message && head.long_items == 0 && head.offers == 0;
         if is_plain && asks == Some(service) && self.base.services.get(service)?.is_idle() {
@@ -397,6 +398,9 @@ impl Engine {
         match whole.head.kind {
             Kind::Answer => {
                 let number = whole.head.number;
+                if whole.is_lost && self.asks_again(service, partner, number) {
+                    return;
+                }
                 let message = of_whole(whole);
                 let fetch = || {
                     Err(CallError::Fetch(
@@ -420,6 +424,16 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// An answer was lost while its data were fetched. If the call may be repeated, it is; returns whether that is so.
+    fn asks_again(&mut self, service: Service, partner: Partner, number: u64) -> bool {
+        let Some(calls) = self.calls.get_mut(service) else { return false };
+        let call = calls.get_mut(CallId(number)).filter(|call| call.partner == partner && call.repeatable);
+        let Some(call) = call else { return false };
+        call.sent_to = None;
+        calls.again_at(CallId(number), clock::now_ns() + BUSY_NS);
+        true
     }
 
     /// A request came. One that is new is fetched and given to the program.

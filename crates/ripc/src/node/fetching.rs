@@ -42,6 +42,8 @@ pub struct Whole {
     pub head: Head,
     pub frame: cci::Message,
     pub long_items: Vec<Option<LongItem>>,
+    /// The connection ended before all long items were here.
+    pub is_lost: bool,
 }
 
 /// All long messages that are being fetched.
@@ -125,6 +127,7 @@ impl Fetching {
                     Ok(Some(status)) => {
                         let ended = std::mem::replace(item, Item::Missing);
                         *item = arrived(base, ended, status, &mut self.own_bytes);
+                        fetch.whole.is_lost |= is_loss(status);
                     }
                     Ok(None) => fetch.under_way += 1,
                     Err(cci::RmaError::WouldBlock) => {
@@ -134,6 +137,7 @@ impl Fetching {
                     Err(_) => {
                         let ended = std::mem::replace(item, Item::Missing);
                         *item = arrived(base, ended, Status::Disconnected, &mut self.own_bytes);
+                        fetch.whole.is_lost = true;
                     }
                 }
             }
@@ -163,6 +167,7 @@ impl Fetching {
         let item = fetch.items.iter_mut().take(fetch.next).find(is_coming)?;
         let ended = std::mem::replace(item, Item::Missing);
         *item = arrived(base, ended, status, &mut self.own_bytes);
+        fetch.whole.is_lost |= is_loss(status);
         fetch.under_way -= 1;
         if self.ready.contains(&key) { None } else { self.go_on(base, key) }
     }
@@ -202,6 +207,11 @@ fn coming(base: &mut Base, window: Window, remote: RegionHandle, len_bytes: u64)
         Ok(local) => Item::Coming { memory, is_own, local, remote, len_bytes },
         Err(_) => Item::Missing,
     }
+}
+
+/// Whether a read ended because the connection did.
+fn is_loss(status: Status) -> bool {
+    matches!(status, Status::Disconnected | Status::TimedOut | Status::ReceiverNotReady)
 }
 
 /// What has become of an item that was asked for.

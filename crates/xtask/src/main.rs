@@ -9,6 +9,7 @@ mod features;
 mod form;
 mod fuzz;
 mod install;
+mod java;
 mod lint;
 mod netem;
 mod process;
@@ -41,7 +42,7 @@ enum Task {
     Ci,
     /// Run rustfmt, clippy, tidy, bpf --check, rustdoc and cargo-deny
     Lint,
-    /// Run all tests: unit, integration, documentation and C tests, loom, miri, fuzzing, sanitizers and counts
+    /// Run all tests: unit, integration, documentation, C and Java tests, loom, miri, fuzzing, sanitizers and counts
     Test {
         /// As much as a night allows, with properties from a new seed
         #[arg(long)]

@@ -1,10 +1,11 @@
-//! All tests, in one command: the workspace's own, the model checkers on cci-memory, and instructions counted; in the long form also
+//! All tests, in one command: the workspace's own, those of the Java module, the model checkers on cci-memory, and instructions counted; in the long form also
 //! fuzzing and sanitizers, which build everything anew.
 
 use crate::counts;
 use crate::devices;
 use crate::form::Form;
 use crate::fuzz;
+use crate::java;
 use crate::process::{Job, Spent, Tally, cargo, run_tests};
 use crate::programs;
 use crate::reliability;
@@ -57,6 +58,8 @@ const STEPS: &[Step] = &[
     },
     Step { name: "miri", run: |workspace, _| Ok(miri(workspace)), place: Place::Beside },
     Step { name: "loom", run: |workspace, _| Ok(loom(workspace)), place: Place::Beside },
+    // Behind the workspace's own, which build the library.
+    Step { name: "java", run: |workspace, _| Ok(java::test(workspace)), place: Place::Alone },
     // Where other programs run, too much comes late to be counted.
     Step { name: "counts", run: |workspace, _| Ok(counts::test(workspace)), place: Place::Alone },
     Step { name: SHARE, run: |workspace, _| Ok(share::test(workspace)), place: Place::OnRequest },

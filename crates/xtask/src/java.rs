@@ -1,0 +1,120 @@
+//! The tests of the Java module, by Maven.
+
+use crate::process::{Tally, run_quietly};
+use crate::workspace::Workspace;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Processor time, several times what they take.
+const LIMIT: Duration = Duration::from_secs(15 * 60);
+/// The first Java that has what the module needs.
+const JAVA_MIN: u32 = 22;
+/// Where systems put theirs.
+const SYSTEM_JAVAS: &str = "/usr/lib/jvm";
+/// What Maven says if it can't get what it needs from elsewhere.
+const NO_REPOSITORY: &[&str] = &["Could not transfer artifact", "could not be resolved"];
+
+/// Runs them, over the library as the tests of the workspace have built it. Without a Java that is new enough, without Maven, and
+/// where Maven can't get its plugins they are skipped, which is told.
+pub fn test(workspace: &Workspace) -> Tally {
+    match run(workspace) {
+        Ok(tally) => tally,
+        Err(reason) => {
+            println!("--- java: skipped, {reason}");
+            Tally::default()
+        }
+    }
+}
+
+fn run(workspace: &Workspace) -> Result<Tally, String> {
+    let home = find_java().ok_or(format!(
+        "no JDK {JAVA_MIN} or newer by JAVA_HOME or in {SYSTEM_JAVAS}: the Java module needs one"
+    ))?;
+    if Command::new("mvn").arg("--version").output().is_err() {
+        return Err("no mvn: the Java module is built by Maven (apt-get install maven)".to_owned());
+    }
+    let mut maven = Command::new("mvn");
+    maven.args(["--batch-mode", "test", "-Dcci.profile=dev", "-Dcci.folder=debug"]);
+    maven.arg(format!("-Dcci.target={}", workspace.target.display()));
+    maven.current_dir(workspace.root.join("bindings/java")).env("JAVA_HOME", &home);
+    println!("--- java: mvn test, with {}", home.display());
+    let (lines, failure) = match run_quietly("java", &mut maven, LIMIT) {
+        Ok(lines) => (lines.join("\n"), None),
+        Err(text) => (text, Some("mvn test failed")),
+    };
+    let mut tally = count(&lines);
+    if failure.is_some() && tally == Tally::default() && NO_REPOSITORY.iter().any(|says| lines.contains(says))
+    {
+        return Err("Maven can't get its plugins or JUnit: no way to its repository".to_owned());
+    }
+    if let Some(failure) = failure {
+        println!("{lines}\n--- java: {failure}");
+        tally.failed = tally.failed.max(1);
+    } else if tally.passed == 0 {
+        println!("{lines}\n--- java: mvn test ran no test");
+        tally.failed = 1;
+    }
+    tally.print();
+    Ok(tally)
+}
+
+/// The newest Java that is new enough.
+fn find_java() -> Option<PathBuf> {
+    let installed = std::fs::read_dir(SYSTEM_JAVAS).into_iter().flatten().flatten().map(|entry| entry.path());
+    let homes = std::env::var_os("JAVA_HOME").map(PathBuf::from).into_iter().chain(installed);
+    homes
+        .filter_map(|home| Some((feature_of(&home)?, home)))
+        .filter(|(feature, _)| *feature >= JAVA_MIN)
+        .max()
+        .map(|(_, home)| home)
+}
+
+/// The version of the JDK in a folder, if there is one with a compiler.
+fn feature_of(home: &Path) -> Option<u32> {
+    if !home.join("bin/javac").exists() {
+        return None;
+    }
+    feature_in(&std::fs::read_to_string(home.join("release")).ok()?)
+}
+
+/// The first number of the version in a JDK's file `release`.
+fn feature_in(release: &str) -> Option<u32> {
+    let version = release.lines().find_map(|line| line.strip_prefix("JAVA_VERSION=\""))?;
+    version.split(|char: char| !char.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// What Surefire says of all tests together: the last of its lines `Tests run: 9, Failures: 0, Errors: 0, Skipped: 0`.
+fn count(output: &str) -> Tally {
+    let of_all = output.lines().rfind(|line| line.contains("Tests run: ") && !line.contains("Time elapsed"));
+    let Some((_, numbers)) = of_all.and_then(|line| line.split_once("Tests run: ")) else {
+        return Tally::default();
+    };
+    let mut numbers =
+        numbers.split(|char: char| !char.is_ascii_digit()).filter_map(|word| word.parse::<u64>().ok());
+    let mut next = || numbers.next().unwrap_or(0);
+    let (run, failures, errors, ignored) = (next(), next(), next(), next());
+    let failed = failures + errors;
+    Tally { passed: run.saturating_sub(failed + ignored), failed, ignored }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{count, feature_in};
+    use crate::process::Tally;
+
+    #[test]
+    fn the_last_line_of_surefire_counts() {
+        let output = "[INFO] Tests run: 20, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 5.019 s -- in org.cci.ATest\n\
+                      [ERROR] Tests run: 31, Failures: 1, Errors: 2, Skipped: 3\n[INFO] BUILD FAILURE";
+        assert_eq!(count(output), Tally { passed: 25, failed: 3, ignored: 3 });
+        assert_eq!(count("[ERROR] COMPILATION ERROR"), Tally::default());
+    }
+
+    #[test]
+    fn a_jdk_says_its_version() {
+        assert_eq!(feature_in("IMPLEMENTOR=\"Eclipse\"\nJAVA_VERSION=\"25.0.3\"\n"), Some(25));
+        assert_eq!(feature_in("JAVA_VERSION=\"22\"\n"), Some(22));
+        assert_eq!(feature_in("SOURCE=\"\"\n"), None);
+    }
+}

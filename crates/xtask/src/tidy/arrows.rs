@@ -17,7 +17,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-measure", &["cci-sys"]),
     ("cci-cli", &["cci", "cci-job", "cci-ripc", "cci-sys", "cci-measure"]),
     ("cci-bench", &["cci", "cci-am", "cci-job", "cci-ripc", "cci-sys", "cci-measure"]),
-    ("cci-testkit", &["cci", "cci-am", "cci-job", "cci-measure", "cci-proto", "cci-ripc", "cci-secure", "cci-sys"]),
+    (
+        "cci-testkit",
+        &["cci", "cci-am", "cci-job", "cci-measure", "cci-proto", "cci-ripc", "cci-secure", "cci-sys"],
+    ),
     ("xtask", &[]),
 ];
 

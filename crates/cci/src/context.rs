@@ -28,6 +28,7 @@ use std::sync::Arc;
 pub struct Context {
     devices: Vec<Device>,
     notes: Vec<ConfigNote>,
+    services_directory: Option<String>,
 }
 
 /// A device as it is in a build without the feature `sealing`: it says so.
@@ -54,7 +55,7 @@ impl Context {
     pub fn new() -> Result<Context, ContextError> {
         match std::env::var_os("CCI_CONFIG") {
             Some(path) if !path.is_empty() => Context::from_file(Path::new(&path)),
-            _ => Context::of(Loaded { devices: config::builtin::devices(), notes: Vec::new() }),
+            _ => Context::of(Loaded { devices: config::builtin::devices(), ..Loaded::default() }),
         }
     }
 
@@ -73,7 +74,10 @@ impl Context {
     /// # Errors
     /// Those of [`Context::new`].
     pub fn from_text(text: &str, path: &Path) -> Result<Context, ContextError> {
-        let loaded = config::ini::load(text, path)?;
+        let mut loaded = config::ini::load(text, path)?;
+        if loaded.devices.is_empty() && loaded.services_directory.is_some() {
+            loaded.devices = config::builtin::devices();
+        }
         if loaded.devices.is_empty() {
             let reason = "the file names no device: write a section such as [shm], below it transport = shm, or unset \
                           CCI_CONFIG, and devices are found";
@@ -83,17 +87,23 @@ impl Context {
     }
 
     /// `devices` come ordered, the default one marked or first.
-    fn of(Loaded { devices, notes }: Loaded) -> Result<Context, ContextError> {
+    fn of(Loaded { devices, notes, services_directory }: Loaded) -> Result<Context, ContextError> {
         if devices.is_empty() {
             return Err(ContextError::NoDevice);
         }
         let devices = if CAN_SEAL { devices } else { devices.into_iter().map(without_sealing).collect() };
-        Ok(Context { devices, notes })
+        Ok(Context { devices, notes, services_directory })
     }
 
     /// What in the configuration file is no error, and may not be what its author meant. Empty without a file.
     pub fn notes(&self) -> &[ConfigNote] {
         &self.notes
+    }
+
+    /// What the section `[services]` of the configuration file gives as `directory`: where services are found by name, for the layer that
+    /// does so. The core makes nothing of it.
+    pub fn services_directory(&self) -> Option<&str> {
+        self.services_directory.as_deref()
     }
 
     /// All devices, highest priority first.

@@ -61,6 +61,10 @@ pub mod futures;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+/// The syntax of configuration files, for files of other layers that look alike.
+pub mod ini {
+    pub use crate::config::syntax::{Pair, Section, Wrong, sections};
+}
 pub mod limits;
 mod loan;
 pub mod messages;

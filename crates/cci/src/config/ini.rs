@@ -9,6 +9,7 @@ use super::eth;
 use super::note::ConfigNote;
 use super::registry::{LACKING, REGISTRY};
 use super::security;
+use super::services;
 use super::shm;
 use super::syntax::{self, Pair, Section, Wrong};
 use super::tcp;
@@ -27,9 +28,11 @@ pub(crate) struct Loaded {
     pub devices: Vec<Device>,
     /// What is no error, and may not be what its author meant; in the order of the file.
     pub notes: Vec<ConfigNote>,
+    /// What the section `[services]` says of the directory.
+    pub services_directory: Option<String>,
 }
 
-/// Every section is a device, unless its transport is one of CCI 2.x that this version lacks.
+/// Every section is a device, unless its transport is one of CCI 2.x that this version lacks, or it is `[services]`.
 pub(crate) fn load(text: &str, path: &Path) -> Result<Loaded, ContextError> {
     let loaded = syntax::sections(text).and_then(from_sections);
     loaded.map_err(|Wrong { line, reason }| ContextError::Config { path: path.to_owned(), line, reason })
@@ -46,6 +49,10 @@ fn from_sections(sections: Vec<Section<'_>>) -> Result<Loaded, Wrong> {
     let mut loaded = Loaded::default();
     let mut default_line = None;
     for mut section in sections {
+        if services::is_it(&section) {
+            loaded.services_directory = services::directory(&section)?;
+            continue;
+        }
         let (line, name) = (section.line, section.name.to_owned());
         let mut note = |line, text| loaded.notes.push(ConfigNote { section: name.clone(), line, text });
         let Some(kind) = kind(&section)? else {

@@ -15,8 +15,9 @@ mod note;
 mod registry;
 mod schema;
 mod security;
+mod services;
 mod shm;
-mod syntax;
+pub(crate) mod syntax;
 mod tcp;
 mod udp;
 

@@ -3,28 +3,34 @@
 //! Done here and not by a crate because those looked at (rust-ini, configparser) keep no line numbers, and an error
 //! without a line is half an error.
 
-/// A device to be: a section.
+/// `[name]`, and what follows it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Section<'a> {
+pub struct Section<'a> {
+    /// What is between the brackets, without blanks around it.
     pub name: &'a str,
-    /// From 1.
+    /// Its line, from 1.
     pub line: usize,
+    /// In the order of the text.
     pub pairs: Vec<Pair<'a>>,
 }
 
 /// `key = value`; neither is empty.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pair<'a> {
+pub struct Pair<'a> {
+    /// Before the `=`.
     pub key: &'a str,
+    /// Behind it.
     pub value: &'a str,
-    /// From 1.
+    /// Its line, from 1.
     pub line: usize,
 }
 
 /// What is wrong, and where.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub struct Wrong {
+    /// The line, from 1.
     pub line: usize,
+    /// What is wrong there, and what to write.
     pub reason: String,
 }
 
@@ -32,7 +38,10 @@ pub(super) struct Wrong {
 const LINES_MAX: usize = 100_000;
 
 /// Sections in the order of the text. Keys are unique in a section, section names in the text.
-pub(super) fn sections(text: &str) -> Result<Vec<Section<'_>>, Wrong> {
+///
+/// # Errors
+/// [`Wrong`]: the first line that is wrong, and why.
+pub fn sections(text: &str) -> Result<Vec<Section<'_>>, Wrong> {
     let mut sections: Vec<Section<'_>> = Vec::new();
     for (at, raw) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = at + 1;
@@ -48,7 +57,7 @@ pub(super) fn sections(text: &str) -> Result<Vec<Section<'_>>, Wrong> {
             let section = header(tail, line)?;
             if let Some(first) = sections.iter().find(|known| known.name == section.name) {
                 return wrong(format!(
-                    "section [{}] is already at line {}; give each device a name of its own",
+                    "section [{}] is already at line {}; give each section a name of its own",
                     section.name, first.line
                 ));
             }

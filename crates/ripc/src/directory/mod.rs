@@ -4,14 +4,28 @@
 //! asks for those of others, and gets answers and changes as [`News`]. Whatever comes from a directory is checked; nobody else than the
 //! partners themselves is believed about who they are.
 
+#[cfg(feature = "etcd")]
+mod etcd;
+mod file;
 mod host;
+mod limits;
+mod mailbox;
+mod multicast;
 mod record;
+mod text;
 
+#[cfg(feature = "etcd")]
+pub use etcd::EtcdDirectory;
+pub use file::FileDirectory;
 pub use host::HostDirectory;
+pub use multicast::{MulticastCounters, MulticastDirectory};
 pub use record::{Instance, Kind, Record};
 
 use crate::error::{ClaimError, DirectoryError};
 use crate::name::ServiceName;
+use cci::Context;
+use std::env::VarError;
+use std::os::fd::BorrowedFd;
 
 /// What a directory has to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,30 +78,107 @@ pub trait Directory: Send {
 
     /// The next answer or change, if there is one; never blocks.
     fn poll(&mut self) -> Option<News>;
+
+    /// Readable as long as [`Directory::poll`] has news, where the directory has such a descriptor. Without one, poll now and then.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// The environment variable that names a directory.
+const VARIABLE: &str = "CCI_DIRECTORY";
+
+/// What texts there are, for who wrote another one.
+const TEXTS: &str = "write host, host:/FOLDER, file:/PATH, multicast://GROUP:PORT?interface=NAME or etcd://HOST:PORT?prefix=/PREFIX";
+
+/// Opens the directory that the environment variable `CCI_DIRECTORY` names; else the one of the section `[services]` of the
+/// configuration file that the context was read from; without both, that of this host.
+///
+/// # Errors
+/// [`DirectoryError`] says what is wrong with the text, or why the directory can't be used.
+pub fn for_context(context: &Context) -> Result<Box<dyn Directory>, DirectoryError> {
+    choose(std::env::var(VARIABLE), context.services_directory())
 }
 
 /// Opens the directory that the environment variable `CCI_DIRECTORY` names; without it, that of this host.
 ///
 /// # Errors
-/// [`DirectoryError`] says what is wrong with the text, or why the directory can't be used.
+/// Those of [`for_context`].
 pub fn from_environment() -> Result<Box<dyn Directory>, DirectoryError> {
-    match std::env::var("CCI_DIRECTORY") {
+    choose(std::env::var(VARIABLE), None)
+}
+
+fn choose(
+    variable: Result<String, VarError>,
+    configured: Option<&str>,
+) -> Result<Box<dyn Directory>, DirectoryError> {
+    match variable {
         Ok(text) if !text.is_empty() => open(&text),
-        Ok(_) | Err(std::env::VarError::NotPresent) => Ok(Box::new(HostDirectory::open_default()?)),
-        Err(std::env::VarError::NotUnicode(_)) => {
-            Err(DirectoryError::bad_text("CCI_DIRECTORY", "it is not UTF-8"))
-        }
+        Ok(_) | Err(VarError::NotPresent) => open(configured.unwrap_or("host")),
+        Err(VarError::NotUnicode(_)) => Err(DirectoryError::bad_text(VARIABLE, "it is not UTF-8")),
     }
 }
 
-/// Opens a directory by its text: `host`, or `host:/a/folder`.
+/// Opens a directory by its text: `host`, `host:/a/folder` ([`HostDirectory`]), `file:/a/file` ([`FileDirectory`]),
+/// `multicast://239.1.2.3:7800?interface=eth0` ([`MulticastDirectory`]) or `etcd://10.0.0.1:2379?prefix=/cci/services`, with the
+/// feature `etcd`.
 ///
 /// # Errors
 /// [`DirectoryError`] says what is wrong with the text, or why the directory can't be used.
 pub fn open(text: &str) -> Result<Box<dyn Directory>, DirectoryError> {
+    let wrong = |reason: &str| Err(DirectoryError::bad_text(text, reason));
     match text.split_once(':') {
         None if text == "host" => Ok(Box::new(HostDirectory::open_default()?)),
         Some(("host", folder)) => Ok(Box::new(HostDirectory::open_text(folder)?)),
-        _ => Err(DirectoryError::bad_text(text, "a directory is `host` or `host:/a/folder`")),
+        Some(("file", path)) => Ok(Box::new(FileDirectory::open_text(path)?)),
+        Some(("multicast", _)) => Ok(Box::new(MulticastDirectory::open_text(text)?)),
+        #[cfg(feature = "etcd")]
+        Some(("etcd", _)) => Ok(Box::new(EtcdDirectory::open_text(text)?)),
+        #[cfg(not(feature = "etcd"))]
+        Some(("etcd", _)) => wrong("this build of CCI knows no etcd: build cci-ripc with the feature etcd"),
+        Some((scheme, _)) => wrong(&format!("there is no directory {scheme:?}; {TEXTS}")),
+        None => wrong(TEXTS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_texts_say_what_there_is() {
+        for (text, word) in [
+            ("", "multicast://"),
+            ("hosts", "etcd://"),
+            ("dns://x", "no directory \"dns\""),
+            ("host:folder", "begin with /"),
+            ("file:services", "begin with /"),
+            ("file:/nowhere/at/all", "No such file"),
+            ("multicast:239.1.2.3", "multicast://GROUP:PORT"),
+            ("multicast://10.0.0.1:80", "no multicast group"),
+            #[cfg(not(feature = "etcd"))]
+            ("etcd://127.0.0.1:2379", "feature etcd"),
+            #[cfg(feature = "etcd")]
+            ("etcd:", "etcd://HOST:PORT"),
+        ] {
+            let error = open(text).err().expect(text);
+            assert!(error.reason.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = ["one", "other"].map(|name| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            format!("file:{}", path.display())
+        });
+        let described = |variable, configured| choose(variable, configured).unwrap().describe();
+        assert!(described(Ok(one.clone()), Some(&other)).ends_with("/one"));
+        assert!(described(Ok(String::new()), Some(&other)).ends_with("/other"));
+        assert!(described(Err(VarError::NotPresent), Some(&other)).ends_with("/other"));
+        let not_text = Err(VarError::NotUnicode(std::os::unix::ffi::OsStringExt::from_vec(vec![0xff])));
+        assert!(choose(not_text, Some(&one)).err().unwrap().to_string().contains("CCI_DIRECTORY"));
     }
 }

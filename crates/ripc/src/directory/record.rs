@@ -83,7 +83,7 @@ impl Record {
     }
 }
 
-fn is_uri(uri: &str) -> bool {
+pub(super) fn is_uri(uri: &str) -> bool {
     (4..=RECORD_URI_BYTES_MAX).contains(&uri.len())
         && uri.contains("://")
         && uri.bytes().all(|b| b.is_ascii_graphic())

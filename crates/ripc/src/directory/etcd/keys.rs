@@ -15,7 +15,7 @@ pub(super) fn of_service(prefix: &str, service: &ServiceName) -> String {
 }
 
 /// The key of a record.
-//= wire.md R-DIR-12
+//= wire.md R-DIR-11
 pub(super) fn of_record(prefix: &str, record: &Record) -> String {
     match record.kind {
         Kind::Service => of_service(prefix, &record.service),

@@ -47,19 +47,42 @@ pub(super) enum Claimed {
     Taken(String),
 }
 
-/// Waits for an answer of the cluster.
-async fn answer<T>(asked: impl Future<Output = Result<T, Error>>) -> Result<T, String> {
-    match timeout(ANSWER, asked).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(Error::GRpcStatus(status))) => Err(status.message().to_owned()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no answer within {} ms", ANSWER.as_millis())),
+/// Why something was not done.
+pub(super) struct Trouble {
+    pub reason: String,
+    /// The session is no use any more. Otherwise the cluster has refused this one thing.
+    pub is_broken: bool,
+}
+
+impl From<Trouble> for String {
+    fn from(trouble: Trouble) -> String {
+        trouble.reason
     }
+}
+
+/// Codes of gRPC by which one thing is refused: permission denied, too large for a message, out of range.
+const REFUSED: [i32; 3] = [7, 8, 11];
+
+/// Waits for an answer of the cluster.
+async fn answer<T>(asked: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
+    let (reason, is_broken) = match timeout(ANSWER, asked).await {
+        Ok(Ok(answer)) => return Ok(answer),
+        Ok(Err(Error::GRpcStatus(status))) => {
+            (status.message().to_owned(), !REFUSED.contains(&i32::from(status.code())))
+        }
+        Ok(Err(error)) => (error.to_string(), true),
+        Err(_) => (format!("no answer within {} ms", ANSWER.as_millis()), true),
+    };
+    Err(Trouble { reason, is_broken })
+}
+
+fn senseless() -> Trouble {
+    Trouble { reason: "its answer makes no sense".to_owned(), is_broken: true }
 }
 
 impl Session {
     /// Connects, and gets a lease.
-    pub async fn open(settings: &Settings, events: Sender<Event>) -> Result<Session, String> {
+    pub async fn open(settings: &Settings, events: Sender<Event>) -> Result<Session, Trouble> {
         let connect = Client::connect(&settings.servers[..], Some(settings.options.clone()));
         let mut client = answer(connect).await?;
         let lease = answer(client.lease_grant(settings.ttl_s, None)).await?.id();
@@ -70,7 +93,7 @@ impl Session {
     }
 
     /// Enters a record, if nobody else has the name; one of this process's that is there already gets this session's lease.
-    pub async fn claim(&mut self, record: &Record) -> Result<Claimed, String> {
+    pub async fn claim(&mut self, record: &Record) -> Result<Claimed, Trouble> {
         let (key, text) = (keys::of_record(&self.prefix, record), record.to_string());
         let all = keys::of_name(&self.prefix, &record.service);
         let options = Some(PutOptions::new().with_lease(self.lease));
@@ -95,13 +118,13 @@ impl Session {
             return Ok(Claimed::Ours);
         }
         let Some(TxnOpResponse::Txn(again)) = done.op_responses().into_iter().next() else {
-            return Err("its answer makes no sense".to_owned());
+            return Err(senseless());
         };
         if again.succeeded() {
             return Ok(Claimed::Ours);
         }
         let Some(TxnOpResponse::Get(who)) = again.op_responses().into_iter().next() else {
-            return Err("its answer makes no sense".to_owned());
+            return Err(senseless());
         };
         let by =
             who.kvs().first().map(|pair| String::from_utf8_lossy(pair.value()).chars().take(600).collect());
@@ -109,7 +132,7 @@ impl Session {
     }
 
     /// Whether a record of this process's is there, with this session's lease.
-    pub async fn has(&mut self, record: &Record) -> Result<bool, String> {
+    pub async fn has(&mut self, record: &Record) -> Result<bool, Trouble> {
         let key = keys::of_record(&self.prefix, record);
         let found = answer(self.client.get(key, None)).await?;
         let is_ours =
@@ -118,7 +141,7 @@ impl Session {
     }
 
     /// Takes a record of this process's out.
-    pub async fn withdraw(&mut self, record: &Record) -> Result<(), String> {
+    pub async fn withdraw(&mut self, record: &Record) -> Result<(), Trouble> {
         let (key, text) = (keys::of_record(&self.prefix, record), record.to_string());
         let ours = Compare::value(key.clone(), CompareOp::Equal, text);
         let delete = Txn::new().when(vec![ours]).and_then(vec![TxnOp::delete(key, None)]);
@@ -131,12 +154,15 @@ impl Session {
     }
 
     /// Looks for a name, and watches it from then on.
-    pub async fn find(&mut self, service: &ServiceName) -> Result<News, String> {
+    pub async fn find(&mut self, service: &ServiceName) -> Result<News, Trouble> {
         let all = keys::of_name(&self.prefix, service);
         let options = GetOptions::new().with_prefix().with_limit(MEMBERS_MAX as i64);
         let found = match answer(self.client.get(all.clone(), Some(options))).await {
             Ok(found) => found,
-            Err(reason) => return Err(reason),
+            Err(Trouble { reason, is_broken: false }) => {
+                return Ok(News::Failed { service: service.clone(), reason: format!("{all}: {reason}") });
+            }
+            Err(trouble) => return Err(trouble),
         };
         if self.watched.len() < NAMES_MAX && !self.watched.contains(service) {
             let revision = found.header().map_or(0, |header| header.revision() + 1);
@@ -146,7 +172,7 @@ impl Session {
         Ok(keys::read(&self.prefix, service, found.kvs()))
     }
 
-    async fn watch(&mut self, key: String, options: WatchOptions) -> Result<(), String> {
+    async fn watch(&mut self, key: String, options: WatchOptions) -> Result<(), Trouble> {
         if let Some(watch) = &mut self.watch {
             return answer(watch.watch(key, Some(options))).await;
         }
@@ -161,17 +187,17 @@ impl Session {
 async fn keep_alive(mut client: Client, lease: i64, ttl_s: i64, events: Sender<Event>) {
     let pause = Duration::from_millis(ttl_s.unsigned_abs() * 1_000 / 4);
     let reason = match answer(client.lease_keep_alive(lease)).await {
-        Err(reason) => reason,
+        Err(trouble) => trouble.reason,
         Ok((mut keeper, mut stream)) => loop {
             sleep(pause).await;
-            if let Err(reason) = answer(keeper.keep_alive()).await {
-                break reason;
+            if let Err(trouble) = answer(keeper.keep_alive()).await {
+                break trouble.reason;
             }
             match answer(stream.message()).await {
                 Ok(Some(kept)) if kept.ttl() > 0 => {}
                 Ok(Some(_)) => break "the lease has expired".to_owned(),
                 Ok(None) => break "the server has ended the stream".to_owned(),
-                Err(reason) => break reason,
+                Err(trouble) => break trouble.reason,
             }
         },
     };

@@ -1,6 +1,6 @@
 //! The thread of an etcd directory: it keeps a session with the cluster, and begins another one when that fails.
 
-use super::session::{Claimed, Event, Session};
+use super::session::{Claimed, Event, Session, Trouble};
 use super::settings::Settings;
 use crate::directory::limits::NAMES_MAX;
 use crate::directory::mailbox::Mailbox;
@@ -61,7 +61,7 @@ impl Work {
                     Ok(()) => return,
                     Err(reason) => reason,
                 },
-                Err(reason) => reason,
+                Err(trouble) => trouble.reason,
             };
             // A session that lasted was no part of a row of failures.
             if began.elapsed() > 2 * AGAIN.1 {
@@ -167,13 +167,16 @@ impl Work {
                     return Ok(());
                 }
                 Some(Command::Claim(record, done)) => {
-                    let claimed = self.claim(&mut session, &record).await;
-                    let failed = match &claimed {
-                        Err(Refusal::Failed(reason)) => Err(reason.clone()),
-                        _ => Ok(()),
+                    let (claimed, broken) = match self.claim(&mut session, &record).await {
+                        Ok(claimed) => (claimed, None),
+                        Err(Trouble { reason, is_broken }) => {
+                            (Err(Refusal::Failed(reason.clone())), is_broken.then_some(reason))
+                        }
                     };
                     let _nobody_waits = done.send(claimed);
-                    failed?;
+                    if let Some(reason) = broken {
+                        return Err(reason);
+                    }
                 }
                 Some(Command::Withdraw(service, instance)) => {
                     let is_it = |claim: &Record| claim.service == service && claim.instance == instance;
@@ -190,18 +193,23 @@ impl Work {
         }
     }
 
-    async fn claim(&mut self, session: &mut Session, record: &Record) -> Result<(), Refusal> {
+    async fn claim(
+        &mut self,
+        session: &mut Session,
+        record: &Record,
+    ) -> Result<Result<(), Refusal>, Trouble> {
         if self.claims.len() >= SERVICES_MAX {
-            return Err(Refusal::TooMany);
+            return Ok(Err(Refusal::TooMany));
         }
-        match session.claim(record).await {
-            Ok(Claimed::Ours) => {}
-            Ok(Claimed::Taken(by)) => return Err(Refusal::Taken(by)),
-            Err(reason) => return Err(Refusal::Failed(reason)),
+        if let Claimed::Taken(by) = session.claim(record).await? {
+            return Ok(Err(Refusal::Taken(by)));
         }
         self.claims.push(record.clone());
-        // Watched, so that it is seen when somebody removes it.
-        self.find(session, &record.service).await.map_err(Refusal::Failed)
+        // Watched, so that it is seen when somebody removes it. If this fails, the name is this process's all the same.
+        if let Ok(news) = session.find(&record.service).await {
+            self.tell(news);
+        }
+        Ok(Ok(()))
     }
 
     /// Enters this process's services of these names again, where that is needed. Those that somebody else has meanwhile are lost.

@@ -138,7 +138,7 @@ impl Names {
     }
 
     /// Somebody says that it has a name: if that is new, it is asked for.
-    //= wire.md R-DIR-11
+    //= wire.md R-DIR-10
     pub fn on_announcement(&mut self, now: Time, record: &Record, out: &mut Outbox) {
         self.hint(now, &record.service, |asked| !asked.records.contains(record), out);
     }

@@ -14,8 +14,6 @@ pub(super) const INTERFACES_MAX: usize = 16;
 pub(super) const BURST_MAX: usize = 4_096;
 /// Names that others claim or announce, which are remembered for a while.
 pub(super) const HEARD_MAX: usize = 4_096;
-/// Claims that are being probed at a time.
-pub(super) const PROBING_MAX: usize = 64;
 
 /// Milliseconds in nanoseconds.
 pub(super) const MS: u64 = 1_000_000;

@@ -425,3 +425,47 @@ fn users_and_passwords_are_etcds() {
     good.ask(&name("kv"));
     wait_found(&mut *good, 1);
 }
+
+/// An authority, and a certificate for 127.0.0.1 with its key. None: there is no openssl here.
+fn certificates(folder: &Path) -> Option<()> {
+    let run = |arguments: &str| -> Option<()> {
+        let mut openssl = Command::new("openssl");
+        openssl.args(arguments.split(' ')).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
+        openssl.status().is_ok_and(|status| status.success()).then_some(())
+    };
+    let usage = "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n";
+    std::fs::write(folder.join("usage"), usage).unwrap();
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    run(&format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=authority -days 2"))?;
+    run(&format!("req {key} -keyout node.key -out node.csr -subj /CN=node"))?;
+    run(
+        "x509 -req -in node.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out node.pem -extfile usage -days 2",
+    )
+}
+
+#[test]
+fn tls_proves_both_sides() {
+    let folder = tempfile::tempdir().unwrap();
+    if !is_there() || certificates(folder.path()).is_none() {
+        return println!("skipped: it takes etcd and openssl");
+    }
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let arguments = [
+        "--client-cert-auth".to_owned(),
+        format!("--trusted-ca-file={}", path("ca.pem")),
+        format!("--cert-file={}", path("node.pem")),
+        format!("--key-file={}", path("node.key")),
+    ];
+    let etcd = Etcd::start_with(&arguments).unwrap();
+    let (authority, certificate, key) = (path("ca.pem"), path("node.pem"), path("node.key"));
+    let text = etcd.text(&format!("&ca={authority}&certificate={certificate}&key={key}"));
+    let mut good = directory::open(&text).unwrap();
+    claim(&mut *good, &service(1)).unwrap();
+    good.ask(&name("kv"));
+    wait_found(&mut *good, 1);
+    for options in [String::new(), format!("&ca={authority}")] {
+        let mut bad = directory::open(&etcd.text(&options)).unwrap();
+        let refused = bad.claim(&service(2)).unwrap_err();
+        assert!(matches!(refused, ClaimError::Directory { .. }), "{options}: {refused}");
+    }
+}

@@ -26,6 +26,7 @@ use crate::name::ServiceName;
 use cci::Context;
 use std::env::VarError;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 
 /// What a directory has to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,21 +92,19 @@ const VARIABLE: &str = "CCI_DIRECTORY";
 /// What texts there are, for who wrote another one.
 const TEXTS: &str = "write host, host:/FOLDER, file:/PATH, multicast://GROUP:PORT?interface=NAME or etcd://HOST:PORT?prefix=/PREFIX";
 
-/// Opens the directory that the environment variable `CCI_DIRECTORY` names; else the one of the section `[services]` of the
-/// configuration file that the context was read from; without both, that of this host.
+/// Opens the directory that the environment variable `CCI_DIRECTORY` names; else the one that the section `[services]` of the
+/// configuration file names, which `CCI_CONFIG` does; without both, that of this host.
 ///
 /// # Errors
-/// [`DirectoryError`] says what is wrong with the text, or why the directory can't be used.
-pub fn for_context(context: &Context) -> Result<Box<dyn Directory>, DirectoryError> {
-    choose(std::env::var(VARIABLE), context.services_directory())
-}
-
-/// Opens the directory that the environment variable `CCI_DIRECTORY` names; without it, that of this host.
-///
-/// # Errors
-/// Those of [`for_context`].
+/// [`DirectoryError`] says what is wrong with the text or the file, or why the directory can't be used.
 pub fn from_environment() -> Result<Box<dyn Directory>, DirectoryError> {
-    choose(std::env::var(VARIABLE), None)
+    let variable = std::env::var(VARIABLE);
+    let is_given = variable.as_ref().is_ok_and(|text| !text.is_empty());
+    let file = std::env::var_os("CCI_CONFIG").filter(|path| !is_given && !path.is_empty());
+    let Some(file) = file else { return choose(variable, None) };
+    let context = Context::from_file(Path::new(&file));
+    let context = context.map_err(|error| DirectoryError::bad_text("CCI_CONFIG", &error.to_string()))?;
+    choose(variable, context.services_directory())
 }
 
 fn choose(

@@ -152,6 +152,19 @@ fn wait_found(directory: &mut dyn Directory, instance: u64) {
     wait_for(directory, "found", is_it);
 }
 
+fn ask_until_found(directory: &mut dyn Directory) {
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        directory.ask(&name("kv"));
+        let answer = wait_for(directory, "an answer", |_| true);
+        if matches!(answer, News::Found { .. }) {
+            return;
+        }
+        assert!(Instant::now() < patience, "{answer:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 fn wait_absent(directory: &mut dyn Directory) {
     wait_for(directory, "absent", |news| matches!(news, News::Absent { .. }));
 }
@@ -321,16 +334,7 @@ fn an_etcd_that_is_down_is_said_to_be_and_what_was_claimed_comes_back() {
     etcd.kill();
     std::fs::remove_dir_all(etcd.folder.path().join("data")).unwrap();
     etcd.again();
-    let patience = Instant::now() + PATIENCE;
-    loop {
-        other.ask(&name("kv"));
-        let answer = wait_for(&mut *other, "an answer", |_| true);
-        if matches!(answer, News::Found { .. }) {
-            break;
-        }
-        assert!(Instant::now() < patience, "{answer:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    ask_until_found(&mut *other);
 }
 
 #[test]
@@ -378,11 +382,11 @@ fn malformed_records_are_named_and_a_removed_one_is_entered_again() {
     wait_found(&mut *here, 1);
 
     // Somebody removes the record of a service that lives.
-    let mut asker = etcd.open();
-    asker.ask(&name("kv"));
-    wait_found(&mut *asker, 1);
+    let mut third = etcd.open();
+    third.ask(&name("kv"));
+    wait_found(&mut *third, 1);
     etcd.with(async |mut client| client.delete("/cci/services/kv/service", None).await.unwrap());
-    wait_found(&mut *asker, 1);
+    ask_until_found(&mut *third);
     // Or another one is put in its place.
     etcd.with(async |mut client| {
         client.put("/cci/services/kv/service", service(5).to_string(), None).await.unwrap()

@@ -16,8 +16,8 @@ struct Round {
     began: Time,
     sent: usize,
     found: Vec<Record>,
-    /// Whether who asked has been told something.
-    told: bool,
+    /// Whether who asked has an answer.
+    is_answered: bool,
 }
 
 #[derive(Default)]
@@ -83,11 +83,18 @@ impl Names {
         }
     }
 
-    fn begin(&mut self, now: Time, service: &ServiceName, own: Vec<Record>, told: bool, out: &mut Outbox) {
+    fn begin(
+        &mut self,
+        now: Time,
+        service: &ServiceName,
+        own: Vec<Record>,
+        is_answered: bool,
+        out: &mut Outbox,
+    ) {
         let Some(asked) = self.asked.get_mut(service) else { return };
         let nonce = out.nonce();
         asked.hint = None;
-        asked.round = Some(Round { nonce, began: now, sent: 1, found: own, told });
+        asked.round = Some(Round { nonce, began: now, sent: 1, found: own, is_answered });
         self.rounds.insert(nonce, service.clone());
         self.active.insert(service.clone());
         out.send(To::Group, nonce, Body::Question(service.clone()));
@@ -129,8 +136,8 @@ impl Names {
         }
         let chosen = choose(&asked.records, &round.found);
         asked.confirmed = now;
-        if chosen != asked.records || !round.told {
-            round.told = true;
+        if chosen != asked.records || !round.is_answered {
+            round.is_answered = true;
             asked.records = chosen.clone();
             out.news.push(News::Found { service: service.clone(), records: chosen });
         }
@@ -162,6 +169,9 @@ impl Names {
 
     /// `own` gives the services of this side that have a name.
     pub fn on_time(&mut self, now: Time, own: impl Fn(&ServiceName) -> Vec<Record>, out: &mut Outbox) {
+        if self.next().is_none_or(|next| next > now) {
+            return;
+        }
         let active: Vec<ServiceName> = self.active.iter().cloned().collect();
         for service in active {
             let Some(asked) = self.asked.get_mut(&service) else { continue };
@@ -197,7 +207,7 @@ impl Names {
             return;
         }
         let chosen = choose(&[], &round.found);
-        if chosen != asked.records || !round.told {
+        if chosen != asked.records || !round.is_answered {
             asked.records = chosen.clone();
             out.news.push(News::Found { service, records: chosen });
         }

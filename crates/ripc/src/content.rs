@@ -29,6 +29,16 @@ impl Part {
     pub(crate) fn len_bytes(&self) -> u64 {
         self.range.len() as u64
     }
+
+    /// Whether the two have a byte in common.
+    pub(crate) fn overlaps(&self, other: &Part) -> bool {
+        let addresses = |part: &Part| {
+            let start = part.memory.as_ptr().addr() + part.range.start;
+            start..start + part.range.len()
+        };
+        let (one, other) = (addresses(self), addresses(other));
+        one.start < other.end && other.start < one.end
+    }
 }
 
 /// What to send. Short items alone are content, too: `node.send(partner, b"hello")`, or `node.send(partner, &[head, body])`.
@@ -166,6 +176,11 @@ impl Kept {
         self.payload.len() + self.item_lens.len() * 4 + size_of::<Kept>()
     }
 
+    /// Whether it lends a byte of this memory.
+    pub fn lends(&self, part: &Part) -> bool {
+        self.long_items.iter().chain(&self.return_buffers).any(|lent| lent.overlaps(part))
+    }
+
     /// Its short items.
     pub fn items(&self) -> Vec<&[u8]> {
         let mut rest = self.payload.as_slice();
@@ -185,7 +200,7 @@ pub(crate) enum Window {
     /// The library's own, plain memory.
     Own(Box<[u8]>),
     /// The program's.
-    Given(Memory),
+    Given(Part),
 }
 
 /// A long item that was fetched, or that the partner has put into a return buffer. Nobody else can change it any more.

@@ -7,11 +7,13 @@ mod engine;
 mod fetching;
 mod finding;
 mod lending;
+mod outside;
 mod partners;
 mod pushing;
 mod services;
+mod whole;
 
-use crate::content::{Content, Kept, Message};
+use crate::content::{Content, Kept, Message, Part};
 use crate::directory::{self, Instance, Kind as RecordKind, Record};
 use crate::error::{CallError, ClaimError, OpenError, ReachError, SendError};
 use crate::event::{Event, Request, Ticket};
@@ -28,7 +30,7 @@ use cci_sys::{clock, random};
 use engine::{Engine, Next};
 use finding::Finding;
 use lending::Lending;
-use services::Listing;
+use services::{Listing, Waiting};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -139,7 +141,9 @@ impl Node {
         let lease_ns = u64::try_from(options.lease.as_nanos()).unwrap_or(u64::MAX);
         let base = Base::new(endpoint, Lending::new(lease_ns));
         let finding = Finding::new(directory, options.resolve_timeout);
-        Ok(Node { engine: Engine::new(base, finding, options.policy, options.fetched_bytes_max) })
+        let mut engine = Engine::new(base, finding, options.policy, options.fetched_bytes_max);
+        engine.fetches_on_receive = options.fetch_on_receive;
+        Ok(Node { engine })
     }
 
     /// Registers a service under a name that nobody else has (RIPC-028). May block for as long as the directory takes.
@@ -465,12 +469,7 @@ impl Node {
     /// # Errors
     /// [`SendError::Unknown`] if there is no such service.
     pub fn give_window(&mut self, service: Option<Service>, window: &Memory) -> Result<(), SendError> {
-        let services = &mut self.engine.base.services;
-        match service {
-            None => services.windows.push_back(window.clone()),
-            Some(service) => services.get_mut(service).ok_or(SendError::Unknown)?.give_window(window.clone()),
-        }
-        Ok(())
+        self.give_window_part(service, Part::all(window))
     }
 
     /// The next event of a service, if there is one; never blocks.
@@ -492,11 +491,14 @@ impl Node {
     /// What waits for a service.
     #[inline]
     fn pop(&mut self, service: Service) -> Option<Event> {
-        let (partner, event) = self.engine.base.services.get_mut(service)?.pop()?;
+        let (partner, waiting) = self.engine.base.services.get_mut(service)?.pop()?;
         if let Some(state) = partner.and_then(|partner| self.engine.base.partners.get_mut(partner)) {
             state.queued -= 1;
         }
-        Some(event)
+        match waiting {
+            Waiting::Event(event) => Some(event),
+            Waiting::Unfetched(whole) => self.receive_unfetched(service, *whole),
+        }
     }
 
     /// Waits for the next event of a service. `None` after `timeout`; without one it waits for ever.

@@ -25,6 +25,9 @@ pub struct Options {
     pub lease: Duration,
     /// Bytes that long items may be fetched into where a program has given no windows: 256 MiB at a time. With 0, only windows are used.
     pub fetched_bytes_max: u64,
+    /// Whether long items are fetched when the program receives their message, into the windows that it has given by then, and not
+    /// already when the message comes: no.
+    pub fetch_on_receive: bool,
 }
 
 impl Default for Options {
@@ -39,6 +42,7 @@ impl Default for Options {
             resolve_timeout: Duration::from_nanos(RESOLVE_TIMEOUT_NS),
             lease: Duration::from_nanos(LEASE_NS),
             fetched_bytes_max: PULLED_BYTES_DEFAULT,
+            fetch_on_receive: false,
         }
     }
 }
@@ -84,6 +88,12 @@ impl Options {
     #[must_use]
     pub fn fetched_bytes_max(self, fetched_bytes_max: u64) -> Options {
         Options { fetched_bytes_max, ..self }
+    }
+
+    /// These options with another [`fetch_on_receive`](field@Options::fetch_on_receive).
+    #[must_use]
+    pub fn fetch_on_receive(self, fetch_on_receive: bool) -> Options {
+        Options { fetch_on_receive, ..self }
     }
 }
 

@@ -422,3 +422,45 @@ fn what_the_caller_gets_wrong_changes_nothing() {
     let message = until(&mut [&mut client, &mut server], |nodes| next_message(nodes[1], serving));
     assert_eq!(message.item(0), b"still here");
 }
+
+#[test]
+fn long_items_wait_for_windows_where_the_program_says_so() {
+    on_all(|world| {
+        let mut server = world.node_with(Options::default().fetched_bytes_max(0).fetch_on_receive(true));
+        let serving = server.register(&name("server")).unwrap();
+        let mut client = world.node();
+        let asking = client.client().unwrap();
+        let to = client.partner(asking, &name("server")).unwrap();
+        let memory = client.allocate(1_000).unwrap();
+        assert!(memory.write(0, &[7; 1_000]));
+        client.send(to, Content::from(b"long").long_items(&[Part::all(&memory)])).unwrap();
+        client.send(to, b"short").unwrap();
+        client.send(to, Content::from(b"lost").long_items(&[Part::all(&memory)])).unwrap();
+        until(&mut [&mut client, &mut server], |nodes| nodes[1].has_event(serving).then_some(()));
+        let window = server.allocate(3_000).unwrap();
+        server.give_window_part(Some(serving), Part::new(&window, 100..1_100)).unwrap();
+        server.give_window_part(None, Part::new(&window, 2_000..3_000)).unwrap();
+        server.take_back(&Part::new(&window, 2_999..3_000));
+        for (text, item) in [(&b"long"[..], Some(100)), (b"short", None)] {
+            let message = until(&mut [&mut client, &mut server], |nodes| next_message(nodes[1], serving));
+            assert_eq!(message.item(0), text, "in order");
+            let place = message.long_items().first().map(|item| item.as_ref().unwrap().place().unwrap().1);
+            assert_eq!(place, item);
+        }
+        let mut got = [0; 1_002];
+        assert!(window.read(99, &mut got));
+        assert!(got[0] == 0 && got[1..1_001] == [7; 1_000] && got[1_001] == 0);
+        // The sender dies before its message is received.
+        until(&mut [&mut client, &mut server], |nodes| {
+            nodes[0].progress();
+            (nodes[1].has_event(serving)).then_some(())
+        });
+        drop(client);
+        server.give_window(None, &window).unwrap();
+        let message = until(&mut [&mut server], |nodes| {
+            nodes[0].progress();
+            next_message(nodes[0], serving)
+        });
+        assert_eq!((message.item(0), message.long_items().len()), (&b"lost"[..], 1));
+    });
+}

@@ -3,10 +3,11 @@
 use super::answers::{Answers, Verdict};
 use super::base::Base;
 use super::calls::{Call, Calls};
-use super::fetching::{Fetching, Whole};
+use super::fetching::Fetching;
 use super::finding::{Finding, Found};
 use super::lending::Ended;
 use super::pushing::{PUSH, Pushing};
+use super::whole::Whole;
 use crate::content::{Kept, Message};
 use crate::error::{CallError, ReachError, SendError};
 use crate::event::{Event, Request, Ticket};
@@ -39,6 +40,8 @@ pub struct Engine {
     pub calls: SecondaryMap<Service, Calls>,
     pub answers: SecondaryMap<Service, Answers>,
     fetching: Fetching,
+    /// Long items are fetched when their message is received, and not when it comes.
+    pub fetches_on_receive: bool,
     /// Who is being connected, by the context of the accept.
     accepting: FxHashMap<u64, Hello>,
     next_accept: u64,
@@ -61,6 +64,7 @@ impl Engine {
             calls: SecondaryMap::new(),
             answers: SecondaryMap::new(),
             fetching: Fetching::new(fetched_bytes_max),
+            fetches_on_receive: false,
             accepting: FxHashMap::default(),
             next_accept: 0,
             blocked: Vec::new(),
@@ -298,10 +302,11 @@ impl Engine {
             frame: message,
             long_items: Vec::new(),
             is_lost: false,
+            received_by: None,
         };
         let is_plain = head.kind == Kind::Message && head.long_items == 0 && head.offers == 0;
         if is_plain && asks == Some(service) && self.base.services.get(service)?.is_idle() {
-            return Some(Event::Message(of_whole(whole)));
+            return Some(Event::Message(whole.into_message()));
         }
         self.on_frame(service, whole);
         None
@@ -369,6 +374,36 @@ impl Engine {
         if whole.head.long_items == 0 {
             return self.deliver(whole);
         }
+        if self.fetches_on_receive && whole.head.kind == Kind::Message && whole.is_to_be_fetched() {
+            return self.fetch_later(whole);
+        }
+        if let Some(whole) = self.fetching.begin(&mut self.base, whole) {
+            self.fetched(whole);
+        }
+    }
+
+    /// Keeps a message whose long items will be fetched when the program receives it.
+    fn fetch_later(&mut self, whole: Whole) {
+        let partner = whole.partner;
+        let Some(state) = self.base.partners.get_mut(partner) else { return };
+        let Some(to) = self.base.services.get_mut(state.service) else { return };
+        if to.has_space(state.queued) {
+            to.push_unfetched(partner, whole);
+            state.queued += 1;
+        } else {
+            to.dropped += 1;
+            self.tell_fetched(&whole, false);
+        }
+    }
+
+    /// Fetches the long items of a message that the program receives. The message is the service's next event, now or later.
+    pub fn fetch_received(&mut self, service: Service, mut whole: Whole) {
+        let Some(state) = self.base.services.get_mut(service) else { return };
+        if self.base.partners.of(whole.connection).is_none() {
+            return state.push_fetched(whole.into_message_without());
+        }
+        state.is_fetching = true;
+        whole.received_by = Some(service);
         if let Some(whole) = self.fetching.begin(&mut self.base, whole) {
             self.fetched(whole);
         }
@@ -378,20 +413,33 @@ impl Engine {
     fn fetched(&mut self, whole: Whole) {
         let is_complete = whole.long_items.iter().all(Option::is_some);
         self.fetching.delivered(&whole);
-        if whole.head.lease != 0 {
-            let mut head = Head::bare(Kind::Fetched, u64::from(is_complete));
-            head.lease = whole.head.lease;
-            let now_ns = clock::now_ns();
-            // On the connection that it came on, and nowhere else; if that is not possible, the lease ends by itself.
-            if self.base.send_short(whole.connection, &head, &[]).is_err() {
-                let _ends_by_itself = self.base.wait(whole.partner, Kept::bare(head));
-                self.sees_to(whole.partner, now_ns);
-            }
-        }
+        self.tell_fetched(&whole, is_complete);
         self.deliver(whole);
     }
 
+    /// Tells the sender of long items that they are not needed any more.
+    fn tell_fetched(&mut self, whole: &Whole, is_complete: bool) {
+        if whole.head.lease == 0 {
+            return;
+        }
+        let mut head = Head::bare(Kind::Fetched, u64::from(is_complete));
+        head.lease = whole.head.lease;
+        let now_ns = clock::now_ns();
+        // On the connection that it came on, and nowhere else; if that is not possible, the lease ends by itself.
+        if self.base.send_short(whole.connection, &head, &[]).is_err() {
+            let _ends_by_itself = self.base.wait(whole.partner, Kept::bare(head));
+            self.sees_to(whole.partner, now_ns);
+        }
+    }
+
     fn deliver(&mut self, whole: Whole) {
+        if let Some(service) = whole.received_by {
+            // Its partner may be gone meanwhile.
+            if let Some(state) = self.base.services.get_mut(service) {
+                state.push_fetched(whole.into_message());
+            }
+            return;
+        }
         let partner = whole.partner;
         let Some(state) = self.base.partners.get_mut(partner) else { return };
         let service = state.service;
@@ -401,7 +449,7 @@ impl Engine {
                 if whole.is_lost && self.asks_again(service, partner, number) {
                     return;
                 }
-                let message = of_whole(whole);
+                let message = whole.into_message();
                 let fetch = || {
                     Err(CallError::Fetch(
                         "the service is gone, its lease has ended, or no window is large enough".to_owned(),
@@ -418,7 +466,7 @@ impl Engine {
                     to.dropped += 1;
                     return;
                 }
-                to.push_from(partner, Event::Message(of_whole(whole)));
+                to.push_from(partner, Event::Message(whole.into_message()));
                 if let Some(state) = self.base.partners.get_mut(partner) {
                     state.queued += 1;
                 }
@@ -477,7 +525,7 @@ impl Engine {
         let Some(client) = state.instance else { return };
         state.queued += 1;
         let ticket = Ticket { service, client, number };
-        let request = Request { message: of_whole(whole), ticket };
+        let request = Request { message: whole.into_message(), ticket };
         let event = if kind == Kind::TakeOver { Event::TakeOver(request) } else { Event::Request(request) };
         if let Some(to) = self.base.services.get_mut(service) {
             to.push_from(partner, event);
@@ -632,9 +680,4 @@ impl Engine {
         let soon = if self.fetching.is_idle() && self.blocked.is_empty() { u64::MAX } else { 0 };
         self.next_end_ns().min(self.finding.next_due_ns(&self.base)).min(soon)
     }
-}
-
-fn of_whole(whole: Whole) -> Message {
-    let Whole { partner, from, head, frame, long_items, .. } = whole;
-    Message { head, frame, from, partner, long_items }
 }

@@ -2,11 +2,11 @@
 
 use super::base::Base;
 use super::lending::register;
+use super::whole::Whole;
 use crate::content::{LongItem, Part, Window};
 use crate::handles::Partner;
 use crate::limits::{PARTNERS_MAX, PULLS_MAX};
-use crate::name::ServiceName;
-use crate::wire::{self, Head};
+use crate::wire;
 use cci::{Access, Connection, Foreign, Memory, RegionHandle, Rma, RmaFlags, RmaKind, Segment, Status};
 use slotmap::{Key, KeyData, SlotMap, new_key_type};
 use std::collections::VecDeque;
@@ -18,7 +18,14 @@ enum Item {
     /// It will not come.
     Missing,
     /// Not asked for yet, or under way.
-    Coming { memory: Memory, is_own: bool, local: RegionHandle, remote: RegionHandle, len_bytes: u64 },
+    Coming {
+        memory: Memory,
+        start: usize,
+        is_own: bool,
+        local: RegionHandle,
+        remote: RegionHandle,
+        len_bytes: u64,
+    },
     /// It is here.
     Here(LongItem),
 }
@@ -32,18 +39,6 @@ struct Fetch {
     next: usize,
     /// Items that have been asked for and have not come.
     under_way: usize,
-}
-
-/// A message as it came, to be delivered with its long items.
-pub struct Whole {
-    pub partner: Partner,
-    pub connection: Connection,
-    pub from: ServiceName,
-    pub head: Head,
-    pub frame: cci::Message,
-    pub long_items: Vec<Option<LongItem>>,
-    /// The connection ended before all long items were here.
-    pub is_lost: bool,
 }
 
 /// All long messages that are being fetched.
@@ -71,7 +66,8 @@ impl Fetching {
     /// Begins to fetch the long items of a message. Returns the message at once if that took no time.
     pub fn begin(&mut self, base: &mut Base, whole: Whole) -> Option<Whole> {
         let state = base.partners.get_mut(whole.partner)?;
-        if state.fetching >= PULLS_MAX {
+        // One at a time is fetched for a service that receives, however many others are.
+        if state.fetching >= PULLS_MAX && whole.received_by.is_none() {
             if self.waiting.len() < PARTNERS_MAX {
                 self.waiting.push_back(whole);
             }
@@ -198,13 +194,13 @@ impl Fetching {
 
 /// Makes a window ready. An item for which that fails is missing.
 fn coming(base: &mut Base, window: Window, remote: RegionHandle, len_bytes: u64) -> Item {
-    let (memory, is_own) = match window {
-        Window::Own(bytes) => (Memory::foreign(Foreign::owned(bytes)), true),
-        Window::Given(memory) => (memory, false),
+    let (memory, start, is_own) = match window {
+        Window::Own(bytes) => (Memory::foreign(Foreign::owned(bytes)), 0, true),
+        Window::Given(part) => (part.memory, part.range.start, false),
     };
-    let part = Part::new(&memory, 0..len_bytes as usize);
+    let part = Part::new(&memory, start..start + len_bytes as usize);
     match register(&mut base.endpoint, &part, Access::LOCAL, None) {
-        Ok(local) => Item::Coming { memory, is_own, local, remote, len_bytes },
+        Ok(local) => Item::Coming { memory, start, is_own, local, remote, len_bytes },
         Err(_) => Item::Missing,
     }
 }
@@ -216,7 +212,7 @@ fn is_loss(status: Status) -> bool {
 
 /// What has become of an item that was asked for.
 fn arrived(base: &mut Base, item: Item, status: Status, own_bytes: &mut u64) -> Item {
-    let Item::Coming { memory, is_own, local, len_bytes, .. } = item else { return item };
+    let Item::Coming { memory, start, is_own, local, len_bytes, .. } = item else { return item };
     let _registered_by_us = base.endpoint.deregister(&local);
     if status != Status::Success {
         if is_own {
@@ -226,7 +222,7 @@ fn arrived(base: &mut Base, item: Item, status: Status, own_bytes: &mut u64) -> 
     }
     let len = len_bytes as usize;
     if !is_own {
-        return Item::Here(LongItem::memory(memory, 0, len));
+        return Item::Here(LongItem::memory(memory, start, len));
     }
     memory.into_owned().map_or(Item::Missing, |bytes| Item::Here(LongItem::own(bytes, len)))
 }

@@ -6,9 +6,12 @@ use crate::directory::Instance;
 use crate::error::SendError;
 use crate::event::Event;
 use crate::handles::{Partner, Service};
+use crate::limits::OFFERS_KEPT_MAX;
 use crate::wire::Offer;
 use cci::{Access, Connection, Endpoint, RegionHandle, RegisterError, Registration};
+use rustc_hash::FxHashMap;
 use slotmap::{Key, KeyData, SlotMap, new_key_type};
+use std::collections::VecDeque;
 
 new_key_type! {
     struct LeaseKey;
@@ -20,6 +23,7 @@ struct Lease {
     service: Service,
     partner: Partner,
     handles: Vec<RegionHandle>,
+    parts: Vec<Part>,
     until_ns: u64,
     context: u64,
     /// The answer that it belongs to: it may have to be sent again when the client has connected again.
@@ -50,6 +54,8 @@ struct Buffer {
 pub struct Lending {
     leases: SlotMap<LeaseKey, Lease>,
     buffers: SlotMap<BufferKey, Buffer>,
+    /// The last return buffers that were offered to each partner, which forgets older ones.
+    latest: FxHashMap<Partner, VecDeque<BufferKey>>,
     lease_ns: u64,
     /// No lease ends before.
     next_end_ns: u64,
@@ -57,7 +63,13 @@ pub struct Lending {
 
 impl Lending {
     pub fn new(lease_ns: u64) -> Lending {
-        Lending { leases: SlotMap::with_key(), buffers: SlotMap::with_key(), lease_ns, next_end_ns: u64::MAX }
+        Lending {
+            leases: SlotMap::with_key(),
+            buffers: SlotMap::with_key(),
+            latest: FxHashMap::default(),
+            lease_ns,
+            next_end_ns: u64::MAX,
+        }
     }
 
     fn until(&mut self, now_ns: u64) -> u64 {
@@ -84,7 +96,8 @@ impl Lending {
             });
         }
         let until_ns = self.until(now_ns);
-        let lease = Lease { service, partner, handles: Vec::new(), until_ns, context, answer };
+        let handles = Vec::new();
+        let lease = Lease { service, partner, handles, parts: Vec::new(), until_ns, context, answer };
         self.leases.insert(lease).data().as_ffi()
     }
 
@@ -99,6 +112,7 @@ impl Lending {
         let lease = self.leases.get_mut(key(number)).ok_or(SendError::Unknown)?;
         let handle = register(endpoint, part, Access::READ, Some(connection))?;
         lease.handles.push(handle);
+        lease.parts.push(part.clone());
         Ok(handle)
     }
 
@@ -114,7 +128,15 @@ impl Lending {
         let handle = register(endpoint, part, Access::WRITE, Some(connection))?;
         let until_ns = self.until(now_ns);
         let buffer = Buffer { partner, service, handle, part: part.clone(), until_ns };
-        let number = self.buffers.insert(buffer).data().as_ffi();
+        let key = self.buffers.insert(buffer);
+        let latest = self.latest.entry(partner).or_default();
+        latest.push_back(key);
+        if latest.len() > OFFERS_KEPT_MAX
+            && let Some(forgotten) = latest.pop_front().and_then(|key| self.buffers.remove(key))
+        {
+            end(endpoint, &[forgotten.handle]);
+        }
+        let number = key.data().as_ffi();
         Ok(Offer { number, handle, len_bytes: part.len_bytes() })
     }
 
@@ -188,6 +210,25 @@ impl Lending {
         });
         self.buffers.retain(|_, buffer| {
             let ends = is_meant(buffer.service, buffer.partner);
+            if ends {
+                end(endpoint, &[buffer.handle]);
+            }
+            !ends
+        });
+        let buffers = &self.buffers;
+        self.latest.retain(|_, latest| latest.iter().any(|key| buffers.contains_key(*key)));
+    }
+
+    /// Whether a partner may read or write a byte of this memory.
+    pub fn is_lent(&self, part: &Part) -> bool {
+        self.leases.values().any(|lease| lease.parts.iter().any(|lent| lent.overlaps(part)))
+            || self.buffers.values().any(|buffer| buffer.part.overlaps(part))
+    }
+
+    /// Ends the return buffers that have a byte of this memory.
+    pub fn take_back_buffers(&mut self, endpoint: &mut Endpoint, part: &Part) {
+        self.buffers.retain(|_, buffer| {
+            let ends = buffer.part.overlaps(part);
             if ends {
                 end(endpoint, &[buffer.handle]);
             }

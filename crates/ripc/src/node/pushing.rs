@@ -2,7 +2,7 @@
 
 use super::base::Base;
 use super::lending::register;
-use crate::content::Kept;
+use crate::content::{Kept, Part};
 use crate::error::SendError;
 use crate::handles::Partner;
 use crate::wire::Offer;
@@ -56,6 +56,16 @@ impl Pushing {
             }
         }
         if push.under_way.is_empty() { self.finish(base, key, now_ns) } else { Ok(()) }
+    }
+
+    /// Whether something is being written for this partner.
+    pub fn is_writing(&self, partner: Partner) -> bool {
+        self.pushes.values().any(|push| push.partner == partner)
+    }
+
+    /// Whether a byte of this memory is being written to a partner.
+    pub fn is_read(&self, part: &Part) -> bool {
+        self.pushes.values().any(|push| push.frame.lends(part))
     }
 
     /// A write has ended: they end in the order in which they were started. Returns the message that can't be sent, and why.

@@ -1,13 +1,13 @@
 //! The services of a node: their names, and what waits to be received.
 
-use crate::content::{Message, Window};
+use super::whole::Whole;
+use crate::content::{Message, Part, Window};
 use crate::directory::Instance;
 use crate::error::{CallError, ClaimError};
 use crate::event::Event;
 use crate::handles::{CallId, Partner, Service};
 use crate::limits::{QUEUE_MAX, QUEUE_OF_ONE_MAX, SERVICES_MAX};
 use crate::name::ServiceName;
-use cci::Memory;
 use rustc_hash::FxHashMap;
 use slotmap::SlotMap;
 use std::collections::VecDeque;
@@ -23,15 +23,25 @@ pub enum Listing {
     Unlisted,
 }
 
+/// What waits to be received.
+pub enum Waiting {
+    /// It is here.
+    Event(Event),
+    /// A message whose long items are fetched when the program receives it.
+    Unfetched(Box<Whole>),
+}
+
 /// A service.
 pub struct State {
     pub name: ServiceName,
     pub instance: Instance,
     pub listing: Listing,
-    queue: VecDeque<(Option<Partner>, Event)>,
+    queue: VecDeque<(Option<Partner>, Waiting)>,
     /// Messages and requests in the queue; what ends something that was begun always has a place.
     queued: usize,
-    windows: VecDeque<Memory>,
+    windows: VecDeque<Part>,
+    /// The message that the program receives now is being fetched: what has come after it waits.
+    pub is_fetching: bool,
     /// Another process is this service now.
     pub has_moved: bool,
     /// Messages that were dropped, since too many waited.
@@ -48,45 +58,80 @@ impl State {
     /// Whether nothing waits to be received.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_empty() && !self.is_fetching
+    }
+
+    /// Whether something can be received.
+    pub fn has_events(&self) -> bool {
+        !self.queue.is_empty() && !self.is_fetching
     }
 
     /// Adds what a partner has sent.
     pub fn push_from(&mut self, partner: Partner, event: Event) {
         self.queued += 1;
-        self.queue.push_back((Some(partner), event));
+        self.queue.push_back((Some(partner), Waiting::Event(event)));
+    }
+
+    /// Adds what a partner has sent, to be fetched when it is received.
+    pub fn push_unfetched(&mut self, partner: Partner, whole: Whole) {
+        self.queued += 1;
+        self.queue.push_back((Some(partner), Waiting::Unfetched(Box::new(whole))));
     }
 
     /// Adds what is no message of a partner's.
     pub fn push(&mut self, event: Event) {
-        self.queue.push_back((None, event));
+        self.queue.push_back((None, Waiting::Event(event)));
+    }
+
+    /// What was received and fetched is the next event.
+    pub fn push_fetched(&mut self, message: Message) {
+        self.is_fetching = false;
+        self.queue.push_front((None, Waiting::Event(Event::Message(message))));
     }
 
     /// Takes the next event, and the partner whose message it is.
-    pub fn pop(&mut self) -> Option<(Option<Partner>, Event)> {
+    pub fn pop(&mut self) -> Option<(Option<Partner>, Waiting)> {
+        if self.is_fetching {
+            return None;
+        }
         let (partner, event) = self.queue.pop_front()?;
         self.queued -= usize::from(partner.is_some());
         Some((partner, event))
     }
 
+    /// Takes the first event that is no message, no request and no answer, wherever it stands.
+    pub fn take_notice(&mut self) -> Option<Event> {
+        if self.queue.len() == self.queued {
+            return None;
+        }
+        let is_notice = |(_, waiting): &(Option<Partner>, Waiting)| {
+            matches!(waiting, Waiting::Event(event) if !matches!(event, Event::Message(_) | Event::Request(_) | Event::TakeOver(_) | Event::Answer { .. }))
+        };
+        let index = self.queue.iter().position(is_notice)?;
+        match self.queue.remove(index)?.1 {
+            Waiting::Event(event) => Some(event),
+            Waiting::Unfetched(_) => None,
+        }
+    }
+
     /// Takes the answer to a call, wherever it stands.
     pub fn take_answer(&mut self, call: CallId) -> Option<Result<Message, CallError>> {
-        let is_it = |(_, event): &(Option<Partner>, Event)| matches!(event, Event::Answer { call: of, .. } if *of == call);
+        let is_it = |(_, waiting): &(Option<Partner>, Waiting)| matches!(waiting, Waiting::Event(Event::Answer { call: of, .. }) if *of == call);
         let index = self.queue.iter().position(is_it)?;
         match self.queue.remove(index)?.1 {
-            Event::Answer { result, .. } => Some(result),
+            Waiting::Event(Event::Answer { result, .. }) => Some(result),
             _ => None,
         }
     }
 
     /// Adds a window, which one long item will be fetched into.
-    pub fn give_window(&mut self, window: Memory) {
+    pub fn give_window(&mut self, window: Part) {
         self.windows.push_back(window);
     }
 
     /// Takes the first window that is large enough (RIPC-022).
     pub fn take_window(&mut self, len_bytes: usize) -> Option<Window> {
-        let index = self.windows.iter().position(|window| window.len() >= len_bytes)?;
+        let index = self.windows.iter().position(|window| window.range.len() >= len_bytes)?;
         self.windows.remove(index).map(Window::Given)
     }
 }
@@ -97,7 +142,7 @@ pub struct Services {
     states: SlotMap<Service, State>,
     by_name: FxHashMap<ServiceName, Service>,
     /// Windows of no service in particular.
-    pub windows: VecDeque<Memory>,
+    pub windows: VecDeque<Part>,
 }
 
 impl Services {
@@ -144,6 +189,7 @@ impl Services {
             queue: VecDeque::new(),
             queued: 0,
             windows: VecDeque::new(),
+            is_fetching: false,
             has_moved: false,
             dropped: 0,
         });
@@ -162,7 +208,21 @@ impl Services {
         if let Some(window) = self.states.get_mut(service)?.take_window(len_bytes) {
             return Some(window);
         }
-        let index = self.windows.iter().position(|window| window.len() >= len_bytes)?;
+        let index = self.windows.iter().position(|window| window.range.len() >= len_bytes)?;
         self.windows.remove(index).map(Window::Given)
+    }
+
+    /// Whether a byte of this memory is in a window.
+    pub fn has_window(&self, part: &Part) -> bool {
+        let of_services = self.states.values().flat_map(|state| &state.windows);
+        self.windows.iter().chain(of_services).any(|window| window.overlaps(part))
+    }
+
+    /// Forgets the windows that have a byte of this memory.
+    pub fn take_back_windows(&mut self, part: &Part) {
+        self.windows.retain(|window| !window.overlaps(part));
+        for state in self.states.values_mut() {
+            state.windows.retain(|window| !window.overlaps(part));
+        }
     }
 }

@@ -1,0 +1,104 @@
+//! What programs need that wait in loops of their own, or lend memory that is taken back.
+
+use super::Node;
+use super::whole::Whole;
+use crate::content::Part;
+use crate::error::{ReachError, SendError};
+use crate::event::Event;
+use crate::handles::{Partner, Service};
+use crate::name::ServiceName;
+use cci_sys::clock;
+use std::time::Duration;
+
+impl Node {
+    /// Whether something waits for a service; true, too, if there is no such service any more.
+    pub fn has_event(&self, service: Service) -> bool {
+        self.engine.base.services.get(service).is_none_or(super::services::State::has_events)
+    }
+
+    /// Takes what waits for a service and is no message, request or answer, without the events before it: for programs that receive
+    /// seldom.
+    pub fn next_notice(&mut self, service: Service) -> Option<Event> {
+        self.engine.base.services.get_mut(service)?.take_notice()
+    }
+
+    /// Whether a partner is connected. If not, it is looked for, as by [`Node::reach`], without waiting: call it again when
+    /// [`Node::next_due`] is over or the descriptor is readable.
+    pub fn seek(&mut self, partner: Partner) -> bool {
+        let now_ns = clock::now_ns();
+        self.engine.finding.search(&mut self.engine.base, partner, None, now_ns);
+        self.engine.look(now_ns);
+        self.progress();
+        self.is_reached(partner)
+    }
+
+    /// Whether a partner is connected.
+    pub fn is_reached(&self, partner: Partner) -> bool {
+        self.engine.base.partners.get(partner).is_some_and(|state| state.connection().is_some())
+    }
+
+    /// Why a partner was not reached in the time that it was [looked for](Node::seek).
+    pub fn obstacle(&self, partner: Partner, waited: Duration) -> ReachError {
+        let state = self.engine.base.partners.get(partner);
+        let obstacle = state.and_then(|state| state.search.as_ref()?.obstacle.clone());
+        obstacle.unwrap_or_else(|| ReachError::Unknown {
+            service: state.map_or_else(|| ServiceName::number(0), |state| state.name.clone()),
+            directory: self.engine.finding.directory.describe(),
+            waited,
+        })
+    }
+
+    /// Whether long items are being written into return buffers of a partner: their message leaves after that, and others may before.
+    pub fn is_writing(&self, partner: Partner) -> bool {
+        self.engine.pushing.is_writing(partner)
+    }
+
+    /// Takes the news of the directory: for programs that sleep without [`Node::wait`], after each long sleep.
+    pub fn look(&mut self) {
+        self.engine.look(clock::now_ns());
+    }
+
+    /// As [`Node::give_window`], a part of memory.
+    ///
+    /// # Errors
+    /// [`SendError::Unknown`] if there is no such service, [`SendError::Range`] if the part is empty or reaches beyond its memory.
+    pub fn give_window_part(&mut self, service: Option<Service>, window: Part) -> Result<(), SendError> {
+        if window.range.is_empty() || window.range.end > window.memory.len() {
+            return Err(SendError::Range);
+        }
+        let services = &mut self.engine.base.services;
+        match service {
+            None => services.windows.push_back(window),
+            Some(service) => services.get_mut(service).ok_or(SendError::Unknown)?.give_window(window),
+        }
+        Ok(())
+    }
+
+    /// Takes back the windows and the return buffers that have a byte of this memory: nothing will be put there.
+    pub fn take_back(&mut self, part: &Part) {
+        let base = &mut self.engine.base;
+        base.services.take_back_windows(part);
+        base.lending.take_back_buffers(&mut base.endpoint, part);
+    }
+
+    /// Whether a byte of this memory is lent, is to be lent, or is in a window: partners, or this node, may still use it.
+    pub fn is_lent(&self, part: &Part) -> bool {
+        let base = &self.engine.base;
+        base.lending.is_lent(part)
+            || base.services.has_window(part)
+            || self.engine.pushing.is_read(part)
+            || base.partners.iter().any(|(_, state)| state.waiting.iter().any(|frame| frame.lends(part)))
+    }
+
+    /// Whether there is this partner still.
+    pub fn has_partner(&self, partner: Partner) -> bool {
+        self.engine.base.partners.get(partner).is_some()
+    }
+
+    /// A message is received whose long items are still at the sender.
+    #[cold]
+    pub(super) fn receive_unfetched(&mut self, service: Service, whole: Whole) -> Option<Event> {
+        self.engine.fetch_received(service, whole);
+        self.pop(service)
+    }
+}

@@ -1,0 +1,40 @@
+//! A message as it came, on its way to its service.
+
+use crate::content::{LongItem, Message};
+use crate::handles::{Partner, Service};
+use crate::name::ServiceName;
+use crate::wire::{self, Head};
+use cci::Connection;
+
+/// A message as it came, to be delivered with its long items.
+pub struct Whole {
+    pub partner: Partner,
+    pub connection: Connection,
+    pub from: ServiceName,
+    pub head: Head,
+    pub frame: cci::Message,
+    pub long_items: Vec<Option<LongItem>>,
+    /// The connection ended before all long items were here.
+    pub is_lost: bool,
+    /// The service that receives it now and waits for its long items, where they are fetched no sooner.
+    pub received_by: Option<Service>,
+}
+
+impl Whole {
+    /// Whether it has long items that are still at the sender.
+    pub fn is_to_be_fetched(&self) -> bool {
+        self.head.long_items(&self.frame).any(|item| matches!(item, wire::LongItem::There { .. }))
+    }
+
+    /// The message, without the long items that are not here.
+    pub fn into_message(self) -> Message {
+        let Whole { partner, from, head, frame, long_items, .. } = self;
+        Message { head, frame, from, partner, long_items }
+    }
+
+    /// The message of a sender that is gone with its long items.
+    pub fn into_message_without(mut self) -> Message {
+        self.long_items = (0..self.head.long_items).map(|_| None).collect();
+        self.into_message()
+    }
+}

@@ -38,6 +38,7 @@ mod pool;
 mod ranks;
 mod regions;
 mod resolving;
+pub mod ripc;
 mod rma;
 mod security;
 mod status;
@@ -62,6 +63,7 @@ pub use opening::{cci_create_endpoint, cci_create_endpoint_at, cci_destroy_endpo
 pub use options::{cci_get_opt, cci_set_opt};
 pub use regions::{cci_rma_alloc, cci_rma_deregister, cci_rma_free, cci_rma_register, cci_rma_register_conn};
 pub use resolving::cci_resolve;
+pub use ripc::*;
 pub use rma::{cci_atomic, cci_rma, cci_rmav};
 pub use security::{cci_conn_req_names, cci_peer_names};
 pub use status::cci_strerror;

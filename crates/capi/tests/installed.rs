@@ -105,9 +105,11 @@ fn everything_is_there() {
         "include/cci_job.h",
         "include/cci_messenger.h",
         "include/ccs.h",
+        "include/ripc.h",
         "lib/pkgconfig/acp.pc",
         "lib/pkgconfig/cci.pc",
         "lib/pkgconfig/ccs.pc",
+        "lib/pkgconfig/ripc.pc",
         "bin/cci",
     ] {
         assert!(prefix().join(file).exists(), "{file} is installed");

@@ -231,7 +231,7 @@ fn compiles_everywhere(header: &str) {
 fn declared() -> BTreeSet<String> {
     let read =
         |name| fs::read_to_string(common::package_folder().join("include").join(name)).expect("a header");
-    let header = ["cci.h", "cci_messenger.h", "cci_job.h", "ccs.h", "acp.h"].map(read).concat();
+    let header = ["cci.h", "cci_messenger.h", "cci_job.h", "ccs.h", "acp.h", "ripc.h"].map(read).concat();
     let mut code = String::new();
     let mut rest = header.as_str();
     while let Some((before, comment)) = rest.split_once("/*") {
@@ -248,7 +248,7 @@ fn declared() -> BTreeSet<String> {
         let start = code[..at]
             .rfind(|char: char| !(char.is_ascii_alphanumeric() || char == '_'))
             .map_or(0, |at| at + 1);
-        if ["cci_", "CCS_", "acp_"].iter().any(|prefix| code[start..at].starts_with(prefix)) {
+        if ["cci_", "CCS_", "acp_", "ripc_"].iter().any(|prefix| code[start..at].starts_with(prefix)) {
             names.insert(code[start..at].to_owned());
         }
     }

@@ -36,7 +36,7 @@ pub fn run(prefix: &Path, profile: &str) -> Result<(), String> {
         let name = header.file_name().unwrap_or_default().to_owned();
         put(&header, &prefix.join("include").join(name), 0o644)?;
     }
-    for name in ["acp", "cci", "ccs"] {
+    for name in ["acp", "cci", "ccs", "ripc"] {
         pkg_config(&capi.join(format!("{name}.pc.in")), name, &prefix)?;
     }
     put(&built.join("cci"), &prefix.join("bin/cci"), 0o755)?;

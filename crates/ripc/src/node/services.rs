@@ -104,9 +104,7 @@ impl State {
         if self.queue.len() == self.queued {
             return None;
         }
-        let is_notice = |(_, waiting): &(Option<Partner>, Waiting)| {
-            matches!(waiting, Waiting::Event(event) if !matches!(event, Event::Message(_) | Event::Request(_) | Event::TakeOver(_) | Event::Answer { .. }))
-        };
+        let is_notice = |(_, waiting): &(Option<Partner>, Waiting)| matches!(waiting, Waiting::Event(event) if !matches!(event, Event::Message(_) | Event::Request(_) | Event::TakeOver(_) | Event::Answer { .. }));
         let index = self.queue.iter().position(is_notice)?;
         match self.queue.remove(index)?.1 {
             Waiting::Event(event) => Some(event),

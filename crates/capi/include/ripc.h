@@ -1,0 +1,187 @@
+/*
+ * ripc.h: libRIPC, services that are found by number, wherever they are: the published interface, and what was added.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * A process registers services, each under a number that nobody else has, and sends messages from one of its services to any other one, by
+ * its number: in this process, in another one, or on another host. A message has short items, which travel in it, or long ones, which stay
+ * where they are until the receiver fetches them into a window, or are put into return buffers that the receiver has offered before.
+ *
+ *   1. ripc_register_service_id() registers a service. The first call that needs the library starts it.
+ *   2. ripc_send_short() and ripc_send_long() send. A service that is not known yet is looked for.
+ *   3. ripc_receive() receives one message, and waits for it.
+ *
+ * DIRECTORY. Where services are, says the directory that the environment variable CCI_DIRECTORY names; without it, that of this host, which
+ * needs no configuration. A service that is killed and started anew, or that has moved, is found again without a call by anybody.
+ *
+ * DELIVERY. A send returns when this process has done its part: nobody tells it whether the message has come. As long as both processes and
+ * the path between them live, it does, once, and in order. What a service does not receive waits: at least 8 messages, up to 128 of one
+ * sender and 256 of all; what is more is dropped. A message to a process that has just died is lost.
+ *
+ * PROGRESS. A thread, ripc-progress, serves others while the program makes no calls: receivers fetch long items from a sender that computes,
+ * and a service is found whose program is busy. It sleeps while nothing happens, keeps out of the way of the program's own calls, and
+ * handles no signals.
+ *
+ * THREADS. All calls may be made from any thread at any time, and by several at once. After fork(), only the parent may make calls; what
+ * the child calls fails.
+ *
+ * MEMORY. Long items and return buffers are lent to one partner: to be read until it has fetched them, or to be written once. Nobody else can
+ * access them, and nobody can when an hour is over. They, and windows, must stay mapped meanwhile. Memory that ripc_buf_alloc() gives is
+ * accessed directly by processes on the same host; other memory is registered when it is first used.
+ *
+ * ERRORS. A call that fails has changed nothing, unless its description says otherwise. cci_last_error() of cci.h says why.
+ */
+#ifndef RIPC_H
+#define RIPC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Short items of one message have no more bytes together. One item of 1,900 bytes fits on every path. */
+#define RECV_BUF_SIZE 2000
+/* As published. The library keeps more messages than so many for each service. */
+#define NUM_RECV_BUFFERS 10
+
+/* ---- Services ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Starts the library, unless it is started. Returns 1, or 0: the directory can't be used, or the system gives no memory or thread. */
+uint8_t ripc_init(void);
+static inline uint8_t init(void)
+{
+    return ripc_init();
+}
+
+/* Registers a service under a number that nobody has. Returns the number, or 65535: the directory can't be used. */
+uint16_t ripc_register_random_service_id(void);
+
+/*
+ * Registers a service under this number, from 0 to 65534. Returns 1, or 0: it is no such number, somebody else has it, in this process or in
+ * another one, or the directory can't be used.
+ */
+uint8_t ripc_register_service_id(int service_id);
+
+/*
+ * Joins a group of this number, of which any number of processes are members. What a member sends from it, to it, comes to the others that
+ * are registered; `from` is the group's number. Members hear of each other within 0.2 s. Returns what ripc_register_service_id() does.
+ */
+uint8_t ripc_register_multicast_service_id(int service_id);
+
+/* ---- Buffers and windows ----------------------------------------------------------------------------------------------------------- */
+
+/*
+ * A buffer of zeros, registered: from the pool, if one is there of this length up to twice of it, or else a new one. NULL: size is 0, or
+ * there is no memory.
+ */
+void *ripc_buf_alloc(size_t size);
+
+/*
+ * Changes the length of a buffer that ripc_buf_alloc() has given: a new one with its content, and the old one is freed. NULL for buf
+ * allocates; 0 for size frees, and returns NULL. NULL: it is no such buffer, or there is no memory; nothing has changed then.
+ */
+void *ripc_buf_realloc(void *buf, size_t size);
+
+/*
+ * Puts the buffer that has this byte back into the pool; nothing happens if there is none. Nobody writes to it any more. A receiver that has
+ * yet to fetch a long item from it still gets it: until then the buffer is not used again.
+ */
+void ripc_buf_free(void *buf);
+
+/*
+ * Gives a window, which one long item of one message is fetched into: the first that is long enough, those of the service before those of
+ * all services. Then it is the program's again. base may be NULL: the library's memory is used, and ripc_buf_free() frees it after the
+ * message. Returns 0, or 1: size is 0, the memory is in a buffer and reaches beyond its end, or the service is not this process's.
+ */
+uint8_t ripc_reg_recv_window(void *base, size_t size);
+uint8_t ripc_reg_recv_window_for_service(void *base, size_t size, uint16_t service_id);
+
+/* Registers memory of the program's. Returns 0, or 1: buf is NULL, size is 0, or it reaches beyond the end of a buffer. */
+uint8_t ripc_buf_register(void *buf, size_t size);
+
+/*
+ * Ends a registration: windows and return buffers in the memory are taken back. Returns 1, or 0: there is no registration that has this
+ * byte.
+ */
+uint8_t ripc_buf_unregister(void *buf);
+
+/* ---- Messages ---------------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Sends up to 9 items, of up to RECV_BUF_SIZE bytes together, as one message, whole or not at all. The items are the program's again when it
+ * returns. It does not wait for the receiver; only a service that is not connected is looked for, for up to 10 s.
+ *
+ *   src, dest             a service of this process, and whom to send to; from a group, they are the same, and what is for another
+ *                         service is discarded
+ *   buf, length           the items; num_items may be 0, and then both may be NULL
+ *   return_bufs, ...      memory that the receiver may put long items of later messages into, each once, newest first: no more than 32. An
+ *                         entry of length 0 is skipped; one that is NULL is allocated, and found in what is received; one that is registered
+ *                         and too short is dropped
+ *
+ * Returns 0, or 1, and nothing was sent: src is not this process's, too much was given, something is NULL, the service was not found, or it
+ * takes less than it is sent.
+ */
+uint8_t ripc_send_short(uint16_t src, uint16_t dest, void **buf, uint32_t *length, uint16_t num_items, void **return_bufs,
+                        uint32_t *return_buf_lengths, uint16_t num_return_bufs);
+
+/*
+ * Sends a message with up to 32 long items, none of them empty: those for which the receiver has offered return buffers are put there before
+ * it returns; the receiver fetches the others when it receives the message. Leave them as they are until it has told you that it has.
+ * Otherwise as ripc_send_short(); from a group it returns 1.
+ */
+uint8_t ripc_send_long(uint16_t src, uint16_t dest, void **buf, uint32_t *length, uint16_t num_items, void **return_bufs,
+                       uint32_t *return_buf_lengths, uint16_t num_return_bufs);
+
+/*
+ * Receives one message, and waits for it.
+ *
+ *   from_service_id       who has sent it: its number, or one that this process gives to a service that has none; answers go there
+ *   short_items, ...      the items, in one buffer, which ripc_buf_free(short_items[0]) frees; the two arrays are the program's to free()
+ *   long_items, ...       where the long items are: in windows, or in return buffers of this process's; the arrays are the program's to
+ *                         free(). An item that was not fetched is NULL, with length 0
+ *
+ * Arrays are NULL where there are no items.
+ *
+ * Returns 0; 1 if a signal was handled meanwhile (alarm() is a way to wait for some time only), a place is NULL, or there is no memory:
+ * there is no message then, and all numbers of items are 0. 1, too, if not all long items of a message could be fetched, since there were
+ * not windows enough or its sender has died: num_long_items counts all. 255: it is no service of this process.
+ */
+uint8_t ripc_receive(uint16_t service_id, uint16_t *from_service_id, void ***short_items, uint32_t **short_item_sizes,
+                     uint16_t *num_short_items, void ***long_items, uint32_t **long_item_sizes, uint16_t *num_long_items);
+
+/* ---- Beyond the published interface ------------------------------------------------------------------------------------------------ */
+
+/* As ripc_receive(), and 2 if nothing came for so many milliseconds. With 0 it never waits; with less, it waits for ever. */
+uint8_t ripc_receive_within(int timeout_ms, uint16_t service_id, uint16_t *from_service_id, void ***short_items,
+                            uint32_t **short_item_sizes, uint16_t *num_short_items, void ***long_items,
+                            uint32_t **long_item_sizes, uint16_t *num_long_items);
+
+/*
+ * A descriptor for poll(), select() or epoll, which is readable while a message waits for a service, and when one may have come: receive with
+ * a time of 0. It is the program's to close(). Returns -1: it is no service of this process, or there is no descriptor left.
+ */
+int ripc_descriptor(uint16_t service_id);
+
+/* Takes a service, or a membership, back. Who waits to receive from it gets 255. Returns 0, or 1: it is no service of this process. */
+uint8_t ripc_unregister(uint16_t service_id);
+
+/*
+ * Services may have names: 1 to 63 letters, digits, '-', '_' and '.', first a letter or a digit. The name of service 80 is "80". Others get
+ * a number, which means the service in this process only and in all calls.
+ *
+ * ripc_register_named() registers a service under a name, and ripc_number_of() names another one. Both return the number, or 65535: it is no
+ * name, it is taken, or the directory can't be used.
+ *
+ * ripc_name_of() writes the name of a number, with a 0 at its end. Returns 0, or 1: size is too small; 64 always suffices.
+ */
+uint16_t ripc_register_named(const char *name);
+uint16_t ripc_number_of(const char *name);
+uint8_t ripc_name_of(uint16_t service_id, char *name, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,150 @@
+//! All that a process has.
+
+use super::buffers::Buffers;
+use super::numbers::Numbers;
+use super::system::EventFd;
+use cci_ripc::{Node, Partner, SendError, Service};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Why a call fails.
+pub(super) struct Wrong(pub String);
+
+/// What a call comes to.
+pub(super) type Result<T> = std::result::Result<T, Wrong>;
+
+/// Fails with a reason.
+pub(super) fn wrong<T>(why: impl Into<String>) -> Result<T> {
+    Err(Wrong(why.into()))
+}
+
+impl From<SendError> for Wrong {
+    fn from(error: SendError) -> Wrong {
+        Wrong(error.to_string())
+    }
+}
+
+/// What the program's loop waits on for a service.
+pub(super) struct Descriptor {
+    /// Readable while something waits for the service.
+    pub waits: EventFd,
+    pub is_readable: bool,
+    /// Readable also when something has come for the node.
+    pub fd: OwnedFd,
+}
+
+/// A service of this process's.
+pub(super) struct Registered {
+    pub service: Service,
+    pub is_group: bool,
+    pub descriptor: Option<Descriptor>,
+}
+
+/// What a sleeping thread waits for.
+#[derive(Copy, Clone)]
+pub(super) enum Awaited {
+    /// Something to receive.
+    Event(Service),
+    /// A connection.
+    Reached(Partner),
+    /// The end of what is being written for it.
+    Written(Partner),
+}
+
+pub(super) struct Waiter {
+    pub awaited: Awaited,
+    pub wake: Arc<EventFd>,
+    pub is_woken: bool,
+}
+
+/// What the progress thread does.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// Something that ends by itself.
+    Naps,
+    /// Asleep for as long as a thread of the program's sleeps in a call.
+    Rests,
+    /// Asleep on the node's descriptor.
+    Watches,
+}
+
+/// All that a process has.
+pub(super) struct Live {
+    pub node: Node,
+    pub services: HashMap<u16, Registered>,
+    pub partners: HashMap<(u16, u16), Partner>,
+    pub numbers: Numbers,
+    pub buffers: Buffers,
+    pub waiters: Vec<Waiter>,
+    pub doing: Doing,
+    pub thread_wake: Arc<EventFd>,
+}
+
+impl Live {
+    pub fn new(node: Node, thread_wake: Arc<EventFd>) -> Live {
+        Live {
+            node,
+            services: HashMap::new(),
+            partners: HashMap::new(),
+            numbers: Numbers::default(),
+            buffers: Buffers::default(),
+            waiters: Vec::new(),
+            doing: Doing::Naps,
+            thread_wake,
+        }
+    }
+
+    /// A service of this process's.
+    pub fn registered(&self, id: u16) -> Result<&Registered> {
+        self.services
+            .get(&id)
+            .ok_or_else(|| Wrong(format!("{id} is no service of this process: register it first")))
+    }
+
+    /// Another service, as one of this process's sees it.
+    pub fn partner(&mut self, id: u16, dest: u16) -> Result<Partner> {
+        let service = self.registered(id)?.service;
+        if let Some(partner) = self.numbers.sender(dest).filter(|partner| self.node.is_reached(*partner)) {
+            return Ok(partner);
+        }
+        if let Some(&partner) = self.partners.get(&(id, dest))
+            && self.node.has_partner(partner)
+        {
+            return Ok(partner);
+        }
+        let partner = self.node.partner(service, &self.numbers.name(dest))?;
+        self.partners.insert((id, dest), partner);
+        Ok(partner)
+    }
+
+    /// What the program is not told: it does not wait for it.
+    pub fn drop_notices(&mut self) {
+        for registered in self.services.values() {
+            while self.node.next_notice(registered.service).is_some() {}
+        }
+    }
+
+    /// Wakes the threads whose wait is over, and makes descriptors readable or not.
+    pub fn tell(&mut self) {
+        let node = &self.node;
+        for waiter in self.waiters.iter_mut().filter(|waiter| !waiter.is_woken) {
+            waiter.is_woken = match waiter.awaited {
+                Awaited::Event(service) => node.has_event(service),
+                Awaited::Reached(partner) => node.is_reached(partner) || !node.has_partner(partner),
+                Awaited::Written(partner) => !node.is_writing(partner),
+            };
+            if waiter.is_woken {
+                waiter.wake.signal();
+            }
+        }
+        for registered in self.services.values_mut() {
+            let Some(descriptor) = &mut registered.descriptor else { continue };
+            let has_event = node.has_event(registered.service);
+            if has_event != descriptor.is_readable {
+                descriptor.is_readable = has_event;
+                if has_event { descriptor.waits.signal() } else { descriptor.waits.drain() }
+            }
+        }
+    }
+}

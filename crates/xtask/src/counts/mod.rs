@@ -41,6 +41,8 @@ enum Program {
     C,
     /// Ranks of jobs.
     Ranks,
+    /// Services.
+    Services,
 }
 
 const fn rust(name: &'static str, operations: usize) -> Scenario {
@@ -55,10 +57,14 @@ const fn ranks(name: &'static str, operations: usize) -> Scenario {
     Scenario { name, operations, program: Program::Ranks }
 }
 
+const fn services(name: &'static str, operations: usize) -> Scenario {
+    Scenario { name, operations, program: Program::Services }
+}
+
 /// A message is one send and receive, with its completion: a round has one each way. A stream has a burst of 32 each way, with one
 /// completion, received by a handler. A call is one request and its reply. Active messages (`am`) are compared with the core's, sent in
 /// silence and taken by a handler, and so are the two messages of a barrier of two ranks. A put and an addition each wait for a fence; what
-/// is packed is one block of 8 bytes, there and back.
+/// is packed is one block of 8 bytes, there and back. A message between services (`service`) is a short one, and `rpc` is a call of one by another.
 const SCENARIOS: &[Scenario] = &[
     rust("message-shm", 2),
     rust("message-udp4", 2),
@@ -88,6 +94,9 @@ const SCENARIOS: &[Scenario] = &[
     ranks("put-shm", 1),
     ranks("add-shm", 1),
     ranks("pack-vector", 512),
+    services("service-shm", 2),
+    services("service-udp4", 2),
+    services("rpc-shm", 1),
 ];
 
 /// `cargo xtask counts`: prints the table and what differs; with `bless`, writes the files. `only`: the names of those to count; none
@@ -182,6 +191,7 @@ struct Bench {
     folder: PathBuf,
     rust: PathBuf,
     ranks: PathBuf,
+    services: PathBuf,
     c: PathBuf,
     /// The clock that goes on whenever it is read: steady_clock.c.
     clock: PathBuf,
@@ -196,7 +206,7 @@ impl Bench {
         build.args(["--no-default-features", "--features", "cci-capi/default"]);
         run(
             "building what is counted",
-            build.args(["--lib", "--example", "exchanges", "--example", "ranks"]),
+            build.args(["--lib", "--example", "exchanges", "--example", "ranks", "--example", "services"]),
         )?;
         let built = workspace.target.join("profiling");
         let folder = workspace.target.join("counts");
@@ -205,6 +215,7 @@ impl Bench {
             root: workspace.root.clone(),
             rust: built.join("examples/exchanges"),
             ranks: built.join("examples/ranks"),
+            services: built.join("examples/services"),
             c: folder.join("exchanges"),
             clock: folder.join("steady_clock.so"),
             folder,
@@ -279,6 +290,7 @@ impl Bench {
         match scenario.program {
             Program::Rust => valgrind.arg("--toggle-collect=exchanges::counted").arg(&self.rust),
             Program::Ranks => valgrind.arg("--toggle-collect=ranks::counted").arg(&self.ranks),
+            Program::Services => valgrind.arg("--toggle-collect=services::counted").arg(&self.services),
             Program::C => valgrind.arg("--toggle-collect=counted*").arg(&self.c),
         };
         valgrind.args([scenario.name, &rounds.to_string()]);

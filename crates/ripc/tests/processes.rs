@@ -18,7 +18,7 @@ fn a_service_that_is_killed_under_load_loses_no_call() {
         std::fs::write(&config, format!("[{device}]\ntransport = {device}\n")).unwrap();
         let services = folder.path().join("services");
         std::fs::create_dir(&services).unwrap();
-        let mut command = example("kv");
+        let mut command = example("restarts");
         command
             .arg("8")
             .env("CCI_CONFIG", config)

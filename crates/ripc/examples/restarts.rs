@@ -1,5 +1,5 @@
 //! A key-value service that is killed under load and started anew, again and again, while clients work:
-//! `cargo run -p cci-ripc --example kv [RESTARTS]`.
+//! `cargo run -p cci-ripc --example restarts [RESTARTS]`.
 //!
 //! Each call ends in exactly one answer or error. At the end it says how long clients waited at most, and checks what they got.
 

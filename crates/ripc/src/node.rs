@@ -448,6 +448,12 @@ impl Node {
         if let Some(answers) = self.engine.answers.get_mut(service) {
             answers.answered(client, number, answer.clone());
         }
+        if !answer.long_items.is_empty() {
+            // Even if it never leaves, its memory is the program's again when the time is over.
+            let lease = (content.context, Some((client, number)));
+            let Base { lending, endpoint, .. } = &mut self.engine.base;
+            lending.begin(endpoint, (service, partner), lease, clock::now_ns());
+        }
         if is_reachable {
             // If it can't leave, the client repeats the request, and gets it then.
             let _kept = self.engine.send(partner, answer);

@@ -399,6 +399,65 @@ fn a_service_is_handed_over_without_a_lost_request() {
     });
 }
 
+/// The next event of a service that says that memory is the program's again, past others.
+fn until_returned(nodes: &mut [&mut Node], node: usize, service: Service, expected_context: u64) {
+    until(nodes, |nodes| match nodes[node].next_event(service)? {
+        Event::Returned { context, fetched, .. } => {
+            assert_eq!((context, fetched), (expected_context, false));
+            Some(())
+        }
+        _ => None,
+    });
+}
+
+#[test]
+fn memory_that_nobody_fetches_comes_back_exactly_once() {
+    on_all(|world| {
+        let options =
+            || Options::default().lease(Duration::from_secs(1)).resolve_timeout(Duration::from_millis(50));
+        let mut server = world.node_with(options());
+        let serving = server.register(&name("server")).unwrap();
+        let memory = server.allocate(100_000).unwrap();
+        let long_items = [Part::all(&memory)];
+        // To a service that is nowhere.
+        let nowhere = server.partner(serving, &name("nowhere")).unwrap();
+        server.send(nowhere, Content::default().long_items(&long_items).context(1)).unwrap();
+        until_returned(&mut [&mut server], 0, serving, 1);
+        // To a client that died before it had its answer, known to be dead or not.
+        for is_known in [false, true] {
+            let mut client = world.node();
+            let asking = client.client().unwrap();
+            let to = client.partner(asking, &name("server")).unwrap();
+            client.call(to, b"all", CallOptions::default()).unwrap();
+            let event = until(&mut [&mut client, &mut server], |nodes| nodes[1].next_event(serving));
+            let Event::Request(request) = event else { panic!("{event:?}") };
+            drop(client);
+            for _ in 0..if is_known { 200 } else { 0 } {
+                server.progress();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            server
+                .answer(request.ticket(), Content::from(b"here").long_items(&long_items).context(2))
+                .unwrap();
+            until_returned(&mut [&mut server], 0, serving, 2);
+        }
+        // To a partner that died with return buffers offered.
+        let mut client = world.node();
+        let asking = client.client().unwrap();
+        let to = client.partner(asking, &name("server")).unwrap();
+        let buffer = client.allocate(100_000).unwrap();
+        client.send(to, Content::from(b"answer here").return_buffers(&[Part::all(&buffer)])).unwrap();
+        let asked = until(&mut [&mut client, &mut server], |nodes| next_message(nodes[1], serving));
+        drop(client);
+        match server.send(asked.partner(), Content::default().long_items(&long_items).context(3)) {
+            Ok(()) => until_returned(&mut [&mut server], 0, serving, 3),
+            Err(error) => assert!(matches!(error, SendError::Gone | SendError::Unknown), "{error}"),
+        }
+        assert_eq!(server.counters().leases, 0);
+        assert!(server.next_event(serving).is_none(), "nothing comes back twice");
+    });
+}
+
 #[test]
 fn what_the_caller_gets_wrong_changes_nothing() {
     let world = World::new("shm");

@@ -100,7 +100,10 @@ impl Engine {
             Core::Send { context, status, .. } => {
                 let now_ns = clock::now_ns();
                 if context & PUSH != 0 {
-                    let _its_partner_is_gone = self.pushing.ended(&mut self.base, context, status, now_ns);
+                    if let Err((partner, frame)) = self.pushing.ended(&mut self.base, context, status, now_ns)
+                    {
+                        self.never_lent(partner, &[frame]);
+                    }
                 } else if let Some(whole) = self.fetching.ended(&mut self.base, context, status) {
                     self.fetched(whole);
                 }
@@ -219,9 +222,20 @@ impl Engine {
         if !matches!(frame.head.kind, Kind::Message) {
             return;
         }
+        self.never_lent(partner, std::slice::from_ref(frame));
         let (uri, waited) = (String::new(), Duration::ZERO);
         let error = ReachError::NotThere { service: name.clone(), uri, reason: error.to_string(), waited };
         self.tell(service, Event::Unreachable { partner, name, error, messages: 1 });
+    }
+
+    /// Messages will not be sent: the memory of their long items is the program's again. That of answers is told by the end of their leases.
+    fn never_lent(&mut self, partner: Partner, frames: &[Kept]) {
+        let Some(service) = self.base.partners.get(partner).map(|state| state.service) else { return };
+        for frame in
+            frames.iter().filter(|frame| frame.head.kind == Kind::Message && !frame.long_items.is_empty())
+        {
+            self.tell(service, Event::Returned { partner, context: frame.context, fetched: false });
+        }
     }
 
     /// Has a frame leave for a partner, or wait; a partner that is not connected is looked for.
@@ -280,6 +294,9 @@ impl Engine {
             }
             return;
         }
+        let waiting =
+            self.base.partners.get_mut(partner).map(|state| state.waiting.drain(..).collect::<Vec<Kept>>());
+        self.never_lent(partner, &waiting.unwrap_or_default());
         self.base.partners.remove(partner);
     }
 
@@ -347,6 +364,8 @@ impl Engine {
     fn lease_ended(&mut self, Ended { service, event, answer }: Ended, fetched: bool) {
         if let (Some((client, number)), Some(answers)) = (answer, self.answers.get_mut(service)) {
             answers.returned(client, number, fetched);
+            // It may still wait to be sent, and must not be any more.
+            self.base.partners.forget_answer(&event, number);
         }
         self.tell(service, event);
     }
@@ -613,14 +632,15 @@ impl Engine {
 
     fn unreached(&mut self, partner: Partner, error: ReachError) {
         let Some(state) = self.base.partners.get_mut(partner) else { return };
-        let messages = state.waiting.len();
-        state.waiting.clear();
+        let waiting: Vec<Kept> = state.waiting.drain(..).collect();
+        let messages = waiting.len();
         let (service, name, pinned) = (state.service, state.name.clone(), state.pinned.is_some());
         if pinned {
             // A member of a group that is gone: the group's other members have the message.
             self.base.partners.remove(partner);
         } else if messages > 0 {
             self.tell(service, Event::Unreachable { partner, name, error, messages });
+            self.never_lent(partner, &waiting);
         }
     }
 

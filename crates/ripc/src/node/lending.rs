@@ -140,8 +140,13 @@ impl Lending {
         Ok(Offer { number, handle, len_bytes: part.len_bytes() })
     }
 
-    /// Ends a lease whose message was not sent.
+    /// Ends a lease whose message was not sent. That of an answer goes on without a region, until it is sent again or its time is over.
     pub fn take_back(&mut self, endpoint: &mut Endpoint, number: u64) {
+        let answer = self.leases.get_mut(key(number)).filter(|lease| lease.answer.is_some());
+        if let Some(lease) = answer {
+            end(endpoint, &lease.handles);
+            return lease.handles.clear();
+        }
         if let Some(lease) = self.leases.remove(key(number)) {
             end(endpoint, &lease.handles);
         }

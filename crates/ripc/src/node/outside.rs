@@ -58,7 +58,7 @@ impl Node {
         self.engine.look(clock::now_ns());
     }
 
-    /// As [`Node::give_window`], a part of memory.
+    /// Gives a part of memory as a window, which one long item of a message is fetched into ([`Node::give_window`]).
     ///
     /// # Errors
     /// [`SendError::Unknown`] if there is no such service, [`SendError::Range`] if the part is empty or reaches beyond its memory.

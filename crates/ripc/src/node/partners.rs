@@ -3,10 +3,11 @@
 use crate::content::Kept;
 use crate::directory::{Instance, Record};
 use crate::error::ReachError;
+use crate::event::Event;
 use crate::handles::{Partner, Service};
 use crate::limits::{OFFERS_KEPT_MAX, PARTNERS_MAX};
 use crate::name::ServiceName;
-use crate::wire::Offer;
+use crate::wire::{Kind, Offer};
 use cci::Connection;
 use rustc_hash::FxHashMap;
 use slotmap::SlotMap;
@@ -190,6 +191,14 @@ impl Partners {
             state.has_moved = false;
         }
         Some((partner, was_last))
+    }
+
+    /// Takes an answer whose memory has been returned out of what waits.
+    pub fn forget_answer(&mut self, returned: &Event, number: u64) {
+        let Event::Returned { partner, .. } = returned else { return };
+        if let Some(state) = self.states.get_mut(*partner) {
+            state.waiting.retain(|frame| frame.head.kind != Kind::Answer || frame.head.number != number);
+        }
     }
 
     /// Forgets a partner, and returns its connections, which are to be closed.

@@ -55,7 +55,11 @@ impl Pushing {
                 write(base, push, index, offer, key.data().as_ffi() | PUSH);
             }
         }
-        if push.under_way.is_empty() { self.finish(base, key, now_ns) } else { Ok(()) }
+        if push.under_way.is_empty() {
+            self.finish(base, key, now_ns).map_err(|(_, error)| error)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether something is being written for this partner.
@@ -68,14 +72,17 @@ impl Pushing {
         self.pushes.values().any(|push| push.frame.lends(part))
     }
 
-    /// A write has ended: they end in the order in which they were started. Returns the message that can't be sent, and why.
+    /// A write has ended: they end in the order in which they were started.
+    ///
+    /// # Errors
+    /// The message that can't be sent.
     pub fn ended(
         &mut self,
         base: &mut Base,
         context: u64,
         status: Status,
         now_ns: u64,
-    ) -> Result<(), SendError> {
+    ) -> Result<(), (Partner, Kept)> {
         let key = PushKey::from(KeyData::from_ffi(context & !PUSH));
         let Some(push) = self.pushes.get_mut(key) else { return Ok(()) };
         let (index, local) = push.under_way.remove(0);
@@ -84,16 +91,20 @@ impl Pushing {
             // It will be fetched.
             push.placed[index] = None;
         }
-        if push.under_way.is_empty() { self.finish(base, key, now_ns) } else { Ok(()) }
+        if !push.under_way.is_empty() {
+            return Ok(());
+        }
+        let partner = push.partner;
+        self.finish(base, key, now_ns).map_err(|(frame, _)| (partner, frame))
     }
 
     /// Sends the message, now that nothing of it is under way.
-    fn finish(&mut self, base: &mut Base, key: PushKey, now_ns: u64) -> Result<(), SendError> {
-        let Some(push) = self.pushes.remove(key) else { return Ok(()) };
-        match base.send_placed(push.partner, push.frame.clone(), &push.placed, now_ns) {
+    fn finish(&mut self, base: &mut Base, key: PushKey, now_ns: u64) -> Result<(), (Kept, SendError)> {
+        let Some(Push { partner, frame, placed, .. }) = self.pushes.remove(key) else { return Ok(()) };
+        match base.send_placed(partner, frame.clone(), &placed, now_ns) {
             // What is in return buffers stays there; the message waits, and speaks of long items that are to be fetched.
-            Err(SendError::Busy) => base.wait(push.partner, push.frame),
-            sent => sent,
+            Err(SendError::Busy) => base.wait(partner, frame.clone()).map_err(|error| (frame, error)),
+            sent => sent.map_err(|error| (frame, error)),
         }
     }
 }

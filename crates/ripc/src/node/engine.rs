@@ -100,7 +100,8 @@ impl Engine {
             Core::Send { context, status, .. } => {
                 let now_ns = clock::now_ns();
                 if context & PUSH != 0 {
-                    if let Err((partner, frame)) = self.pushing.ended(&mut self.base, context, status, now_ns)
+                    if let Some((partner, frame)) =
+                        self.pushing.ended(&mut self.base, context, status, now_ns)
                     {
                         self.never_lent(partner, &[frame]);
                     }

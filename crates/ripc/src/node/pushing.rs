@@ -55,11 +55,10 @@ impl Pushing {
                 write(base, push, index, offer, key.data().as_ffi() | PUSH);
             }
         }
-        if push.under_way.is_empty() {
-            self.finish(base, key, now_ns).map_err(|(_, error)| error)
-        } else {
-            Ok(())
+        if !push.under_way.is_empty() {
+            return Ok(());
         }
+        self.finish(base, key, now_ns).map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// Whether something is being written for this partner.
@@ -72,19 +71,16 @@ impl Pushing {
         self.pushes.values().any(|push| push.frame.lends(part))
     }
 
-    /// A write has ended: they end in the order in which they were started.
-    ///
-    /// # Errors
-    /// The message that can't be sent.
+    /// A write has ended: they end in the order in which they were started. Returns the message if it can't be sent.
     pub fn ended(
         &mut self,
         base: &mut Base,
         context: u64,
         status: Status,
         now_ns: u64,
-    ) -> Result<(), (Partner, Kept)> {
+    ) -> Option<(Partner, Kept)> {
         let key = PushKey::from(KeyData::from_ffi(context & !PUSH));
-        let Some(push) = self.pushes.get_mut(key) else { return Ok(()) };
+        let push = self.pushes.get_mut(key)?;
         let (index, local) = push.under_way.remove(0);
         let _registered_by_us = base.endpoint.deregister(&local);
         if status != Status::Success {
@@ -92,20 +88,22 @@ impl Pushing {
             push.placed[index] = None;
         }
         if !push.under_way.is_empty() {
-            return Ok(());
+            return None;
         }
         let partner = push.partner;
-        self.finish(base, key, now_ns).map_err(|(frame, _)| (partner, frame))
+        let (frame, _) = self.finish(base, key, now_ns)?;
+        Some((partner, frame))
     }
 
-    /// Sends the message, now that nothing of it is under way.
-    fn finish(&mut self, base: &mut Base, key: PushKey, now_ns: u64) -> Result<(), (Kept, SendError)> {
-        let Some(Push { partner, frame, placed, .. }) = self.pushes.remove(key) else { return Ok(()) };
-        match base.send_placed(partner, frame.clone(), &placed, now_ns) {
+    /// Sends the message, now that nothing of it is under way. Returns it with the reason if it can't be sent.
+    fn finish(&mut self, base: &mut Base, key: PushKey, now_ns: u64) -> Option<(Kept, SendError)> {
+        let Push { partner, frame, placed, .. } = self.pushes.remove(key)?;
+        let sent = match base.send_placed(partner, frame.clone(), &placed, now_ns) {
             // What is in return buffers stays there; the message waits, and speaks of long items that are to be fetched.
-            Err(SendError::Busy) => base.wait(partner, frame.clone()).map_err(|error| (frame, error)),
-            sent => sent.map_err(|error| (frame, error)),
-        }
+            Err(SendError::Busy) => base.wait(partner, frame.clone()),
+            sent => sent,
+        };
+        sent.err().map(|error| (frame, error))
     }
 }
 

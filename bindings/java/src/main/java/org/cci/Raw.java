@@ -342,11 +342,16 @@ final class Raw {
         try {
             return text(address);
         } finally {
-            try {
-                FREE.invokeExact(address);
-            } catch (Throwable e) {
-                throw broken(e);
-            }
+            free(address);
+        }
+    }
+
+    /** Frees what the library gave to its caller; nothing for NULL. */
+    static void free(long address) {
+        try {
+            FREE.invokeExact(address);
+        } catch (Throwable e) {
+            throw broken(e);
         }
     }
 

@@ -4,7 +4,8 @@
  * <p>{@link org.cci.Context#open()} finds the devices of the machine; {@link org.cci.Endpoint} is what a program opens on one
  * of them. {@link org.cci.Connection connections} between endpoints carry {@link org.cci.Message messages} of up to some KiB
  * and operations on {@link org.cci.Region remote memory}. {@link org.cci.Event events} tell what happened.
- * {@link org.cci.Messenger} carries messages of any length, and calls.
+ * {@link org.cci.Messenger} carries messages of any length, and calls. A {@link org.cci.Service} is found by its name, wherever
+ * it is.
  *
  * <p><b>Threads.</b> Every object may be used by any thread at any time, virtual threads included. An endpoint has a lock, which
  * is held during each of its calls and never while one waits or while the program's code runs.

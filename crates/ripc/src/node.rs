@@ -267,22 +267,11 @@ impl Node {
         let until_ns = clock::now_ns().saturating_add(as_ns(timeout));
         loop {
             let now_ns = clock::now_ns();
-            self.engine.finding.search(&mut self.engine.base, partner, None, now_ns);
-            self.engine.look(now_ns);
-            self.progress();
-            let Some(state) = self.engine.base.partners.get(partner) else {
-                let service = ServiceName::number(0);
-                let directory = self.engine.finding.directory.describe();
-                return Err(ReachError::Unknown { service, directory, waited: timeout });
-            };
-            if state.connection().is_some() {
+            if self.seek(partner) {
                 return Ok(());
             }
-            if now_ns >= until_ns {
-                let obstacle = state.search.as_ref().and_then(|search| search.obstacle.clone());
-                let directory = self.engine.finding.directory.describe();
-                let unknown = ReachError::Unknown { service: state.name.clone(), directory, waited: timeout };
-                return Err(obstacle.unwrap_or(unknown));
+            if now_ns >= until_ns || !self.has_partner(partner) {
+                return Err(self.obstacle(partner, timeout));
             }
             let _woken = self.sleep(Some(until_ns));
         }

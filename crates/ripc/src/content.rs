@@ -3,7 +3,7 @@
 use crate::error::SendError;
 use crate::handles::Partner;
 use crate::name::ServiceName;
-use crate::wire::{Head, Items, Kind};
+use crate::wire::{self, Head, Items, Kind};
 use cci::Memory;
 use std::fmt;
 use std::ops::Range;
@@ -146,24 +146,29 @@ impl Content<'_> {
 /// Content that is kept: until a partner is found, or in case it has to be sent again.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
-    pub head: Head,
-    pub item_lens: Vec<u32>,
-    pub payload: Vec<u8>,
-    pub long_items: Vec<Part>,
-    pub return_buffers: Vec<Part>,
-    pub context: u64,
+    head: Head,
+    /// The frame as it leaves, if nothing is lent with it; otherwise as it would leave without what is lent.
+    plain: Vec<u8>,
+    lent: Option<Box<Parts>>,
+}
+
+/// The parts of memory that are lent with content.
+#[derive(Clone, Debug)]
+struct Parts {
+    long_items: Vec<Part>,
+    return_buffers: Vec<Part>,
+    context: u64,
 }
 
 impl Kept {
     pub fn new(head: Head, content: &Content<'_>) -> Kept {
-        Kept {
-            head,
-            item_lens: content.items().iter().map(|item| item.len() as u32).collect(),
-            payload: content.items().concat(),
-            long_items: content.long_items.to_vec(),
-            return_buffers: content.return_buffers.to_vec(),
-            context: content.context,
-        }
+        let items = content.items();
+        let without = Head { long_items: 0, offers: 0, ..head };
+        let payload_bytes: usize = items.iter().map(|item| item.len()).sum();
+        let mut plain = Vec::with_capacity(without.table_bytes() + payload_bytes);
+        without.put(&mut plain, items, &[], &[]);
+        items.iter().for_each(|item| plain.extend_from_slice(item));
+        Kept { head, plain, lent: if head.is_plain() { None } else { Some(Parts::new(content)) } }
     }
 
     /// A frame without items.
@@ -171,26 +176,61 @@ impl Kept {
         Kept::new(head, &Content::default())
     }
 
+    #[inline]
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Says in a request which number is the client's oldest that has no answer yet.
+    #[inline]
+    pub fn set_oldest(&mut self, oldest: u64) {
+        self.head.oldest = oldest;
+        Head::patch_oldest(&mut self.plain, oldest);
+    }
+
+    /// The whole frame, if nothing is lent with it.
+    #[inline]
+    pub fn as_plain(&self) -> Option<&[u8]> {
+        if self.lent.is_none() { Some(&self.plain) } else { None }
+    }
+
     /// Bytes that it holds, without those of memory that is the program's.
     pub fn bytes(&self) -> usize {
-        self.payload.len() + self.item_lens.len() * 4 + size_of::<Kept>()
+        self.plain.len() + size_of::<Kept>()
+    }
+
+    pub fn long_items(&self) -> &[Part] {
+        self.lent.as_ref().map_or(&[], |lent| &lent.long_items)
+    }
+
+    pub fn return_buffers(&self) -> &[Part] {
+        self.lent.as_ref().map_or(&[], |lent| &lent.return_buffers)
+    }
+
+    /// What comes back with long items.
+    pub fn context(&self) -> u64 {
+        self.lent.as_ref().map_or(0, |lent| lent.context)
     }
 
     /// Whether it lends a byte of this memory.
     pub fn lends(&self, part: &Part) -> bool {
-        self.long_items.iter().chain(&self.return_buffers).any(|lent| lent.overlaps(part))
+        self.long_items().iter().chain(self.return_buffers()).any(|lent| lent.overlaps(part))
     }
 
     /// Its short items.
-    pub fn items(&self) -> Vec<&[u8]> {
-        let mut rest = self.payload.as_slice();
-        let mut items = Vec::with_capacity(self.item_lens.len());
-        for &len in &self.item_lens {
-            let (item, behind) = rest.split_at(len as usize);
-            items.push(item);
-            rest = behind;
-        }
-        items
+    pub fn items(&self) -> Items<'_> {
+        wire::short_items(&self.plain)
+    }
+}
+
+impl Parts {
+    #[cold]
+    fn new(content: &Content<'_>) -> Box<Parts> {
+        Box::new(Parts {
+            long_items: content.long_items.to_vec(),
+            return_buffers: content.return_buffers.to_vec(),
+            context: content.context,
+        })
     }
 }
 
@@ -274,7 +314,7 @@ impl LongItem {
 /// A message that came from another service: whole, with everything that belongs to it (RIPC-007). It may be kept as long as the
 /// program likes; its receive buffer is free again when it is dropped.
 pub struct Message {
-    pub(crate) head: Head,
+    /// It has been checked.
     pub(crate) frame: cci::Message,
     pub(crate) from: ServiceName,
     pub(crate) partner: Partner,
@@ -282,6 +322,12 @@ pub struct Message {
 }
 
 impl Message {
+    /// One without long items.
+    #[inline(always)]
+    pub(crate) fn short(frame: cci::Message, from: ServiceName, partner: Partner) -> Message {
+        Message { frame, from, partner, long_items: Vec::new() }
+    }
+
     /// Who sent it. Without security it is what the sender says; answers go to the sender in any case.
     pub fn from(&self) -> &ServiceName {
         &self.from
@@ -295,7 +341,7 @@ impl Message {
     /// The short items.
     #[inline]
     pub fn items(&self) -> Items<'_> {
-        self.head.items(&self.frame)
+        wire::short_items(&self.frame)
     }
 
     /// A short item by its number; empty if there is none.
@@ -324,7 +370,9 @@ impl fmt::Debug for Message {
         write!(
             f,
             "Message({} items and {} long ones from {})",
-            self.head.items, self.head.long_items, self.from
+            self.items().len(),
+            self.long_items.len(),
+            self.from
         )
     }
 }

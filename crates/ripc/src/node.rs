@@ -1,6 +1,7 @@
 //! A process's part in the network of services: what programs call.
 
 mod answers;
+mod at_once;
 mod base;
 mod calls;
 mod engine;
@@ -23,11 +24,12 @@ use crate::name::ServiceName;
 use crate::options::Options;
 use crate::wire::Kind;
 use answers::Answers;
+use at_once::AtOnce;
 use base::{Base, keep};
 use calls::{Call, Calls};
-use cci::{Context, Endpoint, Memory, RegisterError, WaitError};
+use cci::{Context, Endpoint, Event as Core, Memory, RegisterError, WaitError};
 use cci_sys::{clock, random};
-use engine::{Engine, Next};
+use engine::Engine;
 use finding::Finding;
 use lending::Lending;
 use services::{Listing, Waiting};
@@ -36,6 +38,8 @@ use std::time::Duration;
 
 /// Events of the endpoint that are taken in one call without one for the service that asks.
 const EVENTS_PER_CALL: usize = 64;
+/// How long a program that waits keeps its core when a search has begun: a directory of this host or of its network answers in that time.
+const SEARCH_SPIN_NS: u64 = 200_000;
 /// The longest sleep while a partner is being looked for.
 const SEARCH_LOOK_NS: u64 = 2_000_000;
 
@@ -353,7 +357,7 @@ impl Node {
             return Err(SendError::Busy);
         }
         let request = keep(kind, calls.numbers(), content)?;
-        self.engine.base.check_len(partner, &request.head, content.items())?;
+        self.engine.base.check_len(partner, request.head(), content.items())?;
         let now_ns = clock::now_ns();
         let deadline_ns = now_ns.saturating_add(as_ns(options.timeout));
         let CallOptions { context, is_repeatable: repeatable, .. } = options;
@@ -367,6 +371,7 @@ impl Node {
             again_ns: None,
             repeatable,
         });
+        self.engine.calls_due_by(deadline_ns);
         self.engine.send_call(id, partner, now_ns);
         Ok(id)
     }
@@ -432,12 +437,22 @@ impl Node {
         let is_reachable =
             self.engine.base.partners.get(partner).is_some_and(|state| state.connection().is_some());
         if is_reachable {
-            self.engine.base.check_len(partner, &answer.head, content.items())?;
+            self.engine.base.check_len(partner, answer.head(), content.items())?;
+        }
+        if answer.as_plain().is_some() {
+            if is_reachable {
+                // If it can't leave, the client repeats the request, and gets it then.
+                let _kept = self.engine.send_or_keep(partner, &answer);
+            }
+            if let Some(answers) = self.engine.answers.get_mut(service) {
+                answers.answered(client, number, answer);
+            }
+            return Ok(());
         }
         if let Some(answers) = self.engine.answers.get_mut(service) {
             answers.answered(client, number, answer.clone());
         }
-        if !answer.long_items.is_empty() {
+        if !answer.long_items().is_empty() {
             // Even if it never leaves, its memory is the program's again when the time is over.
             let lease = (content.context, Some((client, number)));
             let Base { lending, endpoint, .. } = &mut self.engine.base;
@@ -471,13 +486,33 @@ impl Node {
     #[inline]
     pub fn next_event(&mut self, service: Service) -> Option<Event> {
         for _ in 0..EVENTS_PER_CALL {
-            if let Some(event) = self.pop(service) {
+            let is_idle = self.engine.base.services.get(service).is_some_and(services::State::is_idle);
+            if !is_idle && let Some(event) = self.pop(service) {
                 return Some(event);
             }
-            match self.engine.next(service) {
-                Next::Event(event) => return Some(event),
-                Next::Again => {}
-                Next::Nothing => break,
+            let Some(event) = self.engine.base.endpoint.next_event() else {
+                self.engine.do_due();
+                break;
+            };
+            let Core::Recv(frame) = event else {
+                self.engine.on(event);
+                continue;
+            };
+            let at_once = if is_idle { self.engine.at_once(&frame, service) } else { None };
+            // Written to where the caller wants it: to move a message costs more than to take it.
+            match at_once {
+                Some((partner, from, AtOnce::Message)) => {
+                    return Some(Event::Message(Message::short(frame, from, partner)));
+                }
+                Some((partner, from, AtOnce::Request(ticket))) => {
+                    let message = Message::short(frame, from, partner);
+                    return Some(Event::Request(Request { message, ticket }));
+                }
+                Some((partner, from, AtOnce::Answer(call, context))) => {
+                    let result = Ok(Message::short(frame, from, partner));
+                    return Some(Event::Answer { call, context, result });
+                }
+                None => self.engine.received(frame),
             }
         }
         self.pop(service)
@@ -516,13 +551,28 @@ impl Node {
     /// Sleeps until something happens or is due, or until `until_ns`.
     fn sleep(&mut self, until_ns: Option<u64>) -> Result<(), WaitError> {
         let now_ns = clock::now_ns();
-        let look_ns = if self.engine.finding.is_idle() { DIRECTORY_LOOK_NS } else { SEARCH_LOOK_NS };
+        let look_ns = self.look_ns(now_ns);
+        if look_ns == 0 {
+            // A thread of the directory's may need this core.
+            std::thread::yield_now();
+            return Ok(());
+        }
         let wake_ns = self.engine.next_due_ns().min(now_ns + look_ns).min(until_ns.unwrap_or(u64::MAX));
         self.engine.base.endpoint.wait_any(Some(Duration::from_nanos(wake_ns.saturating_sub(now_ns))))?;
         if self.engine.finding.is_idle() && clock::now_ns().saturating_sub(now_ns) >= ASK_AGAIN_NS_MAX {
             self.engine.look(clock::now_ns());
         }
         Ok(())
+    }
+
+    /// How long a program may sleep and yet see in time what the directory says. It sleeps longer the longer it has looked for somebody.
+    fn look_ns(&self, now_ns: u64) -> u64 {
+        let finding = &self.engine.finding;
+        if finding.is_idle() {
+            return DIRECTORY_LOOK_NS;
+        }
+        let searched_ns = now_ns.saturating_sub(finding.began_ns());
+        if searched_ns < SEARCH_SPIN_NS { 0 } else { (searched_ns / 2).min(SEARCH_LOOK_NS) }
     }
 
     /// Makes progress: takes what has come, and does what is due. Events wait for [`Node::next_event`].
@@ -538,8 +588,9 @@ impl Node {
 
     /// How long a program may sleep on [`Node::os_handle`] before it calls [`Node::progress`] again.
     pub fn next_due(&self) -> Duration {
-        let look_ns = if self.engine.finding.is_idle() { DIRECTORY_LOOK_NS } else { SEARCH_LOOK_NS };
-        Duration::from_nanos(self.engine.next_due_ns().saturating_sub(clock::now_ns()).min(look_ns))
+        let now_ns = clock::now_ns();
+        let due_ns = self.engine.next_due_ns().saturating_sub(now_ns);
+        Duration::from_nanos(due_ns.min(self.look_ns(now_ns)))
     }
 
     /// The descriptor for poll, select or epoll: readable whenever an event may have come. See also [`Node::next_due`].

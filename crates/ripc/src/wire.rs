@@ -193,10 +193,15 @@ impl Head {
     /// The bytes before those of the short items.
     #[inline]
     pub fn table_bytes(&self) -> usize {
-        HEAD_BYTES
-            + usize::from(self.items) * ITEM_BYTES
-            + usize::from(self.long_items) * LONG_ITEM_BYTES
-            + usize::from(self.offers) * OFFER_BYTES
+        table_bytes(self.items, self.long_items, self.offers)
+    }
+
+    /// Writes another oldest number into a frame.
+    #[inline]
+    pub fn patch_oldest(frame: &mut [u8], oldest: u64) {
+        if let Some(place) = frame.get_mut(16..24) {
+            place.copy_from_slice(&oldest.to_le_bytes());
+        }
     }
 
     /// Reads and checks a frame: its tables are whole, and its short items fill the rest exactly. `None`: it is none.
@@ -217,28 +222,37 @@ impl Head {
         if start[4..8] != [0; 4] {
             return None;
         }
-        let rest = frame.len().checked_sub(head.table_bytes())?;
+        // Most frames have one short item and nothing else.
+        if head.is_plain()
+            && head.items == 1
+            && let Some(item_len) = frame[HEAD_BYTES..].first_chunk()
+        {
+            let len_bytes = (HEAD_BYTES + ITEM_BYTES) as u64 + u64::from(u32::from_le_bytes(*item_len));
+            return (frame.len() as u64 == len_bytes).then_some(head);
+        }
+        head.has_whole_tables(frame).then_some(head)
+    }
+
+    /// Whether its tables are whole, and its short items fill the rest of the frame exactly.
+    fn has_whole_tables(&self, frame: &[u8]) -> bool {
+        let Some(rest) = frame.len().checked_sub(self.table_bytes()) else { return false };
         let mut items_bytes = 0_u64;
-        for item in frame[HEAD_BYTES..][..usize::from(head.items) * ITEM_BYTES].chunks_exact(ITEM_BYTES) {
+        for item in frame[HEAD_BYTES..][..usize::from(self.items) * ITEM_BYTES].chunks_exact(ITEM_BYTES) {
             items_bytes += u64::from(u32::from_le_bytes([item[0], item[1], item[2], item[3]]));
         }
         if items_bytes != rest as u64
-            || (head.long_items | head.offers) as usize > LONG_ITEMS_MAX.max(OFFERS_MAX)
+            || (self.long_items | self.offers) as usize > LONG_ITEMS_MAX.max(OFFERS_MAX)
         {
-            return None;
+            return false;
         }
-        let (long_items, offers) = (head.long_items(frame), head.offers(frame));
-        let is_whole =
-            long_items.count() == usize::from(head.long_items) && offers.count() == usize::from(head.offers);
-        is_whole.then_some(head)
+        let (long_items, offers) = (self.long_items(frame), self.offers(frame));
+        long_items.count() == usize::from(self.long_items) && offers.count() == usize::from(self.offers)
     }
 
-    /// The short items of a frame that was checked.
-    pub fn items<'a>(&self, frame: &'a [u8]) -> Items<'a> {
-        let (tables, payload) = frame.split_at_checked(self.table_bytes()).unwrap_or_default();
-        let lengths =
-            tables.get(HEAD_BYTES..HEAD_BYTES + usize::from(self.items) * ITEM_BYTES).unwrap_or_default();
-        Items { lengths, payload }
+    /// Whether nothing is lent: no long items, no return buffers.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.long_items == 0 && self.offers == 0
     }
 
     /// The long items of a frame; fewer than there should be, if one is wrong.
@@ -274,8 +288,27 @@ impl Head {
     }
 }
 
+/// The bytes of a frame with so many short items, long items and return buffers before those of the short items.
+#[inline]
+fn table_bytes(items: u8, long_items: u8, offers: u8) -> usize {
+    HEAD_BYTES
+        + usize::from(items) * ITEM_BYTES
+        + usize::from(long_items) * LONG_ITEM_BYTES
+        + usize::from(offers) * OFFER_BYTES
+}
+
+/// The short items of a frame that was checked.
+#[inline]
+pub fn short_items(frame: &[u8]) -> Items<'_> {
+    let Some(&[_, items, long_items, offers]) = frame.first_chunk() else { return Items::default() };
+    let tables_bytes = table_bytes(items, long_items, offers);
+    let (tables, payload) = frame.split_at_checked(tables_bytes).unwrap_or_default();
+    let lengths = tables.get(HEAD_BYTES..HEAD_BYTES + usize::from(items) * ITEM_BYTES).unwrap_or_default();
+    Items { lengths, payload }
+}
+
 /// The short items of a message, in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Items<'a> {
     lengths: &'a [u8],
     payload: &'a [u8],
@@ -284,6 +317,7 @@ pub struct Items<'a> {
 impl<'a> Iterator for Items<'a> {
     type Item = &'a [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         let (length, lengths) = self.lengths.split_first_chunk::<ITEM_BYTES>()?;
         let (item, payload) = self.payload.split_at_checked(u32::from_le_bytes(*length) as usize)?;
@@ -371,7 +405,7 @@ mod tests {
             head.put(&mut frame, &items, &long_items, &offers);
             items.iter().for_each(|item| frame.extend_from_slice(item));
             prop_assert_eq!(Head::parse(&frame), Some(head));
-            prop_assert_eq!(head.items(&frame).collect::<Vec<_>>(), items);
+            prop_assert_eq!(short_items(&frame).collect::<Vec<_>>(), items);
             prop_assert_eq!(head.long_items(&frame).collect::<Vec<_>>(), long_items);
             prop_assert_eq!(head.offers(&frame).collect::<Vec<_>>(), offers);
             // One byte more or less, and it is none.
@@ -389,8 +423,8 @@ mod tests {
                 *start = [kind, counts[0] % 4, counts[1] % 3, counts[2] % 3, 0, 0, 0, 0];
             }
             if let Some(head) = Head::parse(&frame) {
-                prop_assert_eq!(head.items(&frame).count(), usize::from(head.items));
-                let bytes: usize = head.items(&frame).map(<[u8]>::len).sum();
+                prop_assert_eq!(short_items(&frame).count(), usize::from(head.items));
+                let bytes: usize = short_items(&frame).map(<[u8]>::len).sum();
                 prop_assert_eq!(bytes + head.table_bytes(), frame.len());
             }
             let _ = Hello::parse(&frame);

@@ -5,7 +5,7 @@ use crate::directory::Instance;
 use crate::handles::Partner;
 use crate::limits::{ANSWERS_BYTES_MAX, CALLS_MAX, CLIENTS_MAX};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
 /// What became of a request.
 enum Outcome {
@@ -18,11 +18,48 @@ enum Outcome {
 
 struct Client {
     partner: Partner,
-    outcomes: BTreeMap<u64, Outcome>,
+    outcomes: Outcomes,
     /// Answers below have been forgotten although the client might still ask.
     forgotten_below: u64,
     bytes: usize,
-    last_ns: u64,
+    /// When it asked last: how many requests had come by then.
+    last: u64,
+}
+
+/// What became of a client's requests. In order of their numbers, which nearly always come in order.
+#[derive(Default)]
+struct Outcomes(VecDeque<(u64, Outcome)>);
+
+impl Outcomes {
+    /// Where the request of a number is, or where it would be.
+    #[inline]
+    fn place(&self, number: u64) -> Result<usize, usize> {
+        match self.0.back() {
+            Some((last, _)) if *last == number => Ok(self.0.len() - 1),
+            Some((last, _)) if *last > number => self.0.binary_search_by_key(&number, |(number, _)| *number),
+            _ => Err(self.0.len()),
+        }
+    }
+
+    #[inline]
+    fn get_mut(&mut self, number: u64) -> Option<&mut Outcome> {
+        let place = self.place(number).ok()?;
+        self.0.get_mut(place).map(|(_, outcome)| outcome)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Outcome> {
+        let place = self.place(number).ok()?;
+        self.0.remove(place).map(|(_, outcome)| outcome)
+    }
+
+    /// Takes the first one, if its number is smaller.
+    #[inline]
+    fn pop_below(&mut self, number: u64) -> Option<Outcome> {
+        if self.0.front()?.0 >= number {
+            return None;
+        }
+        self.0.pop_front().map(|(_, outcome)| outcome)
+    }
 }
 
 /// Requests of all clients of one service.
@@ -30,6 +67,8 @@ struct Client {
 pub struct Answers {
     clients: FxHashMap<Instance, Client>,
     bytes: usize,
+    /// How many requests have come.
+    asked: u64,
 }
 
 /// What is to be done about a request that came.
@@ -49,77 +88,75 @@ pub enum Verdict {
 impl Answers {
     /// A request has come.
     //= wire.md R-RIPC-6
-    pub fn asked(
-        &mut self,
-        client: Instance,
-        partner: Partner,
-        (number, oldest): (u64, u64),
-        now_ns: u64,
-    ) -> Verdict {
-        if !self.clients.contains_key(&client) && self.clients.len() >= CLIENTS_MAX && !self.forget_idle() {
+    pub fn asked(&mut self, client: Instance, partner: Partner, (number, oldest): (u64, u64)) -> Verdict {
+        if self.clients.len() >= CLIENTS_MAX && !self.clients.contains_key(&client) && !self.forget_idle() {
             return Verdict::Busy;
         }
+        self.asked += 1;
         let known = self.clients.entry(client).or_insert_with(|| Client {
             partner,
-            outcomes: BTreeMap::new(),
+            outcomes: Outcomes::default(),
             forgotten_below: 0,
             bytes: 0,
-            last_ns: now_ns,
+            last: 0,
         });
-        (known.partner, known.last_ns) = (partner, now_ns);
+        (known.partner, known.last) = (partner, self.asked);
         // What is older has been received: nobody will ask again.
         known.forgotten_below = known.forgotten_below.max(oldest);
-        while let Some(first) = known.outcomes.first_entry()
-            && *first.key() < oldest
-        {
-            if let Outcome::Answered(answer) = first.remove() {
+        while let Some(received) = known.outcomes.pop_below(oldest) {
+            if let Outcome::Answered(answer) = received {
                 known.bytes -= answer.bytes();
                 self.bytes -= answer.bytes();
             }
         }
-        match known.outcomes.get(&number) {
-            Some(Outcome::Asked | Outcome::Returned(true)) => Verdict::Repeated,
-            Some(Outcome::Returned(false)) => Verdict::Forgotten,
-            Some(Outcome::Answered(answer)) => Verdict::Answered(answer.clone()),
-            None if number < known.forgotten_below => Verdict::Forgotten,
-            None if known.outcomes.len() >= 2 * CALLS_MAX => Verdict::Busy,
-            None => {
-                known.outcomes.insert(number, Outcome::Asked);
-                Verdict::New
+        let place = match known.outcomes.place(number) {
+            Ok(place) => {
+                return match known.outcomes.0.get(place) {
+                    Some((_, Outcome::Answered(answer))) => Verdict::Answered(answer.clone()),
+                    Some((_, Outcome::Returned(false))) => Verdict::Forgotten,
+                    _ => Verdict::Repeated,
+                };
             }
+            Err(place) => place,
+        };
+        if number < known.forgotten_below {
+            return Verdict::Forgotten;
         }
+        if known.outcomes.0.len() >= 2 * CALLS_MAX {
+            return Verdict::Busy;
+        }
+        known.outcomes.0.insert(place, (number, Outcome::Asked));
+        Verdict::New
     }
 
     /// A request that was found new was not taken after all.
     pub fn not_taken(&mut self, client: Instance, number: u64) {
         if let Some(client) = self.clients.get_mut(&client) {
-            client.outcomes.remove(&number);
+            client.outcomes.remove(number);
         }
     }
 
     /// The partner that a request's answer goes to. `None`: it was answered, or its client is gone for long.
-    pub fn client_of(&self, client: Instance, number: u64) -> Option<Partner> {
-        let client = self.clients.get(&client)?;
-        matches!(client.outcomes.get(&number)?, Outcome::Asked).then_some(client.partner)
+    pub fn client_of(&mut self, client: Instance, number: u64) -> Option<Partner> {
+        let client = self.clients.get_mut(&client)?;
+        matches!(client.outcomes.get_mut(number)?, Outcome::Asked).then_some(client.partner)
     }
 
     /// Keeps an answer.
     pub fn answered(&mut self, client: Instance, number: u64, answer: Kept) {
         let Some(known) = self.clients.get_mut(&client) else { return };
-        if !matches!(known.outcomes.get(&number), Some(Outcome::Asked)) {
-            return;
-        }
+        let Some(outcome @ Outcome::Asked) = known.outcomes.get_mut(number) else { return };
         let bytes = answer.bytes();
+        *outcome = Outcome::Answered(answer);
         known.bytes += bytes;
         self.bytes += bytes;
-        known.outcomes.insert(number, Outcome::Answered(answer));
         while self.bytes > ANSWERS_BYTES_MAX && self.forget_largest() {}
     }
 
     /// The memory of an answer's long items is the program's again: the answer can't be sent any more.
     pub fn returned(&mut self, client: Instance, number: u64, fetched: bool) {
         let Some(known) = self.clients.get_mut(&client) else { return };
-        let Some(outcome) = known.outcomes.get_mut(&number) else { return };
+        let Some(outcome) = known.outcomes.get_mut(number) else { return };
         if let Outcome::Answered(answer) = std::mem::replace(outcome, Outcome::Returned(fetched)) {
             known.bytes -= answer.bytes();
             self.bytes -= answer.bytes();
@@ -129,9 +166,9 @@ impl Answers {
     /// Forgets the oldest answer of the client that takes most: a client that never says what it has costs nobody else.
     fn forget_largest(&mut self) -> bool {
         let Some(client) = self.clients.values_mut().max_by_key(|client| client.bytes) else { return false };
-        let oldest = client.outcomes.iter().find(|(_, outcome)| matches!(outcome, Outcome::Answered(_)));
-        let Some((&number, _)) = oldest else { return false };
-        if let Some(Outcome::Answered(answer)) = client.outcomes.remove(&number) {
+        let oldest = client.outcomes.0.iter().find(|(_, outcome)| matches!(outcome, Outcome::Answered(_)));
+        let Some(&(number, _)) = oldest else { return false };
+        if let Some(Outcome::Answered(answer)) = client.outcomes.remove(number) {
             client.bytes -= answer.bytes();
             self.bytes -= answer.bytes();
         }
@@ -142,9 +179,9 @@ impl Answers {
     /// Forgets the client that has been silent for longest and has no request open.
     fn forget_idle(&mut self) -> bool {
         let has_none_open =
-            |client: &Client| !client.outcomes.values().any(|outcome| matches!(outcome, Outcome::Asked));
+            |client: &Client| !client.outcomes.0.iter().any(|(_, outcome)| matches!(outcome, Outcome::Asked));
         let idle = self.clients.iter().filter(|(_, client)| has_none_open(client));
-        let Some((&instance, _)) = idle.min_by_key(|(_, client)| client.last_ns) else { return false };
+        let Some((&instance, _)) = idle.min_by_key(|(_, client)| client.last) else { return false };
         if let Some(client) = self.clients.remove(&instance) {
             self.bytes -= client.bytes;
         }
@@ -161,18 +198,18 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::content::Content;
     use crate::wire::{Head, Kind};
 
     const CLIENT: Instance = Instance(7);
 
     fn answer(len: usize) -> Kept {
-        let mut answer = Kept::bare(Head::bare(Kind::Answer, 0));
-        answer.payload = vec![0; len];
-        answer
+        let bytes = vec![0; len];
+        Kept::new(Head { items: 1, ..Head::bare(Kind::Answer, 0) }, &Content::from(&bytes[..]))
     }
 
     fn ask(answers: &mut Answers, client: Instance, number: u64, oldest: u64) -> Verdict {
-        answers.asked(client, Partner::default(), (number, oldest), number)
+        answers.asked(client, Partner::default(), (number, oldest))
     }
 
     #[test]
@@ -184,7 +221,7 @@ mod tests {
         answers.answered(CLIENT, 1, answer(10));
         assert!(answers.client_of(CLIENT, 1).is_none(), "answered");
         assert!(
-            matches!(ask(&mut answers, CLIENT, 1, 1), Verdict::Answered(answer) if answer.payload.len() == 10)
+            matches!(ask(&mut answers, CLIENT, 1, 1), Verdict::Answered(answer) if answer.items().next() == Some(&[0; 10]))
         );
         assert!(matches!(ask(&mut answers, CLIENT, 2, 2), Verdict::New));
         assert_eq!(answers.bytes(), 0, "the client has the first");

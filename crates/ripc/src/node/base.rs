@@ -9,9 +9,12 @@ use crate::handles::Partner;
 use crate::limits::WAITING_MAX;
 use crate::wire::{Head, Kind, LongItem, Offer};
 use cci::{Connection, Endpoint, SendFlags};
+use cci_sys::clock;
 
 /// The longest frame to a partner that is not connected yet, bytes: what its path takes shows later.
 const FRAME_BYTES_MAX: usize = cci::limits::MESSAGE_BYTES_MAX as usize;
+/// Short items of up to so many bytes are copied behind their table, which costs less than to send them from two places.
+const COPIED_BYTES_MAX: usize = 1_024;
 
 pub struct Base {
     pub endpoint: Endpoint,
@@ -25,7 +28,7 @@ pub struct Base {
 impl Base {
     pub fn new(endpoint: Endpoint, lending: Lending) -> Base {
         let (partners, services) = (Partners::default(), Services::default());
-        Base { endpoint, partners, services, lending, tables: Vec::with_capacity(256) }
+        Base { endpoint, partners, services, lending, tables: Vec::with_capacity(2 * COPIED_BYTES_MAX) }
     }
 
     /// What a frame to this partner may take, bytes.
@@ -52,14 +55,21 @@ impl Base {
     ) -> Result<(), SendError> {
         self.tables.clear();
         head.put(&mut self.tables, items, &[], &[]);
-        let sent = if let [item] = items {
+        let sent = if let [item] = items
+            && item.len() > COPIED_BYTES_MAX
+        {
             self.endpoint.send_vectored(connection, &[&self.tables, item], 0, SendFlags::SILENT)
         } else {
-            self.tables.reserve(items.iter().map(|item| item.len()).sum());
             items.iter().for_each(|item| self.tables.extend_from_slice(item));
             self.endpoint.send(connection, &self.tables, 0, SendFlags::SILENT)
         };
         sent.map_err(send_error)
+    }
+
+    /// Sends a frame with which nothing is lent.
+    #[inline]
+    pub fn send_plain(&mut self, connection: Connection, frame: &[u8]) -> Result<(), SendError> {
+        self.endpoint.send(connection, frame, 0, SendFlags::SILENT).map_err(send_error)
     }
 
     /// Sends a frame on a connection. Its memory is lent before, unless some of the long items are at the partner already (`placed`).
@@ -69,17 +79,16 @@ impl Base {
         connection: Connection,
         frame: &Kept,
         placed: &[Option<Offer>],
-        now_ns: u64,
     ) -> Result<(), SendError> {
-        let mut head = frame.head;
-        if frame.long_items.is_empty() && frame.return_buffers.is_empty() {
-            return self.send_short(connection, &head, &frame.items());
+        if let Some(plain) = frame.as_plain() {
+            return self.send_plain(connection, plain);
         }
-        let lease = self.lend(partner, connection, frame, placed, now_ns)?;
-        head.lease = lease.number;
+        let lease = self.lend(partner, connection, frame, placed)?;
+        let head = Head { lease: lease.number, ..*frame.head() };
+        let items: Vec<&[u8]> = frame.items().collect();
         self.tables.clear();
-        head.put(&mut self.tables, &frame.items(), &lease.long_items, &lease.offers);
-        self.tables.extend_from_slice(&frame.payload);
+        head.put(&mut self.tables, &items, &lease.long_items, &lease.offers);
+        items.iter().for_each(|item| self.tables.extend_from_slice(item));
         let sent = self.endpoint.send(connection, &self.tables, 0, SendFlags::SILENT);
         if sent.is_err() {
             self.lending.take_back(&mut self.endpoint, lease.number);
@@ -93,23 +102,23 @@ impl Base {
         connection: Connection,
         frame: &Kept,
         placed: &[Option<Offer>],
-        now_ns: u64,
     ) -> Result<Lent, SendError> {
+        let now_ns = clock::now_ns();
         let state = self.partners.get(partner).ok_or(SendError::Unknown)?;
         let service = state.service;
         let answer = state
             .instance
-            .filter(|_| frame.head.kind == Kind::Answer)
-            .map(|client| (client, frame.head.number));
-        let lends = !frame.long_items.is_empty();
+            .filter(|_| frame.head().kind == Kind::Answer)
+            .map(|client| (client, frame.head().number));
+        let lends = !frame.long_items().is_empty();
         let number = if lends {
-            self.lending.begin(&mut self.endpoint, (service, partner), (frame.context, answer), now_ns)
+            self.lending.begin(&mut self.endpoint, (service, partner), (frame.context(), answer), now_ns)
         } else {
             0
         };
         let mut lent = Lent { number, long_items: Vec::new(), offers: Vec::new() };
         let mut lend_all = || {
-            for (index, part) in frame.long_items.iter().enumerate() {
+            for (index, part) in frame.long_items().iter().enumerate() {
                 let len_bytes = part.len_bytes();
                 let item = match placed.get(index).copied().flatten() {
                     Some(offer) => LongItem::Here { offer: offer.number, len_bytes },
@@ -120,7 +129,7 @@ impl Base {
                 };
                 lent.long_items.push(item);
             }
-            for part in &frame.return_buffers {
+            for part in frame.return_buffers() {
                 let offer =
                     self.lending.offer(&mut self.endpoint, (service, partner), connection, part, now_ns)?;
                 lent.offers.push(offer);
@@ -139,11 +148,11 @@ impl Base {
     ///
     /// # Errors
     /// [`SendError::Busy`] if as much waits as may.
-    pub fn send_or_wait(&mut self, partner: Partner, frame: Kept, now_ns: u64) -> Result<(), SendError> {
+    pub fn send_or_wait(&mut self, partner: Partner, frame: Kept) -> Result<(), SendError> {
         let state = self.partners.get_mut(partner).ok_or(SendError::Unknown)?;
         let connection = state.connection().filter(|_| state.waiting.is_empty());
         let Some(connection) = connection else { return self.wait(partner, frame) };
-        match self.send_frame(partner, connection, &frame, &[], now_ns) {
+        match self.send_frame(partner, connection, &frame, &[]) {
             Err(SendError::Busy) => self.wait(partner, frame),
             sent => sent,
         }
@@ -153,10 +162,10 @@ impl Base {
     ///
     /// # Errors
     /// [`SendError::Busy`] where there is no space or no connection.
-    pub fn send_now(&mut self, partner: Partner, frame: &Kept, now_ns: u64) -> Result<(), SendError> {
+    pub fn send_now(&mut self, partner: Partner, frame: &Kept) -> Result<(), SendError> {
         let state = self.partners.get(partner).ok_or(SendError::Unknown)?;
         let connection = state.connection().ok_or(SendError::Busy)?;
-        self.send_frame(partner, connection, frame, &[], now_ns)
+        self.send_frame(partner, connection, frame, &[])
     }
 
     /// Lets a frame wait, where it may.
@@ -175,21 +184,20 @@ impl Base {
         partner: Partner,
         frame: Kept,
         placed: &[Option<Offer>],
-        now_ns: u64,
     ) -> Result<(), SendError> {
         let connection = self.partners.get(partner).and_then(|state| state.connections.first().copied());
         let connection = connection.ok_or(SendError::Gone)?;
-        self.send_frame(partner, connection, &frame, placed, now_ns)
+        self.send_frame(partner, connection, &frame, placed)
     }
 
     /// Sends what waits for a partner, as far as there is space. Returns what can't be sent at all.
-    pub fn flush(&mut self, partner: Partner, now_ns: u64) -> Vec<(Kept, SendError)> {
+    pub fn flush(&mut self, partner: Partner) -> Vec<(Kept, SendError)> {
         let mut failed = Vec::new();
         while let Some(state) = self.partners.get_mut(partner)
             && let Some(connection) = state.connection()
             && let Some(frame) = state.waiting.pop_front()
         {
-            match self.send_frame(partner, connection, &frame, &[], now_ns) {
+            match self.send_frame(partner, connection, &frame, &[]) {
                 Ok(()) => {}
                 Err(SendError::Busy) => {
                     if let Some(state) = self.partners.get_mut(partner) {

@@ -63,16 +63,31 @@ impl Calls {
         self.calls.get_mut(usize::try_from(index).ok()?)?.as_mut()
     }
 
-    /// Ends a call.
-    pub fn remove(&mut self, call: CallId) -> Option<Call> {
+    /// Ends a call. Returns its context.
+    pub fn remove(&mut self, call: CallId) -> Option<u64> {
+        self.end(call, |_| true)
+    }
+
+    /// Ends a call, if it is one to this partner. Returns its context.
+    #[inline]
+    pub fn end_of(&mut self, call: CallId, partner: Partner) -> Option<u64> {
+        self.end(call, |call| call.partner == partner)
+    }
+
+    #[inline]
+    fn end(&mut self, call: CallId, is_meant: impl FnOnce(&Call) -> bool) -> Option<u64> {
         let index = usize::try_from(call.0.checked_sub(self.first)?).ok()?;
-        let ended = self.calls.get_mut(index)?.take()?;
+        let place = self.calls.get_mut(index)?;
+        let ended = place.as_ref().filter(|call| is_meant(call))?;
+        let context = ended.context;
+        // Not taken out: it is large.
+        *place = None;
         self.open -= 1;
         while let Some(None) = self.calls.front() {
             self.calls.pop_front();
             self.first += 1;
         }
-        Some(ended)
+        Some(context)
     }
 
     /// Sends a call again at a time.
@@ -161,7 +176,7 @@ mod tests {
                     prop_assert_eq!(id.0, number);
                     model.push(id);
                 } else if let Some(&id) = model.get(which) {
-                    prop_assert_eq!(calls.remove(id).map(|call| call.context), Some(id.0));
+                    prop_assert_eq!(calls.remove(id), Some(id.0));
                     prop_assert!(calls.remove(id).is_none(), "it ends once");
                     model.remove(which);
                 }

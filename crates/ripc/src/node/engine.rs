@@ -2,7 +2,7 @@
 
 use super::answers::{Answers, Verdict};
 use super::base::Base;
-use super::calls::{Call, Calls};
+use super::calls::Calls;
 use super::fetching::Fetching;
 use super::finding::{Finding, Found};
 use super::lending::Ended;
@@ -14,22 +14,12 @@ use crate::event::{Event, Request, Ticket};
 use crate::handles::{CallId, Partner, Service};
 use crate::limits::{BUSY_NS, CLIENTS_MAX, ELSEWHERE_KEEPALIVE_NS, WATCH_NS};
 use crate::policy::Policy;
-use crate::wire::{Head, Hello, Kind};
+use crate::wire::{Head, Hello, Kind, short_items};
 use cci::{ConnectRequest, Connection, Event as Core};
 use cci_sys::clock;
 use rustc_hash::FxHashMap;
 use slotmap::{KeyData, SecondaryMap};
 use std::time::Duration;
-
-/// What one look at the endpoint brought.
-pub enum Next {
-    /// A message for the service that asked, before which nothing of it waits.
-    Event(Event),
-    /// Something else.
-    Again,
-    /// Nothing.
-    Nothing,
-}
 
 /// A node without its public face.
 pub struct Engine {
@@ -50,6 +40,8 @@ pub struct Engine {
     found: Vec<Found>,
     /// When services whose answers do not come are asked for again.
     watch_at_ns: u64,
+    /// No call ends or is sent again before, and no service is asked for again.
+    calls_due_ns: u64,
     /// Frames that were none, and connections that were closed for it.
     pub malformed: u64,
 }
@@ -70,39 +62,17 @@ impl Engine {
             blocked: Vec::new(),
             found: Vec::new(),
             watch_at_ns: 0,
+            calls_due_ns: u64::MAX,
             malformed: 0,
-        }
-    }
-
-    /// Takes what has happened, or does what is due.
-    #[inline]
-    pub fn next(&mut self, service: Service) -> Next {
-        match self.base.endpoint.next_event() {
-            Some(Core::Recv(message)) => {
-                self.received(message, Some(service)).map_or(Next::Again, Next::Event)
-            }
-            Some(event) => {
-                self.on(event);
-                Next::Again
-            }
-            None => {
-                self.do_due();
-                Next::Nothing
-            }
         }
     }
 
     pub fn on(&mut self, event: Core) {
         match event {
-            Core::Recv(message) => {
-                let _queued = self.received(message, None);
-            }
+            Core::Recv(message) => self.received(message),
             Core::Send { context, status, .. } => {
-                let now_ns = clock::now_ns();
                 if context & PUSH != 0 {
-                    if let Some((partner, frame)) =
-                        self.pushing.ended(&mut self.base, context, status, now_ns)
-                    {
+                    if let Some((partner, frame)) = self.pushing.ended(&mut self.base, context, status) {
                         self.never_lent(partner, &[frame]);
                     }
                 } else if let Some(whole) = self.fetching.ended(&mut self.base, context, status) {
@@ -173,7 +143,7 @@ impl Engine {
 
     /// A partner is connected: what waits for that is sent.
     fn reached(&mut self, partner: Partner, now_ns: u64) {
-        self.flush(partner, now_ns);
+        self.flush(partner);
         let Some(state) = self.base.partners.get(partner) else { return };
         let Some(calls) = self.calls.get(state.service) else { return };
         for call in calls.of(partner) {
@@ -191,13 +161,14 @@ impl Engine {
         if call.sent_to.is_some() {
             return;
         }
-        call.request.head.oldest = oldest;
+        call.request.set_oldest(oldest);
         call.again_ns = None;
-        match self.base.send_now(partner, &call.request, now_ns) {
+        match self.base.send_now(partner, &call.request) {
             Ok(()) => call.sent_to = instance,
             Err(SendError::Busy | SendError::Gone) => {
                 if is_connected {
                     calls.again_at(id, now_ns + BUSY_NS);
+                    self.calls_due_by(now_ns + BUSY_NS);
                 } else {
                     self.finding.search(&mut self.base, partner, None, now_ns);
                 }
@@ -206,8 +177,8 @@ impl Engine {
         }
     }
 
-    fn flush(&mut self, partner: Partner, now_ns: u64) {
-        for (frame, error) in self.base.flush(partner, now_ns) {
+    fn flush(&mut self, partner: Partner) {
+        for (frame, error) in self.base.flush(partner) {
             self.not_sent(partner, &frame, &error);
         }
         let is_blocked = self.base.partners.get(partner).is_some_and(|state| !state.waiting.is_empty());
@@ -220,7 +191,7 @@ impl Engine {
     fn not_sent(&mut self, partner: Partner, frame: &Kept, error: &SendError) {
         let Some(state) = self.base.partners.get(partner) else { return };
         let (service, name) = (state.service, state.name.clone());
-        if !matches!(frame.head.kind, Kind::Message) {
+        if !matches!(frame.head().kind, Kind::Message) {
             return;
         }
         self.never_lent(partner, std::slice::from_ref(frame));
@@ -233,30 +204,43 @@ impl Engine {
     fn never_lent(&mut self, partner: Partner, frames: &[Kept]) {
         let Some(service) = self.base.partners.get(partner).map(|state| state.service) else { return };
         for frame in
-            frames.iter().filter(|frame| frame.head.kind == Kind::Message && !frame.long_items.is_empty())
+            frames.iter().filter(|frame| frame.head().kind == Kind::Message && !frame.long_items().is_empty())
         {
-            self.tell(service, Event::Returned { partner, context: frame.context, fetched: false });
+            self.tell(service, Event::Returned { partner, context: frame.context(), fetched: false });
         }
     }
 
     /// Has a frame leave for a partner, or wait; a partner that is not connected is looked for.
     pub fn send(&mut self, partner: Partner, frame: Kept) -> Result<(), SendError> {
-        let now_ns = clock::now_ns();
-        let has_long_items = !frame.long_items.is_empty();
-        if has_long_items {
-            self.pushing.send(&mut self.base, partner, frame, now_ns)?;
+        if !frame.long_items().is_empty() {
+            self.pushing.send(&mut self.base, partner, frame)?;
         } else {
-            self.base.send_or_wait(partner, frame, now_ns)?;
+            self.base.send_or_wait(partner, frame)?;
         }
-        self.sees_to(partner, now_ns);
+        self.sees_to(partner);
         Ok(())
     }
 
+    /// Has a frame leave for a partner that is connected, or a copy of it wait. Nothing is lent with it.
+    #[inline]
+    pub fn send_or_keep(&mut self, partner: Partner, frame: &Kept) -> Result<(), SendError> {
+        let state = self.base.partners.get(partner).ok_or(SendError::Unknown)?;
+        if let (true, Some(connection), Some(plain)) =
+            (state.waiting.is_empty(), state.connection(), frame.as_plain())
+        {
+            match self.base.send_plain(connection, plain) {
+                Err(SendError::Busy) => {}
+                sent => return sent,
+            }
+        }
+        self.send(partner, frame.clone())
+    }
+
     /// Sees to it that what waits for a partner does not wait for ever.
-    pub fn sees_to(&mut self, partner: Partner, now_ns: u64) {
+    pub fn sees_to(&mut self, partner: Partner) {
         let Some(state) = self.base.partners.get(partner) else { return };
         if state.connection().is_none() {
-            self.finding.search(&mut self.base, partner, None, now_ns);
+            self.finding.search(&mut self.base, partner, None, clock::now_ns());
         } else if !state.waiting.is_empty() && !self.blocked.contains(&partner) {
             self.blocked.push(partner);
         }
@@ -301,33 +285,16 @@ impl Engine {
         self.base.partners.remove(partner);
     }
 
-    /// A message came. Returns it, if it is for the service that asks and may be handed out at once.
-    #[inline]
-    fn received(&mut self, message: cci::Message, asks: Option<Service>) -> Option<Event> {
-        let connection = message.connection();
-        let partner = self.base.partners.of(connection)?;
-        let Some(head) = Head::parse(&message) else {
-            self.refuse(connection);
-            return None;
-        };
-        let state = self.base.partners.get(partner)?;
-        let service = state.service;
-        let whole = Whole {
-            partner,
-            connection,
-            from: state.name.clone(),
-            head,
-            frame: message,
-            long_items: Vec::new(),
-            is_lost: false,
-            received_by: None,
-        };
-        let is_plain = head.kind == Kind::Message && head.long_items == 0 && head.offers == 0;
-        if is_plain && asks == Some(service) && self.base.services.get(service)?.is_idle() {
-            return Some(Event::Message(whole.into_message()));
-        }
+    /// A frame came: what it is waits for its service.
+    pub fn received(&mut self, frame: cci::Message) {
+        let connection = frame.connection();
+        let Some(partner) = self.base.partners.of(connection) else { return };
+        let Some(head) = Head::parse(&frame) else { return self.refuse(connection) };
+        let Some(state) = self.base.partners.get(partner) else { return };
+        let (service, from) = (state.service, state.name.clone());
+        let (long_items, is_lost, received_by) = (Vec::new(), false, None);
+        let whole = Whole { partner, connection, from, head, frame, long_items, is_lost, received_by };
         self.on_frame(service, whole);
-        None
     }
 
     /// A partner does not keep to the protocol.
@@ -346,7 +313,7 @@ impl Engine {
             Kind::Message | Kind::Answer => self.fetch(whole),
             Kind::Request | Kind::TakeOver => self.on_asked(service, whole),
             Kind::Refusal => {
-                let reason = whole.head.items(&whole.frame).next().unwrap_or_default().to_vec();
+                let reason = short_items(&whole.frame).next().unwrap_or_default().to_vec();
                 self.end_call_of(service, partner, head.number, Err(CallError::Refused(reason)));
             }
             Kind::Busy => self.call_again(service, partner, head.number, false),
@@ -378,7 +345,8 @@ impl Engine {
         let Some(call) = calls.get_mut(CallId(number)).filter(|call| call.partner == partner) else { return };
         let was_sent_to = call.sent_to.take();
         if !has_moved {
-            return calls.again_at(CallId(number), now_ns + BUSY_NS);
+            calls.again_at(CallId(number), now_ns + BUSY_NS);
+            return self.calls_due_by(now_ns + BUSY_NS);
         }
         if let Some(state) = self.base.partners.get_mut(partner)
             && was_sent_to.is_some()
@@ -444,11 +412,10 @@ impl Engine {
         }
         let mut head = Head::bare(Kind::Fetched, u64::from(is_complete));
         head.lease = whole.head.lease;
-        let now_ns = clock::now_ns();
         // On the connection that it came on, and nowhere else; if that is not possible, the lease ends by itself.
         if self.base.send_short(whole.connection, &head, &[]).is_err() {
             let _ends_by_itself = self.base.wait(whole.partner, Kept::bare(head));
-            self.sees_to(whole.partner, now_ns);
+            self.sees_to(whole.partner);
         }
     }
 
@@ -500,13 +467,14 @@ impl Engine {
         let call = calls.get_mut(CallId(number)).filter(|call| call.partner == partner && call.repeatable);
         let Some(call) = call else { return false };
         call.sent_to = None;
-        calls.again_at(CallId(number), clock::now_ns() + BUSY_NS);
+        let again_ns = clock::now_ns() + BUSY_NS;
+        calls.again_at(CallId(number), again_ns);
+        self.calls_due_by(again_ns);
         true
     }
 
     /// A request came. One that is new is fetched and given to the program.
     fn on_asked(&mut self, service: Service, whole: Whole) {
-        let now_ns = clock::now_ns();
         let (partner, number) = (whole.partner, whole.head.number);
         let Some(state) = self.base.partners.get(partner) else { return };
         let Some(client) = state.instance else { return };
@@ -514,7 +482,7 @@ impl Engine {
         let Some(to) = self.base.services.get(service) else { return };
         let (has_moved, has_space) = (to.has_moved, to.has_space(queued));
         let Some(answers) = self.answers.get_mut(service) else { return };
-        let verdict = answers.asked(client, partner, (number, whole.head.oldest), now_ns);
+        let verdict = answers.asked(client, partner, (number, whole.head.oldest));
         let mut reply = |kind, items: &[&[u8]]| {
             let mut head = Head::bare(kind, number);
             head.items = items.len() as u8;
@@ -567,10 +535,8 @@ impl Engine {
     }
 
     pub fn end_call(&mut self, service: Service, id: CallId, result: Result<Message, CallError>) {
-        let Some(Call { context, .. }) = self.calls.get_mut(service).and_then(|calls| calls.remove(id))
-        else {
-            return;
-        };
+        let ended = self.calls.get_mut(service).and_then(|calls| calls.remove(id));
+        let Some(context) = ended else { return };
         self.tell(service, Event::Answer { call: id, context, result });
     }
 
@@ -593,12 +559,14 @@ impl Engine {
             whole.into_iter().for_each(|message| self.fetched(message));
         }
         for partner in std::mem::take(&mut self.blocked) {
-            self.flush(partner, now_ns);
+            self.flush(partner);
         }
         if !self.finding.is_idle() {
             self.look(now_ns);
         }
-        self.end_due(now_ns);
+        if self.next_end_ns() <= now_ns {
+            self.end_due(now_ns);
+        }
     }
 
     /// Looks for partners, and for news of the directory.
@@ -669,6 +637,17 @@ impl Engine {
             let reason = search.and_then(|search| search.obstacle.clone()).filter(|_| !reached);
             self.end_call(service, id, Err(CallError::TimedOut { reached, reason }));
         }
+        let calls_ns = self.calls.values().map(Calls::next_due_ns).min().unwrap_or(u64::MAX);
+        self.calls_due_ns = u64::MAX;
+        if calls_ns != u64::MAX {
+            self.calls_due_by(calls_ns);
+        }
+    }
+
+    /// Something of a call is due then, and its service is asked for now and then until then.
+    #[inline]
+    pub fn calls_due_by(&mut self, at_ns: u64) {
+        self.calls_due_ns = self.calls_due_ns.min(at_ns).min(self.watch_at_ns);
     }
 
     /// Asks now and then where the services are whose answers do not come.
@@ -691,9 +670,7 @@ impl Engine {
 
     /// When a lease or a call ends next.
     fn next_end_ns(&self) -> u64 {
-        let calls = self.calls.values().map(Calls::next_due_ns).min().unwrap_or(u64::MAX);
-        let watch = if calls == u64::MAX { u64::MAX } else { self.watch_at_ns };
-        calls.min(watch).min(self.base.lending.next_end_ns())
+        self.calls_due_ns.min(self.base.lending.next_end_ns())
     }
 
     /// When something is due next.

@@ -28,6 +28,8 @@ pub struct Finding {
     pub directory: Box<dyn Directory>,
     timeout_ns: u64,
     searching: Vec<Partner>,
+    /// When the latest search began.
+    began_ns: u64,
     groups: FxHashMap<ServiceName, Group>,
 }
 
@@ -46,12 +48,17 @@ pub enum Found {
 impl Finding {
     pub fn new(directory: Box<dyn Directory>, timeout: Duration) -> Finding {
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        Finding { directory, timeout_ns, searching: Vec::new(), groups: FxHashMap::default() }
+        Finding { directory, timeout_ns, searching: Vec::new(), began_ns: 0, groups: FxHashMap::default() }
     }
 
     /// Whether nobody is being looked for.
     pub fn is_idle(&self) -> bool {
         self.searching.is_empty()
+    }
+
+    /// When the latest search began.
+    pub fn began_ns(&self) -> u64 {
+        self.began_ns
     }
 
     /// Begins to look for a partner, unless that is under way or it is connected. What it was found at before may be avoided.
@@ -72,6 +79,7 @@ impl Finding {
                     dialling: None,
                 });
                 self.searching.push(partner);
+                self.began_ns = now_ns;
             }
         }
     }

@@ -197,7 +197,7 @@ impl Partners {
     pub fn forget_answer(&mut self, returned: &Event, number: u64) {
         let Event::Returned { partner, .. } = returned else { return };
         if let Some(state) = self.states.get_mut(*partner) {
-            state.waiting.retain(|frame| frame.head.kind != Kind::Answer || frame.head.number != number);
+            state.waiting.retain(|frame| frame.head().kind != Kind::Answer || frame.head().number != number);
         }
     }
 

@@ -32,21 +32,15 @@ pub struct Pushing {
 
 impl Pushing {
     /// Sends a message with long items. Those for which the partner has offered return buffers are put there first; it fetches the others.
-    pub fn send(
-        &mut self,
-        base: &mut Base,
-        partner: Partner,
-        frame: Kept,
-        now_ns: u64,
-    ) -> Result<(), SendError> {
+    pub fn send(&mut self, base: &mut Base, partner: Partner, frame: Kept) -> Result<(), SendError> {
         let state = base.partners.get_mut(partner).ok_or(SendError::Unknown)?;
         let Some(connection) =
             state.connection().filter(|_| state.waiting.is_empty() && !state.offers.is_empty())
         else {
-            return base.send_or_wait(partner, frame, now_ns);
+            return base.send_or_wait(partner, frame);
         };
         let offers: Vec<Option<Offer>> =
-            frame.long_items.iter().map(|part| state.take_offer(part.len_bytes())).collect();
+            frame.long_items().iter().map(|part| state.take_offer(part.len_bytes())).collect();
         let placed = vec![None; offers.len()];
         let key = self.pushes.insert(Push { partner, connection, frame, placed, under_way: Vec::new() });
         let Some(push) = self.pushes.get_mut(key) else { return Ok(()) };
@@ -58,7 +52,7 @@ impl Pushing {
         if !push.under_way.is_empty() {
             return Ok(());
         }
-        self.finish(base, key, now_ns).map_or(Ok(()), |(_, error)| Err(error))
+        self.finish(base, key).map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// Whether something is being written for this partner.
@@ -72,13 +66,7 @@ impl Pushing {
     }
 
     /// A write has ended: they end in the order in which they were started. Returns the message if it can't be sent.
-    pub fn ended(
-        &mut self,
-        base: &mut Base,
-        context: u64,
-        status: Status,
-        now_ns: u64,
-    ) -> Option<(Partner, Kept)> {
+    pub fn ended(&mut self, base: &mut Base, context: u64, status: Status) -> Option<(Partner, Kept)> {
         let key = PushKey::from(KeyData::from_ffi(context & !PUSH));
         let push = self.pushes.get_mut(key)?;
         let (index, local) = push.under_way.remove(0);
@@ -91,14 +79,14 @@ impl Pushing {
             return None;
         }
         let partner = push.partner;
-        let (frame, _) = self.finish(base, key, now_ns)?;
+        let (frame, _) = self.finish(base, key)?;
         Some((partner, frame))
     }
 
     /// Sends the message, now that nothing of it is under way. Returns it with the reason if it can't be sent.
-    fn finish(&mut self, base: &mut Base, key: PushKey, now_ns: u64) -> Option<(Kept, SendError)> {
+    fn finish(&mut self, base: &mut Base, key: PushKey) -> Option<(Kept, SendError)> {
         let Push { partner, frame, placed, .. } = self.pushes.remove(key)?;
-        let sent = match base.send_placed(partner, frame.clone(), &placed, now_ns) {
+        let sent = match base.send_placed(partner, frame.clone(), &placed) {
             // What is in return buffers stays there; the message waits, and speaks of long items that are to be fetched.
             Err(SendError::Busy) => base.wait(partner, frame.clone()),
             sent => sent,
@@ -109,7 +97,7 @@ impl Pushing {
 
 /// Writes an item into a return buffer, if that is possible now.
 fn write(base: &mut Base, push: &mut Push, index: usize, offer: Offer, context: u64) {
-    let part = &push.frame.long_items[index];
+    let part = &push.frame.long_items()[index];
     let Ok(local) = register(&mut base.endpoint, part, Access::LOCAL, None) else { return };
     let len_bytes = part.len_bytes();
     let (from, to) = ([Segment::new(local, 0, len_bytes)], [Segment::new(offer.handle, 0, len_bytes)]);

@@ -28,8 +28,8 @@ impl Whole {
 
     /// The message, without the long items that are not here.
     pub fn into_message(self) -> Message {
-        let Whole { partner, from, head, frame, long_items, .. } = self;
-        Message { head, frame, from, partner, long_items }
+        let Whole { partner, from, frame, long_items, .. } = self;
+        Message { frame, from, partner, long_items }
     }
 
     /// The message of a sender that is gone with its long items.

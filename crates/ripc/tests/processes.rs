@@ -28,6 +28,7 @@ fn a_service_that_is_killed_under_load_loses_no_call() {
         println!("{device}:\n{text}");
         assert!(output.status.success(), "{device}: {text}{}", String::from_utf8_lossy(&output.stderr));
         assert!(text.contains("killed and started anew 8 times"), "{device}: {text}");
-        assert_eq!(text.matches("each answered once").count(), 3, "{device}: {text}");
+        assert!(text.matches(" 0 lost").count() >= 3, "{device}: {text}");
+        assert_eq!(text.matches("each ended once").count(), 4, "{device}: {text}");
     }
 }

@@ -22,6 +22,8 @@ int main(void)
     CHECK(ripc_register_multicast_service_id(GROUP) == 1);
     for (int at = 0; at < 2; at++)
         await(&members[at]);
+    /* The number of a group is no service's, in any process. */
+    CHECK(ripc_register_service_id(OTHER) == 0 && strlen(cci_last_error()) > 0);
     /* Members hear of each other within 0.2 s. */
     sleep_ms(1000);
     CHECK(send_text(GROUP, OTHER, "for nobody") == 0);

@@ -171,18 +171,36 @@ impl HostDirectory {
             Found::Wrong(wrong) => reason = Some(wrong),
         };
         see(self.look(&self.folder.join(service.as_str())));
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let prefix = format!("{service}@");
-        let members =
-            entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)));
-        for member in members.take(MEMBERS_MAX) {
-            see(self.look(&member.path()));
-        }
+        self.members(service).for_each(|member| see(self.look(&member)));
         let service = service.clone();
         match (records.is_empty(), reason) {
             (false, _) => News::Found { service, records },
             (true, Some(reason)) => News::Failed { service, reason },
             (true, None) => News::Absent { service },
+        }
+    }
+}
+
+impl HostDirectory {
+    /// The files of a group's members.
+    fn members(&self, group: &ServiceName) -> impl Iterator<Item = PathBuf> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let prefix = format!("{group}@");
+        let is_it = move |entry: &fs::DirEntry| {
+            entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix))
+        };
+        entries.filter(is_it).map(|entry| entry.path()).take(MEMBERS_MAX)
+    }
+
+    /// Who has the name of a record as something else: a service is no group, and a group no service.
+    fn other_kind(&self, record: &Record) -> Option<Record> {
+        let record_of = |path: PathBuf| match self.look(&path) {
+            Found::Record(other) if other.service == record.service => Some(other),
+            _ => None,
+        };
+        match record.kind {
+            Kind::Service => self.members(&record.service).find_map(record_of),
+            Kind::Member => record_of(self.folder.join(record.service.as_str())),
         }
     }
 }
@@ -199,21 +217,26 @@ impl Directory for HostDirectory {
             directory: path.display().to_string(),
             reason: error.to_string(),
         };
+        let taken = |by: String| ClaimError::Taken {
+            service: record.service.clone(),
+            by,
+            directory: self.describe(),
+        };
         let Some(mut file) = self.lock(&path).map_err(unusable)? else {
-            let by = match self.look(&path) {
+            return Err(taken(match self.look(&path) {
                 Found::Record(other) => other.to_string(),
                 Found::Nobody | Found::Wrong(_) => "somebody".to_owned(),
-            };
-            return Err(ClaimError::Taken {
-                service: record.service.clone(),
-                by,
-                directory: self.describe(),
-            });
+            }));
         };
         let text = format!("{record}\n");
         let written =
             file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(text.as_bytes()));
         written.map_err(unusable)?;
+        // Behind the writing: of two that claim at once, at least one sees the other.
+        if let Some(other) = self.other_kind(record) {
+            let _gone_already = fs::remove_file(&path);
+            return Err(taken(other.to_string()));
+        }
         self.claims.push(Claim {
             service: record.service.clone(),
             instance: record.instance,
@@ -309,6 +332,23 @@ mod tests {
         other.claim(&record("news", 4, Kind::Member)).unwrap();
         let News::Found { records, .. } = asked(&mut one, "news") else { panic!("no members") };
         assert_eq!(records.len(), 4);
+    }
+
+    #[test]
+    fn a_service_is_no_group() {
+        let (_folder, mut one, mut other) = two();
+        one.claim(&record("news", 1, Kind::Member)).unwrap();
+        let refused = other.claim(&record("news", 2, Kind::Service)).unwrap_err();
+        assert!(matches!(&refused, ClaimError::Taken { .. }), "{refused}");
+        let name = ServiceName::new("news").unwrap();
+        assert!(matches!(asked(&mut other, "news"), News::Found { records, .. } if records.len() == 1));
+        one.withdraw(&name, Instance(1));
+        other.claim(&record("news", 2, Kind::Service)).unwrap();
+        let refused = one.claim(&record("news", 3, Kind::Member)).unwrap_err();
+        assert!(matches!(&refused, ClaimError::Taken { .. }), "{refused}");
+        // One that has died has no name any more.
+        drop(other);
+        one.claim(&record("news", 4, Kind::Member)).unwrap();
     }
 
     #[test]

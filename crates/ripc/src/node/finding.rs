@@ -67,18 +67,22 @@ impl Finding {
         if state.connection().is_some() {
             return;
         }
+        // One that has found it, and that nobody has looked at since, is over: the connection has ended meanwhile.
+        let has_found = |search: &Search| search.dialling.is_none() && search.ask_at_ns.is_none();
         match &mut state.search {
-            Some(search) => search.avoid = avoid.or(search.avoid),
-            None => {
-                state.search = Some(Search {
+            Some(search) if !has_found(search) => search.avoid = avoid.or(search.avoid),
+            search => {
+                let begun = Search {
                     since_ns: now_ns,
                     ask_at_ns: Some(now_ns),
                     pause_ns: ASK_AGAIN_NS_MIN,
                     obstacle: None,
                     avoid,
                     dialling: None,
-                });
-                self.searching.push(partner);
+                };
+                if search.replace(begun).is_none() {
+                    self.searching.push(partner);
+                }
                 self.began_ns = now_ns;
             }
         }
@@ -354,5 +358,41 @@ fn with_waited(error: ReachError, now: Duration) -> ReachError {
             ReachError::NotThere { service, uri, reason, waited: now }
         }
         error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory;
+    use crate::node::lending::Lending;
+    use crate::node::services::Listing;
+    use cci::{Context, Endpoint, Options};
+
+    #[test]
+    fn who_was_found_and_is_gone_before_anybody_looked_is_asked_for_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = directory::open(&format!("host:{}", folder.path().display())).unwrap();
+        let context = Context::from_text("[shm]\ntransport = shm\n", "test".as_ref()).unwrap();
+        let endpoint = Endpoint::create(context.default_device(), Options::default()).unwrap();
+        let mut base = Base::new(endpoint, Lending::new(0));
+        let mut finding = Finding::new(directory, Duration::from_secs(10));
+        let me = base.services.insert(ServiceName::number(1), Instance(1), Listing::Unlisted);
+        let partner = base.partners.named(me, &ServiceName::number(2), None).unwrap();
+        finding.search(&mut base, partner, None, 5);
+        assert_eq!(finding.next_due_ns(&base), 5);
+        // As when it was dialled, and the connection has opened and ended.
+        let search = base.partners.get_mut(partner).and_then(|state| state.search.as_mut()).unwrap();
+        search.ask_at_ns = None;
+        finding.search(&mut base, partner, Some(Instance(2)), 9);
+        assert_eq!(finding.next_due_ns(&base), 9);
+        let search = base.partners.get(partner).and_then(|state| state.search.as_ref()).unwrap();
+        assert_eq!((search.since_ns, search.avoid), (9, Some(Instance(2))));
+        // While it is being dialled, the end of that is awaited.
+        let search = base.partners.get_mut(partner).and_then(|state| state.search.as_mut()).unwrap();
+        (search.ask_at_ns, search.dialling) = (None, Some((Instance(2), String::new())));
+        finding.search(&mut base, partner, None, 11);
+        assert_eq!(finding.next_due_ns(&base), u64::MAX);
+        assert_eq!(finding.searching, [partner]);
     }
 }

@@ -456,7 +456,8 @@ impl Node {
             // Even if it never leaves, its memory is the program's again when the time is over.
             let lease = (content.context, Some((client, number)));
             let Base { lending, endpoint, .. } = &mut self.engine.base;
-            lending.begin(endpoint, (service, partner), lease, clock::now_ns());
+            let number = lending.begin(endpoint, (service, partner), lease, clock::now_ns());
+            lending.will_lend(number, answer.long_items());
         }
         if is_reachable {
             // If it can't leave, the client repeats the request, and gets it then.

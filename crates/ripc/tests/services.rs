@@ -523,3 +523,60 @@ fn long_items_wait_for_windows_where_the_program_says_so() {
         assert_eq!((message.item(0), message.long_items().len()), (&b"lost"[..], 1));
     });
 }
+
+#[test]
+fn requests_wait_for_windows_too() {
+    on_all(|world| {
+        let mut server = world.node_with(Options::default().fetched_bytes_max(0).fetch_on_receive(true));
+        let serving = server.register(&name("server")).unwrap();
+        let mut client = world.node();
+        let asking = client.client().unwrap();
+        let to = client.partner(asking, &name("server")).unwrap();
+        let memory = client.allocate(1_000).unwrap();
+        assert!(memory.write(0, &[7; 1_000]));
+        until(&mut [&mut client, &mut server], |nodes| nodes[0].reach(to, Duration::ZERO).ok());
+        let long_items = [Part::all(&memory)];
+        let content = Content::from(b"store").long_items(&long_items);
+        client.call(to, content, CallOptions::default()).unwrap();
+        client.send(to, b"a message").unwrap();
+        assert!(client.is_lent(&long_items[0]), "whether it was sent or not");
+        until(&mut [&mut client, &mut server], |nodes| nodes[1].has_event(serving).then_some(()));
+        let window = server.allocate(1_000).unwrap();
+        server.give_window(None, &window).unwrap();
+        let request = until(&mut [&mut client, &mut server], |nodes| match nodes[1].next_event(serving) {
+            Some(Event::Request(request)) => Some(request),
+            other => {
+                assert!(other.is_none(), "{other:?} before the request");
+                None
+            }
+        });
+        assert_eq!(request.message().long_items()[0].as_ref().unwrap().to_vec(), [7; 1_000]);
+        server.answer(request.ticket(), b"stored").unwrap();
+        let message = until(&mut [&mut client, &mut server], |nodes| next_message(nodes[1], serving));
+        assert_eq!(message.item(0), b"a message");
+        server.send(message.partner(), b"before or behind the answer").unwrap();
+        until(&mut [&mut client, &mut server], |nodes| {
+            (nodes[0].has_answer(asking) && nodes[0].counters().leases == 0).then_some(())
+        });
+        let Some(Event::Answer { result: Ok(answer), .. }) = client.next_answer(asking) else { panic!() };
+        assert_eq!(answer.item(0), b"stored");
+        assert!(!client.has_answer(asking) && client.next_answer(asking).is_none());
+        // The client dies before its request is received: what it lent is not there.
+        client.call(to, content, CallOptions::default()).unwrap();
+        until(&mut [&mut client, &mut server], |nodes| nodes[1].has_event(serving).then_some(()));
+        drop(client);
+        let mut other = world.node();
+        let asking = other.client().unwrap();
+        let to = other.partner(asking, &name("server")).unwrap();
+        other.send(to, b"from another").unwrap();
+        let message = until(&mut [&mut other, &mut server], |nodes| match nodes[1].next_event(serving)? {
+            Event::Message(message) => Some(message),
+            Event::Request(request) => {
+                assert!(matches!(request.message().long_items(), [None]), "{request:?}");
+                None
+            }
+            event => panic!("{event:?}"),
+        });
+        assert_eq!(message.item(0), b"from another");
+    });
+}

@@ -1,6 +1,6 @@
 //! The calls of one service that have no answer yet.
 
-use crate::content::Kept;
+use crate::content::{Kept, Part};
 use crate::directory::Instance;
 use crate::handles::{CallId, Partner};
 use crate::limits::CALLS_MAX;
@@ -96,6 +96,11 @@ impl Calls {
             again.again_ns = Some(at_ns);
             self.next_due_ns = self.next_due_ns.min(at_ns);
         }
+    }
+
+    /// Whether a request that may have to be sent again lends a byte of this memory.
+    pub fn lends(&self, part: &Part) -> bool {
+        self.calls.iter().flatten().any(|call| call.request.lends(part))
     }
 
     /// The calls to a partner, in order.

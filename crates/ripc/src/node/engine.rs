@@ -10,7 +10,7 @@ use super::pushing::{PUSH, Pushing};
 use super::whole::Whole;
 use crate::content::{Kept, Message};
 use crate::error::{CallError, ReachError, SendError};
-use crate::event::{Event, Request, Ticket};
+use crate::event::Event;
 use crate::handles::{CallId, Partner, Service};
 use crate::limits::{BUSY_NS, CLIENTS_MAX, ELSEWHERE_KEEPALIVE_NS, WATCH_NS};
 use crate::policy::Policy;
@@ -292,8 +292,7 @@ impl Engine {
         let Some(head) = Head::parse(&frame) else { return self.refuse(connection) };
         let Some(state) = self.base.partners.get(partner) else { return };
         let (service, from) = (state.service, state.name.clone());
-        let (long_items, is_lost, received_by) = (Vec::new(), false, None);
-        let whole = Whole { partner, connection, from, head, frame, long_items, is_lost, received_by };
+        let whole = Whole::new((partner, connection), from, head, frame);
         self.on_frame(service, whole);
     }
 
@@ -362,7 +361,8 @@ impl Engine {
         if whole.head.long_items == 0 {
             return self.deliver(whole);
         }
-        if self.fetches_on_receive && whole.head.kind == Kind::Message && whole.is_to_be_fetched() {
+        let waits_for_program = matches!(whole.head.kind, Kind::Message | Kind::Request);
+        if self.fetches_on_receive && waits_for_program && whole.is_to_be_fetched() {
             return self.fetch_later(whole);
         }
         if let Some(whole) = self.fetching.begin(&mut self.base, whole) {
@@ -388,7 +388,10 @@ impl Engine {
     pub fn fetch_received(&mut self, service: Service, mut whole: Whole) {
         let Some(state) = self.base.services.get_mut(service) else { return };
         if self.base.partners.of(whole.connection).is_none() {
-            return state.push_fetched(whole.into_message_without());
+            if whole.client.is_some() {
+                return self.not_taken(service, &whole);
+            }
+            return state.push_fetched(Event::Message(whole.into_message_without()));
         }
         state.is_fetching = true;
         whole.received_by = Some(service);
@@ -403,6 +406,16 @@ impl Engine {
         self.fetching.delivered(&whole);
         self.tell_fetched(&whole, is_complete);
         self.deliver(whole);
+    }
+
+    /// A request whose client is gone with the long items: the client may send it again.
+    fn not_taken(&mut self, service: Service, whole: &Whole) {
+        if let (Some(client), Some(answers)) = (whole.client, self.answers.get_mut(service)) {
+            answers.not_taken(client, whole.head.number);
+        }
+        if let Some(state) = self.base.services.get_mut(service).filter(|_| whole.received_by.is_some()) {
+            state.is_fetching = false;
+        }
     }
 
     /// Tells the sender of long items that they are not needed any more.
@@ -421,9 +434,12 @@ impl Engine {
 
     fn deliver(&mut self, whole: Whole) {
         if let Some(service) = whole.received_by {
+            if whole.is_lost && whole.client.is_some() {
+                return self.not_taken(service, &whole);
+            }
             // Its partner may be gone meanwhile.
             if let Some(state) = self.base.services.get_mut(service) {
-                state.push_fetched(whole.into_message());
+                state.push_fetched(whole.into_event(service));
             }
             return;
         }
@@ -445,6 +461,7 @@ impl Engine {
                 let result = if message.is_complete() { Ok(message) } else { fetch() };
                 self.end_call_of(service, partner, number, result);
             }
+            Kind::Request if whole.is_lost => self.not_taken(service, &whole),
             Kind::Request | Kind::TakeOver => self.deliver_request(service, whole),
             _ => {
                 let queued = state.queued;
@@ -474,10 +491,11 @@ impl Engine {
     }
 
     /// A request came. One that is new is fetched and given to the program.
-    fn on_asked(&mut self, service: Service, whole: Whole) {
+    fn on_asked(&mut self, service: Service, mut whole: Whole) {
         let (partner, number) = (whole.partner, whole.head.number);
         let Some(state) = self.base.partners.get(partner) else { return };
         let Some(client) = state.instance else { return };
+        whole.client = Some(client);
         let queued = state.queued;
         let Some(to) = self.base.services.get(service) else { return };
         let (has_moved, has_space) = (to.has_moved, to.has_space(queued));
@@ -507,14 +525,13 @@ impl Engine {
     }
 
     fn deliver_request(&mut self, service: Service, whole: Whole) {
-        let partner = whole.partner;
-        let (number, kind) = (whole.head.number, whole.head.kind);
+        let (partner, is_take_over) = (whole.partner, whole.head.kind == Kind::TakeOver);
         let Some(state) = self.base.partners.get_mut(partner) else { return };
-        let Some(client) = state.instance else { return };
         state.queued += 1;
-        let ticket = Ticket { service, client, number };
-        let request = Request { message: whole.into_message(), ticket };
-        let event = if kind == Kind::TakeOver { Event::TakeOver(request) } else { Event::Request(request) };
+        let event = match whole.into_event(service) {
+            Event::Request(request) if is_take_over => Event::TakeOver(request),
+            event => event,
+        };
         if let Some(to) = self.base.services.get_mut(service) {
             to.push_from(partner, event);
         }

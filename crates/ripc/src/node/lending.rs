@@ -116,6 +116,13 @@ impl Lending {
         Ok(handle)
     }
 
+    /// Memory that will be lent when its answer can be sent.
+    pub fn will_lend(&mut self, number: u64, parts: &[Part]) {
+        if let Some(lease) = self.leases.get_mut(key(number)) {
+            lease.parts.extend_from_slice(parts);
+        }
+    }
+
     /// Lends a return buffer, to be written over one connection.
     pub fn offer(
         &mut self,

@@ -22,6 +22,16 @@ impl Node {
         self.engine.base.services.get_mut(service)?.take_notice()
     }
 
+    /// Takes the first [`Event::Answer`] of a service, without the events before it: for programs that wait for calls and for messages apart.
+    pub fn next_answer(&mut self, service: Service) -> Option<Event> {
+        self.engine.base.services.get_mut(service)?.next_answer()
+    }
+
+    /// Whether [`Node::next_answer`] has one; true, too, if there is no such service any more.
+    pub fn has_answer(&self, service: Service) -> bool {
+        self.engine.base.services.get(service).is_none_or(super::services::State::has_answer)
+    }
+
     /// Whether a partner is connected. If not, it is looked for, as by [`Node::reach`], without waiting: call it again when
     /// [`Node::next_due`] is over or the descriptor is readable.
     pub fn seek(&mut self, partner: Partner) -> bool {
@@ -87,6 +97,7 @@ impl Node {
         base.lending.is_lent(part)
             || base.services.has_window(part)
             || self.engine.pushing.is_read(part)
+            || self.engine.calls.values().any(|calls| calls.lends(part))
             || base.partners.iter().any(|(_, state)| state.waiting.iter().any(|frame| frame.lends(part)))
     }
 

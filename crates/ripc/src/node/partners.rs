@@ -80,6 +80,11 @@ impl State {
         if self.has_moved { None } else { self.connections.first().copied() }
     }
 
+    /// Whether this life of it, which has connected, is the one that is known, or none is connected.
+    pub fn may_be(&self, instance: Instance) -> bool {
+        self.connections.is_empty() || self.instance == Some(instance)
+    }
+
     /// Keeps a return buffer of it.
     pub fn keep_offer(&mut self, offer: Offer) {
         if self.offers.len() == OFFERS_KEPT_MAX {

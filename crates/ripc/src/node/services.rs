@@ -84,9 +84,9 @@ impl State {
     }
 
     /// What was received and fetched is the next event.
-    pub fn push_fetched(&mut self, message: Message) {
+    pub fn push_fetched(&mut self, event: Event) {
         self.is_fetching = false;
-        self.queue.push_front((None, Waiting::Event(Event::Message(message))));
+        self.queue.push_front((None, Waiting::Event(event)));
     }
 
     /// Takes the next event, and the partner whose message it is.
@@ -122,6 +122,20 @@ impl State {
         }
     }
 
+    /// Takes the first end of a call, wherever it stands.
+    pub fn next_answer(&mut self) -> Option<Event> {
+        let index = self.queue.iter().position(|(_, waiting)| is_answer(waiting))?;
+        match self.queue.remove(index)?.1 {
+            Waiting::Event(event) => Some(event),
+            Waiting::Unfetched(_) => None,
+        }
+    }
+
+    /// Whether a call has ended.
+    pub fn has_answer(&self) -> bool {
+        self.queue.len() > self.queued && self.queue.iter().any(|(_, waiting)| is_answer(waiting))
+    }
+
     /// Adds a window, which one long item will be fetched into.
     pub fn give_window(&mut self, window: Part) {
         self.windows.push_back(window);
@@ -132,6 +146,10 @@ impl State {
         let index = self.windows.iter().position(|window| window.range.len() >= len_bytes)?;
         self.windows.remove(index).map(Window::Given)
     }
+}
+
+fn is_answer(waiting: &Waiting) -> bool {
+    matches!(waiting, Waiting::Event(Event::Answer { .. }))
 }
 
 /// All services of a node.

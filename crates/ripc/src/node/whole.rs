@@ -1,6 +1,8 @@
 //! A message as it came, on its way to its service.
 
 use crate::content::{LongItem, Message};
+use crate::directory::Instance;
+use crate::event::{Event, Request, Ticket};
 use crate::handles::{Partner, Service};
 use crate::name::ServiceName;
 use crate::wire::{self, Head};
@@ -14,6 +16,8 @@ pub struct Whole {
     pub head: Head,
     pub frame: cci::Message,
     pub long_items: Vec<Option<LongItem>>,
+    /// Who asks, where it is a request.
+    pub client: Option<Instance>,
     /// The connection ended before all long items were here.
     pub is_lost: bool,
     /// The service that receives it now and waits for its long items, where they are fetched no sooner.
@@ -21,6 +25,27 @@ pub struct Whole {
 }
 
 impl Whole {
+    /// A frame of a partner's, as it came.
+    pub fn new(
+        (partner, connection): (Partner, Connection),
+        from: ServiceName,
+        head: Head,
+        frame: cci::Message,
+    ) -> Whole {
+        let long_items = Vec::new();
+        Whole {
+            partner,
+            connection,
+            from,
+            head,
+            frame,
+            long_items,
+            client: None,
+            is_lost: false,
+            received_by: None,
+        }
+    }
+
     /// Whether it has long items that are still at the sender.
     pub fn is_to_be_fetched(&self) -> bool {
         self.head.long_items(&self.frame).any(|item| matches!(item, wire::LongItem::There { .. }))
@@ -30,6 +55,17 @@ impl Whole {
     pub fn into_message(self) -> Message {
         let Whole { partner, from, frame, long_items, .. } = self;
         Message { frame, from, partner, long_items }
+    }
+
+    /// What the program of this service is told: a message, or a request.
+    pub fn into_event(self, service: Service) -> Event {
+        match self.client {
+            Some(client) => {
+                let ticket = Ticket { service, client, number: self.head.number };
+                Event::Request(Request { message: self.into_message(), ticket })
+            }
+            None => Event::Message(self.into_message()),
+        }
     }
 
     /// The message of a sender that is gone with its long items.

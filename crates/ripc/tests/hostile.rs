@@ -1,9 +1,12 @@
 //! Partners that lie, flood and guess, with an encoder of their own, beside honest ones.
 
+mod forged;
+
 use cci::{Access, Attribute, Connection, Context, Device, Endpoint, Event as Core, SendFlags};
 use cci_ripc::{
     CallError, CallOptions, Content, Event, Node, Options, Part, Partner, Service, ServiceName, directory,
 };
+use forged::{frame, hello, long_item};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,36 +33,6 @@ fn device(name: &str) -> Device {
 
 fn name(name: &str) -> ServiceName {
     ServiceName::new(name).unwrap()
-}
-
-/// The hello of a partner that says it is `from`.
-fn hello(from: &str, to: &str, is_listed: bool) -> Vec<u8> {
-    let mut bytes = b"RIPC\x01".to_vec();
-    bytes.push(u8::from(is_listed));
-    bytes.extend_from_slice(&666_u64.to_le_bytes());
-    for name in [from, to] {
-        bytes.push(name.len() as u8);
-        bytes.extend_from_slice(name.as_bytes());
-    }
-    bytes
-}
-
-/// A frame: its kind, numbers, short items and long ones.
-fn frame(kind: u8, numbers: [u64; 3], items: &[&[u8]], long_items: &[[u8; 41]]) -> Vec<u8> {
-    let mut bytes = vec![kind, items.len() as u8, long_items.len() as u8, 0, 0, 0, 0, 0];
-    numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
-    items.iter().for_each(|item| bytes.extend_from_slice(&(item.len() as u32).to_le_bytes()));
-    long_items.iter().for_each(|item| bytes.extend_from_slice(item));
-    items.iter().for_each(|item| bytes.extend_from_slice(item));
-    bytes
-}
-
-fn long_item(tag: u8, handle: [u8; 32], len_bytes: u64) -> [u8; 41] {
-    let mut bytes = [0; 41];
-    bytes[0] = tag;
-    bytes[1..33].copy_from_slice(&handle);
-    bytes[33..].copy_from_slice(&len_bytes.to_le_bytes());
-    bytes
 }
 
 impl Scene {
@@ -272,6 +245,44 @@ fn who_says_that_it_is_another_gets_nothing_of_what_that_one_is_sent() {
         assert!(matches!(&event, Event::Message(message) if message.item(0) == b"second"), "{event:?}");
         for _ in 0..100 {
             assert!(scene.liar.next_event().is_none(), "the liar got something");
+        }
+    });
+}
+
+#[test]
+fn who_says_that_it_is_another_before_that_one_comes_takes_none_of_its_calls() {
+    on_all(|device| {
+        let mut scene = Scene::new(device, "bank");
+        let next_request = |scene: &mut Scene| {
+            scene.until(|scene| match scene.victim.next_event(scene.service) {
+                Some(Event::Request(request)) => Some(request),
+                other => {
+                    assert!(other.is_none(), "{other:?}");
+                    None
+                }
+            })
+        };
+        // The liar's calls have the numbers that those of the bank will have.
+        for number in 1..=3 {
+            scene.says(&frame(2, [number, 1, 0], &[b"posed"], &[]));
+            let request = next_request(&mut scene);
+            scene.victim.answer(request.ticket(), b"for the liar").unwrap();
+        }
+        let to_victim = scene.to_victim;
+        scene.honest.call(to_victim, b"real", CallOptions::default()).unwrap();
+        let request = next_request(&mut scene);
+        assert_eq!(request.message().item(0), b"real");
+        scene.victim.answer(request.ticket(), b"for the bank").unwrap();
+        let result = scene.until(|scene| match scene.honest.next_event(scene.bank) {
+            Some(Event::Answer { result, .. }) => Some(result),
+            _ => None,
+        });
+        assert_eq!(result.unwrap().item(0), b"for the bank");
+        while let Some(event) = scene.liar.next_event() {
+            assert!(
+                !matches!(&event, Core::Recv(message) if !message.ends_with(b"for the liar")),
+                "{event:?}"
+            );
         }
     });
 }

@@ -130,8 +130,12 @@ impl Engine {
         let service = self.base.services.by_name(&hello.to);
         let partner = service.and_then(|service| {
             let partners = &mut self.base.partners;
-            if hello.is_listed {
-                partners.named(service, &hello.from, None)
+            let named = hello.is_listed.then(|| partners.named(service, &hello.from, None)).flatten();
+            let is_it =
+                |partner: &Partner| partners.get(*partner).is_some_and(|state| state.may_be(hello.instance));
+            // Another life of it, or whoever says that it is one, is a partner of its own, with its own calls.
+            if let Some(partner) = named.filter(is_it) {
+                Some(partner)
             } else {
                 partners.nameless(service, hello.from.clone())
             }

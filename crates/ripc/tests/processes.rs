@@ -32,3 +32,25 @@ fn a_service_that_is_killed_under_load_loses_no_call() {
         assert_eq!(text.matches("each ended once").count(), 4, "{device}: {text}");
     }
 }
+
+#[test]
+fn what_is_published_comes_to_all_subscribers() {
+    for device in ["shm", "udp", "tcp"] {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("cci.ini");
+        std::fs::write(&config, format!("[{device}]\ntransport = {device}\n")).unwrap();
+        let start = |args: &[&str]| {
+            let mut command = example("news");
+            command.args(args).env("CCI_CONFIG", &config);
+            command.env("CCI_DIRECTORY", format!("host:{}", folder.path().display()));
+            command.stdout(std::process::Stdio::piped()).spawn().unwrap()
+        };
+        let subscribers = [start(&["subscribe"]), start(&["subscribe"])];
+        let publisher = start(&["publish", "2", "first", "second"]).wait_with_output().unwrap();
+        assert!(publisher.status.success(), "{device}: {publisher:?}");
+        for subscriber in subscribers {
+            let output = subscriber.wait_with_output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), "listening\nfirst\nsecond\n", "{device}");
+        }
+    }
+}

@@ -5,6 +5,7 @@ mod bench;
 mod bpf;
 mod counts;
 mod devices;
+mod etcd;
 mod features;
 mod form;
 mod fuzz;

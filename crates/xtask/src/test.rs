@@ -1,8 +1,9 @@
-//! All tests, in one command: the workspace's own, those of the Java module, the model checkers on cci-memory, and instructions counted; in the long form also
+//! All tests, in one command: the workspace's own, those of the Java module and of etcd, the model checkers on cci-memory, and instructions counted; in the long form also
 //! fuzzing and sanitizers, which build everything anew.
 
 use crate::counts;
 use crate::devices;
+use crate::etcd;
 use crate::form::Form;
 use crate::fuzz;
 use crate::java;
@@ -60,6 +61,7 @@ const STEPS: &[Step] = &[
     Step { name: "loom", run: |workspace, _| Ok(loom(workspace)), place: Place::Beside },
     // Behind the workspace's own, which build the library.
     Step { name: "java", run: |workspace, _| Ok(java::test(workspace)), place: Place::Alone },
+    Step { name: "etcd", run: |workspace, _| Ok(etcd::test(workspace)), place: Place::Alone },
     // Where other programs run, too much comes late to be counted.
     Step { name: "counts", run: |workspace, _| Ok(counts::test(workspace)), place: Place::Alone },
     Step { name: SHARE, run: |workspace, _| Ok(share::test(workspace)), place: Place::OnRequest },

@@ -168,6 +168,82 @@ int ripc_descriptor(uint16_t service_id);
 uint8_t ripc_unregister(uint16_t service_id);
 
 /*
+ * CALLS. A call is a request that wants exactly one answer, before its deadline. It goes to wherever the service is, now or until then: if the
+ * service moves or is started anew, the request is sent again. One life of a service gets a request once, however often it comes. Programs in
+ * Rust (Node::call, Node::answer) and in C call each other.
+ *
+ * What is sent with a request or an answer: short items as for ripc_send_short(), long items as for ripc_send_long(), and return buffers, into
+ * which long items of an answer are put best. A member that is 0 is not there. Long items of requests are fetched when they are received, into
+ * the windows that are there then, and those of answers when they come: give windows before the call, or return buffers with it. What is lent
+ * with a call or an answer is left as it is until the other side has told that it has it; ripc_buf_free() takes care of that.
+ */
+struct ripc_content {
+    void **short_items;
+    uint32_t *short_sizes;
+    void **long_items;
+    uint32_t *long_sizes;
+    void **return_bufs;
+    uint32_t *return_sizes;
+    uint16_t num_short, num_long, num_return_bufs;
+};
+
+/* What was received, as by ripc_receive(). ripc_free_message() frees the short items and all arrays, and not what the long items are in. */
+struct ripc_message {
+    void **short_items;
+    uint32_t *short_sizes;
+    void **long_items;
+    uint32_t *long_sizes;
+    uint16_t num_short, num_long;
+    uint16_t from;
+};
+
+void ripc_free_message(struct ripc_message *message);
+
+/* A flag of ripc_call(): if the service dies with the request, no later life of it gets it, and the call is lost. */
+#define RIPC_ONCE 1
+
+/* Ends of a call. */
+#define RIPC_REFUSED 3     /* the service does not do it: short item 0 of the reply says why */
+#define RIPC_TIMED_OUT 4   /* the deadline came; the service has the request, and may have carried it out */
+#define RIPC_NOT_REACHED 5 /* the deadline came, and no service has got the request */
+#define RIPC_LOST 6        /* the service has died, may have carried it out, and the call is one of RIPC_ONCE */
+
+/*
+ * Begins a call of dest by src, with a deadline so many milliseconds from now, and does not wait: whether the service is there shows in the
+ * reply. Short items are the program's again when it returns; content may be NULL. Returns the number of the call, or 0: src is not this
+ * process's or is a group, timeout_ms is less than 1, too much was given, 256 calls of src have not ended, or 1,024 of the process have no
+ * reply taken.
+ */
+uint64_t ripc_call(uint16_t src, uint16_t dest, const struct ripc_content *content, int timeout_ms, int flags);
+
+/*
+ * Takes the end of a call of src, and waits for it so many milliseconds; with 0 it never waits, with less it waits until the call ends. The
+ * number of the call is in *call; if it is 0, the first that has ended is taken, and its number put there. Each call ends once. A descriptor of
+ * src is readable then, too.
+ *
+ * Returns 0: reply is the answer. 2: no such call has ended in the time, or before a signal was handled; it goes on. RIPC_REFUSED,
+ * RIPC_TIMED_OUT, RIPC_NOT_REACHED, RIPC_LOST: it has ended without an answer. 1: it has ended, and the answer's long items could not be
+ * fetched, or there is no memory; or a place is NULL, and nothing has changed. 255: src is not this process's, or has no such call.
+ */
+uint8_t ripc_reply(uint16_t src, uint64_t *call, int timeout_ms, struct ripc_message *reply);
+
+/*
+ * As ripc_receive_within(), and receives requests, too. *request is the number of the request, to be answered once by ripc_answer() or
+ * ripc_refuse(), now or later, in any order, by any thread; 0: it is a message. A service that receives by the other calls has its requests
+ * refused. If a request's long items can't be fetched it returns 1, with the request.
+ */
+uint8_t ripc_receive_request(int timeout_ms, uint16_t service_id, uint64_t *request, struct ripc_message *message);
+
+/*
+ * Answers a request. The answer is kept, in case the request comes again; content may be NULL. Returns 0, or 1: there is no such request without
+ * an answer, its client is gone for long, or too much was given, and then it still has no answer.
+ */
+uint8_t ripc_answer(uint64_t request, const struct ripc_content *content);
+
+/* Answers that the request is not carried out, and why: up to RECV_BUF_SIZE bytes. Returns what ripc_answer() does. */
+uint8_t ripc_refuse(uint64_t request, const void *reason, uint32_t size);
+
+/*
  * Services may have names: 1 to 63 letters, digits, '-', '_' and '.', first a letter or a digit. The name of service 80 is "80". Others get
  * a number, which means the service in this process only and in all calls.
  *

@@ -4,7 +4,10 @@ mod common;
 
 use common::Linked;
 use std::fs;
-use std::process::Command;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// How the processes reach each other: as they would without a configuration, and each transport alone.
 const PATHS: [(&str, &str); 3] = [
@@ -30,10 +33,16 @@ fn run_on(name: &str, linked: Linked, config: &str) {
 }
 
 fn run(name: &str) {
-    for (path, config) in PATHS {
-        println!("{name} over {path}");
-        run_on(name, Linked::Shared, config);
-    }
+    let _compiled_once = common::compile(name, Linked::Shared);
+    // At once: what takes time is waiting for what is gone, on each path for itself.
+    std::thread::scope(|scope| {
+        for (path, config) in PATHS {
+            scope.spawn(move || {
+                println!("{name} over {path}");
+                run_on(name, Linked::Shared, config);
+            });
+        }
+    });
 }
 
 #[test]
@@ -58,6 +67,11 @@ fn the_published_clients() {
 }
 
 #[test]
+fn calls_and_answers() {
+    run("ripc_calls");
+}
+
+#[test]
 fn groups() {
     run("ripc_multicast");
 }
@@ -70,6 +84,60 @@ fn services_that_are_killed_and_started_again() {
 #[test]
 fn senders_that_exit_and_receivers_that_do_not_receive() {
     run("ripc_ends");
+}
+
+/// The example of a file service and its client. The service is killed in the middle of a file, and started anew.
+#[test]
+fn files_are_fetched_from_a_service_that_is_killed() {
+    let example = |name: &str| {
+        let source = common::package_folder().join("examples").join(format!("{name}.c"));
+        common::compile_file(&source, Linked::Shared)
+    };
+    let (files, get) = (example("ripc_files"), example("ripc_get"));
+    for (path, config) in PATHS {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("cci.ini");
+        fs::write(&file, config).expect("a file");
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+        fs::write(folder.path().join("data"), &bytes).expect("a file");
+        let services = folder.path().join("services");
+        fs::create_dir(&services).expect("a folder");
+        let command = |program: &Path, argument: &Path| {
+            let mut command = Command::new(program);
+            command.arg(argument).stdout(Stdio::piped());
+            command.env("CCI_CONFIG", &file).env("CCI_DIRECTORY", format!("host:{}", services.display()));
+            command
+        };
+        let serve = || {
+            let mut service = command(&files, folder.path()).spawn().expect("it starts");
+            let mut line = [0; 8];
+            service.stdout.as_mut().expect("a pipe").read_exact(&mut line).expect("a line");
+            assert_eq!(&line, b"serving\n");
+            service
+        };
+        let end = |mut child: Child| {
+            child.kill().expect("it is there");
+            child.wait().expect("it has ended");
+        };
+        let service = serve();
+        let mut client = command(&get, Path::new("data")).spawn().expect("it starts");
+        let mut output = client.stdout.take().expect("a pipe");
+        // More does not fit into a pipe: the client has most of the file to come.
+        let mut got = vec![0; 100_000];
+        output.read_exact(&mut got).expect("the beginning");
+        end(service);
+        let service = serve();
+        output.read_to_end(&mut got).expect("the rest");
+        assert!(common::wait(&mut client, Duration::from_secs(60)), "it ends");
+        assert!(client.wait().expect("its status").success() && got == bytes, "{path}: {} bytes", got.len());
+        for wrong in ["nothing", "../cci.ini", "/etc/passwd", "services"] {
+            let mut client = command(&get, Path::new(wrong));
+            let output = client.stderr(Stdio::piped()).output().expect("it starts");
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && text.contains("no such file"), "{wrong}: {text}");
+        }
+        end(service);
+    }
 }
 
 /// The header is C of every standard from C99 on, and C++.

@@ -1,6 +1,7 @@
 //! All that a process has.
 
 use super::buffers::Buffers;
+use super::calls::Calls;
 use super::numbers::Numbers;
 use super::system::EventFd;
 use cci_ripc::{Node, Partner, SendError, Service};
@@ -48,6 +49,8 @@ pub(super) enum Awaited {
     Event(Service),
     /// A connection.
     Reached(Partner),
+    /// The end of a call of this service, whose number it is.
+    Reply(u16, Service),
     /// The end of what is being written for it.
     Written(Partner),
 }
@@ -76,6 +79,7 @@ pub(super) struct Live {
     pub partners: HashMap<(u16, u16), Partner>,
     pub numbers: Numbers,
     pub buffers: Buffers,
+    pub calls: Calls,
     pub waiters: Vec<Waiter>,
     pub doing: Doing,
     pub thread_wake: Arc<EventFd>,
@@ -89,6 +93,7 @@ impl Live {
             partners: HashMap::new(),
             numbers: Numbers::default(),
             buffers: Buffers::default(),
+            calls: Calls::default(),
             waiters: Vec::new(),
             doing: Doing::Naps,
             thread_wake,
@@ -127,10 +132,11 @@ impl Live {
 
     /// Wakes the threads whose wait is over, and makes descriptors readable or not.
     pub fn tell(&mut self) {
-        let node = &self.node;
+        let (node, calls) = (&self.node, &self.calls);
         for waiter in self.waiters.iter_mut().filter(|waiter| !waiter.is_woken) {
             waiter.is_woken = match waiter.awaited {
                 Awaited::Event(service) => node.has_event(service),
+                Awaited::Reply(id, service) => node.has_answer(service) || calls.has_ended(id),
                 Awaited::Reached(partner) => node.is_reached(partner) || !node.has_partner(partner),
                 Awaited::Written(partner) => !node.is_writing(partner),
             };
@@ -138,9 +144,9 @@ impl Live {
                 waiter.wake.signal();
             }
         }
-        for registered in self.services.values_mut() {
+        for (id, registered) in &mut self.services {
             let Some(descriptor) = &mut registered.descriptor else { continue };
-            let has_event = node.has_event(registered.service);
+            let has_event = node.has_event(registered.service) || calls.has_ended(*id);
             if has_event != descriptor.is_readable {
                 descriptor.is_readable = has_event;
                 if has_event { descriptor.waits.signal() } else { descriptor.waits.drain() }

@@ -1,13 +1,18 @@
 //! libRIPC in C: `include/ripc.h` over [`cci_ripc`].
 //!
 //! One process has one node, behind one lock, which is held for moments only: who waits, sleeps without it. A thread makes progress while the
-//! program makes no calls. `live` is what a process has (`buffers`: its memory, `numbers`: what its partners are called), `shared` the lock and
-//! who waits, `waiting` how a call waits, `progress` the thread; the others are the groups of calls of the header.
+//! program makes no calls. `live` is what a process has (`buffers`: its memory, `numbers`: what its partners are called, `calls`: those without a
+//! reply, and requests without an answer), `shared` the lock and who waits, `waiting` how a call waits, `progress` the thread. `given` is what a
+//! program sends, `places` where it wants what it receives; the others are the groups of calls of the header.
 
 mod buffers;
+mod calling;
+mod calls;
+mod given;
 mod live;
 mod memory;
 mod numbers;
+mod places;
 mod progress;
 mod receiving;
 mod sending;
@@ -16,6 +21,10 @@ mod shared;
 mod system;
 mod waiting;
 
+pub use calling::{
+    RipcContent, RipcMessage, ripc_answer, ripc_call, ripc_free_message, ripc_receive_request, ripc_refuse,
+    ripc_reply,
+};
 pub use memory::{
     ripc_buf_alloc, ripc_buf_free, ripc_buf_realloc, ripc_buf_register, ripc_buf_unregister,
     ripc_reg_recv_window, ripc_reg_recv_window_for_service,

@@ -160,6 +160,12 @@ pub enum By {
     TcpHandle,
     /// Ranks of a job (CCS), which find each other over shared memory.
     Ranks,
+    /// Services (libRIPC) over shared memory, found in the directory of the host.
+    ServicesShm,
+    /// Services over UDP, found by multicast.
+    ServicesUdp,
+    /// Services over TCP, found in the directory of the host.
+    ServicesTcp,
     /// Ranks of a job with nothing above their connections; its start is that of `cci run`.
     Job,
 }

@@ -51,6 +51,9 @@ pub enum Work {
     BlockingTrip { len: u32 },
     /// Connections set up one after the other to one server, request to accepted.
     Connect,
+    /// From the name of a service that is not known yet to a connection with it, one after the other: the median. Without services, a connection is
+    /// set up; in plain code, a question is sent to a multicast group, and answered.
+    Contact,
     /// One poll that finds nothing, at an endpoint with so many idle connections.
     Poll { connections: u32 },
     /// Resident memory a connection, of both sides' processes, measured from outside, divided by two.
@@ -73,6 +76,7 @@ impl Work {
             | Work::Barrier { .. }
             | Work::Start { .. }
             | Work::Allreduce { .. }
+            | Work::Contact
             | Work::Poll { .. }
             | Work::Loaded { .. } => Unit::Nanoseconds,
             Work::Rate { .. } | Work::Stream { .. } | Work::Calls { .. } | Work::FetchAdd | Work::Connect => {
@@ -112,6 +116,7 @@ impl Work {
             | Work::Start { .. }
             | Work::Allreduce { .. }
             | Work::Connect
+            | Work::Contact
             | Work::Poll { .. }
             | Work::IdleMemory { .. } => None,
         }
@@ -148,6 +153,8 @@ impl Work {
             | Work::Connect => 200,
             // These tell themselves how much there is to do.
             Work::IdleMemory { .. } => 1,
+            // Names are claimed before, which takes a sixth of a second each where it is done by multicast.
+            Work::Contact => 16,
             // A job starts once.
             Work::Start { .. } => 1,
             // Setting up its connections takes longer than any polls.
@@ -176,7 +183,11 @@ impl Work {
             Work::Pack { shape } | Work::Unpack { shape } => {
                 Some(1e9 * f64::from(shape.packed_bytes()) / value)
             }
-            Work::Start { .. } | Work::Poll { .. } | Work::IdleMemory { .. } | Work::Loaded { .. } => None,
+            Work::Start { .. }
+            | Work::Contact
+            | Work::Poll { .. }
+            | Work::IdleMemory { .. }
+            | Work::Loaded { .. } => None,
         }
     }
 }
@@ -204,6 +215,7 @@ impl fmt::Display for Work {
             Work::Allreduce { len, ranks } => write!(out, "allreduce:{len}:{ranks}"),
             Work::BlockingTrip { len } => write!(out, "blocking-trip:{len}"),
             Work::Connect => write!(out, "connect"),
+            Work::Contact => write!(out, "contact"),
             Work::Poll { connections } => write!(out, "poll:{connections}"),
             Work::IdleMemory { connections } => write!(out, "idle-memory:{connections}"),
             Work::Loaded { len, percent } => write!(out, "loaded:{len}:{percent}"),
@@ -242,6 +254,7 @@ impl FromStr for Work {
             ("allreduce", Ok(&[len, ranks])) => Work::Allreduce { len, ranks },
             ("blocking-trip", Ok(&[len])) => Work::BlockingTrip { len },
             ("connect", Ok(&[])) => Work::Connect,
+            ("contact", Ok(&[])) => Work::Contact,
             ("poll", Ok(&[connections])) => Work::Poll { connections },
             ("idle-memory", Ok(&[connections])) => Work::IdleMemory { connections },
             ("loaded", Ok(&[len, percent])) => Work::Loaded { len, percent },
@@ -307,6 +320,7 @@ mod tests {
             Work::Allreduce { len: 1 << 20, ranks: 8 },
             Work::BlockingTrip { len: 8 },
             Work::Connect,
+            Work::Contact,
             Work::Poll { connections: 100_000 },
             Work::IdleMemory { connections: 1_000_000 },
             Work::Loaded { len: 64, percent: 80 },

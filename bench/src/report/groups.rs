@@ -41,6 +41,7 @@ impl Family {
     pub fn of(row: &RowResult) -> Family {
         match row.work {
             _ if row.name.starts_with("ccs/") => Family::Ranks,
+            _ if row.name.contains("/service-") => Family::Layers,
             Work::PutFence { .. }
             | Work::PutFenceHeap { .. }
             | Work::WriteStrided { .. }
@@ -54,7 +55,7 @@ impl Family {
             Work::BlockingTrip { .. } => Family::Waiting,
             Work::Connect | Work::Poll { .. } | Work::IdleMemory { .. } => Family::Connections,
             Work::Loaded { .. } => Family::UnderLoad,
-            Work::Long { .. } | Work::Call { .. } | Work::Calls { .. } => Family::Layers,
+            Work::Long { .. } | Work::Call { .. } | Work::Calls { .. } | Work::Contact => Family::Layers,
             Work::LoanTrip { .. } => Family::SharedMemory,
             Work::HalfTrip { .. } | Work::Rate { .. } | Work::Stream { .. } => {
                 let mut parts = row.name.split('/');
@@ -151,6 +152,7 @@ pub fn size(work: Work) -> Option<u32> {
         | Work::Barrier { .. }
         | Work::Start { .. }
         | Work::Connect
+        | Work::Contact
         | Work::Poll { .. } => None,
     }
 }

@@ -7,6 +7,7 @@ mod load;
 mod messages;
 mod ranks;
 mod remote_memory;
+mod services;
 mod waiting;
 
 use crate::args::By;
@@ -88,6 +89,7 @@ pub fn all(peers: &Peers) -> Vec<Row> {
     rows.extend(remote_memory::rows(peers));
     rows.extend(layers::rows(peers));
     rows.extend(ranks::rows(peers));
+    rows.extend(services::rows(peers));
     rows.extend(waiting::rows());
     rows.extend(connections::rows());
     rows.extend(forms::rows());

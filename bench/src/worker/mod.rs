@@ -27,6 +27,7 @@ pub fn run(args: &WorkArgs) -> Outcome {
 fn plain(args: &WorkArgs) -> Outcome<Option<Reading>> {
     match (args.by, args.work) {
         (By::CacheLine, Work::HalfTrip { .. }) => cache_line(args).map(Some),
+        (By::PlainUdp, Work::Contact) => baseline::question::run(args),
         (By::PlainUdp, Work::BlockingTrip { .. }) => exchange::run::<PlainUdp<true>>(args),
         (By::PlainUdp, _) => exchange::run::<PlainUdp<false>>(args),
         (By::PlainTcp, Work::BlockingTrip { .. }) => exchange::run::<PlainTcp<true>>(args),
@@ -60,6 +61,8 @@ fn by_cci(args: &WorkArgs) -> Outcome<Option<Reading>> {
         (By::Ranks, Work::Pack { .. } | Work::Unpack { .. }) => ours::pack::run(args).map(Some),
         (By::Ranks, _) => ours::ranks::run(args),
         (By::Job, _) => ours::job::run(args),
+        (By::ServicesShm | By::ServicesUdp | By::ServicesTcp, _) => ours::services::run(args),
+        (_, Work::Contact) => ours::connect::each(args),
         (_, Work::Write { len }) => ours::rma::run(args, Direction::Write, len),
         (_, Work::Read { len }) => ours::rma::run(args, Direction::Read, len),
         (_, Work::Long { .. }) => exchange::run::<ours::AnyLength>(args),

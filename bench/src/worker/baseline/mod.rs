@@ -3,5 +3,6 @@
 pub mod asleep;
 pub mod connect;
 pub mod memory;
+pub mod question;
 pub mod stream;
 pub mod xdp;

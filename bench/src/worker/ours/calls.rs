@@ -45,7 +45,8 @@ fn run(args: &WorkArgs, len: u32, clients: u32) -> Outcome<Option<u64>> {
     Ok(Some(took_ns))
 }
 
-const fn warm_up(count: u64) -> u64 {
+/// Calls before those that are timed.
+pub const fn warm_up(count: u64) -> u64 {
     count / 10 + 1
 }
 
@@ -127,14 +128,18 @@ fn begin(messenger: &mut Messenger, client: Connection, request: &[u8], context:
 
 /// How long nothing has come.
 #[derive(Default)]
-struct Silence {
+pub struct Silence {
     turns: u64,
     since_ns: Option<u64>,
 }
 
 impl Silence {
+    /// Nothing came once more.
+    ///
+    /// # Errors
+    /// Nothing has come for long.
     #[inline]
-    fn look(&mut self) -> Outcome {
+    pub fn look(&mut self) -> Outcome {
         self.turns += 1;
         if !self.turns.is_multiple_of(TURNS_PER_LOOK) {
             return Ok(());

@@ -5,8 +5,59 @@ use crate::args::WorkArgs;
 use crate::reading::Reading;
 use crate::worker::partner::{self, Partner};
 use cci::Attribute;
-use cci_measure::failure::Outcome;
+use cci_measure::failure::{Failure, Outcome};
 use cci_sys::clock;
+
+/// Nothing is waited for longer.
+const LIMIT_NS: u64 = 20_000_000_000;
+
+/// What one connection takes the side that asks for it: the median.
+pub fn each(args: &WorkArgs) -> Outcome<Option<Reading>> {
+    if let Some(first) = &args.partner_of {
+        partner::pin(args)?;
+        let mut endpoint = dial::endpoint(args)?;
+        let mut took_ns = Vec::new();
+        for _ in 0..args.count {
+            let began_ns = clock::now_ns();
+            let connection = dial::connect(&mut endpoint, first, Attribute::ReliableOrdered)?;
+            took_ns.push(clock::now_ns() - began_ns);
+            endpoint.disconnect(connection);
+        }
+        let connection = dial::connect(&mut endpoint, first, Attribute::ReliableOrdered)?;
+        let sent = endpoint.send(connection, &median(took_ns).to_le_bytes(), 0, cci::SendFlags::SILENT);
+        sent.map_err(|error| dial::failed("telling")(&error))?;
+        endpoint.close(std::time::Duration::from_millis(100));
+        return Ok(None);
+    }
+    let site = partner::site(args)?;
+    let mut endpoint = dial::endpoint(args)?;
+    let partner = Partner::start(args, &site, endpoint.uri())?;
+    partner::pin(args)?;
+    let mut last = None;
+    for _ in 0..=args.count {
+        let connection = dial::accept(&mut endpoint)?;
+        if let Some(last) = last.replace(connection) {
+            endpoint.disconnect(last);
+        }
+    }
+    let until_ns = clock::now_ns() + LIMIT_NS;
+    let median_ns = loop {
+        match endpoint.next_event() {
+            Some(cci::Event::Recv(message)) => break message.first_chunk().map(|ns| u64::from_le_bytes(*ns)),
+            _ if clock::now_ns() > until_ns => break None,
+            _ => {}
+        }
+    };
+    partner.end(|| endpoint.progress())?;
+    let median_ns = median_ns.ok_or_else(|| Failure::new("the partner tells no time"))?;
+    Ok(Some(Reading::of(median_ns as f64)))
+}
+
+/// The middle one; of none, 0.
+pub fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
 
 /// Connections a second, at the side that accepts.
 pub fn run(args: &WorkArgs) -> Outcome<Option<Reading>> {

@@ -27,11 +27,12 @@ pub fn endpoint_with(args: &WorkArgs, options: Options) -> Outcome<Endpoint> {
     Endpoint::create(device, options).map_err(|error| failed(device.name())(&error))
 }
 
-fn device<'a>(context: &'a Context, args: &WorkArgs) -> Outcome<&'a Device> {
+/// The device that the contestant stands for.
+pub fn device<'a>(context: &'a Context, args: &WorkArgs) -> Outcome<&'a Device> {
     let kind = match args.by {
-        By::Shm | By::ShmForeign | By::ShmLocked | By::ShmHandle => TransportKind::Shm,
-        By::Udp | By::UdpLocked | By::UdpHandle => TransportKind::Udp,
-        By::Tcp | By::TcpHandle => TransportKind::Tcp,
+        By::Shm | By::ShmForeign | By::ShmLocked | By::ShmHandle | By::ServicesShm => TransportKind::Shm,
+        By::Udp | By::UdpLocked | By::UdpHandle | By::ServicesUdp => TransportKind::Udp,
+        By::Tcp | By::TcpHandle | By::ServicesTcp => TransportKind::Tcp,
         By::Eth => TransportKind::Eth,
         By::Any => TransportKind::Any,
         By::CacheLine

@@ -13,6 +13,7 @@ mod messages;
 pub mod pack;
 pub mod ranks;
 pub mod rma;
+pub mod services;
 mod streams;
 
 pub use any_length::AnyLength;

@@ -14,7 +14,8 @@ use crate::results::{Results, Slot};
 use crate::wire::{Record, Remote};
 use cci::{Atomic, AtomicWidth, Memory, RegionAddress, RmaError, RmaFlags, RmaKind, Status};
 use cci_job::JobError;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use cci_job::numbered::Numbered;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 /// Names an operation of this process (`acp_handle_t`). Later operations have greater handles.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,16 +99,16 @@ pub(crate) struct Engine {
     orders: Orders<(Operation, bool)>,
     /// The operation that was issued last, and what it had to wait for.
     last: Option<(Operation, u64)>,
-    queues: HashMap<Lane, VecDeque<Work>>,
+    queues: Numbered<Lane, VecDeque<Work>>,
     /// What was started and has not ended, by the number that events have.
-    under_way: HashMap<u64, Work>,
+    under_way: Numbered<u64, Work>,
     started: u64,
     /// Regions of other ranks, by their first places.
-    known: HashMap<Lane, BTreeMap<u64, Remote>>,
+    known: Numbered<Lane, BTreeMap<u64, Remote>>,
     asked: HashSet<(Lane, u64)>,
     /// Copies that others do for this rank, and that this one does for others.
-    asked_copies: HashMap<Lane, u32>,
-    copies_for: HashMap<Lane, u32>,
+    asked_copies: Numbered<Lane, u32>,
+    copies_for: Numbered<Lane, u32>,
     results: Results,
     mapped: Mapped,
     /// Operations that were done at once since the last turn.
@@ -218,7 +219,7 @@ impl Engine {
                     &found[8 - len_bytes as usize..]
                 };
                 let is_inside = region.memory.write(offset as usize, bytes);
-                is_inside.then_some(()).ok_or(AcpError::NotRegistered(dst))
+                if is_inside { Ok(()) } else { Err(AcpError::NotRegistered(dst)) }
             }),
         };
         self.at_once += u32::from(done.is_some());
@@ -239,14 +240,19 @@ impl Engine {
         (dst, src): (GlobalAddress, GlobalAddress),
         what: Direct,
     ) -> Result<()> {
+        let (len_bytes, atomic) = match what {
+            Direct::Copy(len_bytes) => (len_bytes, None),
+            Direct::Atomic(atomic) => (width_bytes(atomic), Some(atomic)),
+        };
+        // What is wrong with an operation is not done at once.
+        self.direct = self.do_at_once(links, regions, &Operation { dst, src, len_bytes, atomic });
+        if self.direct.is_some() {
+            return Ok(());
+        }
         let operation = match what {
             Direct::Copy(len_bytes) => Operation::copy(links, regions, (dst, src, len_bytes))?,
             Direct::Atomic(atomic) => Operation::atomic(links, regions, (dst, src, atomic))?,
         };
-        self.direct = self.do_at_once(links, regions, &operation);
-        if self.direct.is_some() {
-            return Ok(());
-        }
         self.admit(links, regions, Work { origin: Origin::Direct, operation, is_fenced: false, slot: None });
         self.advance(links, regions);
         Ok(())

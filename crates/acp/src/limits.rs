@@ -49,6 +49,9 @@ pub const SLOT_BYTES_MIN: u32 = 32;
 pub const SLOT_HEADER_BYTES: usize = 16;
 /// Longest segment of a channel that travels with its record, bytes: these fit in a message of every device.
 pub(crate) const SEGMENT_HERE_BYTES_MAX: usize = 1024;
+/// Empty queues of requests that channels keep for each direction, and how long these are at most.
+pub(crate) const SPARE_QUEUES_MAX: usize = 16;
+pub(crate) const SPARE_QUEUE_LEN_MAX: usize = 64;
 /// Channels of a pair and direction are numbered with so many bits, of which those above the first ones count resets.
 pub(crate) const CHANNEL_BITS: u32 = 42;
 /// Bits that count channels of a pair and direction between two resets.

@@ -5,8 +5,9 @@ use crate::limits::{COLORS, OUTBOX_RECORDS_MAX, SILENCE_LIMIT, SPACE_PAUSE, TURN
 use crate::numbering::Numbering;
 use crate::wire::Record;
 use cci::{Attribute, Connection, Endpoint, Event, Message, SendError, SendFlags, Status};
+use cci_job::numbered::Numbered;
 use cci_job::{JobError, Peer, RankEvent, Ranks};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// A rank that has not answered by then is taken for dead.
@@ -48,7 +49,7 @@ pub(crate) struct Links {
     pub ranks: Ranks,
     /// Which rank of the job has which number. Links are kept by ranks of the job: a reset does not concern them.
     pub numbering: Numbering,
-    links: HashMap<Lane, Link>,
+    links: Numbered<Lane, Link>,
     /// Links with records in their outboxes.
     backlog: Vec<Lane>,
     /// Records that no process of this version sends, or more than it would.
@@ -63,7 +64,7 @@ impl Links {
         Links {
             ranks,
             numbering: Numbering::default(),
-            links: HashMap::new(),
+            links: Numbered::default(),
             backlog: Vec::new(),
             faults: 0,
             taken: None,
@@ -133,6 +134,9 @@ impl Links {
 
     /// Sends what waits, as far as it goes.
     fn send(&mut self) {
+        if self.backlog.is_empty() {
+            return;
+        }
         let Links { ranks, links, backlog, .. } = self;
         backlog.retain(|lane| {
             let Some(link) = links.get_mut(lane) else { return false };

@@ -49,6 +49,8 @@ pub struct GlobalMemory {
     pub(crate) buffers: Buffers,
     regions: Regions,
     engine: Engine,
+    /// What the links have told in a turn: empty between turns, and keeps its space.
+    news: Vec<News>,
     starter: Memory,
     /// Memory that the library needs: what passes through it, and the heap.
     library: Memory,
@@ -112,10 +114,17 @@ impl GlobalMemory {
             buffers: Buffers::default(),
             regions,
             engine: Engine::default(),
+            news: Vec::new(),
             starter,
             library,
             heap_bytes: heap_bytes as u64,
         })
+    }
+
+    /// Gives the endpoint up as it is, for simulations.
+    #[doc(hidden)]
+    pub fn into_endpoint(self) -> cci::Endpoint {
+        self.links.ranks.into_endpoint()
     }
 
     /// The number of this rank (`acp_rank`).
@@ -197,7 +206,7 @@ impl GlobalMemory {
             return Err(AcpError::Argument("this address names memory of another rank"));
         }
         let found = self.regions.find(address.color(), address.place(), 0);
-        let (_, region, offset) = found.ok_or(AcpError::NotRegistered(address))?;
+        let (_, region, offset) = found.ok_or_else(|| AcpError::NotRegistered(address))?;
         Ok((&region.memory, offset as usize))
     }
 
@@ -317,10 +326,10 @@ impl GlobalMemory {
 
     /// Makes progress. Returns how a barrier has ended, if one has.
     fn turn(&mut self) -> Option<Result<()>> {
-        let mut all = Vec::new();
+        let mut all = std::mem::take(&mut self.news);
         self.links.turn(&mut all);
         let mut end = None;
-        for news in all {
+        for news in all.drain(..) {
             match news {
                 News::Barrier(barrier) => end = Some(barrier.map_err(AcpError::from)),
                 News::OfChannels(rank, message) => {
@@ -341,6 +350,7 @@ impl GlobalMemory {
                 news => self.engine.on(&mut self.links, &self.regions, news),
             }
         }
+        self.news = all;
         self.engine.advance(&mut self.links, &self.regions);
         self.channels.advance(&mut self.links);
         self.buffers.advance(&mut self.links);
@@ -491,7 +501,7 @@ impl GlobalMemory {
     fn scratch(&self) -> Result<GlobalAddress> {
         let place = library_place(self.starter.len());
         GlobalAddress::new(self.rank(), 0, place)
-            .ok_or(AcpError::Full("there is no space for starter memory"))
+            .ok_or_else(|| AcpError::Full("there is no space for starter memory"))
     }
 
     /// Does an operation, and returns when it has ended.
@@ -547,7 +557,7 @@ impl Space for GlobalMemory {
         }
         let place = library_place(self.starter.len()) + HEAP_AT as u64;
         let heap = GlobalAddress::new(rank, 0, place).filter(|_| self.heap_bytes > 0);
-        heap.ok_or(AcpError::Argument("this job has no heap: open global memory with one"))
+        heap.ok_or_else(|| AcpError::Argument("this job has no heap: open global memory with one"))
     }
 
     fn heap_bytes(&self) -> u64 {
@@ -557,7 +567,7 @@ impl Space for GlobalMemory {
     fn read(&mut self, at: GlobalAddress, bytes: &mut [u8]) -> Result<()> {
         if at.rank() == self.rank() {
             let (memory, offset) = self.local(at)?;
-            return memory.read(offset, bytes).then_some(()).ok_or(AcpError::NotRegistered(at));
+            return memory.read(offset, bytes).then_some(()).ok_or_else(|| AcpError::NotRegistered(at));
         }
         let (mut from, scratch) = (at, self.scratch()?);
         for part in bytes.chunks_mut(SCRATCH_BYTES) {
@@ -573,7 +583,7 @@ impl Space for GlobalMemory {
     fn write(&mut self, at: GlobalAddress, bytes: &[u8]) -> Result<()> {
         if at.rank() == self.rank() {
             let (memory, offset) = self.local(at)?;
-            return memory.write(offset, bytes).then_some(()).ok_or(AcpError::NotRegistered(at));
+            return memory.write(offset, bytes).then_some(()).ok_or_else(|| AcpError::NotRegistered(at));
         }
         let (mut to, scratch) = (at, self.scratch()?);
         for part in bytes.chunks(SCRATCH_BYTES) {

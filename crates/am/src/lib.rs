@@ -16,7 +16,6 @@ pub mod description;
 mod error;
 pub mod limits;
 mod message;
-mod numbered;
 pub mod process;
 mod runtime;
 mod wire;

@@ -7,11 +7,11 @@ use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::limits::{FENCES_PER_POLL, OPERATIONS_MAX};
 use crate::message::Message;
-use crate::numbered::Numbered;
 use crate::process::{
     Collective, Context, Elements, Held, Part, Process, RankExplanation, Starter, Team, Token, Transfer,
 };
 use cci::{Device, Memory, Options};
+use cci_job::numbered::Numbered;
 use cci_job::{Job, JobError, Ranks};
 use running_batch::RunningBatch;
 use std::cell::RefCell;

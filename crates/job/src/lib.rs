@@ -17,6 +17,8 @@ pub mod frames;
 mod job;
 mod key;
 pub mod limits;
+#[doc(hidden)]
+pub mod numbered;
 mod ranks;
 mod relayed;
 pub mod server;

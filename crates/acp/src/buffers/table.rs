@@ -8,7 +8,7 @@ use crate::error::{AcpError, Result};
 use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS};
 use crate::links::Links;
 use cci::{Access, Memory, Status};
-use std::collections::HashMap;
+use cci_job::numbered::Numbered;
 
 /// The last buffers with a rank, by their numbers.
 struct Pair {
@@ -21,11 +21,11 @@ struct Pair {
 /// The segmented buffers of a process.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    pairs: HashMap<u32, Pair>,
+    pairs: Numbered<u32, Pair>,
     /// Buffers have greater numbers since the last reset.
     first: u64,
-    sources: HashMap<End, Source>,
-    destinations: HashMap<End, Destination>,
+    sources: Numbered<End, Source>,
+    destinations: Numbered<End, Destination>,
     /// Something was not written for want of space.
     pub waits_for_space: bool,
 }

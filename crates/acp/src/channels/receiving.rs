@@ -6,7 +6,7 @@
 use super::wire::{Record, RemoteSlots, Segment};
 use super::{End, Slots, lane};
 use crate::error::{AcpError, Result};
-use crate::limits::{ALIGN_BYTES, COPY_BYTES, SLOT_HEADER_BYTES};
+use crate::limits::{ALIGN_BYTES, SLOT_HEADER_BYTES};
 use crate::links::Links;
 use cci::{Access, Memory, RegionHandle};
 
@@ -46,14 +46,12 @@ impl Target<'_> {
     }
 
     /// Takes bytes from a slot; what has no space is dropped.
-    fn put(&mut self, at: usize, slot: &Memory, offset: usize, len: usize, buffer: &mut Vec<u8>) -> bool {
+    fn put(&mut self, at: usize, slot: &Memory, offset: usize, len: usize) -> bool {
         let len = len.min(self.len().saturating_sub(at));
         match self {
             Target::Slice(bytes) => bytes.get_mut(at..at + len).is_none_or(|piece| slot.read(offset, piece)),
-            Target::Memory(memory) => (0..len).step_by(COPY_BYTES).all(|start| {
-                buffer.resize(COPY_BYTES.min(len - start), 0);
-                slot.read(offset + start, buffer) && memory.write(at + start, buffer)
-            }),
+            // Of a message that is longer, the rest begins behind the end.
+            Target::Memory(memory) => len == 0 || memory.copy_from(at, slot, offset, len),
             Target::Nowhere => true,
         }
     }
@@ -134,19 +132,13 @@ impl Receiving {
     }
 
     /// Takes what has come of the next message. Returns its length when all of it was taken.
-    pub fn take(
-        &mut self,
-        links: &mut Links,
-        end: End,
-        target: &mut Target<'_>,
-        buffer: &mut Vec<u8>,
-    ) -> Option<Result<usize>> {
+    pub fn take(&mut self, links: &mut Links, end: End, target: &mut Target<'_>) -> Option<Result<usize>> {
         while let Some((len, message_bytes)) = self.next() {
             if !self.is_in_message {
                 (self.is_in_message, self.message_bytes, self.done_bytes) = (true, message_bytes, 0);
             }
             let slot = self.slot(self.taken) + SLOT_HEADER_BYTES;
-            let is_well = target.put(self.done_bytes as usize, &self.memory, slot, len as usize, buffer);
+            let is_well = target.put(self.done_bytes as usize, &self.memory, slot, len as usize);
             self.done_bytes += len;
             self.taken += 1;
             if self.taken.is_multiple_of(u64::from(self.slots.count / 2).max(1)) {

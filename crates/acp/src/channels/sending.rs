@@ -3,10 +3,16 @@
 use super::wire::{Record, RemoteSlots, Segment, segment_words};
 use super::{End, Slots, context, lane};
 use crate::error::{AcpError, Result};
-use crate::limits::{COPY_BYTES, SEGMENT_HERE_BYTES_MAX, SLOT_HEADER_BYTES};
+use crate::limits::{SEGMENT_HERE_BYTES_MAX, SLOT_HEADER_BYTES};
 use crate::links::Links;
-use cci::{Access, Foreign, Memory, RegionHandle, Rma, RmaError, RmaFlags, RmaKind, SendError, SendFlags};
+use cci::{
+    Access, BlockRun, Connection, Endpoint, Foreign, Memory, RegionAddress, RegionHandle, Rma, RmaError,
+    RmaFlags, RmaKind, SendError, SendFlags,
+};
 use cci_job::JobError;
+
+/// The endpoint copies no more to mapped memory in one call.
+const AT_ONCE_BYTES: usize = 1 << 20;
 
 /// What the sender of a channel keeps.
 pub(super) struct Sending {
@@ -32,6 +38,8 @@ pub(super) struct Sending {
 pub(crate) struct Progress {
     done_bytes: usize,
     has_begun: bool,
+    /// The next segment is in its slot, and the receiver does not know yet.
+    is_placed: bool,
 }
 
 /// Where a message comes from.
@@ -73,13 +81,40 @@ impl Source<'_> {
         }
     }
 
-    fn copy(self, at: usize, len: usize, to: &Memory, to_at: usize, buffer: &mut Vec<u8>) -> bool {
-        if let Source::Slice(bytes) = self {
-            return bytes.get(at..at + len).is_some_and(|piece| to.write(to_at, piece));
+    fn copy(self, at: usize, len: usize, to: &Memory, to_at: usize) -> bool {
+        match self {
+            Source::Slice(bytes) => bytes.get(at..at + len).is_some_and(|piece| to.write(to_at, piece)),
+            Source::Memory(memory) => to.copy_from(to_at, memory, at, len),
         }
-        (0..len).step_by(COPY_BYTES).all(|start| {
-            buffer.clear();
-            self.append(at + start, COPY_BYTES.min(len - start), buffer) && to.write(to_at + start, buffer)
+    }
+
+    /// Copies to a region of another rank's that is mapped. False: it is not, or not now, and some bytes may have been copied.
+    fn put(
+        self,
+        (at, len): (usize, usize),
+        endpoint: &mut Endpoint,
+        connection: Connection,
+        (region, offset): (RegionHandle, u64),
+    ) -> bool {
+        (0..len).step_by(AT_ONCE_BYTES).all(|start| {
+            let (at, part) = (at + start, AT_ONCE_BYTES.min(len - start));
+            let remote = offset + start as u64;
+            match self {
+                Source::Slice(bytes) => bytes.get(at..at + part).is_some_and(|piece| {
+                    endpoint.write_at_once(connection, piece, RegionAddress::new(region, remote))
+                }),
+                Source::Memory(memory) => {
+                    let run = BlockRun {
+                        local: at,
+                        local_stride: 0,
+                        remote: remote as usize,
+                        remote_stride: 0,
+                        len_bytes: part,
+                        count: 1,
+                    };
+                    endpoint.copy_blocks_at_once(RmaKind::Write, connection, memory, region, &[run])
+                }
+            }
         })
     }
 }
@@ -176,20 +211,16 @@ impl Sending {
                 if !source.append(progress.done_bytes, len, buffer) {
                     return Err(BEYOND);
                 }
-                let sent = links.endpoint().send(connection, buffer, 0, SendFlags::SILENT);
-                sent.map_err(|error| match error {
-                    SendError::WouldBlock => None,
-                    error => Some(JobError::Endpoint {
-                        what: "a message of a channel".into(),
-                        error: Box::new(error),
-                    }),
-                })
+                say(links.endpoint(), connection, buffer)
+            } else if progress.is_placed || self.place(links, connection, &segment, (source, progress)) {
+                progress.is_placed = true;
+                say(links.endpoint(), connection, &segment_words(&segment, false))
             } else {
                 if self.written.wrapping_sub(self.left) >= self.slots.count {
                     return Ok(Sent::NotYet);
                 }
                 let slot = (self.written % self.slots.count) as usize * self.slots.bytes as usize;
-                if !source.copy(progress.done_bytes, len, &self.memory, slot, buffer) {
+                if !source.copy(progress.done_bytes, len, &self.memory, slot) {
                     return Err(BEYOND);
                 }
                 self.write(links, end, connection, segment, slot)
@@ -204,9 +235,27 @@ impl Sending {
             }
             self.sent += 1;
             progress.done_bytes += len;
-            progress.has_begun = true;
+            (progress.has_begun, progress.is_placed) = (true, false);
         }
         Ok(Sent::All)
+    }
+
+    /// Where the receiver's slot of a segment has its data.
+    fn their_place(&self, segment: &Segment) -> u64 {
+        let slot = segment.number % u64::from(self.theirs.count);
+        slot * u64::from(self.theirs.bytes) + SLOT_HEADER_BYTES as u64
+    }
+
+    /// Copies a segment straight to its slot at the receiver, if that is mapped here.
+    fn place(
+        &self,
+        links: &mut Links,
+        connection: Connection,
+        segment: &Segment,
+        (source, progress): (Source<'_>, &Progress),
+    ) -> bool {
+        let part = (progress.done_bytes, segment.len_bytes as usize);
+        source.put(part, links.endpoint(), connection, (self.theirs.handle, self.their_place(segment)))
     }
 
     /// Data and news of it in one operation. None: there is no space.
@@ -214,14 +263,13 @@ impl Sending {
         &mut self,
         links: &mut Links,
         end: End,
-        connection: cci::Connection,
+        connection: Connection,
         segment: Segment,
         slot: usize,
     ) -> Result<(), Option<JobError>> {
         let len = u64::from(segment.len_bytes);
-        let their_slot = segment.number % u64::from(self.theirs.count) * u64::from(self.theirs.bytes);
         let local = [cci::Segment::new(self.handle, slot as u64, len)];
-        let remote = [cci::Segment::new(self.theirs.handle, their_slot + SLOT_HEADER_BYTES as u64, len)];
+        let remote = [cci::Segment::new(self.theirs.handle, self.their_place(&segment), len)];
         let rma = Rma {
             kind: RmaKind::Write,
             local: &local,
@@ -258,4 +306,19 @@ impl Sending {
         }
         Ok(links.endpoint().deregister(&self.handle)?)
     }
+}
+
+/// Sends a record of a segment. None: there is no space.
+fn say(
+    endpoint: &mut Endpoint,
+    connection: Connection,
+    record: &[u8],
+) -> std::result::Result<(), Option<JobError>> {
+    endpoint.send(connection, record, 0, SendFlags::SILENT).map_err(|error| match error {
+        SendError::WouldBlock => None,
+        error => {
+            let what = "a message of a channel".into();
+            Some(JobError::Endpoint { what, error: Box::new(error) })
+        }
+    })
 }

@@ -5,10 +5,11 @@ use super::sending::{Progress, Sending, Sent, Source};
 use super::wire::Record;
 use super::{End, Slots, lane, of_context};
 use crate::error::{AcpError, Result};
-use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS};
+use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS, SPARE_QUEUE_LEN_MAX, SPARE_QUEUES_MAX};
 use crate::links::Links;
 use cci::{Memory, Status};
-use std::collections::{HashMap, VecDeque};
+use cci_job::numbered::Numbered;
+use std::collections::VecDeque;
 
 /// What has become of a request. None: it is under way.
 type Outcome = Option<Result<usize>>;
@@ -34,18 +35,37 @@ struct Incoming {
     into: Memory,
 }
 
+/// Queues of ends that have nothing under way now, for those that will.
+#[derive(Default)]
+struct Spare {
+    outgoing: Vec<VecDeque<Outgoing>>,
+    incoming: Vec<VecDeque<Incoming>>,
+}
+
+/// Keeps an empty queue, if it is short and there are few.
+fn keep<T>(spare: &mut Vec<VecDeque<T>>, queue: Option<VecDeque<T>>) {
+    if let Some(queue) = queue
+        && spare.len() < SPARE_QUEUES_MAX
+        && queue.capacity() <= SPARE_QUEUE_LEN_MAX
+    {
+        spare.push(queue);
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Channels {
-    pairs: HashMap<u32, Pair>,
+    pairs: Numbered<u32, Pair>,
     /// Channels have greater numbers since the last reset.
     first: u64,
-    senders: HashMap<End, Sending>,
-    receivers: HashMap<End, Receiving>,
-    outgoing: HashMap<End, VecDeque<Outgoing>>,
-    incoming: HashMap<End, VecDeque<Incoming>>,
+    senders: Numbered<End, Sending>,
+    receivers: Numbered<End, Receiving>,
+    outgoing: Numbered<End, VecDeque<Outgoing>>,
+    incoming: Numbered<End, VecDeque<Incoming>>,
     /// Senders that have something to send or are to be freed.
     busy: Vec<End>,
-    requests: HashMap<u64, Outcome>,
+    /// Queues that are empty and have their space.
+    spare: Spare,
+    requests: Numbered<u64, Outcome>,
     requests_made: u64,
     /// Data on its way between memory.
     buffer: Vec<u8>,
@@ -137,7 +157,8 @@ impl Channels {
         }
         let request = self.request();
         let outgoing = Outgoing { request, message: message.clone(), progress: Progress::default() };
-        self.outgoing.entry(end).or_default().push_back(outgoing);
+        let queue = self.outgoing.entry(end).or_insert_with(|| self.spare.outgoing.pop().unwrap_or_default());
+        queue.push_back(outgoing);
         self.make_busy(end);
         self.advance(links);
         Ok(request)
@@ -163,6 +184,9 @@ impl Channels {
     /// Sends what can be sent.
     pub fn advance(&mut self, links: &mut Links) {
         self.waits_for_space = false;
+        if self.busy.is_empty() {
+            return;
+        }
         let mut busy = std::mem::take(&mut self.busy);
         busy.retain(|&end| self.advance_sender(links, end));
         self.busy.append(&mut busy);
@@ -206,7 +230,7 @@ impl Channels {
         if let Some(queue) = self.outgoing.get_mut(&end) {
             queue.pop_front();
             if queue.is_empty() {
-                self.outgoing.remove(&end);
+                keep(&mut self.spare.outgoing, self.outgoing.remove(&end));
             }
         }
     }
@@ -217,7 +241,7 @@ impl Channels {
         if self.incoming.contains_key(&end) {
             return None;
         }
-        receiving.take(links, end, &mut Target::Slice(into), &mut self.buffer)
+        receiving.take(links, end, &mut Target::Slice(into))
     }
 
     pub fn start_receive(&mut self, links: &mut Links, end: End, into: &Memory) -> Result<u64> {
@@ -225,7 +249,8 @@ impl Channels {
             return Err(FREED);
         }
         let request = self.request();
-        self.incoming.entry(end).or_default().push_back(Incoming { request, into: into.clone() });
+        let queue = self.incoming.entry(end).or_insert_with(|| self.spare.incoming.pop().unwrap_or_default());
+        queue.push_back(Incoming { request, into: into.clone() });
         self.advance_receiver(links, end);
         Ok(request)
     }
@@ -246,20 +271,20 @@ impl Channels {
         while let Some(queue) = self.incoming.get_mut(&end) {
             let Some(first) = queue.front() else { break };
             let mut target = Target::Memory(&first.into);
-            let Some(result) = receiving.take(links, end, &mut target, &mut self.buffer) else { return };
+            let Some(result) = receiving.take(links, end, &mut target) else { return };
             if let Some(outcome) = self.requests.get_mut(&first.request) {
                 *outcome = Some(result);
             }
             queue.pop_front();
             if queue.is_empty() {
-                self.incoming.remove(&end);
+                keep(&mut self.spare.incoming, self.incoming.remove(&end));
             }
         }
         if receiving.freed_by == 0 {
             return;
         }
         while !receiving.may_go() {
-            match receiving.take(links, end, &mut Target::Nowhere, &mut self.buffer) {
+            match receiving.take(links, end, &mut Target::Nowhere) {
                 Some(Ok(_) | Err(AcpError::Truncated { .. })) => {}
                 Some(Err(_)) => break,
                 None => return,

@@ -7,9 +7,9 @@ use super::registered::address;
 use crate::description::Description;
 use crate::error::{AmError, Result};
 use crate::limits::LARGE_MESSAGES_MAX;
-use crate::numbered::Numbered;
 use crate::wire::{LargeOutcome, Offer, Range, Region, Word};
 use cci::{Access, Memory, RegionHandle, Registration};
+use cci_job::numbered::Numbered;
 
 /// Names a large message that waits for its receiver to say where the data go.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]

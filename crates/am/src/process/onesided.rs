@@ -14,9 +14,9 @@ use crate::arithmetic::{Accumulation, Change, Number};
 use crate::description::PackError;
 use crate::error::{AmError, Result};
 use crate::limits::OPERATIONS_MAX;
-use crate::numbered::Numbered;
 use crate::wire::{LargeOutcome, Range, Region, Update, Updating, Word};
 use cci::{Access, Memory, RegionHandle, Status};
+use cci_job::numbered::Numbered;
 use std::collections::{HashSet, VecDeque};
 
 const POINTER_BYTES: u64 = 8;

@@ -63,6 +63,20 @@ impl Endpoint {
         copied
     }
 
+    /// Writes bytes, 1 MiB at most, to a peer's region that is mapped, as [`Endpoint::copy_blocks_at_once`] does with local memory. They are there when
+    /// this returns. False: that is not possible, or not now, and some may have been written.
+    #[inline]
+    pub fn write_at_once(&mut self, connection: Connection, bytes: &[u8], target: RegionAddress) -> bool {
+        let remote = remote_address(target);
+        let written = self.may_be_mapped(connection, RmaFlags::SILENT)
+            && self.is_known(connection, remote)
+            && self.core.regions.pairs.put(connection, bytes, remote);
+        if written {
+            self.core.counters.count_rma(RmaKind::Write, bytes.len() as u64);
+        }
+        written
+    }
+
     /// Changes a value in a peer's region that is mapped, as [`Endpoint::atomic`] does, and returns the value from before. None: that is not
     /// possible, or not now, and nothing was done. An error: the region was taken back meanwhile, so that nobody knows whether the value was
     /// changed.

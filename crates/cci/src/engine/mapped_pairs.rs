@@ -247,6 +247,23 @@ impl MappedPairs {
         copied
     }
 
+    /// Writes bytes to a region of a peer's. False: as where [`MappedPairs::copy_blocks`] says so.
+    #[inline]
+    pub fn put(&mut self, connection: Connection, bytes: &[u8], remote: RemoteAddress) -> bool {
+        let Some(pair) = find(&self.pairs, connection, NO_REGION, remote.into()) else { return false };
+        let mapped = &pair.mapped;
+        if !mapped.access.contains(Access::WRITE) || bytes.len() > limits::RMA_COPY_BYTES {
+            return false;
+        }
+        mapped.direct.begin(mapped.name);
+        // See `copy` for why it has to be live afterwards, too.
+        let copied =
+            mapped.is_live() && mapped.bytes.write(remote.offset as usize, bytes) && mapped.is_live();
+        mapped.direct.end();
+        self.done += u64::from(copied);
+        copied
+    }
+
     /// Changes a value of a peer's region, and answers the one from before. `None`: the region is not [there](MappedPairs::has), or as where
     /// [`MappedPairs::atomic`] says so.
     #[inline(always)]

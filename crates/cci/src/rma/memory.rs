@@ -192,6 +192,15 @@ impl Memory {
         self.is_own_process() && self.bytes.write(offset, data)
     }
 
+    /// Copies `len_bytes` of other memory, or of this one, from `from_offset` on to `offset` here. The two may overlap. False, and nothing is done,
+    /// beyond the end of either.
+    #[must_use]
+    pub fn copy_from(&self, offset: usize, from: &Memory, from_offset: usize, len_bytes: usize) -> bool {
+        self.is_own_process()
+            && from.is_own_process()
+            && self.bytes.copy_from(offset, &from.bytes, from_offset, len_bytes)
+    }
+
     /// An atomic operation of the owner's own, atomic against those of peers; returns the value before.
     ///
     /// # Errors

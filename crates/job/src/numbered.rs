@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub(crate) type Numbered<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+/// A map by numbers, or by what has numbers.
+pub type Numbered<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
 /// Multiplies by 2^64 over the golden ratio (Knuth, The Art of Computer Programming 3, 6.4), which spreads numbers that follow each other.
 #[derive(Default)]
-pub(crate) struct NumberHasher(u64);
+pub struct NumberHasher(u64);
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 

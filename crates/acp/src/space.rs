@@ -123,7 +123,8 @@ pub(crate) fn move_bytes(
 
 /// The address `offset_bytes` behind another one.
 pub(crate) fn behind(at: GlobalAddress, offset_bytes: u64) -> Result<GlobalAddress> {
-    at.checked_add(offset_bytes).ok_or(AcpError::Argument("the address is behind all places that a rank has"))
+    at.checked_add(offset_bytes)
+        .ok_or_else(|| AcpError::Argument("the address is behind all places that a rank has"))
 }
 
 /// An address that a word has. None: the word is 0.

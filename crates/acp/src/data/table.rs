@@ -63,8 +63,29 @@ struct Bucket {
 struct Element {
     at: GlobalAddress,
     next: u64,
-    key: Vec<u8>,
-    value: Vec<u8>,
+    /// All of it: from its first word to the end of its value.
+    bytes: Vec<u8>,
+    key_len: usize,
+}
+
+impl Element {
+    fn key(&self) -> &[u8] {
+        self.bytes.get(HEAD_BYTES as usize..HEAD_BYTES as usize + self.key_len).unwrap_or_default()
+    }
+
+    fn value_at(&self) -> usize {
+        (HEAD_BYTES + padded(self.key_len)) as usize
+    }
+
+    fn value(&self) -> &[u8] {
+        self.bytes.get(self.value_at()..).unwrap_or_default()
+    }
+
+    fn into_value(mut self) -> Vec<u8> {
+        let end = self.value_at().min(self.bytes.len());
+        self.bytes.drain(..end);
+        self.bytes
+    }
 }
 
 /// A key and its value.
@@ -157,14 +178,15 @@ impl Table {
 
     fn bucket_of(&self, key: &[u8]) -> Result<GlobalAddress> {
         let (part, slot) = self.place_of(key);
-        let start = self.parts.get(part as usize).ok_or(AcpError::Argument("there is no such part"))?;
+        let start = self.parts.get(part as usize);
+        let start = start.ok_or_else(|| AcpError::Argument("there is no such part"))?;
         behind(*start, slot * BUCKET_BYTES)
     }
 
     /// The value under a key.
     pub(crate) fn get(&self, space: &mut impl Space, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (part, slot) = self.place_of(key);
-        Ok(self.search(space, part, slot, |element, _| element.key == key)?.map(|element| element.value))
+        Ok(self.search(space, part, slot, |element, _| element.key() == key)?.map(Element::into_value))
     }
 
     /// Decides what becomes of the value under a key, while no other rank changes it. Returns the value from before.
@@ -179,7 +201,7 @@ impl Table {
             let bucket = locked_bucket(space, at, before)?;
             let (mut found, mut link) = (None, behind(at, CHANGES_AT + WORD_BYTES)?);
             walk(space, at, bucket, |element| {
-                let is_it = element.key == key;
+                let is_it = element.key() == key;
                 if is_it {
                     found = Some(element);
                 } else {
@@ -187,9 +209,9 @@ impl Table {
                 }
                 !is_it
             })?;
-            let change = decide(found.as_ref().map(|element| &element.value[..]));
+            let change = decide(found.as_ref().map(|element| element.value()));
             let garbage = apply(space, at, bucket, (link, found.as_ref()), key, change)?;
-            Ok((found.map(|element| element.value), garbage))
+            Ok((found.map(Element::into_value), garbage))
         })?;
         // Not before the lock is back: a rank that dies would leave an element that is free and in its bucket.
         if let Some(garbage) = garbage {
@@ -261,7 +283,7 @@ impl Table {
     /// The container is no more, or the rank is gone.
     pub fn find(&self, space: &mut impl Space, key: &[u8]) -> Result<Option<Cursor>> {
         let (part, slot) = self.place_of(key);
-        let found = self.search(space, part, slot, |element, _| element.key == key)?;
+        let found = self.search(space, part, slot, |element, _| element.key() == key)?;
         Ok(found.map(|element| Cursor { part, slot, element: element.at }))
     }
 
@@ -313,10 +335,10 @@ impl Table {
     pub fn locate(&self, space: &mut impl Space, at: Cursor) -> Result<Place> {
         let found = self.search(space, at.part, at.slot, |element, _| element.at == at.element)?;
         let element = found.ok_or(AcpError::Argument("this element was removed, or never was there"))?;
-        let value_at = behind(element.at, HEAD_BYTES + padded(element.key.len()))?;
+        let value_at = behind(element.at, element.value_at() as u64)?;
         Ok(Place {
-            key: (behind(element.at, HEAD_BYTES)?, element.key.len() as u64),
-            value: (value_at, element.value.len() as u64),
+            key: (behind(element.at, HEAD_BYTES)?, element.key_len as u64),
+            value: (value_at, element.value().len() as u64),
         })
     }
 
@@ -407,7 +429,7 @@ impl Entries {
             self.pending = look(space, at, |space, seen| {
                 let mut pairs = VecDeque::new();
                 walk(space, at, seen, |element| {
-                    pairs.push_back((element.key, element.value));
+                    pairs.push_back((element.key().to_vec(), element.into_value()));
                     true
                 })?;
                 Ok(pairs)
@@ -430,10 +452,10 @@ fn apply(
     let (new_link, count, garbage) = match (change, found) {
         (Change::Keep, _) | (Change::Remove, None) => return Ok(None),
         (Change::Put(value), Some(old))
-            if value.len() == old.value.len() && value.len() as u64 == WORD_BYTES =>
+            if value.len() == old.value().len() && value.len() as u64 == WORD_BYTES =>
         {
             // A word is written whole.
-            space.write(behind(old.at, HEAD_BYTES + padded(old.key.len()))?, &value)?;
+            space.write(behind(old.at, old.value_at() as u64)?, &value)?;
             space.write_words(behind(at, CHANGES_AT)?, [changes])?;
             return Ok(None);
         }
@@ -540,15 +562,15 @@ fn walk(
 ) -> Result<()> {
     let mut next = bucket.first;
     for _ in 0..bucket.count {
-        let element =
-            address_in(next)?.ok_or(AcpError::Corrupt("a bucket has fewer elements than it counts"))?;
+        let element = address_in(next)?
+            .ok_or_else(|| AcpError::Corrupt("a bucket has fewer elements than it counts"))?;
         let element = read_element(space, element, at)?;
         next = element.next;
         if !see(element) {
             return Ok(());
         }
     }
-    (next == 0).then_some(()).ok_or(AcpError::Corrupt("a bucket has more elements than it counts"))
+    if next == 0 { Ok(()) } else { Err(AcpError::Corrupt("a bucket has more elements than it counts")) }
 }
 
 /// Reads an element, which is in the heap of its bucket's rank.
@@ -572,9 +594,7 @@ fn read_element(space: &mut impl Space, at: GlobalAddress, bucket: GlobalAddress
     if let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
         space.read(behind(at, read as u64)?, rest)?;
     }
-    let value = bytes.get(value_at as usize..).ok_or(WRONG)?.to_vec();
-    let key = bytes.get(HEAD_BYTES as usize..HEAD_BYTES as usize + key_len).ok_or(WRONG)?.to_vec();
-    Ok(Element { at, next, key, value })
+    Ok(Element { at, next, bytes, key_len })
 }
 
 /// Gives all buckets of a part to `see`, as they are.

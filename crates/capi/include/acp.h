@@ -184,6 +184,12 @@ size_t acp_wait_ch(acp_request_t request);
  */
 int acp_waitall_ch(acp_request_t *requests, int n, size_t *sizes);
 
+/*
+ * How many bytes of memory an end takes, now and until it is freed: its slots and what is kept beside them, without requests under way. Beyond the published
+ * interface. 0: the channel is none, or was freed.
+ */
+size_t acp_query_ch_bytes(acp_ch_t ch);
+
 /* ---- Segmented buffers ------------------------------------------------------------------------------------------------------------- */
 
 /*

@@ -96,6 +96,16 @@ pub extern "C" fn acp_free_ch(ch: *mut c_void) -> c_int {
     })
 }
 
+/// What an end takes of memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn acp_query_ch_bytes(ch: *mut c_void) -> usize {
+    call(0, |live| match live.ends.channels.get(&ch.addr()) {
+        Some((End::Sender(sender), _)) => Ok(sender.held_bytes(&live.global)),
+        Some((End::Receiver(receiver), _)) => Ok(receiver.held_bytes(&live.global)),
+        None => wrong("there is no such channel, or it was freed"),
+    })
+}
+
 fn wait(live: &mut Live, request: *mut c_void) -> Result<usize> {
     let found = live.ends.requests.remove(&request.addr());
     let found = found.ok_or_else(|| Wrong("there is no such request, or it was waited for".into()))?;

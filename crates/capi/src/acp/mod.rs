@@ -18,7 +18,8 @@ pub use access::{
     acp_or8, acp_swap4, acp_swap8, acp_xor4, acp_xor8,
 };
 pub use channels::{
-    acp_create_ch, acp_free_ch, acp_nbfree_ch, acp_nbrecv_ch, acp_nbsend_ch, acp_wait_ch, acp_waitall_ch,
+    acp_create_ch, acp_free_ch, acp_nbfree_ch, acp_nbrecv_ch, acp_nbsend_ch, acp_query_ch_bytes, acp_wait_ch,
+    acp_waitall_ch,
 };
 pub use data::*;
 pub use infrastructure::{acp_abort, acp_finalize, acp_init, acp_procs, acp_rank, acp_reset, acp_sync};

@@ -139,6 +139,10 @@ static void channels(void)
     acp_ch_t to = acp_create_ch(rank, next), from = acp_create_ch(before, rank);
     acp_ch_t to_2 = acp_create_ch(rank, next), from_2 = acp_create_ch(before, rank);
     check(to != ACP_CH_NULL && from != ACP_CH_NULL && to_2 != ACP_CH_NULL && from_2 != ACP_CH_NULL);
+    /* Two slots of 2,048 bytes, and eight with 16 bytes more in whole pages; little beside them. */
+    size_t sender = acp_query_ch_bytes(to), receiver = acp_query_ch_bytes(from);
+    check(sender >= 4096 && sender <= 4096 + 168 && receiver >= 16512 && receiver <= 20480 + 160);
+    check(acp_query_ch_bytes(ACP_CH_NULL) == 0);
     check(acp_nbrecv_ch(to, in, 1) == ACP_REQUEST_NULL && acp_nbsend_ch(from, out, 1) == ACP_REQUEST_NULL);
     check(acp_nbsend_ch(to, NULL, 1) == ACP_REQUEST_NULL && acp_nbsend_ch(ACP_CH_NULL, out, 1) == ACP_REQUEST_NULL);
     for (size_t at = 0; at < sizeof out; at++)
@@ -172,6 +176,7 @@ static void channels(void)
         check(received[at] == 1 && in[at] == (char)(at * 7 + before));
     check(acp_waitall_ch(receives, -1, NULL) == -1 && acp_waitall_ch(NULL, 1, NULL) == -1);
     acp_request_t freed[] = {acp_nbfree_ch(from), acp_nbfree_ch(to), acp_nbfree_ch(from_2), acp_nbfree_ch(to_2)};
+    check(acp_query_ch_bytes(to) == 0 && acp_query_ch_bytes(from) == 0);
     check(acp_nbfree_ch(to) == ACP_REQUEST_NULL && acp_nbsend_ch(to, out, 1) == ACP_REQUEST_NULL);
     check(acp_waitall_ch(freed, 4, NULL) == 0);
     acp_ch_t one = rank == 0 ? acp_create_ch(0, 1) : rank == 1 ? acp_create_ch(0, 1) : ACP_CH_NULL;

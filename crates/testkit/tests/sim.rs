@@ -4,9 +4,10 @@
 //! failure shows all that happened before it. `cargo xtask sim` sets them.
 
 use cci_testkit::whole::{
-    Act, Answer::Accept, Broken, Death, End, Fabric, Hold, Job, Kinds, Limits, Machine, MessengerReport,
-    Operating, RankPlan, RankReport, Report, Sabotage, Scenario, Step, Talk, Weather, catch_panic, replay,
-    run, run_messengers, run_messengers_until_death, run_ranks, run_with_trace, shrink,
+    Act, Answer::Accept, Broken, Death, End, Fabric, GlobalReport, Hold, Job, Kinds, Limits, Machine,
+    MessengerReport, Operating, RankPlan, RankReport, Report, Sabotage, Scenario, Step, Talk, Weather,
+    catch_panic, replay, run, run_global, run_messengers, run_messengers_until_death, run_ranks,
+    run_with_trace, shrink,
 };
 use std::process::Command;
 use std::sync::Mutex;
@@ -20,6 +21,8 @@ const STREAM_SEEDS: u64 = 1_000;
 const MESSENGER_SEEDS: u64 = 40;
 /// Over each kind of network.
 const RANK_SEEDS: u64 = 60;
+/// Over each kind of network.
+const GLOBAL_SEEDS: u64 = 40;
 /// Failures after which the rest is not worth the time.
 const FAILURES_MAX: usize = 10;
 
@@ -223,6 +226,33 @@ fn every_seed_of_ranks_keeps_the_promises() {
         assert!(is_enough, "{sum:?}");
         let plan = RankPlan::draw(fabric, first);
         assert_eq!(run_ranks(&plan), run_ranks(&plan), "seed {first}");
+    }
+}
+
+/// Global memory over each kind of network, of which datagrams are lost, come late, and come twice: each copy and each atomic operation is done
+/// once, in its order, and every byte is as it was written.
+#[test]
+fn every_seed_of_global_memory_keeps_the_promises() {
+    let streams = Fabric::Streams { any: false, fault_per_calls: 0 };
+    let shared = |is_weak| Fabric::SharedMemory { is_weak, fault_per_calls: 0 };
+    let only = from_env("CCI_WORLD_SEED");
+    let first = only.or_else(|| from_env("CCI_WORLD_FIRST")).unwrap_or(1);
+    let seeds =
+        if only.is_some() { 1 } else { from_env("CCI_WORLD_SEEDS").unwrap_or(GLOBAL_SEEDS).min(10_000) };
+    for fabric in [Fabric::Datagrams, shared(false), shared(true), streams] {
+        let mut sum = GlobalReport::default();
+        for seed in first..first + seeds {
+            let report = catch_panic(fabric, seed, || run_global(fabric, seed))
+                .unwrap_or_else(|text| Err(format!("{fabric:?}, seed {seed}: a panic: {text}")))
+                .unwrap_or_else(|what| panic!("{what}"));
+            sum.copies += report.copies;
+            sum.atomics += report.atomics;
+            sum.turns += report.turns;
+        }
+        println!("{seeds} seeds of global memory over {fabric:?}: {sum:?}");
+        // One seed need not do everything.
+        assert!(only.is_some() || sum.copies > 10 * seeds && sum.atomics > 5 * seeds, "{sum:?}");
+        assert_eq!(run_global(fabric, first), run_global(fabric, first), "seed {first}");
     }
 }
 

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 const LOSS_PCT: f64 = 1.0;
+const TWICE_PCT: f64 = 5.0;
 
 /// A datagram on its way: to which machine, from where, and what it says.
 type Packet = (usize, SocketAddr, Arc<[u8]>);
@@ -19,10 +20,17 @@ pub(super) struct Mail {
     /// By their time.
     packets: BTreeMap<(u64, u64), Packet>,
     packet_count: u64,
+    /// So many of a hundred datagrams arrive a second time.
+    twice_pct: f64,
     directions: Vec<Direction>,
 }
 
 impl Mail {
+    /// On a network that also brings some datagrams twice.
+    pub fn with_duplicates() -> Mail {
+        Mail { twice_pct: TWICE_PCT, ..Mail::default() }
+    }
+
     /// What is due arrives at those machines that are up.
     pub fn arrive(
         &mut self,
@@ -68,9 +76,13 @@ impl Mail {
             if rng.pct(LOSS_PCT) {
                 continue;
             }
-            let at_ns = now_ns + 1_000 + rng.below(20_000);
-            self.packet_count += 1;
-            self.packets.insert((at_ns, self.packet_count), (to, address_of(machine), Arc::from(&**bytes)));
+            let bytes: Arc<[u8]> = Arc::from(&**bytes);
+            let copies = if self.twice_pct > 0.0 && rng.pct(self.twice_pct) { 2 } else { 1 };
+            for _ in 0..copies {
+                let at_ns = now_ns + 1_000 + rng.below(20_000);
+                self.packet_count += 1;
+                self.packets.insert((at_ns, self.packet_count), (to, address_of(machine), bytes.clone()));
+            }
         }
         !out.is_empty()
     }

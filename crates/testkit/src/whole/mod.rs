@@ -6,7 +6,7 @@
 //! whatever it fails without. Everything follows from the scenario: the same one gives the same [`Report::trace`].
 //!
 //! [`run_messengers`] does the same for what lies above endpoints, [`cci::messages`], and [`run_ranks`] for active messages, memory and
-//! collectives of jobs, `cci_am`.
+//! collectives of jobs, `cci_am`. [`run_global`] is for copies and atomics of global memory, `cci_acp`.
 //!
 //! [`run_watched`] lets a test look at a run, in a network made for the purpose (`tests/simulated`).
 
@@ -17,6 +17,7 @@ mod dissect;
 mod draw;
 mod draw_rare;
 mod forger;
+mod global;
 mod guard;
 mod held;
 mod judge;
@@ -40,6 +41,7 @@ mod words;
 mod world;
 
 pub use broken::Broken;
+pub use global::{GlobalReport, run_global};
 pub use guard::{catch_panic, replay};
 pub use messengers::{Death, MessengerReport, run_messengers, run_messengers_until_death};
 pub use ranks::{RankPlan, RankReport, run_ranks};

@@ -16,10 +16,20 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cci-ripc", &["cci", "cci-sys"]),
     ("cci-measure", &["cci-sys"]),
     ("cci-cli", &["cci", "cci-job", "cci-ripc", "cci-sys", "cci-measure"]),
-    ("cci-bench", &["cci", "cci-am", "cci-job", "cci-ripc", "cci-sys", "cci-measure"]),
+    ("cci-bench", &["cci", "cci-acp", "cci-am", "cci-job", "cci-ripc", "cci-sys", "cci-measure"]),
     (
         "cci-testkit",
-        &["cci", "cci-am", "cci-job", "cci-measure", "cci-proto", "cci-ripc", "cci-secure", "cci-sys"],
+        &[
+            "cci",
+            "cci-acp",
+            "cci-am",
+            "cci-job",
+            "cci-measure",
+            "cci-proto",
+            "cci-ripc",
+            "cci-secure",
+            "cci-sys",
+        ],
     ),
     ("xtask", &[]),
 ];

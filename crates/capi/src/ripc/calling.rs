@@ -200,7 +200,7 @@ pub unsafe extern "C" fn ripc_reply(
             // SAFETY: as the caller promises.
             unsafe {
                 call.write(number);
-                end_of(live, result, places).map(Some)
+                end_of(live, src, result, places).map(Some)
             }
         })?;
         Ok(match waited {
@@ -218,11 +218,11 @@ pub unsafe extern "C" fn ripc_reply(
 ///
 /// # Safety
 /// The places are the caller's to be written.
-unsafe fn end_of(live: &mut Live, result: super::calls::Reply, places: Places) -> Result<u8> {
+unsafe fn end_of(live: &mut Live, src: u16, result: super::calls::Reply, places: Places) -> Result<u8> {
     let error = match result {
         Ok(message) => {
             // SAFETY: as the caller promises.
-            let is_complete = unsafe { give(live, &message, places) }?;
+            let is_complete = unsafe { give(live, src, &message, places) }?;
             return Ok(if is_complete { ANSWERED } else { FAILED });
         }
         Err(error) => error,

@@ -110,7 +110,8 @@ impl Live {
     /// Another service, as one of this process's sees it.
     pub fn partner(&mut self, id: u16, dest: u16) -> Result<Partner> {
         let service = self.registered(id)?.service;
-        if let Some(partner) = self.numbers.sender(dest).filter(|partner| self.node.is_reached(*partner)) {
+        if let Some(partner) = self.numbers.sender(dest, id).filter(|partner| self.node.is_reached(*partner))
+        {
             return Ok(partner);
         }
         if let Some(&partner) = self.partners.get(&(id, dest))

@@ -9,8 +9,8 @@ const NAMES_MAX: usize = 4_096;
 /// A service without a number of its own.
 struct Named {
     name: ServiceName,
-    /// Whoever of this name has sent something last: it may be one that nobody can look up.
-    partner: Option<Partner>,
+    /// Whoever of this name has sent something last to each service of this process: it may be one that nobody can look up.
+    partners: HashMap<u16, Partner>,
 }
 
 /// The numbers that this process has given.
@@ -25,38 +25,35 @@ pub(super) struct Numbers {
 impl Numbers {
     /// The number of a name, for good.
     pub fn of(&mut self, name: &ServiceName, is_taken: impl Fn(u16) -> bool) -> Option<u16> {
-        name.as_number()
-            .or_else(|| self.numbers.get(name).copied())
-            .or_else(|| self.give(name, None, is_taken))
+        name.as_number().or_else(|| self.numbers.get(name).copied()).or_else(|| self.give(name, is_taken))
     }
 
-    /// The number of somebody who has sent something.
+    /// The number of somebody who has sent something to the service `to` of this process.
     pub fn of_sender(
         &mut self,
         name: &ServiceName,
         partner: Partner,
+        to: u16,
         is_taken: impl Fn(u16) -> bool,
     ) -> Option<u16> {
         if let Some(number) = name.as_number() {
             return Some(number);
         }
-        if let Some(&number) = self.numbers.get(name) {
-            if let Some(named) = self.named.get_mut(&number) {
-                named.partner = Some(partner);
+        let number = match self.numbers.get(name) {
+            Some(&number) => number,
+            None => {
+                let number = self.give(name, is_taken)?;
+                self.of_senders.push_back(number);
+                number
             }
-            return Some(number);
+        };
+        if let Some(named) = self.named.get_mut(&number) {
+            named.partners.insert(to, partner);
         }
-        let number = self.give(name, Some(partner), is_taken)?;
-        self.of_senders.push_back(number);
         Some(number)
     }
 
-    fn give(
-        &mut self,
-        name: &ServiceName,
-        partner: Option<Partner>,
-        is_taken: impl Fn(u16) -> bool,
-    ) -> Option<u16> {
+    fn give(&mut self, name: &ServiceName, is_taken: impl Fn(u16) -> bool) -> Option<u16> {
         if self.named.len() >= NAMES_MAX {
             let forgotten = self.of_senders.pop_front()?;
             if let Some(named) = self.named.remove(&forgotten) {
@@ -65,7 +62,7 @@ impl Numbers {
         }
         let is_free = |number: &u16| !self.named.contains_key(number) && !is_taken(*number);
         let number = (0..u16::MAX).rev().find(is_free)?;
-        self.named.insert(number, Named { name: name.clone(), partner });
+        self.named.insert(number, Named { name: name.clone(), partners: HashMap::new() });
         self.numbers.insert(name.clone(), number);
         Some(number)
     }
@@ -80,8 +77,15 @@ impl Numbers {
         self.named.get(&number).map_or_else(|| ServiceName::number(number), |named| named.name.clone())
     }
 
-    /// Who has sent something under this number last, where it is one that was given.
-    pub fn sender(&self, number: u16) -> Option<Partner> {
-        self.named.get(&number)?.partner
+    /// Who has sent something last under this number, where it is one that was given, to a service of this process.
+    pub fn sender(&self, number: u16, to: u16) -> Option<Partner> {
+        self.named.get(&number)?.partners.get(&to).copied()
+    }
+
+    /// A service of this process has ended.
+    pub fn forget_receiver(&mut self, to: u16) {
+        for named in self.named.values_mut() {
+            named.partners.remove(&to);
+        }
     }
 }

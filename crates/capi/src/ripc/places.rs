@@ -130,11 +130,11 @@ fn short_items<'a>(live: &mut Live, items: impl Iterator<Item = &'a [u8]> + Clon
     Items::of(items.into_iter()).ok_or_else(no_memory)
 }
 
-/// Gives a message to the program. Returns whether all long items are there; if not, the last error says so.
+/// Gives a message of the service `id` to the program. Returns whether all long items are there; if not, the last error says so.
 ///
 /// # Safety
 /// The places are the caller's to be written.
-pub(super) unsafe fn give(live: &mut Live, message: &Message, places: Places) -> Result<bool> {
+pub(super) unsafe fn give(live: &mut Live, id: u16, message: &Message, places: Places) -> Result<bool> {
     let short = short_items(live, message.items())?;
     let long: Vec<Option<(*mut u8, u32)>> =
         message.long_items().iter().map(|item| long_item(live, item.as_ref()?)).collect();
@@ -142,7 +142,8 @@ pub(super) unsafe fn give(live: &mut Live, message: &Message, places: Places) ->
     let long = long.into_iter().map(|item| item.unwrap_or((ptr::null_mut(), 0)));
     let long = Items::of(long).ok_or_else(no_memory)?;
     let Live { numbers, services, .. } = live;
-    let from = numbers.of_sender(message.from(), message.partner(), |number| services.contains_key(&number));
+    let is_taken = |number| services.contains_key(&number);
+    let from = numbers.of_sender(message.from(), message.partner(), id, is_taken);
     // SAFETY: as the caller promises.
     unsafe {
         places.from.write(from.unwrap_or(u16::MAX));

@@ -51,7 +51,7 @@ unsafe fn hand_out(
     (places, request): (Places, Option<*mut u64>),
 ) -> Result<u8> {
     // SAFETY: as the caller promises.
-    let given = unsafe { give(live, &message, places) };
+    let given = unsafe { give(live, id, &message, places) };
     if let (Err(_), Some(ticket)) = (&given, ticket) {
         let _refused = live.node.refuse(ticket, b"this service has no memory for the request");
     }

@@ -200,6 +200,7 @@ pub extern "C" fn ripc_unregister(service_id: u16) -> u8 {
             };
             live.node.unregister(registered.service);
             live.partners.retain(|(id, _), _| *id != service_id);
+            live.numbers.forget_receiver(service_id);
             live.calls.forget(service_id);
             Ok(0)
         })

@@ -135,6 +135,25 @@ static void many_threads(void)
         CHECK(pthread_join(threads[at], NULL) == 0);
 }
 
+/* Each service sends as itself, whichever of them a service with a name has spoken to last. */
+static void several_services(void)
+{
+    uint16_t named = ripc_register_named("somebody"), one = ripc_register_random_service_id(),
+             other = ripc_register_random_service_id();
+    CHECK(named != 65535 && one != 65535 && other != 65535);
+    uint16_t to = ripc_number_of("somebody");
+    uint16_t from[] = {one, other, one};
+    for (int turn = 0; turn < 3; turn++) {
+        CHECK(send_text(from[turn], to, "question") == 0);
+        struct message asked = receive(named);
+        CHECK(asked.result == 0 && asked.from == from[turn]);
+        done(&asked);
+        CHECK(send_text(named, asked.from, "answer") == 0);
+        expect_text(from[turn], to, "answer");
+    }
+    CHECK(ripc_unregister(named) == 0 && ripc_unregister(one) == 0 && ripc_unregister(other) == 0);
+}
+
 int main(void)
 {
     struct other server = start(serve), competitor = start(compete);
@@ -154,6 +173,7 @@ int main(void)
     expect_text(CLIENT, SERVER, "all came");
     signals_and_descriptors();
     many_threads();
+    several_services();
     CHECK(send_text(CLIENT, SERVER, "end") == 0);
     finish(&server);
     tell(&competitor);

@@ -1,4 +1,4 @@
-//! The tests of the Java module, by Maven.
+//! The tests of the Java modules, by Maven.
 
 use crate::process::{Tally, run_quietly};
 use crate::workspace::Workspace;
@@ -29,15 +29,15 @@ pub fn test(workspace: &Workspace) -> Tally {
 
 fn run(workspace: &Workspace) -> Result<Tally, String> {
     let home = find_java().ok_or(format!(
-        "no JDK {JAVA_MIN} or newer by JAVA_HOME or in {SYSTEM_JAVAS}: the Java module needs one"
+        "no JDK {JAVA_MIN} or newer by JAVA_HOME or in {SYSTEM_JAVAS}: the Java modules need one"
     ))?;
     if Command::new("mvn").arg("--version").output().is_err() {
-        return Err("no mvn: the Java module is built by Maven (apt-get install maven)".to_owned());
+        return Err("no mvn: the Java modules are built by Maven (apt-get install maven)".to_owned());
     }
     let mut maven = Command::new("mvn");
     maven.args(["--batch-mode", "test", "-Dcci.profile=dev", "-Dcci.folder=debug"]);
     maven.arg(format!("-Dcci.target={}", workspace.target.display()));
-    maven.current_dir(workspace.root.join("bindings/java")).env("JAVA_HOME", &home);
+    maven.current_dir(workspace.root.join("bindings")).env("JAVA_HOME", &home);
     println!("--- java: mvn test, with {}", home.display());
     let (lines, failure) = match run_quietly("java", &mut maven, LIMIT) {
         Ok(lines) => (lines.join("\n"), None),
@@ -84,18 +84,19 @@ fn feature_in(release: &str) -> Option<u32> {
     version.split(|char: char| !char.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// What Surefire says of all tests together: the last of its lines `Tests run: 9, Failures: 0, Errors: 0, Skipped: 0`.
+/// What Surefire says of all tests of each module: lines `Tests run: 9, Failures: 0, Errors: 0, Skipped: 0`.
 fn count(output: &str) -> Tally {
-    let of_all = output.lines().rfind(|line| line.contains("Tests run: ") && !line.contains("Time elapsed"));
-    let Some((_, numbers)) = of_all.and_then(|line| line.split_once("Tests run: ")) else {
-        return Tally::default();
-    };
-    let mut numbers =
-        numbers.split(|char: char| !char.is_ascii_digit()).filter_map(|word| word.parse::<u64>().ok());
-    let mut next = || numbers.next().unwrap_or(0);
-    let (run, failures, errors, ignored) = (next(), next(), next(), next());
-    let failed = failures + errors;
-    Tally { passed: run.saturating_sub(failed + ignored), failed, ignored }
+    let mut tally = Tally::default();
+    let of_modules = output.lines().filter(|line| !line.contains("Time elapsed"));
+    for (_, numbers) in of_modules.filter_map(|line| line.split_once("Tests run: ")) {
+        let mut numbers =
+            numbers.split(|char: char| !char.is_ascii_digit()).filter_map(|word| word.parse::<u64>().ok());
+        let mut next = || numbers.next().unwrap_or(0);
+        let (run, failures, errors, ignored) = (next(), next(), next(), next());
+        let failed = failures + errors;
+        tally.add(Tally { passed: run.saturating_sub(failed + ignored), failed, ignored });
+    }
+    tally
 }
 
 #[cfg(test)]
@@ -104,10 +105,10 @@ mod tests {
     use crate::process::Tally;
 
     #[test]
-    fn the_last_line_of_surefire_counts() {
-        let output = "[INFO] Tests run: 20, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 5.019 s -- in org.cci.ATest\n\
+    fn the_last_line_of_each_module_counts() {
+        let output = "[INFO] Tests run: 4, Failures: 0, Errors: 0, Skipped: 0\n[INFO] Tests run: 20, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 5.019 s -- in org.cci.ATest\n\
                       [ERROR] Tests run: 31, Failures: 1, Errors: 2, Skipped: 3\n[INFO] BUILD FAILURE";
-        assert_eq!(count(output), Tally { passed: 25, failed: 3, ignored: 3 });
+        assert_eq!(count(output), Tally { passed: 29, failed: 3, ignored: 3 });
         assert_eq!(count("[ERROR] COMPILATION ERROR"), Tally::default());
     }
 

@@ -1,0 +1,124 @@
+package org.cci.jetty;
+
+import java.io.IOException;
+import java.time.Duration;
+import org.cci.Service;
+import org.eclipse.jetty.io.Connection;
+import org.eclipse.jetty.server.AbstractConnector;
+import org.eclipse.jetty.server.ConnectionFactory;
+import org.eclipse.jetty.server.HttpConfiguration;
+import org.eclipse.jetty.server.HttpConnectionFactory;
+import org.eclipse.jetty.server.Server;
+
+/**
+ * A connector of Jetty by which clients reach a server by the name of a service, wherever it is: handlers and servlets serve over
+ * it as over TCP, beside other connectors of the same server.
+ *
+ * <pre>{@code
+ * Server server = new Server();
+ * server.addConnector(new ServiceConnector(server, "files"));
+ * }</pre>
+ *
+ * <p>The service is registered when the connector is started. If the name is taken, starting fails.
+ */
+public final class ServiceConnector extends AbstractConnector {
+    /** What may wait to be read on each connection. */
+    private static final int WINDOW_BYTES = 256 << 10;
+    /** Connections of all clients. */
+    private static final int CONNECTIONS_MAX = 1024;
+    /** How long one look for what comes takes. */
+    private static final Duration LOOK = Duration.ofMillis(200);
+
+    private final String name;
+    private StreamMultiplexer streams;
+
+    /**
+     * A connector for HTTP.
+     *
+     * @param server the server
+     * @param name the service's name
+     */
+    public ServiceConnector(Server server, String name) {
+        this(server, name, new HttpConnectionFactory(new HttpConfiguration()));
+    }
+
+    /**
+     * A connector for other protocols, or HTTP with a configuration.
+     *
+     * @param server the server
+     * @param name the service's name
+     * @param factories what makes connections, the default one first
+     */
+    public ServiceConnector(Server server, String name, ConnectionFactory... factories) {
+        // One thread takes what comes; connections are served by the server's.
+        super(server, null, null, null, 1, factories);
+        this.name = name;
+        setName(name);
+    }
+
+    @Override
+    protected void doStart() throws Exception {
+        Service service = Service.register(name);
+        synchronized (this) {
+            streams = new StreamMultiplexer(service, WINDOW_BYTES, CONNECTIONS_MAX, getExecutor(), this::accepted);
+        }
+        try {
+            super.doStart();
+        } catch (Exception e) {
+            service.close();
+            throw e;
+        }
+    }
+
+    @Override
+    protected void doStop() throws Exception {
+        StreamMultiplexer ending = streams();
+        if (ending != null) {
+            // The acceptor leaves when the service ends.
+            ending.close();
+        }
+        super.doStop();
+        if (ending != null) {
+            ending.closeWindows();
+        }
+    }
+
+    @Override
+    protected void accept(int acceptor) throws IOException, InterruptedException {
+        StreamMultiplexer all = streams();
+        try {
+            all.turn(LOOK);
+        } catch (IllegalStateException e) {
+            if (isRunning()) {
+                throw e;
+            }
+        }
+    }
+
+    private synchronized StreamMultiplexer streams() {
+        return streams;
+    }
+
+    /** A client has opened a connection. */
+    private void accepted(ServiceStream stream) {
+        ServiceEndPoint endPoint =
+                new ServiceEndPoint(getScheduler(), getExecutor(), stream, streams().id(), this::onEndPointClosed);
+        endPoint.setIdleTimeout(getIdleTimeout());
+        stream.listen(endPoint);
+        endPoint.onOpen();
+        onEndPointOpened(endPoint);
+        Connection connection = getDefaultConnectionFactory().newConnection(this, endPoint);
+        endPoint.setConnection(connection);
+        connection.onOpen();
+    }
+
+    @Override
+    public Object getTransport() {
+        return streams();
+    }
+
+    @Override
+    public String toString() {
+        return "ServiceConnector{" + name + "}";
+    }
+}

@@ -1,0 +1,311 @@
+package org.cci.jetty;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import java.util.concurrent.locks.ReentrantLock;
+import org.cci.ServiceBuffer;
+
+/**
+ * A stream of bytes each way between two services. What the reader has no room for stays with the writer. Reading
+ * never blocks, and writing does only while a partner is looked for that has gone.
+ */
+final class ServiceStream {
+    /** Called when something has changed, by the thread that receives: it must not block. */
+    interface Listener {
+        /** There is something to read: bytes, the end, or a failure. */
+        void onReadable();
+
+        /** There is room to write again, or the stream has failed. */
+        void onWritable();
+    }
+
+    private static final Listener NOBODY = new Listener() {
+        @Override
+        public void onReadable() {}
+
+        @Override
+        public void onWritable() {}
+    };
+
+    /** Bytes that came: in an array, or in a window. */
+    private record Chunk(ByteBuffer bytes, ServiceBuffer window) {}
+
+    private final StreamMultiplexer multiplexer;
+    final Partner partner;
+    final boolean openedHere;
+    final long number;
+    private final ReentrantLock lock = new ReentrantLock();
+    private final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
+    private volatile Listener listener = NOBODY;
+    /** What the peer has room for. */
+    private long room;
+    /** What may still come, and what was read and not announced yet. */
+    private long owed;
+
+    private long read;
+    /** How many parts and ends were sent, and came, modulo 65536. */
+    private int sent;
+
+    private int came;
+    private boolean ended;
+    private boolean endSent;
+    private IOException failure;
+    /** When the peer was heard last. */
+    private volatile long heardNs = System.nanoTime();
+
+    ServiceStream(StreamMultiplexer multiplexer, Partner partner, boolean openedHere, long number, long room, long owed) {
+        this.multiplexer = multiplexer;
+        this.partner = partner;
+        this.openedHere = openedHere;
+        this.number = number;
+        this.room = room;
+        this.owed = owed;
+    }
+
+    void listen(Listener to) {
+        listener = to;
+    }
+
+    /**
+     * Copies bytes that came.
+     *
+     * @return how many; 0: none is there now; -1: the end
+     * @throws IOException if the stream has failed
+     */
+    int read(ByteBuffer to) throws IOException {
+        int count = 0;
+        long announced = 0;
+        lock.lock();
+        try {
+            for (Chunk chunk = chunks.peek(); chunk != null && to.hasRemaining(); chunk = chunks.peek()) {
+                int bytes = Math.min(chunk.bytes.remaining(), to.remaining());
+                to.put(chunk.bytes.slice(chunk.bytes.position(), bytes));
+                chunk.bytes.position(chunk.bytes.position() + bytes);
+                count += bytes;
+                if (!chunk.bytes.hasRemaining()) {
+                    release(chunks.poll());
+                }
+            }
+            if (count == 0 && to.hasRemaining()) {
+                if (ended) {
+                    return -1;
+                }
+                if (failure != null) {
+                    throw failure;
+                }
+                return 0;
+            }
+            read += count;
+            if (read >= multiplexer.windowBytes() / 4 && !ended) {
+                announced = read;
+                owed += read;
+                read = 0;
+            }
+        } finally {
+            lock.unlock();
+        }
+        if (announced > 0) {
+            multiplexer.send(this, Frame.Kind.ROOM, (int) announced);
+        }
+        return count;
+    }
+
+    /**
+     * Sends what the peer has room for, in order, and moves the buffers' positions.
+     *
+     * @return whether all of it was sent
+     * @throws IOException if the stream has failed, or its end was sent
+     */
+    boolean write(ByteBuffer... buffers) throws IOException {
+        while (true) {
+            long left = 0;
+            for (ByteBuffer buffer : buffers) {
+                left += buffer.remaining();
+            }
+            int part;
+            int sequence;
+            lock.lock();
+            try {
+                if (failure != null) {
+                    throw failure;
+                }
+                if (endSent) {
+                    throw new EOFException("the end of the stream was written");
+                }
+                part = (int) Math.min(Math.min(left, room), StreamMultiplexer.PART_BYTES_MAX);
+                room -= part;
+                sequence = part == 0 ? 0 : nextSent();
+            } finally {
+                lock.unlock();
+            }
+            if (part == 0) {
+                return left == 0;
+            }
+            multiplexer.send(this, buffers, part, sequence);
+        }
+    }
+
+    /** Ends this direction: nothing more comes. */
+    void writeEnd() {
+        int sequence;
+        lock.lock();
+        try {
+            if (endSent || failure != null) {
+                return;
+            }
+            endSent = true;
+            sequence = nextSent();
+        } finally {
+            lock.unlock();
+        }
+        multiplexer.sendEnd(this, sequence);
+    }
+
+    private int nextSent() {
+        int sequence = sent;
+        sent = (sent + 1) & 0xffff;
+        return sequence;
+    }
+
+    /** Whether a read would give something: bytes, the end, or a failure. */
+    boolean isReadable() {
+        lock.lock();
+        try {
+            return !chunks.isEmpty() || ended || failure != null;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Whether a write would take something, or fail. */
+    boolean isWritable() {
+        lock.lock();
+        try {
+            return room > 0 || failure != null;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Nobody reads any more. What the peer still sends is answered with a reset. */
+    void closeInput() {
+        boolean wasRead;
+        lock.lock();
+        try {
+            wasRead = ended && chunks.isEmpty();
+        } finally {
+            lock.unlock();
+        }
+        if (wasRead) {
+            multiplexer.endedHere(this);
+        } else {
+            reset();
+        }
+    }
+
+    /** Ends it, whatever is under way. */
+    void reset() {
+        if (fail(new EOFException("the stream is closed"))) {
+            multiplexer.reset(this);
+        }
+    }
+
+    /** Whether both sides have ended it, or it has failed. */
+    boolean isOver() {
+        lock.lock();
+        try {
+            return failure != null || (ended && endSent);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    // --------------------------------------------------------------------------------- by the thread that receives
+
+    /** Something came from the peer. */
+    void heard() {
+        heardNs = System.nanoTime();
+    }
+
+    /** For how long nothing came. */
+    long silentNs() {
+        return System.nanoTime() - heardNs;
+    }
+
+    /** Bytes came. False: they are not taken, as some before them are missing, there is no room for them, or the stream is over. */
+    boolean received(Frame frame, ByteBuffer bytes, ServiceBuffer window) {
+        lock.lock();
+        try {
+            owed -= bytes.remaining();
+            if (owed < 0 || !isNext(frame)) {
+                return false;
+            }
+            chunks.add(new Chunk(bytes, window));
+        } finally {
+            lock.unlock();
+        }
+        listener.onReadable();
+        return true;
+    }
+
+    void receivedRoom(int bytes) {
+        lock.lock();
+        try {
+            room += bytes;
+        } finally {
+            lock.unlock();
+        }
+        listener.onWritable();
+    }
+
+    /** Nothing more comes. False: something before it is missing, or the stream is over. */
+    boolean receivedEnd(Frame frame) {
+        lock.lock();
+        try {
+            if (!isNext(frame)) {
+                return false;
+            }
+            ended = true;
+        } finally {
+            lock.unlock();
+        }
+        listener.onReadable();
+        return true;
+    }
+
+    private boolean isNext(Frame frame) {
+        if (frame.sequence() != came || ended || failure != null) {
+            return false;
+        }
+        came = (came + 1) & 0xffff;
+        return true;
+    }
+
+    /** The stream is over. False: it was before. */
+    boolean fail(IOException why) {
+        lock.lock();
+        try {
+            if (failure != null) {
+                return false;
+            }
+            failure = why;
+            // What came before the end can still be read.
+            for (Chunk chunk = ended ? null : chunks.poll(); chunk != null; chunk = chunks.poll()) {
+                release(chunk);
+            }
+        } finally {
+            lock.unlock();
+        }
+        listener.onReadable();
+        listener.onWritable();
+        return true;
+    }
+
+    private void release(Chunk chunk) {
+        if (chunk.window != null) {
+            multiplexer.giveBack(chunk.window);
+        }
+    }
+}

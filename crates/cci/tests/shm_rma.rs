@@ -510,3 +510,48 @@ fn a_pulled_read_of_a_region_that_goes_meanwhile_does_not_succeed() {
         assert_eq!(pair.completion(8), Status::RmaHandle, "after {turns} turns");
     }
 }
+
+/// What needs no local region: bytes of a slice, to a region that the peer has let this side map.
+#[test]
+fn bytes_are_written_at_once_to_mapped_regions_and_nowhere_else() {
+    let mut pair = pair(RmaPath::Direct, Attribute::ReliableOrdered);
+    let local = memory_for(&mut pair.a, RmaPath::Direct, 4096);
+    let remote = memory_for(&mut pair.b, RmaPath::Direct, 2 << 20);
+    let ours = pair.a.register(&local, Access::LOCAL).unwrap();
+    let theirs = pair.b.register(&remote, Access::READ | Access::WRITE).unwrap();
+    let read_only = pair.b.register(&remote, Access::READ).unwrap();
+    let data = pattern(3, 1 << 20);
+    let at = |region: RegionHandle, offset: u64| RegionAddress::new(region, offset);
+    assert!(!pair.a.write_at_once(pair.ours, &data, at(theirs, 0)), "nothing is mapped yet");
+    assert_eq!(pair.write(at(ours, 0), at(theirs, 0), 8), Status::Success);
+    assert_eq!(pair.read(at(ours, 0), at(read_only, 0), 8), Status::Success);
+    let start = std::time::Instant::now();
+    while !pair.a.write_at_once(pair.ours, &data, at(theirs, 4097)) {
+        assert!(start.elapsed() < std::time::Duration::from_secs(60), "{:?}", pair.a.counters());
+        assert_eq!(pair.write(at(ours, 0), at(theirs, 0), 8), Status::Success);
+    }
+    assert!(contents(&remote, 4097, data.len()) == data);
+    let before = contents(&remote, 0, 2 << 20);
+    assert!(!pair.a.write_at_once(pair.ours, &data, at(theirs, (1 << 20) + 1)), "beyond the end");
+    assert!(!pair.a.write_at_once(pair.ours, &pattern(4, (1 << 20) + 1), at(theirs, 0)), "more than 1 MiB");
+    assert!(!pair.a.write_at_once(pair.ours, &data, at(read_only, 0)), "may only be read");
+    pair.b.deregister(&theirs).unwrap();
+    assert!(!pair.a.write_at_once(pair.ours, &data, at(theirs, 0)), "no region any more");
+    assert!(contents(&remote, 0, 2 << 20) == before, "what is refused touches nothing");
+}
+
+#[test]
+fn memory_is_copied_within_its_bounds() {
+    let mut endpoint = endpoint_for(RmaPath::Direct);
+    let (one, other) = (endpoint.allocate(100).unwrap(), endpoint.allocate(50).unwrap());
+    let numbers: Vec<u8> = (0..100).collect();
+    assert!(one.write(0, &numbers));
+    assert!(other.copy_from(10, &one, 60, 40));
+    assert_eq!(contents(&other, 10, 40), numbers[60..]);
+    assert!(one.copy_from(1, &one, 0, 99), "parts that overlap");
+    assert_eq!(contents(&one, 1, 99), numbers[..99]);
+    assert!(!other.copy_from(11, &one, 60, 40) && !other.copy_from(0, &one, 61, 40));
+    assert!(!other.copy_from(usize::MAX, &one, 0, 2));
+    assert_eq!(contents(&other, 0, 10), [0; 10]);
+    assert!(other.copy_from(50, &one, 100, 0));
+}

@@ -1,5 +1,6 @@
 //! A bounded share of the long form, the next one with each commit, which CI runs beside the short form.
 
+use crate::etcd;
 use crate::form::Form;
 use crate::fuzz;
 use crate::process::{Tally, cargo, run_tests};
@@ -32,6 +33,7 @@ const SHARES: &[Share] = &[
     },
     Share { name: "errors with memory", run: |workspace, _| sanitize::test(workspace, &["address"]) },
     Share { name: "undefined behaviour", run: |workspace, _| sanitize::test(workspace, &["undefined"]) },
+    Share { name: "directories in etcd", run: |workspace, _| etcd::test(workspace) },
     Share { name: "races of threads", run: |workspace, _| sanitize::test(workspace, &["thread"]) },
 ];
 

@@ -1,5 +1,5 @@
-//! All tests, in one command: the workspace's own, those of the Java module and of etcd, the model checkers on cci-memory, and instructions counted; in the long form also
-//! fuzzing and sanitizers, which build everything anew.
+//! All tests, in one command: the workspace's own, those of the Java modules, the model checkers on cci-memory, and instructions counted; in the
+//! long form also directories in etcd, fuzzing and sanitizers, which build much anew.
 
 use crate::counts;
 use crate::devices;
@@ -57,11 +57,12 @@ const STEPS: &[Step] = &[
         run: |workspace, _| Ok(sanitize::test(workspace, &sanitize::names())),
         place: Place::Long,
     },
+    // Its feature builds much that nothing else needs.
+    Step { name: "etcd", run: |workspace, _| Ok(etcd::test(workspace)), place: Place::Long },
     Step { name: "miri", run: |workspace, _| Ok(miri(workspace)), place: Place::Beside },
     Step { name: "loom", run: |workspace, _| Ok(loom(workspace)), place: Place::Beside },
     // Behind the workspace's own, which build the library.
     Step { name: "java", run: |workspace, _| Ok(java::test(workspace)), place: Place::Alone },
-    Step { name: "etcd", run: |workspace, _| Ok(etcd::test(workspace)), place: Place::Alone },
     // Where other programs run, too much comes late to be counted.
     Step { name: "counts", run: |workspace, _| Ok(counts::test(workspace)), place: Place::Alone },
     Step { name: SHARE, run: |workspace, _| Ok(share::test(workspace)), place: Place::OnRequest },

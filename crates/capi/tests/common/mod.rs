@@ -23,7 +23,10 @@ pub fn libraries() -> &'static Path {
     LIBRARIES.get_or_init(|| {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").to_owned();
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--locked", "-p", "cci-capi", "--lib", "--target-dir"]).arg(&target);
+        // With the command, as `cargo xtask install` builds both: alone, the library would have what it depends on with other features.
+        build
+            .args(["build", "--quiet", "--locked", "-p", "cci-capi", "-p", "cci-cli", "--target-dir"])
+            .arg(&target);
         succeed(build.current_dir(package_folder()));
         let lib = scratch().join("lib");
         fs::create_dir_all(&lib).expect("a folder");

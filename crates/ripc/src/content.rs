@@ -234,15 +234,6 @@ impl Parts {
     }
 }
 
-/// Memory that long items are fetched into.
-#[derive(Debug)]
-pub(crate) enum Window {
-    /// The library's own, plain memory.
-    Own(Box<[u8]>),
-    /// The program's.
-    Given(Part),
-}
-
 /// A long item that was fetched, or that the partner has put into a return buffer. Nobody else can change it any more.
 #[derive(Debug)]
 pub struct LongItem {

@@ -524,6 +524,40 @@ fn long_items_wait_for_windows_where_the_program_says_so() {
     });
 }
 
+/// A program that is given no item can't know that a window was tried: it is still one, for the next message.
+#[test]
+fn a_window_into_which_nothing_came_is_still_a_window() {
+    on_all(|world| {
+        let mut server = world.node_with(Options::default().fetched_bytes_max(0).fetch_on_receive(true));
+        let serving = server.register(&name("server")).unwrap();
+        let mut client = world.node_with(Options::default().lease(Duration::from_millis(300)));
+        let asking = client.client().unwrap();
+        let to = client.partner(asking, &name("server")).unwrap();
+        let memory = client.allocate(1_000).unwrap();
+        assert!(memory.write(0, &[7; 1_000]));
+        client.send(to, Content::from(b"late").long_items(&[Part::all(&memory)])).unwrap();
+        until(&mut [&mut client, &mut server], |nodes| {
+            nodes[0].progress();
+            let is_over = nodes[0].counters().leases == 0;
+            (is_over && nodes[1].has_event(serving)).then_some(())
+        });
+        let window = server.allocate(3_000).unwrap();
+        let parts = [0..1_000, 1_000..2_000, 2_000..3_000].map(|range| Part::new(&window, range));
+        server.give_window_part(Some(serving), parts[0].clone()).unwrap();
+        server.give_window_part(Some(serving), parts[1].clone()).unwrap();
+        server.give_window_part(None, parts[2].clone()).unwrap();
+        let message = until(&mut [&mut client, &mut server], |nodes| next_message(nodes[1], serving));
+        assert!(message.item(0) == b"late" && message.long_items()[0].is_none(), "{message:?}");
+        for start in [0, 1_000, 2_000] {
+            client.send(to, Content::from(b"in time").long_items(&[Part::all(&memory)])).unwrap();
+            let message = until(&mut [&mut client, &mut server], |nodes| next_message(nodes[1], serving));
+            let item = message.long_items()[0].as_ref().unwrap();
+            assert_eq!((item.place().unwrap().1, item.to_vec()), (start, vec![7; 1_000]));
+        }
+        assert!(!parts.iter().any(|part| server.is_lent(part)), "all windows are the program's again");
+    });
+}
+
 #[test]
 fn requests_wait_for_windows_too() {
     on_all(|world| {

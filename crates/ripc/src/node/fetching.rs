@@ -2,8 +2,9 @@
 
 use super::base::Base;
 use super::lending::register;
+use super::services::{Window, WindowInUse};
 use super::whole::Whole;
-use crate::content::{LongItem, Part, Window};
+use crate::content::{LongItem, Part};
 use crate::handles::Partner;
 use crate::limits::{PARTNERS_MAX, PULLS_MAX};
 use crate::wire;
@@ -21,7 +22,8 @@ enum Item {
     Coming {
         memory: Memory,
         start: usize,
-        is_own: bool,
+        /// Whose memory it is: a window of the program's, or else the library's own.
+        window: Option<WindowInUse>,
         local: RegionHandle,
         remote: RegionHandle,
         len_bytes: u64,
@@ -89,7 +91,10 @@ impl Fetching {
                     let window = usize::try_from(len_bytes).ok().and_then(|len| {
                         base.services.take_window(service, len).or_else(|| self.own_window(len))
                     });
-                    window.map_or(Item::Missing, |window| coming(base, window, handle, len_bytes))
+                    match window {
+                        Some(window) => coming(base, window, handle, len_bytes, &mut self.own_bytes),
+                        None => Item::Missing,
+                    }
                 }
             });
         }
@@ -193,16 +198,26 @@ impl Fetching {
 }
 
 /// Makes a window ready. An item for which that fails is missing.
-fn coming(base: &mut Base, window: Window, remote: RegionHandle, len_bytes: u64) -> Item {
-    let (memory, start, is_own) = match window {
-        Window::Own(bytes) => (Memory::foreign(Foreign::owned(bytes)), 0, true),
-        Window::Given(part) => (part.memory, part.range.start, false),
+fn coming(
+    base: &mut Base,
+    window: Window,
+    remote: RegionHandle,
+    len_bytes: u64,
+    own_bytes: &mut u64,
+) -> Item {
+    let (memory, start, window) = match window {
+        Window::Own(bytes) => (Memory::foreign(Foreign::owned(bytes)), 0, None),
+        Window::Given(window, part) => (part.memory, part.range.start, Some(window)),
     };
     let part = Part::new(&memory, start..start + len_bytes as usize);
-    match register(&mut base.endpoint, &part, Access::LOCAL, None) {
-        Ok(local) => Item::Coming { memory, start, is_own, local, remote, len_bytes },
-        Err(_) => Item::Missing,
-    }
+    let Ok(local) = register(&mut base.endpoint, &part, Access::LOCAL, None) else {
+        match window {
+            Some(window) => base.services.window_used(window, false),
+            None => *own_bytes = own_bytes.saturating_sub(len_bytes),
+        }
+        return Item::Missing;
+    };
+    Item::Coming { memory, start, window, local, remote, len_bytes }
 }
 
 /// Whether a read ended because the connection did.
@@ -212,16 +227,19 @@ fn is_loss(status: Status) -> bool {
 
 /// What has become of an item that was asked for.
 fn arrived(base: &mut Base, item: Item, status: Status, own_bytes: &mut u64) -> Item {
-    let Item::Coming { memory, start, is_own, local, len_bytes, .. } = item else { return item };
+    let Item::Coming { memory, start, window, local, len_bytes, .. } = item else { return item };
     let _registered_by_us = base.endpoint.deregister(&local);
+    if let Some(window) = window {
+        base.services.window_used(window, status == Status::Success);
+    }
     if status != Status::Success {
-        if is_own {
+        if window.is_none() {
             *own_bytes = own_bytes.saturating_sub(len_bytes);
         }
         return Item::Missing;
     }
     let len = len_bytes as usize;
-    if !is_own {
+    if window.is_some() {
         return Item::Here(LongItem::memory(memory, start, len));
     }
     memory.into_owned().map_or(Item::Missing, |bytes| Item::Here(LongItem::own(bytes, len)))

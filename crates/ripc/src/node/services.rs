@@ -1,7 +1,7 @@
 //! The services of a node: their names, and what waits to be received.
 
 use super::whole::Whole;
-use crate::content::{Message, Part, Window};
+use crate::content::{Message, Part};
 use crate::directory::Instance;
 use crate::error::{CallError, ClaimError};
 use crate::event::Event;
@@ -9,7 +9,7 @@ use crate::handles::{CallId, Partner, Service};
 use crate::limits::{QUEUE_MAX, QUEUE_OF_ONE_MAX, SERVICES_MAX};
 use crate::name::ServiceName;
 use rustc_hash::FxHashMap;
-use slotmap::SlotMap;
+use slotmap::{SlotMap, new_key_type};
 use std::collections::VecDeque;
 
 /// How a service has its name.
@@ -140,12 +140,33 @@ impl State {
     pub fn give_window(&mut self, window: Part) {
         self.windows.push_back(window);
     }
+}
 
-    /// Takes the first window that is large enough (RIPC-022).
-    pub fn take_window(&mut self, len_bytes: usize) -> Option<Window> {
-        let index = self.windows.iter().position(|window| window.range.len() >= len_bytes)?;
-        self.windows.remove(index).map(Window::Given)
-    }
+/// Takes the first window that is large enough (RIPC-022).
+fn take_first(windows: &mut VecDeque<Part>, len_bytes: usize) -> Option<Part> {
+    let index = windows.iter().position(|window| window.range.len() >= len_bytes)?;
+    windows.remove(index)
+}
+
+new_key_type! {
+    /// A window that a long item is being fetched into.
+    pub struct WindowInUse;
+}
+
+/// Memory that a long item is fetched into.
+#[derive(Debug)]
+pub enum Window {
+    /// The library's own, plain memory.
+    Own(Box<[u8]>),
+    /// The program's.
+    Given(WindowInUse, Part),
+}
+
+/// Where a window that is in use was, to become a window again if nothing is fetched.
+struct InUse {
+    service: Option<Service>,
+    part: Part,
+    is_taken_back: bool,
 }
 
 fn is_answer(waiting: &Waiting) -> bool {
@@ -159,6 +180,7 @@ pub struct Services {
     by_name: FxHashMap<ServiceName, Service>,
     /// Windows of no service in particular.
     pub windows: VecDeque<Part>,
+    in_use: SlotMap<WindowInUse, InUse>,
 }
 
 impl Services {
@@ -221,22 +243,44 @@ impl Services {
 
     /// A window for one long item: the service's own, or one that is good for any service.
     pub fn take_window(&mut self, service: Service, len_bytes: usize) -> Option<Window> {
-        if let Some(window) = self.states.get_mut(service)?.take_window(len_bytes) {
-            return Some(window);
-        }
-        let index = self.windows.iter().position(|window| window.range.len() >= len_bytes)?;
-        self.windows.remove(index).map(Window::Given)
+        let own = take_first(&mut self.states.get_mut(service)?.windows, len_bytes);
+        let (service, part) = match own {
+            Some(part) => (Some(service), part),
+            None => (None, take_first(&mut self.windows, len_bytes)?),
+        };
+        let in_use = self.in_use.insert(InUse { service, part: part.clone(), is_taken_back: false });
+        Some(Window::Given(in_use, part))
     }
 
-    /// Whether a byte of this memory is in a window.
+    /// A long item is in a window; or it will not come, and the window is the first one again, unless it was taken back.
+    pub fn window_used(&mut self, window: WindowInUse, is_filled: bool) {
+        let Some(InUse { service, part, is_taken_back }) = self.in_use.remove(window) else { return };
+        if is_filled || is_taken_back {
+            return;
+        }
+        match service {
+            None => self.windows.push_front(part),
+            Some(service) => {
+                if let Some(state) = self.states.get_mut(service) {
+                    state.windows.push_front(part);
+                }
+            }
+        }
+    }
+
+    /// Whether a byte of this memory is in a window, or is being fetched.
     pub fn has_window(&self, part: &Part) -> bool {
         let of_services = self.states.values().flat_map(|state| &state.windows);
-        self.windows.iter().chain(of_services).any(|window| window.overlaps(part))
+        let in_use = self.in_use.values().map(|in_use| &in_use.part);
+        self.windows.iter().chain(of_services).chain(in_use).any(|window| window.overlaps(part))
     }
 
-    /// Forgets the windows that have a byte of this memory.
+    /// Forgets the windows that have a byte of this memory. What is being fetched into one still comes.
     pub fn take_back_windows(&mut self, part: &Part) {
         self.windows.retain(|window| !window.overlaps(part));
+        for in_use in self.in_use.values_mut().filter(|in_use| in_use.part.overlaps(part)) {
+            in_use.is_taken_back = true;
+        }
         for state in self.states.values_mut() {
             state.windows.retain(|window| !window.overlaps(part));
         }

@@ -92,8 +92,9 @@ void ripc_buf_free(void *buf);
 
 /*
  * Gives a window, which one long item of one message is fetched into: the first that is long enough, those of the service before those of
- * all services. Then it is the program's again; if fetching fails, it stays a window. base may be NULL: the library's memory is used, and ripc_buf_free() frees it after the
- * message. Returns 0, or 1: size is 0, the memory is in a buffer and reaches beyond its end, or the service is not this process's.
+ * all services. Then it is the program's again; if fetching fails, it stays a window. base may be NULL: the library's memory is used, and
+ * ripc_buf_free() frees it after the message. Returns 0, or 1: size is 0, the memory is in a buffer and reaches beyond its end, or the
+ * service is not this process's.
  */
 uint8_t ripc_reg_recv_window(void *base, size_t size);
 uint8_t ripc_reg_recv_window_for_service(void *base, size_t size, uint16_t service_id);

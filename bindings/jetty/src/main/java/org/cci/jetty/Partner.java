@@ -3,7 +3,10 @@ package org.cci.jetty;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.locks.ReentrantLock;
 import org.cci.Service;
 import org.cci.ServiceBuffer;
@@ -11,16 +14,23 @@ import org.cci.ServiceId;
 
 /**
  * A service that streams lead to, and what is to be sent to it. A service keeps 8 messages of a partner at least, and drops what is
- * more: no more than {@link #MESSAGES_MAX} are on their way until the partner has announced that it took some.
+ * more: no more than {@link #MESSAGES_MAX} are on their way until the partner has announced that it took some. Beyond these, few
+ * bytes wait, however much room the partner says that it has.
  */
 final class Partner {
     /** With two {@link Frame.Kind#TOOK} they are 8. */
     private static final int MESSAGES_MAX = 6;
+    /** Bytes of all streams that wait to be sent. One part may always wait. */
+    private static final long WAITING_BYTES_MAX = StreamMultiplexer.PART_BYTES_MAX;
     /** So many are taken before that is announced. */
     private static final int ANNOUNCED_MESSAGES = 3;
 
     /** What waits to be sent: a frame, and its bytes. */
     private record Waiting(Frame frame, ByteBuffer inline, ServiceBuffer part) {
+        int bytes() {
+            return frame.kind() == Frame.Kind.DATA ? frame.count() : 0;
+        }
+
         int messages() {
             return frame.isCounted() ? part == null ? 1 : 2 : 0;
         }
@@ -33,8 +43,12 @@ final class Partner {
     private final Map<Long, ServiceStream> opened = new HashMap<>();
     /** Held while a message is sent, so that nothing comes between the two of a long part. */
     private final ReentrantLock sending = new ReentrantLock();
-    /** Under its own monitor, as is the room. */
+    /** Under its own monitor, as are the next four. */
     private final ArrayDeque<Waiting> queue = new ArrayDeque<>();
+    /** Bytes that wait, with those that are about to. */
+    private long waitingBytes;
+    /** Streams that had no space for bytes to wait. */
+    private final Set<ServiceStream> crowdedOut = new HashSet<>();
 
     private int roomMessages = MESSAGES_MAX;
     /** When the partner was heard last. */
@@ -58,7 +72,29 @@ final class Partner {
         return accepted.size() + opened.size();
     }
 
-    /** Puts something behind all that waits. {@link #drain} sends it. */
+    /** Makes space for bytes of a stream to wait. False: there is none now, and the stream is called when there may be. */
+    boolean reserve(ServiceStream stream, int bytes) {
+        synchronized (queue) {
+            if (!hasSpaceFor(stream)) {
+                return false;
+            }
+            waitingBytes += bytes;
+            return true;
+        }
+    }
+
+    /** Whether bytes of a stream may wait. If not, the stream is called when they may. */
+    boolean hasSpaceFor(ServiceStream stream) {
+        synchronized (queue) {
+            if (over || waitingBytes < WAITING_BYTES_MAX) {
+                return true;
+            }
+            crowdedOut.add(stream);
+            return false;
+        }
+    }
+
+    /** Puts something behind all that waits; for data, there is space. {@link #drain} sends it. */
     void enqueue(Frame frame, ByteBuffer inline, ServiceBuffer part) {
         synchronized (queue) {
             if (!over) {
@@ -71,26 +107,56 @@ final class Partner {
         }
     }
 
-    /** Sends what may be sent. It looks for the partner if that has gone, for up to 10 s. */
+    /**
+     * Sends what may be sent, unless another thread is about it, which sends this, too. It looks for the partner if that has gone,
+     * for up to 10 s.
+     */
     void drain(Service from) {
-        sending.lock();
-        try {
-            for (Waiting next = next(); next != null; next = next()) {
-                if (next.part != null) {
-                    // The library keeps the memory until it was fetched.
-                    try (ServiceBuffer part = next.part) {
-                        from.send(id, next.frame.toBytes());
-                        from.sendLong(id, part.item());
-                    }
-                } else if (next.inline != null) {
-                    from.send(id, next.frame.toBytes(), next.inline);
-                } else {
-                    from.send(id, next.frame.toBytes());
-                }
+        while (isSendable() && sending.tryLock()) {
+            try {
+                drainLocked(from);
+            } finally {
+                sending.unlock();
             }
-        } finally {
-            sending.unlock();
         }
+    }
+
+    private boolean isSendable() {
+        synchronized (queue) {
+            Waiting next = queue.peek();
+            return next != null && next.messages() <= roomMessages;
+        }
+    }
+
+    private void drainLocked(Service from) {
+        for (Waiting next = next(); next != null; next = next()) {
+            if (next.part != null) {
+                // The library keeps the memory until it was fetched.
+                try (ServiceBuffer part = next.part) {
+                    from.send(id, next.frame.toBytes());
+                    from.sendLong(id, part.item());
+                }
+            } else if (next.inline != null) {
+                from.send(id, next.frame.toBytes(), next.inline);
+            } else {
+                from.send(id, next.frame.toBytes());
+            }
+            callCrowdedOut(next.bytes());
+        }
+    }
+
+    /** Fewer bytes wait: streams that had no space are called. */
+    private void callCrowdedOut(int bytes) {
+        List<ServiceStream> called;
+        synchronized (queue) {
+            waitingBytes -= bytes;
+            if (crowdedOut.isEmpty() || (!over && waitingBytes >= WAITING_BYTES_MAX)) {
+                return;
+            }
+            called = List.copyOf(crowdedOut);
+            crowdedOut.clear();
+        }
+        called.forEach(ServiceStream::maybeWritable);
     }
 
     private Waiting next() {
@@ -145,17 +211,23 @@ final class Partner {
 
     /** What waits of a stream that is over is not sent any more. */
     void purge(ServiceStream stream) {
+        int[] purged = {0};
         synchronized (queue) {
+            crowdedOut.remove(stream);
             queue.removeIf(waiting -> {
                 boolean isOf = waiting.frame.stream() == stream.number
                         && waiting.frame.isFromOpener() == stream.openedHere
                         && waiting.frame.kind() != Frame.Kind.RESET;
+                if (isOf) {
+                    purged[0] += waiting.bytes();
+                }
                 if (isOf && waiting.part != null) {
                     waiting.part.close();
                 }
                 return isOf;
             });
         }
+        callCrowdedOut(purged[0]);
     }
 
     /** Nothing is sent any more. */
@@ -168,5 +240,6 @@ final class Partner {
                 }
             }
         }
+        callCrowdedOut(0);
     }
 }

@@ -135,13 +135,16 @@ final class ServiceStream {
                     throw new EOFException("the end of the stream was written");
                 }
                 part = (int) Math.min(Math.min(left, room), StreamMultiplexer.PART_BYTES_MAX);
+                if (part == 0) {
+                    return left == 0;
+                }
+                if (!partner.reserve(this, part)) {
+                    return false;
+                }
                 room -= part;
-                sequence = part == 0 ? 0 : nextSent();
+                sequence = nextSent();
             } finally {
                 lock.unlock();
-            }
-            if (part == 0) {
-                return left == 0;
             }
             multiplexer.send(this, buffers, part, sequence);
         }
@@ -183,10 +186,15 @@ final class ServiceStream {
     boolean isWritable() {
         lock.lock();
         try {
-            return room > 0 || failure != null;
+            return failure != null || (room > 0 && partner.hasSpaceFor(this));
         } finally {
             lock.unlock();
         }
+    }
+
+    /** There may be room for what was not written. */
+    void maybeWritable() {
+        listener.onWritable();
     }
 
     /** Nobody reads any more. What the peer still sends is answered with a reset. */
@@ -253,7 +261,8 @@ final class ServiceStream {
     void receivedRoom(int bytes) {
         lock.lock();
         try {
-            room += bytes;
+            // A peer may say anything.
+            room = Math.min(room + bytes, Integer.MAX_VALUE);
         } finally {
             lock.unlock();
         }

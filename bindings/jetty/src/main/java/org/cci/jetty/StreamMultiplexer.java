@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
 import org.cci.CciException;
 import org.cci.Service;
 import org.cci.ServiceBuffer;
@@ -242,12 +243,20 @@ final class StreamMultiplexer implements AutoCloseable {
     /** Says something to a partner, by another thread: this one does not wait for whom it may have to look for. */
     private void later(Partner partner, Frame frame) {
         partner.enqueue(frame, null, null);
-        executor.execute(() -> drain(partner));
+        execute(() -> drain(partner));
+    }
+
+    private void execute(Runnable task) {
+        try {
+            executor.execute(task);
+        } catch (RejectedExecutionException e) {
+            // The server ends, and its connections with it.
+        }
     }
 
     /** Says something to who is no partner. */
     private void later(ServiceId to, Frame frame) {
-        executor.execute(() -> {
+        execute(() -> {
             try {
                 service.send(to, frame.toBytes());
             } catch (CciException | IllegalStateException e) {
@@ -265,8 +274,9 @@ final class StreamMultiplexer implements AutoCloseable {
      */
     boolean turn(Duration timeout) throws InterruptedException {
         if (window == null) {
-            window = windows.take();
-            service.offerWindow(window.item());
+            ServiceBuffer next = windows.take();
+            service.offerWindow(next.item());
+            window = next;
         }
         if (System.nanoTime() - sweptNs > SWEEP_NS) {
             sweep();
@@ -303,7 +313,7 @@ final class StreamMultiplexer implements AutoCloseable {
         } else if (partner != null && frame.kind() == Frame.Kind.TOOK) {
             partner.took(frame.count());
             Partner goesOn = partner;
-            executor.execute(() -> drain(goesOn));
+            execute(() -> drain(goesOn));
         } else {
             ServiceStream stream = partner == null ? null : find(partner, frame);
             if (stream == null) {

@@ -16,6 +16,8 @@ import java.net.URI;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -202,6 +204,39 @@ class ServerTest {
             }
             assertTrue(connector.getConnectedEndPoints().size() <= 256 + 64);
         }
+    }
+
+    /** Many connections of a client that says that it has room without end, asks for much, and takes nothing. */
+    @Test
+    void whoTakesNothingGetsLittleMemory() throws Exception {
+        connector.setIdleTimeout(10_000);
+        try (Service stranger = Service.registerAny()) {
+            ServiceId to = ServiceId.of(name);
+            long before = residentKib();
+            for (int stream = 1; stream <= 50; stream++) {
+                byte[] request = ("GET /echo?bytes=50000000 HTTP/1.1\r\nHost: x\r\nX-Long: x\r\n\r\n")
+                        .getBytes(StandardCharsets.US_ASCII);
+                stranger.send(to, new Frame(Frame.Kind.OPEN, true, Integer.MAX_VALUE, stream).toBytes());
+                Frame data = new Frame(Frame.Kind.DATA, true, false, 0, request.length, stream);
+                stranger.send(to, data.toBytes(), ByteBuffer.wrap(request));
+                check(send(request("/echo?bytes=5000")).get().getContent(), 5000);
+            }
+            for (int round = 0; round < 20; round++) {
+                check(send(request("/echo?bytes=500000")).get().getContent(), 500_000);
+                Thread.sleep(50);
+            }
+            long grown = residentKib() - before;
+            assertTrue(grown < 400 << 10, "50 answers of 50 MB wait in " + grown + " KiB");
+        }
+    }
+
+    private static long residentKib() throws IOException {
+        for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
+            if (line.startsWith("VmRSS:")) {
+                return Long.parseLong(line.replaceAll("[^0-9]", ""));
+            }
+        }
+        throw new IOException("no VmRSS in /proc/self/status");
     }
 
     @Test

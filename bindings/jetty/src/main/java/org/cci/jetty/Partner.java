@@ -43,7 +43,7 @@ final class Partner {
     private final Map<Long, ServiceStream> opened = new HashMap<>();
     /** Held while a message is sent, so that nothing comes between the two of a long part. */
     private final ReentrantLock sending = new ReentrantLock();
-    /** Under its own monitor, as are the next four. */
+    /** Under its own monitor, as is what is below up to {@link #over}. */
     private final ArrayDeque<Waiting> queue = new ArrayDeque<>();
     /** Bytes that wait, with those that are about to. */
     private long waitingBytes;
@@ -51,8 +51,9 @@ final class Partner {
     private final Set<ServiceStream> crowdedOut = new HashSet<>();
 
     private int roomMessages = MESSAGES_MAX;
-    /** When the partner was heard last. */
-    private volatile long heardNs = System.nanoTime();
+    /** When something was sent or taken last, or began to wait. */
+    private long movedNs = System.nanoTime();
+
     private boolean over;
     /** The stream whose bytes are a long item in the next message, and its frame. Only the thread that receives knows. */
     ServiceStream awaits;
@@ -98,6 +99,9 @@ final class Partner {
     void enqueue(Frame frame, ByteBuffer inline, ServiceBuffer part) {
         synchronized (queue) {
             if (!over) {
+                if (queue.isEmpty()) {
+                    movedNs = System.nanoTime();
+                }
                 queue.add(new Waiting(frame, inline, part));
                 return;
             }
@@ -145,8 +149,8 @@ final class Partner {
         }
     }
 
-    /** Fewer bytes wait: streams that had no space are called. */
-    private void callCrowdedOut(int bytes) {
+    /** Bytes for which there was space do not wait after all, or no more: streams that had no space are called. */
+    void callCrowdedOut(int bytes) {
         List<ServiceStream> called;
         synchronized (queue) {
             waitingBytes -= bytes;
@@ -166,6 +170,7 @@ final class Partner {
                 return null;
             }
             roomMessages -= next.messages();
+            movedNs = System.nanoTime();
             return queue.poll();
         }
     }
@@ -174,6 +179,7 @@ final class Partner {
     void took(int messages) {
         synchronized (queue) {
             roomMessages = Math.min(MESSAGES_MAX, roomMessages + messages);
+            movedNs = System.nanoTime();
         }
     }
 
@@ -193,14 +199,11 @@ final class Partner {
         return taken;
     }
 
-    /** Something came from the partner. */
-    void heard() {
-        heardNs = System.nanoTime();
-    }
-
-    /** Whether something waits for room, and nothing came from the partner for so long. */
+    /** Whether something waits, and the partner took nothing for so long, whatever it says. */
     boolean isStuck(long ns) {
-        return !hasNothingToSend() && System.nanoTime() - heardNs > ns;
+        synchronized (queue) {
+            return !queue.isEmpty() && System.nanoTime() - movedNs > ns;
+        }
     }
 
     boolean hasNothingToSend() {

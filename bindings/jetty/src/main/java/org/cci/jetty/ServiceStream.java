@@ -203,6 +203,7 @@ final class ServiceStream {
         lock.lock();
         try {
             wasRead = ended && chunks.isEmpty();
+            releaseAll();
         } finally {
             lock.unlock();
         }
@@ -301,8 +302,8 @@ final class ServiceStream {
             }
             failure = why;
             // What came before the end can still be read.
-            for (Chunk chunk = ended ? null : chunks.poll(); chunk != null; chunk = chunks.poll()) {
-                release(chunk);
+            if (!ended) {
+                releaseAll();
             }
         } finally {
             lock.unlock();
@@ -310,6 +311,12 @@ final class ServiceStream {
         listener.onReadable();
         listener.onWritable();
         return true;
+    }
+
+    private void releaseAll() {
+        for (Chunk chunk = chunks.poll(); chunk != null; chunk = chunks.poll()) {
+            release(chunk);
+        }
     }
 
     private void release(Chunk chunk) {

@@ -112,12 +112,15 @@ final class StreamMultiplexer implements AutoCloseable {
         drain(stream.partner);
     }
 
-    /** Sends the first bytes of the buffers, and moves their positions. */
-    void send(ServiceStream stream, ByteBuffer[] buffers, int bytes, int sequence) {
+    /**
+     * Sends the first bytes of the buffers, for which there is space, and moves their positions. Without memory for them the stream
+     * fails.
+     */
+    void send(ServiceStream stream, ByteBuffer[] buffers, int bytes, int sequence) throws IOException {
         boolean isLong = bytes > INLINE_BYTES_MAX;
         Frame frame = new Frame(Frame.Kind.DATA, stream.openedHere, isLong, sequence, bytes, stream.number);
         if (isLong) {
-            ServiceBuffer part = ServiceBuffer.allocate(bytes);
+            ServiceBuffer part = allocate(stream, bytes);
             move(buffers, part.segment().asByteBuffer());
             stream.partner.enqueue(frame, null, part);
         } else {
@@ -134,6 +137,16 @@ final class StreamMultiplexer implements AutoCloseable {
         stream.partner.enqueue(frame, null, null);
         drain(stream.partner);
         endedHere(stream);
+    }
+
+    private ServiceBuffer allocate(ServiceStream stream, int bytes) throws IOException {
+        try {
+            return ServiceBuffer.allocate(bytes);
+        } catch (CciException e) {
+            stream.partner.callCrowdedOut(bytes);
+            stream.reset();
+            throw new IOException(e.getMessage(), e);
+        }
     }
 
     private static void move(ByteBuffer[] from, ByteBuffer to) {
@@ -212,9 +225,15 @@ final class StreamMultiplexer implements AutoCloseable {
             }
         }
         // Another object will count for it.
-        if (partner.takenLast() > 0) {
-            later(partner.id, new Frame(Frame.Kind.TOOK, false, partner.takenLast(), 0));
+        int taken = partner.takenLast();
+        if (taken > 0) {
+            later(partner.id, new Frame(Frame.Kind.TOOK, false, taken, 0));
         }
+    }
+
+    /** Windows that hold bytes which nobody has read yet, and the one that waits for more. */
+    int windowsInUse() {
+        return windows.inUse();
     }
 
     void giveBack(ServiceBuffer buffer) {
@@ -296,9 +315,6 @@ final class StreamMultiplexer implements AutoCloseable {
         Partner partner;
         synchronized (this) {
             partner = partners.get(message.from());
-        }
-        if (partner != null) {
-            partner.heard();
         }
         if (message.longItemCount() > 0) {
             receivedLong(message.from(), partner, message.longItem(0));
@@ -405,7 +421,6 @@ final class StreamMultiplexer implements AutoCloseable {
 
     /** What came is not what the stream can go on with. */
     private void broken(ServiceStream stream) {
-        stream.partner.purge(stream);
         later(stream.partner, new Frame(Frame.Kind.RESET, stream.openedHere, 0, stream.number));
         end(stream, new IOException("bytes of the stream were lost, or more came than there was room for"));
     }
@@ -444,6 +459,7 @@ final class StreamMultiplexer implements AutoCloseable {
 
     private void end(ServiceStream stream, IOException why) {
         if (stream.fail(why)) {
+            stream.partner.purge(stream);
             forget(stream);
         }
     }

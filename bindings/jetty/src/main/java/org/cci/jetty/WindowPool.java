@@ -9,6 +9,7 @@ final class WindowPool {
 
     private final long bytes;
     private final ArrayDeque<ServiceBuffer> idle = new ArrayDeque<>();
+    private int inUse;
     private boolean closed;
 
     WindowPool(long bytes) {
@@ -17,16 +18,19 @@ final class WindowPool {
 
     ServiceBuffer take() {
         synchronized (this) {
-            ServiceBuffer buffer = idle.poll();
-            if (buffer != null) {
-                return buffer;
-            }
+            ServiceBuffer buffer = idle.isEmpty() ? ServiceBuffer.allocate(bytes) : idle.poll();
+            inUse++;
+            return buffer;
         }
-        return ServiceBuffer.allocate(bytes);
+    }
+
+    synchronized int inUse() {
+        return inUse;
     }
 
     void giveBack(ServiceBuffer buffer) {
         synchronized (this) {
+            inUse--;
             if (!closed && idle.size() < IDLE_MAX) {
                 idle.push(buffer);
                 return;

@@ -24,7 +24,7 @@ import java.util.concurrent.locks.LockSupport;
  * <p>The directory that the environment variable {@code CCI_DIRECTORY} names says where services are; without it, that of this
  * host. A service that is killed and started anew, or that has moved, is found again without a call by anybody.
  *
- * <p>A send returns when this process has done its part: nobody tells it whether the message has come. While both processes
+ * <p>A send returns when this process has done its part: it does not learn whether the message has come. While both processes
  * and the path between them live, it does, once, and in order.
  */
 public final class Service implements AutoCloseable {
@@ -151,7 +151,7 @@ public final class Service implements AutoCloseable {
 
     /**
      * Sends long items as one message. Those for which the receiver has offered return buffers are put there before this
-     * returns; the receiver fetches the others. Leave them as they are until it has told that it has them; their buffers may be
+     * returns; the receiver fetches the others. Leave them as they are until it has said that it has them; their buffers may be
      * closed at once.
      *
      * @param to whom to send to
@@ -197,7 +197,7 @@ public final class Service implements AutoCloseable {
         }
     }
 
-    /** Copies the items behind each other, and tells where they are. */
+    /** Copies the items behind each other. */
     private static RawServices.Items shortItems(SegmentAllocator memory, ByteBuffer[] items, long bytes) {
         if (items.length == 0) {
             return RawServices.Items.NONE;

@@ -55,7 +55,7 @@ public final class FileClient {
 
     private void fetch(String name, FileChannel to) throws IOException, InterruptedException {
         long bytes = 0;
-        long told = 0;
+        long shown = 0;
         long total = Long.MAX_VALUE;
         for (int tries = 0; bytes < total; tries++) {
             if (tries == TRIES) {
@@ -71,8 +71,8 @@ public final class FileClient {
             total = part.fileBytes;
             bytes += part.item == null ? 0 : to.write(part.item.bytes(), bytes);
             tries = -1;
-            if (bytes / STEP_BYTES > told) {
-                told = bytes / STEP_BYTES;
+            if (bytes / STEP_BYTES > shown) {
+                shown = bytes / STEP_BYTES;
                 System.out.println(bytes + " of " + total + " bytes");
             }
         }

@@ -97,12 +97,7 @@ final class ServiceStream {
                 }
                 return 0;
             }
-            read += count;
-            if (read >= multiplexer.windowBytes() / 4 && !ended) {
-                announced = read;
-                owed += read;
-                read = 0;
-            }
+            announced = announce(count);
         } finally {
             lock.unlock();
         }
@@ -110,6 +105,63 @@ final class ServiceStream {
             multiplexer.send(this, Frame.Kind.ROOM, (int) announced);
         }
         return count;
+    }
+
+    /** Bytes that are read where they came: in an array, or in a window. */
+    record Lent(ByteBuffer bytes, ServiceBuffer window) {}
+
+    /**
+     * The next bytes that came, where they are, until they are given back. Only if something is readable.
+     *
+     * @return them; none: null at the end
+     * @throws IOException if the stream has failed
+     */
+    Lent lend() throws IOException {
+        lock.lock();
+        try {
+            Chunk chunk = chunks.poll();
+            if (chunk != null) {
+                return new Lent(chunk.bytes, chunk.window);
+            }
+            if (ended) {
+                return null;
+            }
+            if (failure != null) {
+                throw failure;
+            }
+            return new Lent(ByteBuffer.allocate(0), null);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** What was lent was read. */
+    void giveBack(Lent lent) {
+        if (lent.window != null) {
+            multiplexer.giveBack(lent.window);
+        }
+        long announced;
+        lock.lock();
+        try {
+            announced = announce(lent.bytes.limit());
+        } finally {
+            lock.unlock();
+        }
+        if (announced > 0) {
+            multiplexer.send(this, Frame.Kind.ROOM, (int) announced);
+        }
+    }
+
+    /** Bytes were read. Returns how many are to be announced. With the lock. */
+    private long announce(long bytes) {
+        read += bytes;
+        if (read < multiplexer.windowBytes() / 4 || ended || failure != null) {
+            return 0;
+        }
+        long announced = read;
+        owed += read;
+        read = 0;
+        return announced;
     }
 
     /**

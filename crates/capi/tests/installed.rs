@@ -19,7 +19,7 @@ fn prefix() -> &'static Path {
         let prefix = common::scratch().join("prefix");
         let _ = fs::remove_dir_all(&prefix);
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
-        let mut install = Command::new(env!("CARGO"));
+        let mut install = common::cargo();
         install.args(["run", "--quiet", "--locked", "-p", "xtask", "--", "install", "--prefix"]).arg(&prefix);
         let profile = std::env::var(PROFILE).unwrap_or_else(|_| "dev".to_owned());
         install.args(["--profile", &profile]);

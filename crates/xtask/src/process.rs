@@ -98,7 +98,19 @@ fn processor_time() -> Duration {
 pub fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command.args(args);
+    forget_package(&mut command);
     command
+}
+
+/// Takes out of a command's environment what cargo says there of the package that it runs, which is this program. Build scripts watch
+/// these variables: where they differ from one cargo command to the next, half of the workspace is compiled again.
+pub fn forget_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+        if name.to_str().is_some_and(|name| of_package.iter().any(|prefix| name.starts_with(prefix))) {
+            command.env_remove(name);
+        }
+    }
 }
 
 /// Runs to the end, showing its output; an error names the step.

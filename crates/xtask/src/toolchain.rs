@@ -1,6 +1,6 @@
 //! The nightly toolchain, which miri, sanitizers and fuzzing need, and nothing that users build.
 
-use crate::process::succeeds;
+use crate::process::{forget_package, succeeds};
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ pub fn nightly(words: &[&str]) -> Command {
     for set_by_cargo in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(set_by_cargo);
     }
+    forget_package(&mut command);
     command
 }
 

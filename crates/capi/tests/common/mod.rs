@@ -17,12 +17,25 @@ pub fn package_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// Cargo, as a person would run it: without what it says in the environment of the package that it tests. Build scripts watch these
+/// variables: where they differ from one cargo command to the next, half of the workspace is compiled again.
+pub fn cargo() -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    for (name, _) in std::env::vars_os() {
+        let of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+        if name.to_str().is_some_and(|name| of_package.iter().any(|prefix| name.starts_with(prefix))) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// A folder laid out like an installed prefix's `lib`: `libcci.so.2`, `libcci.so` and `libcci.a`.
 pub fn libraries() -> &'static Path {
     static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").to_owned();
-        let mut build = Command::new(env!("CARGO"));
+        let mut build = cargo();
         // With the command, as `cargo xtask install` builds both: alone, the library would have what it depends on with other features.
         build
             .args(["build", "--quiet", "--locked", "-p", "cci-capi", "-p", "cci-cli", "--target-dir"])

@@ -25,6 +25,8 @@ const REST: Duration = Duration::from_millis(300);
 /// Requests to connect are remembered for a while, so that a repetition is no second request. Until then they are forgotten, at the
 /// latest.
 const UNTIL_FORGOTTEN: Duration = Duration::from_secs(45);
+/// So many connections are a trial of this work, whose reading nobody uses: it does not wait until requests are forgotten.
+const TRIAL_CONNECTIONS_MAX: u32 = 1_000;
 
 fn options() -> Options {
     Options::default().memory_bytes_max(MEMORY_BYTES_MAX)
@@ -46,7 +48,7 @@ pub fn poll(args: &WorkArgs, connections: u32) -> Outcome<Option<Reading>> {
 /// Resident bytes a connection and side, as the system counts them: of both processes, after less before.
 pub fn idle_memory(args: &WorkArgs, connections: u32) -> Outcome<Option<Reading>> {
     with_connections(args, connections, |side| {
-        side.rest(UNTIL_FORGOTTEN)?;
+        side.rest(if connections <= TRIAL_CONNECTIONS_MAX { REST } else { UNTIL_FORGOTTEN })?;
         let more = side.resident_bytes()?.saturating_sub(side.resident_bytes_before).max(PAGE_BYTES);
         Ok(more as f64 / f64::from(connections) / 2.0)
     })

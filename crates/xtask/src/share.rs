@@ -77,7 +77,7 @@ fn whole_endpoints(turn: u64) -> Tally {
 
 fn processes(turn: u64) -> Tally {
     let mut tests = cargo(&["test", "--locked", "-p", "cci-cli", "--test", "crash"]);
-    tests.env("CCI_CRASH_SECONDS", "180").env("CCI_CRASH_SEED", turn.to_string());
+    tests.env("CCI_CRASH_SECONDS", "90").env("CCI_CRASH_SEED", turn.to_string());
     run_tests("processes that die", &mut tests, LIMIT)
 }
 

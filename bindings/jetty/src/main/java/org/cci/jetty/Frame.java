@@ -3,12 +3,13 @@ package org.cci.jetty;
 import java.nio.ByteBuffer;
 
 /**
- * What streams say to each other, in the first item of a message: a kind, flags, a sequence number, a count and the stream's
- * number.
+ * What streams say to each other: a kind, flags, a sequence number, a count and the stream's number. A message has any number of
+ * frames, each followed by the bytes that travel in it.
  *
  * @param kind what it says
  * @param isFromOpener whether it comes from the side that opened the stream; both sides number the streams that they open
- * @param isLong with {@link Kind#DATA}: the bytes are a long item in the next message; otherwise they are the second item
+ * @param isLong with {@link Kind#DATA}: the bytes are in the long item in the next message, behind those of frames before;
+ *     otherwise they follow the frame
  * @param sequence with {@link Kind#DATA} and {@link Kind#END}: how many of them came before on this stream, modulo 65536; else 0
  * @param count bytes or messages, as the kind says
  * @param stream the stream's number
@@ -51,20 +52,30 @@ record Frame(Kind kind, boolean isFromOpener, boolean isLong, int sequence, int 
         return kind != Kind.TOOK && kind != Kind.RESET && kind != Kind.ASK && kind != Kind.STANDS;
     }
 
-    ByteBuffer toBytes() {
+    /** This frame, with other knowledge of whether its bytes are a long item. */
+    Frame isLong(boolean isLong) {
+        return isLong == this.isLong ? this : new Frame(kind, isFromOpener, isLong, sequence, count, stream);
+    }
+
+    /** Appends it. */
+    void putInto(ByteBuffer bytes) {
         int flags = (isFromOpener ? FROM_OPENER : 0) | (isLong ? LONG : 0);
-        return ByteBuffer.allocate(BYTES)
-                .put((byte) kind.ordinal())
+        bytes.put((byte) kind.ordinal())
                 .put((byte) flags)
                 .putShort((short) sequence)
                 .putInt(count)
-                .putLong(stream)
-                .flip();
+                .putLong(stream);
     }
 
-    /** Reads one; null if it is none. Any bytes may come. */
+    ByteBuffer toBytes() {
+        ByteBuffer bytes = ByteBuffer.allocate(BYTES);
+        putInto(bytes);
+        return bytes.flip();
+    }
+
+    /** Takes the next one; null if there is none. Any bytes may come. */
     static Frame parse(ByteBuffer bytes) {
-        if (bytes.remaining() != BYTES) {
+        if (bytes.remaining() < BYTES) {
             return null;
         }
         int kind = bytes.get();
@@ -75,5 +86,16 @@ record Frame(Kind kind, boolean isFromOpener, boolean isLong, int sequence, int 
             return null;
         }
         return new Frame(Kind.ALL[kind], (flags & FROM_OPENER) != 0, (flags & LONG) != 0, sequence, count, bytes.getLong());
+    }
+
+    /** Whether a message with these frames counts. Leaves the buffer as it is. */
+    static boolean isCounted(ByteBuffer bytes) {
+        ByteBuffer rest = bytes.duplicate();
+        for (Frame frame = parse(rest); frame != null; frame = parse(rest)) {
+            if (frame.isCounted()) {
+                return true;
+            }
+        }
+        return false;
     }
 }

@@ -13,35 +13,61 @@ import org.cci.ServiceBuffer;
 import org.cci.ServiceId;
 
 /**
- * A service that streams lead to, and what is to be sent to it. A service keeps 8 messages of a partner at least, and drops what is
- * more: no more than {@link #MESSAGES_MAX} are on their way until the partner has announced that it took some. Beyond these, few
- * bytes wait, however much room the partner says that it has.
+ * A service that streams lead to, and what is to be sent to it. A message has as many frames as there is space for. A service keeps
+ * 8 messages of a partner at least, and drops what is more: no more than {@link #MESSAGES_MAX} are on their way until the partner
+ * has announced that it took some. Beyond these, few bytes wait, however much room the partner says that it has.
  */
 final class Partner {
-    /** With two {@link Frame.Kind#TOOK} they are 8. */
+    /** The most bytes of the frames of one message, with those that travel in it. */
+    private static final int MESSAGE_BYTES_MAX = 2000;
+    /** Bytes that travel in a message, behind their frame and one about messages that were taken. */
+    static final int INLINE_BYTES_MAX = MESSAGE_BYTES_MAX - 2 * Frame.BYTES;
+    /** More bytes than these are a long item of their own; fewer share one with others. */
+    static final int SHARED_BYTES_MAX = 16 << 10;
+    /** The length of a long item that is shared. */
+    private static final int SHARED_PART_BYTES = 64 << 10;
+    /** With two that only have {@link Frame.Kind#TOOK} they are 8. */
     private static final int MESSAGES_MAX = 6;
     /** Bytes of all streams that wait to be sent. One part may always wait. */
     private static final long WAITING_BYTES_MAX = StreamMultiplexer.PART_BYTES_MAX;
-    /** So many are taken before that is announced. */
-    private static final int ANNOUNCED_MESSAGES = 3;
+    /** So many are taken before that is announced by whoever reads, and by whoever receives. */
+    static final int READ_MESSAGES = 2;
 
-    /** What waits to be sent: a frame, and its bytes. */
-    private record Waiting(Frame frame, ByteBuffer inline, ServiceBuffer part) {
+    static final int RECEIVED_MESSAGES = 4;
+
+    /** What waits to be sent: a frame, and its bytes: few, or a part. */
+    private record Waiting(Frame frame, ByteBuffer few, Part part) {
         int bytes() {
             return frame.kind() == Frame.Kind.DATA ? frame.count() : 0;
         }
+    }
 
-        int messages() {
-            return frame.isCounted() ? part == null ? 1 : 2 : 0;
-        }
+    /** A part that is with the partner, until it has taken so many messages. */
+    private record Lent(Part part, long until) {}
+
+    /** A message. */
+    private static final class Outgoing {
+        final ByteBuffer frames = ByteBuffer.allocate(MESSAGE_BYTES_MAX);
+        boolean isCounted;
+        /** The long item behind it: a part, or few bytes of several streams. */
+        Part part;
+
+        ServiceBuffer shared;
+        int sharedBytes;
+        /** Bytes that wait no more. */
+        int bytes;
     }
 
     final ServiceId id;
+    /** Whether it may be told by its announcements what it has fetched. */
+    private final boolean reuses;
     /** Its streams: those that it opened, and those that were opened here. Under the lock of the multiplexer. */
     private final Map<Long, ServiceStream> accepted = new HashMap<>();
 
     private final Map<Long, ServiceStream> opened = new HashMap<>();
-    /** Held while a message is sent, so that nothing comes between the two of a long part. */
+    private final PartPool parts = new PartPool(StreamMultiplexer.PART_BYTES_MAX);
+    private final PartPool sharedParts = new PartPool(SHARED_PART_BYTES);
+    /** Held while a message is sent, so that nothing comes between the two of a long item. */
     private final ReentrantLock sending = new ReentrantLock();
     /** Under its own monitor, as is what is below up to {@link #over}. */
     private final ArrayDeque<Waiting> queue = new ArrayDeque<>();
@@ -50,19 +76,29 @@ final class Partner {
     /** Streams that had no space for bytes to wait. */
     private final Set<ServiceStream> crowdedOut = new HashSet<>();
 
-    private int roomMessages = MESSAGES_MAX;
+    /** Messages that were sent, and taken by the partner. */
+    private long sentMessages;
+
+    private long tookMessages;
+    private final ArrayDeque<Lent> lent = new ArrayDeque<>();
+    /** Messages of the partner's that were taken, and not announced yet. */
+    private int taken;
     /** When something was sent or taken last, or began to wait. */
     private long movedNs = System.nanoTime();
 
     private boolean over;
-    /** The stream whose bytes are a long item in the next message, and its frame. Only the thread that receives knows. */
-    ServiceStream awaits;
+    /** Frames whose first bytes are the long item in the next message. Only the thread that receives knows. */
+    ByteBuffer awaits;
 
-    Frame awaitsFrame;
-    private int taken;
-
-    Partner(ServiceId id) {
+    /**
+     * A partner.
+     *
+     * @param id the service
+     * @param reuses whether memory that it says it has fetched is used again
+     */
+    Partner(ServiceId id, boolean reuses) {
         this.id = id;
+        this.reuses = reuses;
     }
 
     Map<Long, ServiceStream> streams(boolean openedHere) {
@@ -71,6 +107,21 @@ final class Partner {
 
     int count() {
         return accepted.size() + opened.size();
+    }
+
+    /** A buffer for one part. */
+    ServiceBuffer takeBuffer() {
+        return parts.take();
+    }
+
+    /** Takes such a buffer back. */
+    void giveBack(ServiceBuffer buffer, boolean isReusable) {
+        parts.giveBack(buffer, isReusable);
+    }
+
+    /** The first bytes of such a buffer. */
+    Part part(ServiceBuffer buffer, int bytes) {
+        return parts.part(buffer, bytes);
     }
 
     /** Makes space for bytes of a stream to wait. False: there is none now, and the stream is called when there may be. */
@@ -96,18 +147,18 @@ final class Partner {
     }
 
     /** Puts something behind all that waits; for data, there is space. {@link #drain} sends it. */
-    void enqueue(Frame frame, ByteBuffer inline, ServiceBuffer part) {
+    void enqueue(Frame frame, ByteBuffer few, Part part) {
         synchronized (queue) {
             if (!over) {
                 if (queue.isEmpty()) {
                     movedNs = System.nanoTime();
                 }
-                queue.add(new Waiting(frame, inline, part));
+                queue.add(new Waiting(frame, few, part));
                 return;
             }
         }
         if (part != null) {
-            part.close();
+            part.owner().release(false);
         }
     }
 
@@ -116,37 +167,125 @@ final class Partner {
      * for up to 10 s.
      */
     void drain(Service from) {
-        while (isSendable() && sending.tryLock()) {
+        drain(from, RECEIVED_MESSAGES);
+    }
+
+    /** The same, and announces what was taken if it is so many messages. */
+    void drain(Service from, int announced) {
+        while (isSendable(announced) && sending.tryLock()) {
             try {
-                drainLocked(from);
+                for (Outgoing next = next(announced); next != null; next = next(announced)) {
+                    send(from, next);
+                }
             } finally {
                 sending.unlock();
             }
         }
     }
 
-    private boolean isSendable() {
+    private boolean isSendable(int announced) {
         synchronized (queue) {
             Waiting next = queue.peek();
-            return next != null && next.messages() <= roomMessages;
+            return !over && (taken >= announced || (next != null && hasRoomFor(next)));
         }
     }
 
-    private void drainLocked(Service from) {
-        for (Waiting next = next(); next != null; next = next()) {
-            if (next.part != null) {
-                // The library keeps the memory until it was fetched.
-                try (ServiceBuffer part = next.part) {
-                    from.send(id, next.frame.toBytes());
-                    from.sendLong(id, part.item());
-                }
-            } else if (next.inline != null) {
-                from.send(id, next.frame.toBytes(), next.inline);
-            } else {
-                from.send(id, next.frame.toBytes());
+    private boolean hasRoomFor(Waiting next) {
+        int room = MESSAGES_MAX - (int) (sentMessages - tookMessages);
+        return !next.frame.isCounted() || room >= (isLong(next) ? 2 : 1);
+    }
+
+    private static boolean isLong(Waiting next) {
+        return next.part != null || (next.few != null && next.few.remaining() > INLINE_BYTES_MAX);
+    }
+
+    /** Takes as much as one message has space for. Null: nothing may be sent. */
+    private Outgoing next(int announced) {
+        synchronized (queue) {
+            Waiting first = queue.peek();
+            boolean hasFirst = first != null && hasRoomFor(first);
+            if (over || (!hasFirst && taken < announced)) {
+                return null;
             }
-            callCrowdedOut(next.bytes());
+            Outgoing message = new Outgoing();
+            if (taken > 0) {
+                new Frame(Frame.Kind.TOOK, false, taken, 0).putInto(message.frames);
+                taken = 0;
+            }
+            try {
+                for (Waiting next = first; next != null && hasRoomFor(next) && add(next, message); next = queue.peek()) {
+                    queue.poll();
+                    message.bytes += next.bytes();
+                }
+            } catch (RuntimeException e) {
+                if (message.shared != null) {
+                    message.shared.close();
+                }
+                throw e;
+            }
+            if (message.shared != null) {
+                message.part = sharedParts.part(message.shared, message.sharedBytes);
+            }
+            sentMessages += (message.isCounted ? 1 : 0) + (message.part == null ? 0 : 1);
+            movedNs = System.nanoTime();
+            return message;
         }
+    }
+
+    /** Adds a frame to a message. False: there is no space. */
+    private boolean add(Waiting next, Outgoing message) {
+        boolean isFew = next.few != null && !isLong(next);
+        if (message.frames.remaining() < Frame.BYTES + (isFew ? next.few.remaining() : 0)) {
+            return false;
+        }
+        if (next.part != null) {
+            if (message.part != null || message.shared != null) {
+                return false;
+            }
+            message.part = next.part;
+        } else if (next.few != null && !isFew) {
+            if (message.part != null || message.sharedBytes + next.few.remaining() > SHARED_PART_BYTES) {
+                return false;
+            }
+            if (message.shared == null) {
+                message.shared = sharedParts.take();
+            }
+            int bytes = next.few.remaining();
+            message.shared.segment().asSlice(message.sharedBytes, bytes).asByteBuffer().put(next.few);
+            message.sharedBytes += bytes;
+        }
+        next.frame.isLong(isLong(next) || next.part != null || (next.few != null && !isFew)).putInto(message.frames);
+        if (isFew) {
+            message.frames.put(next.few);
+        }
+        message.isCounted |= next.frame.isCounted();
+        return true;
+    }
+
+    private void send(Service from, Outgoing message) {
+        boolean isSent = false;
+        try {
+            from.send(id, message.frames.flip());
+            if (message.part != null) {
+                from.sendLong(id, message.part.item());
+            }
+            isSent = true;
+        } finally {
+            if (message.part != null) {
+                lend(message.part, isSent);
+            }
+        }
+        callCrowdedOut(message.bytes);
+    }
+
+    private void lend(Part part, boolean isSent) {
+        synchronized (queue) {
+            if (isSent && reuses && !over) {
+                lent.add(new Lent(part, sentMessages));
+                return;
+            }
+        }
+        part.owner().release(false);
     }
 
     /** Bytes for which there was space do not wait after all, or no more: streams that had no space are called. */
@@ -163,40 +302,47 @@ final class Partner {
         called.forEach(ServiceStream::maybeWritable);
     }
 
-    private Waiting next() {
-        synchronized (queue) {
-            Waiting next = queue.peek();
-            if (next == null || next.messages() > roomMessages) {
-                return null;
-            }
-            roomMessages -= next.messages();
-            movedNs = System.nanoTime();
-            return queue.poll();
-        }
-    }
-
-    /** The partner took messages. */
+    /** The partner took messages. It has what was lent with them. */
     void took(int messages) {
+        while (true) {
+            Part fetched = null;
+            synchronized (queue) {
+                tookMessages = Math.min(sentMessages, tookMessages + messages);
+                messages = 0;
+                movedNs = System.nanoTime();
+                if (!lent.isEmpty() && lent.peek().until <= tookMessages) {
+                    fetched = lent.poll().part;
+                }
+            }
+            if (fetched == null) {
+                return;
+            }
+            fetched.owner().release(true);
+        }
+    }
+
+    /** A message of the partner's was taken. Whether that is to be announced. */
+    boolean take() {
         synchronized (queue) {
-            roomMessages = Math.min(MESSAGES_MAX, roomMessages + messages);
-            movedNs = System.nanoTime();
+            taken++;
+            return taken >= RECEIVED_MESSAGES;
         }
     }
 
-    /** A message of the partner's was taken. Returns how many are to be announced; 0: none yet. */
-    int take(int messages) {
-        taken += messages;
-        if (taken < ANNOUNCED_MESSAGES) {
-            return 0;
+    /** Whether so many messages were taken that whoever reads may say so. */
+    boolean isToBeAnnounced() {
+        synchronized (queue) {
+            return taken >= READ_MESSAGES;
         }
-        int announced = taken;
-        taken = 0;
-        return announced;
     }
 
-    /** What was taken and not announced yet. */
+    /** What was taken and not announced yet: somebody else announces it. */
     int takenLast() {
-        return taken;
+        synchronized (queue) {
+            int last = taken;
+            taken = 0;
+            return last;
+        }
     }
 
     /** Whether something waits, and the partner took nothing for so long, whatever it says. */
@@ -206,9 +352,30 @@ final class Partner {
         }
     }
 
+    /** Whether nothing was sent or taken for so long. */
+    boolean isQuiet(long ns) {
+        synchronized (queue) {
+            return queue.isEmpty() && System.nanoTime() - movedNs > ns;
+        }
+    }
+
+    /** Frees memory that waits to be used again. */
+    void trim() {
+        parts.trim();
+        sharedParts.trim();
+    }
+
+    /** Whether nothing waits. */
     boolean hasNothingToSend() {
         synchronized (queue) {
             return queue.isEmpty();
+        }
+    }
+
+    /** Whether the partner has taken all that was sent. */
+    boolean hasTakenAll() {
+        synchronized (queue) {
+            return sentMessages == tookMessages;
         }
     }
 
@@ -225,7 +392,7 @@ final class Partner {
                     purged[0] += waiting.bytes();
                 }
                 if (isOf && waiting.part != null) {
-                    waiting.part.close();
+                    waiting.part.owner().release(false);
                 }
                 return isOf;
             });
@@ -235,14 +402,20 @@ final class Partner {
 
     /** Nothing is sent any more. */
     void end() {
+        ArrayDeque<Part> kept = new ArrayDeque<>();
         synchronized (queue) {
             over = true;
             for (Waiting waiting = queue.poll(); waiting != null; waiting = queue.poll()) {
                 if (waiting.part != null) {
-                    waiting.part.close();
+                    kept.add(waiting.part);
                 }
             }
+            lent.forEach(each -> kept.add(each.part));
+            lent.clear();
         }
+        kept.forEach(part -> part.owner().release(false));
+        parts.close();
+        sharedParts.close();
         callCrowdedOut(0);
     }
 }

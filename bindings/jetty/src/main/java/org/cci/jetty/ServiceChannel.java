@@ -2,13 +2,13 @@ package org.cci.jetty;
 
 import java.io.EOFException;
 import java.io.IOException;
-import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ByteChannel;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
 
 /**
  * A connection to a service whose connector is a {@link ServiceConnector}: a blocking stream of bytes each way, as a socket is, for
@@ -19,6 +19,7 @@ import java.util.concurrent.locks.ReentrantLock;
 public final class ServiceChannel implements ByteChannel {
     private static final ByteBuffer NOTHING = ByteBuffer.allocate(0);
 
+    private final ServiceClient client;
     private final ServiceStream stream;
     private final Duration patience;
     private final ReentrantLock lock = new ReentrantLock();
@@ -26,15 +27,20 @@ public final class ServiceChannel implements ByteChannel {
     /** What the program reads now. Only the thread that reads knows it. */
     private ServiceStream.Lent lent = new ServiceStream.Lent(NOTHING, null);
 
+    /** A thread waits. It looks again before it sleeps, and now and then. */
+    private volatile boolean isWaiting;
+
     private volatile boolean closed;
 
     /**
      * A channel over a stream.
      *
+     * @param client whose it is
      * @param stream the stream, which is nobody else's
      * @param patience how long a read or a write waits for the peer
      */
-    ServiceChannel(ServiceStream stream, Duration patience) {
+    ServiceChannel(ServiceClient client, ServiceStream stream, Duration patience) {
+        this.client = client;
         this.stream = stream;
         this.patience = patience;
         stream.listen(new ServiceStream.Listener() {
@@ -50,38 +56,35 @@ public final class ServiceChannel implements ByteChannel {
         });
     }
 
-    private void wake() {
-        lock.lock();
-        try {
-            changed.signalAll();
-        } finally {
-            lock.unlock();
-        }
-    }
-
-    private interface Look {
-        boolean isThere();
-    }
-
-    private void await(Look look, String what) throws IOException {
-        if (look.isThere()) {
-            return;
-        }
-        lock.lock();
-        try {
-            long left = patience.toNanos();
-            while (!look.isThere()) {
-                if (left <= 0) {
-                    throw new SocketTimeoutException(what + " took longer than " + patience.toMillis() + " ms");
-                }
-                left = changed.awaitNanos(Math.min(left, TimeUnit.SECONDS.toNanos(1))) + left
-                        - Math.min(left, TimeUnit.SECONDS.toNanos(1));
+    /** There may be something new for a thread that waits here. */
+    void wake() {
+        if (isWaiting) {
+            lock.lock();
+            try {
+                changed.signalAll();
+            } finally {
+                lock.unlock();
             }
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new IOException("the thread was interrupted", e);
+        }
+    }
+
+    /** Waits for {@link #wake}, unless something is there already. */
+    void sleep(long ns, BooleanSupplier isThere) throws InterruptedException {
+        lock.lock();
+        try {
+            isWaiting = true;
+            if (!isThere.getAsBoolean()) {
+                long ignored = changed.awaitNanos(ns);
+            }
         } finally {
+            isWaiting = false;
             lock.unlock();
+        }
+    }
+
+    private void await(BooleanSupplier isThere, String what) throws IOException {
+        if (!isThere.getAsBoolean()) {
+            client.await(this, isThere, patience, what);
         }
     }
 

@@ -29,7 +29,11 @@ public final class ServiceConnector extends AbstractConnector {
     /** How long one look for what comes takes. */
     private static final Duration LOOK = Duration.ofMillis(200);
 
+    /** One takes what comes, and serves connections; another one goes on with that where a handler takes long. */
+    private static final int THREADS = 2;
+
     private final String name;
+    private final Turns turns;
     private StreamMultiplexer streams;
 
     /**
@@ -50,9 +54,9 @@ public final class ServiceConnector extends AbstractConnector {
      * @param factories what makes connections, the default one first
      */
     public ServiceConnector(Server server, String name, ConnectionFactory... factories) {
-        // One thread takes what comes; connections are served by the server's.
-        super(server, null, null, null, 1, factories);
+        super(server, null, null, null, THREADS, factories);
         this.name = name;
+        turns = new Turns(getExecutor());
         setName(name);
     }
 
@@ -87,7 +91,7 @@ public final class ServiceConnector extends AbstractConnector {
     protected void accept(int acceptor) throws IOException, InterruptedException {
         StreamMultiplexer all = streams();
         try {
-            all.turn(LOOK);
+            turns.turn(all, LOOK);
         } catch (IllegalStateException e) {
             if (isRunning()) {
                 throw e;
@@ -102,7 +106,7 @@ public final class ServiceConnector extends AbstractConnector {
     /** A client has opened a connection. */
     private void accepted(ServiceStream stream) {
         ServiceEndPoint endPoint =
-                new ServiceEndPoint(getScheduler(), getExecutor(), stream, streams().id(), this::onEndPointClosed);
+                new ServiceEndPoint(getScheduler(), turns, stream, streams().id(), this::onEndPointClosed);
         endPoint.setIdleTimeout(getIdleTimeout());
         stream.listen(endPoint);
         endPoint.onOpen();

@@ -32,6 +32,11 @@ final class ServiceEndPoint extends AbstractEndPoint implements ServiceStream.Li
         this.closed = closed;
     }
 
+    /** Whom it leads to. */
+    Partner partner() {
+        return stream.partner;
+    }
+
     @Override
     public void onReadable() {
         if (getFillInterest().isInterested()) {

@@ -103,6 +103,8 @@ final class ServiceStream {
         }
         if (announced > 0) {
             multiplexer.send(this, Frame.Kind.ROOM, (int) announced);
+        } else {
+            multiplexer.wasRead(partner);
         }
         return count;
     }
@@ -149,6 +151,8 @@ final class ServiceStream {
         }
         if (announced > 0) {
             multiplexer.send(this, Frame.Kind.ROOM, (int) announced);
+        } else {
+            multiplexer.wasRead(partner);
         }
     }
 
@@ -172,10 +176,22 @@ final class ServiceStream {
      */
     boolean write(ByteBuffer... buffers) throws IOException {
         while (true) {
+            // What can be sent from where it is goes by itself.
             long left = 0;
+            long copied = 0;
+            Lendable memory = null;
+            ByteBuffer lent = null;
             for (ByteBuffer buffer : buffers) {
+                boolean isLong = memory == null && buffer.remaining() > Partner.SHARED_BYTES_MAX;
+                Lendable of = isLong ? Lendable.of(buffer) : null;
+                if (of != null) {
+                    memory = of;
+                    lent = buffer;
+                }
+                copied += memory == null ? buffer.remaining() : 0;
                 left += buffer.remaining();
             }
+            boolean lends = copied == 0 && memory != null;
             int part;
             int sequence;
             lock.lock();
@@ -186,7 +202,7 @@ final class ServiceStream {
                 if (endSent) {
                     throw new EOFException("the end of the stream was written");
                 }
-                part = (int) Math.min(Math.min(left, room), StreamMultiplexer.PART_BYTES_MAX);
+                part = (int) Math.min(Math.min(lends ? lent.remaining() : copied, room), StreamMultiplexer.PART_BYTES_MAX);
                 if (part == 0) {
                     return left == 0;
                 }
@@ -198,7 +214,11 @@ final class ServiceStream {
             } finally {
                 lock.unlock();
             }
-            multiplexer.send(this, buffers, part, sequence);
+            if (lends) {
+                multiplexer.send(this, memory, lent, part, sequence);
+            } else {
+                multiplexer.send(this, buffers, part, sequence);
+            }
         }
     }
 

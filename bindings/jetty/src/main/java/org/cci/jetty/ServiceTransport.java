@@ -1,6 +1,5 @@
 package org.cci.jetty;
 
-import java.io.IOException;
 import java.net.SocketAddress;
 import java.time.Duration;
 import java.util.Map;
@@ -54,18 +53,6 @@ public final class ServiceTransport implements AutoCloseable {
      */
     public Transport to(ServiceId service) {
         return new To(this, service);
-    }
-
-    /**
-     * Opens a connection of its own to a service, for clients that speak a protocol themselves.
-     *
-     * @param service the service
-     * @param patience how long a read or a write waits for the peer
-     * @return the connection, to be closed
-     * @throws IOException if the service was not found within 10 s, or there are too many connections
-     */
-    public ServiceChannel open(ServiceId service, Duration patience) throws IOException {
-        return new ServiceChannel(streams.open(service), patience);
     }
 
     /**

@@ -6,8 +6,11 @@ import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import org.cci.CciException;
@@ -19,16 +22,16 @@ import org.cci.ServiceMessage;
 
 /**
  * Streams of bytes over one service, any number with each partner. One thread calls {@link #turn} again and again: it takes what
- * comes, and never waits for a partner.
+ * comes, and never waits for a partner. Or it calls {@link #receive} and {@link #flush}, which may wait.
  *
- * <p>Up to {@link #INLINE_BYTES_MAX} bytes travel in a message; more are lent as a long item, which the reader's side fetches into a
- * window of its own. What a partner may take here is bounded: its streams, and the bytes that were not read yet.
+ * <p>Few bytes travel in a message; more are lent as a long item, which the reader's side fetches into a window of its own. What a
+ * partner may take here is bounded: its streams, and the bytes that were not read yet.
  */
-final class StreamMultiplexer implements AutoCloseable {
+final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
     /** The most bytes of one message of a stream. */
     static final int PART_BYTES_MAX = 1 << 20;
-    /** Bytes that travel in a message beside the frame. */
-    static final int INLINE_BYTES_MAX = 1900;
+    /** Fewer bytes than these are copied out of the window that they came in. */
+    private static final int KEPT_BYTES_MIN = 16 << 10;
     /** What may be sent before the other side has announced its room. */
     static final int ROOM_AT_FIRST_BYTES = 16 << 10;
     /** Streams with one partner. */
@@ -37,6 +40,10 @@ final class StreamMultiplexer implements AutoCloseable {
     private static final long STUCK_NS = 30_000_000_000L;
     /** How often that is looked for. */
     private static final long SWEEP_NS = 1_000_000_000;
+    /** A partner with which nothing is exchanged for so long keeps no memory for what is sent. */
+    private static final long QUIET_NS = 2_000_000_000;
+    /** Partners that are remembered not to have announced all that they took. */
+    private static final int DOUBTED_MAX = 1024;
 
     /** Takes a stream that a partner opens. */
     interface Acceptor {
@@ -50,6 +57,15 @@ final class StreamMultiplexer implements AutoCloseable {
     private final Acceptor acceptor;
     private final WindowPool windows;
     private final Map<ServiceId, Partner> partners = new HashMap<>();
+    /**
+     * Partners that were forgotten before they had taken all that was sent: what they announce later may be of these messages. Null:
+     * they were too many to be remembered.
+     */
+    private Set<ServiceId> doubted = new HashSet<>();
+    /** Partners that something may be sent to, when the thread that receives has done with what came. */
+    private final Set<Partner> dirty = new LinkedHashSet<>();
+
+    private volatile Thread receiver;
     private int streams;
     private long lastNumber;
     private long sweptNs = System.nanoTime();
@@ -94,7 +110,7 @@ final class StreamMultiplexer implements AutoCloseable {
             if (streams >= streamsMax) {
                 throw new IOException("there are " + streamsMax + " streams already");
             }
-            Partner partner = partners.computeIfAbsent(to, Partner::new);
+            Partner partner = partners.computeIfAbsent(to, this::newPartner);
             lastNumber++;
             stream = new ServiceStream(this, partner, true, lastNumber, ROOM_AT_FIRST_BYTES, windowBytes);
             partner.streams(true).put(lastNumber, stream);
@@ -112,23 +128,36 @@ final class StreamMultiplexer implements AutoCloseable {
         drain(stream.partner);
     }
 
+    private Partner newPartner(ServiceId id) {
+        return new Partner(id, doubted != null && !doubted.contains(id));
+    }
+
     /**
      * Sends the first bytes of the buffers, for which there is space, and moves their positions. Without memory for them the stream
      * fails.
      */
     void send(ServiceStream stream, ByteBuffer[] buffers, int bytes, int sequence) throws IOException {
-        boolean isLong = bytes > INLINE_BYTES_MAX;
-        Frame frame = new Frame(Frame.Kind.DATA, stream.openedHere, isLong, sequence, bytes, stream.number);
-        if (isLong) {
-            ServiceBuffer part = allocate(stream, bytes);
-            move(buffers, part.segment().asByteBuffer());
-            stream.partner.enqueue(frame, null, part);
+        Partner partner = stream.partner;
+        Frame frame = new Frame(Frame.Kind.DATA, stream.openedHere, false, sequence, bytes, stream.number);
+        if (bytes <= Partner.SHARED_BYTES_MAX) {
+            ByteBuffer few = ByteBuffer.allocate(bytes);
+            move(buffers, few);
+            partner.enqueue(frame, few.flip(), null);
+            drain(partner);
         } else {
-            ByteBuffer inline = ByteBuffer.allocate(bytes);
-            move(buffers, inline);
-            stream.partner.enqueue(frame, inline.flip(), null);
+            ServiceBuffer buffer = allocate(stream, bytes);
+            move(buffers, buffer.segment().asSlice(0, bytes).asByteBuffer());
+            partner.enqueue(frame, null, partner.part(buffer, bytes));
+            drainNow(partner);
         }
-        drain(stream.partner);
+    }
+
+    /** Sends the first bytes of a buffer, for which there is space, from where they are, and moves its position. */
+    void send(ServiceStream stream, Lendable memory, ByteBuffer buffer, int bytes, int sequence) {
+        Frame frame = new Frame(Frame.Kind.DATA, stream.openedHere, false, sequence, bytes, stream.number);
+        stream.partner.enqueue(frame, null, memory.part(buffer, bytes));
+        buffer.position(buffer.position() + bytes);
+        drainNow(stream.partner);
     }
 
     /** Sends the end. */
@@ -141,7 +170,7 @@ final class StreamMultiplexer implements AutoCloseable {
 
     private ServiceBuffer allocate(ServiceStream stream, int bytes) throws IOException {
         try {
-            return ServiceBuffer.allocate(bytes);
+            return stream.partner.takeBuffer();
         } catch (CciException e) {
             stream.partner.callCrowdedOut(bytes);
             stream.reset();
@@ -157,14 +186,62 @@ final class StreamMultiplexer implements AutoCloseable {
         }
     }
 
-    /** Sends what waits for a partner. If the partner is gone, its streams fail. */
+    /** Sends what waits for a partner: at once, or, by the thread that receives, when it has done with what came. */
     private void drain(Partner partner) {
+        if (Thread.currentThread() == receiver) {
+            synchronized (dirty) {
+                dirty.add(partner);
+            }
+        } else {
+            drainNow(partner);
+        }
+    }
+
+    private void drainNow(Partner partner) {
+        drainNow(partner, Partner.RECEIVED_MESSAGES);
+    }
+
+    /** Sends what waits for a partner. If the partner is gone, its streams fail. */
+    private void drainNow(Partner partner, int announced) {
         try {
-            partner.drain(service);
+            partner.drain(service, announced);
         } catch (CciException | IllegalStateException e) {
             failAll(partner, new IOException(e.getMessage(), e));
         }
         forgetIdle(partner);
+    }
+
+    /** Somebody has read what a partner sent, and tells it so if it may wait for that. */
+    void wasRead(Partner partner) {
+        if (partner.isToBeAnnounced()) {
+            drainNow(partner, Partner.READ_MESSAGES);
+        }
+    }
+
+    /** Sends what was to be sent since something was received. It may wait for partners that have gone. */
+    @Override
+    public void flush() {
+        for (Partner next = nextDirty(); next != null; next = nextDirty()) {
+            drainNow(next);
+        }
+    }
+
+    private Partner nextDirty() {
+        synchronized (dirty) {
+            var first = dirty.iterator();
+            if (!first.hasNext()) {
+                return null;
+            }
+            Partner next = first.next();
+            first.remove();
+            return next;
+        }
+    }
+
+    /** This thread receives no more: what it has to send leaves at once. */
+    void rest() {
+        receiver = null;
+        flush();
     }
 
     private void failAll(Partner partner, IOException why) {
@@ -176,21 +253,42 @@ final class StreamMultiplexer implements AutoCloseable {
         partner.end();
         all.forEach(stream -> end(stream, why));
         synchronized (this) {
-            partners.remove(partner.id, partner);
+            remove(partner);
         }
     }
 
-    /** Gives partners up that take nothing. */
+    /** Forgets a partner. With the lock. */
+    private boolean remove(Partner partner) {
+        if (!partners.remove(partner.id, partner)) {
+            return false;
+        }
+        if (doubted != null && !partner.hasTakenAll()) {
+            doubted.add(partner.id);
+            if (doubted.size() > DOUBTED_MAX) {
+                doubted = null;
+            }
+        }
+        return true;
+    }
+
+    /** Gives partners up that take nothing, and forgets those that are gone. */
     private void sweep() {
         List<Partner> stuck = new ArrayList<>();
+        List<Partner> gone = new ArrayList<>();
         synchronized (this) {
             sweptNs = System.nanoTime();
             for (Partner partner : partners.values()) {
                 if (partner.isStuck(STUCK_NS)) {
                     stuck.add(partner);
+                } else if (partner.isQuiet(STUCK_NS) && partner.count() == 0) {
+                    gone.add(partner);
+                } else if (partner.isQuiet(QUIET_NS)) {
+                    partner.trim();
                 }
             }
+            gone.forEach(this::remove);
         }
+        gone.forEach(Partner::end);
         stuck.forEach(partner -> failAll(partner, new IOException("the peer takes nothing")));
     }
 
@@ -220,10 +318,12 @@ final class StreamMultiplexer implements AutoCloseable {
 
     private void forgetIdle(Partner partner) {
         synchronized (this) {
-            if (partner.count() > 0 || !partner.hasNothingToSend() || !partners.remove(partner.id, partner)) {
+            boolean isIdle = partner.count() == 0 && partner.hasNothingToSend() && partner.hasTakenAll();
+            if (!isIdle || !remove(partner)) {
                 return;
             }
         }
+        partner.end();
         // Another object will count for it.
         int taken = partner.takenLast();
         if (taken > 0) {
@@ -259,10 +359,12 @@ final class StreamMultiplexer implements AutoCloseable {
         later(stream.partner, new Frame(Frame.Kind.ASK, stream.openedHere, 0, stream.number));
     }
 
-    /** Says something to a partner, by another thread: this one does not wait for whom it may have to look for. */
+    /** Says something to a partner, when the thread that receives has done with what came. */
     private void later(Partner partner, Frame frame) {
         partner.enqueue(frame, null, null);
-        execute(() -> drain(partner));
+        synchronized (dirty) {
+            dirty.add(partner);
+        }
     }
 
     private void execute(Runnable task) {
@@ -292,6 +394,26 @@ final class StreamMultiplexer implements AutoCloseable {
      * @return whether one came
      */
     boolean turn(Duration timeout) throws InterruptedException {
+        boolean came = receive(timeout);
+        receiver = null;
+        boolean isDirty;
+        synchronized (dirty) {
+            isDirty = !dirty.isEmpty();
+        }
+        if (isDirty) {
+            execute(this::flush);
+        }
+        return came;
+    }
+
+    /**
+     * Takes one message, if one comes in time. What this thread has to send then waits for {@link #flush}.
+     *
+     * @return whether one came
+     */
+    @Override
+    public boolean receive(Duration timeout) throws InterruptedException {
+        receiver = Thread.currentThread();
         if (window == null) {
             ServiceBuffer next = windows.take();
             service.offerWindow(next.item());
@@ -312,36 +434,94 @@ final class StreamMultiplexer implements AutoCloseable {
     }
 
     private void received(ServiceMessage message) {
+        ServiceId from = message.from();
         Partner partner;
         synchronized (this) {
-            partner = partners.get(message.from());
+            partner = partners.get(from);
         }
         if (message.longItemCount() > 0) {
-            receivedLong(message.from(), partner, message.longItem(0));
+            receivedLong(from, partner, message.longItem(0));
             return;
         }
-        Frame frame = message.itemCount() == 0 ? null : Frame.parse(message.item(0));
-        if (frame == null) {
-            return;
+        boolean isCounted = false;
+        for (int index = 0; index < message.itemCount(); index++) {
+            isCounted |= Frame.isCounted(message.item(index));
+            partner = receivedFrames(from, partner, message.item(index), null);
         }
-        if (frame.kind() == Frame.Kind.OPEN) {
-            partner = opened(message.from(), partner, frame);
-        } else if (partner != null && frame.kind() == Frame.Kind.TOOK) {
-            partner.took(frame.count());
-            Partner goesOn = partner;
-            execute(() -> drain(goesOn));
-        } else {
-            ServiceStream stream = partner == null ? null : find(partner, frame);
-            if (stream == null) {
-                unknown(message.from(), frame);
+        if (isCounted) {
+            taken(from, partner);
+        }
+    }
+
+    /** A long item that frames speak of. */
+    private static final class Arrived {
+        final ByteBuffer bytes;
+        final ServiceBuffer window;
+        /** Somebody reads the window now. */
+        boolean isKept;
+
+        Arrived(ByteBuffer bytes, ServiceBuffer window) {
+            this.bytes = bytes;
+            this.window = window;
+        }
+
+        /** The next bytes. Null: so many did not come. */
+        ByteBuffer next(int count) {
+            if (count == 0 || count > bytes.remaining()) {
+                return null;
+            }
+            ByteBuffer next = bytes.slice(bytes.position(), count);
+            isKept = count == bytes.capacity() && count >= KEPT_BYTES_MIN;
+            bytes.position(bytes.position() + count);
+            return isKept ? next : ByteBuffer.allocate(count).put(next).flip();
+        }
+    }
+
+    /** Frames came. From the first one on that has a long item, they wait until that has arrived. Returns the partner, if it is one. */
+    private Partner receivedFrames(ServiceId from, Partner known, ByteBuffer bytes, Arrived arrived) {
+        Partner partner = known;
+        for (Frame frame = Frame.parse(bytes); frame != null; frame = Frame.parse(bytes)) {
+            boolean isData = frame.kind() == Frame.Kind.DATA;
+            if (isData && frame.isLong() && arrived == null) {
+                if (partner != null) {
+                    partner.awaits = bytes.position(bytes.position() - Frame.BYTES);
+                } else {
+                    unknown(from, frame);
+                }
+                return partner;
+            }
+            ByteBuffer data = null;
+            ServiceBuffer kept = null;
+            if (isData && frame.isLong()) {
+                data = arrived.next(frame.count());
+                kept = data != null && arrived.isKept ? arrived.window : null;
+            } else if (isData) {
+                int count = Math.min(frame.count(), bytes.remaining());
+                data = count == frame.count() && count > 0 ? bytes.slice(bytes.position(), count) : null;
+                bytes.position(bytes.position() + count);
+            }
+            if (frame.kind() == Frame.Kind.OPEN) {
+                partner = opened(from, partner, frame);
+            } else if (partner != null && frame.kind() == Frame.Kind.TOOK) {
+                partner.took(frame.count());
+                synchronized (dirty) {
+                    dirty.add(partner);
+                }
             } else {
-                stream.heard();
-                received(stream, frame, message);
+                ServiceStream stream = partner == null ? null : find(partner, frame);
+                boolean isTaken = false;
+                if (stream == null) {
+                    unknown(from, frame);
+                } else {
+                    stream.heard();
+                    isTaken = received(stream, frame, data, kept);
+                }
+                if (kept != null && !isTaken) {
+                    arrived.isKept = false;
+                }
             }
         }
-        if (frame.isCounted()) {
-            taken(message.from(), partner);
-        }
+        return partner;
     }
 
     /** A message was taken, which is announced to its sender now or later. */
@@ -350,9 +530,12 @@ final class StreamMultiplexer implements AutoCloseable {
         synchronized (this) {
             isKnown = partner != null && partners.get(from) == partner;
         }
-        int announced = isKnown ? partner.take(1) : 1;
-        if (announced > 0) {
-            later(from, new Frame(Frame.Kind.TOOK, false, announced, 0));
+        if (!isKnown) {
+            later(from, new Frame(Frame.Kind.TOOK, false, 1, 0));
+        } else if (partner.take()) {
+            synchronized (dirty) {
+                dirty.add(partner);
+            }
         }
     }
 
@@ -361,19 +544,14 @@ final class StreamMultiplexer implements AutoCloseable {
         return partner.streams(!frame.isFromOpener()).get(frame.stream());
     }
 
-    private void received(ServiceStream stream, Frame frame, ServiceMessage message) {
+    /** A frame of a stream came, with its bytes; null: they are not there. Returns whether these were taken. */
+    private boolean received(ServiceStream stream, Frame frame, ByteBuffer data, ServiceBuffer kept) {
         switch (frame.kind()) {
             case DATA -> {
-                if (frame.isLong()) {
-                    stream.partner.awaits = stream;
-                    stream.partner.awaitsFrame = frame;
-                } else {
-                    ByteBuffer bytes = message.itemCount() == 2 ? message.item(1) : ByteBuffer.allocate(0);
-                    boolean isWhole = frame.count() > 0 && bytes.remaining() == frame.count();
-                    if (!isWhole || !stream.received(frame, bytes, null)) {
-                        broken(stream);
-                    }
+                if (data != null && stream.received(frame, data, kept)) {
+                    return true;
                 }
+                broken(stream);
             }
             case ROOM -> stream.receivedRoom(frame.count());
             case END -> {
@@ -395,23 +573,22 @@ final class StreamMultiplexer implements AutoCloseable {
             case ASK -> later(stream.partner, new Frame(Frame.Kind.STANDS, stream.openedHere, 0, stream.number));
             case STANDS, OPEN, TOOK -> {}
         }
+        return false;
     }
 
-    /** The long item of the stream that the last frame named. Anything else is dropped. */
+    /** The long item that the last frames spoke of. Anything else is dropped. */
     private void receivedLong(ServiceId from, Partner partner, ServiceItem item) {
-        ServiceStream stream = partner == null ? null : partner.awaits;
+        ByteBuffer frames = partner == null ? null : partner.awaits;
         ServiceBuffer used = item != null && item.buffer() == window ? window : null;
         if (used != null) {
             window = null;
         }
         boolean isKept = false;
-        if (stream != null) {
+        if (frames != null) {
             partner.awaits = null;
-            boolean isWhole = used != null && item.length() == partner.awaitsFrame.count();
-            isKept = isWhole && stream.received(partner.awaitsFrame, item.bytes(), used);
-            if (!isKept) {
-                broken(stream);
-            }
+            Arrived arrived = new Arrived(used == null ? ByteBuffer.allocate(0) : item.bytes(), used);
+            receivedFrames(from, partner, frames, arrived);
+            isKept = arrived.isKept;
         }
         taken(from, partner);
         if (used != null && !isKept) {
@@ -433,7 +610,7 @@ final class StreamMultiplexer implements AutoCloseable {
             boolean hasRoom = !closed && acceptor != null && streams < streamsMax && frame.isFromOpener()
                     && (known == null || known.count() < STREAMS_OF_PARTNER_MAX);
             if (hasRoom) {
-                partner = partners.computeIfAbsent(from, Partner::new);
+                partner = partners.computeIfAbsent(from, this::newPartner);
                 if (!partner.streams(false).containsKey(frame.stream())) {
                     stream = new ServiceStream(this, partner, false, frame.stream(), frame.count(), windowBytes);
                     partner.streams(false).put(frame.stream(), stream);

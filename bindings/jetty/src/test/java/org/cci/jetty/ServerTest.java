@@ -189,6 +189,7 @@ class ServerTest {
                 Frame.Kind kind = Frame.Kind.values()[random.nextInt(Frame.Kind.values().length)];
                 Frame frame = new Frame(
                         kind, random.nextBoolean(), random.nextBoolean(), round % 3, random.nextInt(1 << 20), random.nextInt(4));
+                stranger.send(to, together(frame, bytes));
                 stranger.send(to, frame.toBytes(), ByteBuffer.wrap(bytes));
                 if (round % 10 == 0) {
                     stranger.sendLong(to, buffer.item(0, 1 + random.nextInt(100_000)), buffer.item());
@@ -218,7 +219,7 @@ class ServerTest {
                         .getBytes(StandardCharsets.US_ASCII);
                 stranger.send(to, new Frame(Frame.Kind.OPEN, true, Integer.MAX_VALUE, stream).toBytes());
                 Frame data = new Frame(Frame.Kind.DATA, true, false, 0, request.length, stream);
-                stranger.send(to, data.toBytes(), ByteBuffer.wrap(request));
+                stranger.send(to, together(data, request));
                 check(send(request("/echo?bytes=5000")).get().getContent(), 5000);
             }
             for (int round = 0; round < 20; round++) {
@@ -228,6 +229,12 @@ class ServerTest {
             long grown = residentKib() - before;
             assertTrue(grown < 400 << 10, "50 answers of 50 MB wait in " + grown + " KiB");
         }
+    }
+
+    private static ByteBuffer together(Frame frame, byte[] bytes) {
+        ByteBuffer both = ByteBuffer.allocate(Frame.BYTES + bytes.length);
+        frame.putInto(both);
+        return both.put(bytes).flip();
     }
 
     private static long residentKib() throws IOException {

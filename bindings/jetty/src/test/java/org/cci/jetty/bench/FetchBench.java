@@ -16,7 +16,7 @@ import java.util.Random;
 import java.util.stream.Stream;
 import java.util.zip.CRC32C;
 import org.cci.ServiceId;
-import org.cci.jetty.ServiceTransport;
+import org.cci.jetty.ServiceClient;
 
 /**
  * Jetty over TCP against Jetty over RIPC: one server in a process of its own, which serves the same files over both, and clients in
@@ -44,7 +44,7 @@ public final class FetchBench {
     private final Path folder;
     private final int port;
     private final List<Line> lines = new ArrayList<>();
-    private final ServiceTransport transport = new ServiceTransport();
+    private final ServiceClient client = new ServiceClient();
     private final ServiceId service;
 
     private FetchBench(int rounds, long turnNs, Path folder, int port, ServiceId service) {
@@ -115,7 +115,7 @@ public final class FetchBench {
             FetchBench bench =
                     new FetchBench(rounds, turnMs * 1_000_000L, folder, port, ServiceId.of(name));
             bench.run(sizes);
-            bench.transport.close();
+            bench.client.close();
             return bench.lines;
         } finally {
             server.destroyForcibly().onExit().join();
@@ -167,6 +167,10 @@ public final class FetchBench {
         return isCached ? new String[] {"/cached/f"} : new String[] {"/plain/f", "/mapped/f"};
     }
 
+    private static String lent(boolean isCached) {
+        return isCached ? "/lent-cached/f" : "/lent/f";
+    }
+
     /** Fetches once, and looks at every byte. */
     private static void check(Fetcher fetcher, String path, int bytes, long sum) throws IOException {
         for (int time = 0; time < 2; time++) {
@@ -181,13 +185,13 @@ public final class FetchBench {
     private void oneByOne(int bytes, boolean isCached) throws IOException {
         long sum = file(bytes);
         try (Fetcher tcp = Fetcher.tcp(port, TCP_BUFFER_BYTES);
-                Fetcher ripc = Fetcher.ripc(transport, service);
+                Fetcher ripc = Fetcher.ripc(client, service);
                 Arena arena = Arena.ofConfined()) {
             List<Turn> turns = new ArrayList<>();
             MemorySegment from = arena.allocate(bytes).fill((byte) 1);
             MemorySegment to = arena.allocate(bytes).fill((byte) 2);
             turns.add(() -> MemorySegment.copy(from, 0, to, 0, bytes));
-            String own = ways(isCached)[0] + bytes;
+            String own = lent(isCached) + bytes;
             ByteBuffer ownRequest = Fetcher.request(own);
             check(ripc, own, bytes, sum);
             turns.add(() -> ripc.fetch(ownRequest));
@@ -207,12 +211,12 @@ public final class FetchBench {
         try {
             for (int at = 0; at < AT_ONCE; at++) {
                 tcp.add(Fetcher.tcp(port, 2 * AT_ONCE_BYTES));
-                ripc.add(Fetcher.ripc(transport, service));
+                ripc.add(Fetcher.ripc(client, service));
             }
             List<Turn> turns = new ArrayList<>();
             turns.add(() -> {});
             for (List<Fetcher> all : List.of(ripc, tcp)) {
-                for (String way : all == tcp ? ways(isCached) : new String[] {ways(isCached)[0]}) {
+                for (String way : all == tcp ? ways(isCached) : new String[] {lent(isCached)}) {
                     ByteBuffer request = Fetcher.request(way + AT_ONCE_BYTES);
                     check(all.get(0), way + AT_ONCE_BYTES, AT_ONCE_BYTES, sum);
                     turns.add(() -> {

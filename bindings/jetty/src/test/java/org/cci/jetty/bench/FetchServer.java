@@ -2,6 +2,7 @@ package org.cci.jetty.bench;
 
 import java.nio.file.Path;
 import org.cci.jetty.ServiceConnector;
+import org.cci.jetty.ServiceResourceHandler;
 import org.eclipse.jetty.http.content.FileMappingHttpContentFactory;
 import org.eclipse.jetty.http.content.HttpContent;
 import org.eclipse.jetty.http.content.ResourceHttpContentFactory;
@@ -18,7 +19,8 @@ import org.eclipse.jetty.util.resource.ResourceFactory;
 
 /**
  * The server of {@link FetchBench}: one Jetty that serves a folder over TCP and RIPC, at {@code /plain} without its cache, at
- * {@code /mapped} without it from mappings, and at {@code /cached} with it. It ends with its standard input.
+ * {@code /mapped} without it from mappings, and at {@code /cached} with it; at {@code /lent} and {@code /lent-cached} by what this
+ * module has for it. It ends with its standard input.
  */
 final class FetchServer {
     private static final int READ_BYTES = 256 << 10;
@@ -53,6 +55,12 @@ final class FetchServer {
         };
     }
 
+    private static ResourceHandler lent(long cachedBytesMax) {
+        ServiceResourceHandler files = new ServiceResourceHandler();
+        files.setCachedBytesMax(cachedBytesMax, CACHED_FILE_BYTES_MAX);
+        return files;
+    }
+
     private static ContextHandler at(String path, ResourceHandler files, Server server, Path folder) {
         files.setBaseResource(ResourceFactory.of(server).newResource(folder));
         return new ContextHandler(files, path);
@@ -75,7 +83,9 @@ final class FetchServer {
         server.setHandler(new ContextHandlerCollection(
                 at("/plain", plain(false), server, folder),
                 at("/mapped", plain(true), server, folder),
-                at("/cached", cached(), server, folder)));
+                at("/cached", cached(), server, folder),
+                at("/lent", lent(0), server, folder),
+                at("/lent-cached", lent(CACHED_BYTES_MAX), server, folder)));
         server.start();
         System.out.println(tcp.getLocalPort());
         while (System.in.read() >= 0) {

@@ -11,7 +11,7 @@ import java.time.Duration;
 import java.util.zip.CRC32C;
 import org.cci.ServiceId;
 import org.cci.jetty.ServiceChannel;
-import org.cci.jetty.ServiceTransport;
+import org.cci.jetty.ServiceClient;
 
 /**
  * Fetches files over one connection, by as little HTTP as is needed: requests that may be sent ahead, and answers whose length is
@@ -145,8 +145,8 @@ abstract class Fetcher implements AutoCloseable {
     }
 
     /** Over RIPC: a channel, whose bytes are read where the library has fetched them to. */
-    static Fetcher ripc(ServiceTransport transport, ServiceId service) throws IOException {
-        ServiceChannel channel = transport.open(service, PATIENCE);
+    static Fetcher ripc(ServiceClient client, ServiceId service) throws IOException {
+        ServiceChannel channel = client.open(service, PATIENCE);
         return new Fetcher() {
             @Override
             void write(ByteBuffer bytes) throws IOException {

@@ -19,7 +19,7 @@ import org.eclipse.jetty.util.TypeUtil;
 /** A file that clients of services fetch from memory which it was read into, without another copy. Others get it as before. */
 final class FileContent extends HttpContent.Wrapper {
     /** What is read at a time: while the client fetches one part, the next one is read. */
-    private static final int PART_BYTES = Integer.getInteger("cci.part", 256 << 10);
+    private static final int PART_BYTES = 256 << 10;
 
     FileContent(HttpContent content) {
         super(content);

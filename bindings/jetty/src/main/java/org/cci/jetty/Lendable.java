@@ -18,6 +18,8 @@ final class Lendable {
     private final ServiceBuffer buffer;
     private final long address;
     private final RetainableByteBuffer.Mutable retainable;
+    /** False as soon as one partner may still fetch it. */
+    private volatile boolean isReusable = true;
 
     /**
      * Memory for one use.
@@ -36,9 +38,6 @@ final class Lendable {
         });
         ALL.put(address, this);
     }
-
-    /** False as soon as one partner may still fetch it. */
-    private volatile boolean isReusable = true;
 
     /** What Jetty uses it by, retained once. */
     RetainableByteBuffer.Mutable retainable() {

@@ -22,6 +22,8 @@ final class Partner {
     private static final int MESSAGE_BYTES_MAX = 2000;
     /** Bytes that travel in a message, behind their frame and one about messages that were taken. */
     static final int INLINE_BYTES_MAX = MESSAGE_BYTES_MAX - 2 * Frame.BYTES;
+    /** Bytes go in so many messages, if nothing else is sent, rather than as a long item, which takes longer. */
+    static final int SPLIT_MESSAGES_MAX = 3;
     /** More bytes than these are a long item of their own; fewer share one with others. */
     static final int SHARED_BYTES_MAX = 16 << 10;
     /** The length of a long item that is shared. */
@@ -31,9 +33,9 @@ final class Partner {
     /** Bytes of all streams that wait to be sent. One part may always wait. */
     private static final long WAITING_BYTES_MAX = StreamMultiplexer.PART_BYTES_MAX;
     /** So many are taken before that is announced by whoever reads, and by whoever receives. */
-    static final int READ_MESSAGES = 2;
+    static final int READ_MESSAGES = 4;
 
-    static final int RECEIVED_MESSAGES = 4;
+    static final int RECEIVED_MESSAGES = 5;
 
     /** What waits to be sent: a frame, and its bytes: few, or a part. */
     private record Waiting(Frame frame, ByteBuffer few, Part part) {
@@ -146,6 +148,13 @@ final class Partner {
         }
     }
 
+    /** Whether nothing waits, and so many messages may be sent. */
+    boolean isFree(int messages) {
+        synchronized (queue) {
+            return queue.isEmpty() && MESSAGES_MAX - (sentMessages - tookMessages) >= messages;
+        }
+    }
+
     /** Puts something behind all that waits; for data, there is space. {@link #drain} sends it. */
     void enqueue(Frame frame, ByteBuffer few, Part part) {
         synchronized (queue) {
@@ -170,7 +179,7 @@ final class Partner {
         drain(from, RECEIVED_MESSAGES);
     }
 
-    /** The same, and announces what was taken if it is so many messages. */
+    /** Sends what may be sent, and announces what was taken if it is so many messages. */
     void drain(Service from, int announced) {
         while (isSendable(announced) && sending.tryLock()) {
             try {

@@ -4,7 +4,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.server.ServerConnector;
-import org.eclipse.jetty.server.handler.ResourceHandler;
 import org.eclipse.jetty.util.resource.ResourceFactory;
 
 /** The command that serves a folder over a service and TCP at once: {@code Serve SERVICE FOLDER [PORT]}. */
@@ -28,7 +27,7 @@ public final class Serve {
         tcp.setPort(arguments.length > 2 ? Integer.parseInt(arguments[2]) : 0);
         server.addConnector(tcp);
         server.addConnector(new ServiceConnector(server, arguments[0]));
-        ResourceHandler files = new ResourceHandler();
+        ServiceResourceHandler files = new ServiceResourceHandler();
         files.setBaseResource(ResourceFactory.of(server).newResource(Path.of(arguments[1]).toRealPath()));
         files.setEtags(true);
         server.setHandler(files);

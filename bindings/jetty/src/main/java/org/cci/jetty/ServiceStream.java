@@ -175,6 +175,12 @@ final class ServiceStream {
      * @throws IOException if the stream has failed, or its end was sent
      */
     boolean write(ByteBuffer... buffers) throws IOException {
+        long all = 0;
+        for (ByteBuffer buffer : buffers) {
+            all += buffer.remaining();
+        }
+        boolean splits = all <= Partner.SPLIT_MESSAGES_MAX * Partner.INLINE_BYTES_MAX && partner.isFree(Partner.SPLIT_MESSAGES_MAX);
+        int partBytesMax = splits ? Partner.INLINE_BYTES_MAX : StreamMultiplexer.PART_BYTES_MAX;
         while (true) {
             // What can be sent from where it is goes by itself.
             long left = 0;
@@ -202,7 +208,7 @@ final class ServiceStream {
                 if (endSent) {
                     throw new EOFException("the end of the stream was written");
                 }
-                part = (int) Math.min(Math.min(lends ? lent.remaining() : copied, room), StreamMultiplexer.PART_BYTES_MAX);
+                part = (int) Math.min(Math.min(lends ? lent.remaining() : copied, room), partBytesMax);
                 if (part == 0) {
                     return left == 0;
                 }
@@ -242,6 +248,18 @@ final class ServiceStream {
         int sequence = sent;
         sent = (sent + 1) & 0xffff;
         return sequence;
+    }
+
+    /** Fails if the stream has failed. */
+    void check() throws IOException {
+        lock.lock();
+        try {
+            if (failure != null) {
+                throw failure;
+            }
+        } finally {
+            lock.unlock();
+        }
     }
 
     /** Whether a read would give something: bytes, the end, or a failure. */

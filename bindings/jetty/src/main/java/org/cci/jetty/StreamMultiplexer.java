@@ -117,6 +117,7 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
             streams++;
         }
         send(stream, Frame.Kind.OPEN, windowBytes);
+        stream.check();
         return stream;
     }
 

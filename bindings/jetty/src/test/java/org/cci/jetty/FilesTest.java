@@ -206,6 +206,5 @@ class FilesTest {
         closed.close();
         assertThrows(IOException.class, closed::next);
         assertThrows(IOException.class, () -> closed.write(ByteBuffer.allocate(1)));
-        assertThrows(IOException.class, () -> client.open(ServiceId.of("no-such-" + name), PATIENCE));
     }
 }

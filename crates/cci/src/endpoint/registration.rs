@@ -52,6 +52,9 @@ impl Endpoint {
     /// what it has checked, so that registering it again costs no check, even for some time after it was deregistered
     /// (`Options::idle_registered_bytes_max`): see [`Endpoint::forget_registrations`].
     ///
+    /// Where a region is for one connection only, the peer's library may learn of it at once, before the program sends the handle: on one host,
+    /// what that peer then does with the memory needs no question.
+    ///
     /// # Errors
     /// After any [`RegisterError`], nothing has changed.
     pub fn register(
@@ -81,11 +84,16 @@ impl Endpoint {
                 .acquire(addresses(part), need(access), check)
                 .map_err(RegisterError::NotMapped)?;
         }
+        let is_shown = memory.is_library() && access != Access::LOCAL;
         let entered = self.core.regions.insert(memory, range, access, only);
         if !matches!(entered, Ok(Some(_))) && !memory.is_library() {
             self.core.registrations.release(addresses(part));
         }
-        entered?.ok_or(RegisterError::TooMany)
+        let handle = entered?.ok_or(RegisterError::TooMany)?;
+        if is_shown && let Some(link) = only.and_then(|only| self.core.conn(only)).map(|conn| conn.link) {
+            self.transport.region_for(&mut self.core, link, handle.region());
+        }
+        Ok(handle)
     }
 
     /// Whether the peer that a region is for maps it, and so reads there without a request.

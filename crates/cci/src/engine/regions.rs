@@ -118,6 +118,11 @@ impl Regions {
         self.table.remove(Key::from_bits(handle.region()))
     }
 
+    /// A region by its number.
+    pub fn get(&self, region: u64) -> Option<&Region> {
+        self.table.get(Key::from_bits(region))
+    }
+
     fn named(&self, region: u64, key: u64) -> Option<&Region> {
         self.table.get(Key::from_bits(region)).filter(|region| region.key == key)
     }

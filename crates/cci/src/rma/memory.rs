@@ -11,7 +11,7 @@ use cci_sys::shared_memory::SharedMemory;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Memory that peers may read and write at any time, and the program too: through the copying calls here, or through
 /// [`Memory::as_ptr`] with the care that such memory needs. A cheap handle: clone it freely. The memory lives until the
@@ -111,10 +111,6 @@ impl Charged {
 
     pub fn remove_word(&self, word: &LiveWord) {
         self.words().retain(|known| !known.is(word));
-    }
-
-    pub fn has_words(&self) -> bool {
-        !self.words().is_empty()
     }
 
     pub fn clear_words(&self) {
@@ -255,6 +251,14 @@ impl Memory {
 
     pub(crate) fn bytes(&self) -> Bytes {
         self.bytes
+    }
+
+    /// The library's memory behind it, for as long as somebody else has a handle of it.
+    pub(crate) fn downgrade(&self) -> Option<Weak<Charged>> {
+        match &self.source {
+            Source::Library(charged) => Some(Arc::downgrade(charged)),
+            Source::Foreign(_) => None,
+        }
     }
 
     /// The library's memory behind it.

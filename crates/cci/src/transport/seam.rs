@@ -139,6 +139,12 @@ pub trait Transport: Send {
         let _ = (core, change);
     }
 
+    /// A region of memory of the library's was registered for one connection, which is on this link. The transport may tell the peer before
+    /// the program does.
+    fn region_for(&mut self, core: &mut Core, link: u64, region: u64) {
+        let _ = (core, link, region);
+    }
+
     /// Receives, does what is due, and transmits what waits. One call does a bounded amount of work.
     fn progress(&mut self, core: &mut Core);
 

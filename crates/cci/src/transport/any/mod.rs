@@ -313,6 +313,10 @@ impl Transport for Any {
         }
     }
 
+    fn region_for(&mut self, core: &mut Core, link: u64, region: u64) {
+        self.turn(core, link, |transport, core, link| transport.region_for(core, link, region));
+    }
+
     #[inline]
     fn progress(&mut self, core: &mut Core) {
         for part in &mut self.parts {

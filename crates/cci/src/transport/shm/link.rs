@@ -23,6 +23,9 @@ use cci_sys::unix::Stream;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// Grants that nobody has asked for are written only while one part in so many of the ring is free.
+const GRANTS_LEAVE: u32 = 16;
+
 /// Whether the peer is there.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Life {
@@ -163,6 +166,7 @@ impl Link {
             || self.life != Life::Up
             || self.out.bell_failed
             || self.transfers.is_in_use()
+            || self.transfers.keeps_mappings()
             || self.borrowing.as_ref().is_some_and(|borrowing| borrowing.holds_any())
     }
 
@@ -240,7 +244,7 @@ impl Link {
             let words = control.words.map(u64::to_ne_bytes);
             let payload: &[&[u8]] = match control.kind {
                 kind::CONFIRM => &[&index, &generation],
-                kind::MAP..=kind::LOANS => &[words.as_flattened()],
+                kind::MAP..=kind::LOANS | kind::FREED => &[words.as_flattened()],
                 _ => &[],
             };
             match self.out.producer.push(header, payload) {
@@ -252,6 +256,21 @@ impl Link {
             }
         }
         Ok(())
+    }
+
+    /// Whether a grant may be written to the ring at once: what came before it is there, and messages have space besides.
+    pub fn has_space_for_grant(&mut self) -> Result<bool, Corrupt> {
+        let enough = u64::from(self.out.ring_bytes / GRANTS_LEAVE);
+        Ok(self.out.control.is_empty() && self.out.producer.free_bytes(enough)? >= enough)
+    }
+
+    /// Writes a record to the ring. False: there is no space.
+    pub fn push_record(&mut self, header: RecordHeader, payload: &[u8]) -> Result<bool, Corrupt> {
+        match self.out.producer.push(header, &[payload]) {
+            Ok(_) => Ok(true),
+            Err(PushError::Full | PushError::TooLong) => Ok(false),
+            Err(PushError::Corrupt(corrupt)) => Err(corrupt),
+        }
     }
 
     /// Returns what the program has dropped of the messages that the peer has lent, as far as there is space.

@@ -349,9 +349,48 @@ impl Links {
         Some((transfers.initiator.as_mut()?, out))
     }
 
+    /// Grants a region that is only for one connection to its peer, if the peer maps the memory already.
+    pub fn announce(&mut self, common: &mut Common, core: &mut Core, key: Key, region_id: u64) {
+        let Some(conn) = common.connections.conns.open(key) else { return };
+        let (at, to) = (conn.on.link, conn.on.peer());
+        let Some(link) = self.table.get_mut(at) else { return };
+        match common.transfers.announce(link, to, core, region_id) {
+            // The message that names the region finds a peer that is awake, or being woken.
+            Ok(true) => link.out.flush(),
+            Ok(false) => {}
+            Err(_) => self.kill(common, core, at),
+        }
+    }
+
     /// Takes back all grants of a region of ours that is no more.
     pub fn region_removed(&mut self, common: &mut Common, core: &mut Core, region_id: u64) {
-        for key in common.transfers.target.removed(&mut self.table, region_id) {
+        let affected = common.transfers.target.removed(&mut self.table, region_id);
+        self.wake_for_records(common, core, affected);
+    }
+
+    /// Tells peers which memories of ours they map in vain.
+    #[cold]
+    pub fn tell_of_ended(&mut self, common: &mut Common, core: &mut Core) {
+        let now_ns = common.connections.now_ns;
+        let affected = common.transfers.target.tell_of_ended(&mut self.table, now_ns);
+        self.wake_for_records(common, core, affected);
+    }
+
+    /// Lets go of all memory of peers of which no region is granted. Answers whether there was some.
+    #[cold]
+    pub fn let_go_of_kept(&mut self) -> bool {
+        let mut has_let_go = false;
+        for link in self.table.iter_mut() {
+            if let Some(initiator) = &mut link.transfers.initiator {
+                has_let_go |= initiator.let_go_due(u64::MAX);
+            }
+        }
+        has_let_go
+    }
+
+    /// Wakes the peers of links for which there is a record about mappings.
+    fn wake_for_records(&mut self, common: &mut Common, core: &mut Core, affected: Vec<Key>) {
+        for key in affected {
             let Some(link) = self.table.get_mut(key) else { continue };
             link.out.flush();
             if link.out.control.len() > transfers::CONTROL_LEN_MAX {

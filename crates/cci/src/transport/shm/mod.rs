@@ -80,6 +80,7 @@ use self::offer::Offer;
 use self::pace::Pace;
 use self::rma::grant::{GRANT_BYTES, Grant};
 use self::rma::mapped::Held;
+use self::rma::mappings::Keep;
 use self::send::Burst;
 use self::step::Step;
 use self::transfers::NewOperation;
@@ -201,32 +202,32 @@ impl Shm {
     /// A grant came over a link's socket. False: no honest peer sends this.
     fn grant_came(&mut self, core: &mut Core, key: Key, bytes: &[u8], fds: ReceivedFds) -> bool {
         let Some(grant) = Grant::parse(bytes) else { return false };
-        let of =
-            |link: &Link| link.transfers.initiator.as_ref().map(|it| (it.awaits(&grant), it.mapped_bytes()));
-        let Some((is_awaited, own_bytes)) = self.links.table.get(key).and_then(of) else {
+        let of = |link: &Link| link.transfers.initiator.as_ref().map(|initiator| initiator.awaits(&grant));
+        let Some(is_awaited) = self.links.table.get(key).and_then(of) else {
             return false;
         };
         if !is_awaited {
             // The region was forgotten meanwhile, or asked for twice.
             return true;
         }
-        let space_bytes = self.held(core).space_bytes(own_bytes);
+        let space_bytes = self.space_for(core, key, grant.memory_bytes);
+        let keep = Keep { now_ns: self.common.connections.now_ns, cap_bytes: core.options.memory_bytes_max };
         let Some(link) = self.links.table.get_mut(key) else { return false };
         let uid = link.peer.uid;
         let initiator = link.transfers.initiator.as_mut();
         let pairs = &mut core.regions.pairs;
-        initiator.is_some_and(|initiator| initiator.granted(pairs, grant, fds, uid, space_bytes))
+        initiator.is_some_and(|initiator| initiator.granted(pairs, grant, fds, uid, space_bytes, keep))
     }
 
     /// A peer offers memory in which it will lend messages. False: no honest peer offers it twice, or without a descriptor.
     fn offer_came(&mut self, core: &Core, key: Key, offer: Offer, mut fds: ReceivedFds) -> bool {
-        let Some(link) = self.links.table.get(key).filter(|link| link.borrowing.is_none()) else {
+        if self.links.table.get(key).is_none_or(|link| link.borrowing.is_some()) {
             return false;
-        };
+        }
         let Some(fd) = fds.take(0) else { return false };
-        let own_bytes = link.transfers.initiator.as_ref().map_or(0, |initiator| initiator.mapped_bytes());
+        let has_space = self.space_for(core, key, offer.len_bytes()) >= offer.len_bytes();
         let paths = &self.common.transfers.paths;
-        let may_map = paths.direct && self.held(core).space_bytes(own_bytes) >= offer.len_bytes();
+        let may_map = paths.direct && has_space;
         let borrowing = if may_map {
             let charge = paths.mapped.charge(offer.len_bytes());
             Borrowing::map(offer, fd, core.requests.clone(), charge)
@@ -237,6 +238,21 @@ impl Shm {
         link.borrowing = borrowing.map(Box::new);
         loans::answer(link, link.borrowing.is_some());
         true
+    }
+
+    /// The longest mapping that may be added for the peer of a link. If that is less than `wanted_bytes`, memory that is only kept is let go
+    /// of first.
+    fn space_for(&mut self, core: &Core, key: Key, wanted_bytes: u64) -> u64 {
+        let space_bytes = |shm: &Shm| {
+            let initiator = shm.links.table.get(key).and_then(|link| link.transfers.initiator.as_ref());
+            let of_this_peer = initiator.map_or(0, |initiator| initiator.mapped_bytes());
+            shm.held(core).space_bytes(of_this_peer)
+        };
+        let mut found_bytes = space_bytes(self);
+        if found_bytes < wanted_bytes && self.links.let_go_of_kept() {
+            found_bytes = space_bytes(self);
+        }
+        found_bytes
     }
 
     /// What the endpoint holds when a peer would have it map some memory.
@@ -314,6 +330,9 @@ impl Shm {
             self.links.give_up_closing(&mut self.common, core);
         }
         self.links.keep_alive(&mut self.common, core);
+        if self.common.transfers.target.is_look_due(now_ns) {
+            self.links.tell_of_ended(&mut self.common, core);
+        }
     }
 
     /// Takes what the kernel has to report.
@@ -398,6 +417,9 @@ impl Shm {
         }
         self.common.connections.now_ns = clock::now_ns();
         self.pace.may_sleep();
+        if self.common.transfers.target.is_look_due(u64::MAX) {
+            self.links.tell_of_ended(&mut self.common, core);
+        }
         // Events that were queued before do not keep a sleeper awake who waits for something else.
         let events_before = core.events_queued();
         if self.links.arm(&mut self.common, core) || core.events_queued() > events_before {
@@ -580,6 +602,10 @@ impl Transport for Shm {
             return;
         }
         self.links.region_removed(&mut self.common, core, id);
+    }
+
+    fn region_for(&mut self, core: &mut Core, link: u64, region: u64) {
+        self.links.announce(&mut self.common, core, Key::from_bits(link), region);
     }
 
     #[inline]

@@ -6,6 +6,7 @@ use super::common::Common;
 use super::connections::{Connections, EstablishedConn, Phase};
 use super::link::{Life, Link};
 use super::out::Control;
+use super::rma::grant::{ANNOUNCED_BYTES, Grant};
 use super::transfers::TakenRma;
 use super::transfers::paths::About;
 use super::wire::{NOBODY, PeerConn, kind};
@@ -186,7 +187,19 @@ fn take_other(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<T
     if header.kind == kind::RETURN {
         return take_return(link, common, core);
     }
-    if matches!(header.kind, kind::MAP..=kind::LOANS) {
+    if header.kind == kind::GRANT {
+        let mut payload = [0; ANNOUNCED_BYTES];
+        let grant = if record.len_bytes() as usize == payload.len() {
+            record.copy_to(&mut payload);
+            Grant::from_record(&payload)
+        } else {
+            None
+        };
+        let Common { connections, transfers, .. } = common;
+        transfers.take_announced(link, connections, core, (header.conn, header.flags), grant);
+        return Ok(Taken::Yes);
+    }
+    if matches!(header.kind, kind::MAP..=kind::LOANS | kind::FREED) {
         let mut words = [[0; 8]; 3];
         if record.len_bytes() != 24 {
             common.connections.counts.bad_record += 1;

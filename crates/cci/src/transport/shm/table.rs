@@ -49,6 +49,10 @@ impl Table {
         self.all.iter().map(|(key, link)| (key, &**link))
     }
 
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Link> {
+        self.all.iter_mut().map(|(_, link)| &mut **link)
+    }
+
     /// The link that has an index now.
     pub fn at(&self, index: u32) -> Option<&Link> {
         self.all.at(index).map(|(_, link)| &**link)

@@ -1,6 +1,7 @@
 //! Peers that lie: they run the handshake by a script, and send what an honest endpoint would never send.
 
 mod flows;
+mod kept;
 mod lasting;
 mod loans;
 mod mapped;

@@ -18,7 +18,7 @@ use crate::limits::REQUEST_BYTES_MAX;
 use crate::options::Attribute;
 
 /// Changes whenever a message, a record or the ring's layout does.
-pub(super) const VERSION: u8 = 6;
+pub(super) const VERSION: u8 = 7;
 const MAGIC: u32 = u32::from_le_bytes(*b"CCIm");
 const HEAD_BYTES: usize = 8;
 /// The longest message of the handshake.
@@ -46,7 +46,7 @@ pub(super) mod kind {
     pub const MAP: u8 = 8;
     /// Refuses a MAP. Payload: region, reason, 0.
     pub const NO_MAP: u8 = 9;
-    /// A region that was granted is no more. Payload: region, memory, 1 if nothing else of it is granted.
+    /// A region that was granted is no more. Payload: region, 0, 0.
     pub const UNMAP: u8 = 10;
     /// Asks the peer to try to read the sender's memory, for the link as a whole. Payload: 0, address of a word, its value.
     pub const TRY: u8 = 11;
@@ -58,6 +58,11 @@ pub(super) mod kind {
     pub const LOAN: u8 = 14;
     /// Returns slots. Payload: a set of them, 8 bytes.
     pub const RETURN: u8 = 15;
+    /// Grants a region of a memory that the receiver maps, to the connection that the record names. Payload: region, key, access, memory,
+    /// start and length in the memory, index of the live word, token.
+    pub const GRANT: u8 = 16;
+    /// A memory that the receiver may have mapped is no more, or has other pages now. Payload: memory, 0, 0.
+    pub const FREED: u8 = 17;
 }
 
 /// A connection as the side that it belongs to names it.

@@ -2,7 +2,7 @@
 //! There is no page about them but the comments in `cci::transport::shm` and `cci_memory::ring`.
 
 /// The version that is spoken.
-pub const VERSION: u8 = 6;
+pub const VERSION: u8 = 7;
 const MAGIC: [u8; 4] = *b"CCIm";
 const GRANT_MAGIC: u64 = u64::from_le_bytes(*b"CCIgrant");
 pub(super) const GRANT_BYTES: usize = 96;

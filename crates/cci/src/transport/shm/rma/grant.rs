@@ -7,6 +7,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"CCIgrant");
 const WORDS: usize = 12;
 /// The length of [`Grant`] as a message.
 pub(in crate::transport::shm) const GRANT_BYTES: usize = WORDS * 8;
+/// The length of the payload of a record that is a grant.
+pub(in crate::transport::shm) const ANNOUNCED_BYTES: usize = 8 * 8;
 
 /// A part of a memory that the receiver may use directly. The memory's descriptor comes with it, and that of the sender's control
 /// page if the receiver has asked for it.
@@ -84,15 +86,56 @@ impl Grant {
             token: word()?,
             control_bytes: word()?,
         };
-        let end = grant.start.checked_add(grant.len_bytes)?;
-        let word_end = grant.word.checked_add(1)?.checked_mul(8)?;
-        let fits = end <= grant.memory_bytes
-            && grant.memory_bytes <= isize::MAX as u64
-            && word_end <= grant.control_bytes
-            && grant.control_bytes <= CONTROL_BYTES_MAX
-            && grant.word != 0
-            && grant.token != 0;
-        fits.then_some(grant)
+        grant.is_consistent().then_some(grant)
+    }
+
+    /// Whether the region lies in the memory, and the word in the control page.
+    pub fn is_consistent(&self) -> bool {
+        let end = self.start.checked_add(self.len_bytes);
+        let word_end = self.word.checked_add(1).and_then(|count| count.checked_mul(8));
+        end.is_some_and(|end| end <= self.memory_bytes)
+            && self.memory_bytes <= isize::MAX as u64
+            && word_end.is_some_and(|end| end <= self.control_bytes)
+            && self.control_bytes <= CONTROL_BYTES_MAX
+            && self.word != 0
+            && self.token != 0
+    }
+
+    /// The payload of a record that grants a region of a memory which the receiver maps, to the connection that the record names.
+    pub fn to_record(self) -> [u8; ANNOUNCED_BYTES] {
+        let access = u64::from(self.access);
+        let words =
+            [self.region, self.key, access, self.memory, self.start, self.len_bytes, self.word, self.token];
+        let mut bytes = [0; ANNOUNCED_BYTES];
+        for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// Reads the payload of such a record. The lengths of the memory and of the control page, which it lacks, are 0, so that it is not
+    /// consistent before they are filled in.
+    pub fn from_record(bytes: &[u8; ANNOUNCED_BYTES]) -> Option<Grant> {
+        let mut words = [0; ANNOUNCED_BYTES / 8];
+        for (word, from) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_ne_bytes(*from);
+        }
+        let [region, key, access, memory, start, len_bytes, word, token] = words;
+        let access = u8::try_from(access).ok()?;
+        let (only, memory_bytes, control_bytes) = (None, 0, 0);
+        Some(Grant {
+            region,
+            key,
+            only,
+            access,
+            memory,
+            memory_bytes,
+            start,
+            len_bytes,
+            word,
+            token,
+            control_bytes,
+        })
     }
 }
 
@@ -222,6 +265,10 @@ mod tests {
         ] {
             assert_eq!(Grant::parse(&bad.to_bytes()), None, "{bad:?}");
         }
+        let announced = Grant::from_record(&good.to_record()).unwrap();
+        assert!(!announced.is_consistent());
+        let memory_bytes = good.memory_bytes;
+        assert_eq!(Grant { only: good.only, memory_bytes, control_bytes: 4096, ..announced }, good);
         for code in 0..20 {
             assert!(NotMapped::from_code(code).is_none_or(|why| why.code() == code));
         }

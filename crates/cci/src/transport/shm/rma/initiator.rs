@@ -1,6 +1,7 @@
 //! The initiator's side of direct access: what is mapped of a peer's memory, and copies to and from it.
 
 use super::grant::{Grant, NotMapped};
+use super::mappings::{Keep, Mappings};
 use crate::connection::Status;
 use crate::engine::charge::{Charge, ChargedBytes};
 use crate::engine::core::Core;
@@ -9,7 +10,7 @@ use crate::limits::RMA_COPY_BYTES;
 use crate::rma::{Access, atomic_op};
 use crate::transport::ordered_rma::put_result;
 use crate::transport::shm::out::Out;
-use cci_memory::bytes::{AtomicRefusal, Backing, Bytes};
+use cci_memory::bytes::{AtomicRefusal, Bytes};
 use cci_memory::slab::Key;
 use cci_proto::{Atomic, AtomicWidth, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::process;
@@ -18,21 +19,10 @@ use cci_sys::unix::ReceivedFds;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The most memories of one peer that are mapped at a time.
-const MAPPINGS_MAX: usize = 64;
 /// The most regions of one peer of which something is known.
 const KNOWN_MAX: usize = 4096;
 /// Slots in the cache of grants that were used lately.
 const FRONT: usize = 16;
-
-struct Mapping {
-    memory: u64,
-    segment: Arc<SharedMemory>,
-    /// Its part of the endpoint's sum of mapped memory.
-    _charge: Charge,
-    /// The number of its last use; uses of all mappings are numbered.
-    used: u64,
-}
 
 /// What is known of a region of the peer's.
 #[derive(Copy, Clone)]
@@ -66,17 +56,22 @@ struct Place {
     token: u64,
 }
 
+impl Place {
+    fn new(grant: &Grant, at: usize) -> Place {
+        Place { at, word: grant.word, token: grant.token }
+    }
+}
+
 /// What is mapped of one peer's memory, and what is known of its regions.
 pub(in crate::transport::shm) struct Initiator {
     control: Option<(Arc<SharedMemoryReader>, Charge)>,
     /// The endpoint's sum of mapped memory.
     sum: ChargedBytes,
-    mappings: Vec<Option<Mapping>>,
+    mappings: Mappings,
     /// What is known, by the region's number, with the region's key and the connection that asked.
     known: HashMap<u64, (u64, Key, Known)>,
     /// Grants used lately, by the low bits of the region's number.
     front: [Option<Usable>; FRONT],
-    uses: u64,
     /// The target grants us nothing any more.
     is_barred: bool,
     /// Why the last region that is not mapped is not.
@@ -91,10 +86,9 @@ impl Initiator {
         Initiator {
             control: None,
             sum: sum.clone(),
-            mappings: Vec::new(),
+            mappings: Mappings::new(sum),
             known: HashMap::new(),
             front: [None; FRONT],
-            uses: 0,
             is_barred: false,
             why_not: None,
             copied: 0,
@@ -103,12 +97,12 @@ impl Initiator {
     }
 
     pub fn mapped(&self) -> usize {
-        self.mappings.iter().flatten().count()
+        self.mappings.count()
     }
 
     /// How many bytes of the peer's memory are mapped. The control page is not counted.
     pub fn mapped_bytes(&self) -> u64 {
-        self.mappings.iter().flatten().map(|mapping| mapping.segment.len() as u64).sum()
+        self.mappings.mapped_bytes()
     }
 
     /// Whether this grant answers a question of ours.
@@ -118,7 +112,7 @@ impl Initiator {
 
     pub fn bytes(&self) -> u64 {
         let known = self.known.capacity() * size_of::<(u64, (u64, Key, Known))>();
-        (size_of::<Initiator>() + known + self.mappings.capacity() * size_of::<Option<Mapping>>()) as u64
+        (size_of::<Initiator>() + known + self.mappings.table_bytes()) as u64
     }
 
     pub fn has_control(&self) -> bool {
@@ -178,43 +172,55 @@ impl Initiator {
     }
 
     /// Notes that the target has taken a region back.
-    pub fn unmapped(&mut self, pairs: &mut MappedPairs, region: u64, memory: u64, is_last: bool) {
+    pub fn unmapped(&mut self, pairs: &mut MappedPairs, region: u64, keep: Keep) {
+        if matches!(self.known.get(&region), Some((_, _, Known::Asked))) {
+            // The answer is still to come: with a descriptor, by which later regions of the memory are mapped.
+            return;
+        }
         self.known.remove(&region);
         self.changed(pairs);
-        if is_last && let Some(at) = self.mappings.iter().position(|mapping| is_of(mapping, memory)) {
-            self.drop_mapping(pairs, at);
-        }
-        self.drop_unused();
+        self.keep_unused(keep);
     }
 
-    /// Unmaps memory of which no region is granted any more, as the target may have freed it.
-    fn drop_unused(&mut self) {
-        let mut used = [false; MAPPINGS_MAX];
-        for (_, _, known) in self.known.values() {
-            if let Known::Granted(usable) = known
-                && let Some(used) = used.get_mut(usable.mapping)
-            {
-                *used = true;
-            }
+    /// Notes that a memory of the target's is no more, or has other pages now.
+    pub fn freed(&mut self, pairs: &mut MappedPairs, memory: u64) {
+        if let Some(at) = self.mappings.of(memory) {
+            self.drop_mapping(pairs, at);
         }
-        let mut freed = false;
-        for (mapping, used) in self.mappings.iter_mut().zip(used) {
-            if !used {
-                freed |= mapping.take().is_some();
-            }
-        }
-        if freed {
+    }
+
+    /// Keeps memory of which no region is granted any more for a while, and lets go of what was kept long enough.
+    fn keep_unused(&mut self, keep: Keep) {
+        let named = self.known.values().filter_map(|(_, _, known)| match known {
+            Known::Granted(usable) => Some(usable.mapping),
+            _ => None,
+        });
+        if self.mappings.keep(named, keep) {
             self.has_space_again();
         }
+    }
+
+    /// When memory that is only kept is let go of; `u64::MAX`: none is kept.
+    #[inline]
+    pub fn kept_until_ns(&self) -> u64 {
+        self.mappings.kept_until_ns()
+    }
+
+    /// Lets go of memory of which no region is granted and that was kept long enough. Answers whether there was some.
+    #[cold]
+    pub fn let_go_due(&mut self, now_ns: u64) -> bool {
+        let has_let_go = self.mappings.let_go_due(now_ns);
+        if has_let_go {
+            self.has_space_again();
+        }
+        has_let_go
     }
 
     fn drop_mapping(&mut self, pairs: &mut MappedPairs, at: usize) {
         self.changed(pairs);
         self.known
             .retain(|_, (_, _, known)| !matches!(known, Known::Granted(usable) if usable.mapping == at));
-        if let Some(mapping) = self.mappings.get_mut(at) {
-            *mapping = None;
-        }
+        self.mappings.remove(at);
         self.has_space_again();
     }
 
@@ -227,6 +233,7 @@ impl Initiator {
         mut fds: ReceivedFds,
         peer_uid: u32,
         mut space_bytes: u64,
+        keep: Keep,
     ) -> bool {
         let asked_by = match self.known.get(&grant.region) {
             Some((key, asked_by, Known::Asked)) if *key == grant.key => *asked_by,
@@ -246,7 +253,7 @@ impl Initiator {
         if self.control.as_ref().is_none_or(|(page, _)| page.len() as u64 != grant.control_bytes) {
             return false;
         }
-        let at = match self.mappings.iter().position(|mapping| is_of(mapping, grant.memory)) {
+        let at = match self.mappings.of(grant.memory) {
             Some(at) => at,
             None => {
                 if grant.memory_bytes > space_bytes {
@@ -267,14 +274,17 @@ impl Initiator {
                     return true;
                 }
                 segment.drop_fd();
-                let charge = self.sum.charge(grant.memory_bytes);
-                let (memory, segment) = (grant.memory, Arc::new(segment));
-                self.insert(pairs, Mapping { memory, segment, _charge: charge, used: self.uses })
+                self.insert(pairs, grant.memory, segment)
             }
         };
-        let fits = self.mappings.get(at).and_then(Option::as_ref);
-        if fits.is_none_or(|mapping| mapping.segment.len() as u64 != grant.memory_bytes) {
+        if self.mappings.segment(at).is_none_or(|segment| segment.len() as u64 != grant.memory_bytes) {
             return false;
+        }
+        if !self.is_live(&Place::new(&grant, 0)) {
+            // The region has ended meanwhile, and only its memory may be of use.
+            self.known.remove(&grant.region);
+            self.keep_unused(keep);
+            return true;
         }
         let only = match grant.only {
             None => None,
@@ -285,28 +295,47 @@ impl Initiator {
                 return true;
             }
         };
-        let usable = Usable { grant, only, mapping: at };
-        self.known.insert(grant.region, (grant.key, asked_by, Known::Granted(usable)));
+        self.enter(asked_by, Usable { grant, only, mapping: at });
+        true
+    }
+
+    fn enter(&mut self, conn: Key, usable: Usable) {
+        let grant = &usable.grant;
+        self.mappings.is_granted(usable.mapping);
+        self.known.insert(grant.region, (grant.key, conn, Known::Granted(usable)));
+    }
+
+    /// Takes a grant that came without descriptors and without having been asked for, for one connection. If its memory is not mapped
+    /// here any more, the region is asked for when it is used. False: no honest target sends it.
+    pub fn announced(&mut self, pairs: &mut MappedPairs, conn: Key, announced: Grant) -> bool {
+        let Some(at) = self.mappings.of(announced.memory) else { return true };
+        let Some(memory_bytes) = self.mappings.segment(at).map(|segment| segment.len() as u64) else {
+            return true;
+        };
+        let control_bytes = self.control.as_ref().map_or(0, |(page, _)| page.len() as u64);
+        let grant = Grant { memory_bytes, control_bytes, ..announced };
+        if !grant.is_consistent() {
+            return false;
+        }
+        if self.is_barred || self.known.len() >= KNOWN_MAX {
+            return true;
+        }
+        if self.known.contains_key(&grant.region) {
+            self.changed(pairs);
+        }
+        self.enter(conn, Usable { grant, only: Some(conn), mapping: at });
         true
     }
 
     /// Puts a mapping into a free slot, or in place of the one that was not used for longest.
-    fn insert(&mut self, pairs: &mut MappedPairs, mapping: Mapping) -> usize {
+    fn insert(&mut self, pairs: &mut MappedPairs, memory: u64, segment: SharedMemory) -> usize {
         // Pairs that are in use are found anew, by which their mappings count as used since this one.
         self.changed(pairs);
-        if let Some(at) = self.mappings.iter().position(Option::is_none) {
-            self.mappings[at] = Some(mapping);
-            return at;
+        let at = self.mappings.slot();
+        if self.mappings.segment(at).is_some() {
+            self.drop_mapping(pairs, at);
         }
-        if self.mappings.len() < MAPPINGS_MAX {
-            self.mappings.push(Some(mapping));
-            return self.mappings.len() - 1;
-        }
-        let by_use = self.mappings.iter().enumerate();
-        let oldest = by_use.min_by_key(|(_, mapping)| mapping.as_ref().map_or(0, |mapping| mapping.used));
-        let at = oldest.map_or(0, |(at, _)| at);
-        self.drop_mapping(pairs, at);
-        self.mappings[at] = Some(mapping);
+        self.mappings.put(at, memory, segment);
         at
     }
 
@@ -334,19 +363,16 @@ impl Initiator {
         if !is_covered {
             return None;
         }
-        let mapping = self.mappings.get_mut(usable.mapping)?.as_mut()?;
-        self.uses += 1;
-        mapping.used = self.uses;
         // The sum could wrap if it were made before the check: the caller's offset may be anything.
-        let at = (grant.start + at.offset) as usize;
-        Some((Place { at, word: grant.word, token: grant.token }, mapping.segment.bytes()))
+        let place = Place::new(grant, (grant.start + at.offset) as usize);
+        Some((place, self.mappings.used(usable.mapping)?))
     }
 
     /// A region that the connection may use, if it is mapped, for use without this table.
     pub fn resolve(&mut self, out: &Out, conn: Key, region: u64, key: u64) -> Option<MappedRegion> {
         let (place, _) = self.usable(conn, RemoteAddress { region, key, offset: 0 }, 0, Access::LOCAL)?;
         let Usable { grant, mapping, .. } = self.granted_region(region)?;
-        let memory = self.mappings.get(mapping)?.as_ref()?.segment.clone();
+        let memory = self.mappings.segment(mapping)?.clone();
         let control = self.control.as_ref()?.0.clone();
         let (part, access) = ((place.at, grant.len_bytes as usize), Access::from_bits(grant.access));
         let live = (place.word, place.token);
@@ -506,8 +532,4 @@ impl Initiator {
         self.known.remove(&region);
         self.changed(pairs);
     }
-}
-
-fn is_of(mapping: &Option<Mapping>, memory: u64) -> bool {
-    mapping.as_ref().is_some_and(|mapping| mapping.memory == memory)
 }

@@ -6,5 +6,6 @@ pub(super) mod channel;
 pub(super) mod grant;
 pub(super) mod initiator;
 pub(super) mod mapped;
+pub(super) mod mappings;
 pub(super) mod pull;
 pub(super) mod state;

@@ -89,10 +89,33 @@ impl LinkTransfers {
         !self.flows.is_empty()
     }
 
-    /// When an operation is overdue; `u64::MAX`: never. Where the last connection with operations has ended otherwise, what was
+    /// When an operation is overdue, or memory is to be let go of; `u64::MAX`: never. Where the last connection with operations has ended otherwise, what was
     /// due then is due no more.
     pub fn deadline_ns(&self) -> u64 {
-        if self.is_in_use() { self.deadline_ns } else { u64::MAX }
+        let overdue_ns = if self.is_in_use() { self.deadline_ns } else { u64::MAX };
+        overdue_ns.min(self.kept_until_ns())
+    }
+
+    /// When memory of the peer's that is only kept is let go of; `u64::MAX`: none is kept.
+    #[inline]
+    pub fn kept_until_ns(&self) -> u64 {
+        self.initiator.as_ref().map_or(u64::MAX, |initiator| initiator.kept_until_ns())
+    }
+
+    /// Whether memory of the peer's is mapped although no region of it is granted.
+    #[inline]
+    pub fn keeps_mappings(&self) -> bool {
+        self.kept_until_ns() != u64::MAX
+    }
+
+    /// Lets go of memory of the peer's that was kept long enough.
+    #[inline]
+    pub fn let_go_due(&mut self, now_ns: u64) {
+        if now_ns >= self.kept_until_ns()
+            && let Some(initiator) = &mut self.initiator
+        {
+            initiator.let_go_due(now_ns);
+        }
     }
 
     /// Whether something is to be pushed or fetched.

@@ -9,13 +9,13 @@ const CONTROL_BYTES: usize = 4096;
 const TOKEN: u64 = 5;
 
 /// A peer that lends memory of its own.
-struct Lender {
-    lie: Joined,
+pub(super) struct Lender {
+    pub lie: Joined,
     control: SharedMemory,
 }
 
 impl Lender {
-    fn new(client: &mut Endpoint, endpoint: u64) -> Lender {
+    pub(super) fn new(client: &mut Endpoint, endpoint: u64) -> Lender {
         let attacker = ask(client, endpoint, Attribute::ReliableUnordered);
         let lie = confirm(client, attacker);
         let control = SharedMemory::create_read_only_for_others(CONTROL_BYTES).unwrap();
@@ -24,7 +24,14 @@ impl Lender {
     }
 
     /// Makes the client ask for a region of ours, by a write that goes through the ring, and grants it.
-    fn lend(&self, client: &mut Endpoint, from: RegionHandle, region: u64, len: u64, memory: BorrowedFd<'_>) {
+    pub(super) fn lend(
+        &self,
+        client: &mut Endpoint,
+        from: RegionHandle,
+        region: u64,
+        len: u64,
+        memory: BorrowedFd<'_>,
+    ) {
         self.write(client, from, region, len);
         assert!(self.control.bytes().write(region as usize * 8, &TOKEN.to_ne_bytes()));
         let words = [MAGIC, region, 2, u64::MAX, 7, region, len, 0, len, region, TOKEN, CONTROL_BYTES as u64];
@@ -40,7 +47,7 @@ impl Lender {
         }
     }
 
-    fn write(&self, client: &mut Endpoint, from: RegionHandle, region: u64, len: u64) {
+    pub(super) fn write(&self, client: &mut Endpoint, from: RegionHandle, region: u64, len: u64) {
         let to = RegionAddress::new(RegionHandle::new(region, len, 2, Access::ALL), 0);
         client
             .rma_write(self.lie.connection, RegionAddress::new(from, 0), to, 8, 1, RmaFlags::SILENT)

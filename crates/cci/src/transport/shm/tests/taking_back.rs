@@ -10,13 +10,13 @@ use cci_sys::unix::ReceivedFds;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A grant as it came: its words, and the descriptors.
-struct Got {
-    words: Vec<u64>,
+pub(super) struct Got {
+    pub words: Vec<u64>,
     fds: ReceivedFds,
 }
 
 impl Got {
-    fn word(&self) -> u64 {
+    pub(super) fn word(&self) -> u64 {
         self.words[9]
     }
 
@@ -38,7 +38,7 @@ impl Joined {
     }
 
     /// The next thing that the owner says of mappings: its kind, and the region.
-    fn answer(&mut self, owner: &mut Endpoint) -> (u8, u64) {
+    pub(super) fn answer(&mut self, owner: &mut Endpoint) -> (u8, u64) {
         until(owner, "an answer", |_, _| {
             let (kind, word) = {
                 let record = self.consumer.peek().unwrap()?;
@@ -54,7 +54,7 @@ impl Joined {
     }
 
     /// Asks for a region, and gets it.
-    fn map(&mut self, owner: &mut Endpoint, handle: RegionHandle) -> Got {
+    pub(super) fn map(&mut self, owner: &mut Endpoint, handle: RegionHandle) -> Got {
         self.push(kind::MAP, [handle.region(), handle.key(), 1]);
         let mut buffer = [0; super::super::rma::grant::GRANT_BYTES];
         let got = until(owner, "a grant", |_, event| {
@@ -69,12 +69,12 @@ impl Joined {
 /// A number that no process has.
 const NO_PROCESS: u32 = u32::MAX / 2;
 
-fn counter(endpoint: &Endpoint, name: &str) -> u64 {
+pub(super) fn counter(endpoint: &Endpoint, name: &str) -> u64 {
     endpoint.counters().device.iter().find(|(known, _)| *known == name).unwrap().1
 }
 
 /// An honest client's connection to `server`.
-fn join(client: &mut Endpoint, server: &mut Endpoint) -> (Connection, Connection) {
+pub(super) fn join(client: &mut Endpoint, server: &mut Endpoint) -> (Connection, Connection) {
     let uri = server.uri().to_owned();
     client.connect(&uri, &[], Attribute::ReliableOrdered, 1, Some(PATIENCE)).unwrap();
     let (mut ours, mut theirs) = (None, None);
@@ -92,7 +92,7 @@ fn join(client: &mut Endpoint, server: &mut Endpoint) -> (Connection, Connection
 }
 
 /// Writes 8 bytes until that is done directly.
-fn write_direct(
+pub(super) fn write_direct(
     client: &mut Endpoint,
     server: &mut Endpoint,
     on: Connection,
@@ -112,7 +112,7 @@ fn write_direct(
     }
 }
 
-fn part(memory: &Memory, endpoint: &mut Endpoint, range: std::ops::Range<usize>) -> RegionHandle {
+pub(super) fn part(memory: &Memory, endpoint: &mut Endpoint, range: std::ops::Range<usize>) -> RegionHandle {
     let what = Registration { range: Some(range), access: Access::ALL, only: None };
     endpoint.register(memory, what).unwrap()
 }

@@ -4,6 +4,7 @@
 //! allocated is mapped instead, if the target grants that, and long transfers are fetched by the side that receives ([`paths`]).
 //! [`target`] is the side that grants. `docs/adr/0006-rma-over-shared-memory.md` has the reasons.
 
+mod lent;
 pub(super) mod paths;
 mod patience;
 pub(super) mod report;
@@ -17,8 +18,9 @@ use super::connections::{Connections, EstablishedConn, Phase};
 use super::link::{Life, Link};
 use super::quota;
 use super::rma::channel::RingChannel;
+use super::rma::grant::Grant;
 use super::rma::state::LinkTransfers;
-use super::wire::kind;
+use super::wire::{PeerConn, kind};
 use crate::DisconnectReason;
 use crate::connection::{Connection, Status};
 use crate::device::Cma;
@@ -369,6 +371,43 @@ impl Transfers {
         about: About,
     ) {
         self.paths.take(link, &mut self.target, connections, core, about);
+    }
+
+    /// Grants the peer of a link a region that is only for one of its connections, if it maps the memory already. Answers whether it did.
+    ///
+    /// # Errors
+    /// The ring is of no use any more.
+    pub fn announce(
+        &mut self,
+        link: &mut Link,
+        to: PeerConn,
+        core: &Core,
+        region_id: u64,
+    ) -> Result<bool, Corrupt> {
+        match core.regions.get(region_id) {
+            Some(region) if self.paths.direct && link.life == Life::Up => {
+                self.target.announce(link, region_id, region, to)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Takes a grant that the peer of a link has announced to a connection.
+    pub fn take_announced(
+        &mut self,
+        link: &mut Link,
+        connections: &mut Connections,
+        core: &mut Core,
+        (conn, generation): (u32, u8),
+        grant: Option<Grant>,
+    ) {
+        let Some((key, _)) = connections.conns.named_on(link.key, conn, generation) else {
+            connections.counts.unknown_connection += 1;
+            return;
+        };
+        let Some(initiator) = link.transfers.initiator.as_mut().filter(|_| self.paths.direct) else { return };
+        let is_honest = grant.is_some_and(|grant| initiator.announced(&mut core.regions.pairs, key, grant));
+        connections.counts.bad_record += u64::from(!is_honest);
     }
 
     /// Maintains the flows of a link, if that is due or is wanted `now`, because the endpoint is about to sleep: ends operations whose

@@ -13,6 +13,7 @@ use crate::transport::shm::link::{Life, Link};
 use crate::transport::shm::out::Control;
 use crate::transport::shm::rma::grant::NotMapped;
 use crate::transport::shm::rma::initiator::Initiator;
+use crate::transport::shm::rma::mappings::Keep;
 use crate::transport::shm::rma::pull::{Pull, TRY_BYTES, Word};
 use crate::transport::shm::wire::{PeerConn, kind};
 use cci_memory::slab::Key;
@@ -134,7 +135,13 @@ impl Paths {
             }
             kind::UNMAP => {
                 if let Some(initiator) = &mut link.transfers.initiator {
-                    initiator.unmapped(&mut core.regions.pairs, first, second, third != 0);
+                    let keep = Keep { now_ns: connections.now_ns, cap_bytes: core.options.memory_bytes_max };
+                    initiator.unmapped(&mut core.regions.pairs, first, keep);
+                }
+            }
+            kind::FREED => {
+                if let Some(initiator) = &mut link.transfers.initiator {
+                    initiator.freed(&mut core.regions.pairs, first);
                 }
             }
             kind::TRY => {

@@ -9,6 +9,7 @@
 //! memory's pages instead, so that the peer goes on writing to pages which nobody uses. Since no mapping of the old pages may be
 //! used any more, all grants of that memory end, whichever endpoint of this process has made them.
 
+use super::lent::Lent;
 use super::patience::Patience;
 use crate::engine::regions::Region;
 use crate::rma::{Access, Charged, LiveWord, Memory};
@@ -17,8 +18,9 @@ use crate::transport::shm::out::Control;
 use crate::transport::shm::peer::Peer;
 use crate::transport::shm::rma::grant::{Grant, NotMapped};
 use crate::transport::shm::table::Table;
-use crate::transport::shm::wire::{PeerConn, kind};
+use crate::transport::shm::wire::{NOBODY, PeerConn, kind};
 use cci_memory::atomic::{Ordering, fence};
+use cci_memory::ring::{Corrupt, RecordHeader};
 use cci_memory::slab::Key;
 use cci_sys::shared_memory::SharedMemory;
 use cci_sys::{clock, process, random};
@@ -54,6 +56,8 @@ pub(in crate::transport::shm) struct Target {
     next: u32,
     token: u64,
     granted: HashMap<u64, Granted>,
+    /// The memories that peers map.
+    lent: Lent,
     patience: Patience,
     pub waited: u64,
     pub detached: u64,
@@ -68,6 +72,7 @@ impl Target {
             next: 1,
             token: 0,
             granted: HashMap::new(),
+            lent: Lent::default(),
             patience: Patience::default(),
             waited: 0,
             detached: 0,
@@ -77,7 +82,16 @@ impl Target {
 
     pub fn bytes(&self) -> u64 {
         let control = self.control.as_ref().map_or(0, |control| control.len());
-        (control + self.patience.bytes() + self.granted.capacity() * size_of::<(u64, Granted)>()) as u64
+        (control
+            + self.patience.bytes()
+            + self.lent.bytes()
+            + self.granted.capacity() * size_of::<(u64, Granted)>()) as u64
+    }
+
+    /// Whether it is time to look which memories that peers map are no more.
+    #[inline]
+    pub fn is_look_due(&self, now_ns: u64) -> bool {
+        self.lent.is_look_due(now_ns)
     }
 
     /// How many processes are barred.
@@ -126,6 +140,56 @@ impl Target {
             return Err(NotMapped::OtherUser);
         }
         let fd = segment.fd().ok_or(NotMapped::System)?;
+        let (live, token) = self.live_word(region_id, region)?;
+        let page = live.control.fd().ok_or(NotMapped::System)?;
+        let fds = [fd, page];
+        let fds = if wants_control { &fds[..] } else { &fds[..1] };
+        // The memory's number is read while its pages stay the same.
+        let send = || {
+            let grant = grant_of(region_id, region, memory, only, (&live, token));
+            link.lifeline.send(&grant.to_bytes(), fds).map(|()| grant.memory)
+        };
+        let id = memory.grant(&live, token, send).map_err(|_| NotMapped::NoSpace)?;
+        self.granted_to(region_id, link.key);
+        self.lent.add(id, &region.memory, link.key);
+        Ok(())
+    }
+
+    /// Grants the peer of a link direct use of a region that is only for `to`, a connection of the peer's, by a record alone, if the peer maps
+    /// its memory already. Otherwise nothing is done, as it can ask. Answers whether it was granted.
+    pub fn announce(
+        &mut self,
+        link: &mut Link,
+        region_id: u64,
+        region: &Region,
+        to: PeerConn,
+    ) -> Result<bool, Corrupt> {
+        let Some(memory) = region.memory.charged() else { return Ok(false) };
+        let id = memory.id();
+        if !self.lent.has(id, link.key)
+            || self.is_barred(&link.peer)
+            || !may_map(&link.peer, region, memory.segment.shared())
+            || !link.has_space_for_grant()?
+        {
+            return Ok(false);
+        }
+        let Ok((live, token)) = self.live_word(region_id, region) else { return Ok(false) };
+        let header =
+            RecordHeader { kind: kind::GRANT, flags: to.generation as u8, conn: to.index, ack: link.ack() };
+        let send = || {
+            let grant = grant_of(region_id, region, memory, None, (&live, token));
+            // It may have got other pages just now, which the peer does not map.
+            if grant.memory != id { Ok(false) } else { link.push_record(header, &grant.to_record()) }
+        };
+        let is_granted = memory.grant(&live, token, send)?;
+        if is_granted {
+            self.granted_to(region_id, link.key);
+        }
+        Ok(is_granted)
+    }
+
+    /// The live word of a region, and the token that it is to hold. The word is taken when the region is first granted.
+    fn live_word(&mut self, region_id: u64, region: &Region) -> Result<(LiveWord, u64), NotMapped> {
         let control = self.control()?;
         if !self.granted.contains_key(&region_id) {
             let word = self.take_word().ok_or(NotMapped::NoSpace)?;
@@ -135,35 +199,22 @@ impl Target {
             );
         }
         let granted = self.granted.get_mut(&region_id).ok_or(NotMapped::NoSpace)?;
-        let live = LiveWord { control: Arc::clone(&control), word: granted.word };
+        let live = LiveWord { control, word: granted.word };
         if granted.token == 0 || live.get() != granted.token {
             // The word is new, or was cleared. Peers that were granted the region before may have pages that were replaced, or a link
             // that has ended: their token must not become valid again.
             self.token = self.token.wrapping_add(1).max(1);
             granted.token = self.token;
         }
-        let grant = || Grant {
-            region: region_id,
-            key: region.key,
-            only,
-            access: region.access.bits(),
-            memory: memory.id(),
-            memory_bytes: segment.len() as u64,
-            start: region.start as u64,
-            len_bytes: region.bytes.len() as u64,
-            word: u64::from(granted.word),
-            token: granted.token,
-            control_bytes: control.len() as u64,
-        };
-        let page = control.fd().ok_or(NotMapped::System)?;
-        let fds = [fd, page];
-        let fds = if wants_control { &fds[..] } else { &fds[..1] };
-        let send = || link.lifeline.send(&grant().to_bytes(), fds);
-        memory.grant(&live, granted.token, send).map_err(|_| NotMapped::NoSpace)?;
-        if !granted.links.contains(&link.key) {
-            granted.links.push(link.key);
+        Ok((live, granted.token))
+    }
+
+    fn granted_to(&mut self, region_id: u64, link: Key) {
+        if let Some(granted) = self.granted.get_mut(&region_id)
+            && !granted.links.contains(&link)
+        {
+            granted.links.push(link);
         }
-        Ok(())
     }
 
     /// Takes back all grants of a region that is no more. When this returns, no peer writes to the region. Answers the links whose
@@ -187,15 +238,26 @@ impl Target {
         // The word can be used again at once: a peer that was barred knows another token.
         self.free.push(granted.word);
         memory.remove_word(&live);
-        let is_last = u64::from(!memory.has_words());
         for &key in &granted.links {
             let Some(link) = links.get_mut(key) else { continue };
-            // This lets the peer unmap the memory. If its ring is corrupt, the next poll finds that.
-            let words = [region_id, memory.id(), is_last];
-            let _ =
-                link.send_control(Control::words(kind::UNMAP, PeerConn { index: 0, generation: 0 }, words));
+            // If its ring is corrupt, the next poll finds that.
+            let _ = link.send_control(Control::words(kind::UNMAP, NOBODY, [region_id, 0, 0]));
         }
         granted.links
+    }
+
+    /// Tells peers which memories they map in vain: those that are no more, or have other pages now. Answers their links, as they have to be
+    /// woken.
+    pub fn tell_of_ended(&mut self, links: &mut Table, now_ns: u64) -> Vec<Key> {
+        let mut affected = Vec::new();
+        for (id, of_memory) in self.lent.take_ended(now_ns) {
+            for key in of_memory {
+                let Some(link) = links.get_mut(key) else { continue };
+                let _ = link.send_control(Control::words(kind::FREED, NOBODY, [id, 0, 0]));
+                affected.push(key);
+            }
+        }
+        affected
     }
 
     /// Waits while peers are in the middle of a copy. Answers the links of those that did not end it in time.
@@ -285,6 +347,7 @@ impl Target {
     /// Ends all grants to the peer of a link that has ended. A peer that lives, and is in the middle of a copy, is barred: each of its
     /// regions would cost new pages otherwise.
     pub fn link_ended(&mut self, links: &Table, key: Key) {
+        self.lent.link_ended(key);
         let Some(link) = links.get(key) else { return };
         if link.lifeline.hung_up() {
             for granted in self.granted.values_mut() {
@@ -301,6 +364,29 @@ impl Target {
         for id in ids {
             self.removed(links, id);
         }
+    }
+}
+
+/// A grant of a region with its live word.
+fn grant_of(
+    region_id: u64,
+    region: &Region,
+    memory: &Charged,
+    only: Option<(u32, u32)>,
+    (live, token): (&LiveWord, u64),
+) -> Grant {
+    Grant {
+        region: region_id,
+        key: region.key,
+        only,
+        access: region.access.bits(),
+        memory: memory.id(),
+        memory_bytes: memory.segment.shared().len() as u64,
+        start: region.start as u64,
+        len_bytes: region.bytes.len() as u64,
+        word: u64::from(live.word),
+        token,
+        control_bytes: live.control.len() as u64,
     }
 }
 

@@ -8,6 +8,8 @@ mod content;
 pub mod directory;
 mod error;
 mod event;
+#[cfg(feature = "futures")]
+pub mod futures;
 mod handles;
 pub mod limits;
 mod name;

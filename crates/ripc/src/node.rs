@@ -521,7 +521,7 @@ impl Node {
 
     /// What waits for a service.
     #[inline]
-    fn pop(&mut self, service: Service) -> Option<Event> {
+    pub(crate) fn pop(&mut self, service: Service) -> Option<Event> {
         let (partner, waiting) = self.engine.base.services.get_mut(service)?.pop()?;
         if let Some(state) = partner.and_then(|partner| self.engine.base.partners.get_mut(partner)) {
             state.queued -= 1;
@@ -578,13 +578,23 @@ impl Node {
 
     /// Makes progress: takes what has come, and does what is due. Events wait for [`Node::next_event`].
     pub fn progress(&mut self) {
+        let _has_more = self.turn();
+    }
+
+    /// Makes progress. Returns whether there may be more to take.
+    pub(crate) fn turn(&mut self) -> bool {
+        let mut has_more = true;
         for _ in 0..EVENTS_PER_CALL {
             match self.engine.base.endpoint.next_event() {
                 Some(event) => self.engine.on(event),
-                None => break,
+                None => {
+                    has_more = false;
+                    break;
+                }
             }
         }
         self.engine.do_due();
+        has_more
     }
 
     /// How long a program may sleep on [`Node::os_handle`] before it calls [`Node::progress`] again.

@@ -101,6 +101,12 @@ impl Node {
             || base.partners.iter().any(|(_, state)| state.waiting.iter().any(|frame| frame.lends(part)))
     }
 
+    /// Forgets a call, whose end nobody will be told. It may have been carried out; what it lends stays lent until the lease ends.
+    #[cfg(feature = "futures")]
+    pub(crate) fn give_up(&mut self, service: Service, call: crate::CallId) {
+        self.engine.calls.get_mut(service).and_then(|calls| calls.remove(call));
+    }
+
     /// Whether there is this partner still.
     pub fn has_partner(&self, partner: Partner) -> bool {
         self.engine.base.partners.get(partner).is_some()

@@ -18,8 +18,8 @@ import org.eclipse.jetty.util.TypeUtil;
 
 /** A file that clients of services fetch from memory which it was read into, without another copy. Others get it as before. */
 final class FileContent extends HttpContent.Wrapper {
-    /** What is read at a time: while the client fetches one part, the next one is read. */
-    private static final int PART_BYTES = 256 << 10;
+    /** What is read first: while the client fetches one part, the next one is read, which has twice as many bytes. */
+    private static final int FIRST_PART_BYTES = 1 << 20;
 
     FileContent(HttpContent content) {
         super(content);
@@ -57,6 +57,7 @@ final class FileContent extends HttpContent.Wrapper {
         private final Partner partner;
         private long offset;
         private long left;
+        private int partBytes = FIRST_PART_BYTES;
         private Lendable part;
 
         Copy(FileChannel file, Content.Sink sink, Partner partner, long offset, long bytes, Callback callback) {
@@ -74,8 +75,9 @@ final class FileContent extends HttpContent.Wrapper {
             if (left == 0) {
                 return Action.SUCCEEDED;
             }
-            int bytes = (int) Math.min(left, PART_BYTES);
-            ServiceBuffer buffer = partner.takeBuffer();
+            int bytes = (int) Math.min(left, partBytes);
+            partBytes = Math.min(2 * partBytes, StreamMultiplexer.PART_BYTES_MAX);
+            ServiceBuffer buffer = partner.takeBuffer(bytes);
             part = new Lendable(buffer, bytes, isReusable -> partner.giveBack(buffer, isReusable));
             ByteBuffer to = part.retainable().getByteBuffer();
             to.clear();

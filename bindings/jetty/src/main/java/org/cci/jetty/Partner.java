@@ -31,7 +31,7 @@ final class Partner {
     /** With two that only have {@link Frame.Kind#TOOK} they are 8. */
     private static final int MESSAGES_MAX = 6;
     /** Bytes of all streams that wait to be sent. One part may always wait. */
-    private static final long WAITING_BYTES_MAX = StreamMultiplexer.PART_BYTES_MAX;
+    private static final long WAITING_BYTES_MAX = StreamMultiplexer.COPIED_BYTES_MAX;
     /** So many are taken before that is announced by whoever reads, and by whoever receives. */
     static final int READ_MESSAGES = 4;
 
@@ -67,7 +67,8 @@ final class Partner {
     private final Map<Long, ServiceStream> accepted = new HashMap<>();
 
     private final Map<Long, ServiceStream> opened = new HashMap<>();
-    private final PartPool parts = new PartPool(StreamMultiplexer.PART_BYTES_MAX);
+    private final PartPool parts = new PartPool(StreamMultiplexer.COPIED_BYTES_MAX);
+    private final PartPool longParts = new PartPool(StreamMultiplexer.PART_BYTES_MAX);
     private final PartPool sharedParts = new PartPool(SHARED_PART_BYTES);
     /** Held while a message is sent, so that nothing comes between the two of a long item. */
     private final ReentrantLock sending = new ReentrantLock();
@@ -111,19 +112,23 @@ final class Partner {
         return accepted.size() + opened.size();
     }
 
-    /** A buffer for one part. */
-    ServiceBuffer takeBuffer() {
-        return parts.take();
+    private PartPool pool(long bytes) {
+        return bytes <= StreamMultiplexer.COPIED_BYTES_MAX ? parts : longParts;
+    }
+
+    /** A buffer for one part of so many bytes. */
+    ServiceBuffer takeBuffer(int bytes) {
+        return pool(bytes).take();
     }
 
     /** Takes such a buffer back. */
     void giveBack(ServiceBuffer buffer, boolean isReusable) {
-        parts.giveBack(buffer, isReusable);
+        pool(buffer.segment().byteSize()).giveBack(buffer, isReusable);
     }
 
     /** The first bytes of such a buffer. */
     Part part(ServiceBuffer buffer, int bytes) {
-        return parts.part(buffer, bytes);
+        return pool(buffer.segment().byteSize()).part(buffer, bytes);
     }
 
     /** Makes space for bytes of a stream to wait. False: there is none now, and the stream is called when there may be. */
@@ -371,6 +376,7 @@ final class Partner {
     /** Frees memory that waits to be used again. */
     void trim() {
         parts.trim();
+        longParts.trim();
         sharedParts.trim();
     }
 
@@ -424,6 +430,7 @@ final class Partner {
         }
         kept.forEach(part -> part.owner().release(false));
         parts.close();
+        longParts.close();
         sharedParts.close();
         callCrowdedOut(0);
     }

@@ -27,7 +27,7 @@ import org.cci.ServiceId;
  */
 public final class ServiceClient implements AutoCloseable {
     /** What may wait to be read on each channel. */
-    private static final int WINDOW_BYTES = 4 << 20;
+    private static final int WINDOW_BYTES = 16 << 20;
     /** Channels to all services. */
     private static final int CHANNELS_MAX = 256;
     /** How long one look for what comes takes. */

@@ -180,7 +180,7 @@ final class ServiceStream {
             all += buffer.remaining();
         }
         boolean splits = all <= Partner.SPLIT_MESSAGES_MAX * Partner.INLINE_BYTES_MAX && partner.isFree(Partner.SPLIT_MESSAGES_MAX);
-        int partBytesMax = splits ? Partner.INLINE_BYTES_MAX : StreamMultiplexer.PART_BYTES_MAX;
+        int copiedBytesMax = splits ? Partner.INLINE_BYTES_MAX : StreamMultiplexer.COPIED_BYTES_MAX;
         while (true) {
             // What can be sent from where it is goes by itself.
             long left = 0;
@@ -208,7 +208,10 @@ final class ServiceStream {
                 if (endSent) {
                     throw new EOFException("the end of the stream was written");
                 }
-                part = (int) Math.min(Math.min(lends ? lent.remaining() : copied, room), partBytesMax);
+                long most = lends
+                        ? Math.min(lent.remaining(), StreamMultiplexer.PART_BYTES_MAX)
+                        : Math.min(copied, copiedBytesMax);
+                part = (int) Math.min(most, room);
                 if (part == 0) {
                     return left == 0;
                 }

@@ -28,8 +28,10 @@ import org.cci.ServiceMessage;
  * partner may take here is bounded: its streams, and the bytes that were not read yet.
  */
 final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
-    /** The most bytes of one message of a stream. */
-    static final int PART_BYTES_MAX = 1 << 20;
+    /** The most bytes of one message of a stream: the longer, the less each byte costs. */
+    static final int PART_BYTES_MAX = 4 << 20;
+    /** The most of them that are copied before they are sent. */
+    static final int COPIED_BYTES_MAX = 1 << 20;
     /** Fewer bytes than these are copied out of the window that they came in. */
     private static final int KEPT_BYTES_MIN = 16 << 10;
     /** What may be sent before the other side has announced its room. */
@@ -171,7 +173,7 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
 
     private ServiceBuffer allocate(ServiceStream stream, int bytes) throws IOException {
         try {
-            return stream.partner.takeBuffer();
+            return stream.partner.takeBuffer(bytes);
         } catch (CciException e) {
             stream.partner.callCrowdedOut(bytes);
             stream.reset();

@@ -33,8 +33,8 @@ public final class ServiceConnector extends AbstractConnector {
     private static final int THREADS = 2;
 
     private final String name;
-    private final Turns turns;
     private StreamMultiplexer streams;
+    private Turns turns;
 
     /**
      * A connector for HTTP.
@@ -56,7 +56,6 @@ public final class ServiceConnector extends AbstractConnector {
     public ServiceConnector(Server server, String name, ConnectionFactory... factories) {
         super(server, null, null, null, THREADS, factories);
         this.name = name;
-        turns = new Turns(getExecutor());
         setName(name);
     }
 
@@ -64,6 +63,7 @@ public final class ServiceConnector extends AbstractConnector {
     protected void doStart() throws Exception {
         Service service = Service.register(name);
         synchronized (this) {
+            turns = new Turns(getExecutor());
             streams = new StreamMultiplexer(service, WINDOW_BYTES, CONNECTIONS_MAX, getExecutor(), this::accepted);
         }
         try {
@@ -91,12 +91,16 @@ public final class ServiceConnector extends AbstractConnector {
     protected void accept(int acceptor) throws IOException, InterruptedException {
         StreamMultiplexer all = streams();
         try {
-            turns.turn(all, LOOK);
+            turns().turn(all, LOOK);
         } catch (IllegalStateException e) {
             if (isRunning()) {
                 throw e;
             }
         }
+    }
+
+    private synchronized Turns turns() {
+        return turns;
     }
 
     private synchronized StreamMultiplexer streams() {
@@ -106,7 +110,7 @@ public final class ServiceConnector extends AbstractConnector {
     /** A client has opened a connection. */
     private void accepted(ServiceStream stream) {
         ServiceEndPoint endPoint =
-                new ServiceEndPoint(getScheduler(), turns, stream, streams().id(), this::onEndPointClosed);
+                new ServiceEndPoint(getScheduler(), turns(), stream, streams().id(), this::onEndPointClosed);
         endPoint.setIdleTimeout(getIdleTimeout());
         stream.listen(endPoint);
         endPoint.onOpen();

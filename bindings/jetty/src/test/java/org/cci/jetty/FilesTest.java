@@ -189,6 +189,18 @@ class FilesTest {
     }
 
     @Test
+    void aServerThatIsStartedAgainServes() throws Exception {
+        try (ServiceChannel channel = open()) {
+            assertArrayEquals(content(5000, 0), fetch(channel, "/read/f5000", 5000));
+        }
+        server.stop();
+        server.start();
+        try (ServiceChannel channel = open()) {
+            assertArrayEquals(content(5000, 0), fetch(channel, "/read/f5000", 5000));
+        }
+    }
+
+    @Test
     void aChannelSaysWhatIsWrong() throws Exception {
         try (ServiceChannel channel = client.open(ServiceId.of(name), Duration.ofMillis(50))) {
             assertThrows(SocketTimeoutException.class, channel::next);

@@ -82,6 +82,14 @@ static void writes_and_flushes(MPI_Win window, size_t len_bytes, uint64_t count)
         writes(window, len_bytes, 1);
 }
 
+static void reads_and_flushes(MPI_Win window, size_t len_bytes, uint64_t count)
+{
+    for (uint64_t at = 0; at < count; at++) {
+        MPI_Get(buffer, (int)len_bytes, MPI_BYTE, 1, 0, (int)len_bytes, MPI_BYTE, window);
+        must("MPI_Win_flush", MPI_Win_flush(1, window));
+    }
+}
+
 static void additions(MPI_Win window, size_t len_bytes, uint64_t count)
 {
     int64_t one = 1, found;
@@ -239,7 +247,10 @@ int main(int argc, char **argv)
     bool first = rank == 0;
     double took_s;
     if (job.work >= PUT && job.work <= FETCH_ADD) {
-        took_s = one_sided(&job, first, job.work == PUT ? writes : job.work == FETCH_ADD ? additions : writes_and_flushes);
+        void (*const one_sided_works[])(MPI_Win, size_t, uint64_t) = {
+            [PUT] = writes, [PUT_FENCE] = writes_and_flushes, [PUT_FENCE_HEAP] = writes_and_flushes,
+            [GET_FENCE] = reads_and_flushes, [FETCH_ADD] = additions};
+        took_s = one_sided(&job, first, one_sided_works[job.work]);
     } else if (job.work >= PACK) {
         took_s = first ? packing(&job) : 0;
     } else {

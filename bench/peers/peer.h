@@ -10,6 +10,7 @@
  * The MPIs do more, one at a time, with the time of one: "ns", or how many a second: "1/s"
  *
  *   put-fence  a remote write of LEN bytes that is done at the target; put-fence-heap: to memory of the program's own
+ *   get-fence  a remote read of LEN bytes whose data are here
  *   fetch-add  an addition to a remote word of 8 bytes that has the value before: "1/s"
  *   barrier    of all ranks
  *   allreduce  sums of numbers that fill LEN bytes
@@ -44,6 +45,7 @@ enum work {
     PUT,
     PUT_FENCE,
     PUT_FENCE_HEAP,
+    GET_FENCE,
     FETCH_ADD,
     BARRIER,
     ALLREDUCE,
@@ -80,7 +82,7 @@ static inline uint64_t number(const char *text)
 static inline struct job parse_job(int argc, char **argv)
 {
     static const char *const words[] = {
-        "half-trip",   "rate",          "put",         "put-fence",       "put-fence-heap", "fetch-add",
+        "half-trip",   "rate",          "put",         "put-fence",       "put-fence-heap", "get-fence", "fetch-add",
         "barrier",     "allreduce",     "start",       "pack-vector", "pack-face",       "pack-indexed",   "pack-struct",
         "pack-contiguous", "unpack-vector", "unpack-face", "unpack-indexed", "unpack-struct", "unpack-contiguous",
     };

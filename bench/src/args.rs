@@ -166,6 +166,10 @@ pub enum By {
     ServicesUdp,
     /// Services over TCP, found in the directory of the host.
     ServicesTcp,
+    /// Ranks of a job with global memory (ACP), which find each other over shared memory.
+    Acp,
+    /// Ranks of a job with global memory, over UDP on loopback.
+    AcpUdp,
     /// Ranks of a job with nothing above their connections; its start is that of `cci run`.
     Job,
 }

@@ -33,6 +33,14 @@ pub enum Work {
     PutFence { len: u32 },
     /// As `PutFence`, to memory of the program's own.
     PutFenceHeap { len: u32 },
+    /// Remote reads, one at a time: each has its data before the next one starts.
+    GetFence { len: u32 },
+    /// A channel with two slots of so many bytes is made, carries a message, and is freed.
+    ChannelLife { len: u32 },
+    /// Values that so many ranks find in a map by keys, at once.
+    MapFind { ranks: u32 },
+    /// Values under new keys that so many ranks insert in a map, at once.
+    MapInsert { ranks: u32 },
     /// As `Write`, of blocks of a length that have gaps of three times that between them on both sides.
     WriteStrided { blocks: u32, len: u32 },
     /// Described data copied into a row, by one process.
@@ -73,15 +81,21 @@ impl Work {
             | Work::Call { .. }
             | Work::PutFence { .. }
             | Work::PutFenceHeap { .. }
+            | Work::GetFence { .. }
+            | Work::ChannelLife { .. }
             | Work::Barrier { .. }
             | Work::Start { .. }
             | Work::Allreduce { .. }
             | Work::Contact
             | Work::Poll { .. }
             | Work::Loaded { .. } => Unit::Nanoseconds,
-            Work::Rate { .. } | Work::Stream { .. } | Work::Calls { .. } | Work::FetchAdd | Work::Connect => {
-                Unit::PerSecond
-            }
+            Work::Rate { .. }
+            | Work::Stream { .. }
+            | Work::Calls { .. }
+            | Work::FetchAdd
+            | Work::MapFind { .. }
+            | Work::MapInsert { .. }
+            | Work::Connect => Unit::PerSecond,
             Work::Long { .. }
             | Work::Write { .. }
             | Work::WriteStrided { .. }
@@ -108,6 +122,10 @@ impl Work {
             | Work::Read { .. }
             | Work::PutFence { .. }
             | Work::PutFenceHeap { .. }
+            | Work::GetFence { .. }
+            | Work::ChannelLife { .. }
+            | Work::MapFind { .. }
+            | Work::MapInsert { .. }
             | Work::WriteStrided { .. }
             | Work::Pack { .. }
             | Work::Unpack { .. }
@@ -125,7 +143,11 @@ impl Work {
     /// How many processes do it, where they are ranks of a job.
     pub const fn ranks(self) -> u32 {
         match self {
-            Work::Barrier { ranks } | Work::Start { ranks } | Work::Allreduce { ranks, .. } => ranks,
+            Work::Barrier { ranks }
+            | Work::Start { ranks }
+            | Work::Allreduce { ranks, .. }
+            | Work::MapFind { ranks }
+            | Work::MapInsert { ranks } => ranks,
             _ => 2,
         }
     }
@@ -138,7 +160,9 @@ impl Work {
             | Work::Call { .. }
             | Work::PutFence { .. }
             | Work::PutFenceHeap { .. }
+            | Work::GetFence { .. }
             | Work::FetchAdd => 2_000,
+            Work::MapFind { .. } | Work::MapInsert { .. } => 500,
             // Ranks that share cores and do not sleep may take milliseconds.
             Work::Barrier { .. } | Work::Allreduce { .. } => 100,
             Work::Rate { .. } | Work::Stream { .. } => 20_000,
@@ -150,6 +174,7 @@ impl Work {
             | Work::Read { .. }
             | Work::Long { .. }
             | Work::BlockingTrip { .. }
+            | Work::ChannelLife { .. }
             | Work::Connect => 200,
             // These tell themselves how much there is to do.
             Work::IdleMemory { .. } => 1,
@@ -172,8 +197,12 @@ impl Work {
             Work::Rate { .. } | Work::Stream { .. } | Work::Calls { .. } | Work::FetchAdd | Work::Connect => {
                 Some(1e9 / value)
             }
+            // Each rank does so many.
+            Work::MapFind { ranks } | Work::MapInsert { ranks } => Some(1e9 * f64::from(ranks) / value),
             Work::PutFence { .. }
             | Work::PutFenceHeap { .. }
+            | Work::GetFence { .. }
+            | Work::ChannelLife { .. }
             | Work::Barrier { .. }
             | Work::Allreduce { .. } => Some(value),
             Work::Long { len } | Work::Write { len } | Work::Read { len } => {
@@ -206,6 +235,10 @@ impl fmt::Display for Work {
             Work::Read { len } => write!(out, "read:{len}"),
             Work::PutFence { len } => write!(out, "put-fence:{len}"),
             Work::PutFenceHeap { len } => write!(out, "put-fence-heap:{len}"),
+            Work::GetFence { len } => write!(out, "get-fence:{len}"),
+            Work::ChannelLife { len } => write!(out, "channel-life:{len}"),
+            Work::MapFind { ranks } => write!(out, "map-find:{ranks}"),
+            Work::MapInsert { ranks } => write!(out, "map-insert:{ranks}"),
             Work::WriteStrided { blocks, len } => write!(out, "write-strided:{blocks}:{len}"),
             Work::Pack { shape } => write!(out, "pack:{}", shape.word()),
             Work::Unpack { shape } => write!(out, "unpack:{}", shape.word()),
@@ -247,6 +280,10 @@ impl FromStr for Work {
             ("read", Ok(&[len])) => Work::Read { len },
             ("put-fence", Ok(&[len])) => Work::PutFence { len },
             ("put-fence-heap", Ok(&[len])) => Work::PutFenceHeap { len },
+            ("get-fence", Ok(&[len])) => Work::GetFence { len },
+            ("channel-life", Ok(&[len])) => Work::ChannelLife { len },
+            ("map-find", Ok(&[ranks])) => Work::MapFind { ranks },
+            ("map-insert", Ok(&[ranks])) => Work::MapInsert { ranks },
             ("write-strided", Ok(&[blocks, len])) => Work::WriteStrided { blocks, len },
             ("fetch-add", Ok(&[])) => Work::FetchAdd,
             ("barrier", Ok(&[ranks])) => Work::Barrier { ranks },
@@ -311,6 +348,10 @@ mod tests {
             Work::Read { len: 8 },
             Work::PutFence { len: 8 },
             Work::PutFenceHeap { len: 8 },
+            Work::GetFence { len: 8 },
+            Work::ChannelLife { len: 4096 },
+            Work::MapFind { ranks: 8 },
+            Work::MapInsert { ranks: 2 },
             Work::WriteStrided { blocks: 1024, len: 64 },
             Work::Pack { shape: Shape::Vector },
             Work::Unpack { shape: Shape::Struct },

@@ -122,6 +122,20 @@ fn ranks() {
     {
         has_reading("ranks", work, 20);
     }
+    for work in [
+        "half-trip:8",
+        "rate:8",
+        "long:65520",
+        "put-fence:8",
+        "get-fence:8",
+        "fetch-add",
+        "channel-life:4096",
+        "map-find:3",
+        "map-insert:3",
+    ] {
+        has_reading("acp", work, 20);
+    }
+    has_reading("acp-udp", "half-trip:8", 20);
     if std::path::Path::new(env!("CARGO_BIN_EXE_cci-bench")).with_file_name("cci").exists() {
         has_reading("job", "start:3", 1);
     } else {

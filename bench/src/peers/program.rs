@@ -124,6 +124,7 @@ fn word_and_len(work: Work) -> Option<(&'static str, u32)> {
         Work::Write { len } => Some(("put", len)),
         Work::PutFence { len } => Some(("put-fence", len)),
         Work::PutFenceHeap { len } => Some(("put-fence-heap", len)),
+        Work::GetFence { len } => Some(("get-fence", len)),
         Work::Pack { shape } => Some((pack_word(shape), shape.packed_bytes())),
         Work::Unpack { shape } => Some((unpack_word(shape), shape.packed_bytes())),
         Work::FetchAdd => Some(("fetch-add", 8)),

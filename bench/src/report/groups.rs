@@ -15,6 +15,7 @@ pub enum Family {
     RemoteMemory,
     Layers,
     Ranks,
+    GlobalMemory,
     Waiting,
     Connections,
     Forms,
@@ -23,7 +24,7 @@ pub enum Family {
 
 impl Family {
     /// In the order of the page.
-    pub const ALL: [Family; 11] = [
+    pub const ALL: [Family; 12] = [
         Family::SharedMemory,
         Family::Udp,
         Family::Tcp,
@@ -31,6 +32,7 @@ impl Family {
         Family::RemoteMemory,
         Family::Layers,
         Family::Ranks,
+        Family::GlobalMemory,
         Family::Waiting,
         Family::Connections,
         Family::Forms,
@@ -42,6 +44,11 @@ impl Family {
         match row.work {
             _ if row.name.starts_with("ccs/") => Family::Ranks,
             _ if row.name.contains("/service-") => Family::Layers,
+            _ if row.name.starts_with("acp/") => Family::GlobalMemory,
+            Work::GetFence { .. }
+            | Work::ChannelLife { .. }
+            | Work::MapFind { .. }
+            | Work::MapInsert { .. } => Family::GlobalMemory,
             Work::PutFence { .. }
             | Work::PutFenceHeap { .. }
             | Work::WriteStrided { .. }
@@ -140,12 +147,16 @@ pub fn size(work: Work) -> Option<u32> {
         | Work::Read { len }
         | Work::PutFence { len }
         | Work::PutFenceHeap { len }
+        | Work::GetFence { len }
+        | Work::ChannelLife { len }
         | Work::Allreduce { len, .. }
         | Work::BlockingTrip { len } => Some(len),
         Work::IdleMemory { connections } => Some(connections),
         Work::Loaded { percent, .. } => Some(percent),
         // Its contestants are the numbers of connections.
         Work::FetchAdd
+        | Work::MapFind { .. }
+        | Work::MapInsert { .. }
         | Work::WriteStrided { .. }
         | Work::Pack { .. }
         | Work::Unpack { .. }

@@ -2,6 +2,7 @@
 
 mod connections;
 mod forms;
+mod global_memory;
 mod layers;
 mod load;
 mod messages;
@@ -90,6 +91,7 @@ pub fn all(peers: &Peers) -> Vec<Row> {
     rows.extend(layers::rows(peers));
     rows.extend(ranks::rows(peers));
     rows.extend(services::rows(peers));
+    rows.extend(global_memory::rows(peers));
     rows.extend(waiting::rows());
     rows.extend(connections::rows());
     rows.extend(forms::rows());

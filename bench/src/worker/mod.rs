@@ -60,6 +60,7 @@ fn by_cci(args: &WorkArgs) -> Outcome<Option<Reading>> {
     match (args.by, args.work) {
         (By::Ranks, Work::Pack { .. } | Work::Unpack { .. }) => ours::pack::run(args).map(Some),
         (By::Ranks, _) => ours::ranks::run(args),
+        (By::Acp | By::AcpUdp, _) => ours::acp::run(args),
         (By::Job, _) => ours::job::run(args),
         (By::ServicesShm | By::ServicesUdp | By::ServicesTcp, _) => ours::services::run(args),
         (_, Work::Contact) => ours::connect::each(args),

@@ -44,6 +44,8 @@ pub fn device<'a>(context: &'a Context, args: &WorkArgs) -> Outcome<&'a Device> 
         | By::Eventfd
         | By::Futex
         | By::Ranks
+        | By::Acp
+        | By::AcpUdp
         | By::Job => {
             return Err(Failure::new("no device of CCI's"));
         }

@@ -1,5 +1,6 @@
 //! CCI's turns.
 
+pub mod acp;
 mod any_length;
 mod asleep;
 pub mod calls;

@@ -513,7 +513,7 @@ fn a_pulled_read_of_a_region_that_goes_meanwhile_does_not_succeed() {
 
 /// What needs no local region: bytes of a slice, to a region that the peer has let this side map.
 #[test]
-fn bytes_are_written_at_once_to_mapped_regions_and_nowhere_else() {
+fn bytes_are_written_and_read_at_once_in_mapped_regions_and_nowhere_else() {
     let mut pair = pair(RmaPath::Direct, Attribute::ReliableOrdered);
     let local = memory_for(&mut pair.a, RmaPath::Direct, 4096);
     let remote = memory_for(&mut pair.b, RmaPath::Direct, 2 << 20);
@@ -531,12 +531,32 @@ fn bytes_are_written_at_once_to_mapped_regions_and_nowhere_else() {
         assert_eq!(pair.write(at(ours, 0), at(theirs, 0), 8), Status::Success);
     }
     assert!(contents(&remote, 4097, data.len()) == data);
+    let mut back = vec![0; data.len()];
+    assert!(pair.a.read_at_once(pair.ours, at(theirs, 4097), &mut back) && back == data);
+    let block = (&local, 96);
+    for kind in [RmaKind::Read, RmaKind::Write] {
+        // Bytes 10 to 1,009 of the data come here, and then go to the beginning there.
+        let target = at(theirs, if kind == RmaKind::Read { 4107 } else { 0 });
+        assert!(pair.a.copy_at_once(kind, pair.ours, block, target, 1000));
+    }
+    assert_eq!(
+        (contents(&local, 96, 1000), contents(&remote, 0, 1000)),
+        (data[10..1010].to_vec(), data[10..1010].to_vec())
+    );
     let before = contents(&remote, 0, 2 << 20);
+    let mut copy = |kind, block, target, len| pair.a.copy_at_once(kind, pair.ours, block, target, len);
+    assert!(!copy(RmaKind::Write, (&local, 3097), at(theirs, 0), 1000), "beyond the end here");
+    assert!(!copy(RmaKind::Write, block, at(theirs, (2 << 20) - 999), 1000), "beyond the end there");
+    assert!(!copy(RmaKind::Write, block, at(read_only, 0), 8), "may only be read");
+    assert!(!pair.a.read_at_once(pair.ours, at(theirs, (1 << 20) + 1), &mut back), "beyond the end");
+    assert!(!pair.a.read_at_once(pair.ours, at(theirs, 0), &mut [0; (1 << 20) + 1]), "more than 1 MiB");
     assert!(!pair.a.write_at_once(pair.ours, &data, at(theirs, (1 << 20) + 1)), "beyond the end");
     assert!(!pair.a.write_at_once(pair.ours, &pattern(4, (1 << 20) + 1), at(theirs, 0)), "more than 1 MiB");
     assert!(!pair.a.write_at_once(pair.ours, &data, at(read_only, 0)), "may only be read");
     pair.b.deregister(&theirs).unwrap();
     assert!(!pair.a.write_at_once(pair.ours, &data, at(theirs, 0)), "no region any more");
+    assert!(!pair.a.read_at_once(pair.ours, at(theirs, 0), &mut back), "no region any more");
+    assert!(!pair.a.copy_at_once(RmaKind::Read, pair.ours, block, at(theirs, 0), 8), "no region any more");
     assert!(contents(&remote, 0, 2 << 20) == before, "what is refused touches nothing");
 }
 

@@ -77,6 +77,48 @@ impl Endpoint {
         written
     }
 
+    /// Reads bytes, 1 MiB at most, from a peer's region that is mapped, as [`Endpoint::copy_blocks_at_once`] does into local memory. They are here
+    /// when this returns. False: that is not possible, or not now, and some may have been read.
+    #[inline]
+    pub fn read_at_once(&mut self, connection: Connection, source: RegionAddress, bytes: &mut [u8]) -> bool {
+        let remote = remote_address(source);
+        let read = self.may_be_mapped(connection, RmaFlags::SILENT)
+            && self.is_known(connection, remote)
+            && self.core.regions.pairs.get(connection, remote, bytes);
+        if read {
+            self.core.counters.count_rma(RmaKind::Read, bytes.len() as u64);
+        }
+        read
+    }
+
+    /// Copies 1 MiB at most between local memory, which need not be registered, from `local_offset` bytes on, and a peer's region that is mapped, as
+    /// [`Endpoint::copy_blocks_at_once`] does with many blocks.
+    #[inline]
+    pub fn copy_at_once(
+        &mut self,
+        kind: RmaKind,
+        connection: Connection,
+        (local, local_offset): (&Memory, usize),
+        target: RegionAddress,
+        len_bytes: usize,
+    ) -> bool {
+        let remote = remote_address(target);
+        let copied = self.may_be_mapped(connection, RmaFlags::SILENT)
+            && local.is_own_process()
+            && self.is_known(connection, remote)
+            && self.core.regions.pairs.copy_block(
+                kind,
+                connection,
+                (&local.bytes(), local_offset),
+                remote,
+                len_bytes,
+            );
+        if copied {
+            self.core.counters.count_rma(kind, len_bytes as u64);
+        }
+        copied
+    }
+
     /// Changes a value in a peer's region that is mapped, as [`Endpoint::atomic`] does, and returns the value from before. None: that is not
     /// possible, or not now, and nothing was done. An error: the region was taken back meanwhile, so that nobody knows whether the value was
     /// changed.

@@ -264,6 +264,55 @@ impl MappedPairs {
         copied
     }
 
+    /// Reads bytes from a region of a peer's. False: as where [`MappedPairs::copy_blocks`] says so.
+    #[inline]
+    pub fn get(&mut self, connection: Connection, remote: RemoteAddress, bytes: &mut [u8]) -> bool {
+        let Some(pair) = find(&self.pairs, connection, NO_REGION, remote.into()) else { return false };
+        let mapped = &pair.mapped;
+        if !mapped.access.contains(Access::READ) || bytes.len() > limits::RMA_COPY_BYTES {
+            return false;
+        }
+        mapped.direct.begin(mapped.name);
+        // See `copy` for why it has to be live afterwards, too.
+        let copied = mapped.is_live() && mapped.bytes.read(remote.offset as usize, bytes) && mapped.is_live();
+        mapped.direct.end();
+        self.done += u64::from(copied);
+        copied
+    }
+
+    /// Copies one block between local memory and a region of a peer's. False: as where [`MappedPairs::copy_blocks`] says so.
+    #[inline(always)]
+    pub fn copy_block(
+        &mut self,
+        kind: RmaKind,
+        connection: Connection,
+        (local, local_at): (&Bytes, usize),
+        remote: RemoteAddress,
+        len: usize,
+    ) -> bool {
+        let Some(pair) = find(&self.pairs, connection, NO_REGION, remote.into()) else { return false };
+        let mapped = &pair.mapped;
+        let need = match kind {
+            RmaKind::Write => Access::WRITE,
+            RmaKind::Read => Access::READ,
+        };
+        if !mapped.access.contains(need) || len > limits::RMA_COPY_BYTES {
+            return false;
+        }
+        let at = remote.offset as usize;
+        mapped.direct.begin(mapped.name);
+        // See `copy` for why it has to be live afterwards, too.
+        let copied = mapped.is_live()
+            && match kind {
+                RmaKind::Write => mapped.bytes.copy_from(at, local, local_at, len),
+                RmaKind::Read => local.copy_from(local_at, &mapped.bytes, at, len),
+            }
+            && mapped.is_live();
+        mapped.direct.end();
+        self.done += u64::from(copied);
+        copied
+    }
+
     /// Changes a value of a peer's region, and answers the one from before. `None`: the region is not [there](MappedPairs::has), or as where
     /// [`MappedPairs::atomic`] says so.
     #[inline(always)]

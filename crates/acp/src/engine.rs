@@ -110,9 +110,7 @@ pub(crate) struct Engine {
     asked_copies: Numbered<Lane, u32>,
     copies_for: Numbered<Lane, u32>,
     results: Results,
-    mapped: Mapped,
-    /// Operations that were done at once since the last turn.
-    at_once: u32,
+    pub mapped: Mapped,
     /// How the operation of a call has ended.
     direct: Option<Result<()>>,
     /// Something was not started for want of space.
@@ -204,7 +202,7 @@ impl Engine {
             return None;
         }
         let (_, region, offset) = regions.find(own.color(), own.place(), len_bytes)?;
-        let done = match atomic {
+        match atomic {
             None => {
                 let own = (&region.memory, offset);
                 self.mapped.copy(links.endpoint(), kind, (other, len_bytes), own).then_some(Ok(()))
@@ -221,15 +219,13 @@ impl Engine {
                 let is_inside = region.memory.write(offset as usize, bytes);
                 if is_inside { Ok(()) } else { Err(AcpError::NotRegistered(dst)) }
             }),
-        };
-        self.at_once += u32::from(done.is_some());
-        done
+        }
     }
 
     /// Whether so many operations were done at once that others may have waited for a turn.
     #[inline]
     pub fn wants_turn(&self) -> bool {
-        self.at_once >= AT_ONCE_TURN
+        self.mapped.done >= AT_ONCE_TURN
     }
 
     /// Starts the operation of a call that returns when it has ended: [`Engine::take_direct`] says so. There is one at a time.
@@ -320,7 +316,7 @@ impl Engine {
     /// Starts what can be started.
     pub fn advance(&mut self, links: &mut Links, regions: &Regions) {
         self.waits_for_space = false;
-        self.at_once = 0;
+        self.mapped.done = 0;
         while self.enqueue(links, regions) | self.start_queued(links, regions) {}
     }
 

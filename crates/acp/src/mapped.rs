@@ -6,7 +6,7 @@ use crate::address::GlobalAddress;
 use crate::limits::COLORS;
 use crate::links::Lane;
 use crate::wire::Remote;
-use cci::{Atomic, BlockRun, Connection, Endpoint, Memory, RegionAddress, RegionHandle, RmaKind, Status};
+use cci::{Atomic, Connection, Endpoint, Memory, RegionAddress, RegionHandle, RmaKind, Status};
 
 /// Groups of regions: one group for lanes with the same low bits.
 const GROUPS: usize = 16;
@@ -36,6 +36,8 @@ struct Group {
 #[derive(Default)]
 pub(crate) struct Mapped {
     groups: [Group; GROUPS],
+    /// Operations that were done since the last turn.
+    pub done: u32,
 }
 
 impl Region {
@@ -105,22 +107,43 @@ impl Mapped {
         if !region.is_worth_it() {
             return false;
         }
-        let run = BlockRun {
-            local: offset as usize,
-            local_stride: 0,
-            remote: remote as usize,
-            remote_stride: 0,
-            len_bytes: len_bytes as usize,
-            count: 1,
-        };
-        let is_done = endpoint.copy_blocks_at_once(kind, region.connection, memory, region.handle, &[run]);
+        let target = RegionAddress::new(region.handle, remote);
+        let local = (memory, offset as usize);
+        let is_done = endpoint.copy_at_once(kind, region.connection, local, target, len_bytes as usize);
         if is_done {
             region.served();
+            self.done += 1;
         }
         is_done
     }
 
-    /// Changes a value of another rank's, and returns that from before. None: nothing was done. An error: nobody knows whether it was.
+    /// Reads bytes of another rank's memory. False: nothing has ended, and some may have been read.
+    #[inline]
+    pub fn read(&mut self, endpoint: &mut Endpoint, address: GlobalAddress, bytes: &mut [u8]) -> bool {
+        let Some((region, offset)) = self.find(address, bytes.len() as u64) else { return false };
+        let source = RegionAddress::new(region.handle, offset);
+        let is_done = region.is_worth_it() && endpoint.read_at_once(region.connection, source, bytes);
+        if is_done {
+            region.served();
+            self.done += 1;
+        }
+        is_done
+    }
+
+    /// Writes bytes to another rank's memory. False: nothing has ended, and some may have been written.
+    #[inline]
+    pub fn write(&mut self, endpoint: &mut Endpoint, address: GlobalAddress, bytes: &[u8]) -> bool {
+        let Some((region, offset)) = self.find(address, bytes.len() as u64) else { return false };
+        let target = RegionAddress::new(region.handle, offset);
+        let is_done = region.is_worth_it() && endpoint.write_at_once(region.connection, bytes, target);
+        if is_done {
+            region.served();
+            self.done += 1;
+        }
+        is_done
+    }
+
+    /// Changes an aligned value of another rank's, and returns that from before. None: nothing was done. An error: nobody knows whether it was.
     #[inline]
     pub fn fetch(
         &mut self,
@@ -135,6 +158,7 @@ impl Mapped {
         let target = RegionAddress::new(region.handle, offset);
         let found = endpoint.fetch_at_once(region.connection, atomic, target)?;
         region.served();
+        self.done += 1;
         Some(found)
     }
 }

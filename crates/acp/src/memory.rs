@@ -522,6 +522,13 @@ impl GlobalMemory {
     /// Changes a word, and returns what was there.
     fn change(&mut self, at: GlobalAddress, kind: AtomicKind, operand: u64, compare: u64) -> Result<u64> {
         let atomic = Atomic { kind, width: AtomicWidth::Eight, operand, compare };
+        self.turn_now_and_then();
+        // A value that is not aligned is refused below.
+        let is_aligned = at.to_bits().is_multiple_of(WORD_BYTES as u64);
+        let endpoint = self.links.endpoint();
+        if is_aligned && let Some(found) = self.engine.mapped.fetch(endpoint, at, atomic) {
+            return found.map_err(|_| AcpError::NotRegistered(at));
+        }
         self.do_now(self.scratch()?, at, Direct::Atomic(atomic))?;
         let mut found = [0; WORD_BYTES];
         let is_inside = self.library.read(0, &mut found);
@@ -569,6 +576,10 @@ impl Space for GlobalMemory {
             let (memory, offset) = self.local(at)?;
             return memory.read(offset, bytes).then_some(()).ok_or_else(|| AcpError::NotRegistered(at));
         }
+        self.turn_now_and_then();
+        if self.engine.mapped.read(self.links.endpoint(), at, bytes) {
+            return Ok(());
+        }
         let (mut from, scratch) = (at, self.scratch()?);
         for part in bytes.chunks_mut(SCRATCH_BYTES) {
             let len = part.len() as u64;
@@ -584,6 +595,10 @@ impl Space for GlobalMemory {
         if at.rank() == self.rank() {
             let (memory, offset) = self.local(at)?;
             return memory.write(offset, bytes).then_some(()).ok_or_else(|| AcpError::NotRegistered(at));
+        }
+        self.turn_now_and_then();
+        if self.engine.mapped.write(self.links.endpoint(), at, bytes) {
+            return Ok(());
         }
         let (mut to, scratch) = (at, self.scratch()?);
         for part in bytes.chunks(SCRATCH_BYTES) {

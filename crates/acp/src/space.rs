@@ -14,6 +14,10 @@ const TRIES_AWAKE: u32 = 64;
 /// How long a rank sleeps between two tries.
 const TRY_PAUSE: Duration = Duration::from_micros(200);
 
+/// Bytes that begin where a word may: so words in them are copied whole on every processor.
+#[repr(align(8))]
+pub(crate) struct Aligned<T>(pub T);
+
 /// Memory with global addresses, accessed by calls that return when they are done. [`GlobalMemory`](crate::GlobalMemory) is such a space, and
 /// tests have simulated ones. Containers and the heap take the space as an argument of each call, since all of them share it.
 ///
@@ -69,9 +73,8 @@ pub trait Space {
     /// # Errors
     /// Those of [`Space::read`].
     fn read_word(&mut self, at: GlobalAddress) -> Result<u64> {
-        let mut bytes = [0; WORD_BYTES as usize];
-        self.read(at, &mut bytes)?;
-        Ok(u64::from_ne_bytes(bytes))
+        let [word] = self.read_words(at)?;
+        Ok(word)
     }
 
     /// Reads as many words as there is space for.
@@ -79,9 +82,9 @@ pub trait Space {
     /// # Errors
     /// Those of [`Space::read`].
     fn read_words<const N: usize>(&mut self, at: GlobalAddress) -> Result<[u64; N]> {
-        let mut bytes = [[0; WORD_BYTES as usize]; N];
-        self.read(at, bytes.as_flattened_mut())?;
-        Ok(bytes.map(u64::from_ne_bytes))
+        let mut bytes = Aligned([[0; WORD_BYTES as usize]; N]);
+        self.read(at, bytes.0.as_flattened_mut())?;
+        Ok(bytes.0.map(u64::from_ne_bytes))
     }
 
     /// Writes words.
@@ -89,7 +92,7 @@ pub trait Space {
     /// # Errors
     /// Those of [`Space::read`].
     fn write_words<const N: usize>(&mut self, at: GlobalAddress, words: [u64; N]) -> Result<()> {
-        self.write(at, words.map(u64::to_ne_bytes).as_flattened())
+        self.write(at, Aligned(words.map(u64::to_ne_bytes)).0.as_flattened())
     }
 
     /// Waits a moment before another try.

@@ -11,7 +11,7 @@ use crate::data::cursor::{Cursor, Place};
 use crate::data::heap;
 use crate::data::lock::{self, Before};
 use crate::error::{AcpError, Result};
-use crate::space::{Space, WORD_BYTES, address_in, behind};
+use crate::space::{Aligned, Space, WORD_BYTES, address_in, behind};
 use std::collections::VecDeque;
 
 /// The hash of a key: the same on every rank, and that of the published library.
@@ -351,10 +351,10 @@ impl Table {
     ) -> Result<Option<Cursor>> {
         let mut slot = slot;
         for (part, &start) in (part..).zip(self.parts.iter().skip(part as usize)) {
-            let mut bytes = [0; (BUCKETS_READ * BUCKET_BYTES) as usize];
+            let mut bytes = Aligned([0; (BUCKETS_READ * BUCKET_BYTES) as usize]);
             while slot < self.slots && rank.is_none_or(|rank| start.rank() == rank) {
                 let count = BUCKETS_READ.min(self.slots - slot);
-                let bytes = bytes.get_mut(..(count * BUCKET_BYTES) as usize).unwrap_or_default();
+                let bytes = bytes.0.get_mut(..(count * BUCKET_BYTES) as usize).unwrap_or_default();
                 space.read(behind(start, slot * BUCKET_BYTES)?, bytes)?;
                 let words = bytes.as_chunks::<{ WORD_BYTES as usize }>().0;
                 let is_used = |[_, _, first, _]: &[[u8; 8]; BUCKET_WORDS]| *first != [0; 8];
@@ -382,7 +382,9 @@ impl Table {
         is_right: impl Fn(&Element, Option<GlobalAddress>) -> bool,
     ) -> Result<Option<Element>> {
         const WRONG: AcpError = AcpError::Argument("this container has no such bucket");
-        let start = self.parts.get(part as usize).filter(|_| slot < self.slots).ok_or(WRONG)?;
+        let Some(start) = self.parts.get(part as usize).filter(|_| slot < self.slots) else {
+            return Err(WRONG);
+        };
         let bucket = behind(*start, slot * BUCKET_BYTES)?;
         look(space, bucket, |space, seen| {
             let (mut found, mut before) = (None, None);
@@ -577,8 +579,10 @@ fn walk(
 fn read_element(space: &mut impl Space, at: GlobalAddress, bucket: GlobalAddress) -> Result<Element> {
     const WRONG: AcpError = AcpError::Corrupt("something that is no element is in a bucket");
     let heap = space.heap(bucket.rank())?;
-    let offset = at.to_bits().checked_sub(heap.to_bits()).ok_or(WRONG)?;
-    let there = space.heap_bytes().checked_sub(offset).filter(|&there| there >= HEAD_BYTES).ok_or(WRONG)?;
+    let Some(offset) = at.to_bits().checked_sub(heap.to_bits()) else { return Err(WRONG) };
+    let Some(there) = space.heap_bytes().checked_sub(offset).filter(|&there| there >= HEAD_BYTES) else {
+        return Err(WRONG);
+    };
     let mut bytes = vec![0; ELEMENT_READ_BYTES.min(there) as usize];
     space.read(at, &mut bytes)?;
     let ([next, lens, ..], _) = bytes.as_chunks::<{ WORD_BYTES as usize }>() else { return Err(WRONG) };
@@ -604,9 +608,9 @@ fn each_bucket<S: Space>(
     slots: u64,
     mut see: impl FnMut(&mut S, GlobalAddress, Bucket) -> Result<()>,
 ) -> Result<()> {
-    let mut bytes = [0; (BUCKETS_READ * BUCKET_BYTES) as usize];
+    let mut bytes = Aligned([0; (BUCKETS_READ * BUCKET_BYTES) as usize]);
     for (from, count) in runs(slots) {
-        let bytes = bytes.get_mut(..(count * BUCKET_BYTES) as usize).unwrap_or_default();
+        let bytes = bytes.0.get_mut(..(count * BUCKET_BYTES) as usize).unwrap_or_default();
         space.read(behind(part, from * BUCKET_BYTES)?, bytes)?;
         let words = bytes.as_chunks::<{ WORD_BYTES as usize }>().0;
         for (number, words) in (from..).zip(words.as_chunks::<BUCKET_WORDS>().0) {

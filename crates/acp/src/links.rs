@@ -1,7 +1,7 @@
 //! Connections with other ranks, one for each colour, and the records that go over them.
 
 use crate::error::{AcpError, Result};
-use crate::limits::{COLORS, OUTBOX_RECORDS_MAX, SILENCE_LIMIT, SPACE_PAUSE, TURN_EVENTS};
+use crate::limits::{COLORS, OUTBOX_RECORDS_MAX, SILENCE_LIMIT, SPACE_PAUSE};
 use crate::numbering::Numbering;
 use crate::wire::Record;
 use cci::{Attribute, Connection, Endpoint, Event, Message, SendError, SendFlags, Status};
@@ -48,8 +48,10 @@ struct Link {
 pub(crate) struct Links {
     pub ranks: Ranks,
     /// Which rank of the job has which number. Links are kept by ranks of the job: a reset does not concern them.
-    pub numbering: Numbering,
+    numbering: Numbering,
     links: Numbered<Lane, Link>,
+    /// The connection that was used last, by the number of its rank. Only an open one.
+    last: Option<(Lane, Connection)>,
     /// Links with records in their outboxes.
     backlog: Vec<Lane>,
     /// Records that no process of this version sends, or more than it would.
@@ -65,6 +67,7 @@ impl Links {
             ranks,
             numbering: Numbering::default(),
             links: Numbered::default(),
+            last: None,
             backlog: Vec::new(),
             faults: 0,
             taken: None,
@@ -74,6 +77,11 @@ impl Links {
     /// The number of this rank.
     pub fn rank(&self) -> u32 {
         self.numbering.number(self.ranks.rank())
+    }
+
+    /// The number of a rank of the job.
+    pub fn number(&self, job_rank: u32) -> u32 {
+        self.numbering.number(job_rank)
     }
 
     /// By the rank of the job.
@@ -90,8 +98,26 @@ impl Links {
         self.ranks.endpoint()
     }
 
+    /// Gives ranks other numbers.
+    pub fn renumber(&mut self, numbering: Numbering) {
+        self.numbering = numbering;
+        self.last = None;
+    }
+
     /// The connection, if it is there. Else it is opened.
+    #[inline]
     pub fn connection(&mut self, lane: Lane) -> Result<Option<Connection>> {
+        match self.last {
+            Some((last, connection)) if last == lane => Ok(Some(connection)),
+            _ => {
+                let found = self.look_up(lane)?;
+                self.last = found.map(|connection| (lane, connection)).or(self.last);
+                Ok(found)
+            }
+        }
+    }
+
+    fn look_up(&mut self, lane: Lane) -> Result<Option<Connection>> {
         let rank = lane.rank;
         let lane = self.of_job(lane);
         if let Some(Link { connection, gone, .. }) = self.links.get(&lane) {
@@ -115,25 +141,27 @@ impl Links {
             self.faults += 1;
             return;
         }
-        self.say_bytes(lane, record.encode());
+        self.say_bytes(lane, &record.encode());
     }
 
     /// Does what [`Links::say`] does, with a record of channels, of which there are as many as there are channels.
-    pub fn say_bytes(&mut self, lane: Lane, record: Vec<u8>) {
-        if self.connection(lane).is_err() {
-            return;
-        }
+    pub fn say_bytes(&mut self, lane: Lane, record: &[u8]) {
+        let Ok(connection) = self.connection(lane) else { return };
         let lane = self.of_job(lane);
         let Some(link) = self.links.get_mut(&lane) else { return };
         if link.outbox.is_empty() {
+            if let Some(connection) = connection
+                && send(self.ranks.endpoint(), connection, record)
+            {
+                return;
+            }
             self.backlog.push(lane);
         }
-        link.outbox.push_back(record);
-        self.send();
+        link.outbox.push_back(record.to_vec());
     }
 
     /// Sends what waits, as far as it goes.
-    fn send(&mut self) {
+    pub fn send(&mut self) {
         if self.backlog.is_empty() {
             return;
         }
@@ -142,23 +170,26 @@ impl Links {
             let Some(link) = links.get_mut(lane) else { return false };
             let Some(connection) = link.connection else { return link.gone.is_none() };
             while let Some(record) = link.outbox.front() {
-                match ranks.endpoint().send(connection, record, 0, SendFlags::SILENT) {
-                    Err(SendError::WouldBlock) => return true,
-                    // A connection that can't send is at its end, and says so by an event.
-                    Ok(()) | Err(_) => drop(link.outbox.pop_front()),
+                if !send(ranks.endpoint(), connection, record) {
+                    return true;
                 }
+                link.outbox.pop_front();
             }
             false
         });
     }
 
-    /// Makes progress, and notes what has come of it. Never blocks.
-    pub fn turn(&mut self, news: &mut Vec<News>) {
-        for _ in 0..TURN_EVENTS {
-            let Some(event) = self.taken.take().or_else(|| self.ranks.next_event()) else { break };
-            news.extend(self.on(event));
+    /// Makes progress, and returns what has come of it. None: nothing any more at this moment, or no events are left to this turn, of which each that is
+    /// taken is one less. Never blocks.
+    pub fn next(&mut self, events_left: &mut usize) -> Option<News> {
+        while *events_left > 0 {
+            *events_left -= 1;
+            let event = self.taken.take().or_else(|| self.ranks.next_event())?;
+            if let Some(news) = self.on(event) {
+                return Some(news);
+            }
         }
-        self.send();
+        None
     }
 
     /// Sleeps until something comes, or for a moment where something waits for space.
@@ -195,6 +226,7 @@ impl Links {
             RankEvent::Connected { peer, connection } => {
                 let link = self.links.entry(self.lane(peer)?).or_default();
                 link.connection = Some(connection);
+                self.last = None;
                 None
             }
             RankEvent::Failed { peer, why } => self.lose(peer, why.to_string()),
@@ -219,6 +251,7 @@ impl Links {
 
     fn lose(&mut self, peer: Peer, why: String) -> Option<News> {
         let lane = self.lane(peer)?;
+        self.last = None;
         let link = self.links.entry(lane).or_default();
         *link = Link { gone: Some(why), ..Link::default() };
         Some(News::Gone(self.numbered(lane)))
@@ -229,6 +262,11 @@ impl Links {
         let is_lane = peer.attribute() == Attribute::ReliableOrdered && u32::from(peer.label()) <= COLORS;
         is_lane.then_some(Lane { rank: peer.rank(), color: peer.label().into() })
     }
+}
+
+/// Sends a record. False: there is no space for it now. A connection that can't send is at its end, and says so by an event.
+fn send(endpoint: &mut Endpoint, connection: Connection, record: &[u8]) -> bool {
+    !matches!(endpoint.send(connection, record, 0, SendFlags::SILENT), Err(SendError::WouldBlock))
 }
 
 fn peer(lane: Lane) -> Option<Peer> {

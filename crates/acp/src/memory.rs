@@ -7,7 +7,7 @@ use crate::data;
 use crate::engine::{Direct, Engine, Handle, Order};
 use crate::error::{AcpError, Result};
 use crate::limits::{
-    ALIGN_BYTES, CLOSE_LIMIT, COLORS, RANKS_MAX, SCRATCH_BYTES, SILENCE_LIMIT, STARTER_PLACE,
+    ALIGN_BYTES, CLOSE_LIMIT, COLORS, RANKS_MAX, SCRATCH_BYTES, SILENCE_LIMIT, STARTER_PLACE, TURN_EVENTS,
 };
 use crate::links::{Lane, Links, News};
 use crate::numbering::Numbering;
@@ -49,8 +49,6 @@ pub struct GlobalMemory {
     pub(crate) buffers: Buffers,
     regions: Regions,
     engine: Engine,
-    /// What the links have told in a turn: empty between turns, and keeps its space.
-    news: Vec<News>,
     starter: Memory,
     /// Memory that the library needs: what passes through it, and the heap.
     library: Memory,
@@ -114,7 +112,6 @@ impl GlobalMemory {
             buffers: Buffers::default(),
             regions,
             engine: Engine::default(),
-            news: Vec::new(),
             starter,
             library,
             heap_bytes: heap_bytes as u64,
@@ -326,10 +323,8 @@ impl GlobalMemory {
 
     /// Makes progress. Returns how a barrier has ended, if one has.
     fn turn(&mut self) -> Option<Result<()>> {
-        let mut all = std::mem::take(&mut self.news);
-        self.links.turn(&mut all);
-        let mut end = None;
-        for news in all.drain(..) {
+        let (mut events_left, mut end) = (TURN_EVENTS, None);
+        while let Some(news) = self.links.next(&mut events_left) {
             match news {
                 News::Barrier(barrier) => end = Some(barrier.map_err(AcpError::from)),
                 News::OfChannels(rank, message) => {
@@ -350,7 +345,7 @@ impl GlobalMemory {
                 news => self.engine.on(&mut self.links, &self.regions, news),
             }
         }
-        self.news = all;
+        self.links.send();
         self.engine.advance(&mut self.links, &self.regions);
         self.channels.advance(&mut self.links);
         self.buffers.advance(&mut self.links);
@@ -435,7 +430,7 @@ impl GlobalMemory {
         self.sync()?;
         let by_number = self.exchange_numbers(rank)?;
         let by_job_rank = (0..self.size()).map(|job_rank| {
-            let number = self.links.numbering.number(job_rank) as usize;
+            let number = self.links.number(job_rank) as usize;
             by_number.get(number).copied().unwrap_or(u32::MAX)
         });
         let numbering = Numbering::new(by_job_rank.collect())?;
@@ -446,7 +441,7 @@ impl GlobalMemory {
         self.engine.forget();
         self.channels.forget(&mut self.links)?;
         self.buffers.forget(&mut self.links)?;
-        self.links.numbering = numbering;
+        self.links.renumber(numbering);
         // Before, nobody uses memory of a rank that has not cleared it.
         self.sync()
     }

@@ -167,7 +167,7 @@ impl Destination {
             self.stage = Stage::Connected;
             let Segments { count, bytes } = self.segments;
             let segments = RemoteSegments { count, bytes, handle: self.handle };
-            links.say_bytes(lane(end.rank), Record::Open { buffer: end.number(), segments }.encode());
+            links.say_bytes(lane(end.rank), &Record::Open { buffer: end.number(), segments }.encode());
         }
     }
 
@@ -194,7 +194,7 @@ impl Destination {
         self.indices.head += 1;
         if self.stage == Stage::Connected {
             let record = Record::Released { buffer: end.number(), segments: self.indices.head };
-            links.say_bytes(lane(end.rank), record.encode());
+            links.say_bytes(lane(end.rank), &record.encode());
         }
     }
 }

@@ -43,7 +43,7 @@ impl Buffers {
         let handle = links.endpoint().register(memory, Access::READ)?;
         let end = End::new(rank, next(&mut self.pair(rank).source)?);
         self.sources.insert(end, Source::new(segments, handle));
-        links.say_bytes(lane(rank), Record::Wanted { buffer: end.number() }.encode());
+        links.say_bytes(lane(rank), &Record::Wanted { buffer: end.number() }.encode());
         Ok(end)
     }
 
@@ -164,7 +164,7 @@ impl Buffers {
             *stage = Stage::Closed;
             links.say_bytes(
                 lane(end.rank),
-                Record::Closed { buffer: end.number(), is_by_source: is_source }.encode(),
+                &Record::Closed { buffer: end.number(), is_by_source: is_source }.encode(),
             );
         }
         Ok(())
@@ -222,13 +222,13 @@ impl Buffers {
                 let Some(source) = self.sources.get_mut(&end) else {
                     // It was freed before: the destination learns so.
                     if was_made {
-                        links.say_bytes(lane(rank), Record::Closed { buffer, is_by_source: true }.encode());
+                        links.say_bytes(lane(rank), &Record::Closed { buffer, is_by_source: true }.encode());
                     }
                     return was_made;
                 };
                 let is_right = source.opened(segments);
                 if source.stage == Stage::Unequal {
-                    links.say_bytes(lane(rank), Record::Closed { buffer, is_by_source: true }.encode());
+                    links.say_bytes(lane(rank), &Record::Closed { buffer, is_by_source: true }.encode());
                 }
                 self.waits_for_space |= !source.advance(links, end);
                 is_right

@@ -5,6 +5,7 @@
 //! one a write with a notification.
 
 mod receiving;
+mod requests;
 mod sending;
 mod table;
 mod wire;

@@ -3,12 +3,14 @@
 //! A slot begins with a header that this process writes when the segment is there: the number of the segment, counted from 1, its length, and that of its
 //! message. So it does not matter in which order segments arrive.
 
-use super::wire::{Record, RemoteSlots, Segment};
+use super::wire::{Record, RemoteSlots, Segment, taken};
 use super::{End, Slots, lane};
 use crate::error::{AcpError, Result};
 use crate::limits::{ALIGN_BYTES, SLOT_HEADER_BYTES};
 use crate::links::Links;
 use cci::{Access, Memory, RegionHandle};
+
+const NOT_THERE: AcpError = AcpError::Argument("the memory of the message is not there any more");
 
 /// What the receiver of a channel keeps.
 pub(super) struct Receiving {
@@ -85,7 +87,7 @@ impl Receiving {
         if !self.is_open {
             self.is_open = true;
             let slots = RemoteSlots { count: self.slots.count, bytes: self.slots.bytes, handle: self.handle };
-            links.say_bytes(lane(end.rank), Record::Open { channel: end.channel, slots }.encode());
+            links.say_bytes(lane(end.rank), &Record::Open { channel: end.channel, slots }.encode());
         }
     }
 
@@ -95,15 +97,56 @@ impl Receiving {
     }
 
     //= wire.md R-ACP-6
-    /// A segment has come. False: no sender sends it.
-    pub fn arrived(&mut self, segment: &Segment, data: Option<&[u8]>) -> bool {
-        let len = u64::from(segment.len_bytes);
+    /// Whether a sender sends such a segment now.
+    fn is_right(&self, segment: &Segment) -> bool {
         let ahead = segment.number.checked_sub(self.taken);
-        let is_right = self.is_open
+        self.is_open
             && ahead.is_some_and(|ahead| ahead < u64::from(self.slots.count))
-            && len <= segment.message_bytes
-            && segment.len_bytes as usize <= self.slots.bytes as usize - SLOT_HEADER_BYTES;
-        if !is_right {
+            && u64::from(segment.len_bytes) <= segment.message_bytes
+            && segment.len_bytes as usize <= self.slots.bytes as usize - SLOT_HEADER_BYTES
+    }
+
+    /// A segment has come, and may be all of the next message, which goes to `target` then without its slot. None: it is not, and nothing was done.
+    pub fn take_whole(
+        &mut self,
+        links: &mut Links,
+        end: End,
+        (segment, data): (&Segment, &[u8]),
+        target: &Memory,
+    ) -> Option<Result<usize>> {
+        let is_whole = !self.is_in_message
+            && segment.number == self.taken
+            && u64::from(segment.len_bytes) == segment.message_bytes;
+        if !is_whole || !self.is_right(segment) {
+            return None;
+        }
+        // Numbers in headers come again after a long time: this one says that the slot was used.
+        let number = (segment.number as u32).wrapping_add(1).to_ne_bytes();
+        let (len_bytes, space_bytes) = (segment.message_bytes, target.len());
+        let fitting = data.get(..space_bytes).unwrap_or(data);
+        let is_well = self.memory.write(self.slot(segment.number), &number)
+            && (fitting.is_empty() || target.write(0, fitting));
+        self.count_taken(links, end);
+        Some(if !is_well {
+            Err(NOT_THERE)
+        } else if len_bytes > space_bytes as u64 {
+            Err(AcpError::Truncated { len_bytes, space_bytes })
+        } else {
+            Ok(len_bytes as usize)
+        })
+    }
+
+    /// One more segment was taken, of which the sender is told now and then.
+    fn count_taken(&mut self, links: &mut Links, end: End) {
+        self.taken += 1;
+        if self.taken.is_multiple_of(u64::from(self.slots.count / 2).max(1)) {
+            links.say_bytes(lane(end.rank), &taken(end.channel, self.taken));
+        }
+    }
+
+    /// A segment has come, and goes to its slot. False: no sender sends it.
+    pub fn arrived(&mut self, segment: &Segment, data: Option<&[u8]>) -> bool {
+        if !self.is_right(segment) {
             return false;
         }
         let slot = self.slot(segment.number);
@@ -140,13 +183,9 @@ impl Receiving {
             let slot = self.slot(self.taken) + SLOT_HEADER_BYTES;
             let is_well = target.put(self.done_bytes as usize, &self.memory, slot, len as usize);
             self.done_bytes += len;
-            self.taken += 1;
-            if self.taken.is_multiple_of(u64::from(self.slots.count / 2).max(1)) {
-                let taken = Record::Taken { channel: end.channel, segments: self.taken };
-                links.say_bytes(lane(end.rank), taken.encode());
-            }
+            self.count_taken(links, end);
             if !is_well {
-                return Some(Err(AcpError::Argument("the memory of the message is not there any more")));
+                return Some(Err(NOT_THERE));
             }
             if self.done_bytes >= self.message_bytes {
                 self.is_in_message = false;

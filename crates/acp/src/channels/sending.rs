@@ -301,7 +301,7 @@ impl Sending {
         if self.is_open() && !self.is_lost {
             links.say_bytes(
                 lane(end.rank),
-                Record::End { channel: end.channel, segments: self.sent }.encode(),
+                &Record::End { channel: end.channel, segments: self.sent }.encode(),
             );
         }
         Ok(links.endpoint().deregister(&self.handle)?)

@@ -1,8 +1,9 @@
 //! All channel ends of a process, and what is under way on them.
 
 use super::receiving::{Receiving, Target};
+use super::requests::Requests;
 use super::sending::{Progress, Sending, Sent, Source};
-use super::wire::Record;
+use super::wire::{Record, Segment};
 use super::{End, Slots, lane, of_context};
 use crate::error::{AcpError, Result};
 use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS, SPARE_QUEUE_LEN_MAX, SPARE_QUEUES_MAX};
@@ -10,9 +11,6 @@ use crate::links::Links;
 use cci::{Memory, Status};
 use cci_job::numbered::Numbered;
 use std::collections::VecDeque;
-
-/// What has become of a request. None: it is under way.
-type Outcome = Option<Result<usize>>;
 
 /// The last channels with a rank, by their numbers.
 struct Pair {
@@ -65,8 +63,7 @@ pub(crate) struct Channels {
     busy: Vec<End>,
     /// Queues that are empty and have their space.
     spare: Spare,
-    requests: Numbered<u64, Outcome>,
-    requests_made: u64,
+    requests: Requests,
     /// Data on its way between memory.
     buffer: Vec<u8>,
     /// Something was not sent for want of space.
@@ -80,7 +77,7 @@ impl Channels {
         let sending = Sending::new(links, slots)?;
         let end = End { rank, channel: next(&mut self.pair(rank).sender)? };
         self.senders.insert(end, sending);
-        links.say_bytes(lane(rank), Record::Wanted { channel: end.channel }.encode());
+        links.say_bytes(lane(rank), &Record::Wanted { channel: end.channel }.encode());
         Ok(end)
     }
 
@@ -102,31 +99,13 @@ impl Channels {
         self.pairs.entry(rank).or_insert(Pair { sender: first, receiver: first, wanted: first })
     }
 
-    fn request(&mut self) -> u64 {
-        self.requests_made += 1;
-        self.requests.insert(self.requests_made, None);
-        self.requests_made
-    }
-
-    fn finish(&mut self, request: u64, result: Result<usize>) {
-        if let Some(outcome) = self.requests.get_mut(&request) {
-            *outcome = Some(result);
-        }
-    }
-
     /// The result of a request, which is forgotten. None: it is under way.
     pub fn take(&mut self, request: u64) -> Option<Result<usize>> {
-        match self.requests.get(&request) {
-            Some(None) => None,
-            Some(Some(_)) => self.requests.remove(&request).flatten(),
-            None => {
-                Some(Err(AcpError::Argument("this request was waited for before, or a reset has ended it")))
-            }
-        }
+        self.requests.take(request)
     }
 
     pub fn has_ended(&self, request: u64) -> bool {
-        self.requests.get(&request).is_none_or(Option::is_some)
+        self.requests.has_ended(request)
     }
 
     /// Sends as much of a message as can be, behind those that were started. None: not all yet.
@@ -151,24 +130,31 @@ impl Channels {
         }
     }
 
+    /// Sends a message, of which the rest waits for its turn if not all of it can be sent now.
     pub fn start_send(&mut self, links: &mut Links, end: End, message: &Memory) -> Result<u64> {
-        if !self.senders.contains_key(&end) {
-            return Err(FREED);
+        let sending = self.senders.get_mut(&end).ok_or(FREED)?;
+        let mut progress = Progress::default();
+        if !self.outgoing.contains_key(&end) {
+            let source = (Source::Memory(message), &mut progress);
+            match sending.send(links, end, source, &mut self.buffer) {
+                Ok(Sent::All) => return Ok(self.requests.start_ended(Ok(0))),
+                Ok(Sent::NotYet) => {}
+                Ok(Sent::WaitsForSpace) => self.waits_for_space = true,
+                Err(error) => return Ok(self.requests.start_ended(Err(error))),
+            }
         }
-        let request = self.request();
-        let outgoing = Outgoing { request, message: message.clone(), progress: Progress::default() };
+        let request = self.requests.start();
         let queue = self.outgoing.entry(end).or_insert_with(|| self.spare.outgoing.pop().unwrap_or_default());
-        queue.push_back(outgoing);
+        queue.push_back(Outgoing { request, message: message.clone(), progress });
         self.make_busy(end);
-        self.advance(links);
         Ok(request)
     }
 
     pub fn free_sender(&mut self, links: &mut Links, end: End) -> Result<u64> {
-        let request = self.request();
+        let request = self.requests.start();
         match self.senders.get_mut(&end) {
             Some(sending) => sending.freed_by = request,
-            None => self.finish(request, Ok(0)),
+            None => self.requests.end(request, Ok(0)),
         }
         self.make_busy(end);
         self.advance(links);
@@ -210,7 +196,7 @@ impl Channels {
             };
             let request = first.request;
             self.pop_outgoing(end);
-            self.finish(request, result);
+            self.requests.end(request, result);
         }
         let Some(sending) = self.senders.get(&end).filter(|sending| sending.freed_by != 0) else {
             return false;
@@ -221,7 +207,7 @@ impl Channels {
         if let Some(sending) = self.senders.remove(&end) {
             let request = sending.freed_by;
             let gone = sending.go(links, end);
-            self.finish(request, gone.map(|()| 0));
+            self.requests.end(request, gone.map(|()| 0));
         }
         false
     }
@@ -244,22 +230,25 @@ impl Channels {
         receiving.take(links, end, &mut Target::Slice(into))
     }
 
+    /// Receives the next message, if it is there and no other request waits, or when it comes.
     pub fn start_receive(&mut self, links: &mut Links, end: End, into: &Memory) -> Result<u64> {
-        if !self.receivers.contains_key(&end) {
-            return Err(FREED);
+        let receiving = self.receivers.get_mut(&end).ok_or(FREED)?;
+        if !self.incoming.contains_key(&end)
+            && let Some(result) = receiving.take(links, end, &mut Target::Memory(into))
+        {
+            return Ok(self.requests.start_ended(result));
         }
-        let request = self.request();
+        let request = self.requests.start();
         let queue = self.incoming.entry(end).or_insert_with(|| self.spare.incoming.pop().unwrap_or_default());
         queue.push_back(Incoming { request, into: into.clone() });
-        self.advance_receiver(links, end);
         Ok(request)
     }
 
     pub fn free_receiver(&mut self, links: &mut Links, end: End) -> Result<u64> {
-        let request = self.request();
+        let request = self.requests.start();
         match self.receivers.get_mut(&end) {
             Some(receiving) => receiving.freed_by = request,
-            None => self.finish(request, Ok(0)),
+            None => self.requests.end(request, Ok(0)),
         }
         self.advance_receiver(links, end);
         Ok(request)
@@ -272,12 +261,11 @@ impl Channels {
             let Some(first) = queue.front() else { break };
             let mut target = Target::Memory(&first.into);
             let Some(result) = receiving.take(links, end, &mut target) else { return };
-            if let Some(outcome) = self.requests.get_mut(&first.request) {
-                *outcome = Some(result);
-            }
+            self.requests.end(first.request, result);
             queue.pop_front();
             if queue.is_empty() {
                 keep(&mut self.spare.incoming, self.incoming.remove(&end));
+                break;
             }
         }
         if receiving.freed_by == 0 {
@@ -293,7 +281,7 @@ impl Channels {
         if let Some(receiving) = self.receivers.remove(&end) {
             let request = receiving.freed_by;
             let gone = receiving.go(links);
-            self.finish(request, gone.map(|()| 0));
+            self.requests.end(request, gone.map(|()| 0));
         }
     }
 
@@ -305,11 +293,9 @@ impl Channels {
             // It was sent before a reset.
             return true;
         }
-        let first = self.first;
-        let pair = self.pair(rank);
-        let is_sender = |channel, pair: &Pair| (first + 1..=pair.sender).contains(&channel);
         match record {
             Record::Wanted { channel } => {
+                let pair = self.pair(rank);
                 let known = pair.wanted.min(pair.receiver);
                 pair.wanted = pair.wanted.max(channel);
                 for channel in known + 1..=pair.wanted.min(pair.receiver) {
@@ -322,7 +308,7 @@ impl Channels {
             }
             Record::Open { channel, slots } => {
                 let end = End { rank, channel };
-                let was_made = is_sender(channel, pair);
+                let was_made = self.was_made(end);
                 match self.senders.get_mut(&end) {
                     Some(sending) => {
                         let is_right = sending.opened(slots);
@@ -331,23 +317,22 @@ impl Channels {
                     }
                     // It was freed before, and had sent nothing.
                     None if was_made => {
-                        links.say_bytes(lane(rank), Record::End { channel, segments: 0 }.encode());
+                        links.say_bytes(lane(rank), &Record::End { channel, segments: 0 }.encode());
                         true
                     }
                     None => false,
                 }
             }
             Record::Segment { segment, data } => {
-                let end = End { rank, channel: segment.channel };
-                let arrived = self.receivers.get_mut(&end).is_some_and(|to| to.arrived(&segment, data));
-                self.advance_receiver(links, end);
-                arrived
+                self.arrived(links, End { rank, channel: segment.channel }, &segment, data)
             }
             Record::Taken { channel, segments } => {
-                let was_made = is_sender(channel, pair);
-                // One that was freed has no use for it.
-                let sending = self.senders.get_mut(&End { rank, channel });
-                sending.map_or(was_made, |sending| sending.took(segments))
+                let end = End { rank, channel };
+                match self.senders.get_mut(&end) {
+                    Some(sending) => sending.took(segments),
+                    // One that was freed has no use for it.
+                    None => self.was_made(end),
+                }
             }
             Record::End { channel, segments } => {
                 let end = End { rank, channel };
@@ -357,6 +342,36 @@ impl Channels {
                 true
             }
         }
+    }
+
+    /// Whether this rank has made this sender since the last reset.
+    fn was_made(&mut self, end: End) -> bool {
+        (self.first + 1..=self.pair(end.rank).sender).contains(&end.channel)
+    }
+
+    /// A segment has come. False: no sender sends it.
+    fn arrived(&mut self, links: &mut Links, end: End, segment: &Segment, data: Option<&[u8]>) -> bool {
+        let Some(receiving) = self.receivers.get_mut(&end) else { return false };
+        if let Some(data) = data
+            && let Some(queue) = self.incoming.get_mut(&end)
+            && let Some(first) = queue.front()
+            && let Some(result) = receiving.take_whole(links, end, (segment, data), &first.into)
+        {
+            self.requests.end(first.request, result);
+            queue.pop_front();
+            let is_last = queue.is_empty();
+            if is_last {
+                keep(&mut self.spare.incoming, self.incoming.remove(&end));
+            }
+            // One that came earlier may be behind it. An end that is to be freed goes with its last segment.
+            if !is_last || receiving.freed_by != 0 {
+                self.advance_receiver(links, end);
+            }
+            return true;
+        }
+        let is_right = receiving.arrived(segment, data);
+        self.advance_receiver(links, end);
+        is_right
     }
 
     /// A write has ended. False: it is not one of channels.
@@ -383,9 +398,10 @@ impl Channels {
 
     /// Ends all channels, on all ranks. Records that are on their way are known by their numbers.
     pub fn forget(&mut self, links: &mut Links) -> Result<()> {
-        let Channels { senders, receivers, first, requests_made, .. } = std::mem::take(self);
+        let Channels { senders, receivers, first, mut requests, .. } = std::mem::take(self);
         self.first = (first + (1 << CHANNELS_BITS)) % (1 << CHANNEL_BITS);
-        self.requests_made = requests_made;
+        requests.clear();
+        self.requests = requests;
         senders.into_iter().try_for_each(|(end, mut sending)| {
             sending.lose();
             sending.go(links, end)

@@ -5,6 +5,8 @@ use cci::RegionHandle;
 const WORD_BYTES: usize = 8;
 /// Words before the data of a segment.
 pub(super) const SEGMENT_WORDS: usize = 5;
+/// Words of the record that says how many segments were taken.
+const TAKEN_WORDS: usize = 3;
 
 /// Where a receiver's slots are.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,16 @@ pub(super) fn segment_words(segment: &Segment, is_here: bool) -> [u8; SEGMENT_WO
     bytes
 }
 
+//= wire.md R-ACP-4
+/// The record that says that so many segments have left their slots.
+pub(super) fn taken(channel: u64, segments: u64) -> [u8; TAKEN_WORDS * WORD_BYTES] {
+    let mut bytes = [0; TAKEN_WORDS * WORD_BYTES];
+    for (to, word) in bytes.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip([5, channel, segments]) {
+        *to = word.to_le_bytes();
+    }
+    bytes
+}
+
 impl<'a> Record<'a> {
     //= wire.md R-ACP-4
     pub fn encode(&self) -> Vec<u8> {
@@ -68,7 +80,7 @@ impl<'a> Record<'a> {
             Record::Segment { segment, data } => {
                 [&segment_words(segment, data.is_some())[..], data.unwrap_or_default()].concat()
             }
-            Record::Taken { channel, segments } => words(&[5, *channel, *segments]),
+            Record::Taken { channel, segments } => taken(*channel, *segments).to_vec(),
             Record::End { channel, segments } => words(&[6, *channel, *segments]),
         }
     }

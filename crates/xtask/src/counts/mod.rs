@@ -45,6 +45,10 @@ enum Program {
     Services,
 }
 
+/// The examples of the test kit that are counted.
+const EXAMPLES: [(Program, &str); 3] =
+    [(Program::Rust, "exchanges"), (Program::Ranks, "ranks"), (Program::Services, "services")];
+
 const fn rust(name: &'static str, operations: usize) -> Scenario {
     Scenario { name, operations, program: Program::Rust }
 }
@@ -65,6 +69,8 @@ const fn services(name: &'static str, operations: usize) -> Scenario {
 /// completion, received by a handler. A call is one request and its reply. Active messages (`am`) are compared with the core's, sent in
 /// silence and taken by a handler, and so are the two messages of a barrier of two ranks. A put and an addition each wait for a fence; what
 /// is packed is one block of 8 bytes, there and back. A message between services (`service`) is a short one, and `rpc` is a call of one by another.
+/// Operations on global memory (`acp`) are waited for: `rma` is what copies of 8 bytes are compared with, `fetch` is what the addition is, and
+/// `message` is what messages of channels are. The map finds and inserts keys and values of 8 bytes in the other rank's memory.
 const SCENARIOS: &[Scenario] = &[
     rust("message-shm", 2),
     rust("message-udp4", 2),
@@ -97,6 +103,13 @@ const SCENARIOS: &[Scenario] = &[
     services("service-shm", 2),
     services("service-udp4", 2),
     services("rpc-shm", 1),
+    ranks("fetch-shm", 1),
+    ranks("acp_put-shm", 1),
+    ranks("acp_get-shm", 1),
+    ranks("acp_add-shm", 1),
+    ranks("acp_channel-shm", 2),
+    ranks("map_find-shm", 1),
+    ranks("map_insert-shm", 1),
 ];
 
 /// `cargo xtask counts`: prints the table and what differs; with `bless`, writes the files. `only`: the names of those to count; none
@@ -125,10 +138,11 @@ fn count(workspace: &Workspace, bless: bool, only: &[String]) -> Result<Tally, S
         println!("--- counts: skipped, {reason}");
         return Ok(Tally::default());
     }
-    let bench = Bench::build(workspace)?;
-    let mut tally = Tally::default();
     let is_asked = |scenario: &&Scenario| only.is_empty() || only.iter().any(|name| name == scenario.name);
-    for scenario in SCENARIOS.iter().filter(is_asked) {
+    let asked: Vec<&Scenario> = SCENARIOS.iter().filter(is_asked).collect();
+    let bench = Bench::build(workspace, &asked)?;
+    let mut tally = Tally::default();
+    for scenario in asked {
         let passed = match bench.count(scenario)? {
             Counted::Skipped(reason) => {
                 println!("{}: skipped, {reason}", scenario.name);
@@ -199,15 +213,20 @@ struct Bench {
 }
 
 impl Bench {
-    fn build(workspace: &Workspace) -> Result<Bench, String> {
+    /// Builds what these scenarios need.
+    fn build(workspace: &Workspace, scenarios: &[&Scenario]) -> Result<Bench, String> {
         let mut build =
             cargo(&["build", "--locked", "--profile", "profiling", "-p", "cci-testkit", "-p", "cci-capi"]);
         // Simulated memory and calls cost instructions.
         build.args(["--no-default-features", "--features", "cci-capi/default"]);
-        run(
-            "building what is counted",
-            build.args(["--lib", "--example", "exchanges", "--example", "ranks", "--example", "services"]),
-        )?;
+        let needs = |program| scenarios.iter().any(|scenario| scenario.program == program);
+        if needs(Program::C) {
+            build.arg("--lib");
+        }
+        for (_, example) in EXAMPLES.into_iter().filter(|&(program, _)| needs(program)) {
+            build.arg(format!("--example={example}"));
+        }
+        run("building what is counted", &mut build)?;
         let built = workspace.target.join("profiling");
         let folder = workspace.target.join("counts");
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -221,7 +240,10 @@ impl Bench {
             folder,
             tools: tools()?,
         };
-        bench.compile_c(&built)?;
+        if needs(Program::C) {
+            bench.compile_c(&built)?;
+        }
+        bench.write_config()?;
         bench.compile_clock()?;
         Ok(bench)
     }
@@ -253,7 +275,10 @@ impl Bench {
             .arg(&self.folder)
             .arg("-lcci")
             .arg(format!("-Wl,-rpath,{}", self.folder.display()));
-        run("compiling what is counted", &mut cc)?;
+        run("compiling what is counted", &mut cc)
+    }
+
+    fn write_config(&self) -> Result<(), String> {
         let config = "[shm]\ntransport = shm\n[udp]\ntransport = udp\nip = 127.0.0.1\n";
         let path = self.folder.join("cci.ini");
         fs::write(&path, config).map_err(|error| format!("{}: {error}", path.display()))

@@ -1,9 +1,11 @@
 //! What `cargo xtask counts` runs under callgrind for ranks of jobs: `ranks SCENARIO COUNT`.
 //!
 //! Two ranks are in one thread and are polled by a fixed plan, as the endpoints of `exchanges` are. It is a program of its own, so that a change of
-//! `cci-am` leaves the code of that one as it is.
+//! `cci-am` or `cci-acp` leaves the code of that one as it is.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program for developers")]
+
+mod global;
 
 use cci::{Atomic, AtomicKind, AtomicWidth, Attribute, Memory, Options, Polled, SendFlags};
 use cci_am::description::{Description, Readable, Writable};
@@ -47,9 +49,17 @@ fn main() -> ExitCode {
         ("put", Some(Ok(pair))) => puts(pair, count),
         ("add", Some(Ok(pair))) => additions(pair, count),
         ("pack", None) if on == "vector" => pack(count),
+        ("fetch", Some(Ok(pair))) => global::fetches(pair, count),
+        ("acp_put", Some(Ok(pair))) => global::copies(pair, count, true),
+        ("acp_get", Some(Ok(pair))) => global::copies(pair, count, false),
+        ("acp_add", Some(Ok(pair))) => global::additions(pair, count),
+        ("acp_channel", Some(Ok(pair))) => global::channels(pair, count),
+        ("map_find", Some(Ok(pair))) => global::finds(pair, count),
+        ("map_insert", Some(Ok(pair))) => global::inserts(pair, count),
         _ => {
             eprintln!(
-                "usage: ranks handler-DEVICE|am-DEVICE|barrier-DEVICE|put-DEVICE|add-DEVICE|pack-vector COUNT"
+                "usage: ranks WHAT-DEVICE|pack-vector COUNT, where WHAT is handler, am, barrier, put, add, \
+                 fetch, acp_put, acp_get, acp_add, acp_channel, map_find or map_insert"
             );
             return ExitCode::from(2);
         }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Colours that memory can be registered with: each is a connection of its own with each rank.
 pub const COLORS: u32 = 2;
+/// The colour whose accesses go over a network, also to ranks of the same host, where the device has such a path.
+pub const NETWORK_COLOR: u32 = 1;
 /// Most ranks of a job with global memory.
 pub const RANKS_MAX: u32 = (1 << RANK_BITS) - 1;
 /// Most bytes of all regions of a rank with the gaps between them: 2 TiB.

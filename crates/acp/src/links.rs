@@ -1,7 +1,7 @@
 //! Connections with other ranks, one for each colour, and the records that go over them.
 
 use crate::error::{AcpError, Result};
-use crate::limits::{COLORS, OUTBOX_RECORDS_MAX, SILENCE_LIMIT, SPACE_PAUSE};
+use crate::limits::{COLORS, NETWORK_COLOR, OUTBOX_RECORDS_MAX, SILENCE_LIMIT, SPACE_PAUSE};
 use crate::numbering::Numbering;
 use crate::wire::Record;
 use cci::{Attribute, Connection, Endpoint, Event, Message, SendError, SendFlags, Status};
@@ -63,6 +63,7 @@ pub(crate) struct Links {
 impl Links {
     pub fn new(mut ranks: Ranks) -> Links {
         ranks.endpoint().set_default_send_timeout(SILENCE_LIMIT);
+        ranks.prefer_network(NETWORK_COLOR as u16);
         Links {
             ranks,
             numbering: Numbering::default(),

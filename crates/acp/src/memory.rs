@@ -134,7 +134,9 @@ impl GlobalMemory {
         self.links.ranks.size()
     }
 
-    /// How many colours there are (`acp_colors`). Accesses of one colour do not wait for those of another one.
+    /// How many colours there are (`acp_colors`). Accesses of one colour do not wait for those of another one. On the device `any`, those of colour 0 take
+    /// the best path, which is shared memory on one host, and those of colour 1 always go over a network, if the device has one; on other
+    /// devices both take the same path.
     pub fn colors(&self) -> u32 {
         COLORS
     }

@@ -63,6 +63,30 @@ fn what_is_independent_does_not_wait_for_what_has_to() {
     }
 }
 
+/// On `any` a colour is a path.
+#[test]
+fn the_second_colour_goes_over_a_network() {
+    for (device, paths) in [("any", ["shm", "udp"]), ("shm", ["shm", "shm"]), ("tcp-lo", ["tcp", "tcp"])] {
+        let mut all = open(device, 2);
+        let own = all[0].starter(0).unwrap();
+        assert!(all[0].starter_memory().write(0, &7_u64.to_ne_bytes()));
+        for (color, path) in (0..).zip(paths) {
+            let memory = all[1].allocate(4_096).unwrap();
+            let key = all[1].register(&memory, color).unwrap();
+            let target = all[1].address(key, 8).unwrap();
+            assert_eq!(target.color(), color);
+            for _ in 0..100 {
+                let there = all[0].copy(target, own, 8, Order::Now).unwrap();
+                turn(&mut all, None, |all| all[0].has_ended(there));
+            }
+            assert_eq!(word(&memory, 8), 7);
+            let connection = all[0].links.connection(links::Lane { rank: 1, color }).unwrap().unwrap();
+            let explanation = all[0].links.endpoint().explain(connection).unwrap();
+            assert!(explanation.transport.starts_with(path), "{device}, colour {color}: {explanation}");
+        }
+    }
+}
+
 #[test]
 fn nothing_is_fixed_in_how_many_are_under_way() {
     const COUNT: u64 = 50_000;

@@ -66,7 +66,8 @@ typedef uint64_t acp_atkey_t;
 acp_ga_t acp_query_starter_ga(int rank);
 
 /*
- * Lets all processes access memory, which stays mapped until it was unregistered. Accesses take the connection of this colour.
+ * Lets all processes access memory, which stays mapped until it was unregistered. Accesses take the connection of this colour:
+ * on the device any, colour 0 is the best path, and colour 1 a network, also to processes of this host.
  * ACP_ATKEY_NULL: addr is NULL, size is 0, or there is no such colour.
  */
 acp_atkey_t acp_register_memory(void *addr, size_t size, int color);

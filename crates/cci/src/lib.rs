@@ -104,6 +104,7 @@ pub use resolve::resolve;
 pub use rma::{Access, BlockRun, Memory, RegionAddress, RegionHandle, Registration, Rma, RmaFlags, Segment};
 pub use security::Security;
 pub use shared::{LockedEndpoint, SharedEndpoint};
+pub use transport::any::network_uri;
 
 pub use cci_memory::bytes::{AtomicRefusal, Foreign, Trust};
 pub use cci_proto::{Atomic, AtomicKind, AtomicWidth, RmaKind};

@@ -21,6 +21,8 @@ pub struct Connections {
     ticket: Ticket,
     /// Only those that somebody has asked for.
     states: HashMap<Peer, State>,
+    /// Labels of connections that do not go through shared memory where a rank has another address.
+    by_network: Vec<u16>,
     refused: u64,
 }
 
@@ -75,7 +77,7 @@ impl Connections {
     /// With everybody's entries.
     pub(super) fn over(rank: u32, entries: &[Vec<u8>]) -> Result<Connections> {
         let (book, ticket) = Book::new(entries)?;
-        Ok(Connections { rank, book, ticket, states: HashMap::new(), refused: 0 })
+        Ok(Connections { rank, book, ticket, states: HashMap::new(), by_network: Vec::new(), refused: 0 })
     }
 
     #[cfg(test)]
@@ -113,6 +115,13 @@ impl Connections {
         self.book.memory_bytes()
     }
 
+    /// See [`super::Ranks::prefer_network`].
+    pub fn prefer_network(&mut self, label: u16) {
+        if !self.by_network.contains(&label) {
+            self.by_network.push(label);
+        }
+    }
+
     /// See [`super::Ranks::connect`].
     ///
     /// # Errors
@@ -128,7 +137,12 @@ impl Connections {
             Some(_) => return Ok(None),
             None => {}
         }
-        let uri = self.book.uri(peer.rank())?;
+        let mut uri = self.book.uri(peer.rank())?;
+        if self.by_network.contains(&peer.label())
+            && let Some(network) = cci::network_uri(&uri)
+        {
+            uri = network;
+        }
         let hello = hello::encode(&self.ticket, self.rank, peer.label());
         endpoint
             .connect(&uri, &hello, peer.attribute(), peer.to_context(), limit)

@@ -216,6 +216,12 @@ impl Ranks {
         self.connections.size()
     }
 
+    /// Has connections with this label go over a network, also with ranks of this host, where a rank's endpoint is reached by several paths, as one
+    /// on the device `any` is. All ranks call it alike, before they connect.
+    pub fn prefer_network(&mut self, label: u16) {
+        self.connections.prefer_network(label);
+    }
+
     /// Returns the connection if it is open. Else it is asked for, unless it was before, and becomes
     /// [`RankEvent::Connected`], or [`RankEvent::Failed`] after `limit` at the latest. Never blocks. A rank connects to itself, too.
     ///

@@ -22,6 +22,7 @@ mod tests;
 
 pub(crate) use beyond::{Beyond, around, nothing, options_of_home};
 pub(crate) use open::open;
+pub use uri::network_uri;
 pub(crate) use uri::part_for;
 
 use self::dial::{Attempt, Outcomes};

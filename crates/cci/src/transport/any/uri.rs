@@ -107,6 +107,17 @@ pub(super) fn parse(uri: &str) -> Result<Paths, String> {
     Ok(paths)
 }
 
+/// The URI of the same endpoint by its addresses in networks alone, without shared memory. None: it is no list, or lists no such address.
+pub fn network_uri(uri: &str) -> Option<String> {
+    let listed = uri.strip_prefix(SCHEME)?;
+    let is_of_network = |part: &&str| {
+        let kind = part.split_once('=').map(|(key, _)| key);
+        ORDER.iter().any(|known| *known != TransportKind::Shm && kind == Some(known.name()))
+    };
+    let parts: Vec<&str> = listed.split(',').filter(is_of_network).collect();
+    (!parts.is_empty()).then(|| format!("{SCHEME}{}", parts.join(",")))
+}
+
 fn is_key(key: &str) -> bool {
     !key.is_empty()
         && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
@@ -159,6 +170,21 @@ mod tests {
         let paths = parse(&text).unwrap();
         assert_eq!(paths.id, ID.parse().ok());
         assert_eq!(uris(&paths), listed.map(|(_, uri)| Some(uri)));
+    }
+
+    #[test]
+    fn networks_are_listed_alone() {
+        let text = format!(
+            "any://id={ID},shm=/tmp/a%2Cb,udp=10.0.0.1:5000,udp=[fe80::1%eth0]:5000,tcp=10.0.0.1:5001"
+        );
+        let networks = network_uri(&text).unwrap();
+        assert_eq!(networks, "any://udp=10.0.0.1:5000,udp=[fe80::1%eth0]:5000,tcp=10.0.0.1:5001");
+        assert_eq!(network_uri(&networks), Some(networks.clone()));
+        let paths = parse(&networks).unwrap();
+        assert!(paths.id.is_none() && paths.uris[0].is_none() && paths.uris[2].is_some());
+        for uri in [&format!("any://id={ID},shm=a"), "udp://10.0.0.1:5000", "shm://a", ""] {
+            assert_eq!(network_uri(uri), None);
+        }
     }
 
     #[test]

@@ -368,7 +368,7 @@ impl Links {
         self.wake_for_records(common, core, affected);
     }
 
-    /// Tells peers which memories of ours they map in vain.
+    /// Reports to peers which memories of ours they still map, although those are no more.
     #[cold]
     pub fn tell_of_ended(&mut self, common: &mut Common, core: &mut Core) {
         let now_ns = common.connections.now_ns;

@@ -246,8 +246,8 @@ impl Target {
         granted.links
     }
 
-    /// Tells peers which memories they map in vain: those that are no more, or have other pages now. Answers their links, as they have to be
-    /// woken.
+    /// Reports to peers which memories they still map, although those are no more or have other pages now. Answers the peers' links, as
+    /// they have to be woken.
     pub fn tell_of_ended(&mut self, links: &mut Table, now_ns: u64) -> Vec<Key> {
         let mut affected = Vec::new();
         for (id, of_memory) in self.lent.take_ended(now_ns) {

@@ -26,7 +26,7 @@ final class Lendable {
      *
      * @param buffer where it is
      * @param part how much of it is shown, bytes
-     * @param released called when nobody retains it any more: the memory may be written to if it is told true
+     * @param released called when nobody retains it any more, with true if the memory may be written to again
      */
     Lendable(ServiceBuffer buffer, long part, Part.Owner released) {
         this.buffer = buffer;

@@ -214,7 +214,7 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
         forgetIdle(partner);
     }
 
-    /** Somebody has read what a partner sent, and tells it so if it may wait for that. */
+    /** Somebody has read what a partner sent. The partner gets a report of that if it may wait for one. */
     void wasRead(Partner partner) {
         if (partner.isToBeAnnounced()) {
             drainNow(partner, Partner.READ_MESSAGES);

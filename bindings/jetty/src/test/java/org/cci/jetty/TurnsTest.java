@@ -106,15 +106,15 @@ class TurnsTest {
     @Test
     void workThatFailsEndsNothing() throws Exception {
         Thread.UncaughtExceptionHandler before = Thread.getDefaultUncaughtExceptionHandler();
-        BlockingQueue<Throwable> told = new LinkedBlockingQueue<>();
-        Thread.setDefaultUncaughtExceptionHandler((thread, failure) -> told.add(failure));
+        BlockingQueue<Throwable> reported = new LinkedBlockingQueue<>();
+        Thread.setDefaultUncaughtExceptionHandler((thread, failure) -> reported.add(failure));
         messages.add(() -> {
             throw new IllegalStateException("on purpose");
         });
         CountDownLatch next = new CountDownLatch(1);
         messages.add(next::countDown);
         assertTrue(next.await(PATIENCE_S, TimeUnit.SECONDS));
-        assertEquals("on purpose", told.poll(PATIENCE_S, TimeUnit.SECONDS).getMessage());
+        assertEquals("on purpose", reported.poll(PATIENCE_S, TimeUnit.SECONDS).getMessage());
         Thread.setDefaultUncaughtExceptionHandler(before);
     }
 }

@@ -23,7 +23,7 @@ import org.cci.jetty.ServiceClient;
  * this one. Files are fetched one after another over one connection, and short ones 64 at once over 64.
  *
  * <p>In each round all contestants have their turns, one soon after the other. What is printed are medians of the rounds' ratios,
- * of rates: above 1, RIPC is faster. TCP has the best of Jetty's ways to serve a file without its cache: read, or mapped. The
+ * of rates: above 1, RIPC is faster. TCP has the better of Jetty's two handlers without its cache: one that reads the file, and one that maps it. The
  * property {@code bench.server} has options for the server's JVM.
  */
 public final class FetchBench {
@@ -164,7 +164,7 @@ public final class FetchBench {
         return sum.getValue();
     }
 
-    private static String[] ways(boolean isCached) {
+    private static String[] paths(boolean isCached) {
         return isCached ? new String[] {"/cached/f"} : new String[] {"/plain/f", "/mapped/f"};
     }
 
@@ -194,9 +194,9 @@ public final class FetchBench {
                 for (boolean isCached : new boolean[] {true, false}) {
                     check(ripc, lent(isCached) + AT_ONCE_BYTES, AT_ONCE_BYTES, sum);
                     check(ripc, lent(isCached) + MIB, MIB, sumOfMany);
-                    for (String way : ways(isCached)) {
-                        check(tcp, way + AT_ONCE_BYTES, AT_ONCE_BYTES, sum);
-                        check(tcp, way + MIB, MIB, sumOfMany);
+                    for (String path : paths(isCached)) {
+                        check(tcp, path + AT_ONCE_BYTES, AT_ONCE_BYTES, sum);
+                        check(tcp, path + MIB, MIB, sumOfMany);
                     }
                 }
             } while (System.nanoTime() - began < 40 * turnNs);
@@ -216,9 +216,9 @@ public final class FetchBench {
             ByteBuffer ownRequest = Fetcher.request(own);
             check(ripc, own, bytes, sum);
             turns.add(() -> ripc.fetch(ownRequest));
-            for (String way : ways(isCached)) {
-                check(tcp, way + bytes, bytes, sum);
-                ByteBuffer request = Fetcher.request(way + bytes);
+            for (String path : paths(isCached)) {
+                check(tcp, path + bytes, bytes, sum);
+                ByteBuffer request = Fetcher.request(path + bytes);
                 turns.add(() -> tcp.fetch(request));
             }
             print(String.valueOf(bytes), isCached, bytes < MIB ? 1 : TIMES_TCP, bytes >= MIB, rates(turns));
@@ -237,9 +237,9 @@ public final class FetchBench {
             List<Turn> turns = new ArrayList<>();
             turns.add(() -> {});
             for (List<Fetcher> all : List.of(ripc, tcp)) {
-                for (String way : all == tcp ? ways(isCached) : new String[] {lent(isCached)}) {
-                    ByteBuffer request = Fetcher.request(way + AT_ONCE_BYTES);
-                    check(all.get(0), way + AT_ONCE_BYTES, AT_ONCE_BYTES, sum);
+                for (String path : all == tcp ? paths(isCached) : new String[] {lent(isCached)}) {
+                    ByteBuffer request = Fetcher.request(path + AT_ONCE_BYTES);
+                    check(all.get(0), path + AT_ONCE_BYTES, AT_ONCE_BYTES, sum);
                     turns.add(() -> {
                         for (Fetcher fetcher : all) {
                             fetcher.write(request.duplicate());
@@ -281,7 +281,7 @@ public final class FetchBench {
         return rates;
     }
 
-    /** Prints a line: {@code rates} are those of memcpy, RIPC, and TCP in one or two ways. */
+    /** Prints a line: {@code rates} are those of memcpy, RIPC, and TCP by one or two handlers. */
     private void print(String what, boolean isCached, double goal, boolean hasMemcpy, double[][] rates) {
         double[] toTcp = new double[rounds];
         double[] toMemcpy = new double[rounds];

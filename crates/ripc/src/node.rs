@@ -40,8 +40,10 @@ use std::time::Duration;
 const EVENTS_PER_CALL: usize = 64;
 /// How long a program that waits keeps its core when a search has begun: a directory of this host or of its network answers in that time.
 const SEARCH_SPIN_NS: u64 = 200_000;
-/// The longest sleep while a partner is being looked for.
+/// The longest sleep while a partner is being looked for in a directory without a descriptor.
 const SEARCH_LOOK_NS: u64 = 2_000_000;
+/// The longest sleep where everything that happens wakes the program.
+const SLEEP_NS_MAX: u64 = 3_600_000_000_000;
 
 /// How a call is made.
 #[derive(Copy, Clone, Debug)]
@@ -143,8 +145,9 @@ impl Node {
         };
         let endpoint = Endpoint::create(&device, options.endpoint).map_err(OpenError::Endpoint)?;
         let lease_ns = u64::try_from(options.lease.as_nanos()).unwrap_or(u64::MAX);
-        let base = Base::new(endpoint, Lending::new(lease_ns));
-        let finding = Finding::new(directory, options.resolve_timeout);
+        let mut base = Base::new(endpoint, Lending::new(lease_ns));
+        let mut finding = Finding::new(directory, options.resolve_timeout);
+        finding.wake(&mut base);
         let mut engine = Engine::new(base, finding, options.policy, options.fetched_bytes_max);
         engine.fetches_on_receive = options.fetch_on_receive;
         Ok(Node { engine })
@@ -559,21 +562,27 @@ impl Node {
             return Ok(());
         }
         let wake_ns = self.engine.next_due_ns().min(now_ns + look_ns).min(until_ns.unwrap_or(u64::MAX));
-        self.engine.base.endpoint.wait_any(Some(Duration::from_nanos(wake_ns.saturating_sub(now_ns))))?;
-        if self.engine.finding.is_idle() && clock::now_ns().saturating_sub(now_ns) >= ASK_AGAIN_NS_MAX {
+        let timeout = Duration::from_nanos(wake_ns.saturating_sub(now_ns));
+        self.engine.base.endpoint.wait_or_wake(Some(timeout))?;
+        let finding = &self.engine.finding;
+        let is_late = || clock::now_ns().saturating_sub(now_ns) >= ASK_AGAIN_NS_MAX;
+        if finding.is_idle() && !finding.is_woken() && is_late() {
             self.engine.look(clock::now_ns());
         }
         Ok(())
     }
 
-    /// How long a program may sleep and yet see in time what the directory says. It sleeps longer the longer it has looked for somebody.
+    /// How long a program may sleep and yet see in time what the directory says. Where the directory has no descriptor that wakes it, it sleeps
+    /// longer the longer it has looked for somebody.
     fn look_ns(&self, now_ns: u64) -> u64 {
         let finding = &self.engine.finding;
-        if finding.is_idle() {
-            return DIRECTORY_LOOK_NS;
-        }
         let searched_ns = now_ns.saturating_sub(finding.began_ns());
-        if searched_ns < SEARCH_SPIN_NS { 0 } else { (searched_ns / 2).min(SEARCH_LOOK_NS) }
+        match (finding.is_idle(), finding.is_woken()) {
+            (false, _) if searched_ns < SEARCH_SPIN_NS => 0,
+            (_, true) => SLEEP_NS_MAX,
+            (false, false) => (searched_ns / 2).min(SEARCH_LOOK_NS),
+            (true, false) => DIRECTORY_LOOK_NS,
+        }
     }
 
     /// Makes progress: takes what has come, and does what is due. Events wait for [`Node::next_event`].

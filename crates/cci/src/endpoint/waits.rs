@@ -7,6 +7,7 @@ use crate::error::WaitError;
 use crate::limits;
 use crate::transport::Armed;
 use cci_sys::clock;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,6 +72,27 @@ impl Endpoint {
             self.pause(until_ns, |endpoint| endpoint.core.has_events())?;
         }
         Ok(true)
+    }
+
+    /// Has [`Endpoint::os_handle`] readable, too, as long as another descriptor is, and ends each sleep of [`Endpoint::wait_or_wake`] then: for
+    /// a program or layer that waits for something beside events. The descriptor is watched until it is closed. [`Endpoint::wait`] and
+    /// [`Endpoint::wait_any`] must not be used any more, since they would not sleep while it is readable.
+    ///
+    /// # Errors
+    /// [`WaitError`]: it can't be watched, or is watched already.
+    pub fn wake_on(&mut self, descriptor: BorrowedFd<'_>) -> Result<(), WaitError> {
+        self.check_process()?;
+        self.core.poller.watch_for_layer(descriptor)
+    }
+
+    /// Waits as [`Endpoint::wait_any`] does, but also returns when a descriptor of [`Endpoint::wake_on`] is readable, and may return early.
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::wait`].
+    pub fn wait_or_wake(&mut self, timeout: Option<Duration>) -> Result<(), WaitError> {
+        self.check_process()?;
+        let until_ns = timeout.map(|timeout| clock::now_ns().saturating_add(as_ns(timeout)));
+        self.pause(until_ns, |endpoint| endpoint.core.has_events())
     }
 
     /// Spins, then sleeps, until `done` or `until_ns`. May return early.

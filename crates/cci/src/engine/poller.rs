@@ -21,6 +21,7 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) const TOKEN_ENGINE: u64 = u64::MAX - 16;
 const TOKEN_PENDING: u64 = u64::MAX;
 const TOKEN_TIMER: u64 = u64::MAX - 1;
+const TOKEN_LAYER: u64 = u64::MAX - 2;
 
 /// An endpoint's descriptor. It is shared between the endpoint and those who sleep on it.
 pub struct Poller {
@@ -111,6 +112,11 @@ impl Poller {
     pub fn watch(&self, fd: BorrowedFd<'_>, token: u64) -> Result<(), SysError> {
         debug_assert!(token < TOKEN_ENGINE);
         self.add(fd, token)
+    }
+
+    /// Adds a descriptor of the layer that owns the endpoint, readable side, level-triggered. A progress thread is not woken by it.
+    pub fn watch_for_layer(&self, fd: BorrowedFd<'_>) -> Result<(), SysError> {
+        self.epoll.add(fd, TOKEN_LAYER, Interest::Read, Trigger::Level)
     }
 
     /// Changes what is watched of one that is: a transport whose queue is full wants to know when there is room.

@@ -7,18 +7,21 @@ use cci_sys::SysError;
 use cci_sys::event::EventFd;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// News in order. Of what is said about where a service is, only the latest waits.
 pub(super) struct Mailbox {
     news: Mutex<VecDeque<News>>,
+    /// Whether there are any: a look costs neither the lock nor a system call. Written with the lock.
+    has_news: AtomicBool,
     /// Readable as long as there are news.
     ready: EventFd,
 }
 
 impl Mailbox {
     pub fn new() -> Result<Mailbox, SysError> {
-        Ok(Mailbox { news: Mutex::default(), ready: EventFd::new()? })
+        Ok(Mailbox { news: Mutex::default(), has_news: AtomicBool::new(false), ready: EventFd::new()? })
     }
 
     pub fn push(&self, news: News) {
@@ -30,14 +33,20 @@ impl Mailbox {
             waiting.pop_front();
         }
         waiting.push_back(news);
-        // Fails only where a peer has the descriptor, too; nobody has this one.
-        let _signalled = self.ready.signal();
+        // Relaxed: who sees the flag takes the lock, and who does not is woken by the descriptor and looks again.
+        if !self.has_news.swap(true, Ordering::Relaxed) {
+            // Fails only where a peer has the descriptor, too; nobody has this one.
+            let _signalled = self.ready.signal();
+        }
     }
 
     pub fn pop(&self) -> Option<News> {
+        if !self.has_news.load(Ordering::Relaxed) {
+            return None;
+        }
         let mut waiting = self.lock();
         let first = waiting.pop_front();
-        if waiting.is_empty() {
+        if waiting.is_empty() && self.has_news.swap(false, Ordering::Relaxed) {
             let _was_signalled = self.ready.drain();
         }
         first

@@ -80,7 +80,8 @@ pub trait Directory: Send {
     /// The next answer or change, if there is one; never blocks.
     fn poll(&mut self) -> Option<News>;
 
-    /// Readable as long as [`Directory::poll`] has news, where the directory has such a descriptor. Without one, poll now and then.
+    /// Readable as long as [`Directory::poll`] has news, where the directory has such a descriptor: it wakes a node that sleeps. A directory
+    /// without one is polled now and then. It is asked for once, when the node is opened.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -570,7 +570,7 @@ impl Engine {
     /// Does what is due: searches, deadlines, leases, and what found no space.
     pub fn do_due(&mut self) {
         let is_idle = self.finding.is_idle() && self.fetching.is_idle() && self.blocked.is_empty();
-        if is_idle && self.next_end_ns() == u64::MAX {
+        if is_idle && self.next_end_ns() == u64::MAX && !self.finding.is_woken() {
             return;
         }
         let now_ns = clock::now_ns();
@@ -582,7 +582,7 @@ impl Engine {
         for partner in std::mem::take(&mut self.blocked) {
             self.flush(partner);
         }
-        if !self.finding.is_idle() {
+        if !self.finding.is_idle() || self.finding.is_woken() {
             self.look(now_ns);
         }
         if self.next_end_ns() <= now_ns {

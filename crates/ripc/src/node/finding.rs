@@ -31,6 +31,8 @@ pub struct Finding {
     /// When the latest search began.
     began_ns: u64,
     groups: FxHashMap<ServiceName, Group>,
+    /// Whether the directory's news end the node's sleep.
+    is_woken: bool,
 }
 
 /// What has become of a search.
@@ -48,7 +50,20 @@ pub enum Found {
 impl Finding {
     pub fn new(directory: Box<dyn Directory>, timeout: Duration) -> Finding {
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        Finding { directory, timeout_ns, searching: Vec::new(), began_ns: 0, groups: FxHashMap::default() }
+        let (searching, groups) = (Vec::new(), FxHashMap::default());
+        Finding { directory, timeout_ns, searching, began_ns: 0, groups, is_woken: false }
+    }
+
+    /// Has news of the directory end the node's sleep, if the directory has a descriptor.
+    pub fn wake(&mut self, base: &mut Base) {
+        let descriptor = self.directory.descriptor();
+        // One that can't be watched is as good as none: the directory is polled now and then.
+        self.is_woken = descriptor.is_some_and(|descriptor| base.endpoint.wake_on(descriptor).is_ok());
+    }
+
+    /// Whether news of the directory end the node's sleep. They have to be taken whenever the node looks, or it would not sleep.
+    pub fn is_woken(&self) -> bool {
+        self.is_woken
     }
 
     /// Whether nobody is being looked for.

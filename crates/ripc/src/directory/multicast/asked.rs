@@ -213,6 +213,11 @@ impl Names {
         }
     }
 
+    /// Whether answers are awaited.
+    pub fn is_asking(&self) -> bool {
+        !self.rounds.is_empty()
+    }
+
     pub fn next(&self) -> Option<Time> {
         let active = self.active.iter().filter_map(|service| self.asked.get(service));
         active.filter_map(|asked| asked.round.as_ref().map(Round::next).or(asked.hint)).min()

@@ -92,7 +92,7 @@ impl Directory for MulticastDirectory {
     }
 
     fn ask(&mut self, service: &ServiceName) {
-        self.responder.command(Command::Ask(service.clone()));
+        self.responder.ask(service);
     }
 
     fn poll(&mut self) -> Option<News> {

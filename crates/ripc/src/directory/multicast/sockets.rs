@@ -80,21 +80,30 @@ impl Sockets {
 
     /// Takes what has come.
     pub fn receive(&self, mut take: impl FnMut(Source, &[u8])) {
-        // One more, so that what is too long is seen to be.
-        let mut bytes = [0; DATAGRAM_BYTES_MAX + 1];
         for (index, interface) in self.interfaces.iter().enumerate() {
-            for socket in [&interface.group, &interface.own] {
-                for _ in 0..BURST_MAX {
-                    match socket.recv_from(&mut bytes) {
-                        Ok((len_bytes, address)) => {
-                            let source = Source { interface: index, address };
-                            take(source, bytes.get(..len_bytes).unwrap_or_default());
-                        }
-                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                        Err(_) => break,
-                    }
-                }
+            receive_from(&interface.group, index, &mut take);
+            receive_from(&interface.own, index, &mut take);
+        }
+    }
+
+    /// Takes what has come to where questions leave from.
+    pub fn receive_answers(&self, mut take: impl FnMut(Source, &[u8])) {
+        for (index, interface) in self.interfaces.iter().enumerate() {
+            receive_from(&interface.own, index, &mut take);
+        }
+    }
+}
+
+fn receive_from(socket: &UdpSocket, interface: usize, take: &mut impl FnMut(Source, &[u8])) {
+    // One more, so that what is too long is seen to be.
+    let mut bytes = [0; DATAGRAM_BYTES_MAX + 1];
+    for _ in 0..BURST_MAX {
+        match socket.recv_from(&mut bytes) {
+            Ok((len_bytes, address)) => {
+                take(Source { interface, address }, bytes.get(..len_bytes).unwrap_or_default());
             }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => break,
         }
     }
 }

@@ -140,6 +140,11 @@ impl State {
         self.names.on_time(now, |service| self.claims.of(service), &mut self.out);
     }
 
+    /// Whether answers are awaited.
+    pub fn is_asking(&self) -> bool {
+        self.names.is_asking()
+    }
+
     /// When something is due next.
     pub fn next(&self) -> Option<Time> {
         self.claims.next().into_iter().chain(self.names.next()).min()

@@ -1,20 +1,25 @@
 //! The thread of a multicast directory, and what it shares with the directory's owner.
+//!
+//! The owner asks, and takes answers to what it asked, in its own calls where it can: to wake the thread and be woken by it takes as long as
+//! the way to the other side. It never waits for the thread, though, which may have many datagrams to read: then the thread does its part.
 
-use super::outbox::Refusal;
+use super::outbox::{Refusal, Time};
 use super::sockets::Sockets;
 use super::state::{MulticastCounters, State};
 use crate::directory::limits::NEWS_MAX;
 use crate::directory::mailbox::Mailbox;
 use crate::directory::{Instance, News, Record};
 use crate::name::ServiceName;
-use cci_sys::event::{Epoll, EventFd, Events, Interest, Trigger};
+use cci_sys::clock;
+use cci_sys::event::{Epoll, EventFd, Events, Interest, TimerFd, Trigger};
 use cci_sys::thread::spawn_quiet;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a claim waits for its end, which comes much earlier unless this machine is very busy.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,10 +35,12 @@ pub(super) enum Command {
 }
 
 struct Shared {
+    work: Mutex<Work>,
     commands: Mutex<VecDeque<Command>>,
     wake: EventFd,
     mailbox: Mailbox,
-    counters: Mutex<MulticastCounters>,
+    /// Whether there are questions without an end. Written with the lock of the work.
+    is_asking: AtomicBool,
 }
 
 /// The running thread. Dropping it says goodbye for all services, and waits for the thread's end.
@@ -49,18 +56,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Responder {
     pub fn start(state: State, sockets: Sockets) -> Result<Responder, String> {
         let refused = |error: cci_sys::SysError| error.to_string();
+        let epoll = Epoll::new().map_err(refused)?;
+        sockets.watch(&epoll, 0).map_err(refused)?;
+        let timer = TimerFd::new().map_err(refused)?;
+        epoll.add(&timer, 0, Interest::Read, Trigger::Level).map_err(refused)?;
+        let began_ns = clock::now_ns();
+        let work = Work { state, sockets, timer, timer_at: None, began_ns, claims: HashMap::new(), claim: 0 };
         let shared = Arc::new(Shared {
+            work: Mutex::new(work),
             commands: Mutex::default(),
             wake: EventFd::new().map_err(refused)?,
             mailbox: Mailbox::new().map_err(refused)?,
-            counters: Mutex::default(),
+            is_asking: AtomicBool::new(false),
         });
-        let epoll = Epoll::new().map_err(refused)?;
-        sockets.watch(&epoll, 0).map_err(refused)?;
         epoll.add(&shared.wake, 0, Interest::Read, Trigger::Level).map_err(refused)?;
-        let work = Work { state, sockets, shared: shared.clone(), claims: HashMap::new(), claim: 0 };
+        let of_thread = shared.clone();
         let thread =
-            spawn_quiet("cci-directory", move || work.run(&epoll)).map_err(|error| error.to_string())?;
+            spawn_quiet("cci-directory", move || of_thread.run(&epoll)).map_err(|error| error.to_string())?;
         Ok(Responder { shared, thread: Some(thread) })
     }
 
@@ -72,17 +84,42 @@ impl Responder {
             .unwrap_or_else(|_| Err(Refusal::Failed("the directory's thread does not answer".to_owned())))
     }
 
-    pub fn command(&self, command: Command) {
-        let mut commands = lock(&self.shared.commands);
-        // What is asked may be lost, as datagrams may.
-        if commands.len() >= NEWS_MAX && matches!(command, Command::Ask(_)) {
-            return;
+    /// Asks for a service. Does not wait for the thread.
+    pub fn ask(&self, service: &ServiceName) {
+        match self.shared.try_work() {
+            Some(mut work) => {
+                let now = work.now();
+                work.state.ask(now, service);
+                work.deliver(&self.shared);
+            }
+            None => self.command(Command::Ask(service.clone())),
         }
-        commands.push_back(command);
+    }
+
+    pub fn command(&self, command: Command) {
+        {
+            let mut commands = lock(&self.shared.commands);
+            // What is asked may be lost, as datagrams may.
+            if commands.len() >= NEWS_MAX && matches!(command, Command::Ask(_)) {
+                return;
+            }
+            commands.push_back(command);
+        }
+        // Without the lock, which the thread takes first of all.
         let _signalled = self.shared.wake.signal();
     }
 
+    /// The next of the news. Takes answers that have come. Does not wait for the thread.
     pub fn poll(&self) -> Option<News> {
+        let news = self.shared.mailbox.pop();
+        // Relaxed: a guess. Whoever is wrong leaves the answers to the thread.
+        if news.is_some() || !self.shared.is_asking.load(Ordering::Relaxed) {
+            return news;
+        }
+        let mut work = self.shared.try_work()?;
+        if work.receive_answers() {
+            work.deliver(&self.shared);
+        }
         self.shared.mailbox.pop()
     }
 
@@ -91,7 +128,7 @@ impl Responder {
     }
 
     pub fn counters(&self) -> MulticastCounters {
-        *lock(&self.shared.counters)
+        lock(&self.shared.work).state.counters
     }
 }
 
@@ -104,11 +141,48 @@ impl Drop for Responder {
     }
 }
 
-/// What the thread works with.
+impl Shared {
+    /// What the thread works with, unless that is at work.
+    fn try_work(&self) -> Option<MutexGuard<'_, Work>> {
+        match self.work.try_lock() {
+            Ok(work) => Some(work),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The thread.
+    fn run(&self, epoll: &Epoll) {
+        let mut events = Events::with_capacity(8);
+        loop {
+            if epoll.wait(&mut events, None).is_err() {
+                std::thread::sleep(PAUSE);
+            }
+            let _was_signalled = self.wake.drain();
+            let mut work = lock(&self.work);
+            // First what others say: a claim must not end before an objection that has come is seen.
+            work.receive();
+            let goes_on = work.obey(std::mem::take(&mut *lock(&self.commands)));
+            let now = work.now();
+            work.state.on_time(now);
+            work.deliver(self);
+            if !goes_on {
+                return;
+            }
+        }
+    }
+}
+
+/// What the thread works with, and the owner if the thread does not.
 struct Work {
     state: State,
     sockets: Sockets,
-    shared: Arc<Shared>,
+    /// Wakes the thread when something is due.
+    timer: TimerFd,
+    /// When that is, and `None` if the timer is not set.
+    timer_at: Option<Time>,
+    /// Times are counted from then.
+    began_ns: u64,
     /// Who waits for the end of which claim.
     claims: HashMap<u64, SyncSender<Result<(), Refusal>>>,
     /// The number of the latest claim.
@@ -116,32 +190,32 @@ struct Work {
 }
 
 impl Work {
-    fn run(mut self, epoll: &Epoll) {
-        let began = Instant::now();
-        let now = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let mut events = Events::with_capacity(8);
-        loop {
-            let timeout_ns = self.state.next().map(|next| next.saturating_sub(now()));
-            if epoll.wait(&mut events, timeout_ns).is_err() {
-                std::thread::sleep(PAUSE);
-            }
-            // First what others say: a claim must not end before an objection that has come is seen.
-            let at = now();
-            self.sockets.receive(|source, bytes| self.state.on_datagram(at, source, bytes));
-            let goes_on = self.obey(at);
-            self.state.on_time(at);
-            self.deliver();
-            if !goes_on {
-                return;
-            }
-        }
+    fn now(&self) -> Time {
+        clock::now_ns().saturating_sub(self.began_ns)
+    }
+
+    fn receive(&mut self) {
+        let now = self.now();
+        let Work { state, sockets, .. } = self;
+        sockets.receive(|source, bytes| state.on_datagram(now, source, bytes));
+    }
+
+    /// Takes what has come to the sockets that questions leave from. Returns whether that was anything.
+    fn receive_answers(&mut self) -> bool {
+        let now = self.now();
+        let Work { state, sockets, .. } = self;
+        let mut has_come = false;
+        sockets.receive_answers(|source, bytes| {
+            has_come = true;
+            state.on_datagram(now, source, bytes);
+        });
+        has_come
     }
 
     /// Does what the owner asks. False: to end.
-    fn obey(&mut self, now: u64) -> bool {
-        let _was_signalled = self.shared.wake.drain();
-        let commands = std::mem::take(&mut *lock(&self.shared.commands));
+    fn obey(&mut self, commands: VecDeque<Command>) -> bool {
         for command in commands {
+            let now = self.now();
             match command {
                 Command::Claim(record, done) => {
                     self.claim += 1;
@@ -159,7 +233,8 @@ impl Work {
         true
     }
 
-    fn deliver(&mut self) {
+    /// Sends what is to be sent, gives news to whom they concern, and sets the timer.
+    fn deliver(&mut self, shared: &Shared) {
         for (to, packet) in std::mem::take(&mut self.state.out.packets) {
             let sent = self.sockets.send(to, &packet.write());
             match to {
@@ -169,13 +244,31 @@ impl Work {
             }
         }
         for news in std::mem::take(&mut self.state.out.news) {
-            self.shared.mailbox.push(news);
+            shared.mailbox.push(news);
         }
         for (number, verdict) in std::mem::take(&mut self.state.out.verdicts) {
             if let Some(done) = self.claims.remove(&number) {
                 let _nobody_waits = done.send(verdict);
             }
         }
-        *lock(&self.shared.counters) = self.state.counters;
+        shared.is_asking.store(self.state.is_asking(), Ordering::Relaxed);
+        self.set_timer();
+    }
+
+    /// Has the thread woken when something is due.
+    fn set_timer(&mut self) {
+        let next = self.state.next();
+        // One that goes off too early does no harm, but it stays readable until it is set anew.
+        let stays = self.timer_at.is_some_and(|set| set > self.now() && next.is_none_or(|next| next >= set));
+        if stays || (next.is_none() && self.timer_at.is_none()) {
+            return;
+        }
+        let set = match next {
+            Some(next) => self.timer.arm(self.began_ns.saturating_add(next)),
+            None => self.timer.disarm(),
+        };
+        // A timer of one's own can't be refused.
+        debug_assert!(set.is_ok(), "{set:?}");
+        self.timer_at = next;
     }
 }

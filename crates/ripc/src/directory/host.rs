@@ -145,7 +145,7 @@ impl HostDirectory {
         if file.try_lock_shared().is_ok() {
             return Found::Nobody;
         }
-        let mut text = String::new();
+        let mut text = String::with_capacity(RECORD_BYTES_MAX);
         let read = (&file).take(RECORD_BYTES_MAX as u64 + 1).read_to_string(&mut text);
         match read
             .map_err(|error| error.to_string())
@@ -170,8 +170,13 @@ impl HostDirectory {
             Found::Nobody => {}
             Found::Wrong(wrong) => reason = Some(wrong),
         };
-        see(self.look(&self.folder.join(service.as_str())));
-        self.members(service).for_each(|member| see(self.look(&member)));
+        let found = self.look(&self.folder.join(service.as_str()));
+        let is_service = matches!(&found, Found::Record(record) if record.service == *service);
+        see(found);
+        // What is a service is no group: the folder need not be read.
+        if !is_service {
+            self.members(service).for_each(|member| see(self.look(&member)));
+        }
         let service = service.clone();
         match (records.is_empty(), reason) {
             (false, _) => News::Found { service, records },

@@ -6,6 +6,10 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
+
+/// Before each contact or question that is timed while both sides sleep: what comes for the first time finds them asleep.
+pub const CONTACT_PAUSE: Duration = Duration::from_millis(2);
 
 /// One piece of work. Lengths in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 use crate::args::WorkArgs;
 use crate::reading::Reading;
+use crate::work::CONTACT_PAUSE;
 use crate::worker::ours::connect::median;
 use crate::worker::partner::{self, Partner};
 use cci_measure::baseline::failed;
@@ -51,6 +52,7 @@ fn ask(args: &WorkArgs, port: &str) -> Outcome {
     sockopt.map_err(|error| failed("plain UDP")(error.into()))?;
     let mut took_ns = Vec::new();
     for _ in 0..args.count {
+        std::thread::sleep(CONTACT_PAUSE);
         let began_ns = clock::now_ns();
         socket.send_to(&[1; QUESTION_BYTES], group).map_err(failed("plain UDP"))?;
         socket.recv_from(&mut [0; ANSWER_BYTES]).map_err(failed("plain UDP"))?;

@@ -5,7 +5,7 @@ use super::connect::median;
 use super::dial;
 use crate::args::{By, WorkArgs};
 use crate::reading::Reading;
-use crate::work::Work;
+use crate::work::{CONTACT_PAUSE, Work};
 use crate::worker::partner::{self, Partner};
 use cci::Context;
 use cci_measure::failure::{Failure, Outcome};
@@ -262,6 +262,9 @@ fn contact(args: &WorkArgs, mut node: Node) -> Outcome {
     let mut took_ns = Vec::new();
     for nth in 0..args.count {
         let name = name(nth)?;
+        if is_asleep(args) {
+            std::thread::sleep(CONTACT_PAUSE);
+        }
         let began_ns = clock::now_ns();
         let partner = node.partner(me, &name).map_err(|error| dial::failed("partner")(&error))?;
         if is_asleep(args) {

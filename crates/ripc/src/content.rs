@@ -1,5 +1,6 @@
 //! What is in a message: short items, which travel in it, and long ones, which stay where they are until they are fetched.
 
+use crate::buffers::Buffer;
 use crate::error::SendError;
 use crate::handles::Partner;
 use crate::name::ServiceName;
@@ -243,13 +244,18 @@ pub struct LongItem {
 
 #[derive(Debug)]
 enum Data {
-    Own(Box<[u8]>),
+    Own(Buffer),
     Memory(Memory, usize),
 }
 
 impl LongItem {
-    pub(crate) fn own(bytes: Box<[u8]>, len_bytes: usize) -> LongItem {
+    pub(crate) fn own(bytes: Buffer, len_bytes: usize) -> LongItem {
         LongItem { data: Data::Own(bytes), len_bytes }
+    }
+
+    /// Bytes of the library's own memory that it holds.
+    pub(crate) fn own_bytes(&self) -> usize {
+        if let Data::Own(bytes) = &self.data { bytes.len() } else { 0 }
     }
 
     pub(crate) fn memory(memory: Memory, offset: usize, len_bytes: usize) -> LongItem {

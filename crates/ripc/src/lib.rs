@@ -4,6 +4,7 @@
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod buffers;
 mod content;
 pub mod directory;
 mod error;

@@ -60,10 +60,19 @@ pub const ELSEWHERE_KEEPALIVE_NS: u64 = 300_000_000;
 pub const SEND_TIMEOUT_NS: u64 = 5_000_000_000;
 /// Bytes that long messages may be fetched into where a program has given no windows, by default.
 pub const PULLED_BYTES_DEFAULT: u64 = 256 << 20;
+/// Bytes of memory of the library's own that a node keeps to fetch further long items into.
+pub const KEPT_BYTES_MAX: usize = 32 << 20;
+/// Buffers of such memory.
+pub const KEPT_BUFFERS_MAX: usize = 64;
+/// The shortest such buffer, bytes: shorter ones are quickly made.
+pub const KEPT_BUFFER_BYTES_MIN: usize = 64 << 10;
+/// How long an answer may take before the directory is asked whether its service is elsewhere, nanoseconds.
+pub const LATE_NS: u64 = 20_000_000;
 /// The longest sleep of a wait: how late a directory's news are seen where it has no descriptor, nanoseconds.
 pub const DIRECTORY_LOOK_NS: u64 = 500_000_000;
 
 const _: () = assert!(ITEMS_MAX <= u8::MAX as usize && LONG_ITEMS_MAX <= 255 && OFFERS_MAX <= 255);
+const _: () = assert!(KEPT_BUFFERS_MAX * KEPT_BUFFER_BYTES_MIN <= KEPT_BYTES_MAX && LATE_NS < WATCH_NS);
 const _: () = assert!(QUEUE_OF_ONE_MAX <= QUEUE_MAX && OFFERS_MAX <= OFFERS_KEPT_MAX);
 const _: () =
     assert!(RECORD_URIS_MAX * (RECORD_URI_BYTES_MAX + 1) + NAME_BYTES_MAX + 128 <= RECORD_BYTES_MAX);

@@ -4,6 +4,7 @@ use super::base::Base;
 use super::lending::register;
 use super::services::{Window, WindowInUse};
 use super::whole::Whole;
+use crate::buffers::Buffers;
 use crate::content::{LongItem, Part};
 use crate::handles::Partner;
 use crate::limits::{PARTNERS_MAX, PULLS_MAX};
@@ -50,14 +51,45 @@ pub struct Fetching {
     ready: VecDeque<FetchKey>,
     /// Messages of partners of whom as many are being fetched as may.
     waiting: VecDeque<Whole>,
-    own_bytes: u64,
-    own_bytes_max: u64,
+    own: Own,
+}
+
+/// Memory of the library's own that items are fetched into.
+struct Own {
+    buffers: Buffers,
+    /// Bytes that items on their way take.
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl Own {
+    /// A buffer, if as much is left.
+    fn take(&mut self, len: usize) -> Option<Window> {
+        let left = usize::try_from(self.bytes_max.saturating_sub(self.bytes)).unwrap_or(usize::MAX);
+        let buffer = if len > left { None } else { self.buffers.take(len, left) }?;
+        self.bytes += buffer.len() as u64;
+        Some(Window::Own(buffer))
+    }
+
+    /// A buffer is the program's now, or needed no more.
+    fn end(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes as u64);
+    }
+
+    /// Nothing was fetched into this memory.
+    fn give_back(&mut self, memory: Memory) {
+        self.end(memory.len());
+        if let Some(bytes) = memory.into_owned() {
+            drop(self.buffers.adopt(bytes));
+        }
+    }
 }
 
 impl Fetching {
     pub fn new(own_bytes_max: u64) -> Fetching {
+        let own = Own { buffers: Buffers::default(), bytes: 0, bytes_max: own_bytes_max };
         let fetches = SlotMap::with_key();
-        Fetching { fetches, ready: VecDeque::new(), waiting: VecDeque::new(), own_bytes: 0, own_bytes_max }
+        Fetching { fetches, ready: VecDeque::new(), waiting: VecDeque::new(), own }
     }
 
     /// Whether there is nothing to do.
@@ -89,10 +121,10 @@ impl Fetching {
                 }
                 wire::LongItem::There { handle, len_bytes } => {
                     let window = usize::try_from(len_bytes).ok().and_then(|len| {
-                        base.services.take_window(service, len).or_else(|| self.own_window(len))
+                        base.services.take_window(service, len).or_else(|| self.own.take(len))
                     });
                     match window {
-                        Some(window) => coming(base, window, handle, len_bytes, &mut self.own_bytes),
+                        Some(window) => coming(base, window, handle, len_bytes, &mut self.own),
                         None => Item::Missing,
                     }
                 }
@@ -101,17 +133,6 @@ impl Fetching {
         let fetch = Fetch { partner, connection, whole, items, next: 0, under_way: 0 };
         let key = self.fetches.insert(fetch);
         self.go_on(base, key)
-    }
-
-    fn own_window(&mut self, len: usize) -> Option<Window> {
-        if len as u64 > self.own_bytes_max.saturating_sub(self.own_bytes) {
-            return None;
-        }
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(len).ok()?;
-        bytes.resize(len, 0);
-        self.own_bytes += len as u64;
-        Some(Window::Own(bytes.into_boxed_slice()))
     }
 
     /// Asks for the next items. Returns the message if it is whole.
@@ -127,7 +148,7 @@ impl Fetching {
                 match base.endpoint.rma_at_once(fetch.connection, &rma) {
                     Ok(Some(status)) => {
                         let ended = std::mem::replace(item, Item::Missing);
-                        *item = arrived(base, ended, status, &mut self.own_bytes);
+                        *item = arrived(base, ended, status, &mut self.own);
                         fetch.whole.is_lost |= is_loss(status);
                     }
                     Ok(None) => fetch.under_way += 1,
@@ -137,7 +158,7 @@ impl Fetching {
                     }
                     Err(_) => {
                         let ended = std::mem::replace(item, Item::Missing);
-                        *item = arrived(base, ended, Status::Disconnected, &mut self.own_bytes);
+                        *item = arrived(base, ended, Status::Disconnected, &mut self.own);
                         fetch.whole.is_lost = true;
                     }
                 }
@@ -167,7 +188,7 @@ impl Fetching {
         let is_coming = |item: &&mut Item| matches!(item, Item::Coming { .. });
         let item = fetch.items.iter_mut().take(fetch.next).find(is_coming)?;
         let ended = std::mem::replace(item, Item::Missing);
-        *item = arrived(base, ended, status, &mut self.own_bytes);
+        *item = arrived(base, ended, status, &mut self.own);
         fetch.whole.is_lost |= is_loss(status);
         fetch.under_way -= 1;
         if self.ready.contains(&key) { None } else { self.go_on(base, key) }
@@ -191,20 +212,12 @@ impl Fetching {
 
     /// Bytes of the library's own that items have been fetched into are the program's now.
     pub fn delivered(&mut self, whole: &Whole) {
-        let own = whole.long_items.iter().flatten().filter(|item| item.bytes().is_some());
-        let own_bytes: u64 = own.map(|item| item.len() as u64).sum();
-        self.own_bytes = self.own_bytes.saturating_sub(own_bytes);
+        self.own.end(whole.long_items.iter().flatten().map(LongItem::own_bytes).sum());
     }
 }
 
 /// Makes a window ready. An item for which that fails is missing.
-fn coming(
-    base: &mut Base,
-    window: Window,
-    remote: RegionHandle,
-    len_bytes: u64,
-    own_bytes: &mut u64,
-) -> Item {
+fn coming(base: &mut Base, window: Window, remote: RegionHandle, len_bytes: u64, own: &mut Own) -> Item {
     let (memory, start, window) = match window {
         Window::Own(bytes) => (Memory::foreign(Foreign::owned(bytes)), 0, None),
         Window::Given(window, part) => (part.memory, part.range.start, Some(window)),
@@ -213,7 +226,7 @@ fn coming(
     let Ok(local) = register(&mut base.endpoint, &part, Access::LOCAL, None) else {
         match window {
             Some(window) => base.services.window_used(window, false),
-            None => *own_bytes = own_bytes.saturating_sub(len_bytes),
+            None => own.give_back(memory),
         }
         return Item::Missing;
     };
@@ -226,7 +239,7 @@ fn is_loss(status: Status) -> bool {
 }
 
 /// What has become of an item that was asked for.
-fn arrived(base: &mut Base, item: Item, status: Status, own_bytes: &mut u64) -> Item {
+fn arrived(base: &mut Base, item: Item, status: Status, own: &mut Own) -> Item {
     let Item::Coming { memory, start, window, local, len_bytes, .. } = item else { return item };
     let _registered_by_us = base.endpoint.deregister(&local);
     if let Some(window) = window {
@@ -234,7 +247,7 @@ fn arrived(base: &mut Base, item: Item, status: Status, own_bytes: &mut u64) -> 
     }
     if status != Status::Success {
         if window.is_none() {
-            *own_bytes = own_bytes.saturating_sub(len_bytes);
+            own.give_back(memory);
         }
         return Item::Missing;
     }
@@ -242,5 +255,12 @@ fn arrived(base: &mut Base, item: Item, status: Status, own_bytes: &mut u64) -> 
     if window.is_some() {
         return Item::Here(LongItem::memory(memory, start, len));
     }
-    memory.into_owned().map_or(Item::Missing, |bytes| Item::Here(LongItem::own(bytes, len)))
+    let own_bytes = memory.len();
+    match memory.into_owned() {
+        Some(bytes) => Item::Here(LongItem::own(own.buffers.adopt(bytes), len)),
+        None => {
+            own.end(own_bytes);
+            Item::Missing
+        }
+    }
 }

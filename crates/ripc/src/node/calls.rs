@@ -17,7 +17,7 @@ pub struct Call {
     pub deadline_ns: u64,
     /// The instance that it was sent to.
     pub sent_to: Option<Instance>,
-    /// When that was.
+    /// When that was: an answer that is late has its service looked for elsewhere.
     pub sent_ns: u64,
     /// When it is to be sent again, to a partner that was too busy.
     pub again_ns: Option<u64>,
@@ -188,6 +188,19 @@ mod tests {
                 prop_assert_eq!(calls.all(), model.clone());
             }
         }
+    }
+
+    #[test]
+    fn answers_are_late_some_time_after_their_requests_were_sent() {
+        let mut calls = Calls::new();
+        let ids =
+            [10, 20, 30].map(|sent_ns| calls.push(Call { sent_to: Some(Instance(1)), sent_ns, ..call(99) }));
+        calls.push(call(99));
+        assert!(calls.sent_before(9).is_empty());
+        assert_eq!(calls.sent_before(20), [Partner::default()], "one partner, whose answers are two");
+        calls.remove(ids[0]);
+        calls.remove(ids[1]);
+        assert!(calls.sent_before(20).is_empty());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::content::{Kept, Message};
 use crate::error::{CallError, ReachError, SendError};
 use crate::event::Event;
 use crate::handles::{CallId, Partner, Service};
-use crate::limits::{BUSY_NS, CLIENTS_MAX, ELSEWHERE_KEEPALIVE_NS, WATCH_NS};
+use crate::limits::{BUSY_NS, CLIENTS_MAX, ELSEWHERE_KEEPALIVE_NS, LATE_NS, WATCH_NS};
 use crate::policy::Policy;
 use crate::wire::{Head, Hello, Kind, short_items};
 use cci::{ConnectRequest, Connection, Event as Core};
@@ -168,7 +168,7 @@ impl Engine {
         call.request.set_oldest(oldest);
         call.again_ns = None;
         match self.base.send_now(partner, &call.request) {
-            Ok(()) => call.sent_to = instance,
+            Ok(()) => (call.sent_to, call.sent_ns) = (instance, now_ns),
             Err(SendError::Busy | SendError::Gone) => {
                 if is_connected {
                     calls.again_at(id, now_ns + BUSY_NS);
@@ -678,7 +678,7 @@ impl Engine {
         }
         self.watch_at_ns = now_ns + WATCH_NS;
         for calls in self.calls.values() {
-            for partner in calls.sent_before(now_ns.saturating_sub(WATCH_NS)) {
+            for partner in calls.sent_before(now_ns.saturating_sub(LATE_NS)) {
                 if let Some(state) =
                     self.base.partners.get(partner).filter(|state| state.is_named && state.pinned.is_none())
                 {

@@ -278,10 +278,16 @@ abstract class Intake<E> implements AutoCloseable {
         if (Thread.interrupted()) {
             throw new InterruptedException();
         }
+        // While futures were completed without the lock, a program may have closed this.
+        checkNotClosed();
         long left = Math.min(SLICE_NS, deadline - System.nanoTime());
         if (left > 0) {
             pauseFor(left, turn);
         }
+        checkNotClosed();
+    }
+
+    private void checkNotClosed() {
         if (handle == 0 || closing) {
             throw new IllegalStateException("the " + kind() + " was closed");
         }

@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -233,5 +234,41 @@ class MessengerTest {
         sides.toServer.close();
         sides.close();
         assertThrows(IllegalArgumentException.class, () -> new MessengerLimits(-1, 0, 0, 0));
+    }
+
+    /** What completes a future runs on the progress thread, which has to notice that nothing is left to serve. */
+    @Test
+    void aMessengerMayBeClosedByWhatAFutureCompletes() throws Exception {
+        ConcurrentLinkedQueue<String> uncaught = new ConcurrentLinkedQueue<>();
+        Thread.UncaughtExceptionHandler before = Thread.getDefaultUncaughtExceptionHandler();
+        Thread.setDefaultUncaughtExceptionHandler((thread, failure) -> uncaught.add(thread.getName() + ": " + failure));
+        try {
+            for (int round = 0; round < 3; round++) {
+                try (Sides sides = new Sides("shm")) {
+                    CompletableFuture<Void> mayGoOn = new CompletableFuture<>();
+                    var first = sides.toServer.callAsync(ByteBuffer.allocate(1), Pair.PATIENCE);
+                    var second = sides.toServer.callAsync(ByteBuffer.allocate(2), Pair.PATIENCE);
+                    var waited = first.thenRun(mayGoOn::join);
+                    var closedBy = second.thenApply(reply -> {
+                        sides.client.close();
+                        return Thread.currentThread();
+                    });
+                    Request one = sides.next(MessengerEvent.Asked.class).request();
+                    Request two = sides.next(MessengerEvent.Asked.class).request();
+                    assertTrue(one.tryReply(ByteBuffer.allocate(1)));
+                    // The thread has the first reply; the second one, and a message for the program, wait for it.
+                    assertTrue(two.tryReply(ByteBuffer.allocate(1)));
+                    assertTrue(sides.toClient.trySend(ByteBuffer.allocate(1), 0));
+                    assertInstanceOf(MessengerEvent.Sent.class, sides.server.await(Pair.PATIENCE));
+                    mayGoOn.complete(null);
+                    waited.get(60, TimeUnit.SECONDS);
+                    Thread progress = closedBy.get(60, TimeUnit.SECONDS);
+                    assertTrue(progress.join(Pair.PATIENCE));
+                }
+            }
+        } finally {
+            Thread.setDefaultUncaughtExceptionHandler(before);
+        }
+        assertEquals(List.of(), List.copyOf(uncaught));
     }
 }

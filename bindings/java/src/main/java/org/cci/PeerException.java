@@ -1,7 +1,7 @@
 package org.cci;
 
 /** The peer, or the path to it, ended or refused something: it is gone, silent, has no room, or does not allow it. */
-public final class PeerException extends CciException {
+public sealed class PeerException extends CciException permits CallException {
     private static final long serialVersionUID = 1;
 
     /** The server's own number, with {@link Status#REPLY_ERROR} and {@link Status#REFUSED}. */
@@ -30,9 +30,9 @@ public final class PeerException extends CciException {
     }
 
     /**
-     * The bytes that the peer's program gave with {@link Status#REPLY_ERROR}.
+     * The bytes that the peer's program gave with {@link Status#REPLY_ERROR}, or as the reason why a service refuses a call.
      *
-     * @return a copy; empty with any other status
+     * @return a copy; empty where it gave none
      */
     public byte[] details() {
         return details.clone();

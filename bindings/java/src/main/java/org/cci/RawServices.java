@@ -140,7 +140,7 @@ final class RawServices {
     }
 
     /** Sends short or long items: arrays of addresses and of lengths. True if the message is sent. */
-    static boolean send(boolean isLong, int from, int to, Items items, Items returns) {
+    static boolean send(boolean isLong, int from, int to, ItemArrays.Of items, ItemArrays.Of returns) {
         short source = (short) from;
         short destination = (short) to;
         try {
@@ -157,11 +157,6 @@ final class RawServices {
         }
     }
 
-    /** Where two arrays of the same length are: addresses, and lengths of 32 bits. */
-    record Items(long addresses, long lengths, short count) {
-        static final Items NONE = new Items(0, 0, (short) 0);
-    }
-
     /** Receives a message, whose fields are written from {@code fields} on: see {@link Received}. */
     static int receiveWithin(int timeoutMs, int service, long fields) {
         try {
@@ -174,15 +169,15 @@ final class RawServices {
         }
     }
 
-    /** Where the fields of a received message are. */
+    /** Where the fields of a received message are: those of a {@code struct ripc_message}. */
     static final class Received {
-        static final long FROM = 0;
-        static final long SHORT_COUNT = 2;
-        static final long LONG_COUNT = 4;
-        static final long SHORT = 8;
-        static final long SHORT_LENGTHS = 16;
-        static final long LONG = 24;
-        static final long LONG_LENGTHS = 32;
+        static final long SHORT = 0;
+        static final long SHORT_LENGTHS = 8;
+        static final long LONG = 16;
+        static final long LONG_LENGTHS = 24;
+        static final long SHORT_COUNT = 32;
+        static final long LONG_COUNT = 34;
+        static final long FROM = 36;
         static final long BYTES = 40;
 
         private Received() {}

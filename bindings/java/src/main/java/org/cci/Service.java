@@ -1,6 +1,5 @@
 package org.cci;
 
-import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.lang.foreign.Arena;
@@ -11,7 +10,6 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
-import java.util.concurrent.locks.LockSupport;
 
 /**
  * A service of this process, which others find by its id, wherever it is (libRIPC). It sends messages to other services and
@@ -28,20 +26,17 @@ import java.util.concurrent.locks.LockSupport;
  * and the path between them live, it does, once, and in order.
  */
 public final class Service implements AutoCloseable {
-    /** The longest that one wait in the library takes, after which its thread looks around. */
-    private static final int SLICE_MS = 20;
-    /** How long a virtual thread parks at most between looks. */
-    private static final long PARK_NS_MAX = 1_000_000;
-
-    private static final int SPINS = 64;
     /** What a wait ends with where the system has handled a signal meanwhile. */
     private static final String SIGNAL = "a signal was handled";
 
     private final ServiceId id;
+    private final boolean isGroup;
+    private final ServiceCalls calls = new ServiceCalls(this);
     private volatile boolean closed;
 
-    private Service(ServiceId id) {
+    private Service(ServiceId id, boolean isGroup) {
         this.id = id;
+        this.isGroup = isGroup;
     }
 
     /**
@@ -90,14 +85,21 @@ public final class Service implements AutoCloseable {
      */
     public static Service joinGroup(int number) {
         ServiceId id = new ServiceId(number);
-        return registered(RawServices.join(id.number()) ? number : RawServices.NO_SERVICE, "the group " + number);
+        if (!RawServices.join(id.number())) {
+            throw notRegistered("the group " + number);
+        }
+        return new Service(id, true);
     }
 
     private static Service registered(int number, String what) {
         if (number == RawServices.NO_SERVICE) {
-            throw new SystemException(Status.ADDRESS_NOT_AVAILABLE, what + ": " + Raw.lastError());
+            throw notRegistered(what);
         }
-        return new Service(new ServiceId(number));
+        return new Service(new ServiceId(number), false);
+    }
+
+    private static SystemException notRegistered(String what) {
+        return new SystemException(Status.ADDRESS_NOT_AVAILABLE, what + ": " + Raw.lastError());
     }
 
     /**
@@ -136,16 +138,10 @@ public final class Service implements AutoCloseable {
      * @throws PeerException if the other service was not found, or takes less than it is sent
      */
     public void send(ServiceId to, List<ServiceItem> returnBuffers, ByteBuffer... items) {
-        long bytes = 0;
-        for (ByteBuffer item : items) {
-            bytes += item.remaining();
-        }
-        if (items.length > RawServices.ITEMS_MAX || bytes > RawServices.BYTES_MAX) {
-            throw new IllegalArgumentException(items.length + " short items of " + bytes + " bytes together are more than "
-                    + RawServices.ITEMS_MAX + " items of " + RawServices.BYTES_MAX + " bytes: send long items");
-        }
+        List<ByteBuffer> all = List.of(items);
+        ItemArrays.checkShort(all);
         try (Arena temporary = Arena.ofConfined()) {
-            send(false, to, shortItems(temporary, items, bytes), returnBuffers, temporary);
+            send(false, to, ItemArrays.ofShort(temporary, all), returnBuffers, temporary);
         }
     }
 
@@ -161,93 +157,113 @@ public final class Service implements AutoCloseable {
      * @throws PeerException if the other service was not found, or takes less than it is sent
      */
     public void sendLong(ServiceId to, ServiceItem... items) {
-        if (items.length == 0 || items.length > RawServices.LONG_ITEMS_MAX) {
-            throw new IllegalArgumentException(
-                    items.length + " long items are not 1 to " + RawServices.LONG_ITEMS_MAX);
-        }
-        for (ServiceItem item : items) {
-            if (item.length() == 0) {
-                throw new IllegalArgumentException("a long item is empty");
-            }
+        if (items.length == 0) {
+            throw new IllegalArgumentException("a message without long items");
         }
         List<ServiceItem> all = List.of(items);
-        enter(all);
+        ItemArrays.checkParts("long item", all);
+        ItemArrays.enter(all);
         try (Arena temporary = Arena.ofConfined()) {
-            send(true, to, places(temporary, all), List.of(), temporary);
+            send(true, to, ItemArrays.ofParts(temporary, all), List.of(), temporary);
         } finally {
-            exit(all);
+            ItemArrays.exit(all);
         }
     }
 
-    private void send(boolean isLong, ServiceId to, RawServices.Items items, List<ServiceItem> returns, SegmentAllocator memory) {
+    private void send(boolean isLong, ServiceId to, ItemArrays.Of items, List<ServiceItem> returns, SegmentAllocator memory) {
         if (returns.size() > RawServices.LONG_ITEMS_MAX) {
             throw new IllegalArgumentException(
                     returns.size() + " return buffers are more than " + RawServices.LONG_ITEMS_MAX);
         }
         checkOpen();
-        enter(returns);
+        ItemArrays.enter(returns);
         try {
-            if (!RawServices.send(isLong, id.number(), to.number(), items, places(memory, returns))) {
+            if (!RawServices.send(isLong, id.number(), to.number(), items, ItemArrays.ofParts(memory, returns))) {
                 String reason = Raw.lastError();
                 checkOpen();
                 throw new PeerException(Status.ERROR, "sending to the service " + to.number() + ": " + reason);
             }
         } finally {
-            exit(returns);
+            ItemArrays.exit(returns);
         }
     }
 
-    /** Copies the items behind each other. */
-    private static RawServices.Items shortItems(SegmentAllocator memory, ByteBuffer[] items, long bytes) {
-        if (items.length == 0) {
-            return RawServices.Items.NONE;
-        }
-        MemorySegment payload = memory.allocate(Math.max(bytes, 1));
-        MemorySegment addresses = memory.allocate(JAVA_LONG, items.length);
-        MemorySegment lengths = memory.allocate(JAVA_INT, items.length);
-        long at = 0;
-        for (int index = 0; index < items.length; index++) {
-            MemorySegment item = MemorySegment.ofBuffer(items[index]);
-            MemorySegment.copy(item, 0, payload, at, item.byteSize());
-            addresses.setAtIndex(JAVA_LONG, index, payload.address() + at);
-            lengths.setAtIndex(JAVA_INT, index, (int) item.byteSize());
-            at += item.byteSize();
-        }
-        return new RawServices.Items(addresses.address(), lengths.address(), (short) items.length);
+    // -------------------------------------------------------------------------------------------------------- calls
+
+    /**
+     * Calls another service with short items, and waits for the answer. The request goes to wherever the service is, now or until
+     * the deadline: if it moves or is started anew, the request is sent again. One life of a service gets it once.
+     *
+     * @param to whom to call
+     * @param timeout when the call ends at the latest
+     * @param items up to 9 buffers of up to 2000 bytes together
+     * @return the answer, to be closed
+     * @throws InterruptedException if the thread is interrupted; the call goes on, and its answer is thrown away
+     * @throws IllegalArgumentException if there are more items or bytes, or the timeout is not more than zero
+     * @throws IllegalStateException if this service is closed, also while waiting, or is a group
+     * @throws CallException if it ends without an answer, which tells how
+     * @throws SystemException if 256 calls of this service, or 1024 of the process, have not ended
+     */
+    public ServiceMessage call(ServiceId to, Duration timeout, ByteBuffer... items) throws InterruptedException {
+        return call(to, ServiceContent.of(items), timeout);
     }
 
-    private static RawServices.Items places(SegmentAllocator memory, List<ServiceItem> items) {
-        if (items.isEmpty()) {
-            return RawServices.Items.NONE;
-        }
-        MemorySegment addresses = memory.allocate(JAVA_LONG, items.size());
-        MemorySegment lengths = memory.allocate(JAVA_INT, items.size());
-        for (int index = 0; index < items.size(); index++) {
-            ServiceItem item = items.get(index);
-            addresses.setAtIndex(JAVA_LONG, index, item.buffer().address() + item.offset());
-            lengths.setAtIndex(JAVA_INT, index, (int) item.length());
-        }
-        return new RawServices.Items(addresses.address(), lengths.address(), (short) items.size());
+    /**
+     * Calls another service, and waits for the answer, as {@link #call(ServiceId, Duration, ByteBuffer...)} does.
+     *
+     * @param to whom to call
+     * @param content what is sent; long items of the answer come into its return buffers, or into windows
+     * @param timeout when the call ends at the latest
+     * @return the answer, to be closed
+     * @throws InterruptedException if the thread is interrupted; the call goes on, and its answer is thrown away
+     * @throws IllegalArgumentException if the timeout is not more than zero
+     * @throws IllegalStateException if this service or a buffer is closed, this also while waiting, or it is a group
+     * @throws CallException if it ends without an answer, which tells how
+     * @throws SystemException if 256 calls of this service, or 1024 of the process, have not ended
+     */
+    public ServiceMessage call(ServiceId to, ServiceContent content, Duration timeout) throws InterruptedException {
+        return calls.await(to, begin(to, content, timeout, false));
     }
 
-    /** Keeps the buffers open during a call. */
-    private static void enter(List<ServiceItem> items) {
-        int entered = 0;
-        try {
-            for (ServiceItem item : items) {
-                item.buffer().enter();
-                entered++;
-            }
-        } catch (IllegalStateException e) {
-            exit(items.subList(0, entered));
-            throw e;
-        }
+    /**
+     * Calls another service as {@link #call(ServiceId, ServiceContent, Duration)} does, and never twice: if the service dies with
+     * the request, no later life of it gets it, and the call is {@link CallException.End#LOST}.
+     *
+     * @param to as there
+     * @param content as there
+     * @param timeout as there
+     * @return the answer, to be closed
+     * @throws InterruptedException if the thread is interrupted; the call goes on, and its answer is thrown away
+     * @throws IllegalArgumentException if the timeout is not more than zero
+     * @throws IllegalStateException if this service or a buffer is closed, this also while waiting, or it is a group
+     * @throws CallException if it ends without an answer, which tells how
+     * @throws SystemException if 256 calls of this service, or 1024 of the process, have not ended
+     */
+    public ServiceMessage callOnce(ServiceId to, ServiceContent content, Duration timeout) throws InterruptedException {
+        return calls.await(to, begin(to, content, timeout, true));
     }
 
-    private static void exit(List<ServiceItem> items) {
-        for (ServiceItem item : items) {
-            item.buffer().exit();
+    /**
+     * Begins a call of another service, and does not wait.
+     *
+     * @param to whom to call
+     * @param content what is sent; short items are the program's again when this returns
+     * @param timeout when the call ends at the latest
+     * @return a future of the answer, to be closed, which may fail with a {@link CallException}; cancelling it throws the answer away
+     * @throws IllegalArgumentException if the timeout is not more than zero
+     * @throws IllegalStateException if this service or a buffer is closed, or it is a group
+     * @throws SystemException if 256 calls of this service, or 1024 of the process, have not ended
+     */
+    public CompletableFuture<ServiceMessage> callAsync(ServiceId to, ServiceContent content, Duration timeout) {
+        return calls.future(to, begin(to, content, timeout, false));
+    }
+
+    private long begin(ServiceId to, ServiceContent content, Duration timeout, boolean once) {
+        checkOpen();
+        if (isGroup) {
+            throw new IllegalStateException("a group makes no calls: register a service for them");
         }
+        return calls.begin(to, content, timeout, once);
     }
 
     // ---------------------------------------------------------------------------------------------------- receiving
@@ -306,36 +322,53 @@ public final class Service implements AutoCloseable {
      * @throws SystemException if there is no memory for a message
      */
     public ServiceMessage receive(Duration timeout) throws InterruptedException {
-        long deadline = Intake.deadline(timeout);
+        return receive(timeout, (sliceMs, fields) -> RawServices.receiveWithin(sliceMs, id.number(), fields));
+    }
+
+    /**
+     * Receives the next message or request, and waits for it. A service that others call receives by this; one that receives by
+     * {@link #receive} has its requests refused. Long items of a request are fetched into windows, as those of a message are.
+     *
+     * @param timeout how long to wait; zero: it never waits
+     * @return the message, to be closed, whose {@link ServiceMessage#request} is to be answered if there is one; null if none came
+     *     in time
+     * @throws InterruptedException if the thread is interrupted
+     * @throws IllegalStateException if this service is closed, also while waiting
+     * @throws SystemException if there is no memory for a message
+     */
+    public ServiceMessage receiveRequest(Duration timeout) throws InterruptedException {
+        return receive(timeout, (sliceMs, fields) ->
+                RawCalls.receiveRequest(sliceMs, id.number(), fields + RawServices.Received.BYTES, fields));
+    }
+
+    /** Looks once in the library. */
+    private interface Look {
+        int within(int sliceMs, long fields);
+    }
+
+    private ServiceMessage receive(Duration timeout, Look look) throws InterruptedException {
         try (Arena temporary = Arena.ofConfined()) {
-            MemorySegment fields = temporary.allocate(RawServices.Received.BYTES, Long.BYTES);
-            for (long turn = 0; ; turn++) {
-                checkOpen();
-                if (Thread.interrupted()) {
-                    throw new InterruptedException();
-                }
-                long leftNs = deadline - System.nanoTime();
-                boolean sleeps = leftNs > 0 && !Thread.currentThread().isVirtual();
-                int sliceMs = sleeps ? (int) Math.min(SLICE_MS, leftNs / 1_000_000 + 1) : 0;
-                int code = RawServices.receiveWithin(sliceMs, id.number(), fields.address());
-                boolean came = code == RawServices.RECEIVED || ServiceMessage.isIn(fields);
-                if (came) {
-                    return ServiceMessage.take(fields);
+            // The number of a request is behind the fields.
+            MemorySegment fields = temporary.allocate(RawServices.Received.BYTES + Long.BYTES, Long.BYTES);
+            return ServiceWait.until(Intake.deadline(timeout), this::checkOpen, sliceMs -> {
+                int code = look.within(sliceMs, fields.address());
+                long request = fields.get(JAVA_LONG, RawServices.Received.BYTES);
+                if (code == RawServices.RECEIVED || request != 0 || ServiceMessage.isIn(fields)) {
+                    return ServiceMessage.take(fields, request == 0 ? null : new ServiceRequest(request));
                 }
                 if (code != RawServices.TIMED_OUT) {
-                    String reason = Raw.lastError();
-                    checkOpen();
-                    if (code == RawServices.NOT_OURS || !reason.contains(SIGNAL)) {
-                        throw new SystemException(Status.ERROR, "receiving for the service " + id.number() + ": " + reason);
-                    }
+                    checkReceiving(code, Raw.lastError());
                 }
-                if (leftNs <= 0) {
-                    return null;
-                }
-                if (!sleeps) {
-                    pauseVirtual(turn, leftNs);
-                }
-            }
+                return null;
+            });
+        }
+    }
+
+    /** Nothing came, and not since the time was over. */
+    private void checkReceiving(int code, String reason) {
+        checkOpen();
+        if (code == RawServices.NOT_OURS || !reason.contains(SIGNAL)) {
+            throw new SystemException(Status.ERROR, "receiving for the service " + id.number() + ": " + reason);
         }
     }
 
@@ -363,17 +396,9 @@ public final class Service implements AutoCloseable {
         return received;
     }
 
-    private static void pauseVirtual(long turn, long leftNs) {
-        if (turn < SPINS) {
-            Thread.yield();
-        } else {
-            LockSupport.parkNanos(Math.min(leftNs, PARK_NS_MAX));
-        }
-    }
-
     // ------------------------------------------------------------------------------------------------------ the end
 
-    private void checkOpen() {
+    void checkOpen() {
         if (closed) {
             throw new IllegalStateException("the service " + id.number() + " is closed");
         }

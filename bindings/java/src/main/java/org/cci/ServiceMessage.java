@@ -20,7 +20,11 @@ public final class ServiceMessage implements AutoCloseable {
     /** The buffers that the message brought with it. */
     private final List<ServiceBuffer> ours;
 
-    private ServiceMessage(ServiceId from, List<byte[]> items, ServiceItem[] longItems, List<ServiceBuffer> ours) {
+    private final ServiceRequest request;
+
+    private ServiceMessage(
+            ServiceId from, List<byte[]> items, ServiceItem[] longItems, List<ServiceBuffer> ours, ServiceRequest request) {
+        this.request = request;
         this.from = from;
         this.items = items;
         this.longItems = longItems;
@@ -33,8 +37,8 @@ public final class ServiceMessage implements AutoCloseable {
                 || fields.get(JAVA_SHORT, RawServices.Received.LONG_COUNT) != 0;
     }
 
-    /** Takes what the library has written, and frees its arrays. */
-    static ServiceMessage take(MemorySegment fields) {
+    /** Takes what the library has written, and frees its arrays; with the request that it is, or null. */
+    static ServiceMessage take(MemorySegment fields, ServiceRequest request) {
         int from = Short.toUnsignedInt(fields.get(JAVA_SHORT, RawServices.Received.FROM));
         int shortCount = Short.toUnsignedInt(fields.get(JAVA_SHORT, RawServices.Received.SHORT_COUNT));
         int longCount = Short.toUnsignedInt(fields.get(JAVA_SHORT, RawServices.Received.LONG_COUNT));
@@ -65,7 +69,7 @@ public final class ServiceMessage implements AutoCloseable {
         Raw.free(shortLengths);
         Raw.free(longPlaces);
         Raw.free(longLengths);
-        return new ServiceMessage(from == RawServices.NO_SERVICE ? null : new ServiceId(from), items, longItems, ours);
+        return new ServiceMessage(from == RawServices.NO_SERVICE ? null : new ServiceId(from), items, longItems, ours, request);
     }
 
     /**
@@ -75,6 +79,15 @@ public final class ServiceMessage implements AutoCloseable {
      */
     public ServiceId from() {
         return from;
+    }
+
+    /**
+     * The request that it is, to be answered.
+     *
+     * @return the request, or null if its sender does not wait for an answer
+     */
+    public ServiceRequest request() {
+        return request;
     }
 
     /**

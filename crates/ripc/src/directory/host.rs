@@ -374,6 +374,28 @@ mod tests {
     }
 
     #[test]
+    fn records_of_other_users_are_believed_where_the_owner_says_so() {
+        const OTHER: u32 = 54_321;
+        let (folder, mut mine, _) = two();
+        let path = folder.path().join("kv");
+        let theirs = record("kv", 1, Kind::Service);
+        fs::write(&path, theirs.to_string()).unwrap();
+        let owner = File::open(&path).unwrap();
+        owner.lock().unwrap();
+        if process::uid() != 0 {
+            // Only root may give files away.
+            return;
+        }
+        std::os::unix::fs::chown(&path, Some(OTHER), None).unwrap();
+        let refused = asked(&mut mine, "kv");
+        let is_named = |reason: &str| reason.contains("belongs to user 54321") && reason.contains("?users=");
+        assert!(matches!(&refused, News::Failed { reason, .. } if is_named(reason)), "{refused:?}");
+        let text = format!("{}?users=7,{OTHER}", folder.path().display());
+        let found = asked(&mut HostDirectory::open_text(&text).unwrap(), "kv");
+        assert_eq!(found, News::Found { service: theirs.service.clone(), records: vec![theirs] });
+    }
+
+    #[test]
     fn texts_are_checked() {
         for (text, reason) in [
             ("a/folder", "begin with /"),

@@ -160,10 +160,10 @@ fn ends() {
         source.0.free(&mut global).unwrap();
     } else {
         let destination = destination(&mut global, 0, SEGMENTS);
-        while destination.0.is_connected(&mut global) || destination.0.indices(&mut global).unwrap().tail == 0
-        {
-            global.progress();
-        }
+        // It is connected once a segment has come, so that it is the end of the connection that ends this loop.
+        while destination.0.indices(&mut global).unwrap().tail < SEGMENTS.count
+            || destination.0.is_connected(&mut global)
+        {}
         (0..SEGMENTS.count).for_each(|_| take(&mut global, &destination, SEGMENTS));
         assert!(destination.0.has_data(&mut global).is_err());
         destination.0.free(&mut global).unwrap();

@@ -27,9 +27,9 @@ pub fn role(name: &'static str, device: &'static str) -> impl Fn() -> Command {
 /// Runs a role on ranks of every device.
 pub fn all_ranks_do(name: &'static str, size: u32) {
     for device in DEVICES {
-        for rank in launch(size, role(name, device)) {
-            assert!(rank.status.success(), "{device}: {rank:?}");
-        }
+        let ranks = launch(size, role(name, device));
+        let failed: Vec<_> = ranks.iter().filter(|rank| !rank.status.success()).collect();
+        assert!(failed.is_empty(), "{device}: {failed:#?}");
     }
 }
 

@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -157,16 +158,34 @@ fn the_examples_of_the_help_work() {
     assert!(tried >= 4, "{tried}");
 }
 
+/// A server for all devices with this service, which ends when it has announced `wanted`.
+fn served(service: &str, wanted: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
+    command.args(["serve", "--service", service, "--lifeline", "--json"]).env_remove("CCI_CONFIG");
+    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = pipes.spawn().expect("the command starts");
+    let mut lines = BufReader::new(server.stdout.take().expect("piped"));
+    let mut announced = String::new();
+    // Nothing is left to be read when it ends, whatever it has announced until then.
+    while wanted.iter().any(|word| !announced.contains(word))
+        && lines.read_line(&mut announced).expect("UTF-8") > 0
+    {}
+    let mut output = server.wait_with_output().expect("it ends with its standard input");
+    lines.read_to_string(&mut announced).expect("UTF-8");
+    output.stdout = announced.into_bytes();
+    output
+}
+
 /// With a service, no device takes what another one of the same command has.
 #[test]
 fn a_server_on_every_device_does_not_collide_with_itself() {
-    for service in [4000 + std::process::id() % 20_000].map(|port| port.to_string()) {
-        let output = cci(&["serve", "--service", &service, "--lifeline", "--json"]);
-        check_words(&output, &["\"any\"", &format!("shm://{service}")], &["in use", "left out"]);
-    }
+    let service = (4000 + std::process::id() % 20_000).to_string();
+    let wanted = ["\"any\"", &format!("shm://{service}")];
+    check_words(&served(&service, &wanted), &wanted, &["in use", "left out"]);
     let name = format!("words-{}", std::process::id());
-    let output = cci(&["serve", "--service", &name, "--lifeline", "--json"]);
-    check_words(&output, &["\"any\"", &format!("shm://{name}")], &["in use"]);
+    let wanted = ["\"any\"", &format!("shm://{name}")];
+    let output = served(&name, &wanted);
+    check_words(&output, &wanted, &["in use"]);
     let left_out = stderr(&output).lines().filter(|line| line.contains("left out")).count();
     assert!(left_out <= 1, "one line for all devices that need a number: {}", stderr(&output));
 }

@@ -435,7 +435,8 @@ fn one_dies_at_work() {
     assert_eq!(elements.len() as u64, list.len(global).unwrap());
     assert_eq!(map.len(global).unwrap(), 7);
     // Neither leaves before the other one has looked, however long that takes: each writes so into the other's memory, and reads its own.
-    let starter = |global: &GlobalMemory, rank, offset| global.starter(rank).unwrap().checked_add(offset).unwrap();
+    let starter =
+        |global: &GlobalMemory, rank, offset| global.starter(rank).unwrap().checked_add(offset).unwrap();
     let has_looked = starter(global, rank, 24);
     let there = starter(global, 2 - rank, 16);
     assert!(global.starter_memory().write(24, &1_u64.to_ne_bytes()));

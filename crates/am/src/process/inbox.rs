@@ -110,13 +110,16 @@ impl Inbox {
     }
 
     /// Forgets all, and keeps some memory for what comes.
+    #[inline]
     pub fn clear(&mut self) {
         self.entries.clear();
-        self.chunks.truncate(CHUNKS_KEPT);
-        self.filling = 0;
-        for chunk in &mut self.chunks {
+        for chunk in self.chunks.iter_mut().take(self.filling + 1) {
             chunk.end = chunk.start;
         }
+        if self.filling >= CHUNKS_KEPT {
+            self.chunks.truncate(CHUNKS_KEPT);
+        }
+        self.filling = 0;
     }
 }
 

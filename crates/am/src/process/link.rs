@@ -139,6 +139,15 @@ impl Link {
         }
     }
 
+    /// Which of this process's contexts the rank calls by this number, if that was found before and nothing of the rank's waits.
+    #[inline]
+    pub fn context_in_use(&self, number: u16) -> Option<Context> {
+        match self.theirs.get(usize::from(number)) {
+            Some(Some((_, context))) if self.held.is_empty() => *context,
+            _ => None,
+        }
+    }
+
     /// What the rank calls by this number.
     #[inline]
     pub fn context(&mut self, number: u16) -> Result<(&ContextName, &mut Option<Context>), Nonsense> {

@@ -150,6 +150,12 @@ impl Links {
         (self.credits, limits::for_handlers(self.credits))
     }
 
+    /// How many credits there are with each rank.
+    #[inline]
+    pub fn credits_of_each(&self) -> u32 {
+        self.credits
+    }
+
     /// Takes a credit for a message to a rank.
     #[inline]
     pub fn take_credit(&mut self, rank: u32, starter: Starter) -> Result<()> {
@@ -203,18 +209,25 @@ impl Links {
         args: &[i64],
         data: &[u8],
     ) {
-        if !self.link(rank).introduce(context) {
-            let body = name.encode();
-            let value = body.len() as u32;
-            let known = Header { context: context.number(), value, ..Header::new(Kind::Context) };
-            self.post(rank, &known.encode(), &body);
+        let link = self.links.link(rank);
+        if !link.introduce(context) {
+            self.introduce(rank, context, name);
         }
-        header.credits = self.link(rank).take_owed();
+        header.credits = self.links.link(rank).take_owed();
         if args.is_empty() {
             self.post(rank, &header.encode(), data);
         } else {
             self.post(rank, Head::new(&header, args).bytes(), data);
         }
+    }
+
+    /// Lets a rank know which context a number stands for.
+    #[cold]
+    fn introduce(&mut self, rank: u32, context: Context, name: &ContextName) {
+        let body = name.encode();
+        let value = body.len() as u32;
+        let known = Header { context: context.number(), value, ..Header::new(Kind::Context) };
+        self.post(rank, &known.encode(), &body);
     }
 
     /// Tells a rank something that waits behind nothing.

@@ -402,17 +402,26 @@ impl Process {
     }
 
     /// What is due next, of a batch.
+    #[inline]
     pub fn next<'a>(&mut self, batch: &'a mut Batch) -> Option<Due<'a>> {
+        if (self.memory.has_ended() || self.collectives.has_ended() || !self.gone.is_empty())
+            && let Some(end) = self.next_end()
+        {
+            return Some(end);
+        }
+        self.dispatcher.next(&mut self.links, batch).map(Due::Message)
+    }
+
+    /// The next end of an operation, a collective or a rank, which come before messages.
+    #[cold]
+    fn next_end(&mut self) -> Option<Due<'static>> {
         if let Some(Ended { cookie, result }) = self.memory.next_ended() {
             return Some(Due::Done { cookie, result });
         }
         if let Some((cookie, result)) = self.collectives.next_ended() {
             return Some(Due::Collected { cookie, result });
         }
-        if let Some((rank, why)) = self.gone.pop_front() {
-            return Some(Due::Gone { rank, why });
-        }
-        self.dispatcher.next(&mut self.links, batch).map(Due::Message)
+        self.gone.pop_front().map(|(rank, why)| Due::Gone { rank, why })
     }
 
     /// The handler of a message has returned.

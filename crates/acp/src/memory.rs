@@ -14,7 +14,7 @@ use crate::numbering::Numbering;
 use crate::regions::{RegionKey, Regions};
 use crate::space::{Space, behind};
 use cci::{Atomic, AtomicKind, AtomicWidth, Device, Foreign, Memory, Options};
-use cci_job::{Job, Ranks};
+use cci_job::{Connections, Job, Ranks};
 use std::time::Duration;
 
 /// An address in memory.
@@ -71,7 +71,8 @@ impl GlobalMemory {
     }
 
     /// Opens the global address space with starter memory of `starter_bytes` and a heap of `heap_bytes` on each rank, the same on all. In heaps ranks
-    /// [allocate](crate::allocate) memory of each other, and containers are there. Only what is used of a heap takes memory. All ranks call it.
+    /// [allocate](crate::allocate) memory of each other, and containers are there. Only what is used of a heap takes memory. Three times the heaps of all ranks of
+    /// this host are added to the [cap](field@Options::memory_bytes_max) of the endpoint's memory, so that it may map them. All ranks call it.
     ///
     /// # Errors
     /// Those of [`GlobalMemory::open`]. The heap is longer than 1 TiB.
@@ -88,6 +89,8 @@ impl GlobalMemory {
         if heap_bytes as u64 > data::HEAP_BYTES_MAX {
             return Err(AcpError::Full("a heap has 1 TiB at most"));
         }
+        let options = Connections::options(job, device, options)?;
+        let options = with_heaps(options, heap_bytes as u64, job.local_size());
         GlobalMemory::over(Ranks::open(job, device, options)?, starter_bytes, heap_bytes)
     }
 
@@ -630,6 +633,17 @@ impl Space for GlobalMemory {
         }
         Ok(self.links.has_lost(rank))
     }
+}
+
+/// Heaps of a host are added to the cap of an endpoint's memory so often, for them to be mapped: half of it is for other transports, a quarter of the rest is
+/// set apart for operations, and while there are several peers, one gets no more than half of what is left.
+const HEAPS_IN_CAP: u64 = 3;
+
+/// Options of an endpoint that may map the heaps of as many ranks. What the cap was before is for everything else.
+pub(crate) fn with_heaps(options: Options, heap_bytes: u64, local_size: u32) -> Options {
+    let heaps_bytes = heap_bytes.saturating_mul(local_size.into()).saturating_mul(HEAPS_IN_CAP);
+    let cap_bytes = options.memory_bytes_max.saturating_add(heaps_bytes);
+    options.memory_bytes_max(cap_bytes)
 }
 
 /// Where the memory that the library needs begins on every rank, by the length of starter memory.

@@ -11,10 +11,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TURNS_MAX: u64 = 200_000_000;
 
 fn open(device: &str, count: u32) -> Vec<GlobalMemory> {
+    open_with(device, count, (Options::default(), 0))
+}
+
+fn open_with(device: &str, count: u32, (options, heap_bytes): (Options, usize)) -> Vec<GlobalMemory> {
     let context = Context::new().unwrap();
-    let endpoint = |_| Endpoint::create(context.device(device).unwrap(), Options::default()).unwrap();
+    let endpoint = |_| Endpoint::create(context.device(device).unwrap(), options.clone()).unwrap();
     let ranks = Ranks::of_one_process((0..count).map(endpoint).collect()).unwrap();
-    ranks.into_iter().map(|ranks| GlobalMemory::over(ranks, STARTER_BYTES, 0).unwrap()).collect()
+    ranks.into_iter().map(|ranks| GlobalMemory::over(ranks, STARTER_BYTES, heap_bytes).unwrap()).collect()
 }
 
 /// Lets all ranks but `asleep` make progress until `done`.
@@ -60,6 +64,31 @@ fn what_is_independent_does_not_wait_for_what_has_to() {
         assert!(all[0].has_ended(behind));
         assert_eq!((word(all[1].starter_memory(), 0), word(all[2].starter_memory(), 8)), (7, 7));
         all[0].complete(at_once).unwrap();
+    }
+}
+
+/// Else every access to a container there is a question to the other rank.
+#[test]
+fn heaps_of_all_ranks_of_a_host_are_mapped() {
+    const RANKS: u32 = 5;
+    const HEAP_BYTES: usize = 128 << 20;
+    for device in ["shm", "any"] {
+        let options = memory::with_heaps(Options::default(), HEAP_BYTES as u64, RANKS);
+        let mut all = open_with(device, RANKS, (options, HEAP_BYTES));
+        let own = all[0].starter(0).unwrap();
+        let mut mapped_bytes = 0;
+        for rank in 1..RANKS {
+            let theirs = all[0].heap(rank).unwrap();
+            for _ in 0..1_000 {
+                let here = all[0].copy(own, theirs, 8, Order::Now).unwrap();
+                turn(&mut all, None, |all| all[0].has_ended(here));
+            }
+            all[0].complete_all().unwrap();
+            let memory = all[0].links.endpoint().counters().memory;
+            let before = mapped_bytes;
+            mapped_bytes = memory.kinds.iter().find(|(kind, _)| kind.contains("mapped")).unwrap().1;
+            assert!(mapped_bytes - before >= HEAP_BYTES as u64, "{device}: {rank}, {memory:?}");
+        }
     }
 }
 

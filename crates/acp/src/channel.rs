@@ -153,9 +153,9 @@ impl ChannelRequest {
         global.wait_until(|global| global.channels.take(self.0))?
     }
 
-    /// Whether it has ended. Makes progress, and never blocks.
+    /// Whether it has ended. Makes progress if not, and never blocks.
     pub fn has_ended(self, global: &mut GlobalMemory) -> bool {
-        global.progress();
-        global.channels.has_ended(self.0)
+        let has_ended = |global: &GlobalMemory| global.channels.has_ended(self.0);
+        has_ended(global) || global.turn_until(has_ended)
     }
 }

@@ -328,6 +328,22 @@ impl GlobalMemory {
 
     /// Makes progress. Returns how a barrier has ended, if one has.
     fn turn(&mut self) -> Option<Result<()>> {
+        let end = self.take_events(|_| false);
+        self.advance();
+        end
+    }
+
+    /// Makes progress until this is so, and no further: to find out that nothing else has come costs as much as to take a message. Returns
+    /// whether it is so.
+    pub(crate) fn turn_until(&mut self, is_done: impl Fn(&GlobalMemory) -> bool) -> bool {
+        self.take_events(&is_done);
+        self.advance();
+        is_done(self)
+    }
+
+    /// Takes the events that are there, or those until this is so. Returns how a barrier has ended, if one has.
+    #[inline]
+    fn take_events(&mut self, mut is_enough: impl FnMut(&GlobalMemory) -> bool) -> Option<Result<()>> {
         let (mut events_left, mut end) = (TURN_EVENTS, None);
         while let Some(news) = self.links.next(&mut events_left) {
             match news {
@@ -349,12 +365,19 @@ impl GlobalMemory {
                 }
                 news => self.engine.on(&mut self.links, &self.regions, news),
             }
+            if is_enough(self) {
+                break;
+            }
         }
+        end
+    }
+
+    /// Starts and sends what can be by now.
+    fn advance(&mut self) {
         self.links.send();
         self.engine.advance(&mut self.links, &self.regions);
         self.channels.advance(&mut self.links);
         self.buffers.advance(&mut self.links);
-        end
     }
 
     /// Makes progress until there is a result, and sleeps where that takes long.
@@ -362,15 +385,21 @@ impl GlobalMemory {
         &mut self,
         mut result: impl FnMut(&mut GlobalMemory) -> Option<T>,
     ) -> Result<T> {
+        let mut has_come = true;
         loop {
             if let Some(result) = result(self) {
                 return Ok(result);
             }
-            self.turn();
-            if let Some(result) = result(self) {
-                return Ok(result);
+            if !has_come {
+                self.wait()?;
             }
-            self.wait()?;
+            // Each event may be the one that is waited for.
+            has_come = false;
+            self.take_events(|_| {
+                has_come = true;
+                true
+            });
+            self.advance();
         }
     }
 

@@ -94,6 +94,23 @@ impl Mapped {
         }
     }
 
+    /// Tries an operation on another rank's memory, which says whether it was done. None: it was not.
+    #[inline]
+    fn attempt<T>(
+        &mut self,
+        (address, len_bytes): (GlobalAddress, u64),
+        operation: impl FnOnce(Connection, RegionAddress) -> Option<T>,
+    ) -> Option<T> {
+        let (region, offset) = self.find(address, len_bytes)?;
+        if !region.is_worth_it() {
+            return None;
+        }
+        let done = operation(region.connection, RegionAddress::new(region.handle, offset))?;
+        region.served();
+        self.done += 1;
+        Some(done)
+    }
+
     /// Copies between memory of this process and another rank's. False: nothing has ended.
     #[inline]
     pub fn copy(
@@ -103,44 +120,29 @@ impl Mapped {
         (address, len_bytes): (GlobalAddress, u64),
         (memory, offset): (&Memory, u64),
     ) -> bool {
-        let Some((region, remote)) = self.find(address, len_bytes) else { return false };
-        if !region.is_worth_it() {
-            return false;
-        }
-        let target = RegionAddress::new(region.handle, remote);
-        let local = (memory, offset as usize);
-        let is_done = endpoint.copy_at_once(kind, region.connection, local, target, len_bytes as usize);
-        if is_done {
-            region.served();
-            self.done += 1;
-        }
-        is_done
+        let done = self.attempt((address, len_bytes), |connection, target| {
+            let local = (memory, offset as usize);
+            endpoint.copy_at_once(kind, connection, local, target, len_bytes as usize).then_some(())
+        });
+        done.is_some()
     }
 
     /// Reads bytes of another rank's memory. False: nothing has ended, and some may have been read.
     #[inline]
     pub fn read(&mut self, endpoint: &mut Endpoint, address: GlobalAddress, bytes: &mut [u8]) -> bool {
-        let Some((region, offset)) = self.find(address, bytes.len() as u64) else { return false };
-        let source = RegionAddress::new(region.handle, offset);
-        let is_done = region.is_worth_it() && endpoint.read_at_once(region.connection, source, bytes);
-        if is_done {
-            region.served();
-            self.done += 1;
-        }
-        is_done
+        let done = self.attempt((address, bytes.len() as u64), |connection, source| {
+            endpoint.read_at_once(connection, source, bytes).then_some(())
+        });
+        done.is_some()
     }
 
     /// Writes bytes to another rank's memory. False: nothing has ended, and some may have been written.
     #[inline]
     pub fn write(&mut self, endpoint: &mut Endpoint, address: GlobalAddress, bytes: &[u8]) -> bool {
-        let Some((region, offset)) = self.find(address, bytes.len() as u64) else { return false };
-        let target = RegionAddress::new(region.handle, offset);
-        let is_done = region.is_worth_it() && endpoint.write_at_once(region.connection, bytes, target);
-        if is_done {
-            region.served();
-            self.done += 1;
-        }
-        is_done
+        let done = self.attempt((address, bytes.len() as u64), |connection, target| {
+            endpoint.write_at_once(connection, bytes, target).then_some(())
+        });
+        done.is_some()
     }
 
     /// Changes an aligned value of another rank's, and returns that from before. None: nothing was done. An error: nobody knows whether it was.
@@ -151,14 +153,8 @@ impl Mapped {
         address: GlobalAddress,
         atomic: Atomic,
     ) -> Option<Result<u64, Status>> {
-        let (region, offset) = self.find(address, atomic.width.bytes() as u64)?;
-        if !region.is_worth_it() {
-            return None;
-        }
-        let target = RegionAddress::new(region.handle, offset);
-        let found = endpoint.fetch_at_once(region.connection, atomic, target)?;
-        region.served();
-        self.done += 1;
-        Some(found)
+        self.attempt((address, atomic.width.bytes() as u64), |connection, target| {
+            endpoint.fetch_at_once(connection, atomic, target)
+        })
     }
 }

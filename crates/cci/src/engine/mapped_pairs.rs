@@ -57,6 +57,23 @@ impl MappedRegion {
         self.control.load(self.live_at) == Ok(self.token)
     }
 
+    /// Whether copies of so many bytes may go this way.
+    #[inline(always)]
+    fn may(&self, kind: RmaKind, len_bytes: u64) -> bool {
+        let need = match kind {
+            RmaKind::Write => Access::WRITE,
+            RmaKind::Read => Access::READ,
+        };
+        self.access.contains(need) && len_bytes <= limits::RMA_COPY_BYTES as u64
+    }
+
+    /// Begins an access, of which the peer knows until it [ends](Accessed::end).
+    #[inline(always)]
+    fn begin(&self) -> Accessed<'_> {
+        self.direct.begin(self.name);
+        Accessed(self)
+    }
+
     /// Changes a value, and answers the one from before. `None`: nothing was done. An error: the region was taken back meanwhile, so that
     /// its pages may have been replaced before, or after. It can't be repeated.
     #[inline(always)]
@@ -64,11 +81,31 @@ impl MappedRegion {
         if !self.access.contains(Access::ATOMIC) {
             return None;
         }
-        self.direct.begin(self.name);
-        let changed = self.is_live().then(|| self.bytes.atomic(offset as usize, atomic_op(atomic)));
-        let is_live = self.is_live();
-        self.direct.end();
+        let access = self.begin();
+        let changed = access.bytes().map(|bytes| bytes.atomic(offset as usize, atomic_op(atomic)));
+        let is_live = access.end();
         changed?.ok().map(|before| if is_live { Ok(before) } else { Err(Lost) })
+    }
+}
+
+/// A mapped region whose bytes are being accessed. (No closure is called in between: compilers do not always make such calls vanish.)
+#[must_use = "the peer waits for the end of the access"]
+struct Accessed<'a>(&'a MappedRegion);
+
+impl<'a> Accessed<'a> {
+    /// `None`: the region was taken back.
+    #[inline(always)]
+    fn bytes(&self) -> Option<&'a Bytes> {
+        self.0.is_live().then_some(&self.0.bytes)
+    }
+
+    /// Ends the access. False: the region was taken back before or meanwhile, so what was read may not be its own, and what was written may
+    /// have gone into pages that were replaced.
+    #[inline(always)]
+    fn end(self) -> bool {
+        let is_live = self.0.is_live();
+        self.0.direct.end();
+        is_live
     }
 }
 
@@ -188,27 +225,31 @@ impl MappedPairs {
     ) -> bool {
         let Some(pair) = find(&self.pairs, connection, local.into(), remote.into()) else { return false };
         let Some(local_bytes) = &pair.local_bytes else { return false };
-        let mapped = &pair.mapped;
-        let may = match kind {
-            RmaKind::Write => mapped.access.contains(Access::WRITE),
-            RmaKind::Read => mapped.access.contains(Access::READ) && pair.is_target,
-        };
-        if !may || len_bytes.wrapping_sub(1) >= limits::RMA_COPY_BYTES as u64 {
+        let may_here = kind == RmaKind::Write || pair.is_target;
+        if !may_here || len_bytes == 0 || !pair.mapped.may(kind, len_bytes) {
             return false;
         }
         let (len, at, local_at) = (len_bytes as usize, remote.offset as usize, local.offset as usize);
-        mapped.direct.begin(mapped.name);
-        // If the region was taken back meanwhile, what was read may not be the region's any more, and what was written may have gone
-        // into pages that were replaced.
-        let copied = mapped.is_live()
-            && match kind {
-                RmaKind::Write => mapped.bytes.copy_from(at, local_bytes, local_at, len),
-                RmaKind::Read => local_bytes.copy_from(local_at, &mapped.bytes, at, len),
-            }
-            && mapped.is_live();
-        mapped.direct.end();
-        self.done += u64::from(copied);
-        copied
+        let access = pair.mapped.begin();
+        let is_copied =
+            access.bytes().is_some_and(|bytes| copy_one(kind, (local_bytes, local_at), (bytes, at), len));
+        let is_done = access.end() && is_copied;
+        self.done += u64::from(is_done);
+        is_done
+    }
+
+    /// Begins to copy without a local region. `None`: the region is not [there](MappedPairs::has), the rights are not its own, or the bytes are
+    /// too many for one turn.
+    #[inline(always)]
+    fn begin(
+        &self,
+        kind: RmaKind,
+        connection: Connection,
+        remote: RemoteAddress,
+        len: usize,
+    ) -> Option<Accessed<'_>> {
+        let pair = find(&self.pairs, connection, NO_REGION, remote.into())?;
+        pair.mapped.may(kind, len as u64).then(|| pair.mapped.begin())
     }
 
     /// Whether operations without a local region find this region of a peer's here.
@@ -228,56 +269,33 @@ impl MappedPairs {
         remote: RemoteAddress,
         runs: &[BlockRun],
     ) -> bool {
-        let Some(pair) = find(&self.pairs, connection, NO_REGION, remote.into()) else { return false };
-        let mapped = &pair.mapped;
-        let need = match kind {
-            RmaKind::Write => Access::WRITE,
-            RmaKind::Read => Access::READ,
-        };
-        if !mapped.access.contains(need) || total_bytes(runs).is_none_or(|len| len > limits::RMA_COPY_BYTES) {
-            return false;
-        }
-        mapped.direct.begin(mapped.name);
-        // See `copy` for why it has to be live afterwards, too.
-        let copied = mapped.is_live()
-            && runs.iter().all(|run| copy_run(kind, local, &mapped.bytes, run))
-            && mapped.is_live();
-        mapped.direct.end();
-        self.done += u64::from(copied);
-        copied
+        let Some(len) = total_bytes(runs) else { return false };
+        let Some(access) = self.begin(kind, connection, remote, len) else { return false };
+        let is_copied =
+            access.bytes().is_some_and(|bytes| runs.iter().all(|run| copy_run(kind, local, bytes, run)));
+        let is_done = access.end() && is_copied;
+        self.done += u64::from(is_done);
+        is_done
     }
 
     /// Writes bytes to a region of a peer's. False: as where [`MappedPairs::copy_blocks`] says so.
     #[inline]
-    pub fn put(&mut self, connection: Connection, bytes: &[u8], remote: RemoteAddress) -> bool {
-        let Some(pair) = find(&self.pairs, connection, NO_REGION, remote.into()) else { return false };
-        let mapped = &pair.mapped;
-        if !mapped.access.contains(Access::WRITE) || bytes.len() > limits::RMA_COPY_BYTES {
-            return false;
-        }
-        mapped.direct.begin(mapped.name);
-        // See `copy` for why it has to be live afterwards, too.
-        let copied =
-            mapped.is_live() && mapped.bytes.write(remote.offset as usize, bytes) && mapped.is_live();
-        mapped.direct.end();
-        self.done += u64::from(copied);
-        copied
+    pub fn put(&mut self, connection: Connection, from: &[u8], remote: RemoteAddress) -> bool {
+        let Some(access) = self.begin(RmaKind::Write, connection, remote, from.len()) else { return false };
+        let is_copied = access.bytes().is_some_and(|bytes| bytes.write(remote.offset as usize, from));
+        let is_done = access.end() && is_copied;
+        self.done += u64::from(is_done);
+        is_done
     }
 
     /// Reads bytes from a region of a peer's. False: as where [`MappedPairs::copy_blocks`] says so.
     #[inline]
-    pub fn get(&mut self, connection: Connection, remote: RemoteAddress, bytes: &mut [u8]) -> bool {
-        let Some(pair) = find(&self.pairs, connection, NO_REGION, remote.into()) else { return false };
-        let mapped = &pair.mapped;
-        if !mapped.access.contains(Access::READ) || bytes.len() > limits::RMA_COPY_BYTES {
-            return false;
-        }
-        mapped.direct.begin(mapped.name);
-        // See `copy` for why it has to be live afterwards, too.
-        let copied = mapped.is_live() && mapped.bytes.read(remote.offset as usize, bytes) && mapped.is_live();
-        mapped.direct.end();
-        self.done += u64::from(copied);
-        copied
+    pub fn get(&mut self, connection: Connection, remote: RemoteAddress, to: &mut [u8]) -> bool {
+        let Some(access) = self.begin(RmaKind::Read, connection, remote, to.len()) else { return false };
+        let is_copied = access.bytes().is_some_and(|bytes| bytes.read(remote.offset as usize, to));
+        let is_done = access.end() && is_copied;
+        self.done += u64::from(is_done);
+        is_done
     }
 
     /// Copies one block between local memory and a region of a peer's. False: as where [`MappedPairs::copy_blocks`] says so.
@@ -286,31 +304,16 @@ impl MappedPairs {
         &mut self,
         kind: RmaKind,
         connection: Connection,
-        (local, local_at): (&Bytes, usize),
+        local: (&Bytes, usize),
         remote: RemoteAddress,
         len: usize,
     ) -> bool {
-        let Some(pair) = find(&self.pairs, connection, NO_REGION, remote.into()) else { return false };
-        let mapped = &pair.mapped;
-        let need = match kind {
-            RmaKind::Write => Access::WRITE,
-            RmaKind::Read => Access::READ,
-        };
-        if !mapped.access.contains(need) || len > limits::RMA_COPY_BYTES {
-            return false;
-        }
-        let at = remote.offset as usize;
-        mapped.direct.begin(mapped.name);
-        // See `copy` for why it has to be live afterwards, too.
-        let copied = mapped.is_live()
-            && match kind {
-                RmaKind::Write => mapped.bytes.copy_from(at, local, local_at, len),
-                RmaKind::Read => local.copy_from(local_at, &mapped.bytes, at, len),
-            }
-            && mapped.is_live();
-        mapped.direct.end();
-        self.done += u64::from(copied);
-        copied
+        let Some(access) = self.begin(kind, connection, remote, len) else { return false };
+        let is_copied =
+            access.bytes().is_some_and(|bytes| copy_one(kind, local, (bytes, remote.offset as usize), len));
+        let is_done = access.end() && is_copied;
+        self.done += u64::from(is_done);
+        is_done
     }
 
     /// Changes a value of a peer's region, and answers the one from before. `None`: the region is not [there](MappedPairs::has), or as where
@@ -359,14 +362,25 @@ fn total_bytes(runs: &[BlockRun]) -> Option<usize> {
     runs.iter().try_fold(0_usize, |all, run| all.checked_add(run.len_bytes.checked_mul(run.count)?))
 }
 
+/// Copies bytes between places of local and of remote memory.
+#[inline(always)]
+fn copy_one(
+    kind: RmaKind,
+    (local, local_at): (&Bytes, usize),
+    (remote, at): (&Bytes, usize),
+    len: usize,
+) -> bool {
+    match kind {
+        RmaKind::Write => remote.copy_from(at, local, local_at, len),
+        RmaKind::Read => local.copy_from(local_at, remote, at, len),
+    }
+}
+
 #[inline(always)]
 fn copy_run(kind: RmaKind, local: &Bytes, remote: &Bytes, run: &BlockRun) -> bool {
     let BlockRun { len_bytes: len, count, .. } = *run;
     if count == 1 {
-        return match kind {
-            RmaKind::Write => remote.copy_from(run.remote, local, run.local, len),
-            RmaKind::Read => local.copy_from(run.local, remote, run.remote, len),
-        };
+        return copy_one(kind, (local, run.local), (remote, run.remote), len);
     }
     let here = Blocks { first: run.local, stride: run.local_stride, len, count };
     let there = Blocks { first: run.remote, stride: run.remote_stride, len, count };

@@ -264,7 +264,7 @@ impl Engine {
             }
         });
         let Some(state) = self.base.partners.get_mut(partner) else { return };
-        let (service, avoid) = (state.service, state.instance);
+        let service = state.service;
         let is_wanted_again = state.is_named && state.pinned.is_none();
         let has_waiting = !state.waiting.is_empty();
         for id in self.calls.get(service).map(|calls| calls.of(partner)).unwrap_or_default() {
@@ -279,7 +279,7 @@ impl Engine {
         let has_calls = self.calls.get(service).is_some_and(|calls| !calls.of(partner).is_empty());
         if is_wanted_again {
             if has_waiting || has_calls {
-                self.finding.search(&mut self.base, partner, avoid, now_ns);
+                self.finding.search(&mut self.base, partner, None, now_ns);
             }
             return;
         }

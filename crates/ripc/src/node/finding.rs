@@ -76,7 +76,8 @@ impl Finding {
         self.began_ns
     }
 
-    /// Begins to look for a partner, unless that is under way or it is connected. What it was found at before may be avoided.
+    /// Begins to look for a partner, unless that is under way or it is connected. `avoid` is where it is not any more; that is also where its
+    /// last connection led, which has ended: the directory may still say so, and nobody may answer there.
     pub fn search(&mut self, base: &mut Base, partner: Partner, avoid: Option<Instance>, now_ns: u64) {
         let Some(state) = base.partners.get_mut(partner) else { return };
         if state.connection().is_some() {
@@ -92,7 +93,7 @@ impl Finding {
                     ask_at_ns: Some(now_ns),
                     pause_ns: ASK_AGAIN_NS_MIN,
                     obstacle: None,
-                    avoid,
+                    avoid: avoid.or(state.instance),
                     dialling: None,
                 };
                 if search.replace(begun).is_none() {
@@ -409,5 +410,34 @@ mod tests {
         finding.search(&mut base, partner, None, 11);
         assert_eq!(finding.next_due_ns(&base), u64::MAX);
         assert_eq!(finding.searching, [partner]);
+    }
+
+    #[test]
+    fn where_a_connection_has_ended_is_not_dialled_again_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = directory::open(&format!("host:{}", folder.path().display())).unwrap();
+        let context = Context::from_text("[shm]\ntransport = shm\n", "test".as_ref()).unwrap();
+        let endpoint = Endpoint::create(context.default_device(), Options::default()).unwrap();
+        let mut base = Base::new(endpoint, Lending::new(0));
+        let mut finding = Finding::new(directory, Duration::from_secs(10));
+        let me = base.services.insert(ServiceName::number(1), Instance(1), Listing::Unlisted);
+        let name = ServiceName::number(2);
+        let partner = base.partners.named(me, &name, None).unwrap();
+        // It had a connection, which nothing waited for when it ended.
+        base.partners.get_mut(partner).unwrap().instance = Some(Instance(2));
+        finding.search(&mut base, partner, None, 5);
+        // The directory has not heard of that, and then it has heard of the next life.
+        let record = |instance| Record {
+            kind: Kind::Service,
+            service: name.clone(),
+            instance: Instance(instance),
+            uris: vec!["shm://nobody".to_owned()],
+        };
+        let is_dialled =
+            |base: &Base| base.partners.get(partner).unwrap().search.as_ref().unwrap().dialling.is_some();
+        finding.found(&mut base, &name, &record(2), 6);
+        assert!(!is_dialled(&base));
+        finding.found(&mut base, &name, &record(3), 7);
+        assert!(is_dialled(&base));
     }
 }

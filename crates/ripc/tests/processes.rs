@@ -10,26 +10,39 @@ fn example(name: &str) -> Command {
     Command::new(path.join("examples").join(name))
 }
 
+/// What the example says of `args`, which does well, on a device.
+fn restarts(device: &str, args: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("cci.ini");
+    std::fs::write(&config, format!("[{device}]\ntransport = {device}\n")).unwrap();
+    let services = folder.path().join("services");
+    std::fs::create_dir(&services).unwrap();
+    let mut command = example("restarts");
+    command.args(args).env("CCI_CONFIG", config);
+    let output = command.env("CCI_DIRECTORY", format!("host:{}", services.display())).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{device}:\n{text}");
+    assert!(output.status.success(), "{device}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(text.matches("each ended once").count(), 4, "{device}: {text}");
+    text
+}
+
 #[test]
 fn a_service_that_is_killed_under_load_loses_no_call() {
     for device in ["shm", "udp", "tcp", "any"] {
-        let folder = tempfile::tempdir().unwrap();
-        let config = folder.path().join("cci.ini");
-        std::fs::write(&config, format!("[{device}]\ntransport = {device}\n")).unwrap();
-        let services = folder.path().join("services");
-        std::fs::create_dir(&services).unwrap();
-        let mut command = example("restarts");
-        command
-            .arg("8")
-            .env("CCI_CONFIG", config)
-            .env("CCI_DIRECTORY", format!("host:{}", services.display()));
-        let output = command.output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        println!("{device}:\n{text}");
-        assert!(output.status.success(), "{device}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        let text = restarts(device, &["8"]);
         assert!(text.contains("killed and started anew 8 times"), "{device}: {text}");
         assert!(text.matches(" 0 lost").count() >= 3, "{device}: {text}");
-        assert_eq!(text.matches("each ended once").count(), 4, "{device}: {text}");
+    }
+}
+
+/// Nothing is lost of calls that only one process may carry out, either, and no value.
+#[test]
+fn a_service_that_is_handed_over_under_load_loses_nothing() {
+    for device in ["shm", "udp", "tcp", "any"] {
+        let text = restarts(device, &["4", "hand-over"]);
+        assert!(text.contains("handed over 4 times"), "{device}: {text}");
+        assert_eq!(text.matches(" 0 lost").count(), 4, "{device}: {text}");
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! Each call ends in exactly one answer or error. At the end it says how long clients waited, and checks what they got.
 
-use cci_ripc::{CallError, CallOptions, ClaimError, Event, Node, Options, ServiceName};
+use cci_ripc::{CallError, CallOptions, Event, Node, Options, ServiceName};
 use std::collections::HashMap;
 use std::env;
 use std::error::Error;
@@ -44,11 +44,7 @@ type Values = HashMap<Vec<u8>, Vec<u8>>;
 /// call carried out twice changes nothing.
 fn serve() -> Result<()> {
     let mut node = Node::open(Options::default())?;
-    let name = ServiceName::new(NAME)?;
-    let (service, passed_on) = match node.register(&name) {
-        Err(ClaimError::Taken { .. }) => node.take_over(&name, TAKE_OVER_LIMIT)?,
-        registered => (registered?, None),
-    };
+    let (service, passed_on) = node.take_over(&ServiceName::new(NAME)?, TAKE_OVER_LIMIT)?;
     let mut values = passed_on.map(|message| decode(message.item(0))).unwrap_or_default();
     let mut has_moved = false;
     loop {

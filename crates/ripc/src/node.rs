@@ -653,7 +653,7 @@ impl Node {
     }
 
     /// Becomes a service that another process is now, by asking it for it. Returns the service, and what the other process has passed on;
-    /// nothing, if nobody was that service.
+    /// nothing, if nobody was that service. Then it does not wait.
     ///
     /// # Errors
     /// [`CallError`] if the other process did not give it away in time, or somebody else got the name.
@@ -664,6 +664,11 @@ impl Node {
     ) -> Result<(Service, Option<Message>), CallError> {
         let until_ns = clock::now_ns().saturating_add(as_ns(timeout));
         let closed = |error: ClaimError| CallError::Refused(error.to_string().into_bytes());
+        match self.register(name) {
+            Ok(service) => return Ok((service, None)),
+            Err(ClaimError::Taken { .. }) => {}
+            Err(error) => return Err(closed(error)),
+        }
         let me = self.client().map_err(closed)?;
         let passed_on = self.ask_for(me, name, timeout);
         self.unregister(me);

@@ -399,6 +399,17 @@ fn a_service_is_handed_over_without_a_lost_request() {
     });
 }
 
+#[test]
+fn a_service_that_nobody_is_is_taken_over_at_once() {
+    on_all(|world| {
+        let mut node = world.node();
+        // Nobody waits for so long.
+        let (service, state) = node.take_over(&name("free"), Duration::from_secs(86_400)).unwrap();
+        assert!(state.is_none());
+        assert_eq!(node.name(service), Some(&name("free")));
+    });
+}
+
 /// The next event of a service that says that memory is the program's again, past others.
 fn until_returned(nodes: &mut [&mut Node], node: usize, service: Service, expected_context: u64) {
     until(nodes, |nodes| match nodes[node].next_event(service)? {

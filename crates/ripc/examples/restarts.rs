@@ -8,7 +8,7 @@ use cci_ripc::{CallError, CallOptions, Event, Node, Options, ServiceName};
 use std::collections::HashMap;
 use std::env;
 use std::error::Error;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const LIFE: Duration = Duration::from_millis(100);
 /// How long a process may take to become the service.
 const TAKE_OVER_LIMIT: Duration = Duration::from_secs(30);
 /// A process that has handed the service over leaves when nobody has asked it for so long.
-const QUIET: Duration = Duration::from_millis(500);
+const QUIET: Duration = Duration::from_secs(1);
 
 fn main() -> Result<()> {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -45,6 +45,7 @@ type Values = HashMap<Vec<u8>, Vec<u8>>;
 fn serve() -> Result<()> {
     let mut node = Node::open(Options::default())?;
     let (service, passed_on) = node.take_over(&ServiceName::new(NAME)?, TAKE_OVER_LIMIT)?;
+    println!("ready");
     let mut values = passed_on.map(|message| decode(message.item(0))).unwrap_or_default();
     let mut has_moved = false;
     loop {
@@ -140,21 +141,26 @@ fn client(is_once: bool, is_kept: bool) -> Result<()> {
 fn drive(restarts: u32, is_handed_over: bool) -> Result<()> {
     let this = env::current_exe()?;
     let start = |args: &[&str]| Command::new(&this).args(args).stdin(Stdio::piped()).spawn();
+    let start_service = || Command::new(&this).arg("serve").stdout(Stdio::piped()).spawn();
     let kept = if is_handed_over { "kept" } else { "lost" };
-    let mut service = start(&["serve"])?;
+    let mut service = start_service()?;
+    if is_handed_over {
+        await_ready(&mut service)?;
+    }
     let repeating = (0..CLIENTS).map(|_| start(&["client", kept]));
     let clients: io::Result<Vec<Child>> = repeating.chain([start(&["client", kept, "once"])]).collect();
     for restart in 0..restarts {
         // At another point of its work each time.
         sleep(LIFE + Duration::from_micros(u64::from(restart) * 977 % 60_000));
         service = if is_handed_over {
-            let next = start(&["serve"])?;
+            let mut next = start_service()?;
+            await_ready(&mut next)?;
             end_of(service)?;
             next
         } else {
             service.kill()?;
             service.wait()?;
-            start(&["serve"])?
+            start_service()?
         };
     }
     sleep(LIFE);
@@ -168,6 +174,15 @@ fn drive(restarts: u32, is_handed_over: bool) -> Result<()> {
     if ended.iter().all(|&well| well) { Ok(()) } else { Err("a client failed".into()) }
 }
 
+/// Waits until a process is the service.
+fn await_ready(service: &mut Child) -> Result<()> {
+    let mut line = String::new();
+    if let Some(output) = service.stdout.take() {
+        BufReader::new(output).read_line(&mut line)?;
+    }
+    if line == "ready\n" { Ok(()) } else { Err("it has not become the service".into()) }
+}
+
 /// Waits for a process that has handed the service over.
 fn end_of(mut service: Child) -> Result<()> {
     let began = Instant::now();
@@ -179,5 +194,5 @@ fn end_of(mut service: Child) -> Result<()> {
     }
     service.kill()?;
     service.wait()?;
-    Err("nobody has taken the service over".into())
+    Err("it goes on although it has handed the service over".into())
 }

@@ -40,8 +40,8 @@ fn a_service_that_is_killed_under_load_loses_no_call() {
 #[test]
 fn a_service_that_is_handed_over_under_load_loses_nothing() {
     for device in ["shm", "udp", "tcp", "any"] {
-        let text = restarts(device, &["4", "hand-over"]);
-        assert!(text.contains("handed over 4 times"), "{device}: {text}");
+        let text = restarts(device, &["3", "hand-over"]);
+        assert!(text.contains("handed over 3 times"), "{device}: {text}");
         assert_eq!(text.matches(" 0 lost").count(), 4, "{device}: {text}");
     }
 }

@@ -6,12 +6,13 @@ mod roles;
 mod words;
 
 use cci::{Atomic, AtomicKind, AtomicWidth};
-use cci_acp::{AcpError, Deque, GlobalAddress, GlobalMemory, List, Map, MultiSet, Order, Vector};
+use cci_acp::{AcpError, Deque, GlobalAddress, GlobalMemory, List, Map, MultiSet, Order, Space, Vector};
 use cci_job::Job;
 use roles::{ROLE, all_ranks_do, launch, role};
 use std::collections::HashSet;
 use std::env;
 use std::process::exit;
+use std::time::Duration;
 
 const STARTER_BYTES: usize = 10_240;
 
@@ -298,6 +299,8 @@ fn one_dies() {
 }
 
 const HEAP_BYTES: usize = 4 << 20;
+/// Between two looks whether a rank has died.
+const DEATH_PAUSE: Duration = Duration::from_millis(1);
 
 fn open_with_heap() -> (Job, GlobalMemory) {
     roles::open(STARTER_BYTES, HEAP_BYTES)
@@ -406,11 +409,14 @@ fn one_dies_at_work() {
     let map = Map::open(global, map).unwrap();
     let list = map.get(global, b"list").unwrap().unwrap();
     let list = List::open(GlobalAddress::from_bits(u64::from_ne_bytes(list.try_into().unwrap())).unwrap());
+    // All are connected with rank 1 then: who asks one that is dead for a connection waits for a minute, as it might only be late.
+    let of_rank_1 = global.starter(1).unwrap();
+    global.read(of_rank_1, &mut [0; 8]).unwrap();
     global.sync().unwrap();
     if rank == 1 {
         let instant = u64::from(std::process::id()) * 7_919 % 20_000;
         std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_micros(instant));
+            std::thread::sleep(Duration::from_micros(instant));
             std::process::abort();
         });
     }
@@ -430,6 +436,10 @@ fn one_dies_at_work() {
     map.update(global, b"done", |was| Some([was.unwrap_or_default(), &[rank as u8]].concat())).unwrap();
     while map.get(global, b"done").unwrap().unwrap().len() < 2 {
         global.progress();
+    }
+    // Rank 1 may be at work until now, however long ago it should have died.
+    while !global.has_died(1).unwrap() {
+        global.serve(DEATH_PAUSE).unwrap();
     }
     let elements = list.to_vec(global).unwrap();
     assert_eq!(elements.len() as u64, list.len(global).unwrap());

@@ -101,7 +101,8 @@ fn count(output: &str) -> Tally {
         let mut next = || numbers.next().unwrap_or(0);
         let (run, failures, errors, ignored) = (next(), next(), next(), next());
         let failed = failures + errors;
-        tally.add(Tally { passed: run.saturating_sub(failed + ignored), failed, ignored });
+        let passed = run.saturating_sub(failed + ignored);
+        tally.add(Tally { passed, failed, ignored, ..Tally::default() });
     }
     tally
 }
@@ -115,7 +116,7 @@ mod tests {
     fn the_last_line_of_each_module_counts() {
         let output = "[INFO] Tests run: 4, Failures: 0, Errors: 0, Skipped: 0\n[INFO] Tests run: 20, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 5.019 s -- in org.cci.ATest\n\
                       [ERROR] Tests run: 31, Failures: 1, Errors: 2, Skipped: 3\n[INFO] BUILD FAILURE";
-        assert_eq!(count(output), Tally { passed: 29, failed: 3, ignored: 3 });
+        assert_eq!(count(output), Tally { passed: 29, failed: 3, ignored: 3, flaky: 0 });
         assert_eq!(count("[ERROR] COMPILATION ERROR"), Tally::default());
     }
 

@@ -16,6 +16,8 @@ pub struct Tally {
     pub failed: u64,
     /// Tests marked `#[ignore]`.
     pub ignored: u64,
+    /// Programs that failed beside others and passed when they ran again alone.
+    pub flaky: u64,
 }
 
 impl Tally {
@@ -24,6 +26,7 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.ignored += other.ignored;
+        self.flaky += other.flaky;
     }
 
     /// Prints it as test programs do: where this program is run by another, that is counted.
@@ -172,11 +175,16 @@ impl Job {
     }
 }
 
+/// So many failed programs are run again. Where more fail, it is not chance.
+const RUN_AGAIN: usize = 2;
+
 /// Runs all of them, so many at a time and in this order, and shows each when it has ended. Each may use `limit` of processor time.
+/// In the end the few that failed are run again, alone. One that passes then counts as flaky: what it showed of its failure stays shown.
 pub fn side_by_side(jobs: Vec<Job>, at_once: usize, limit: Duration) -> Tally {
     let count = jobs.len();
     let waiting = Mutex::new(VecDeque::from(jobs));
     let done = Mutex::new((0, Tally::default()));
+    let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..at_once {
             scope.spawn(|| {
@@ -184,14 +192,34 @@ pub fn side_by_side(jobs: Vec<Job>, at_once: usize, limit: Duration) -> Tally {
                     let (tally, shown) = job.run(limit);
                     let mut done = locked(&done);
                     done.0 += 1;
-                    done.1.add(tally);
                     println!("{shown} ({} of {count} programs)", done.0);
+                    if tally.failed == 0 {
+                        done.1.add(tally);
+                    } else {
+                        locked(&failed).push((job, tally));
+                    }
                 }
             });
         }
     });
-    let (_, tally) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (_, mut tally) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let by_chance = failed.len() <= RUN_AGAIN;
+    for (mut job, first) in failed {
+        tally.add(if by_chance { again(&mut job, first, limit) } else { first });
+    }
     tally
+}
+
+/// Runs what failed first again; its tests as they count.
+fn again(job: &mut Job, first: Tally, limit: Duration) -> Tally {
+    let (second, shown) = job.run(limit);
+    println!("{shown} (again, alone)");
+    if second.failed > 0 {
+        return first;
+    }
+    println!("--- {}: FLAKY: it failed beside other programs, see above, and passed alone", job.name);
+    Tally { flaky: 1, ..second }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -374,6 +402,7 @@ impl Process {
 #[cfg(test)]
 mod tests {
     use super::{Job, Limits, Tally, run_tests, side_by_side, watch};
+    use std::path::Path;
     use std::process::Command;
     use std::time::Duration;
 
@@ -385,7 +414,7 @@ mod tests {
         );
         tally.count("test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out");
         tally.count("test foo ... ok");
-        assert_eq!(tally, Tally { passed: 13, failed: 2, ignored: 3 });
+        assert_eq!(tally, Tally { passed: 13, failed: 2, ignored: 3, flaky: 0 });
     }
 
     #[test]
@@ -419,21 +448,41 @@ mod tests {
         assert_eq!(tally, Tally { failed: 1, ..Tally::default() });
     }
 
+    fn job(line: &str) -> Job {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]);
+        Job { name: line.to_owned(), command }
+    }
+
+    const PASSES: &str = "echo 'test result: ok. 3 passed; 0 failed; 0 ignored' >&2";
+    const FAILS: &str = "echo 'test result: FAILED. 1 passed; 2 failed'; exit 1";
+
     #[test]
     fn programs_run_side_by_side_and_are_counted() {
-        let job = |line: &str| {
-            let mut command = Command::new("sh");
-            command.args(["-c", line]);
-            Job { name: line.to_owned(), command }
-        };
-        let passes = "echo 'test result: ok. 3 passed; 0 failed; 0 ignored' >&2";
-        let jobs = vec![
-            job(passes),
-            job("exit 7"),
-            job(passes),
-            job("echo 'test result: FAILED. 1 passed; 2 failed'; exit 1"),
-        ];
+        let jobs = vec![job(PASSES), job("exit 7"), job(PASSES), job(FAILS)];
         let tally = side_by_side(jobs, 2, Duration::from_secs(60));
-        assert_eq!(tally, Tally { passed: 7, failed: 3, ignored: 0 });
+        assert_eq!(tally, Tally { passed: 7, failed: 3, ignored: 0, flaky: 0 });
+    }
+
+    /// Fails the first time, by a file that it makes there.
+    fn fails_once(folder: &Path, name: &str) -> Job {
+        let file = folder.join(name);
+        job(&format!("if test -e {0}; then {PASSES}; else touch {0}; {FAILS}; fi", file.display()))
+    }
+
+    #[test]
+    fn a_program_that_passes_when_it_runs_again_is_flaky() {
+        let folder = tempfile::tempdir().unwrap();
+        let jobs = vec![fails_once(folder.path(), "a"), job(PASSES), job(FAILS)];
+        let tally = side_by_side(jobs, 2, Duration::from_secs(60));
+        assert_eq!(tally, Tally { passed: 7, failed: 2, ignored: 0, flaky: 1 });
+    }
+
+    #[test]
+    fn many_that_fail_are_not_run_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let jobs = ["a", "b", "c"].map(|name| fails_once(folder.path(), name)).into();
+        let tally = side_by_side(jobs, 2, Duration::from_secs(60));
+        assert_eq!(tally, Tally { passed: 3, failed: 6, ignored: 0, flaky: 0 });
     }
 }

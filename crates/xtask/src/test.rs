@@ -110,6 +110,9 @@ pub fn run(form: Form, with_share: bool, only: &[String]) -> Result<(), String> 
     if tally.ignored > 0 {
         println!("({} tests are marked ignored)", tally.ignored);
     }
+    if tally.flaky > 0 {
+        println!("({} programs are flaky: search for FLAKY above)", tally.flaky);
+    }
     println!("{tally}");
     if tally.failed == 0 { Ok(()) } else { Err(format!("{} tests failed", tally.failed)) }
 }

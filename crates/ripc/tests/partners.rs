@@ -450,7 +450,18 @@ fn asks(own: &str, service: &str, owner: &str, timeout_ms: u64) {
     });
 }
 
-/// Time enough for a call that is answered, and for one that is refused, ms.
+/// What a process of this role says of its call. A busy machine may be too slow to be refused in time, so that is tried again; an answer is final.
+fn outcome(world: &World, config: &Path, role: &str, expected: &str) -> String {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let said = world.start(config, role, "").says();
+        if said == expected || said == "answered" || Instant::now() > until {
+            return said;
+        }
+    }
+}
+
+/// Time enough for a call that is answered, and mostly for one that is refused, ms.
 const LONG_MS: u64 = 100_000;
 const SHORT_MS: u64 = 1_500;
 
@@ -481,7 +492,7 @@ fn keys_say_who_may_have_which_name_and_reach_which_service() {
             (&of_teller, format!("asks branch-3 vault anybody {SHORT_MS}"), "not let in"),
             (&of_teller, format!("asks branch-4 bank somebody-else {SHORT_MS}"), "another is there"),
         ] {
-            assert_eq!(world.start(config, &role, "").says(), expected, "{role} over {device}");
+            assert_eq!(outcome(&world, config, &role, expected), expected, "{role} over {device}");
         }
     }
 }
@@ -508,7 +519,7 @@ fn certificates_say_who_may_have_which_name_and_reach_which_service() {
             bank.says();
             let timeout_ms = if expected == "answered" { LONG_MS } else { SHORT_MS };
             let role = format!("asks {own} {service} {owner} {timeout_ms}");
-            assert_eq!(world.start(&config, &role, "").says(), expected, "{role} over {device}");
+            assert_eq!(outcome(&world, &config, &role, expected), expected, "{role} over {device}");
         }
     }
 }

@@ -19,6 +19,8 @@ const MESSAGE_BYTES: usize = 1_000;
 /// How long an idle thread is watched, and how often it may wake: connections look now and then whether the other side lives.
 const IDLE: Duration = Duration::from_secs(2);
 const WAKES_MAX: u64 = 20;
+/// How often it is watched, until it is found asleep.
+const LOOKS_MAX: usize = 10;
 
 /// Not a test where nothing has started it: what ranks do.
 #[test]
@@ -167,12 +169,15 @@ fn idle() {
         shared.lock().unwrap().read(next, &mut bytes).unwrap();
     }
     shared.lock().unwrap().sync().unwrap();
-    std::thread::sleep(Duration::from_millis(300));
     let [task] = &threads()[..] else { panic!("one thread") };
-    let before = switches(task);
-    std::thread::sleep(IDLE);
-    let woke = switches(task) - before;
-    assert!(woke <= WAKES_MAX, "it woke {woke} times");
+    // On a busy machine the other rank, or this thread, may still be at work at first.
+    let woke = (0..LOOKS_MAX).map(|_| {
+        let before = switches(task);
+        std::thread::sleep(IDLE);
+        switches(task) - before
+    });
+    let woke: Vec<u64> = woke.take_while(|&woke| woke > WAKES_MAX).collect();
+    assert!(woke.len() < LOOKS_MAX, "it woke {woke:?} times, and has no rest");
     shared.lock().unwrap().sync().unwrap();
     shared.into_inner().unwrap().close().unwrap();
 }

@@ -3,6 +3,7 @@
 //! A slot begins with a header that this process writes when the segment is there: the number of the segment, counted from 1, its length, and that of its
 //! message. So it does not matter in which order segments arrive.
 
+use super::queues::Place;
 use super::wire::{Record, RemoteSlots, Segment, taken};
 use super::{End, Slots, lane};
 use crate::error::{AcpError, Result};
@@ -29,6 +30,8 @@ pub(super) struct Receiving {
     segments: Option<u64>,
     /// The request that frees this end; 0 before.
     pub freed_by: u64,
+    /// Requests that wait at this end.
+    pub waiting: Place,
 }
 
 /// Where a message goes.
@@ -75,6 +78,7 @@ impl Receiving {
             is_lost: false,
             segments: None,
             freed_by: 0,
+            waiting: Place::default(),
         })
     }
 

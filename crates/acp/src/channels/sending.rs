@@ -1,5 +1,6 @@
 //! The sending end of a channel.
 
+use super::queues::Place;
 use super::wire::{Record, RemoteSlots, Segment, segment_words};
 use super::{End, Slots, context, lane};
 use crate::error::{AcpError, Result};
@@ -29,6 +30,8 @@ pub(super) struct Sending {
     left: u32,
     /// The request that frees this end; 0 before.
     pub freed_by: u64,
+    /// Requests that wait at this end.
+    pub waiting: Place,
     /// Why nothing can be sent any more.
     is_lost: bool,
 }
@@ -134,6 +137,7 @@ impl Sending {
             written: 0,
             left: 0,
             freed_by: 0,
+            waiting: Place::default(),
             is_lost: false,
         })
     }

@@ -1,16 +1,16 @@
 //! All channel ends of a process, and what is under way on them.
 
+use super::queues::Queues;
 use super::receiving::{Receiving, Target};
 use super::requests::Requests;
 use super::sending::{Progress, Sending, Sent, Source};
 use super::wire::{Record, Segment};
 use super::{End, Slots, lane, of_context};
 use crate::error::{AcpError, Result};
-use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS, SPARE_QUEUE_LEN_MAX, SPARE_QUEUES_MAX};
+use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS};
 use crate::links::Links;
 use cci::{Memory, Status};
 use cci_job::numbered::Numbered;
-use std::collections::VecDeque;
 
 /// The last channels with a rank, by their numbers.
 struct Pair {
@@ -33,23 +33,6 @@ struct Incoming {
     into: Memory,
 }
 
-/// Queues of ends that have nothing under way now, for those that will.
-#[derive(Default)]
-struct Spare {
-    outgoing: Vec<VecDeque<Outgoing>>,
-    incoming: Vec<VecDeque<Incoming>>,
-}
-
-/// Keeps an empty queue, if it is short and there are few.
-fn keep<T>(spare: &mut Vec<VecDeque<T>>, queue: Option<VecDeque<T>>) {
-    if let Some(queue) = queue
-        && spare.len() < SPARE_QUEUES_MAX
-        && queue.capacity() <= SPARE_QUEUE_LEN_MAX
-    {
-        spare.push(queue);
-    }
-}
-
 #[derive(Default)]
 pub(crate) struct Channels {
     pairs: Numbered<u32, Pair>,
@@ -57,12 +40,10 @@ pub(crate) struct Channels {
     first: u64,
     senders: Numbered<End, Sending>,
     receivers: Numbered<End, Receiving>,
-    outgoing: Numbered<End, VecDeque<Outgoing>>,
-    incoming: Numbered<End, VecDeque<Incoming>>,
+    outgoing: Queues<Outgoing>,
+    incoming: Queues<Incoming>,
     /// Senders that have something to send or are to be freed.
     busy: Vec<End>,
-    /// Queues that are empty and have their space.
-    spare: Spare,
     requests: Requests,
     /// Data on its way between memory.
     buffer: Vec<u8>,
@@ -117,7 +98,7 @@ impl Channels {
         progress: &mut Progress,
     ) -> Result<Option<()>> {
         let sending = self.senders.get_mut(&end).ok_or(FREED)?;
-        if self.outgoing.contains_key(&end) {
+        if sending.waiting.is_taken() {
             return Ok(None);
         }
         match sending.send(links, end, (Source::Slice(message), progress), &mut self.buffer)? {
@@ -134,7 +115,7 @@ impl Channels {
     pub fn start_send(&mut self, links: &mut Links, end: End, message: &Memory) -> Result<u64> {
         let sending = self.senders.get_mut(&end).ok_or(FREED)?;
         let mut progress = Progress::default();
-        if !self.outgoing.contains_key(&end) {
+        if !sending.waiting.is_taken() {
             let source = (Source::Memory(message), &mut progress);
             match sending.send(links, end, source, &mut self.buffer) {
                 Ok(Sent::All) => return Ok(self.requests.start_ended(Ok(0))),
@@ -144,8 +125,8 @@ impl Channels {
             }
         }
         let request = self.requests.start();
-        let queue = self.outgoing.entry(end).or_insert_with(|| self.spare.outgoing.pop().unwrap_or_default());
-        queue.push_back(Outgoing { request, message: message.clone(), progress });
+        let outgoing = Outgoing { request, message: message.clone(), progress };
+        self.outgoing.push(&mut sending.waiting, outgoing);
         self.make_busy(end);
         Ok(request)
     }
@@ -180,10 +161,9 @@ impl Channels {
 
     /// Whether anything is left to do.
     fn advance_sender(&mut self, links: &mut Links, end: End) -> bool {
-        while let Some(first) = self.outgoing.get_mut(&end).and_then(VecDeque::front_mut) {
-            let (Some(sending), source) = (self.senders.get_mut(&end), Source::Memory(&first.message)) else {
-                return false;
-            };
+        let Some(sending) = self.senders.get_mut(&end) else { return false };
+        while let Some(first) = self.outgoing.front_mut(&sending.waiting) {
+            let source = Source::Memory(&first.message);
             let sent = sending.send(links, end, (source, &mut first.progress), &mut self.buffer);
             let result = match sent {
                 Ok(Sent::All) => Ok(0),
@@ -194,13 +174,12 @@ impl Channels {
                 }
                 Err(error) => Err(error),
             };
-            let request = first.request;
-            self.pop_outgoing(end);
-            self.requests.end(request, result);
+            self.requests.end(first.request, result);
+            self.outgoing.pop(&mut sending.waiting);
         }
-        let Some(sending) = self.senders.get(&end).filter(|sending| sending.freed_by != 0) else {
+        if sending.freed_by == 0 {
             return false;
-        };
+        }
         if !sending.may_go() {
             return true;
         }
@@ -212,19 +191,10 @@ impl Channels {
         false
     }
 
-    fn pop_outgoing(&mut self, end: End) {
-        if let Some(queue) = self.outgoing.get_mut(&end) {
-            queue.pop_front();
-            if queue.is_empty() {
-                keep(&mut self.spare.outgoing, self.outgoing.remove(&end));
-            }
-        }
-    }
-
     /// Receives what is there of the next message, behind those that were started. None: not all yet.
     pub fn receive(&mut self, links: &mut Links, end: End, into: &mut [u8]) -> Option<Result<usize>> {
         let Some(receiving) = self.receivers.get_mut(&end) else { return Some(Err(FREED)) };
-        if self.incoming.contains_key(&end) {
+        if receiving.waiting.is_taken() {
             return None;
         }
         receiving.take(links, end, &mut Target::Slice(into))
@@ -233,14 +203,13 @@ impl Channels {
     /// Receives the next message, if it is there and no other request waits, or when it comes.
     pub fn start_receive(&mut self, links: &mut Links, end: End, into: &Memory) -> Result<u64> {
         let receiving = self.receivers.get_mut(&end).ok_or(FREED)?;
-        if !self.incoming.contains_key(&end)
+        if !receiving.waiting.is_taken()
             && let Some(result) = receiving.take(links, end, &mut Target::Memory(into))
         {
             return Ok(self.requests.start_ended(result));
         }
         let request = self.requests.start();
-        let queue = self.incoming.entry(end).or_insert_with(|| self.spare.incoming.pop().unwrap_or_default());
-        queue.push_back(Incoming { request, into: into.clone() });
+        self.incoming.push(&mut receiving.waiting, Incoming { request, into: into.clone() });
         Ok(request)
     }
 
@@ -257,16 +226,11 @@ impl Channels {
     /// Gives what has come to those who wait for it.
     fn advance_receiver(&mut self, links: &mut Links, end: End) {
         let Some(receiving) = self.receivers.get_mut(&end) else { return };
-        while let Some(queue) = self.incoming.get_mut(&end) {
-            let Some(first) = queue.front() else { break };
+        while let Some(first) = self.incoming.front_mut(&receiving.waiting) {
             let mut target = Target::Memory(&first.into);
             let Some(result) = receiving.take(links, end, &mut target) else { return };
             self.requests.end(first.request, result);
-            queue.pop_front();
-            if queue.is_empty() {
-                keep(&mut self.spare.incoming, self.incoming.remove(&end));
-                break;
-            }
+            self.incoming.pop(&mut receiving.waiting);
         }
         if receiving.freed_by == 0 {
             return;
@@ -353,18 +317,13 @@ impl Channels {
     fn arrived(&mut self, links: &mut Links, end: End, segment: &Segment, data: Option<&[u8]>) -> bool {
         let Some(receiving) = self.receivers.get_mut(&end) else { return false };
         if let Some(data) = data
-            && let Some(queue) = self.incoming.get_mut(&end)
-            && let Some(first) = queue.front()
+            && let Some(first) = self.incoming.front_mut(&receiving.waiting)
             && let Some(result) = receiving.take_whole(links, end, (segment, data), &first.into)
         {
             self.requests.end(first.request, result);
-            queue.pop_front();
-            let is_last = queue.is_empty();
-            if is_last {
-                keep(&mut self.spare.incoming, self.incoming.remove(&end));
-            }
+            self.incoming.pop(&mut receiving.waiting);
             // One that came earlier may be behind it. An end that is to be freed goes with its last segment.
-            if !is_last || receiving.freed_by != 0 {
+            if receiving.waiting.is_taken() || receiving.freed_by != 0 {
                 self.advance_receiver(links, end);
             }
             return true;

@@ -6,7 +6,7 @@ import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.server.ServerConnector;
 import org.eclipse.jetty.util.resource.ResourceFactory;
 
-/** The command that serves a folder over a service and TCP at once: {@code Serve SERVICE FOLDER [PORT]}. */
+/** The command that serves a folder over a service and TCP at once, also to {@code cci get}: {@code Serve SERVICE FOLDER [PORT]}. */
 public final class Serve {
     private Serve() {}
 
@@ -26,7 +26,9 @@ public final class Serve {
         tcp.setHost("localhost");
         tcp.setPort(arguments.length > 2 ? Integer.parseInt(arguments[2]) : 0);
         server.addConnector(tcp);
-        server.addConnector(new ServiceConnector(server, arguments[0]));
+        ServiceConnector services = new ServiceConnector(server, arguments[0]);
+        services.setFolder(Path.of(arguments[1]));
+        server.addConnector(services);
         ServiceResourceHandler files = new ServiceResourceHandler();
         files.setBaseResource(ResourceFactory.of(server).newResource(Path.of(arguments[1]).toRealPath()));
         files.setEtags(true);

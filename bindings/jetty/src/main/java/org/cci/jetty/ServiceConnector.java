@@ -1,6 +1,7 @@
 package org.cci.jetty;
 
 import java.io.IOException;
+import java.nio.file.Path;
 import java.time.Duration;
 import org.cci.Service;
 import org.eclipse.jetty.io.Connection;
@@ -35,6 +36,7 @@ public final class ServiceConnector extends AbstractConnector {
     private final String name;
     private StreamMultiplexer streams;
     private Turns turns;
+    private Path folder;
 
     /**
      * A connector for HTTP.
@@ -59,12 +61,31 @@ public final class ServiceConnector extends AbstractConnector {
         setName(name);
     }
 
+    /**
+     * Lets the command {@code cci get SERVICE/PATH}, and whoever else asks as it does, fetch the files of a folder. It speaks no
+     * HTTP: handlers, and what they check, are not asked. A client that asks for parts and does not fetch them keeps up to 4 MiB of
+     * memory for each, for an hour: it is for clients that are trusted so far.
+     *
+     * @param root the folder, nothing outside of which is given out, wherever links lead; null, as at first: there is none
+     */
+    public synchronized void setFolder(Path root) {
+        folder = root;
+    }
+
+    private synchronized FileRequests requests() throws IOException {
+        return folder == null ? null : new FileRequests(folder, getExecutor());
+    }
+
     @Override
     protected void doStart() throws Exception {
+        FileRequests files = requests();
         Service service = Service.register(name);
         synchronized (this) {
             turns = new Turns(getExecutor());
             streams = new StreamMultiplexer(service, WINDOW_BYTES, CONNECTIONS_MAX, getExecutor(), this::accepted);
+            if (files != null) {
+                streams.onRequest(files::take);
+            }
         }
         try {
             super.doStart();

@@ -13,6 +13,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.function.Consumer;
 import org.cci.CciException;
 import org.cci.Service;
 import org.cci.ServiceBuffer;
@@ -74,6 +75,9 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
     /** What the next long item is fetched into. */
     private ServiceBuffer window;
 
+    /** Who takes calls; null: they are refused. */
+    private volatile Consumer<ServiceMessage> requests;
+
     private volatile boolean closed;
 
     /**
@@ -92,6 +96,11 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
         this.executor = executor;
         this.acceptor = acceptor;
         windows = new WindowPool(Math.min(windowBytes, PART_BYTES_MAX));
+    }
+
+    /** Has calls of the service taken, too, by the thread that receives. */
+    void onRequest(Consumer<ServiceMessage> taker) {
+        requests = taker;
     }
 
     int windowBytes() {
@@ -425,9 +434,19 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
         if (System.nanoTime() - sweptNs > SWEEP_NS) {
             sweep();
         }
-        try (ServiceMessage message = service.receive(timeout)) {
+        Consumer<ServiceMessage> taker = requests;
+        try (ServiceMessage message = taker == null ? service.receive(timeout) : service.receiveRequest(timeout)) {
             if (message == null) {
                 return false;
+            }
+            if (message.request() != null) {
+                if (message.longItemCount() > 0 && message.longItem(0) != null) {
+                    // It is in the window, which nobody reads.
+                    windows.giveBack(window);
+                    window = null;
+                }
+                taker.accept(message);
+                return true;
             }
             if (message.from() != null) {
                 received(message);

@@ -227,7 +227,7 @@ impl Node {
             self.engine.finding.directory.withdraw(&name, instance);
         }
         let Base { lending, endpoint, partners, .. } = &mut self.engine.base;
-        lending.end_of(endpoint, |of, _| of == service, |_, _| {});
+        lending.end_of_service(endpoint, service);
         let of_service: Vec<Partner> = partners
             .iter()
             .filter(|(_, state)| state.service == service)
@@ -459,7 +459,7 @@ impl Node {
             // Even if it never leaves, its memory is the program's again when the time is over.
             let lease = (content.context, Some((client, number)));
             let Base { lending, endpoint, .. } = &mut self.engine.base;
-            let number = lending.begin(endpoint, (service, partner), lease, clock::now_ns());
+            let number = lending.begin(endpoint, (service, partner), lease, is_reachable, clock::now_ns());
             lending.will_lend(number, answer.long_items());
         }
         if is_reachable {

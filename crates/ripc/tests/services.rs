@@ -535,6 +535,43 @@ fn long_items_wait_for_windows_where_the_program_says_so() {
     });
 }
 
+/// A service that lends for an hour, and for no time to clients that are gone: its memory is back when they are, and when it ends.
+#[test]
+fn what_answers_lend_ends_with_their_client_or_service() {
+    on_all(|world| {
+        let mut server = world.node_with(Options::default().lease(Duration::from_secs(3_600)));
+        let serving = server.register(&name("server")).unwrap();
+        let memory = server.allocate(100_000).unwrap();
+        let long_items = [Part::all(&memory)];
+        for is_over_by in ["its client", "the time", "its service"] {
+            let mut client = world.node_with(Options::default().fetched_bytes_max(0).fetch_on_receive(true));
+            let asking = client.client().unwrap();
+            let to = client.partner(asking, &name("server")).unwrap();
+            client.call(to, b"all", CallOptions::default()).unwrap();
+            let event = until(&mut [&mut client, &mut server], |nodes| nodes[1].next_event(serving));
+            let Event::Request(request) = event else { panic!("{event:?}") };
+            let lease = Duration::from_millis(if is_over_by == "the time" { 20 } else { 3_600_000 });
+            server.set_lease(serving, lease, Duration::ZERO).unwrap();
+            // The client makes no progress from here on.
+            server
+                .answer(request.ticket(), Content::from(b"here").long_items(&long_items).context(2))
+                .unwrap();
+            assert_eq!(server.counters().leases, 1);
+            match is_over_by {
+                "its client" => drop(client),
+                "its service" => server.unregister(serving),
+                _ => {}
+            }
+            if is_over_by != "its service" {
+                until_returned(&mut [&mut server], 0, serving, 2);
+            }
+            assert_eq!(server.counters().leases, 0, "ended by {is_over_by}");
+            assert!(!server.is_lent(&long_items[0]));
+        }
+        assert!(matches!(server.set_lease(serving, PATIENCE, PATIENCE), Err(SendError::Unknown)));
+    });
+}
+
 /// A program that is given no item can't know that a window was tried: it is still one, for the next message.
 #[test]
 fn a_window_into_which_nothing_came_is_still_a_window() {

@@ -16,6 +16,10 @@ use std::time::Duration;
 const LENT_MAX: usize = 32;
 /// Requests that wait for memory.
 const WAITING_MAX: usize = 1_024;
+/// How long a part is lent to a client that is there.
+const LEASE: Duration = Duration::from_secs(60);
+/// How long it stays lent to one whose connection has ended, and who may come back.
+const DISCONNECTED: Duration = Duration::from_secs(5);
 /// How often an interruption is looked for.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -30,6 +34,7 @@ pub fn run(args: &FilesArgs) -> Outcome {
     }
     let mut node = super::open(args.device.as_ref())?;
     let service = node.register(&name).map_err(|error| Failure::new(error.to_string()))?;
+    node.set_lease(service, LEASE, DISCONNECTED).map_err(|error| Failure::new(error.to_string()))?;
     eprintln!("{name}: {} at {}; Ctrl-C ends it", root.display(), node.uri());
     let mut files =
         Files { root, free: Vec::new(), made: 0, waiting: Vec::new(), lent: vec![None; LENT_MAX] };

@@ -112,7 +112,8 @@ impl Base {
             .map(|client| (client, frame.head().number));
         let lends = !frame.long_items().is_empty();
         let number = if lends {
-            self.lending.begin(&mut self.endpoint, (service, partner), (frame.context(), answer), now_ns)
+            let lease = (frame.context(), answer);
+            self.lending.begin(&mut self.endpoint, (service, partner), lease, true, now_ns)
         } else {
             0
         };

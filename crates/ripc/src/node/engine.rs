@@ -257,8 +257,7 @@ impl Engine {
             return;
         }
         let Base { lending, endpoint, services, .. } = &mut self.base;
-        let of_partner = |_, lent_to| lent_to == partner;
-        lending.end_of(endpoint, of_partner, |service, event| {
+        lending.end_of_partner(endpoint, partner, now_ns, |service, event| {
             if let Some(state) = services.get_mut(service) {
                 state.push(event);
             }

@@ -50,13 +50,23 @@ struct Buffer {
     until_ns: u64,
 }
 
+/// For how long a service lends, nanoseconds.
+#[derive(Copy, Clone)]
+pub struct Terms {
+    pub lease_ns: u64,
+    /// For how long the memory of answers stays lent at most when their client's connection has ended.
+    pub disconnected_ns: u64,
+}
+
 /// All that this node has lent.
 pub struct Lending {
     leases: SlotMap<LeaseKey, Lease>,
     buffers: SlotMap<BufferKey, Buffer>,
     /// The last return buffers that were offered to each partner, which forgets older ones.
     latest: FxHashMap<Partner, VecDeque<BufferKey>>,
-    lease_ns: u64,
+    terms: Terms,
+    /// Those of services that have their own.
+    terms_of: FxHashMap<Service, Terms>,
     /// No lease ends before.
     next_end_ns: u64,
 }
@@ -67,13 +77,25 @@ impl Lending {
             leases: SlotMap::with_key(),
             buffers: SlotMap::with_key(),
             latest: FxHashMap::default(),
-            lease_ns,
+            terms: Terms { lease_ns, disconnected_ns: lease_ns },
+            terms_of: FxHashMap::default(),
             next_end_ns: u64::MAX,
         }
     }
 
-    fn until(&mut self, now_ns: u64) -> u64 {
-        let until_ns = now_ns.saturating_add(self.lease_ns);
+    /// How long a service lends from now on.
+    pub fn set_terms(&mut self, service: Service, terms: Terms) {
+        self.terms_of.insert(service, terms);
+    }
+
+    fn terms(&self, service: Service) -> Terms {
+        self.terms_of.get(&service).copied().unwrap_or(self.terms)
+    }
+
+    fn until(&mut self, service: Service, is_connected: bool, now_ns: u64) -> u64 {
+        let terms = self.terms(service);
+        let lease_ns = if is_connected { terms.lease_ns } else { terms.lease_ns.min(terms.disconnected_ns) };
+        let until_ns = now_ns.saturating_add(lease_ns);
         self.next_end_ns = self.next_end_ns.min(until_ns);
         until_ns
     }
@@ -84,6 +106,7 @@ impl Lending {
         endpoint: &mut Endpoint,
         (service, partner): (Service, Partner),
         (context, answer): (u64, Option<AnswerTo>),
+        is_connected: bool,
         now_ns: u64,
     ) -> u64 {
         if answer.is_some() {
@@ -95,7 +118,7 @@ impl Lending {
                 !is_same
             });
         }
-        let until_ns = self.until(now_ns);
+        let until_ns = self.until(service, is_connected, now_ns);
         let handles = Vec::new();
         let lease = Lease { service, partner, handles, parts: Vec::new(), until_ns, context, answer };
         self.leases.insert(lease).data().as_ffi()
@@ -133,7 +156,7 @@ impl Lending {
         now_ns: u64,
     ) -> Result<Offer, SendError> {
         let handle = register(endpoint, part, Access::WRITE, Some(connection))?;
-        let until_ns = self.until(now_ns);
+        let until_ns = self.until(service, true, now_ns);
         let buffer = Buffer { partner, service, handle, part: part.clone(), until_ns };
         let key = self.buffers.insert(buffer);
         let latest = self.latest.entry(partner).or_default();
@@ -201,27 +224,50 @@ impl Lending {
         Some(LongItem::memory(buffer.part.memory, buffer.part.range.start, len_bytes as usize))
     }
 
-    /// Ends all leases of a partner that is gone, or of a service. The memory of answers to a partner stays lent, as the client may ask for it
-    /// again, until its time is over.
-    pub fn end_of(
+    /// Ends all leases of a partner whose connection has ended. The memory of answers to it stays lent for a while, as the client may ask for
+    /// it again.
+    pub fn end_of_partner(
         &mut self,
         endpoint: &mut Endpoint,
-        is_meant: impl Fn(Service, Partner) -> bool,
+        partner: Partner,
+        now_ns: u64,
         mut tell: impl FnMut(Service, Event),
     ) {
-        self.leases.retain(|_, lease| {
-            if !is_meant(lease.service, lease.partner) {
+        let Lending { leases, terms, terms_of, next_end_ns, .. } = self;
+        leases.retain(|_, lease| {
+            if lease.partner != partner {
                 return true;
             }
             end(endpoint, &lease.handles);
             lease.handles.clear();
             if lease.answer.is_none() {
                 tell(lease.service, returned(lease));
+                return false;
             }
-            lease.answer.is_some()
+            let terms = terms_of.get(&lease.service).unwrap_or(terms);
+            lease.until_ns = lease.until_ns.min(now_ns.saturating_add(terms.disconnected_ns));
+            *next_end_ns = (*next_end_ns).min(lease.until_ns);
+            true
         });
+        self.end_buffers(endpoint, |buffer| buffer.partner == partner);
+    }
+
+    /// Ends all leases of a service that is no more. Nobody is told.
+    pub fn end_of_service(&mut self, endpoint: &mut Endpoint, service: Service) {
+        self.leases.retain(|_, lease| {
+            let ends = lease.service == service;
+            if ends {
+                end(endpoint, &lease.handles);
+            }
+            !ends
+        });
+        self.end_buffers(endpoint, |buffer| buffer.service == service);
+        self.terms_of.remove(&service);
+    }
+
+    fn end_buffers(&mut self, endpoint: &mut Endpoint, is_meant: impl Fn(&Buffer) -> bool) {
         self.buffers.retain(|_, buffer| {
-            let ends = is_meant(buffer.service, buffer.partner);
+            let ends = is_meant(buffer);
             if ends {
                 end(endpoint, &[buffer.handle]);
             }

@@ -1,7 +1,8 @@
 //! What programs need that wait in loops of their own, or lend memory that is taken back.
 
-use super::Node;
+use super::lending::Terms;
 use super::whole::Whole;
+use super::{Node, as_ns};
 use crate::content::Part;
 use crate::error::{ReachError, SendError};
 use crate::event::Event;
@@ -99,6 +100,26 @@ impl Node {
             || self.engine.pushing.is_read(part)
             || self.engine.calls.values().any(|calls| calls.lends(part))
             || base.partners.iter().any(|(_, state)| state.waiting.iter().any(|frame| frame.lends(part)))
+    }
+
+    /// For how long a service lends from now on, instead of [`Options::lease`](field@crate::Options::lease): `lease` at most, and the memory
+    /// of answers for `disconnected` at most once their client's connection has ended. Until then the client may come back and ask for the
+    /// answer again.
+    ///
+    /// # Errors
+    /// [`SendError::Unknown`] if there is no such service.
+    pub fn set_lease(
+        &mut self,
+        service: Service,
+        lease: Duration,
+        disconnected: Duration,
+    ) -> Result<(), SendError> {
+        if self.engine.base.services.get(service).is_none() {
+            return Err(SendError::Unknown);
+        }
+        let terms = Terms { lease_ns: as_ns(lease), disconnected_ns: as_ns(disconnected) };
+        self.engine.base.lending.set_terms(service, terms);
+        Ok(())
     }
 
     /// Forgets a call, whose end nobody will be told. It may have been carried out; what it lends stays lent until the lease ends.

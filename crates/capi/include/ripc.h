@@ -26,7 +26,7 @@
  * the child calls fails.
  *
  * MEMORY. Long items and return buffers are lent to one partner: to be read until it has fetched them, or to be written once. Nobody else can
- * access them, and nobody can when an hour is over. They, and windows, must stay mapped meanwhile. Memory that ripc_buf_alloc() gives is
+ * access them, and nobody can when an hour is over, or the time of ripc_service_set_lease(). They, and windows, must stay mapped meanwhile. Memory that ripc_buf_alloc() gives is
  * accessed directly by processes on the same host; other memory is registered when it is first used.
  *
  * ERRORS. A call that fails has changed nothing, unless its description says otherwise. cci_last_error() of cci.h says why.
@@ -112,7 +112,8 @@ uint8_t ripc_buf_unregister(void *buf);
 
 /*
  * Sends up to 9 items, of up to RECV_BUF_SIZE bytes together, as one message, whole or not at all. The items are the program's again when it
- * returns. It does not wait for the receiver; only a service that is not connected is looked for, for up to 10 s.
+ * returns. It does not wait for the receiver; only a service that is not connected is looked for, for up to 10 s, or
+ * the time of ripc_service_set_resolve_timeout().
  *
  *   src, dest             a service of this process, and whom to send to; from a group, they are the same, and what is for another
  *                         service is discarded
@@ -240,6 +241,36 @@ uint8_t ripc_receive_request(int timeout_ms, uint16_t service_id, uint64_t *requ
  * an answer, its client is gone for long, or too much was given, and then it still has no answer.
  */
 uint8_t ripc_answer(uint64_t request, const struct ripc_content *content);
+
+/*
+ * As ripc_answer(), with one long item at least, and the program is told when the long items are its own again: who lends bounds so what others
+ * may keep. Returns 0, or 1: what ripc_answer() says, there is no long item, or 4,096 such answers lend or were not taken by ripc_returned().
+ */
+uint8_t ripc_lend_answer(uint64_t request, const struct ripc_content *content);
+
+/*
+ * Takes the number of a request of this service whose answer, given by ripc_lend_answer(), lends no more; never waits. *fetched is 1 if the
+ * client has fetched all long items, and 0 if it did not want them, has gone, or had them for as long as the service lends. Each comes once.
+ * While one is there, ripc_receive_request() returns 2 at once if there is nothing to receive, and the service's descriptor is readable.
+ *
+ * Returns 0; 2: nothing has returned; 1: a place is NULL; 255: it is no service of this process. What a service has lent is the program's again
+ * when it is unregistered, and nobody is told.
+ */
+uint8_t ripc_returned(uint16_t service_id, uint64_t *request, uint8_t *fetched);
+
+/*
+ * Says for how long a service lends from now on: for lease_ms at most, and the long items of an answer for disconnected_ms at most when the
+ * connection of their client has ended: until then it may come back and ask for the answer again. As at first, both are an hour. Returns 0, or
+ * 1: it is no service of this process, lease_ms is less than 1, or disconnected_ms less than 0.
+ */
+uint8_t ripc_service_set_lease(uint16_t service_id, int lease_ms, int disconnected_ms);
+
+/*
+ * Says how long ripc_send_short() and ripc_send_long() from a service look for another one that is not connected: 10 s, as at first. With 0
+ * they fail at once; it is looked for all the same, and a later send may find it connected. Returns 0, or 1: it is no service of this process,
+ * or the time is less than 0.
+ */
+uint8_t ripc_service_set_resolve_timeout(uint16_t service_id, int timeout_ms);
 
 /* Answers that the request is not carried out, and why: up to RECV_BUF_SIZE bytes. Returns what ripc_answer() does. */
 uint8_t ripc_refuse(uint64_t request, const void *reason, uint32_t size);

@@ -74,6 +74,11 @@ fn calls_and_answers() {
 }
 
 #[test]
+fn what_is_lent_comes_back() {
+    run("ripc_leases");
+}
+
+#[test]
 fn groups() {
     run("ripc_multicast");
 }

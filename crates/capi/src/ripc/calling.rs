@@ -151,7 +151,7 @@ fn begin(
         return wrong("this process has 1,024 calls: take the replies of some first");
     };
     let begun = live.node.call(partner, content, options.context(number));
-    live.drop_notices();
+    live.take_notices();
     match begun {
         Ok(_) => Ok(number),
         Err(error) => {
@@ -271,6 +271,67 @@ pub unsafe extern "C" fn ripc_answer(request: u64, content: *const RipcContent) 
     })
 }
 
+/// Answers a request with long items, and has the program told when they are its own again.
+///
+/// # Safety
+/// `content` is NULL or as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ripc_lend_answer(request: u64, content: *const RipcContent) -> u8 {
+    guarded(FAILED, || {
+        // SAFETY: as the caller promises.
+        if content.is_null() || unsafe { (*content).num_long } == 0 {
+            return wrong("an answer without long items lends nothing: give it by ripc_answer()");
+        }
+        // SAFETY: as the caller promises.
+        unsafe {
+            with_content(content, |live, content| {
+                if live.calls.request(request).is_none() {
+                    return wrong(format!("{request} is no request without an answer"));
+                }
+                if !live.calls.will_lend(request) {
+                    return wrong("4,096 answers lend: take some that have returned first");
+                }
+                let answered =
+                    answer(live, request, |live, ticket| live.node.answer(ticket, content.context(request)));
+                if answered.is_err() {
+                    live.calls.not_lent(request);
+                }
+                answered
+            })
+        }
+    })
+}
+
+/// Takes a request whose answer's long items are the program's again.
+///
+/// # Safety
+/// The places are NULL, or the caller's to be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ripc_returned(service_id: u16, request: *mut u64, fetched: *mut u8) -> u8 {
+    guarded(FAILED, || {
+        if request.is_null() || fetched.is_null() {
+            return wrong("a place for the request, or for whether it was fetched, is NULL");
+        }
+        with(|live| {
+            if let Err(super::live::Wrong(reason)) = live.registered(service_id).map(|_| ()) {
+                crate::guard::remember(reason);
+                return Ok(NO_CALL);
+            }
+            live.node.progress();
+            live.take_notices();
+            let Some((number, was_fetched)) = live.calls.take_returned(service_id) else {
+                return Ok(NOT_YET);
+            };
+            // SAFETY: as the caller promises.
+            unsafe {
+                request.write(number);
+                fetched.write(was_fetched.into());
+            }
+            Ok(ANSWERED)
+        })
+    })
+}
+
 /// Answers that a request can't be carried out.
 ///
 /// # Safety
@@ -295,7 +356,7 @@ fn answer(
         return wrong(format!("{request} is no request without an answer"));
     };
     let answered = answer(live, ticket);
-    live.drop_notices();
+    live.take_notices();
     // Who is gone for long is answered for good.
     if matches!(answered, Ok(()) | Err(SendError::Gone | SendError::Unknown)) {
         live.calls.answered(request);

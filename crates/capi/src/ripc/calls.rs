@@ -1,12 +1,15 @@
 //! Calls whose ends the program has not taken yet, and requests that it has not answered.
 
 use cci_ripc::{CallError, Message, Ticket};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Calls that have not ended, or whose ends the program has not taken.
 const CALLS_MAX: usize = 1_024;
 /// Requests that the program has not answered.
 const REQUESTS_MAX: usize = 65_536;
+
+/// Answers of which the program is told when their long items are its own again, and has not been told yet.
+const LENT_MAX: usize = 4_096;
 
 /// How a call has ended.
 pub(super) type Reply = Result<Message, CallError>;
@@ -21,6 +24,10 @@ struct Call {
 pub(super) struct Calls {
     calls: BTreeMap<u64, Call>,
     requests: HashMap<u64, (u16, Ticket)>,
+    /// The services of requests whose answers lend.
+    lent: HashMap<u64, u16>,
+    /// Requests whose answers lend no more, with their services, and whether their long items were fetched.
+    returned: VecDeque<(u16, u64, bool)>,
     last: u64,
 }
 
@@ -97,8 +104,42 @@ impl Calls {
         self.requests.remove(&number);
     }
 
+    /// An answer to this request will lend, and the program is to be told when it does no more. False: it must take what has returned first.
+    pub fn will_lend(&mut self, number: u64) -> bool {
+        let has_space = self.lent.len() + self.returned.len() < LENT_MAX;
+        if has_space && let Some((service, _)) = self.requests.get(&number) {
+            self.lent.insert(number, *service);
+        }
+        has_space
+    }
+
+    /// The answer was not sent after all.
+    pub fn not_lent(&mut self, number: u64) {
+        self.lent.remove(&number);
+    }
+
+    /// What was lent is the program's again, which is told if it wants to know.
+    pub fn returned(&mut self, number: u64, fetched: bool) {
+        if let Some(service) = self.lent.remove(&number) {
+            self.returned.push_back((service, number, fetched));
+        }
+    }
+
+    /// Whether something of a service's has returned.
+    pub fn has_returned(&self, service: u16) -> bool {
+        self.returned.iter().any(|(of, ..)| *of == service)
+    }
+
+    /// Takes the first request of a service whose answer's long items have returned, and whether they were fetched.
+    pub fn take_returned(&mut self, service: u16) -> Option<(u64, bool)> {
+        let index = self.returned.iter().position(|(of, ..)| *of == service)?;
+        self.returned.remove(index).map(|(_, number, fetched)| (number, fetched))
+    }
+
     /// A service is gone.
     pub fn forget(&mut self, service: u16) {
+        self.lent.retain(|_, of| *of != service);
+        self.returned.retain(|(of, ..)| *of != service);
         self.calls.retain(|_, call| call.service != service);
         self.requests.retain(|_, (of, _)| *of != service);
     }

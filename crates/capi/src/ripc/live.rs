@@ -4,10 +4,11 @@ use super::buffers::Buffers;
 use super::calls::Calls;
 use super::numbers::Numbers;
 use super::system::EventFd;
-use cci_ripc::{Node, Partner, SendError, Service};
+use cci_ripc::{Event, Node, Partner, SendError, Service};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Why a call fails.
 pub(super) struct Wrong(pub String);
@@ -39,6 +40,8 @@ pub(super) struct Descriptor {
 pub(super) struct Registered {
     pub service: Service,
     pub is_group: bool,
+    /// How long a send looks for a service that is not connected.
+    pub resolve_timeout: Duration,
     pub descriptor: Option<Descriptor>,
 }
 
@@ -47,6 +50,8 @@ pub(super) struct Registered {
 pub(super) enum Awaited {
     /// Something to receive.
     Event(Service),
+    /// Something to receive, or the return of what this service, whose number it is, has lent.
+    Request(u16, Service),
     /// A connection.
     Reached(Partner),
     /// The end of a call of this service, whose number it is.
@@ -124,10 +129,14 @@ impl Live {
         Ok(partner)
     }
 
-    /// What the program is not told: it does not wait for it.
-    pub fn drop_notices(&mut self) {
+    /// Takes what is no message, request or answer. The program is told only what it wants to know.
+    pub fn take_notices(&mut self) {
         for registered in self.services.values() {
-            while self.node.next_notice(registered.service).is_some() {}
+            while let Some(event) = self.node.next_notice(registered.service) {
+                if let Event::Returned { context, fetched, .. } = event {
+                    self.calls.returned(context, fetched);
+                }
+            }
         }
     }
 
@@ -137,6 +146,7 @@ impl Live {
         for waiter in self.waiters.iter_mut().filter(|waiter| !waiter.is_woken) {
             waiter.is_woken = match waiter.awaited {
                 Awaited::Event(service) => node.has_event(service),
+                Awaited::Request(id, service) => node.has_event(service) || calls.has_returned(id),
                 Awaited::Reply(id, service) => node.has_answer(service) || calls.has_ended(id),
                 Awaited::Reached(partner) => node.is_reached(partner) || !node.has_partner(partner),
                 Awaited::Written(partner) => !node.is_writing(partner),
@@ -147,7 +157,8 @@ impl Live {
         }
         for (id, registered) in &mut self.services {
             let Some(descriptor) = &mut registered.descriptor else { continue };
-            let has_event = node.has_event(registered.service) || calls.has_ended(*id);
+            let has_event =
+                node.has_event(registered.service) || calls.has_ended(*id) || calls.has_returned(*id);
             if has_event != descriptor.is_readable {
                 descriptor.is_readable = has_event;
                 if has_event { descriptor.waits.signal() } else { descriptor.waits.drain() }

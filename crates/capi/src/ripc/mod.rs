@@ -22,8 +22,8 @@ mod system;
 mod waiting;
 
 pub use calling::{
-    RipcContent, RipcMessage, ripc_answer, ripc_call, ripc_free_message, ripc_receive_request, ripc_refuse,
-    ripc_reply,
+    RipcContent, RipcMessage, ripc_answer, ripc_call, ripc_free_message, ripc_lend_answer,
+    ripc_receive_request, ripc_refuse, ripc_reply, ripc_returned,
 };
 pub use memory::{
     ripc_buf_alloc, ripc_buf_free, ripc_buf_realloc, ripc_buf_register, ripc_buf_unregister,
@@ -33,5 +33,6 @@ pub use receiving::{ripc_receive, ripc_receive_within};
 pub use sending::{ripc_send_long, ripc_send_short};
 pub use services::{
     ripc_descriptor, ripc_init, ripc_name_of, ripc_number_of, ripc_register_multicast_service_id,
-    ripc_register_named, ripc_register_random_service_id, ripc_register_service_id, ripc_unregister,
+    ripc_register_named, ripc_register_random_service_id, ripc_register_service_id, ripc_service_set_lease,
+    ripc_service_set_resolve_timeout, ripc_unregister,
 };

@@ -77,7 +77,7 @@ fn step(wake: &EventFd, calls_seen: &mut u64, is_late: bool) -> Next {
         live.node.look();
     }
     live.node.progress();
-    live.drop_notices();
+    live.take_notices();
     live.doing = Doing::Watches;
     Next::Watch([live.node.os_handle().as_raw_fd(), wake.raw()], live.node.next_due())
 }

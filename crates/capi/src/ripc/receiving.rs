@@ -33,6 +33,7 @@ fn take(live: &mut Live, service: Service, takes_requests: bool) -> Option<(Mess
                 let _refused = live.node.refuse(request.ticket(), reason);
             }
             Event::Answer { context, result, .. } => live.calls.ended(context, result),
+            Event::Returned { context, fetched, .. } => live.calls.returned(context, fetched),
             // What the program does not wait for.
             _ => {}
         }
@@ -89,7 +90,8 @@ pub(super) unsafe fn receive(
             return Ok(NOT_OURS);
         };
         let until = timeout.map(|timeout| Instant::now() + timeout);
-        let waits = Wait { awaited: Awaited::Event(service), until, is_interruptible: true };
+        let awaited = if request.is_some() { Awaited::Request(id, service) } else { Awaited::Event(service) };
+        let waits = Wait { awaited, until, is_interruptible: true };
         let waited = wait(waits, |live| {
             if live.services.get(&id).is_none_or(|registered| registered.service != service) {
                 return Ok(Some(NOT_OURS));
@@ -97,6 +99,7 @@ pub(super) unsafe fn receive(
             match take(live, service, request.is_some()) {
                 // SAFETY: as the caller promises.
                 Some(taken) => unsafe { hand_out(live, taken, id, (places, request)) }.map(Some),
+                None if request.is_some() && live.calls.has_returned(id) => Ok(Some(TIMED_OUT)),
                 None => Ok(None),
             }
         })?;

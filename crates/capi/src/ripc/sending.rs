@@ -8,9 +8,6 @@ use cci_ripc::{Content, Partner, SendError};
 use libc::c_void;
 use std::time::{Duration, Instant};
 
-/// How long a service is looked for.
-const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// What a program wants to send, as it says.
 #[derive(Copy, Clone)]
 struct Given {
@@ -27,6 +24,7 @@ fn send_to(
     mut send: impl FnMut(&mut Live, Partner) -> Result<std::result::Result<(), SendError>>,
 ) -> Result<Partner> {
     let began = Instant::now();
+    let resolve_timeout = with(|live| Ok(live.registered(src)?.resolve_timeout))?;
     loop {
         let partner = with(|live| live.partner(src, dest))?;
         let look = |live: &mut Live| {
@@ -36,12 +34,12 @@ fn send_to(
             live.registered(src)?;
             if live.node.has_partner(partner) { Ok(None) } else { Ok(Some(Err(SendError::Gone))) }
         };
-        let until = Some(began + RESOLVE_TIMEOUT);
+        let until = Some(began + resolve_timeout);
         let waits = Wait { awaited: Awaited::Reached(partner), until, is_interruptible: false };
         match wait(waits, look)? {
             Waited::Done(Ok(())) => return Ok(partner),
             // It has gone at this very moment, and may be back.
-            Waited::Done(Err(SendError::Gone | SendError::Unknown)) if began.elapsed() < RESOLVE_TIMEOUT => {
+            Waited::Done(Err(SendError::Gone | SendError::Unknown)) if began.elapsed() < resolve_timeout => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Waited::Done(Err(error)) => return wrong(error.to_string()),
@@ -107,7 +105,7 @@ unsafe fn send_long(given: Given) -> Result<u8> {
         let offered = offered(live, &returns)?;
         let content = Content::default().long_items(&parts).return_buffers(&offered);
         let sent = live.node.send(partner, content);
-        live.drop_notices();
+        live.take_notices();
         Ok(sent)
     })?;
     // What is sent next comes after it.

@@ -15,6 +15,8 @@ use std::time::Duration;
 const NOBODY: u16 = u16::MAX;
 /// Random numbers that are tried.
 const TRIES: u32 = 1_000;
+/// How long a service looks for another one that it sends to, unless it is told otherwise.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long memory is lent.
 const LEASE: Duration = Duration::from_secs(3_600);
 
@@ -47,7 +49,8 @@ fn number(id: c_int) -> Result<u16> {
 fn register(live: &mut Live, number: u16, is_group: bool) -> std::result::Result<(), ClaimError> {
     let name = live.numbers.name(number);
     let service = if is_group { live.node.join(&name) } else { live.node.register(&name) }?;
-    live.services.insert(number, Registered { service, is_group, descriptor: None });
+    live.services
+        .insert(number, Registered { service, is_group, resolve_timeout: RESOLVE_TIMEOUT, descriptor: None });
     Ok(())
 }
 
@@ -205,6 +208,42 @@ pub extern "C" fn ripc_unregister(service_id: u16) -> u8 {
             Ok(0)
         })
     })
+}
+
+/// Says how long the sends of a service look for another one that is not connected.
+#[unsafe(no_mangle)]
+pub extern "C" fn ripc_service_set_resolve_timeout(service_id: u16, timeout_ms: c_int) -> u8 {
+    guarded(1, || {
+        let timeout = time(timeout_ms, 0)?;
+        with(|live| {
+            live.registered(service_id)?;
+            if let Some(registered) = live.services.get_mut(&service_id) {
+                registered.resolve_timeout = timeout;
+            }
+            Ok(0)
+        })
+    })
+}
+
+/// Says for how long a service lends.
+#[unsafe(no_mangle)]
+pub extern "C" fn ripc_service_set_lease(service_id: u16, lease_ms: c_int, disconnected_ms: c_int) -> u8 {
+    guarded(1, || {
+        let (lease, disconnected) = (time(lease_ms, 1)?, time(disconnected_ms, 0)?);
+        with(|live| {
+            let service = live.registered(service_id)?.service;
+            live.node.set_lease(service, lease, disconnected)?;
+            Ok(0)
+        })
+    })
+}
+
+/// A time that a program gives, of so many milliseconds at least.
+fn time(ms: c_int, min_ms: u64) -> Result<Duration> {
+    let given = u64::try_from(ms).ok().filter(|ms| *ms >= min_ms);
+    given
+        .map(Duration::from_millis)
+        .ok_or_else(|| Wrong(format!("{ms} ms is no such time: give {min_ms} ms or more")))
 }
 
 /// What a program's loop waits on for a service.

@@ -36,6 +36,10 @@ final class RawCalls {
             NativeLibrary.function("ripc_receive_request", JAVA_BYTE, JAVA_INT, JAVA_SHORT, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle ANSWER =
             NativeLibrary.function("ripc_answer", JAVA_BYTE, JAVA_LONG, ADDRESS);
+    private static final MethodHandle LEND_ANSWER =
+            NativeLibrary.function("ripc_lend_answer", JAVA_BYTE, JAVA_LONG, ADDRESS);
+    private static final MethodHandle RETURNED =
+            NativeLibrary.function("ripc_returned", JAVA_BYTE, JAVA_SHORT, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle REFUSE =
             NativeLibrary.function("ripc_refuse", JAVA_BYTE, JAVA_LONG, ADDRESS, JAVA_INT);
 
@@ -79,6 +83,24 @@ final class RawCalls {
     static boolean answer(long request, MemorySegment content) {
         try {
             return (byte) ANSWER.invokeExact(request, content) == 0;
+        } catch (Throwable e) {
+            throw Raw.broken(e);
+        }
+    }
+
+    /** True if it is answered, and what it lends will come back. */
+    static boolean lendAnswer(long request, MemorySegment content) {
+        try {
+            return (byte) LEND_ANSWER.invokeExact(request, content) == 0;
+        } catch (Throwable e) {
+            throw Raw.broken(e);
+        }
+    }
+
+    /** Takes a request whose answer lends no more, and whether it was fetched, a byte. True if there is one. */
+    static boolean returned(int service, long request, long fetched) {
+        try {
+            return (byte) RETURNED.invokeExact((short) service, request, fetched) == 0;
         } catch (Throwable e) {
             throw Raw.broken(e);
         }

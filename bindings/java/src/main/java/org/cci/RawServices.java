@@ -39,6 +39,10 @@ final class RawServices {
     private static final MethodHandle JOIN =
             NativeLibrary.function("ripc_register_multicast_service_id", JAVA_BYTE, JAVA_INT);
     private static final MethodHandle UNREGISTER = NativeLibrary.function("ripc_unregister", JAVA_BYTE, JAVA_SHORT);
+    private static final MethodHandle SET_LEASE =
+            NativeLibrary.function("ripc_service_set_lease", JAVA_BYTE, JAVA_SHORT, JAVA_INT, JAVA_INT);
+    private static final MethodHandle SET_RESOLVE_TIMEOUT =
+            NativeLibrary.function("ripc_service_set_resolve_timeout", JAVA_BYTE, JAVA_SHORT, JAVA_INT);
     private static final MethodHandle NUMBER_OF = NativeLibrary.function("ripc_number_of", JAVA_SHORT, JAVA_LONG);
     private static final MethodHandle NAME_OF =
             NativeLibrary.function("ripc_name_of", JAVA_BYTE, JAVA_SHORT, JAVA_LONG, JAVA_LONG);
@@ -91,6 +95,24 @@ final class RawServices {
     static void unregister(int number) {
         try {
             byte ignored = (byte) UNREGISTER.invokeExact((short) number);
+        } catch (Throwable e) {
+            throw Raw.broken(e);
+        }
+    }
+
+    /** True if it is set. */
+    static boolean setLease(int number, int leaseMs, int disconnectedMs) {
+        try {
+            return (byte) SET_LEASE.invokeExact((short) number, leaseMs, disconnectedMs) == 0;
+        } catch (Throwable e) {
+            throw Raw.broken(e);
+        }
+    }
+
+    /** True if it is set. */
+    static boolean setResolveTimeout(int number, int timeoutMs) {
+        try {
+            return (byte) SET_RESOLVE_TIMEOUT.invokeExact((short) number, timeoutMs) == 0;
         } catch (Throwable e) {
             throw Raw.broken(e);
         }

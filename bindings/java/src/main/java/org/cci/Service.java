@@ -32,6 +32,7 @@ public final class Service implements AutoCloseable {
     private final ServiceId id;
     private final boolean isGroup;
     private final ServiceCalls calls = new ServiceCalls(this);
+    private final ServiceLeases leases = new ServiceLeases(this);
     private volatile boolean closed;
 
     private Service(ServiceId id, boolean isGroup) {
@@ -111,11 +112,52 @@ public final class Service implements AutoCloseable {
         return id;
     }
 
+    /**
+     * Says how long sends of this service look for another one that is not connected: 10 s, as at first.
+     *
+     * @param timeout how long. With zero they fail at once; the other service is looked for all the same, and a later send may find
+     *     it connected
+     * @throws IllegalArgumentException if it is negative, or more than 24 days
+     * @throws IllegalStateException if this service is closed
+     */
+    public void setResolveTimeout(Duration timeout) {
+        set(RawServices.setResolveTimeout(id.number(), milliseconds(timeout, 0)));
+    }
+
+    /**
+     * Says for how long this service lends long items and return buffers from now on: for an hour, as at first.
+     *
+     * @param lease for how long at most
+     * @param disconnected for how long at most the long items of an answer stay lent when the connection of their client has ended:
+     *     until then it may come back and ask for the answer again
+     * @throws IllegalArgumentException if one is negative, or more than 24 days, or {@code lease} is less than a millisecond
+     * @throws IllegalStateException if this service is closed
+     */
+    public void setLease(Duration lease, Duration disconnected) {
+        set(RawServices.setLease(id.number(), milliseconds(lease, 1), milliseconds(disconnected, 0)));
+    }
+
+    private void set(boolean done) {
+        if (!done) {
+            String reason = Raw.lastError();
+            checkOpen();
+            throw new SystemException(Status.ERROR, reason);
+        }
+    }
+
+    private static int milliseconds(Duration time, int least) {
+        boolean isOne = !time.isNegative() && time.compareTo(Duration.ofMillis(Integer.MAX_VALUE)) <= 0;
+        if (!isOne || time.toMillis() < least) {
+            throw new IllegalArgumentException(time + " is not between " + least + " ms and 24 days");
+        }
+        return (int) time.toMillis();
+    }
+
     // ------------------------------------------------------------------------------------------------------ sending
 
     /**
      * Sends short items as one message, whole or not at all. It does not wait for the receiver; only a service that is not
-     * connected is looked for, for up to 10 s.
+     * connected is looked for, for up to 10 s or {@link #setResolveTimeout another time}.
      *
      * @param to whom to send to
      * @param items up to 9 buffers, whose remaining bytes are sent, and which stay as they are
@@ -351,10 +393,11 @@ public final class Service implements AutoCloseable {
             // The number of a request is behind the fields.
             MemorySegment fields = temporary.allocate(RawServices.Received.BYTES + Long.BYTES, Long.BYTES);
             return ServiceWait.until(Intake.deadline(timeout), this::checkOpen, sliceMs -> {
+                leases.takeReturned();
                 int code = look.within(sliceMs, fields.address());
                 long request = fields.get(JAVA_LONG, RawServices.Received.BYTES);
                 if (code == RawServices.RECEIVED || request != 0 || ServiceMessage.isIn(fields)) {
-                    return ServiceMessage.take(fields, request == 0 ? null : new ServiceRequest(request));
+                    return ServiceMessage.take(fields, request == 0 ? null : new ServiceRequest(request, leases));
                 }
                 if (code != RawServices.TIMED_OUT) {
                     checkReceiving(code, Raw.lastError());
@@ -414,6 +457,7 @@ public final class Service implements AutoCloseable {
             closed = true;
         }
         RawServices.unregister(id.number());
+        leases.end();
     }
 
     @Override

@@ -5,6 +5,7 @@ import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.concurrent.CompletableFuture;
 
 /**
  * What the caller of a {@link Service} wants an answer to: {@link ServiceMessage#request}. It is answered once, in any order, by
@@ -13,9 +14,11 @@ import java.util.Arrays;
  */
 public final class ServiceRequest {
     private final long number;
+    private final ServiceLeases leases;
 
-    ServiceRequest(long number) {
+    ServiceRequest(long number, ServiceLeases leases) {
         this.number = number;
+        this.leases = leases;
     }
 
     /**
@@ -40,6 +43,32 @@ public final class ServiceRequest {
         content.enter();
         try (Arena temporary = Arena.ofConfined()) {
             check(RawCalls.answer(number, content.write(temporary)));
+        } finally {
+            content.exit();
+        }
+    }
+
+    /**
+     * Answers with long items, and tells when they are the program's again: a service that counts what it lends bounds what its
+     * clients may keep.
+     *
+     * @param content what is sent, with one long item at least
+     * @return a future of whether the client has fetched all long items. It is false if the client did not want them, has gone, or
+     *     had them for {@link Service#setLease as long as the service lends}, and when the service is closed. The thread that
+     *     receives from the service completes it, and does at once what depends on it
+     * @throws IllegalArgumentException if there is no long item; then the request still has no answer
+     * @throws IllegalStateException if a buffer is closed; then it still has no answer
+     * @throws PeerException if it has an answer, its service is closed, its client has been gone for long, or 4096 answers lend
+     */
+    public CompletableFuture<Boolean> lend(ServiceContent content) {
+        if (content.longItems().isEmpty()) {
+            throw new IllegalArgumentException("an answer without long items lends nothing");
+        }
+        content.enter();
+        try (Arena temporary = Arena.ofConfined()) {
+            CompletableFuture<Boolean> returned = leases.lend(number, content.write(temporary));
+            check(returned != null);
+            return returned;
         } finally {
             content.exit();
         }

@@ -11,6 +11,9 @@ import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayDeque;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
 import java.util.concurrent.Executor;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -18,6 +21,7 @@ import org.cci.CciException;
 import org.cci.PeerException;
 import org.cci.ServiceBuffer;
 import org.cci.ServiceContent;
+import org.cci.ServiceId;
 import org.cci.ServiceMessage;
 import org.cci.ServiceRequest;
 import org.cci.SystemException;
@@ -29,18 +33,34 @@ import org.cci.SystemException;
 final class FileRequests {
     /** The most bytes of one answer. */
     private static final int PART_BYTES_MAX = 4 << 20;
+    /** Items of a request for a part. */
+    private static final int READ_ITEMS = 4;
     /** The longest path, bytes. */
     private static final int PATH_BYTES_MAX = 1024;
     /** Requests that wait for their turn. */
     private static final int WAITING_MAX = 1024;
+    /** Requests of one client among them. */
+    private static final int WAITING_OF_ONE_MAX = 256;
+    /** Answers whose bytes are lent at a time. Requests for more wait until some are back. */
+    static final int LENT_MAX = 64;
+    /** Answers that are lent to one client, of which the command has 4. */
+    static final int LENT_TO_ONE_MAX = 8;
 
     private final Path root;
     private final Executor executor;
-    /** Under its own monitor, as is {@link #answers}. */
+    private final int lentMax;
+    /** Under its own monitor, as are the fields below. */
     private final ArrayDeque<ServiceMessage> waiting = new ArrayDeque<>();
 
     /** One thread is about what waits. */
     private boolean answers;
+    /** How many requests wait, by client. */
+    private final Map<ServiceId, Integer> waitingOf = new HashMap<>();
+    /** How many answers are lent, or are about to be, by client. */
+    private final Map<ServiceId, Integer> lentTo = new HashMap<>();
+
+    private int lent;
+
     /**
      * Answers for a folder.
      *
@@ -49,30 +69,59 @@ final class FileRequests {
      * @throws IOException if there is no such folder
      */
     FileRequests(Path folder, Executor executor) throws IOException {
+        this(folder, executor, LENT_MAX);
+    }
+
+    /** Answers for a folder, of which so many at most are lent at a time. */
+    FileRequests(Path folder, Executor executor, int lentMax) throws IOException {
         root = folder.toRealPath();
         this.executor = executor;
+        this.lentMax = lentMax;
+    }
+
+    /** How many answers are lent. */
+    int lent() {
+        synchronized (waiting) {
+            return lent;
+        }
+    }
+
+    /** How many requests wait. */
+    int waiting() {
+        synchronized (waiting) {
+            return waiting.size();
+        }
     }
 
     /** Has a request answered soon. */
     void take(ServiceMessage message) {
-        boolean begins = false;
         synchronized (waiting) {
-            boolean waits = waiting.size() < WAITING_MAX && message.from() != null && message.longItemCount() == 0;
+            ServiceId client = message.from();
+            boolean waits = client != null && message.longItemCount() == 0 && waiting.size() < WAITING_MAX
+                    && waitingOf.getOrDefault(client, 0) < WAITING_OF_ONE_MAX;
             if (waits) {
                 waiting.add(message);
-                begins = !answers;
-                answers = true;
+                waitingOf.merge(client, 1, Integer::sum);
             } else {
                 refuse(message, "too much is asked for at once");
             }
         }
-        if (begins) {
-            try {
-                executor.execute(this::answerAll);
-            } catch (RejectedExecutionException e) {
-                // The server stops.
-                answerAll();
+        begin();
+    }
+
+    /** Has somebody answer what waits. */
+    private void begin() {
+        synchronized (waiting) {
+            if (answers || waiting.isEmpty()) {
+                return;
             }
+            answers = true;
+        }
+        try {
+            executor.execute(this::answerAll);
+        } catch (RejectedExecutionException e) {
+            // The server stops.
+            answerAll();
         }
     }
 
@@ -82,16 +131,49 @@ final class FileRequests {
         }
     }
 
+    /** The first request that can be answered now. If its answer may lend, that is counted. */
     private ServiceMessage next() {
         synchronized (waiting) {
-            answers = !waiting.isEmpty();
-            return waiting.poll();
+            for (Iterator<ServiceMessage> all = waiting.iterator(); all.hasNext(); ) {
+                ServiceMessage message = all.next();
+                ServiceId client = message.from();
+                if (mayLend(message)) {
+                    if (lent >= lentMax || lentTo.getOrDefault(client, 0) >= LENT_TO_ONE_MAX) {
+                        continue;
+                    }
+                    lent++;
+                    lentTo.merge(client, 1, Integer::sum);
+                }
+                all.remove();
+                waitingOf.computeIfPresent(client, FileRequests::oneLess);
+                return message;
+            }
+            answers = false;
+            return null;
+        }
+    }
+
+    /** Only what asks for a part is answered with one. */
+    private static boolean mayLend(ServiceMessage message) {
+        return message.itemCount() == READ_ITEMS;
+    }
+
+    private static Integer oneLess(ServiceId client, Integer count) {
+        return count == 1 ? null : Integer.valueOf(count - 1);
+    }
+
+    /** Nothing is lent to a client any more that was, or might have been. */
+    private void returned(ServiceId client) {
+        synchronized (waiting) {
+            lent--;
+            lentTo.computeIfPresent(client, FileRequests::oneLess);
         }
     }
 
     private void answer(ServiceMessage message) {
+        boolean lends = false;
         try {
-            answerFor(message);
+            lends = answerFor(message);
         } catch (SystemException e) {
             refuse(message, "no memory for it now");
         } catch (PeerException e) {
@@ -102,6 +184,10 @@ final class FileRequests {
             refuse(message, "no such file here");
         } catch (IllegalArgumentException e) {
             refuse(message, e.getMessage());
+        } finally {
+            if (mayLend(message) && !lends) {
+                returned(message.from());
+            }
         }
     }
 
@@ -113,7 +199,8 @@ final class FileRequests {
         }
     }
 
-    private void answerFor(ServiceMessage message) throws IOException {
+    /** Returns whether the answer lends: then it is counted until that is over. */
+    private boolean answerFor(ServiceMessage message) throws IOException {
         if (message.itemCount() < 2 || message.item(1).remaining() > PATH_BYTES_MAX) {
             throw new IllegalArgumentException("no path, or one over 1,024 bytes");
         }
@@ -121,11 +208,10 @@ final class FileRequests {
         Path path = find(StandardCharsets.UTF_8.newDecoder().decode(message.item(1)).toString());
         if (what.equals("about") && message.itemCount() == 2) {
             message.request().answer(about(path, Files.size(path)));
-            return;
+            return false;
         }
-        if (what.equals("read") && message.itemCount() == 4) {
-            answerPart(message.request(), path, word(message.item(2)), word(message.item(3)));
-            return;
+        if (what.equals("read") && message.itemCount() == READ_ITEMS) {
+            return answerPart(message, path, word(message.item(2)), word(message.item(3)));
         }
         throw new IllegalArgumentException("not a request for a file");
     }
@@ -151,7 +237,8 @@ final class FileRequests {
         return about.putLong(bytes).putLong(Files.getLastModifiedTime(path).to(TimeUnit.NANOSECONDS)).flip();
     }
 
-    private static void answerPart(ServiceRequest request, Path path, long offset, long length) throws IOException {
+    private boolean answerPart(ServiceMessage message, Path path, long offset, long length) throws IOException {
+        ServiceRequest request = message.request();
         try (FileChannel file = FileChannel.open(path, StandardOpenOption.READ)) {
             long size = file.size();
             ServiceContent content = ServiceContent.of(about(path, size));
@@ -160,7 +247,7 @@ final class FileRequests {
             long bytes = offset < 0 || offset > size ? 0 : Math.min(wanted, size - offset);
             if (bytes == 0) {
                 request.answer(content);
-                return;
+                return false;
             }
             // The library keeps the memory until the client has fetched from it, and uses it again then.
             try (ServiceBuffer buffer = ServiceBuffer.allocate(bytes)) {
@@ -170,7 +257,11 @@ final class FileRequests {
                         throw new EOFException("the file has become shorter while it was read");
                     }
                 }
-                request.answer(content.withLongItems(buffer.item()));
+                request.lend(content.withLongItems(buffer.item())).thenRun(() -> {
+                    returned(message.from());
+                    begin();
+                });
+                return true;
             }
         }
     }

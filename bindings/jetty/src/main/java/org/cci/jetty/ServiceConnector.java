@@ -30,6 +30,13 @@ public final class ServiceConnector extends AbstractConnector {
     /** How long one look for what comes takes. */
     private static final Duration LOOK = Duration.ofMillis(200);
 
+    /** How long a client may take to fetch what is lent to it, which is never more than a few MiB. */
+    private static final Duration LEASE = Duration.ofSeconds(60);
+    /** How long a client whose connection has ended may come back and ask for an answer again. */
+    private static final Duration DISCONNECTED = Duration.ofSeconds(5);
+    /** How long something for a client that has gone keeps a thread. */
+    private static final Duration RESOLVE = Duration.ofSeconds(1);
+
     /** One takes what comes, and serves connections; another one goes on with that where a handler takes long. */
     private static final int THREADS = 2;
 
@@ -63,8 +70,8 @@ public final class ServiceConnector extends AbstractConnector {
 
     /**
      * Lets the command {@code cci get SERVICE/PATH}, and whoever else asks as it does, fetch the files of a folder. It speaks no
-     * HTTP: handlers, and what they check, are not asked. A client that asks for parts and does not fetch them keeps up to 4 MiB of
-     * memory for each, for an hour: it is for clients that are trusted so far.
+     * HTTP: handlers, and what they check, are not asked. What clients ask for and do not fetch takes up to 32 MiB of memory for each,
+     * and 256 MiB for all, until they have had it for a minute, or have been gone for 5 s. Requests for more wait so long.
      *
      * @param root the folder, nothing outside of which is given out, wherever links lead; null, as at first: there is none
      */
@@ -80,6 +87,8 @@ public final class ServiceConnector extends AbstractConnector {
     protected void doStart() throws Exception {
         FileRequests files = requests();
         Service service = Service.register(name);
+        service.setLease(LEASE, DISCONNECTED);
+        service.setResolveTimeout(RESOLVE);
         synchronized (this) {
             turns = new Turns(getExecutor());
             streams = new StreamMultiplexer(service, WINDOW_BYTES, CONNECTIONS_MAX, getExecutor(), this::accepted);

@@ -325,6 +325,7 @@ class LifeTest {
         var bean = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
         int warmUp = 20_000;
         int count = 100_000;
+        int batch = 10_000;
         try (Pair pair = Pair.connected(device)) {
             int[] echoed = new int[1];
             EventHandler echo = (connection, message) -> assertTrue(connection.trySend(message));
@@ -332,9 +333,17 @@ class LifeTest {
             ByteBuffer buffer = ByteBuffer.allocateDirect(8).order(java.nio.ByteOrder.nativeOrder());
             buffer.putInt(0, 1);
             long before = 0;
-            for (int i = 0; i < warmUp + count; i++) {
-                if (i == warmUp) {
-                    before = bean.getCurrentThreadAllocatedBytes();
+            long atBatch = 0;
+            long least = Long.MAX_VALUE;
+            for (int i = 0; i <= warmUp + count; i++) {
+                if (i >= warmUp && i % batch == 0) {
+                    long now = bean.getCurrentThreadAllocatedBytes();
+                    if (i == warmUp) {
+                        before = now;
+                    } else {
+                        least = Math.min(least, now - atBatch);
+                    }
+                    atBatch = bean.getCurrentThreadAllocatedBytes();
                 }
                 buffer.clear();
                 assertTrue(pair.toServer.trySend(buffer));
@@ -347,6 +356,7 @@ class LifeTest {
             System.out.println(device + ": " + allocated + " bytes allocated for " + count + " messages there and back");
             // What the compiler leaves behind when it replaces code is once, not for each message.
             assertTrue(allocated < count / 10, allocated + " bytes allocated");
+            assertEquals(0, least, "bytes that " + batch + " messages have allocated at the least");
         }
     }
 }

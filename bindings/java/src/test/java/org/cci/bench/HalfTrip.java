@@ -9,6 +9,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.lang.management.ManagementFactory;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
@@ -41,6 +42,10 @@ public final class HalfTrip {
     private static final int BATCHES = 9;
 
     private static final int WARM_UP_BATCHES = 30;
+    /** A policy of the scheduler, and a priority in it. */
+    private static final int SCHED_FIFO = 1;
+
+    private static final int PRIORITY = 10;
 
     /**
      * A round, or the medians of all.
@@ -61,13 +66,15 @@ public final class HalfTrip {
      * Runs it.
      *
      * @param arguments {@code library=PATH} of libcci_capi.so, {@code workspace=PATH} of the sources, {@code rounds=N}, {@code trips=N}
-     *     for the length of a turn, {@code cores=N,N}
+     *     for the length of a turn, {@code cores=N,N}, and {@code realtime=true}, by which nothing else runs on the cores meanwhile: for a
+     *     machine that others use, and for those who may do this
      * @throws Exception if it fails
      */
     public static void main(String[] arguments) throws Exception {
         switch (arguments.length > 0 ? arguments[0] : "") {
-            case "ask" -> ask(Integer.parseInt(arguments[1]), Integer.parseInt(arguments[2]));
-            case "answer" -> answer(arguments[1], Integer.parseInt(arguments[2]), Long.parseLong(arguments[3]));
+            case "ask" -> ask(Integer.parseInt(arguments[1]), Integer.parseInt(arguments[2]), Boolean.parseBoolean(arguments[3]));
+            case "answer" -> answer(
+                    arguments[1], Integer.parseInt(arguments[2]), Integer.parseInt(arguments[3]), Boolean.parseBoolean(arguments[4]));
             default -> run(arguments);
         }
     }
@@ -80,6 +87,7 @@ public final class HalfTrip {
         int rounds = 9;
         int trips = 20_000;
         String[] cores = {"0", "1"};
+        boolean isRealtime = false;
         for (String argument : arguments) {
             String[] parts = argument.split("=", 2);
             switch (parts[0]) {
@@ -88,8 +96,9 @@ public final class HalfTrip {
                 case "rounds" -> rounds = Integer.parseInt(parts[1]);
                 case "trips" -> trips = Integer.parseInt(parts[1]);
                 case "cores" -> cores = parts[1].split(",");
+                case "realtime" -> isRealtime = Boolean.parseBoolean(parts[1]);
                 default -> throw new IllegalArgumentException(
-                        "usage: HalfTrip [library=PATH] [workspace=PATH] [rounds=N] [trips=N] [cores=N,N]");
+                        "usage: HalfTrip [library=PATH] [workspace=PATH] [rounds=N] [trips=N] [cores=N,N] [realtime=true]");
             }
         }
         Path folder = Files.createTempDirectory("half-trip");
@@ -100,10 +109,10 @@ public final class HalfTrip {
             System.out.println("round      Java         C    ratio   bytes allocated");
             for (int round = 1; round <= rounds; round++) {
                 boolean isJavaFirst = round % 2 == 1;
-                double[] java = isJavaFirst ? java(library, cores, trips) : null;
-                double c = c(program, cores, trips);
+                double[] java = isJavaFirst ? java(library, cores, trips, isRealtime) : null;
+                double c = c(program, cores, trips, isRealtime);
                 if (java == null) {
-                    java = java(library, cores, trips);
+                    java = java(library, cores, trips, isRealtime);
                 }
                 Line line = new Line(java[0], c, (long) java[1]);
                 lines.add(line);
@@ -150,24 +159,27 @@ public final class HalfTrip {
     }
 
     /** The median of some batches in C, each by processes of its own. */
-    private static double c(Path program, String[] cores, int trips) throws IOException, InterruptedException {
+    private static double c(Path program, String[] cores, int trips, boolean isRealtime)
+            throws IOException, InterruptedException {
+        List<String> command = new ArrayList<>(isRealtime ? List.of("chrt", "-f", Integer.toString(PRIORITY)) : List.of());
+        command.addAll(List.of(
+                program.toString(), "shm", "half-trip", Integer.toString(BYTES), Integer.toString(trips), cores[0], cores[1]));
         double[] batches = new double[BATCHES];
         for (int batch = 0; batch < BATCHES; batch++) {
-            String line = run(List.of(
-                    program.toString(), "shm", "half-trip", Integer.toString(BYTES), Integer.toString(trips), cores[0], cores[1]));
+            String line = run(command);
             batches[batch] = Double.parseDouble(line.replaceAll("[^0-9.]", ""));
         }
         return median(batches);
     }
 
     /** The median of some batches in Java, and what the one that allocated least did allocate. */
-    private static double[] java(Path library, String[] cores, int trips) throws IOException, InterruptedException {
+    private static double[] java(Path library, String[] cores, int trips, boolean isRealtime) throws IOException {
         Process answering = null;
-        Process asking = start(library, "ask", cores[0], Integer.toString(trips));
+        String count = Integer.toString(trips);
+        Process asking = start(library, "ask", cores[0], count, Boolean.toString(isRealtime));
         try (BufferedReader output = asking.inputReader()) {
             String uri = output.readLine();
-            long all = (long) trips * (WARM_UP_BATCHES + BATCHES);
-            answering = start(library, "answer", uri, cores[1], Long.toString(all));
+            answering = start(library, "answer", uri, cores[1], count, Boolean.toString(isRealtime));
             String line = output.readLine();
             if (line == null) {
                 throw new IOException("the program in Java has failed");
@@ -248,7 +260,7 @@ public final class HalfTrip {
         return context.device("shm").open(EndpointOptions.DEFAULTS);
     }
 
-    private static void ask(int core, int trips) throws InterruptedException {
+    private static void ask(int core, int trips, boolean isRealtime) throws InterruptedException {
         var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
         try (Context context = Context.open();
                 Endpoint endpoint = open(context, core)) {
@@ -264,6 +276,9 @@ public final class HalfTrip {
             double[] halves = new double[BATCHES];
             long least = Long.MAX_VALUE;
             for (int batch = -WARM_UP_BATCHES; batch < BATCHES; batch++) {
+                if (batch == 0 && isRealtime) {
+                    runAlone();
+                }
                 long allocated = threads.getCurrentThreadAllocatedBytes();
                 long took = ask(side, trips);
                 allocated = threads.getCurrentThreadAllocatedBytes() - allocated;
@@ -285,17 +300,22 @@ public final class HalfTrip {
         return System.nanoTime() - began;
     }
 
-    private static void answer(String uri, int core, long trips) throws InterruptedException {
+    private static void answer(String uri, int core, int trips, boolean isRealtime) throws InterruptedException {
         try (Context context = Context.open();
                 Endpoint endpoint = open(context, core)) {
             Side side = new Side(endpoint, endpoint.connect(uri, Attribute.RELIABLE_ORDERED, new byte[0], PATIENCE));
-            answer(side, trips);
+            for (int batch = -WARM_UP_BATCHES; batch < BATCHES; batch++) {
+                if (batch == 0 && isRealtime) {
+                    runAlone();
+                }
+                answer(side, trips);
+            }
             Thread.sleep(PATIENCE);
         }
     }
 
-    private static void answer(Side side, long trips) {
-        for (long trip = 0; trip < trips; trip++) {
+    private static void answer(Side side, int trips) {
+        for (int trip = 0; trip < trips; trip++) {
             side.receive();
             side.send();
         }
@@ -303,12 +323,25 @@ public final class HalfTrip {
 
     /** Keeps this thread, and no other one of the JVM's, on a core. */
     private static void pin(int core) {
-        var set = NativeLibrary.systemFunction("sched_setaffinity", JAVA_INT, JAVA_INT, JAVA_LONG, ADDRESS);
-        try (Arena temporary = Arena.ofConfined()) {
-            MemorySegment cores = temporary.allocate(128, Long.BYTES);
-            cores.set(JAVA_BYTE, core / 8, (byte) (1 << core % 8));
-            if ((int) set.invokeExact(0, cores.byteSize(), cores) != 0) {
-                throw new IllegalArgumentException("no thread may run on core " + core);
+        MemorySegment cores = Arena.ofAuto().allocate(128, Long.BYTES);
+        cores.set(JAVA_BYTE, core / 8, (byte) (1 << core % 8));
+        set("sched_setaffinity", JAVA_LONG, cores.byteSize(), cores, "no thread may run on core " + core);
+    }
+
+    /** From here on this thread alone runs on its core, but for a twentieth of the time, which the system keeps for others. */
+    private static void runAlone() {
+        MemorySegment priority = Arena.ofAuto().allocate(JAVA_INT);
+        priority.set(JAVA_INT, 0, PRIORITY);
+        set("sched_setscheduler", JAVA_INT, SCHED_FIFO, priority, "realtime is for root, or those who have CAP_SYS_NICE");
+    }
+
+    /** Sets something of this thread. */
+    private static void set(String function, ValueLayout second, Object value, MemorySegment third, String failure) {
+        try {
+            int code = (int) NativeLibrary.systemFunction(function, JAVA_INT, JAVA_INT, second, ADDRESS)
+                    .invokeWithArguments(0, value, third);
+            if (code != 0) {
+                throw new IllegalArgumentException(failure);
             }
         } catch (RuntimeException | Error e) {
             throw e;

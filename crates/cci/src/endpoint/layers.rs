@@ -35,6 +35,11 @@ impl Endpoint {
         }
     }
 
+    /// From now on, sends with contexts above `context` raise an event only if they fail.
+    pub(crate) fn leaves_unsignaled_above(&mut self, context: u64) {
+        self.core.unsignaled_above = context;
+    }
+
     /// From now on the layer counts the messages for which bulk data make way, since some only steer bulk data.
     pub(crate) fn counts_prompt_messages(&mut self) {
         self.core.prompt_messages = Some(0);

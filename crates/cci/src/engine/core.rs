@@ -161,6 +161,9 @@ pub struct Core {
     pub options: Options,
     /// Completions that raise no event of their own.
     pub caught: Caught,
+    /// Sends with contexts above this raise an event only if they fail (verbs call them unsignaled). They are those of a layer that owns
+    /// the endpoint.
+    pub unsignaled_above: u64,
     /// Requests shown to the program are bounded by the transport; counted here for the memory bill.
     slot_bytes: u32,
 }
@@ -205,6 +208,7 @@ impl Core {
             counters: EndpointCounters::default(),
             prompt_messages: None,
             caught: Caught::new(),
+            unsignaled_above: u64::MAX,
             slot_bytes,
             options,
         })
@@ -375,9 +379,15 @@ impl Core {
         let is_usual = count == 1 && status == Status::Success;
         if !is_usual || !self.order.is_empty() || !self.caught.is_empty() {
             self.complete_each(connection, op, status, count);
-        } else if !op.silent {
+        } else if !op.silent && self.is_signaled(op.context) {
             self.events.push_send(connection, op.context, status);
         }
+    }
+
+    /// Whether the program wants an event of a send that succeeds.
+    #[inline(always)]
+    pub fn is_signaled(&self, context: u64) -> bool {
+        context <= self.unsignaled_above
     }
 
     /// Whether a completion can be given to the program without [`Core::complete`].
@@ -500,7 +510,7 @@ impl Core {
                 Catch::Last(end) => return self.events.push_send_apart(connection, end.context, end.status),
             }
         }
-        if !op.silent {
+        if !op.silent && (self.is_signaled(op.context) || status != Status::Success) {
             self.events.push_send(connection, op.context, status);
         }
     }

@@ -60,6 +60,7 @@ impl Messenger {
     pub fn new(mut endpoint: Endpoint, limits: Limits) -> Result<Messenger, CreateError> {
         limits.check()?;
         endpoint.counts_prompt_messages();
+        endpoint.leaves_unsignaled_above(Own::LAST_SIGNALED);
         let capacity = Capacity::new(limits.lent_bytes_max, endpoint.waker());
         let inbox = Inbox::new(endpoint.waker());
         let base = Base {
@@ -500,8 +501,7 @@ impl Messenger {
             Own::Cancel(key) => self.sending.cancel_ended(&mut self.base, key, status),
             Own::Answer(key) => self.receiving.answer_ended(&mut self.base, key, status),
             Own::Piece(key) => self.receiving.piece_ended(&mut self.base, key, status),
-            Own::Request(_) | Own::Reply(_) | Own::NoReply(_) if status == Status::Success => return None,
-            // The end of the connection ends the calls.
+            // The end of the connection ends the calls. Of what succeeds there is no event.
             Own::Request(_) | Own::Reply(_) | Own::NoReply(_) if status == Status::Disconnected => {
                 return None;
             }

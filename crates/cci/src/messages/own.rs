@@ -28,6 +28,9 @@ const MARK: u64 = 1 << 63;
 const INDEX_BITS: u32 = 24;
 
 impl Own {
+    /// Above it are the contexts of what the layer hears of only if it fails: requests, replies, and that there is none.
+    pub const LAST_SIGNALED: u64 = (MARK | 5 << (32 + INDEX_BITS)) - 1;
+
     /// Whether a number of the program's would be taken for one of the layer's.
     #[inline]
     pub const fn is_like(context: u64) -> bool {

@@ -2,7 +2,8 @@
 //!
 //! That is a short message of an open connection, or the end of the oldest send, which the message's header acknowledges. The message
 //! stays in the ring until everything that it acknowledges has been given out. Everything else is for [`drain`](super::receive::drain),
-//! to which a look from here makes no difference: nothing is changed before it is sure that there is an event.
+//! to which a look from here makes no difference: nothing is changed before it is sure that there is an event, or that a send has ended
+//! of which the program wants none.
 
 use super::connections::{Connections, EstablishedConn, Phase};
 use super::link::{Life, Link};
@@ -54,8 +55,11 @@ pub(super) fn take(link: &mut Link, connections: &mut Connections, core: &mut Co
         return None;
     }
     let (header, len_bytes) = link.consumer.peek_line(kind::MESSAGE)?;
-    if let Some(consumed) = link.out.acknowledged_position(header.ack).ok()? {
-        return complete_oldest(link, connections, core, consumed);
+    while let Some(consumed) = link.out.acknowledged_position(header.ack).ok()? {
+        let (connection, context) = complete_oldest(link, connections, core, consumed)?;
+        if core.is_signaled(context) {
+            return Some(Alone::Completion { connection, context });
+        }
     }
     // The message may be answered: so the line for our next record is fetched while this one is handled.
     link.out.producer.prefetch();
@@ -74,14 +78,14 @@ pub(super) fn take(link: &mut Link, connections: &mut Connections, core: &mut Co
     Some(Alone::Message { connection, buffer, len_bytes })
 }
 
-/// Completes the oldest send of a link if the peer has taken it.
+/// Completes the oldest send of a link if the peer has taken it. Answers whose it was.
 #[inline(always)]
 fn complete_oldest(
     link: &mut Link,
     connections: &mut Connections,
     core: &mut Core,
     consumed: u64,
-) -> Option<Alone> {
+) -> Option<(Connection, u64)> {
     let Connections { conns, sends, .. } = connections;
     if !core.completes_at_once() {
         return None;
@@ -94,5 +98,5 @@ fn complete_oldest(
     // The peer has taken more, perhaps, of which the same record will tell again.
     link.out.consumed = send.end_position();
     sends.pop_alone(&mut link.out.fifo);
-    Some(Alone::Completion { connection, context })
+    Some((connection, context))
 }

@@ -82,6 +82,16 @@ fn peers_that_are_killed() {
     }
 }
 
+/// The server that the guide shows is one that compiles.
+#[test]
+fn the_guides_server_compiles() {
+    let around = [
+        "#include <cci_messenger.h>\n#include <poll.h>\nvoid serve(cci_messenger_t *messenger, int fd)\n{\n",
+        "}\n",
+    ];
+    common::compile_from_guide("cci_messenger_event_t *event;", around);
+}
+
 /// Nothing is wrong with the library's memory either.
 #[test]
 fn under_valgrind() {

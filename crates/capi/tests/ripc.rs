@@ -53,6 +53,18 @@ fn misuse_and_buffers() {
     run("ripc_misuse");
 }
 
+/// The calls that the guide shows are ones that compile.
+#[test]
+fn the_guides_calls_compile() {
+    let serve = ["#include <ripc.h>\n#include <stddef.h>\nvoid serve(void)\n{\n", "}\n"];
+    common::compile_from_guide("struct ripc_message message;", serve);
+    let ask = [
+        "#include <ripc.h>\n#include <stddef.h>\nextern void something_else(void);\nvoid ask(uint16_t me)\n{\n",
+        "}\n",
+    ];
+    common::compile_from_guide("void *item = \"time?\";", ask);
+}
+
 #[test]
 fn short_messages() {
     run("ripc_messages");

@@ -85,6 +85,18 @@ fn compile_now(name: &str, linked: Linked) -> PathBuf {
     compile_file(&package_folder().join("tests/c").join(format!("{name}.c")), linked)
 }
 
+/// Compiles the part of the guide in C that begins so, between what is put around it.
+pub fn compile_from_guide(begins: &str, around: [&str; 2]) {
+    let guide = fs::read_to_string(package_folder().join("../../docs/guide.md")).expect("the guide");
+    let part = guide.split("```c\n").find(|rest| rest.starts_with(begins));
+    let part = part.and_then(|rest| rest.split("```").next()).expect("a part in C");
+    let source = scratch().join(format!("guide-{}.c", part.len()));
+    fs::write(&source, format!("{}{part}{}", around[0], around[1])).expect("a file");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"]);
+    succeed(cc.arg(package_folder().join("include")).arg(source));
+}
+
 /// Compiles any source file, warnings being errors.
 pub fn compile_file(source: &Path, linked: Linked) -> PathBuf {
     let name = source.file_stem().and_then(OsStr::to_str).expect("a name");

@@ -74,10 +74,9 @@ fn answers_from_threads() {
     }
 }
 
-/// Not over UDP, where the death of a peer shows by its silence only, after a minute or more.
 #[test]
 fn peers_that_are_killed() {
-    for device in ["shm", "tcp", "any"] {
+    for device in ["shm", "udp", "tcp", "any"] {
         run("messenger_deaths", &[device]);
     }
 }

@@ -79,10 +79,16 @@ static inline void expect_sent(struct side *side, void *context, int status)
     return_event(event);
 }
 
+static inline void open_side_with(struct side *side, const char *transport, const cci_endpoint_options_t *options,
+                                  const cci_messenger_limits_t *limits)
+{
+    OK(cci_messenger_open(device_of(transport), NULL, options, limits, &side->messenger, &side->fd));
+    CHECK(side->fd >= 0);
+}
+
 static inline void open_side(struct side *side, const char *transport, const cci_messenger_limits_t *limits)
 {
-    OK(cci_messenger_open(device_of(transport), NULL, NULL, limits, &side->messenger, &side->fd));
-    CHECK(side->fd >= 0);
+    open_side_with(side, transport, NULL, limits);
 }
 
 /* Opens both sides, and connects them. The limits are the server's. */

@@ -18,6 +18,18 @@ static void start(void)
     OK(cci_init(CCI_ABI_VERSION, 0, &caps));
 }
 
+/*
+ * A survivor's side. Over UDP nothing but silence says that a peer has died: a send that it does not acknowledge fails in time, and to who
+ * waits for an answer, keepalive says it.
+ */
+static void open_survivor(struct side *side, const char *transport)
+{
+    const uint32_t limit_us = strcmp(transport, "udp") == 0 ? 4 * 1000 * 1000 : 0;
+    const cci_endpoint_options_t options = {
+        .size = sizeof options, .send_timeout_us = limit_us, .keepalive_timeout_us = limit_us};
+    open_side_with(side, transport, &options, NULL);
+}
+
 static cci_messenger_event_t *wait_event(cci_messenger_t *messenger)
 {
     cci_messenger_event_t *event;
@@ -55,8 +67,9 @@ static void victim_asks(const char *transport)
     start();
     CHECK(read(to_victim[0], uri, sizeof uri) == sizeof uri);
     open_side(&client, transport, NULL);
-    OK(cci_messenger_connect(client.messenger, uri, NULL, 0, CCI_CONN_ATTR_RU, NULL, NULL));
+    /* Made before, as nobody makes progress meanwhile. */
     unsigned char *bytes = contents(LONG_BYTES, 1);
+    OK(cci_messenger_connect(client.messenger, uri, NULL, 0, CCI_CONN_ATTR_RU, NULL, NULL));
     for (;;) {
         cci_messenger_event_t *event = wait_event(client.messenger);
         if (event->type == CCI_MESSENGER_CONNECT) {
@@ -104,7 +117,7 @@ static void client_dies(const char *transport)
 {
     pid_t child = start_victim(victim_asks, transport);
     start();
-    open_side(&server, transport, NULL);
+    open_survivor(&server, transport);
     char *uri, text[256] = {0};
     OK(cci_messenger_uri(server.messenger, &uri));
     strncpy(text, uri, sizeof text - 1);
@@ -138,6 +151,8 @@ static void client_dies(const char *transport)
             CHECK(event->code != CCI_EXT_DISCONNECT_CLOSED);
             is_over = 1;
             break;
+        case CCI_MESSENGER_KEEPALIVE_TIMEDOUT:
+            break;
         default:
             CHECK(event->type == CCI_MESSENGER_ACCEPT);
             OK(event->status);
@@ -167,7 +182,7 @@ static void server_dies(const char *transport)
     char uri[256], seen;
     pid_t child = start_victim(victim_serves, transport);
     start();
-    open_side(&client, transport, NULL);
+    open_survivor(&client, transport);
     CHECK(read(to_survivor[0], uri, sizeof uri) == sizeof uri);
     OK(cci_messenger_connect(client.messenger, uri, NULL, 0, CCI_CONN_ATTR_RU, NULL, NULL));
     cci_messenger_event_t *event = wait_event(client.messenger);
@@ -188,7 +203,7 @@ static void server_dies(const char *transport)
     }
     CHECK(read(to_survivor[0], &seen, 1) == 1);
     kill_victim(child);
-    int sent = 0, replied[CALLS] = {0}, replies = 0;
+    int sent = 0, replied[CALLS] = {0}, replies = 0, is_given_up = 0;
     for (int is_over = 0; !is_over;) {
         event = wait_event(client.messenger);
         if (event->type == CCI_MESSENGER_SENT) {
@@ -197,11 +212,16 @@ static void server_dies(const char *transport)
             CHECK((uintptr_t)event->context < CALLS && !replied[(uintptr_t)event->context]++);
             CHECK(event->status != CCI_SUCCESS);
             replies++;
+        } else if (event->type == CCI_MESSENGER_KEEPALIVE_TIMEDOUT) {
+            CHECK(event->connection == to && !is_given_up++);
+            OK(cci_messenger_disconnect(client.messenger, to));
         } else {
             CHECK(event->type == CCI_MESSENGER_DISCONNECTED && event->code != CCI_EXT_DISCONNECT_CLOSED);
             is_over = 1;
         }
         return_event(event);
+        /* What the program itself ends has no event for its end. */
+        is_over |= is_given_up && sent == 1 && replies == CALLS;
     }
     CHECK(sent == 1 && replies == CALLS);
     CHECK_STATUS(cci_messenger_send(client.messenger, to, "x", 1, NULL, 0, NULL), CCI_ERR_DISCONNECTED);

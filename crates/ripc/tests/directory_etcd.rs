@@ -74,8 +74,14 @@ impl Etcd {
         child
     }
 
+    /// A directory whose entries outlive what may hold a living process up on a busy machine.
     fn text(&self, options: &str) -> String {
-        format!("etcd://127.0.0.1:{}?ttl=2{options}", self.port)
+        format!("etcd://127.0.0.1:{}?ttl=10{options}", self.port)
+    }
+
+    /// A directory for those who are to die: their entries vanish soon.
+    fn text_of_the_dying(&self) -> String {
+        format!("etcd://127.0.0.1:{}?ttl=2", self.port)
     }
 
     fn open(&self) -> Box<dyn Directory> {
@@ -286,7 +292,7 @@ fn of_two_that_claim_a_name_at_once_exactly_one_wins() {
 fn the_dead_vanish_with_their_leases() {
     let Some(etcd) = Etcd::start() else { return };
     let mut here = etcd.open();
-    let process = Process::start(&etcd.text(""));
+    let process = Process::start(&etcd.text_of_the_dying());
     here.ask(&name("kv"));
     wait_found(&mut *here, 7);
     drop(process);
@@ -297,7 +303,7 @@ fn the_dead_vanish_with_their_leases() {
 fn who_slept_through_its_lease_hears_that_its_name_is_lost() {
     let Some(etcd) = Etcd::start() else { return };
     let mut here = etcd.open();
-    let mut process = Process::start(&etcd.text(""));
+    let mut process = Process::start(&etcd.text_of_the_dying());
     here.ask(&name("kv"));
     wait_found(&mut *here, 7);
     send_signal(process.child.id(), Signal::Stop).unwrap();

@@ -108,6 +108,7 @@ const SCENARIOS: &[Scenario] = &[
     ranks("acp_get-shm", 1),
     ranks("acp_add-shm", 1),
     ranks("acp_channel-shm", 2),
+    ranks("acp_channel-udp4", 2),
     ranks("map_find-shm", 1),
     ranks("map_insert-shm", 1),
 ];

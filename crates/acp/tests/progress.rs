@@ -41,6 +41,17 @@ fn threads() -> Vec<String> {
     tasks.filter(is_ours).map(|task| task.to_str().unwrap().to_owned()).collect()
 }
 
+/// Waits until the progress thread has its name, which it has as soon as it runs.
+fn progress_thread() -> String {
+    loop {
+        match &threads()[..] {
+            [] => std::thread::yield_now(),
+            [task] => return task.clone(),
+            more => panic!("one thread, not {more:?}"),
+        }
+    }
+}
+
 fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
@@ -83,11 +94,7 @@ fn served() {
         (receiver, request, into)
     });
     let shared = Shared::with_progress_thread(global).unwrap();
-    while threads().is_empty() {
-        // It has its name as soon as it runs.
-        std::thread::yield_now();
-    }
-    assert_eq!(threads().len(), 1);
+    progress_thread();
     match rank {
         0 => asks(&mut shared.lock().unwrap(), &memory, &all),
         1 => {
@@ -169,7 +176,7 @@ fn idle() {
         shared.lock().unwrap().read(next, &mut bytes).unwrap();
     }
     shared.lock().unwrap().sync().unwrap();
-    let [task] = &threads()[..] else { panic!("one thread") };
+    let task = &progress_thread();
     // On a busy machine the other rank, or this thread, may still be at work at first.
     let woke = (0..LOOKS_MAX).map(|_| {
         let before = switches(task);

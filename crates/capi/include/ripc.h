@@ -243,7 +243,7 @@ uint8_t ripc_receive_request(int timeout_ms, uint16_t service_id, uint64_t *requ
 uint8_t ripc_answer(uint64_t request, const struct ripc_content *content);
 
 /*
- * As ripc_answer(), with one long item at least, and the program is told when the long items are its own again: who lends bounds so what others
+ * As ripc_answer(), with one long item at least, and the program is notified when the long items are its own again: who lends bounds so what others
  * may keep. Returns 0, or 1: what ripc_answer() says, there is no long item, or 4,096 such answers lend or were not taken by ripc_returned().
  */
 uint8_t ripc_lend_answer(uint64_t request, const struct ripc_content *content);
@@ -254,7 +254,7 @@ uint8_t ripc_lend_answer(uint64_t request, const struct ripc_content *content);
  * While one is there, ripc_receive_request() returns 2 at once if there is nothing to receive, and the service's descriptor is readable.
  *
  * Returns 0; 2: nothing has returned; 1: a place is NULL; 255: it is no service of this process. What a service has lent is the program's again
- * when it is unregistered, and nobody is told.
+ * when it is unregistered, and nobody is notified.
  */
 uint8_t ripc_returned(uint16_t service_id, uint64_t *request, uint8_t *fetched);
 

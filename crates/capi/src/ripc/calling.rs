@@ -271,7 +271,7 @@ pub unsafe extern "C" fn ripc_answer(request: u64, content: *const RipcContent) 
     })
 }
 
-/// Answers a request with long items, and has the program told when they are its own again.
+/// Answers a request with long items, and has the program notified when they are its own again.
 ///
 /// # Safety
 /// `content` is NULL or as the header says.

@@ -8,7 +8,7 @@ const CALLS_MAX: usize = 1_024;
 /// Requests that the program has not answered.
 const REQUESTS_MAX: usize = 65_536;
 
-/// Answers of which the program is told when their long items are its own again, and has not been told yet.
+/// Answers whose program is notified when their long items are its own again, and has not been yet.
 const LENT_MAX: usize = 4_096;
 
 /// How a call has ended.
@@ -104,7 +104,7 @@ impl Calls {
         self.requests.remove(&number);
     }
 
-    /// An answer to this request will lend, and the program is to be told when it does no more. False: it must take what has returned first.
+    /// An answer to this request will lend, and the program is to be notified when it does no more. False: it must take what has returned first.
     pub fn will_lend(&mut self, number: u64) -> bool {
         let has_space = self.lent.len() + self.returned.len() < LENT_MAX;
         if has_space && let Some((service, _)) = self.requests.get(&number) {
@@ -118,7 +118,7 @@ impl Calls {
         self.lent.remove(&number);
     }
 
-    /// What was lent is the program's again, which is told if it wants to know.
+    /// What was lent is the program's again, which is notified if it wants to know.
     pub fn returned(&mut self, number: u64, fetched: bool) {
         if let Some(service) = self.lent.remove(&number) {
             self.returned.push_back((service, number, fetched));

@@ -129,7 +129,7 @@ impl Live {
         Ok(partner)
     }
 
-    /// Takes what is no message, request or answer. The program is told only what it wants to know.
+    /// Takes what is no message, request or answer. The program is notified only of what it wants to know.
     pub fn take_notices(&mut self) {
         for registered in self.services.values() {
             while let Some(event) = self.node.next_notice(registered.service) {

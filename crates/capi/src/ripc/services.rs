@@ -15,7 +15,7 @@ use std::time::Duration;
 const NOBODY: u16 = u16::MAX;
 /// Random numbers that are tried.
 const TRIES: u32 = 1_000;
-/// How long a service looks for another one that it sends to, unless it is told otherwise.
+/// How long a service looks for another one that it sends to, unless the program chooses another time.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long memory is lent.
 const LEASE: Duration = Duration::from_secs(3_600);

@@ -8,7 +8,7 @@
 #define LARGE 300000
 #define HOUR_MS 3600000
 
-/* Asks, and takes the answer: into a window, and, when it is told to go on, without one. */
+/* Asks, and takes the answer: into a window, and, when it is asked to go on, without one. */
 static void fetch(struct other *parent)
 {
     await(parent);

@@ -252,7 +252,7 @@ impl Lending {
         self.end_buffers(endpoint, |buffer| buffer.partner == partner);
     }
 
-    /// Ends all leases of a service that is no more. Nobody is told.
+    /// Ends all leases of a service that is no more. Nobody is notified.
     pub fn end_of_service(&mut self, endpoint: &mut Endpoint, service: Service) {
         self.leases.retain(|_, lease| {
             let ends = lease.service == service;

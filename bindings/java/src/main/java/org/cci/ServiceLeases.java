@@ -8,7 +8,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** Answers of a service that lend long items, and that somebody is told of when these are the program's again. */
+/** Answers of a service that lend long items, and whose program is notified when these are the program's again. */
 final class ServiceLeases {
     private final Service service;
     /** By the numbers of their requests. */

@@ -49,7 +49,7 @@ public final class ServiceRequest {
     }
 
     /**
-     * Answers with long items, and tells when they are the program's again: a service that counts what it lends bounds what its
+     * Answers with long items, and reports when they are the program's again: a service that counts what it lends bounds what its
      * clients may keep.
      *
      * @param content what is sent, with one long item at least

@@ -115,3 +115,21 @@ fn what_is_wrong_is_said() {
     let client = client.stderr(Stdio::piped()).output().expect("it ends");
     assert!(stderr(&client).contains("no service test-files"), "{}", stderr(&client));
 }
+
+#[test]
+fn a_client_says_what_it_waits_for() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let folder = directory.path().join("files");
+    fs::create_dir_all(&folder).expect("made");
+    fs::write(folder.join("a.txt"), "text").expect("written");
+    let output = directory.path().join("out");
+    let mut client = get(directory.path(), "shm", "test-files/a.txt", &output);
+    let mut lines = BufReader::new(client.stderr.take().expect("it is piped")).lines();
+    let mut line = || lines.next().expect("a line").expect("text");
+    let waits = line();
+    assert!(waits.contains("no service test-files") && waits.contains("waiting for up to 60 s"), "{waits}");
+    let service = Service::start(directory.path(), &folder, "shm");
+    assert_eq!(line(), "the service answers");
+    assert!(ended(client).status.success());
+    service.kill();
+}

@@ -6,6 +6,7 @@ mod groups;
 pub mod json;
 mod page;
 mod plots;
+mod summary;
 mod tables;
 pub mod text;
 

@@ -3,7 +3,7 @@
 use super::figures;
 use super::goals::{self, State};
 use super::groups::{self, Family, Group};
-use super::{plots, tables};
+use super::{plots, summary, tables};
 use crate::reading::Unit;
 use crate::results::{Results, RowResult, Run, Track, Turn};
 use cci_measure::failure::{Failure, Outcome};
@@ -37,13 +37,14 @@ pub fn page(results: &Results) -> Outcome<String> {
         },
         day => run.date.split('T').next().map(str::to_owned),
         doubts => doubts(run),
+        summary => summary::table(results),
         goals => goals(results),
         groups => families(results),
         took => duration(run.took_s),
         cores => units::count(run.machine.cores, "core"),
         again => measured_again(results),
         noise => noise(run),
-        steal => run.steal_fraction.map_or_else(|| "not told".to_owned(), |part| format!("{:.2} % of the time", part * 100.0)),
+        steal => run.steal_fraction.map_or_else(|| "not known".to_owned(), |part| format!("{:.2} % of the time", part * 100.0)),
         warnings => warnings(run),
         took_part => contestants(results, ["who", "what exactly", "in"], |track| {
             track.absent.is_none().then_some(track.about.as_str())

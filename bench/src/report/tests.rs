@@ -160,6 +160,7 @@ fn the_page_tells_everything() {
     let page = page::page(&sample()).unwrap();
     for words in [
         "3 of 8 met",
+        "| Half round trip over shared memory, 8 B | slow \\| peer | 6.96 (6.70–7.23) |",
         "## Shared memory",
         "### Half round trip over shared memory\n",
         "|  | 8 B | 1 KiB |",

@@ -36,7 +36,7 @@ pub trait Contestant {
     /// Does the work `count` times after a warm-up of its own, one side on each of the two cores.
     ///
     /// # Errors
-    /// It failed, took longer than [`child::TURN_LIMIT`], or told something that is no reading.
+    /// It failed, took longer than [`child::TURN_LIMIT`], or printed something that is no reading.
     fn turn(&self, work: Work, count: u64) -> Outcome<Reading>;
 }
 

@@ -113,7 +113,7 @@ impl Track {
         spread(self.turns.iter().filter_map(Turn::reading).map(|reading| reading.value).collect())
     }
 
-    /// The quantiles told, each over the turns that went well.
+    /// The quantiles reported, each over the turns that went well.
     pub fn quantiles_ns(&self) -> Option<[Spread; 3]> {
         let readings: Vec<[f64; 3]> =
             self.turns.iter().filter_map(Turn::reading).filter_map(|reading| reading.quantiles_ns).collect();

@@ -13,7 +13,7 @@ const SIZING_TURNS: u32 = 4;
 /// Who fails so often in a row, has no further turns: one that hangs would cost minutes in every round.
 const FAILURES_MAX: usize = 2;
 
-/// What is told while a row is measured.
+/// What is reported while a row is measured.
 pub trait Watch {
     /// This contestant's turn begins.
     fn turn(&mut self, row: &str, contestant: &str);

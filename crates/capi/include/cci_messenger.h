@@ -190,7 +190,7 @@ int cci_messenger_wait_event(cci_messenger_t *messenger, const struct timeval *t
 /*
  * Returns an event, and the memory of what it shows: a short message holds a receive buffer, a long one counts against lent_bytes_max.
  * Events may be kept, and returned in any order and by any thread, also after their messenger was closed. A request that was not
- * answered is dropped, which its client is told; a connection request that was not answered is rejected.
+ * answered is dropped, of which its client is notified; a connection request that was not answered is rejected.
  *
  * Errors: CCI_EINVAL (NULL, or returned already), CCI_EBUSY (another thread is answering it).
  */
@@ -370,7 +370,7 @@ int cci_messenger_callv(cci_messenger_t *messenger, cci_messenger_connection_t c
                         uint32_t iovcnt, const struct timeval *timeout, const void *context, int flags, uint64_t *call);
 
 /*
- * Gives a call up, which ends with CCI_EXT_CANCELLED. The server's program is told, if it has the request.
+ * Gives a call up, which ends with CCI_EXT_CANCELLED. The server's program is notified if it has the request.
  *
  * Errors: CCI_EINVAL (NULL, or the call has ended).
  */

@@ -90,7 +90,7 @@ int CCS_wait_for_change_(void);
  * are MULTIPLE. CCS_ERR_UNSUPPORTED with threads SINGLE; CCS_ERR_STATE in a handler. */
 int CCS_set_progress_thread(int on);
 
-/* Has lost processes, and broken promises of others, told to a function: a code, the rank concerned and what happened, in words that last
+/* Has lost processes, and broken promises of others, reported to a function: a code, the rank concerned and what happened, in words that last
  * until it returns. It runs as callbacks do. Without one they are printed to stderr and end the job. With one this process goes on when others
  * die, if all living ones have set one; operations on lost ranks end with their callback. NULL: as at the start. */
 int CCS_set_error_handler(void (*fn)(int code, int rank, const char *what, void *arg), void *arg);

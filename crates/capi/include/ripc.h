@@ -130,7 +130,7 @@ uint8_t ripc_send_short(uint16_t src, uint16_t dest, void **buf, uint32_t *lengt
 
 /*
  * Sends a message with up to 32 long items, none of them empty: those for which the receiver has offered return buffers are put there before
- * it returns; the receiver fetches the others when it receives the message. Leave them as they are until it has told you that it has.
+ * it returns; the receiver fetches the others when it receives the message. Leave them as they are until it has confirmed that it has.
  * Otherwise as ripc_send_short(); from a group it returns 1.
  */
 uint8_t ripc_send_long(uint16_t src, uint16_t dest, void **buf, uint32_t *length, uint16_t num_items, void **return_bufs,
@@ -177,7 +177,7 @@ uint8_t ripc_unregister(uint16_t service_id);
  * What is sent with a request or an answer: short items as for ripc_send_short(), long items as for ripc_send_long(), and return buffers, into
  * which long items of an answer are put best. A member that is 0 is not there. Long items of requests are fetched when they are received, into
  * the windows that are there then, and those of answers when they come: give windows before the call, or return buffers with it. What is lent
- * with a call or an answer is left as it is until the other side has told that it has it; ripc_buf_free() takes care of that.
+ * with a call or an answer stays as it is until the other side has confirmed that it has it; ripc_buf_free() takes care of that.
  */
 struct ripc_content {
     void **short_items;

@@ -103,7 +103,7 @@ pub enum CreateError {
     System(SysError),
 }
 
-/// Why a connection attempt could not be started. What becomes of a started one is told by `Event::Connect`.
+/// Why a connection attempt could not be started. What becomes of a started one is reported by `Event::Connect`.
 #[derive(Debug)]
 pub enum ConnectError {
     /// The URI can't be understood, or is not of this device.
@@ -154,7 +154,7 @@ pub enum ConnectFailure {
     },
     /// One side does not allow it: another user's process, or a name that is not among those of `allow_connect`.
     NotPermitted,
-    /// Somebody else is there than was expected. Nothing of the request was told to him.
+    /// Somebody else is there than was expected. Nothing of the request was sent to them.
     WrongPeer,
     /// One side had no memory left, under its cap or at all, or no descriptor.
     NoMemory,
@@ -162,7 +162,7 @@ pub enum ConnectFailure {
     Disconnected,
 }
 
-/// Why a request could not be accepted. The request is lost with it: the peer is told that it was refused.
+/// Why a request could not be accepted. The request is lost with it: the peer learns that it was refused.
 #[derive(Debug)]
 pub enum AcceptError {
     /// The endpoint is of another kind of device than the one the request came to.

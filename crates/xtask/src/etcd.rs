@@ -14,7 +14,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
 ];
 
 /// Builds and runs them, in the target folder of the workspace's tests, whose dependencies are there. Without the programs that they need
-/// they are skipped, which is told.
+/// they are skipped, which is printed.
 pub fn test(workspace: &Workspace) -> Tally {
     if let Some((program, why, package)) = PROGRAMS.iter().find(|(program, ..)| !is_there(program)) {
         println!("--- etcd: skipped, no {program}, {why} (apt-get install {package})");

@@ -47,7 +47,7 @@ pub struct Arguments {
 }
 
 /// `cargo xtask fuzz`: new inputs stay below `target/fuzz`, until `--minimise` takes those that reach more into
-/// `fuzz/corpus`; what was found is told.
+/// `fuzz/corpus`; what was found is printed.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let effort = match arguments {
         Arguments { bounded: true, .. } => Effort::Bounded,

@@ -16,7 +16,7 @@ const SYSTEM_JAVAS: &str = "/usr/lib/jvm";
 const NO_REPOSITORY: &[&str] = &["Could not transfer artifact", "could not be resolved"];
 
 /// Runs them, over the library as the tests of the C interface have it. Without a Java that is new enough, without Maven, and
-/// where Maven can't get its plugins they are skipped, which is told.
+/// where Maven can't get its plugins they are skipped, which is printed.
 pub fn test(workspace: &Workspace) -> Tally {
     match run(workspace) {
         Ok(tally) => tally,

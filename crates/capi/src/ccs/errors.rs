@@ -1,4 +1,4 @@
-//! Broken promises of other processes: told to the program's error handler, or the end of the job.
+//! Broken promises of other processes: reported to the program's error handler, or the end of the job.
 
 use super::here::{Here, called};
 use super::live::lock;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The launcher ends this process within so long, once it was asked to.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// Has lost processes and broken promises told to a function, or NULL for what happens by default: they are printed, and end the job.
+/// Has lost processes and broken promises reported to a function, or NULL for what happens by default: they are printed, and end the job.
 /// With one, this process goes on when others die.
 ///
 /// # Safety

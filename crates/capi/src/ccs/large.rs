@@ -66,7 +66,7 @@ unsafe fn row(data: &Data) -> Result<Part> {
 /// Sends a large message.
 ///
 /// # Safety
-/// What is described at `data` stays as it is until the end was told; `args` has `nargs` entries.
+/// What is described at `data` stays as it is until its end was reported; `args` has `nargs` entries.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn CCS_amlarge(
     context: CCS_context_t,
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn CCS_large_hold(token: CCS_token_t, held: *mut CCS_held_
 /// Has the data of a held message go to a target.
 ///
 /// # Safety
-/// `target` is NULL, or describes memory that is the message's until the end was told.
+/// `target` is NULL, or describes memory that is the message's until its end was reported.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn CCS_large_accept(held: CCS_held_t, target: *const CCS_target_t) -> c_int {
     call(|| {

@@ -20,7 +20,7 @@ unsafe impl Send for Pointer {}
 pub(super) enum Callback {
     /// It asks how it ended, or not.
     Plain(unsafe extern "C" fn(*mut c_void)),
-    /// It is told by a code.
+    /// It is reported by a code.
     WithStatus(unsafe extern "C" fn(*mut c_void, c_int)),
 }
 

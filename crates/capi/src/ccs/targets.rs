@@ -63,7 +63,7 @@ pub(super) fn decide(live: &mut Live, token: Token, decision: Decision) {
 /// Has the data of a held message go to a target.
 pub(super) fn accept(live: &mut Live, held: Held, target: &CCS_target_t) -> Result<()> {
     let here = Data::new(target.buffer, target.count, target.desc)?;
-    // SAFETY: the program promises, by the description of `CCS_target_t`, that what it describes is there until the end was told.
+    // SAFETY: the program promises, by the description of `CCS_target_t`, that what it describes is there until its end was reported.
     let local = unsafe { Local::new(Transfer::Get, &here) }?;
     let nothing = Memory::foreign(Foreign::owned(Box::default()));
     let into = local.elements(&here)?;

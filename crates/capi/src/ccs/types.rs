@@ -113,7 +113,7 @@ pub const CCS_LARGE_ACCEPT: c_int = 1;
 /// It is held, and decided on later.
 pub const CCS_LARGE_DELAY: c_int = 2;
 
-/// Where the data of a large message go, and whom their end is told.
+/// Where the data of a large message go, and to whom their end is reported.
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct CCS_target_t {

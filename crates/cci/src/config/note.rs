@@ -1,4 +1,4 @@
-//! What is told of a configuration file that is read without an error.
+//! What is said of a configuration file that is read without an error.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The section `[services]`: what layers above the core are told about services. It is no device.
+//! The section `[services]`: what layers above the core learn about services. It is no device.
 
 use super::syntax::{Section, Wrong};
 

@@ -49,7 +49,7 @@
 //! | [`Messenger::connect`], [`Incoming::accept`] | the connection is closed as soon as it is open |
 //! | [`Messenger::incoming`], [`Connection::receive`] | nothing is lost: the next one gets it |
 //! | [`Connection::send`] | nothing was sent if it had not been polled, or had found no space; else the message goes on its way |
-//! | [`Connection::call`] | the call is given up, and the server is told |
+//! | [`Connection::call`] | the call is given up, and the server is notified |
 //! | [`Connection::receive_into`] | the message is refused, with code 0, and the memory is the program's at once |
 //!
 //! # Back-pressure

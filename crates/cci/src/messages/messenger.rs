@@ -123,7 +123,7 @@ impl Messenger {
         self.base.endpoint.accept(request, context)
     }
 
-    /// Whether a connection is open: neither side has closed it, as far as the program was told.
+    /// Whether a connection is open: neither side has closed it, as far as the program was notified.
     pub fn is_open(&self, connection: Connection) -> bool {
         self.base.peers.get(connection).is_some()
     }
@@ -210,7 +210,7 @@ impl Messenger {
         }
     }
 
-    /// Gives a call up, which ends with [`CallFailure::Cancelled`]. The server's program is told, if it has the request. Returns false
+    /// Gives a call up, which ends with [`CallFailure::Cancelled`]. The server's program is notified if it has the request. Returns false
     /// if the call has ended.
     pub fn cancel_call(&mut self, call: CallId) -> bool {
         self.give_up(call, CallFailure::Cancelled)

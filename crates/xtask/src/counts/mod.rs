@@ -28,7 +28,7 @@ const PLAIN_COPIES: &str = "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512F,-AVX512VL,-AVX5
 
 /// What is counted.
 struct Scenario {
-    /// Its file's name, and what the program is told.
+    /// Its file's name, and the program's argument.
     name: &'static str,
     /// Operations in a round.
     operations: usize,

@@ -5,6 +5,8 @@ use cci_ripc::{
     CallError, CallId, CallOptions, ClaimError, Content, Event, Message, Node, Options, Part, Partner,
     ReachError, SendError, Service, ServiceName, directory,
 };
+use cci_sys::event::{Epoll, Events, Interest, Trigger};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -89,6 +91,38 @@ fn short_messages_are_gathered_and_come_in_order() {
         for _ in 0..40 {
             let message = until(&mut [&mut client, &mut server], |nodes| next_message(nodes[0], asking));
             assert_eq!((message.item(0), message.from()), (&b"back"[..], &name("server")));
+        }
+    });
+}
+
+#[test]
+fn what_comes_wakes_who_sleeps_on_an_armed_node() {
+    on_all(|world| {
+        let (mut client, _, to, mut server, serving) = pair(world);
+        client.send(to, b"first").unwrap();
+        until(&mut [&mut client, &mut server], |nodes| next_message(nodes[1], serving));
+        let sleeper = server.sleeper().unwrap();
+        let epoll = Epoll::new().unwrap();
+        epoll.add(sleeper.as_fd(), 0, Interest::Read, Trigger::Level).unwrap();
+        let mut events = Events::with_capacity(1);
+        for number in 0..20_u32 {
+            // Armed before the message has come, or behind it: it is not lost.
+            if number % 2 == 0 {
+                server.arm();
+            }
+            client.send(to, &number.to_le_bytes()).unwrap();
+            server.arm();
+            // Whoever sleeps makes progress when awake, and sleeps again.
+            let message = loop {
+                client.progress();
+                let timeout_ns = PATIENCE.min(server.next_due()).as_nanos() as u64;
+                epoll.wait(&mut events, Some(timeout_ns)).unwrap();
+                if let Some(message) = next_message(&mut server, serving) {
+                    break message;
+                }
+                server.arm();
+            };
+            assert_eq!(message.item(0), number.to_le_bytes());
         }
     });
 }

@@ -103,6 +103,25 @@ fn the_descriptor_tells_of_news_and_nothing_is_due_without_them() {
 }
 
 #[test]
+fn a_sleeper_wakes_for_what_comes_once_the_node_is_armed() {
+    let (source, mut node) = open();
+    let service = node.register(&name()).unwrap();
+    let sleeper = node.sleeper().unwrap();
+    let epoll = Epoll::new().unwrap();
+    epoll.add(sleeper.as_fd(), 0, Interest::Read, Trigger::Level).unwrap();
+    let mut events = Events::with_capacity(1);
+    let mut is_readable = || epoll.wait(&mut events, Some(0)).unwrap() == 1;
+    assert!(node.next_event(service).is_none());
+    node.arm();
+    assert!(!is_readable());
+    source.say(lost());
+    assert!(is_readable());
+    assert!(is_lost(node.next_event(service)));
+    node.arm();
+    assert!(!is_readable());
+}
+
+#[test]
 fn a_search_sleeps_until_the_directory_answers() {
     let (_source, mut node) = open();
     let me = node.client().unwrap();

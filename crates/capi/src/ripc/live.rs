@@ -4,9 +4,10 @@ use super::buffers::Buffers;
 use super::calls::Calls;
 use super::numbers::Numbers;
 use super::system::EventFd;
+use cci::Sleeper;
 use cci_ripc::{Event, Node, Partner, SendError, Service};
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,13 +74,15 @@ pub(super) enum Doing {
     Naps,
     /// Asleep for as long as a thread of the program's sleeps in a call.
     Rests,
-    /// Asleep on the node's descriptor.
+    /// Asleep until something comes for the node.
     Watches,
 }
 
 /// All that a process has.
 pub(super) struct Live {
     pub node: Node,
+    /// What everybody sleeps on. While nobody does, messages come and go without a system call.
+    sleeper: Sleeper,
     pub services: HashMap<u16, Registered>,
     pub partners: HashMap<(u16, u16), Partner>,
     pub numbers: Numbers,
@@ -91,9 +94,10 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub fn new(node: Node, thread_wake: Arc<EventFd>) -> Live {
+    pub fn new(node: Node, sleeper: Sleeper, thread_wake: Arc<EventFd>) -> Live {
         Live {
             node,
+            sleeper,
             services: HashMap::new(),
             partners: HashMap::new(),
             numbers: Numbers::default(),
@@ -103,6 +107,12 @@ impl Live {
             doing: Doing::Naps,
             thread_wake,
         }
+    }
+
+    /// The descriptor to sleep on until something comes for the node. Whoever does is one of the `waiters`, or the thread that `Watches`,
+    /// before the lock is given back.
+    pub fn bed(&self) -> RawFd {
+        self.sleeper.as_fd().as_raw_fd()
     }
 
     /// A service of this process's.
@@ -140,7 +150,7 @@ impl Live {
         }
     }
 
-    /// Wakes the threads whose wait is over, and makes descriptors readable or not.
+    /// Wakes the threads whose wait is over, makes descriptors readable or not, and lets what comes wake those who still sleep.
     pub fn tell(&mut self) {
         let (node, calls) = (&self.node, &self.calls);
         for waiter in self.waiters.iter_mut().filter(|waiter| !waiter.is_woken) {
@@ -163,6 +173,9 @@ impl Live {
                 descriptor.is_readable = has_event;
                 if has_event { descriptor.waits.signal() } else { descriptor.waits.drain() }
             }
+        }
+        if self.doing == Doing::Watches || self.waiters.iter().any(|waiter| !waiter.is_woken) {
+            self.node.arm();
         }
     }
 }

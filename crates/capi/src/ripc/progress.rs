@@ -1,14 +1,13 @@
 //! The thread that makes progress while the program makes no calls.
 //!
 //! It keeps out of the way of the program: it naps while calls come, and rests while a thread of the program's sleeps in one, which wakes by
-//! itself when something comes. Otherwise it sleeps on the node's descriptor. So an idle process costs nothing but a look at the directory now
+//! itself when something comes. Otherwise it sleeps until something comes for the node. So an idle process costs nothing but a look at the directory now
 //! and then, a busy one a look for each nap, and a partner waits for a nap at most once the program has stopped calling.
 
 use super::live::Doing;
 use super::shared::{begin_rest, calls, lock_apart, rest};
 use super::system::{EventFd, Woken, sleep};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
@@ -79,5 +78,5 @@ fn step(wake: &EventFd, calls_seen: &mut u64, is_late: bool) -> Next {
     live.node.progress();
     live.take_notices();
     live.doing = Doing::Watches;
-    Next::Watch([live.node.os_handle().as_raw_fd(), wake.raw()], live.node.next_due())
+    Next::Watch([live.bed(), wake.raw()], live.node.next_due())
 }

@@ -28,6 +28,7 @@ pub(super) fn begin() -> Result<()> {
     }
     let options = Options::default().fetched_bytes_max(0).fetch_on_receive(true).lease(LEASE);
     let node = Node::open(options).map_err(|error| Wrong(error.to_string()))?;
+    let sleeper = node.sleeper().map_err(|error| Wrong(error.to_string()))?;
     let failed = |error: std::io::Error| Wrong(format!("no thread can be started: {error}"));
     let wake = Arc::new(EventFd::new().map_err(failed)?);
     // SAFETY: both functions may be called at any time.
@@ -36,7 +37,7 @@ pub(super) fn begin() -> Result<()> {
         return wrong("there is no memory");
     }
     progress::start(wake.clone()).map_err(failed)?;
-    *locked = Some(Box::new(Live::new(node, wake)));
+    *locked = Some(Box::new(Live::new(node, sleeper, wake)));
     Ok(())
 }
 

@@ -3,7 +3,6 @@
 use super::live::{Awaited, Live, Result, Waiter, Wrong, wrong};
 use super::shared::{lock, on_wake};
 use super::system::{EventFd, Masked, Woken, sleep};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -68,8 +67,9 @@ pub(super) fn wait<T>(wait: Wait, mut look: impl FnMut(&mut Live) -> Result<Opti
                 return Ok(Waited::Done(found));
             }
             wake.drain();
+            // The node is armed for it when the lock is given back.
             live.waiters.push(Waiter { awaited: wait.awaited, wake: wake.clone(), is_woken: false });
-            ([live.node.os_handle().as_raw_fd(), wake.raw()], live.node.next_due())
+            ([live.bed(), wake.raw()], live.node.next_due())
         };
         let began = Instant::now();
         let left = wait.until.map(|until| until.saturating_duration_since(began));

@@ -4,7 +4,7 @@ use super::Endpoint;
 use crate::engine::poller::Poller;
 use crate::error::{SysError, WaitError};
 use cci_sys::event::{Epoll, EventFd, Events, Interest, Trigger};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const TOKEN_ENDPOINT: u64 = 0;
@@ -39,6 +39,14 @@ impl Sleeper {
     pub fn wake(&self) {
         // It can't fail: it is never closed, and ones do not fill it up.
         let _ = self.wake.signal();
+    }
+}
+
+/// For threads that sleep on several descriptors: it is readable when [`Sleeper::sleep`] would return. What holds for that holds here, but
+/// any number of threads may sleep so at once.
+impl AsFd for Sleeper {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bed.as_fd()
     }
 }
 

@@ -8,6 +8,7 @@ use crate::error::{ReachError, SendError};
 use crate::event::Event;
 use crate::handles::{Partner, Service};
 use crate::name::ServiceName;
+use cci::{Sleeper, SysError};
 use cci_sys::clock;
 use std::time::Duration;
 
@@ -67,6 +68,21 @@ impl Node {
     /// Takes the news of the directory: for programs that sleep without [`Node::wait`], after each long sleep.
     pub fn look(&mut self) {
         self.engine.look(clock::now_ns());
+    }
+
+    /// What threads of a program that has the node behind a lock sleep on, without the lock. Other than [`Node::os_handle`] it costs nothing
+    /// while nobody sleeps. See [`Node::arm`].
+    ///
+    /// # Errors
+    /// The system has no more descriptors.
+    pub fn sleeper(&self) -> Result<Sleeper, SysError> {
+        self.engine.base.endpoint.sleeper()
+    }
+
+    /// Sees to it that what comes from now on wakes those who sleep on a [`Sleeper`] of this node. What has come already, and what this finds,
+    /// does so at once. Call it after whatever was done with the node while somebody sleeps, or is about to.
+    pub fn arm(&mut self) {
+        let _descriptor_is_readable = self.engine.base.endpoint.arm();
     }
 
     /// Gives a part of memory as a window, which one long item of a message is fetched into ([`Node::give_window`]).

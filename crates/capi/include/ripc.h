@@ -272,6 +272,13 @@ uint8_t ripc_service_set_lease(uint16_t service_id, int lease_ms, int disconnect
  */
 uint8_t ripc_service_set_resolve_timeout(uint16_t service_id, int timeout_ms);
 
+/*
+ * How long the only item of a message by ripc_send_short() may be on the present path to another service: RECV_BUF_SIZE bytes, or fewer where
+ * a network takes only shorter messages. 0: the other service is not connected, or src is no service of this process. A message with more items
+ * has space for 4 bytes less with each.
+ */
+uint32_t ripc_short_item_size_max(uint16_t src, uint16_t dest);
+
 /* Answers that the request is not carried out, and why: up to RECV_BUF_SIZE bytes. Returns what ripc_answer() does. */
 uint8_t ripc_refuse(uint64_t request, const void *reason, uint32_t size);
 

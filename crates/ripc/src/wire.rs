@@ -290,7 +290,8 @@ impl Head {
 
 /// The bytes of a frame with so many short items, long items and return buffers before those of the short items.
 #[inline]
-fn table_bytes(items: u8, long_items: u8, offers: u8) -> usize {
+/// What stands before the short items of a frame, bytes.
+pub fn table_bytes(items: u8, long_items: u8, offers: u8) -> usize {
     HEAD_BYTES
         + usize::from(items) * ITEM_BYTES
         + usize::from(long_items) * LONG_ITEM_BYTES

@@ -23,9 +23,12 @@ impl World {
     }
 
     fn node_with(&self, options: Options) -> Node {
+        self.node_on(&format!("[{0}]\ntransport = {0}\n", self.device), options)
+    }
+
+    fn node_on(&self, config: &str, options: Options) -> Node {
         let directory = directory::open(&format!("host:{}", self.folder.path().display())).unwrap();
-        let config = format!("[{0}]\ntransport = {0}\n", self.device);
-        let context = Context::from_text(&config, "test".as_ref()).unwrap();
+        let context = Context::from_text(config, "test".as_ref()).unwrap();
         Node::open(options.directory(directory).device(context.default_device())).unwrap()
     }
 
@@ -93,6 +96,30 @@ fn short_messages_are_gathered_and_come_in_order() {
             assert_eq!((message.item(0), message.from()), (&b"back"[..], &name("server")));
         }
     });
+}
+
+#[test]
+fn a_short_item_may_be_as_long_as_the_path_takes() {
+    let paths = ["[shm]\ntransport = shm\n", "[udp]\ntransport = udp\nip = 127.0.0.1\nmtu = 1400\n"];
+    let most = paths.map(|config| {
+        let world = World::new("");
+        let mut server = world.node_on(config, Options::default());
+        let serving = server.register(&name("server")).unwrap();
+        let mut client = world.node_on(config, Options::default());
+        let asking = client.client().unwrap();
+        let to = client.partner(asking, &name("server")).unwrap();
+        assert_eq!(client.short_item_bytes_max(to), None);
+        client.send(to, b"first").unwrap();
+        until(&mut [&mut client, &mut server], |nodes| next_message(nodes[1], serving));
+        let most = client.short_item_bytes_max(to).unwrap();
+        client.send(to, &vec![7; most][..]).unwrap();
+        let message = until(&mut [&mut client, &mut server], |nodes| next_message(nodes[1], serving));
+        assert_eq!(message.item(0).len(), most);
+        let too_long = client.send(to, &vec![7; most + 1][..]);
+        assert!(matches!(too_long, Err(SendError::TooLong { .. })), "{too_long:?}");
+        most
+    });
+    assert!(most[0] >= 2_000 && most[1] < 1_400, "{most:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use libc::c_void;
 
 /// Short items of one message, and their bytes.
 pub(super) const ITEMS_MAX: usize = 9;
-const BYTES_MAX: usize = 2_000;
+pub(super) const BYTES_MAX: usize = 2_000;
 /// Long items of one message, and return buffers.
 const LONG_ITEMS_MAX: usize = cci_ripc::limits::LONG_ITEMS_MAX;
 

@@ -1,6 +1,6 @@
 //! Sending.
 
-use super::given::{Array, ITEMS_MAX, check_len, long_parts, offered, slice};
+use super::given::{Array, BYTES_MAX, ITEMS_MAX, check_len, long_parts, offered, slice};
 use super::live::{Awaited, Live, Result, wrong};
 use super::shared::{guarded, with};
 use super::waiting::{Wait, Waited, wait};
@@ -117,6 +117,18 @@ unsafe fn send_long(given: Given) -> Result<u8> {
         Ok((!live.node.is_writing(partner)).then_some(()))
     })?;
     Ok(0)
+}
+
+/// How long the only item of a short message may be.
+#[unsafe(no_mangle)]
+pub extern "C" fn ripc_short_item_size_max(src: u16, dest: u16) -> u32 {
+    guarded(0, || {
+        with(|live| {
+            let partner = live.partner(src, dest)?;
+            let bytes = live.node.short_item_bytes_max(partner).unwrap_or(0).min(BYTES_MAX);
+            Ok(u32::try_from(bytes).unwrap_or(0))
+        })
+    })
 }
 
 /// Defines a call that sends what is given in the published form.

@@ -171,6 +171,8 @@ int main(void)
     sleep_ms(400);
     CHECK(send_bytes(CLIENT, SERVER, bytes, 1900) == 0);
     expect_text(CLIENT, SERVER, "all came");
+    CHECK(ripc_short_item_size_max(CLIENT, SERVER) == 2000 && ripc_short_item_size_max(CLIENT, 99) == 0);
+    CHECK(ripc_short_item_size_max(99, SERVER) == 0);
     signals_and_descriptors();
     many_threads();
     several_services();

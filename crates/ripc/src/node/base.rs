@@ -7,7 +7,7 @@ use crate::content::{Content, Kept};
 use crate::error::SendError;
 use crate::handles::Partner;
 use crate::limits::WAITING_MAX;
-use crate::wire::{Head, Kind, LongItem, Offer};
+use crate::wire::{Head, Kind, LongItem, Offer, table_bytes};
 use cci::{Connection, Endpoint, SendFlags};
 use cci_sys::clock;
 
@@ -35,6 +35,13 @@ impl Base {
     fn max_bytes(&self, connection: Option<Connection>) -> usize {
         let max_bytes = connection.and_then(|connection| self.endpoint.max_send_size(connection));
         max_bytes.map_or(FRAME_BYTES_MAX, |bytes| bytes as usize)
+    }
+
+    /// How long the only short item of a message to a partner may be, bytes. `None`: it is not connected, so the path is not known.
+    pub fn short_item_bytes_max(&self, partner: Partner) -> Option<usize> {
+        let connection = self.partners.get(partner)?.connection()?;
+        let max_bytes = self.endpoint.max_send_size(connection)? as usize;
+        Some(max_bytes.saturating_sub(table_bytes(1, 0, 0)))
     }
 
     /// Checks that a frame fits into one message to a partner.

@@ -49,6 +49,11 @@ impl Node {
         self.engine.base.partners.get(partner).is_some_and(|state| state.connection().is_some())
     }
 
+    /// How long the only short item of a message to a partner may be on its present path, bytes. `None`: the partner is not connected.
+    pub fn short_item_bytes_max(&self, partner: Partner) -> Option<usize> {
+        self.engine.base.short_item_bytes_max(partner)
+    }
+
     /// Why a partner was not reached in the time that it was [looked for](Node::seek).
     pub fn obstacle(&self, partner: Partner, waited: Duration) -> ReachError {
         let state = self.engine.base.partners.get(partner);

@@ -43,6 +43,8 @@ final class RawServices {
             NativeLibrary.function("ripc_service_set_lease", JAVA_BYTE, JAVA_SHORT, JAVA_INT, JAVA_INT);
     private static final MethodHandle SET_RESOLVE_TIMEOUT =
             NativeLibrary.function("ripc_service_set_resolve_timeout", JAVA_BYTE, JAVA_SHORT, JAVA_INT);
+    private static final MethodHandle SHORT_ITEM_SIZE_MAX =
+            NativeLibrary.function("ripc_short_item_size_max", JAVA_INT, JAVA_SHORT, JAVA_SHORT);
     private static final MethodHandle NUMBER_OF = NativeLibrary.function("ripc_number_of", JAVA_SHORT, JAVA_LONG);
     private static final MethodHandle NAME_OF =
             NativeLibrary.function("ripc_name_of", JAVA_BYTE, JAVA_SHORT, JAVA_LONG, JAVA_LONG);
@@ -113,6 +115,15 @@ final class RawServices {
     static boolean setResolveTimeout(int number, int timeoutMs) {
         try {
             return (byte) SET_RESOLVE_TIMEOUT.invokeExact((short) number, timeoutMs) == 0;
+        } catch (Throwable e) {
+            throw Raw.broken(e);
+        }
+    }
+
+    /** How long the only item of a short message may be, or 0. */
+    static int shortItemSizeMax(int from, int to) {
+        try {
+            return (int) SHORT_ITEM_SIZE_MAX.invokeExact((short) from, (short) to);
         } catch (Throwable e) {
             throw Raw.broken(e);
         }

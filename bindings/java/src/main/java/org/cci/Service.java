@@ -170,6 +170,17 @@ public final class Service implements AutoCloseable {
     }
 
     /**
+     * How long the only short item of a message may be on the present path to another service.
+     *
+     * @param to the other service
+     * @return 2000 bytes, or fewer where a network takes only shorter messages; 0 if the other service is not connected, or this one is
+     *     closed. A message with more items has space for 4 bytes less with each
+     */
+    public int shortItemBytesMax(ServiceId to) {
+        return RawServices.shortItemSizeMax(id.number(), to.number());
+    }
+
+    /**
      * Sends short items, and offers memory that the receiver may put long items of later messages into, each once.
      *
      * @param to whom to send to

@@ -18,10 +18,8 @@ import org.cci.ServiceId;
  * has announced that it took some. Beyond these, few bytes wait, however much room the partner says that it has.
  */
 final class Partner {
-    /** The most bytes of the frames of one message, with those that travel in it. */
-    private static final int MESSAGE_BYTES_MAX = 2000;
-    /** Bytes that travel in a message, behind their frame and one about messages that were taken. */
-    static final int INLINE_BYTES_MAX = MESSAGE_BYTES_MAX - 2 * Frame.BYTES;
+    /** The frames of one message, with the bytes that travel in it, while the path to the partner is not known: every path takes so much. */
+    private static final int MESSAGE_BYTES_MIN = 1000;
     /** Bytes go in so many messages, if nothing else is sent, rather than as a long item, which takes longer. */
     static final int SPLIT_MESSAGES_MAX = 3;
     /** More bytes than these are a long item of their own; fewer share one with others. */
@@ -49,7 +47,7 @@ final class Partner {
 
     /** A message. */
     private static final class Outgoing {
-        final ByteBuffer frames = ByteBuffer.allocate(MESSAGE_BYTES_MAX);
+        final ByteBuffer frames;
         boolean isCounted;
         /** The long item behind it: a part, or few bytes of several streams. */
         Part part;
@@ -58,6 +56,10 @@ final class Partner {
         int sharedBytes;
         /** Bytes that wait no more. */
         int bytes;
+
+        Outgoing(int bytesMax) {
+            frames = ByteBuffer.allocate(bytesMax);
+        }
     }
 
     final ServiceId id;
@@ -76,6 +78,10 @@ final class Partner {
     private final ArrayDeque<Waiting> queue = new ArrayDeque<>();
     /** Bytes that wait, with those that are about to. */
     private long waitingBytes;
+    /** The most bytes of the frames of one message, with those that travel in it. It changes under the monitor, and only grows. */
+    private volatile int messageBytesMax = MESSAGE_BYTES_MIN;
+
+    private volatile boolean isPathKnown;
     /** Streams that had no space for bytes to wait. */
     private final Set<ServiceStream> crowdedOut = new HashSet<>();
 
@@ -110,6 +116,25 @@ final class Partner {
 
     int count() {
         return accepted.size() + opened.size();
+    }
+
+    /** Bytes that travel in a message, behind their frame and one about messages that were taken. */
+    int inlineBytesMax() {
+        return messageBytesMax - 2 * Frame.BYTES;
+    }
+
+    /** Asks how long messages on the path to the partner may be, until that is known. */
+    private void learnPath(Service from) {
+        if (isPathKnown) {
+            return;
+        }
+        int bytes = from.shortItemBytesMax(id);
+        if (bytes > 0) {
+            synchronized (queue) {
+                messageBytesMax = Math.max(bytes, MESSAGE_BYTES_MIN);
+                isPathKnown = true;
+            }
+        }
     }
 
     private PartPool pool(long bytes) {
@@ -188,6 +213,7 @@ final class Partner {
     void drain(Service from, int announced) {
         while (isSendable(announced) && sending.tryLock()) {
             try {
+                learnPath(from);
                 for (Outgoing next = next(announced); next != null; next = next(announced)) {
                     send(from, next);
                 }
@@ -209,8 +235,8 @@ final class Partner {
         return !next.frame.isCounted() || room >= (isLong(next) ? 2 : 1);
     }
 
-    private static boolean isLong(Waiting next) {
-        return next.part != null || (next.few != null && next.few.remaining() > INLINE_BYTES_MAX);
+    private boolean isLong(Waiting next) {
+        return next.part != null || (next.few != null && next.few.remaining() > inlineBytesMax());
     }
 
     /** Takes as much as one message has space for. Null: nothing may be sent. */
@@ -221,7 +247,7 @@ final class Partner {
             if (over || (!hasFirst && taken < announced)) {
                 return null;
             }
-            Outgoing message = new Outgoing();
+            Outgoing message = new Outgoing(messageBytesMax);
             if (taken > 0) {
                 new Frame(Frame.Kind.TOOK, false, taken, 0).putInto(message.frames);
                 taken = 0;

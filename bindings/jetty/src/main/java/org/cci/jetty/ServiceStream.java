@@ -179,8 +179,9 @@ final class ServiceStream {
         for (ByteBuffer buffer : buffers) {
             all += buffer.remaining();
         }
-        boolean splits = all <= Partner.SPLIT_MESSAGES_MAX * Partner.INLINE_BYTES_MAX && partner.isFree(Partner.SPLIT_MESSAGES_MAX);
-        int copiedBytesMax = splits ? Partner.INLINE_BYTES_MAX : StreamMultiplexer.COPIED_BYTES_MAX;
+        int inlineBytesMax = partner.inlineBytesMax();
+        boolean splits = all <= Partner.SPLIT_MESSAGES_MAX * inlineBytesMax && partner.isFree(Partner.SPLIT_MESSAGES_MAX);
+        int copiedBytesMax = splits ? inlineBytesMax : StreamMultiplexer.COPIED_BYTES_MAX;
         while (true) {
             // What can be sent from where it is goes by itself.
             long left = 0;

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -34,93 +35,169 @@ public final class FetchBench {
     /** What the client reads TCP into. */
     private static final int TCP_BUFFER_BYTES = 256 * KIB;
 
-    /** The goals: so many times as fast as TCP, or so many as memcpy, whichever is less. */
+    /** The goals on one host: so many times as fast as TCP, or so many as memcpy, whichever is less. */
     private static final double TIMES_TCP = 3;
 
     private static final double TIMES_MEMCPY = 0.8;
 
-    private final int rounds;
-    private final long turnNs;
-    private final Path folder;
-    private final int port;
-    private final List<Line> lines = new ArrayList<>();
-    private final ServiceClient client = new ServiceClient();
+    private static final String USAGE = "usage: FetchBench [rounds=N] [ms=N] [sizes=BYTES,BYTES...] [wire=true] [out=FILE]";
+    /** How processes at the ends of a virtual wire reach each other. */
+    private static final String WIRE_DEVICE = "[wire]\ntransport = udp\ninterface = " + Wire.INTERFACE + "\n";
+
+    private final Options options;
+    private final InetSocketAddress address;
     private final ServiceId service;
+    private final Path folder;
+    private final ServiceClient client = new ServiceClient();
+    private final Readings readings;
 
-    private FetchBench(int rounds, long turnNs, Path folder, int port, ServiceId service) {
-        this.rounds = rounds;
-        this.turnNs = turnNs;
+    private FetchBench(Options options, String host, int port, String service, Path folder) {
+        this.options = options;
+        address = new InetSocketAddress(host, port);
+        this.service = ServiceId.of(service);
         this.folder = folder;
-        this.port = port;
-        this.service = service;
+        readings = new Readings(options.isWire ? "wire" : "host", options.turnMs);
     }
-
-    /**
-     * What was found.
-     *
-     * @param what was fetched: the length of the file, bytes, with a number before it if it is not 1
-     * @param isCached whether Jetty's cache served it
-     * @param toTcp how many times as fast RIPC was as TCP: the median of the rounds
-     * @param toMemcpy how many times as fast RIPC was as memcpy
-     */
-    record Line(String what, boolean isCached, double toTcp, double toMemcpy) {}
 
     /** Does something once. */
     private interface Turn {
         void run() throws IOException;
     }
 
+    /** What is asked for. */
+    private static final class Options {
+        int rounds = 9;
+        int turnMs = 150;
+        int[] sizes = {KIB, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB};
+        boolean isWire;
+        Path out;
+        /** Where the server is, which somebody else has started: address, port, service and folder. */
+        String[] server;
+
+        Options(String... arguments) {
+            for (String argument : arguments) {
+                String[] parts = argument.split("=", 2);
+                String value = parts.length == 2 ? parts[1] : "";
+                switch (parts[0]) {
+                    case "rounds" -> rounds = Integer.parseInt(value);
+                    case "ms" -> turnMs = Integer.parseInt(value);
+                    case "sizes" -> sizes =
+                            Arrays.stream(value.split(",")).mapToInt(Integer::parseInt).toArray();
+                    case "wire" -> isWire = Boolean.parseBoolean(value);
+                    case "out" -> out = value.isEmpty() ? null : Path.of(value).toAbsolutePath();
+                    case "server" -> server = value.split(",", 4);
+                    default -> throw new IllegalArgumentException(USAGE);
+                }
+            }
+        }
+
+        /** How long a turn is, nanoseconds. */
+        long turnNs() {
+            return turnMs * 1_000_000L;
+        }
+    }
+
     /**
      * Runs it.
      *
-     * @param arguments {@code rounds=N}, {@code ms=N} for the length of a turn, {@code sizes=BYTES,BYTES...}
+     * @param arguments {@code rounds=N}, {@code ms=N} for the length of a turn, {@code sizes=BYTES,BYTES...}; {@code wire=true}: the
+     *     two sides are at the ends of a pair of virtual Ethernet interfaces, and RIPC goes over UDP, which takes root;
+     *     {@code out=FILE}: all rates are written there
      * @throws Exception if it fails
      */
     public static void main(String[] arguments) throws Exception {
         run(arguments);
     }
 
-    static List<Line> run(String... arguments) throws Exception {
-        int rounds = 9;
-        int turnMs = 150;
-        int[] sizes = {KIB, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB};
-        for (String argument : arguments) {
-            String[] parts = argument.split("=", 2);
-            switch (parts[0]) {
-                case "rounds" -> rounds = Integer.parseInt(parts[1]);
-                case "ms" -> turnMs = Integer.parseInt(parts[1]);
-                case "sizes" -> sizes =
-                        Arrays.stream(parts[1].split(",")).mapToInt(Integer::parseInt).toArray();
-                default -> throw new IllegalArgumentException("usage: FetchBench [rounds=N] [ms=N] [sizes=BYTES,BYTES...]");
+    /** Runs it. Returns what was measured by this process: nothing across a wire, where the client is another one. */
+    static List<Readings.Line> run(String... arguments) throws Exception {
+        Options options = new Options(arguments);
+        if (options.server != null) {
+            String[] server = options.server;
+            return measure(options, server[0], Integer.parseInt(server[1]), server[2], Path.of(server[3]));
+        }
+        String service = "fetch-bench-" + ProcessHandle.current().pid();
+        Path own = Files.createTempDirectory("fetch-bench");
+        try {
+            Path folder = Files.createDirectory(own.resolve("files"));
+            if (options.isWire) {
+                acrossAWire(arguments, service, own, folder);
+                return List.of();
+            }
+            Process server = started(java(FetchServer.class, service, folder.toString(), "localhost"), own, false);
+            try (BufferedReader output = server.inputReader()) {
+                return measure(options, "localhost", Integer.parseInt(output.readLine()), service, folder);
+            } finally {
+                server.destroyForcibly().onExit().join();
+            }
+        } finally {
+            delete(own);
+        }
+    }
+
+    /** Starts the server and the client at the two ends of a virtual wire. */
+    private static void acrossAWire(String[] arguments, String service, Path own, Path folder) throws Exception {
+        Files.writeString(own.resolve("cci.ini"), WIRE_DEVICE);
+        Files.createDirectory(own.resolve("services"));
+        try (Wire wire = new Wire()) {
+            List<String> serving = wire.far(java(FetchServer.class, service, folder.toString(), Wire.FAR));
+            Process server = started(serving, own, true);
+            try (BufferedReader output = server.inputReader()) {
+                List<String> fetching = new ArrayList<>(List.of(arguments));
+                fetching.add("server=" + String.join(",", Wire.FAR, output.readLine(), service, folder.toString()));
+                List<String> command = wire.near(java(FetchBench.class, fetching.toArray(String[]::new)));
+                Process client = started(command, own, true);
+                try (BufferedReader lines = client.inputReader()) {
+                    lines.lines().forEach(System.out::println);
+                    if (client.waitFor() != 0) {
+                        throw new IOException("the client has failed");
+                    }
+                } finally {
+                    client.destroyForcibly().onExit().join();
+                }
+            } finally {
+                server.destroyForcibly().onExit().join();
             }
         }
-        String name = "fetch-bench-" + ProcessHandle.current().pid();
-        Path folder = Files.createTempDirectory("fetch-bench");
+    }
+
+    /** A command that runs a class of this one's class path. */
+    private static List<String> java(Class<?> program, String... arguments) {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         command.addAll(List.of("--enable-native-access=ALL-UNNAMED", "-XX:MaxDirectMemorySize=2g"));
-        if (System.getProperty("bench.server") != null) {
+        if (program == FetchServer.class && System.getProperty("bench.server") != null) {
             command.addAll(List.of(System.getProperty("bench.server").split(" ")));
         }
         if (System.getProperty("cci.library") != null) {
             command.add("-Dcci.library=" + System.getProperty("cci.library"));
         }
-        command.addAll(List.of("-cp", System.getProperty("java.class.path"), FetchServer.class.getName()));
-        command.addAll(List.of(name, folder.toString()));
-        Process server = new ProcessBuilder(command)
-                .redirectError(ProcessBuilder.Redirect.INHERIT)
-                .start();
-        try (BufferedReader output = server.inputReader()) {
-            int port = Integer.parseInt(output.readLine());
-            FetchBench bench =
-                    new FetchBench(rounds, turnMs * 1_000_000L, folder, port, ServiceId.of(name));
-            bench.run(sizes);
-            bench.client.close();
-            return bench.lines;
-        } finally {
-            server.destroyForcibly().onExit().join();
-            delete(folder);
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"), program.getName()));
+        command.addAll(List.of(arguments));
+        return command;
+    }
+
+    private static Process started(List<String> command, Path own, boolean isWire) throws IOException {
+        ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
+        if (isWire) {
+            builder.environment().put("CCI_CONFIG", own.resolve("cci.ini").toString());
+            builder.environment().put("CCI_DIRECTORY", "host:" + own.resolve("services"));
         }
+        return builder.start();
+    }
+
+    private static List<Readings.Line> measure(Options options, String host, int port, String service, Path folder)
+            throws IOException {
+        FetchBench bench = new FetchBench(options, host, port, service, folder);
+        try {
+            bench.run();
+        } finally {
+            bench.client.close();
+        }
+        if (options.out != null) {
+            bench.readings.write(options.out);
+        }
+        return bench.readings.lines();
     }
 
     private static void delete(Path folder) throws IOException {
@@ -131,14 +208,14 @@ public final class FetchBench {
         }
     }
 
-    private void run(int[] sizes) throws IOException {
+    private void run() throws IOException {
         System.out.printf(
-                "Jetty over RIPC against Jetty over TCP, one host, %d rounds: times as fast (least and most of the rounds)%n",
-                rounds);
+                "Jetty over RIPC against Jetty over TCP, %s, %d rounds: times as fast (least and most of the rounds)%n",
+                options.isWire ? "across a virtual wire" : "one host", options.rounds);
         System.out.printf("%10s %-7s %24s %12s %8s%n", "bytes", "cache", "x TCP", "x memcpy", "goal");
         warmUp();
         for (boolean isCached : new boolean[] {true, false}) {
-            for (int bytes : sizes) {
+            for (int bytes : options.sizes) {
                 oneByOne(bytes, isCached);
             }
         }
@@ -188,7 +265,7 @@ public final class FetchBench {
         long sum = file(AT_ONCE_BYTES);
         long sumOfMany = file(MIB);
         long began = System.nanoTime();
-        try (Fetcher tcp = Fetcher.tcp(port, TCP_BUFFER_BYTES);
+        try (Fetcher tcp = Fetcher.tcp(address, TCP_BUFFER_BYTES);
                 Fetcher ripc = Fetcher.ripc(client, service)) {
             do {
                 for (boolean isCached : new boolean[] {true, false}) {
@@ -199,13 +276,13 @@ public final class FetchBench {
                         check(tcp, path + MIB, MIB, sumOfMany);
                     }
                 }
-            } while (System.nanoTime() - began < 40 * turnNs);
+            } while (System.nanoTime() - began < 40 * options.turnNs());
         }
     }
 
     private void oneByOne(int bytes, boolean isCached) throws IOException {
         long sum = file(bytes);
-        try (Fetcher tcp = Fetcher.tcp(port, TCP_BUFFER_BYTES);
+        try (Fetcher tcp = Fetcher.tcp(address, TCP_BUFFER_BYTES);
                 Fetcher ripc = Fetcher.ripc(client, service);
                 Arena arena = Arena.ofConfined()) {
             List<Turn> turns = new ArrayList<>();
@@ -221,7 +298,7 @@ public final class FetchBench {
                 ByteBuffer request = Fetcher.request(path + bytes);
                 turns.add(() -> tcp.fetch(request));
             }
-            print(String.valueOf(bytes), isCached, bytes < MIB ? 1 : TIMES_TCP, bytes >= MIB, rates(turns));
+            add(new Readings.Line(bytes, 1, isCached, rates(turns)), bytes < MIB ? 1 : TIMES_TCP);
         }
     }
 
@@ -231,7 +308,7 @@ public final class FetchBench {
         List<Fetcher> ripc = new ArrayList<>();
         try {
             for (int at = 0; at < AT_ONCE; at++) {
-                tcp.add(Fetcher.tcp(port, 2 * AT_ONCE_BYTES));
+                tcp.add(Fetcher.tcp(address, 2 * AT_ONCE_BYTES));
                 ripc.add(Fetcher.ripc(client, service));
             }
             List<Turn> turns = new ArrayList<>();
@@ -250,7 +327,7 @@ public final class FetchBench {
                     });
                 }
             }
-            print(AT_ONCE + " x " + AT_ONCE_BYTES, isCached, TIMES_TCP, false, rates(turns));
+            add(new Readings.Line(AT_ONCE_BYTES, AT_ONCE, isCached, rates(turns)), TIMES_TCP);
         } finally {
             for (Fetcher fetcher : tcp) {
                 fetcher.close();
@@ -263,8 +340,8 @@ public final class FetchBench {
 
     /** How often each is done in a second, by round. Two rounds before are for warming up. */
     private double[][] rates(List<Turn> turns) throws IOException {
-        double[][] rates = new double[rounds][turns.size()];
-        for (int round = -2; round < rounds; round++) {
+        double[][] rates = new double[options.rounds][turns.size()];
+        for (int round = -2; round < options.rounds; round++) {
             for (int which = 0; which < turns.size(); which++) {
                 Turn turn = turns.get(which);
                 long began = System.nanoTime();
@@ -274,37 +351,30 @@ public final class FetchBench {
                     turn.run();
                     count++;
                     took = System.nanoTime() - began;
-                } while (took < (round < 0 ? 2 * turnNs : turnNs));
+                } while (took < (round < 0 ? 2 : 1) * options.turnNs());
                 rates[Math.max(round, 0)][which] = count * 1e9 / took;
             }
         }
         return rates;
     }
 
-    /** Prints a line: {@code rates} are those of memcpy, RIPC, and TCP by one or two handlers. */
-    private void print(String what, boolean isCached, double goal, boolean hasMemcpy, double[][] rates) {
-        double[] toTcp = new double[rounds];
-        double[] toMemcpy = new double[rounds];
-        for (int round = 0; round < rounds; round++) {
-            double[] rate = rates[round];
-            double tcp = Arrays.stream(rate, 2, rate.length).max().orElseThrow();
-            toTcp[round] = rate[1] / tcp;
-            toMemcpy[round] = rate[1] / rate[0];
-        }
-        Arrays.sort(toTcp);
-        Arrays.sort(toMemcpy);
-        double tcp = toTcp[rounds / 2];
-        double memcpy = toMemcpy[rounds / 2];
-        lines.add(new Line(what, isCached, tcp, memcpy));
-        boolean isMet = tcp >= goal || (hasMemcpy && memcpy >= TIMES_MEMCPY);
+    /** Prints a line, and keeps it. The goal is that of one host; across a wire RIPC need only be as fast as TCP. */
+    private void add(Readings.Line line, double goal) {
+        readings.add(line);
+        double[] toTcp = line.toTcp();
+        double[] toMemcpy = line.toMemcpy();
+        double tcp = toTcp[toTcp.length / 2];
+        double memcpy = toMemcpy[toMemcpy.length / 2];
+        boolean isCopied = line.atOnce() == 1 && line.bytes() >= MIB;
+        boolean isMet = tcp >= (options.isWire ? 1 : goal) || (!options.isWire && isCopied && memcpy >= TIMES_MEMCPY);
         System.out.printf(
                 "%10s %-7s %10.2f (%5.2f to %5.2f) %12s %8s%n",
-                what,
-                isCached ? "yes" : "no",
+                line.what(),
+                line.isCached() ? "yes" : "no",
                 tcp,
                 toTcp[0],
-                toTcp[rounds - 1],
-                hasMemcpy ? String.format("%.2f", memcpy) : "-",
+                toTcp[toTcp.length - 1],
+                isCopied ? String.format("%.2f", memcpy) : "-",
                 isMet ? "met" : "not met");
     }
 }

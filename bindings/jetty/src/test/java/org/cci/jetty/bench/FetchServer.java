@@ -77,7 +77,7 @@ final class FetchServer {
         Path folder = Path.of(arguments[1]).toRealPath();
         Server server = new Server();
         ServerConnector tcp = new ServerConnector(server, http());
-        tcp.setHost("localhost");
+        tcp.setHost(arguments[2]);
         server.addConnector(tcp);
         server.addConnector(new ServiceConnector(server, arguments[0], http()));
         server.setHandler(new ContextHandlerCollection(

@@ -113,8 +113,8 @@ abstract class Fetcher implements AutoCloseable {
     }
 
     /** Over TCP: a blocking socket, read into one buffer of native memory that is used again and again. */
-    static Fetcher tcp(int port, int bufferBytes) throws IOException {
-        SocketChannel socket = SocketChannel.open(new InetSocketAddress("localhost", port));
+    static Fetcher tcp(InetSocketAddress address, int bufferBytes) throws IOException {
+        SocketChannel socket = SocketChannel.open(address);
         socket.setOption(StandardSocketOptions.TCP_NODELAY, true);
         ByteBuffer buffer = ByteBuffer.allocateDirect(bufferBytes).limit(0);
         return new Fetcher() {

@@ -62,6 +62,14 @@ pub enum Command {
     /// One turn of the baseline or of CCI (what the benchmark starts)
     #[command(hide = true)]
     Work(WorkArgs),
+    /// Draw the page of Jetty over RIPC and over TCP from what the benchmark of bindings/jetty has measured
+    Fetch {
+        /// The files that it has written
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        destination: Destination,
+    },
     /// Draw the report again from the results of an earlier run
     Report {
         /// Its results.json
@@ -71,7 +79,7 @@ pub enum Command {
     },
 }
 
-/// Where the report goes: `performance.md`, and plots and results.json in `performance/`.
+/// Where a page goes, with its plots and results in a folder beside it.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Destination {
     /// Write the report into FOLDER

@@ -12,6 +12,7 @@ mod args;
 mod c_program;
 mod child;
 mod contestant;
+mod fetch;
 mod peers;
 mod pinned;
 mod plan;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
         Some(Command::Work(work)) => worker::run(work),
+        Some(Command::Fetch { files, destination }) => fetch::emit(files, destination.folder().as_deref()),
         Some(Command::Report { file, destination }) => report::json::read(file)
             .and_then(|results| report::emit(&results, false, destination.folder().as_deref())),
         None => run::run(&args),

@@ -1,6 +1,6 @@
 //! What people see of a run: a page with tables and plots, a file with everything, lines on a terminal.
 
-mod figures;
+pub mod figures;
 mod goals;
 mod groups;
 pub mod json;

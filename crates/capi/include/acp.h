@@ -6,6 +6,8 @@
  *
  * A program is started as the processes of a job: by `cci run`, mpirun, mpiexec or srun; alone, it is a job of one.
  *
+ * What differs from the published library by intent is in the guide, docs/guide.md, under "What differs from the published ACP".
+ *
  * Calls that fail return what their descriptions say, and have done nothing; cci_last_error() of cci.h says why. Only acp_abort() ends the process or
  * prints anything. One thread is in a call at a time; others wait for it.
  *

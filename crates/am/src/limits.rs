@@ -23,6 +23,19 @@ pub const COLLECTIVES_MAX: usize = 256;
 /// Most teams of a process.
 pub const TEAMS_MAX: usize = 4096;
 
+/// Most ranks of one host whose barriers are counted in memory: there is a bit for each.
+pub(crate) const COUNTED_RANKS_MAX: usize = 64;
+/// Barriers before memory for that is offered, which short jobs do without.
+pub(crate) const COUNTED_AFTER: u32 = 8;
+/// Barriers from an offer of such memory to the first one that is counted there, so that nobody waits for it to be mapped.
+pub(crate) const COUNTED_AHEAD: u32 = 32;
+/// So often is it offered, if some rank got to that barrier first.
+pub(crate) const COUNTED_OFFERS_MAX: u32 = 4;
+/// Operations on it before a rank believes that it can't be mapped.
+pub(crate) const COUNTED_TRIES_MAX: u32 = 8;
+/// One look at a count in so many makes progress for others.
+pub(crate) const COUNTED_LOOKS_PER_PROGRESS: u32 = 4;
+
 /// Where symmetric memory lies: between programs and libraries, where neither Linux nor the sanitizers put anything.
 pub(crate) const SYMMETRIC_ADDRESSES: std::ops::Range<u64> = 0x5700_0000_0000..0x5a00_0000_0000;
 /// So often is an address tried for symmetric memory before it is given up.

@@ -1,9 +1,11 @@
 //! Records: what processes of a job send each other, one in a message of the core, or in several where the path takes no longer ones.
 //! docs/wire.md, section "Active messages", has their layout.
 
+mod counted;
 mod large;
 mod update;
 
+pub(crate) use counted::CountedWord;
 pub(crate) use large::{LARGE_BYTES, LargeOutcome, Offer};
 pub(crate) use update::{Update, Updating};
 
@@ -53,6 +55,8 @@ pub(crate) enum Kind {
     Large = 17,
     /// The data of a large message were fetched, or will not be.
     LargeEnded = 18,
+    /// Of barriers that are counted in memory.
+    Counted = 19,
 }
 
 impl Kind {
@@ -76,6 +80,7 @@ impl Kind {
             16 => Kind::Updated,
             17 => Kind::Large,
             18 => Kind::LargeEnded,
+            19 => Kind::Counted,
             _ => return None,
         })
     }
@@ -251,6 +256,7 @@ pub(crate) enum Word {
     Updated(u64, Option<u64>),
     /// To the large message of this number.
     LargeEnded(u64, LargeOutcome),
+    Counted(CountedWord),
 }
 
 /// What members of a team say of a collective: by the team's number, and the collective's among those of the team.
@@ -375,6 +381,7 @@ impl Word {
             Word::Header(header) => header.encode().to_vec(),
             Word::Collected(collected) => [&collected.encode_head()[..], collected.data()].concat(),
             Word::Update(update) => update.encode(),
+            Word::Counted(word) => word.encode(),
             Word::Updated(id, refused) => {
                 let head = Header { flag: refused.is_some(), ..Header::new(Kind::Updated) }.encode();
                 [&head[..], &id.to_le_bytes(), &refused.unwrap_or_default().to_le_bytes()].concat()
@@ -401,6 +408,7 @@ impl Word {
                 return Collected::decode(header, body).map(Word::Collected);
             }
             Kind::Accumulate | Kind::IndexedPut => return Update::decode(header, body).map(Word::Update),
+            Kind::Counted => return CountedWord::decode(header, body).map(Word::Counted),
             Kind::LargeEnded => {
                 let outcome = LargeOutcome::of_number(header.value)?;
                 return (body.len() == 8).then_some(Word::LargeEnded(word(body)?, outcome));
@@ -533,7 +541,7 @@ mod tests {
     fn nonsense_is_refused() {
         let good = Header { count: 16, ..Header::new(Kind::Message) }.encode();
         assert!(Header::decode(&good).is_some());
-        for (at, value) in [(0, 0), (0, 19), (1, 2), (2, 17), (3, 1), (10, 1), (14, 1)] {
+        for (at, value) in [(0, 0), (0, 20), (1, 2), (2, 17), (3, 1), (10, 1), (14, 1)] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::decode(&bad), None, "byte {at} is {value}");

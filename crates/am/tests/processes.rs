@@ -12,6 +12,8 @@ use std::env;
 use std::path::PathBuf;
 use std::process::{Command, exit};
 use std::rc::Rc;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// What a rank shall do; not set in the tests themselves.
 const ROLE: &str = "CCI_TEST_ROLE";
@@ -41,6 +43,7 @@ fn as_a_rank() {
         Ok("all to all") => all_to_all(),
         Ok("one dies") => one_dies(),
         Ok("symmetric") => symmetric(),
+        Ok("late") => late(),
         _ => {}
     }
 }
@@ -118,6 +121,22 @@ fn symmetric() {
     runtime.finish().unwrap();
 }
 
+/// Barriers at which one rank after another is so late that all others sleep, and many at which nobody is.
+fn late() {
+    let mut runtime = open();
+    let size = runtime.size();
+    for round in 0..400 {
+        if round % 4 == 0 && round / 4 % size == runtime.rank() {
+            sleep(Duration::from_millis(5));
+        }
+        runtime.barrier().unwrap();
+    }
+    for _ in 0..5_000 {
+        runtime.barrier().unwrap();
+    }
+    runtime.finish().unwrap();
+}
+
 /// Rank 1 ends in the middle, and the others are told so wherever they are.
 fn one_dies() {
     let mut runtime = open();
@@ -159,6 +178,15 @@ fn one_dies() {
 fn all_speak_to_all() {
     for size in [1, 2, 5] {
         for rank in launch(size, role("all to all")) {
+            assert!(rank.status.success(), "{size}: {rank:?}");
+        }
+    }
+}
+
+#[test]
+fn barriers_wake_those_who_sleep() {
+    for size in [2, 3, 8] {
+        for rank in launch(size, role("late")) {
             assert!(rank.status.success(), "{size}: {rank:?}");
         }
     }

@@ -31,7 +31,26 @@ impl Barrier {
         self.is_inside
     }
 
-    /// This rank arrives. It says of itself whether it has something under way.
+    /// This rank is in a barrier, of which this returns the number. How it arrives there is decided next.
+    pub fn begin(&mut self) -> u32 {
+        self.is_inside = true;
+        self.number
+    }
+
+    /// Which barrier this rank is in, or will be in next.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// All have arrived, as was found out in another way.
+    pub fn pass(&mut self) {
+        self.is_inside = false;
+        self.number = self.number.wrapping_add(1);
+        self.heard = [self.heard[1], 0];
+        self.busy = [self.busy[1], 0];
+    }
+
+    /// This rank arrives by records. It says of itself whether it has something under way.
     pub fn enter(&mut self, is_busy: bool, rank: u32, size: u32) -> Option<Arrival> {
         self.is_inside = true;
         self.round = 0;
@@ -79,10 +98,7 @@ impl Barrier {
         if !self.is_inside || self.rounds_left(size) > 0 {
             return None;
         }
-        self.is_inside = false;
-        self.number = self.number.wrapping_add(1);
-        self.heard = [self.heard[1], 0];
-        self.busy = [self.busy[1], 0];
+        self.pass();
         Some(!self.is_busy)
     }
 

@@ -11,7 +11,9 @@ use crate::limits::{
     self, COLLECTIVE_BYTES_MAX, HEADER_BYTES, OUTBOX_RECORDS_MAX, POLL_EVENTS, POLL_MESSAGES, SILENCE_LIMIT,
     UPDATES_MAX,
 };
-use crate::wire::{Collected, ContextName, Head, Header, Kind, LargeOutcome, Range, Region, Update, Word};
+use crate::wire::{
+    Collected, ContextName, CountedWord, Head, Header, Kind, LargeOutcome, Range, Region, Update, Word,
+};
 use cci::{Connection, Endpoint, Event, SendError, SendFlags, Status};
 use cci_job::{Peer, RankEvent, Ranks};
 use std::collections::{HashMap, VecDeque};
@@ -56,6 +58,17 @@ pub(crate) enum News {
     /// A rank that leaves has lost this one, and will be in no barrier any more.
     LostElsewhere {
         rank: u32,
+    },
+    /// A rank leaves after so many barriers, in the last of which all were idle or not.
+    Leaving {
+        rank: u32,
+        passed: u16,
+        was_idle: bool,
+    },
+    /// A rank says something of barriers that are counted in memory.
+    Counted {
+        rank: u32,
+        word: CountedWord,
     },
     Arrived {
         rank: u32,
@@ -346,8 +359,9 @@ impl Links {
     }
 
     //= wire.md R-AM-8
-    /// Tells all ranks that have heard of this one that it leaves, and if it does so because it has lost a rank.
-    pub fn leave(&mut self, lost: Option<u32>) {
+    /// Tells all ranks that have heard of this one that it leaves after so many barriers, in the last of which all were idle or not, and if it
+    /// does so because it has lost a rank.
+    pub fn leave(&mut self, lost: Option<u32>, (passed, was_idle): (u32, bool)) {
         let is_there = |link: &Link| match link.reach {
             // A record waits for a connection that is about to be opened.
             Reach::Unused => !link.outbox.is_empty(),
@@ -358,7 +372,12 @@ impl Links {
         let ranks: Vec<u32> = ranks.collect();
         for rank in ranks {
             let (flag, value) = (lost.is_some(), lost.unwrap_or_default());
-            self.post(rank, &Header { flag, value, ..Header::new(Kind::Leaving) }.encode(), &[]);
+            let (count, context) = (was_idle.into(), passed as u16);
+            self.post(
+                rank,
+                &Header { flag, count, context, value, ..Header::new(Kind::Leaving) }.encode(),
+                &[],
+            );
         }
     }
 
@@ -500,6 +519,10 @@ impl Links {
                     self.news.push_back(News::Asks { rank, update });
                     continue;
                 }
+                Word::Counted(word) => {
+                    self.news.push_back(News::Counted { rank, word });
+                    continue;
+                }
                 Word::Updated(id, refused) => {
                     self.news.push_back(News::Updated { rank, id, refused });
                     continue;
@@ -524,6 +547,8 @@ impl Links {
                 }
                 Kind::Leaving => {
                     link.is_leaving = true;
+                    let (passed, was_idle) = (header.context, header.count != 0);
+                    self.news.push_back(News::Leaving { rank, passed, was_idle });
                     if header.flag {
                         self.news.push_back(News::LostElsewhere { rank: header.value });
                     }

@@ -3,6 +3,9 @@
 mod barrier;
 mod collectives;
 mod contexts;
+mod counted;
+#[cfg(test)]
+mod counted_tests;
 mod direct;
 mod dispatcher;
 mod due;
@@ -19,6 +22,7 @@ mod onesided;
 mod onesided_tests;
 mod operation;
 mod part;
+mod passing;
 mod registered;
 mod results;
 mod served;
@@ -49,6 +53,7 @@ use cci::Memory;
 use cci_job::Ranks;
 use collectives::Collectives;
 use contexts::Space;
+use counted::Counted;
 use dispatcher::Dispatcher;
 use large::LargeMessages;
 use links::{Links, News};
@@ -71,6 +76,7 @@ pub struct Process {
     large: LargeMessages,
     collectives: Collectives,
     barrier: Barrier,
+    counted: Counted,
     /// So many messages had been started at the last barrier that this process has arrived at.
     started: u64,
     /// Since the barrier before the last one, nobody has started anything.
@@ -88,6 +94,7 @@ impl Process {
     pub fn new(ranks: Ranks) -> Process {
         let collectives = Collectives::new(ranks.rank(), ranks.hosts());
         let hosts = ranks.hosts();
+        let counted = Counted::new(ranks.rank(), hosts);
         let here = hosts.get(ranks.rank() as usize);
         let ranks_here = hosts.iter().filter(|host| Some(*host) == here).count();
         let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -95,6 +102,7 @@ impl Process {
             looks: Looks::new(ranks_here, cores),
             links: Links::new(ranks),
             collectives,
+            counted,
             dispatcher: Dispatcher::default(),
             memory: OneSided::default(),
             symmetric: Symmetric::default(),
@@ -315,14 +323,14 @@ impl Process {
                     self.memory.lose(&mut self.links, rank, &why);
                     self.large.lose(&mut self.links, &mut self.memory, rank, &why);
                     self.collectives.lose(&mut self.links, rank, &why);
+                    self.counted.lose(&mut self.links, rank);
                     self.missing.get_or_insert_with(|| (rank, why.clone()));
                     self.gone.push_back((rank, why));
                 }
-                News::LostElsewhere { rank } => {
-                    if rank != self.rank() && rank < self.size() {
-                        self.missing.get_or_insert_with(|| (rank, "a rank that has left had lost it".into()));
-                    }
-                }
+                News::LostElsewhere { rank } => self.lose_elsewhere(rank, "a rank that has left had lost it"),
+                News::Leaving { rank: 0, passed, was_idle } => self.counted.owner_left(passed, was_idle),
+                News::Leaving { .. } => {}
+                News::Counted { rank, word } => self.hear_counted(rank, word),
                 News::Asks { rank, update } => self.memory.serve(&mut self.links, rank, update),
                 News::Updated { rank, id, refused } => {
                     if !self.memory.updated(&mut self.links, rank, id, refused) {
@@ -338,6 +346,7 @@ impl Process {
                 News::Answered { rank, range, region } => {
                     self.memory.learn(&mut self.links, rank, range, region);
                 }
+                News::Ended { operation: counted::MAPPING, .. } => self.counted.mapped(),
                 News::Ended { operation, status } => {
                     self.memory.complete(&mut self.links, operation, status);
                 }
@@ -354,6 +363,7 @@ impl Process {
             }
         }
         self.memory.advance(&mut self.links);
+        self.counted.advance(&mut self.links);
         if !self.collectives.are_idle() {
             self.collectives.advance_all(&mut self.links);
         }
@@ -609,42 +619,6 @@ impl Process {
         self.memory.under_way(rank)
     }
 
-    /// Arrives at a barrier. [`Process::has_passed`] tells when all others have.
-    ///
-    /// # Errors
-    /// A rank is gone, so that it will never come. This process is in a barrier, or in a handler.
-    pub fn arrive(&mut self) -> Result<()> {
-        self.check_all()?;
-        if self.barrier.is_inside() || self.dispatcher.is_handling() {
-            return Err(AmError::State("no barrier is possible in a handler, or in another barrier"));
-        }
-        let started = self.links.started();
-        let is_busy = std::mem::replace(&mut self.started, started) != started || !self.is_idle();
-        let (rank, size) = (self.rank(), self.size());
-        if let Some(arrival) = self.barrier.enter(is_busy, rank, size) {
-            self.links.tell_arrival(arrival);
-        }
-        Ok(())
-    }
-
-    /// Whether all ranks have arrived at the barrier that this one has arrived at last.
-    ///
-    /// # Errors
-    /// A rank is gone before it arrived.
-    pub fn has_passed(&mut self) -> Result<bool> {
-        if !self.barrier.is_inside() {
-            return Ok(true);
-        }
-        self.progress();
-        match self.barrier.leave(self.size()) {
-            Some(idle) => {
-                self.was_idle = idle;
-                Ok(true)
-            }
-            None => self.check_all().map(|()| false),
-        }
-    }
-
     /// Starts a collective. All members of the team start it, and those of a team in the same order. [`Due::Collected`] has what this member gets.
     ///
     /// # Errors
@@ -718,7 +692,8 @@ impl Process {
 
     /// Delivers what was sent for up to `limit`, and leaves. Others don't take it for a failure. Returns whether all of it was delivered.
     pub fn close(mut self, limit: Duration) -> bool {
-        self.links.leave(self.missing.as_ref().map(|(rank, _)| *rank));
+        let lost = self.missing.as_ref().map(|(rank, _)| *rank);
+        self.links.leave(lost, (self.barrier.number(), self.was_idle));
         self.links.close(limit)
     }
 }

@@ -4,6 +4,7 @@
 //! ranks share cores, the answer may need this one: each look that finds nothing yields it to whoever else can run.
 
 use super::Process;
+use super::counted::Sleep;
 use crate::error::Result;
 use std::ops::RangeInclusive;
 use std::os::fd::BorrowedFd;
@@ -82,13 +83,18 @@ impl Process {
     /// # Errors
     /// The system refuses to wait.
     pub fn wait_for_more(&mut self, timeout: Option<Duration>) -> Result<()> {
-        let Process { looks, links, .. } = self;
-        if looks.until(timeout, || links.progress()) {
+        let Process { looks, links, counted, .. } = self;
+        if looks.until(timeout, || counted.look(links)) {
+            return Ok(());
+        }
+        let sleep = self.counted.before_sleep(&mut self.links);
+        if sleep == Sleep::No {
             return Ok(());
         }
         let begun = Instant::now();
-        let waited = self.links.wait(timeout, self.memory.is_waiting());
+        let waited = self.links.wait(timeout, self.memory.is_waiting() || sleep == Sleep::Short);
         self.looks.slept(begun.elapsed());
+        self.counted.has_slept();
         waited
     }
 
@@ -96,7 +102,7 @@ impl Process {
     /// process while they sleep. None: there is some already; what is due does not count. Whoever sleeps looks again after a millisecond:
     /// no event says that there is space.
     pub fn arm_for_more(&mut self) -> Option<BorrowedFd<'_>> {
-        self.links.arm()
+        if self.counted.before_sleep(&mut self.links) == Sleep::No { None } else { self.links.arm() }
     }
 }
 

@@ -11,6 +11,9 @@ const LONG_BYTES: usize = 64 << 10;
 const LONG_REDUCTION_BYTES: usize = 16 << 10;
 /// Up to so much in all is gathered in few steps, in which what was gathered before is sent again.
 const SHORT_GATHER_BYTES: usize = 32 << 10;
+/// On one host, up to so much of each of up to so many members goes to the first one and back.
+const CENTRAL_BYTES: usize = 1 << 10;
+const CENTRAL_MEMBERS: std::ops::RangeInclusive<usize> = 3..=16;
 
 /// What is done with data that have come.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,8 @@ impl Step {
 pub(crate) struct Place {
     pub me: usize,
     pub size: usize,
+    /// All members are on one host.
+    pub is_one_host: bool,
 }
 
 fn send(to: usize, range: Range<usize>) -> Step {
@@ -71,8 +76,11 @@ impl Place {
         (0..count).map(|bit| 1 << bit)
     }
 
-    /// By dissemination (Hensgen, Finkel and Manber, 1988).
+    /// By dissemination (Hensgen, Finkel and Manber, 1988), or by the first member.
     pub fn barrier(self) -> Vec<Step> {
+        if self.is_central(0) {
+            return self.central(0, Take::Store);
+        }
         self.distances().map(|far| both(self.ahead(far), 0..0, self.behind(far), 0..0, Take::Store)).collect()
     }
 
@@ -127,7 +135,28 @@ impl Place {
 
     /// All of the buffer, to all. Each piece is reduced in one order, so that all get the same bits.
     pub fn allreduce(self, len: usize, element: usize) -> Vec<Step> {
-        if len > LONG_REDUCTION_BYTES && self.size > 1 { self.ring(len, element) } else { self.doubling(len) }
+        if self.is_central(len) {
+            self.central(len, Take::ReduceRight)
+        } else if len > LONG_REDUCTION_BYTES && self.size > 1 {
+            self.ring(len, element)
+        } else {
+            self.doubling(len)
+        }
+    }
+
+    /// Whether all goes to the first member and back. Where members share cores, each of them has one turn for that instead of one for
+    /// each step of a tree.
+    fn is_central(self, len: usize) -> bool {
+        self.is_one_host && len <= CENTRAL_BYTES && CENTRAL_MEMBERS.contains(&self.size)
+    }
+
+    /// The first member takes all in the order of members, and sends it to all.
+    fn central(self, len: usize, how: Take) -> Vec<Step> {
+        if self.me > 0 {
+            return vec![send(0, 0..len), take(0, 0..len, Take::Store)];
+        }
+        let takes = (1..self.size).map(|from| take(from, 0..len, how));
+        takes.chain((1..self.size).map(|to| send(to, 0..len))).collect()
     }
 
     /// By recursive doubling (Thakur, Rabenseifner and Gropp, 2005): neighbours first, which are on one host mostly.
@@ -142,7 +171,7 @@ impl Place {
             steps.push(take(self.me + 1, 0..len, Take::ReduceRight));
         }
         let number = if self.me < 2 * extra { self.me / 2 } else { self.me - extra };
-        for far in (Place { me: 0, size: power }).distances() {
+        for far in (Place { me: 0, size: power, ..self }).distances() {
             let other = number ^ far;
             let member = if other < extra { 2 * other } else { other + extra };
             let side = if member < self.me { Take::ReduceLeft } else { Take::ReduceRight };

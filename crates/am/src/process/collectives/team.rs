@@ -30,6 +30,8 @@ impl Team {
 pub(crate) struct Teams {
     all: BTreeMap<u32, Entry>,
     rank: u32,
+    /// A number for each rank's host.
+    hosts: Box<[u32]>,
     /// No team of this process has this number, or a larger one.
     next_id: u32,
 }
@@ -37,6 +39,7 @@ pub(crate) struct Teams {
 struct Entry {
     ranks: Arc<[u32]>,
     me: usize,
+    is_one_host: bool,
     /// So many collectives were started there.
     started: u32,
 }
@@ -71,9 +74,15 @@ impl Teams {
             (0..).zip(hosts).filter_map(|(rank, host)| (Some(host) == mine).then_some(rank)).collect();
         let entry = |ranks: Arc<[u32]>| {
             let me = ranks.iter().position(|&other| other == rank).unwrap_or_default();
-            Entry { ranks, me, started: 0 }
+            let is_one_host = are_on_one_host(&ranks, hosts);
+            Entry { ranks, me, is_one_host, started: 0 }
         };
-        Teams { all: BTreeMap::from([(0, entry(world)), (1, entry(node))]), rank, next_id: 2 }
+        Teams {
+            all: BTreeMap::from([(0, entry(world)), (1, entry(node))]),
+            rank,
+            hosts: hosts.into(),
+            next_id: 2,
+        }
     }
 
     fn entry(&self, team: Team) -> Result<&Entry> {
@@ -83,7 +92,8 @@ impl Teams {
     /// Who its members are, and where this one is among them.
     pub fn find(&self, team: Team) -> Result<(Arc<[u32]>, Place)> {
         let entry = self.entry(team)?;
-        Ok((Arc::clone(&entry.ranks), Place { me: entry.me, size: entry.ranks.len() }))
+        let (size, is_one_host) = (entry.ranks.len(), entry.is_one_host);
+        Ok((Arc::clone(&entry.ranks), Place { me: entry.me, size, is_one_host }))
     }
 
     /// The number of the next collective of a team.
@@ -121,7 +131,8 @@ impl Teams {
         let ranks: Arc<[u32]> = members.into_iter().map(|(_, rank)| rank).collect();
         let me = ranks.iter().position(|&rank| rank == self.rank).ok_or(BAD)?;
         self.next_id = id.checked_add(1).ok_or(AmError::Full("there are no more numbers for teams"))?;
-        self.all.insert(id, Entry { ranks, me, started: 0 });
+        let is_one_host = are_on_one_host(&ranks, &self.hosts);
+        self.all.insert(id, Entry { ranks, me, is_one_host, started: 0 });
         Ok(Team(id))
     }
 
@@ -136,6 +147,11 @@ impl Teams {
     }
 }
 
+fn are_on_one_host(ranks: &[u32], hosts: &[u32]) -> bool {
+    let host = |rank: &u32| hosts.get(*rank as usize);
+    ranks.windows(2).all(|two| two.iter().map(host).is_sorted_by(|one, other| one == other))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +162,8 @@ mod tests {
         let mut all: Vec<Teams> = (0..5).map(|rank| Teams::new(rank, &hosts)).collect();
         assert_eq!(*all[1].find(Team::NODE).unwrap().0, [0, 1, 4]);
         assert_eq!(all[4].find(Team::NODE).unwrap().1.me, 2);
+        let is_one_host = |teams: &Teams, team| teams.find(team).unwrap().1.is_one_host;
+        assert!(is_one_host(&all[4], Team::NODE) && !is_one_host(&all[4], Team::WORLD));
         // Rank 3 has had a team of its own.
         let card = all[3].card(0, 0);
         let alone = Teams::new(3, &hosts).split(Team::WORLD, &card, 0);

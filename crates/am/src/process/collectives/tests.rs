@@ -188,7 +188,8 @@ fn plans_give_what_collectives_say() {
         let ranks: Arc<[u32]> = (0..size as u32).collect();
         let operation = |me| {
             let collective = kind.collective(me, size, len, seed);
-            prepare(Arc::clone(&ranks), Place { me, size }, collective, 0).unwrap()
+            let place = Place { me, size, is_one_host: seed % 2 == 0 };
+            prepare(Arc::clone(&ranks), place, collective, 0).unwrap()
         };
         check(&kind, &run_plans((0..size).map(operation).collect(), 7_936, seed), len, seed);
         Ok(())

@@ -1,0 +1,103 @@
+//! Barriers among all ranks, as programs call them: by records ([`Barrier`](super::barrier::Barrier)), or counted in memory.
+
+use super::Process;
+use super::counted::Check;
+use crate::error::{AmError, Result};
+use crate::wire::CountedWord;
+
+impl Process {
+    /// Arrives at a barrier. [`Process::has_passed`] tells when all others have.
+    ///
+    /// # Errors
+    /// A rank is gone, so that it will never come. This process is in a barrier, or in a handler.
+    pub fn arrive(&mut self) -> Result<()> {
+        self.check_all()?;
+        if self.barrier.is_inside() || self.dispatcher.is_handling() {
+            return Err(AmError::State("no barrier is possible in a handler, or in another barrier"));
+        }
+        let started = self.links.started();
+        let is_busy = std::mem::replace(&mut self.started, started) != started || !self.is_idle();
+        let number = self.barrier.begin();
+        self.counted.offer(&mut self.links, number);
+        if !self.counted.arrive(&mut self.links, number, is_busy) {
+            self.arrive_by_records(is_busy);
+        }
+        Ok(())
+    }
+
+    fn arrive_by_records(&mut self, is_busy: bool) {
+        let (rank, size) = (self.rank(), self.size());
+        if let Some(arrival) = self.barrier.enter(is_busy, rank, size) {
+            self.links.tell_arrival(arrival);
+        }
+    }
+
+    /// Whether all ranks have arrived at the barrier that this one has arrived at last.
+    ///
+    /// # Errors
+    /// A rank is gone before it arrived.
+    pub fn has_passed(&mut self) -> Result<bool> {
+        if !self.barrier.is_inside() {
+            return Ok(true);
+        }
+        let passed = if self.counted.is_inside() {
+            self.has_passed_counted()
+        } else {
+            self.progress();
+            self.barrier.leave(self.size())
+        };
+        match passed {
+            Some(is_idle) => {
+                self.was_idle = is_idle;
+                Ok(true)
+            }
+            None => self.check_all().map(|()| false),
+        }
+    }
+
+    /// If all have arrived: whether all were idle. Now and then this makes progress for others first, and always when it was put off before: so
+    /// whoever calls this until all have arrived sleeps behind progress only.
+    fn has_passed_counted(&mut self) -> Option<bool> {
+        if !self.links.has_news() && !self.counted.is_progress_due() {
+            let passed = self.check_counted();
+            if passed.is_some() || self.counted.puts_progress_off() {
+                return passed;
+            }
+        }
+        self.counted.makes_progress();
+        self.progress();
+        self.check_counted()
+    }
+
+    fn check_counted(&mut self) -> Option<bool> {
+        match self.counted.check(&mut self.links) {
+            Check::Waits => None,
+            Check::Passed(is_idle) => {
+                self.barrier.pass();
+                Some(is_idle)
+            }
+            Check::ByRecords { is_busy } => {
+                self.arrive_by_records(is_busy);
+                None
+            }
+        }
+    }
+
+    /// A rank says something of barriers that are counted.
+    pub(super) fn hear_counted(&mut self, rank: u32, word: CountedWord) {
+        let at = (self.barrier.number(), self.barrier.is_inside() && !self.counted.is_inside());
+        if !self.counted.hear(&mut self.links, rank, word, at) {
+            return self.links.refuse_rank(rank);
+        }
+        if let CountedWord::Lost { rank: lost } = word {
+            self.lose_elsewhere(lost, "rank 0 has lost it");
+        }
+    }
+
+    /// Another rank has lost one, with which no barrier is possible any more.
+    pub(super) fn lose_elsewhere(&mut self, lost: u32, why: &str) {
+        if lost != self.rank() && lost < self.size() {
+            self.missing.get_or_insert_with(|| (lost, why.into()));
+        }
+    }
+}

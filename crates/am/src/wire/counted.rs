@@ -1,0 +1,83 @@
+//! What ranks of one host say of barriers that are counted in memory which all of them map.
+
+use super::{Header, Kind};
+use crate::limits::HEADER_BYTES;
+use cci::RegionHandle;
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CountedWord {
+    /// Rank 0 has such memory, and barriers may be counted there from this one on.
+    Offer { first: u32, handle: RegionHandle },
+    /// To that: whether the sender has mapped it, and has not arrived at that barrier yet.
+    Answer { can: bool },
+    /// Rank 0 has heard of all: barriers are counted, or are not.
+    Decision { is_agreed: bool },
+    /// The receiver sleeps, and may look again.
+    Wake,
+    /// Rank 0 has lost this one.
+    Lost { rank: u32 },
+}
+
+impl CountedWord {
+    //= wire.md R-AM-15
+    pub fn encode(&self) -> Vec<u8> {
+        let header =
+            |count, flag, value| Header { count, flag, value, ..Header::new(Kind::Counted) }.encode();
+        match *self {
+            CountedWord::Offer { first, handle } => {
+                [&header(0, false, first)[..], &handle.to_bytes()].concat()
+            }
+            CountedWord::Answer { can } => header(1, can, 0).to_vec(),
+            CountedWord::Decision { is_agreed } => header(2, is_agreed, 0).to_vec(),
+            CountedWord::Wake => header(3, false, 0).to_vec(),
+            CountedWord::Lost { rank } => header(4, false, rank).to_vec(),
+        }
+    }
+
+    /// None for what no process of this version sends.
+    pub fn decode(header: Header, body: &[u8]) -> Option<CountedWord> {
+        let Header { count, flag, value, .. } = header;
+        if count == 0 {
+            let handle = RegionHandle::from_message(body).filter(|_| body.len() == RegionHandle::BYTES)?;
+            return Some(CountedWord::Offer { first: value, handle });
+        }
+        if !body.is_empty() {
+            return None;
+        }
+        match count {
+            1 => Some(CountedWord::Answer { can: flag }),
+            2 => Some(CountedWord::Decision { is_agreed: flag }),
+            3 => Some(CountedWord::Wake),
+            4 => Some(CountedWord::Lost { rank: value }),
+            _ => None,
+        }
+    }
+}
+
+const _: () = assert!(HEADER_BYTES + RegionHandle::BYTES <= 64, "it is sent as a short record");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Word;
+
+    #[test]
+    fn words_are_kept() {
+        let handle = RegionHandle::from_bytes([7; RegionHandle::BYTES]);
+        for word in [
+            CountedWord::Offer { first: 70_000, handle },
+            CountedWord::Answer { can: true },
+            CountedWord::Decision { is_agreed: false },
+            CountedWord::Wake,
+            CountedWord::Lost { rank: 9 },
+        ] {
+            let mut bytes = word.encode();
+            let decode = |bytes: &[u8]| Header::decode(bytes).and_then(|header| Word::decode(header, bytes));
+            assert_eq!(decode(&bytes), Some(Word::Counted(word)));
+            bytes.push(0);
+            assert_eq!(decode(&bytes), None);
+        }
+        let unknown = Header { count: 5, ..Header::new(Kind::Counted) };
+        assert_eq!(CountedWord::decode(unknown, &[]), None);
+    }
+}

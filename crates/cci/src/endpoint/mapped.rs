@@ -122,7 +122,8 @@ impl Endpoint {
     /// Changes a value in a peer's region that is mapped, as [`Endpoint::atomic`] does, and returns the value from before. None: that is not
     /// possible, or not now, and nothing was done. An error: the region was taken back meanwhile, so that nobody knows whether the value was
     /// changed.
-    #[inline]
+    // Always inlined: with a second caller, which counts barriers, an addition of CCS took 6 % more instructions.
+    #[inline(always)]
     pub fn fetch_at_once(
         &mut self,
         connection: Connection,

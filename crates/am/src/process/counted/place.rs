@@ -23,6 +23,7 @@ pub(super) enum Place {
 
 impl Place {
     /// Changes a word, and returns the one from before. None: that is not possible, or not now.
+    #[inline(never)]
     pub fn change(&self, links: &mut Links, kind: AtomicKind, operand: u64, at: u64) -> Option<u64> {
         let atomic = Atomic { kind, width: AtomicWidth::Eight, operand, compare: 0 };
         match self {

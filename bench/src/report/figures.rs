@@ -54,7 +54,10 @@ fn with_range(middle: &str, low: String, high: String) -> String {
 pub fn bound(bound: Bound, unit: Option<Unit>) -> String {
     let number = |limit: f64| match unit {
         Some(unit) => value(unit, limit).replace(".00", "").replace(".0 ", " "),
-        None => format!("{limit} ×"),
+        None => {
+            let digits = format!("{limit:.2}");
+            format!("{} ×", digits.trim_end_matches('0').trim_end_matches('.'))
+        }
     };
     match bound {
         Bound::AtMost(limit) => format!("≤ {}", number(limit)),

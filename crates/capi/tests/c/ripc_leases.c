@@ -111,6 +111,9 @@ int main(void)
     await(&hung);
     uint64_t first = next_request(HUNG), second = next_request(HUNG);
     CHECK(kill(hung.pid, SIGSTOP) == 0);
+    /* A signal takes its time: until then its thread could still fetch. */
+    int status;
+    CHECK(waitpid(hung.pid, &status, WUNTRACED) == hung.pid && WIFSTOPPED(status));
     CHECK(ripc_service_set_lease(SERVER, 50, HOUR_MS) == 0);
     lend(first, large);
     expect_returned(first, 0);

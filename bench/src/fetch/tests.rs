@@ -67,7 +67,7 @@ fn everything_is_written_into_a_folder() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The page is not written by hand.
+/// The page is generated.
 #[test]
 fn the_page_in_the_repository_is_that_of_its_readings() {
     let docs = repository().join("docs");

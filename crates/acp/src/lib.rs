@@ -6,7 +6,7 @@
 //! Channels ([`Sender`], [`Receiver`]) bring messages from one rank to another, in just as much memory as the program chooses. Segmented buffers
 //! ([`SegmentSource`], [`SegmentDestination`]) bring segments from memory of the program's to memory of the program's.
 //! With a heap on each rank there are containers that all ranks work on: [`Map`], [`Set`], [`MultiSet`], [`List`], [`Vector`], [`Deque`].
-//! The same in C is `acp.h`. What differs from the published ACP by intent is in the guide (`docs/guide.md`).
+//! The C interface of this crate is `acp.h`. What differs from the published ACP by intent is in the guide (`docs/guide.md`).
 #![forbid(unsafe_code)]
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]

@@ -178,7 +178,7 @@ impl Counted {
     }
 
     /// This rank has passed. Rank 0 wakes those who sleep; another rank wakes rank 0, which passes then. A bit that was set for an earlier barrier
-    /// wakes a rank in vain: it sets its bit again before it sleeps on.
+    /// wakes a rank that has nothing to do yet: it sets its bit again before it sleeps on.
     fn wake(&self, links: &mut Links) {
         let Agreement::Counts(place) = &self.agreement else { return };
         let sleepers = place.peek(links, SLEEPERS).unwrap_or_default();

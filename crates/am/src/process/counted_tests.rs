@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const FIRST: u32 = COUNTED_AFTER + COUNTED_AHEAD;
 
 /// All pass so many barriers, each arriving when the seed says so. `busy` may start a message before it arrives at a barrier. Returns what each rank
-/// was told of all: whether they were idle.
+/// learned of all: whether they were idle.
 fn pass(
     all: &mut [Runtime],
     barriers: usize,

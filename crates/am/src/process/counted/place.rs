@@ -57,7 +57,7 @@ impl Place {
 pub(super) enum Stage {
     /// It is not decided yet whether it is counted.
     Undecided,
-    /// It has to be told that this rank is not idle, and then that it has arrived.
+    /// The memory does not say yet that this rank is not idle, nor that it has arrived.
     IsBusy,
     Arrives,
     /// All have arrived when the count is that.

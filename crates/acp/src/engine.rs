@@ -314,9 +314,16 @@ impl Engine {
     }
 
     /// Starts what can be started.
+    #[inline]
     pub fn advance(&mut self, links: &mut Links, regions: &Regions) {
         self.waits_for_space = false;
         self.mapped.done = 0;
+        if !self.orders.is_idle() || !self.queues.is_empty() {
+            self.advance_queued(links, regions);
+        }
+    }
+
+    fn advance_queued(&mut self, links: &mut Links, regions: &Regions) {
         while self.enqueue(links, regions) | self.start_queued(links, regions) {}
     }
 

@@ -162,10 +162,14 @@ impl Links {
     }
 
     /// Sends what waits, as far as it goes.
+    #[inline]
     pub fn send(&mut self) {
-        if self.backlog.is_empty() {
-            return;
+        if !self.backlog.is_empty() {
+            self.empty_outboxes();
         }
+    }
+
+    fn empty_outboxes(&mut self) {
         let Links { ranks, links, backlog, .. } = self;
         backlog.retain(|lane| {
             let Some(link) = links.get_mut(lane) else { return false };

@@ -373,6 +373,7 @@ impl GlobalMemory {
     }
 
     /// Starts and sends what can be by now.
+    #[inline]
     fn advance(&mut self) {
         self.links.send();
         self.engine.advance(&mut self.links, &self.regions);

@@ -69,6 +69,12 @@ impl<T> Orders<T> {
         after <= self.ended && self.waiting.is_empty() && self.ready.is_empty() && self.failed.is_none()
     }
 
+    /// Whether no operation waits for its turn.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.ready.is_empty()
+    }
+
     /// An operation that has had its turn.
     #[inline]
     pub fn issue_started(&mut self) -> u64 {

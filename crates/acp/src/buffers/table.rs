@@ -187,8 +187,15 @@ impl Buffers {
     }
 
     /// Writes what can be written.
+    #[inline]
     pub fn advance(&mut self, links: &mut Links) {
         self.waits_for_space = false;
+        if !self.sources.is_empty() {
+            self.advance_sources(links);
+        }
+    }
+
+    fn advance_sources(&mut self, links: &mut Links) {
         for (&end, source) in &mut self.sources {
             self.waits_for_space |= !source.advance(links, end);
         }

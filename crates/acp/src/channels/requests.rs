@@ -18,7 +18,19 @@ struct Entry {
 enum State {
     Free,
     UnderWay,
-    Ended(Result<usize>),
+    Ended(usize),
+    /// What is rare is kept elsewhere, so that what comes by the million moves no space for it.
+    Failed(Box<AcpError>),
+}
+
+impl State {
+    #[inline]
+    fn of(result: Result<usize>) -> State {
+        match result {
+            Ok(len_bytes) => State::Ended(len_bytes),
+            Err(error) => State::Failed(Box::new(error)),
+        }
+    }
 }
 
 impl Requests {
@@ -28,10 +40,12 @@ impl Requests {
     }
 
     /// A request that has ended as it was started.
+    #[inline]
     pub fn start_ended(&mut self, result: Result<usize>) -> u64 {
-        self.enter(State::Ended(result))
+        self.enter(State::of(result))
     }
 
+    #[inline]
     fn enter(&mut self, state: State) -> u64 {
         let index = self.free.pop().unwrap_or(self.entries.len() as u32);
         let generation = match self.entries.get_mut(index as usize) {
@@ -47,22 +61,35 @@ impl Requests {
         u64::from(generation) << 32 | u64::from(index)
     }
 
+    #[inline]
     fn entry(&mut self, request: u64) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(request as u32 as usize)?;
         (u64::from(entry.generation) == request >> 32).then_some(entry)
     }
 
     /// A request has ended, unless it is none any more.
+    #[inline]
     pub fn end(&mut self, request: u64, result: Result<usize>) {
         if let Some(entry) = self.entry(request) {
-            entry.state = State::Ended(result);
+            entry.state = State::of(result);
         }
     }
 
+    #[inline]
     pub fn has_ended(&self, request: u64) -> bool {
         let entry = self.entries.get(request as u32 as usize);
         let entry = entry.filter(|entry| u64::from(entry.generation) == request >> 32);
         entry.is_none_or(|entry| !matches!(entry.state, State::UnderWay))
+    }
+
+    /// The length that a request has come to, which is forgotten. None: it is under way, or [`Requests::take`] has more to say.
+    #[inline]
+    pub fn take_well(&mut self, request: u64) -> Option<usize> {
+        let entry = self.entry(request)?;
+        let State::Ended(len_bytes) = entry.state else { return None };
+        entry.release();
+        self.free.push(request as u32);
+        Some(len_bytes)
     }
 
     /// The result of a request, which is forgotten. None: it is under way.
@@ -78,7 +105,8 @@ impl Requests {
         let state = entry.release();
         self.free.push(request as u32);
         match state {
-            State::Ended(result) => Some(result),
+            State::Ended(len_bytes) => Some(Ok(len_bytes)),
+            State::Failed(error) => Some(Err(*error)),
             // A free place has no request.
             State::UnderWay | State::Free => None,
         }
@@ -97,6 +125,7 @@ impl Requests {
 
 impl Entry {
     /// Frees the place for another request.
+    #[inline]
     fn release(&mut self) -> State {
         self.generation = self.generation.checked_add(1).unwrap_or(1);
         std::mem::replace(&mut self.state, State::Free)
@@ -121,7 +150,12 @@ mod tests {
         requests.end(second, Ok(1));
         assert!(!requests.has_ended(third), "another one's end is not this one's");
         requests.end(first, Err(AcpError::Argument("for the test")));
+        assert_eq!(requests.take_well(first), None, "it has not ended well");
         assert!(matches!(requests.take(first), Some(Err(AcpError::Argument("for the test")))));
+        requests.end(third, Ok(5));
+        assert_eq!((requests.take_well(third), requests.take_well(third)), (Some(5), None), "once");
+        let third = requests.start();
+        assert_eq!(requests.take_well(third), None, "it is under way");
         requests.clear();
         assert!(matches!(requests.take(third), Some(Err(AcpError::Argument(_)))), "a reset has ended it");
         let numbers: Vec<u64> = (0..3).map(|_| requests.start()).collect();

@@ -80,11 +80,18 @@ impl Channels {
         self.pairs.entry(rank).or_insert(Pair { sender: first, receiver: first, wanted: first })
     }
 
+    /// The length that a request has come to, which is forgotten. None: it is under way, or [`Channels::take`] has more to say.
+    #[inline]
+    pub fn take_well(&mut self, request: u64) -> Option<usize> {
+        self.requests.take_well(request)
+    }
+
     /// The result of a request, which is forgotten. None: it is under way.
     pub fn take(&mut self, request: u64) -> Option<Result<usize>> {
         self.requests.take(request)
     }
 
+    #[inline]
     pub fn has_ended(&self, request: u64) -> bool {
         self.requests.has_ended(request)
     }
@@ -149,11 +156,15 @@ impl Channels {
     }
 
     /// Sends what can be sent.
+    #[inline]
     pub fn advance(&mut self, links: &mut Links) {
         self.waits_for_space = false;
-        if self.busy.is_empty() {
-            return;
+        if !self.busy.is_empty() {
+            self.advance_busy(links);
         }
+    }
+
+    fn advance_busy(&mut self, links: &mut Links) {
         let mut busy = std::mem::take(&mut self.busy);
         busy.retain(|&end| self.advance_sender(links, end));
         self.busy.append(&mut busy);

@@ -1,12 +1,13 @@
 //! What the two ranks of a segmented buffer say to each other: little-endian words, one record a message (`docs/wire.md`, R-ACP-7).
 
 use cci::RegionHandle;
+use std::ops::RangeInclusive;
 
 const WORD_BYTES: usize = 8;
 /// Words of a record that says that a segment is there.
 const FILLED_WORDS: usize = 3;
-/// Records of channels have smaller numbers.
-const KIND_FIRST: u64 = 7;
+/// Records of channels have other numbers.
+const KINDS: RangeInclusive<u64> = 7..=11;
 
 /// Where the destination's segments are.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub(super) enum Record {
 
 /// Whether a message is a record of segmented buffers.
 pub(crate) fn is_record(bytes: &[u8]) -> bool {
-    bytes.first_chunk::<WORD_BYTES>().is_some_and(|kind| u64::from_le_bytes(*kind) >= KIND_FIRST)
+    bytes.first_chunk::<WORD_BYTES>().is_some_and(|kind| KINDS.contains(&u64::from_le_bytes(*kind)))
 }
 
 //= wire.md R-ACP-7

@@ -4,6 +4,7 @@
 //! which fills a slot of the receiver's or less. A segment's data and the news of it are one operation of the core: a short one is a message, a longer
 //! one a write with a notification.
 
+mod owed;
 mod queues;
 mod receiving;
 mod requests;

@@ -3,8 +3,9 @@
 //! A slot begins with a header that this process writes when the segment is there: the number of the segment, counted from 1, its length, and that of its
 //! message. So it does not matter in which order segments arrive.
 
+use super::owed::Owed;
 use super::queues::Place;
-use super::wire::{Record, RemoteSlots, Segment, taken};
+use super::wire::{Record, RemoteSlots, Segment};
 use super::{End, Slots, lane};
 use crate::error::{AcpError, Result};
 use crate::limits::{ALIGN_BYTES, SLOT_HEADER_BYTES};
@@ -96,12 +97,14 @@ impl Receiving {
     }
 
     /// Where a slot begins.
+    #[inline]
     fn slot(&self, number: u64) -> usize {
         (number % u64::from(self.slots.count)) as usize * self.slots.bytes as usize
     }
 
     //= wire.md R-ACP-6
     /// Whether a sender sends such a segment now.
+    #[inline]
     fn is_right(&self, segment: &Segment) -> bool {
         let ahead = segment.number.checked_sub(self.taken);
         self.is_open
@@ -111,9 +114,10 @@ impl Receiving {
     }
 
     /// A segment has come, and may be all of the next message, which goes to `target` then without its slot. None: it is not, and nothing was done.
+    #[inline]
     pub fn take_whole(
         &mut self,
-        links: &mut Links,
+        owed: &mut Owed,
         end: End,
         (segment, data): (&Segment, &[u8]),
         target: &Memory,
@@ -130,7 +134,7 @@ impl Receiving {
         let fitting = data.get(..space_bytes).unwrap_or(data);
         let is_well = self.memory.write(self.slot(segment.number), &number)
             && (fitting.is_empty() || target.write(0, fitting));
-        self.count_taken(links, end);
+        self.count_taken(owed, end);
         Some(if !is_well {
             Err(NOT_THERE)
         } else if len_bytes > space_bytes as u64 {
@@ -141,11 +145,10 @@ impl Receiving {
     }
 
     /// One more segment was taken, of which the sender is told now and then.
-    fn count_taken(&mut self, links: &mut Links, end: End) {
+    #[inline]
+    fn count_taken(&mut self, owed: &mut Owed, end: End) {
         self.taken += 1;
-        if self.taken.is_multiple_of(u64::from(self.slots.count / 2).max(1)) {
-            links.say_bytes(lane(end.rank), &taken(end.channel, self.taken));
-        }
+        owed.took(end, self.taken, self.slots.count);
     }
 
     /// A segment has come, and goes to its slot. False: no sender sends it.
@@ -179,7 +182,7 @@ impl Receiving {
     }
 
     /// Takes what has come of the next message. Returns its length when all of it was taken.
-    pub fn take(&mut self, links: &mut Links, end: End, target: &mut Target<'_>) -> Option<Result<usize>> {
+    pub fn take(&mut self, owed: &mut Owed, end: End, target: &mut Target<'_>) -> Option<Result<usize>> {
         while let Some((len, message_bytes)) = self.next() {
             if !self.is_in_message {
                 (self.is_in_message, self.message_bytes, self.done_bytes) = (true, message_bytes, 0);
@@ -187,7 +190,7 @@ impl Receiving {
             let slot = self.slot(self.taken) + SLOT_HEADER_BYTES;
             let is_well = target.put(self.done_bytes as usize, &self.memory, slot, len as usize);
             self.done_bytes += len;
-            self.count_taken(links, end);
+            self.count_taken(owed, end);
             if !is_well {
                 return Some(Err(NOT_THERE));
             }

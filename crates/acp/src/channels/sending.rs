@@ -1,7 +1,8 @@
 //! The sending end of a channel.
 
+use super::owed::Owed;
 use super::queues::Place;
-use super::wire::{Record, RemoteSlots, Segment, segment_words};
+use super::wire::{MESSAGE_HEAD_BYTES, Record, RemoteSlots, Segment, message_head, segment_words};
 use super::{End, Slots, context, lane};
 use crate::error::{AcpError, Result};
 use crate::limits::{SEGMENT_HERE_BYTES_MAX, SLOT_HEADER_BYTES};
@@ -14,6 +15,9 @@ use cci_job::JobError;
 
 /// The endpoint copies no more to mapped memory in one call.
 const AT_ONCE_BYTES: usize = 1 << 20;
+
+/// Longest record of a short message that is put together without the buffer for that.
+const RECORD_HERE_BYTES: usize = 64;
 
 /// What the sender of a channel keeps.
 pub(super) struct Sending {
@@ -45,6 +49,14 @@ pub(crate) struct Progress {
     is_placed: bool,
 }
 
+impl Progress {
+    /// Whether nothing of it was done.
+    #[inline]
+    pub fn is_new(&self) -> bool {
+        !self.has_begun && !self.is_placed
+    }
+}
+
 /// Where a message comes from.
 #[derive(Copy, Clone)]
 pub(super) enum Source<'a> {
@@ -62,10 +74,25 @@ pub(super) enum Sent {
 }
 
 impl Source<'_> {
+    #[inline]
     pub fn len(self) -> usize {
         match self {
             Source::Slice(bytes) => bytes.len(),
             Source::Memory(memory) => memory.len(),
+        }
+    }
+
+    #[inline]
+    fn read(self, to: &mut [u8]) -> bool {
+        match self {
+            Source::Slice(bytes) => {
+                let is_long = bytes.len() == to.len();
+                if is_long {
+                    to.copy_from_slice(bytes);
+                }
+                is_long
+            }
+            Source::Memory(memory) => memory.read(0, to),
         }
     }
 
@@ -181,6 +208,44 @@ impl Sending {
     /// The receiver is gone.
     pub fn lose(&mut self) {
         self.is_lost = true;
+    }
+
+    /// Sends a message that fits in one record, if that may leave now. False: nothing was done, and [`Sending::send`] knows more.
+    #[inline]
+    pub fn send_short(
+        &mut self,
+        links: &mut Links,
+        end: End,
+        source: Source<'_>,
+        (owed, buffer): (&mut Owed, &mut Vec<u8>),
+    ) -> bool {
+        let len = source.len();
+        let len_max =
+            (self.slots.bytes as usize).min((self.theirs.bytes as usize).saturating_sub(SLOT_HEADER_BYTES));
+        let has_slot = self.sent - self.taken < u64::from(self.theirs.count);
+        if self.is_lost || !has_slot || len > len_max.min(SEGMENT_HERE_BYTES_MAX) {
+            return false;
+        }
+        let Ok(Some(connection)) = links.connection(lane(end.rank)) else { return false };
+        let taken = owed.for_rank(end.rank);
+        let mut here = [0; RECORD_HERE_BYTES];
+        let record_bytes = MESSAGE_HEAD_BYTES + len;
+        let record = if record_bytes <= RECORD_HERE_BYTES {
+            &mut here[..record_bytes]
+        } else {
+            buffer.clear();
+            buffer.resize(record_bytes, 0);
+            &mut buffer[..]
+        };
+        let (head, data) = record.split_at_mut(MESSAGE_HEAD_BYTES);
+        head.copy_from_slice(&message_head(end.channel, self.sent, taken));
+        let is_sent =
+            source.read(data) && links.endpoint().send(connection, record, 0, SendFlags::SILENT).is_ok();
+        if is_sent {
+            owed.was_carried(taken);
+            self.sent += 1;
+        }
+        is_sent
     }
 
     /// Sends as much of a message as there are slots for.

@@ -1,10 +1,11 @@
 //! All channel ends of a process, and what is under way on them.
 
+use super::owed::Owed;
 use super::queues::Queues;
 use super::receiving::{Receiving, Target};
 use super::requests::Requests;
 use super::sending::{Progress, Sending, Sent, Source};
-use super::wire::{Record, Segment};
+use super::wire::{Message, Record, Segment, Taken};
 use super::{End, Slots, lane, of_context};
 use crate::error::{AcpError, Result};
 use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS};
@@ -45,6 +46,7 @@ pub(crate) struct Channels {
     /// Senders that have something to send or are to be freed.
     busy: Vec<End>,
     requests: Requests,
+    owed: Owed,
     /// Data on its way between memory.
     buffer: Vec<u8>,
     /// Something was not sent for want of space.
@@ -108,7 +110,11 @@ impl Channels {
         if sending.waiting.is_taken() {
             return Ok(None);
         }
-        match sending.send(links, end, (Source::Slice(message), progress), &mut self.buffer)? {
+        let source = Source::Slice(message);
+        if progress.is_new() && sending.send_short(links, end, source, (&mut self.owed, &mut self.buffer)) {
+            return Ok(Some(()));
+        }
+        match sending.send(links, end, (source, progress), &mut self.buffer)? {
             Sent::All => Ok(Some(())),
             Sent::NotYet => Ok(None),
             Sent::WaitsForSpace => {
@@ -122,7 +128,12 @@ impl Channels {
     pub fn start_send(&mut self, links: &mut Links, end: End, message: &Memory) -> Result<u64> {
         let sending = self.senders.get_mut(&end).ok_or(FREED)?;
         let mut progress = Progress::default();
-        if !sending.waiting.is_taken() {
+        let is_first = !sending.waiting.is_taken();
+        let parts = (&mut self.owed, &mut self.buffer);
+        if is_first && sending.send_short(links, end, Source::Memory(message), parts) {
+            return Ok(self.requests.start_ended(Ok(0)));
+        }
+        if is_first {
             let source = (Source::Memory(message), &mut progress);
             match sending.send(links, end, source, &mut self.buffer) {
                 Ok(Sent::All) => return Ok(self.requests.start_ended(Ok(0))),
@@ -159,6 +170,7 @@ impl Channels {
     #[inline]
     pub fn advance(&mut self, links: &mut Links) {
         self.waits_for_space = false;
+        self.owed.say_due(links);
         if !self.busy.is_empty() {
             self.advance_busy(links);
         }
@@ -208,16 +220,20 @@ impl Channels {
         if receiving.waiting.is_taken() {
             return None;
         }
-        receiving.take(links, end, &mut Target::Slice(into))
+        let received = receiving.take(&mut self.owed, end, &mut Target::Slice(into));
+        self.owed.say_due(links);
+        received
     }
 
     /// Receives the next message, if it is there and no other request waits, or when it comes.
     pub fn start_receive(&mut self, links: &mut Links, end: End, into: &Memory) -> Result<u64> {
         let receiving = self.receivers.get_mut(&end).ok_or(FREED)?;
-        if !receiving.waiting.is_taken()
-            && let Some(result) = receiving.take(links, end, &mut Target::Memory(into))
-        {
-            return Ok(self.requests.start_ended(result));
+        if !receiving.waiting.is_taken() {
+            let received = receiving.take(&mut self.owed, end, &mut Target::Memory(into));
+            self.owed.say_due(links);
+            if let Some(result) = received {
+                return Ok(self.requests.start_ended(result));
+            }
         }
         let request = self.requests.start();
         self.incoming.push(&mut receiving.waiting, Incoming { request, into: into.clone() });
@@ -231,6 +247,7 @@ impl Channels {
             None => self.requests.end(request, Ok(0)),
         }
         self.advance_receiver(links, end);
+        self.owed.say_due(links);
         Ok(request)
     }
 
@@ -239,7 +256,7 @@ impl Channels {
         let Some(receiving) = self.receivers.get_mut(&end) else { return };
         while let Some(first) = self.incoming.front_mut(&receiving.waiting) {
             let mut target = Target::Memory(&first.into);
-            let Some(result) = receiving.take(links, end, &mut target) else { return };
+            let Some(result) = receiving.take(&mut self.owed, end, &mut target) else { return };
             self.requests.end(first.request, result);
             self.incoming.pop(&mut receiving.waiting);
         }
@@ -247,7 +264,7 @@ impl Channels {
             return;
         }
         while !receiving.may_go() {
-            match receiving.take(links, end, &mut Target::Nowhere) {
+            match receiving.take(&mut self.owed, end, &mut Target::Nowhere) {
                 Some(Ok(_) | Err(AcpError::Truncated { .. })) => {}
                 Some(Err(_)) => break,
                 None => return,
@@ -263,8 +280,17 @@ impl Channels {
     /// A rank has said something. False: no process of this version says it.
     //= wire.md R-ACP-5
     pub fn said(&mut self, links: &mut Links, rank: u32, bytes: &[u8]) -> bool {
+        if let Some(message) = Message::decode(bytes) {
+            let segment = message.segment();
+            let end = End { rank, channel: message.channel };
+            if !self.is_since_reset(message.channel) {
+                return true;
+            }
+            let is_right = message.taken.channel == 0 || self.took(rank, message.taken);
+            return self.arrived(links, end, &segment, Some(message.data)) && is_right;
+        }
         let Some(record) = Record::decode(bytes) else { return false };
-        if record.channel() >> CHANNELS_BITS != self.first >> CHANNELS_BITS {
+        if !self.is_since_reset(record.channel()) {
             // It was sent before a reset.
             return true;
         }
@@ -301,14 +327,7 @@ impl Channels {
             Record::Segment { segment, data } => {
                 self.arrived(links, End { rank, channel: segment.channel }, &segment, data)
             }
-            Record::Taken { channel, segments } => {
-                let end = End { rank, channel };
-                match self.senders.get_mut(&end) {
-                    Some(sending) => sending.took(segments),
-                    // One that was freed has no use for it.
-                    None => self.was_made(end),
-                }
-            }
+            Record::Taken { channel, segments } => self.took(rank, Taken { channel, segments }),
             Record::End { channel, segments } => {
                 let end = End { rank, channel };
                 let Some(receiving) = self.receivers.get_mut(&end) else { return false };
@@ -319,17 +338,34 @@ impl Channels {
         }
     }
 
+    /// So many segments were taken from their slots. False: no receiver says it.
+    #[inline]
+    fn took(&mut self, rank: u32, Taken { channel, segments }: Taken) -> bool {
+        let end = End { rank, channel };
+        match self.senders.get_mut(&end) {
+            Some(sending) => sending.took(segments),
+            // One that was freed has no use for it.
+            None => self.was_made(end),
+        }
+    }
+
     /// Whether this rank has made this sender since the last reset.
     fn was_made(&mut self, end: End) -> bool {
         (self.first + 1..=self.pair(end.rank).sender).contains(&end.channel)
     }
 
+    #[inline]
+    fn is_since_reset(&self, channel: u64) -> bool {
+        channel >> CHANNELS_BITS == self.first >> CHANNELS_BITS
+    }
+
     /// A segment has come. False: no sender sends it.
+    #[inline]
     fn arrived(&mut self, links: &mut Links, end: End, segment: &Segment, data: Option<&[u8]>) -> bool {
         let Some(receiving) = self.receivers.get_mut(&end) else { return false };
         if let Some(data) = data
             && let Some(first) = self.incoming.front_mut(&receiving.waiting)
-            && let Some(result) = receiving.take_whole(links, end, (segment, data), &first.into)
+            && let Some(result) = receiving.take_whole(&mut self.owed, end, (segment, data), &first.into)
         {
             self.requests.end(first.request, result);
             self.incoming.pop(&mut receiving.waiting);

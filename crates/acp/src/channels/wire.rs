@@ -1,10 +1,16 @@
 //! What the two ranks of channels say to each other: little-endian words, one record a message (`docs/wire.md`, R-ACP-4 and following).
 
+use crate::limits::SEGMENT_HERE_BYTES_MAX;
 use cci::RegionHandle;
 
 const WORD_BYTES: usize = 8;
 /// Words before the data of a segment.
 pub(super) const SEGMENT_WORDS: usize = 5;
+/// Bytes before the data of a short message.
+pub(super) const MESSAGE_HEAD_BYTES: usize = MESSAGE_WORDS * WORD_BYTES;
+const MESSAGE_WORDS: usize = 5;
+/// The kind of a short message. Those in between are of segmented buffers.
+const MESSAGE: u64 = 12;
 /// Words of the record that says how many segments were taken.
 const TAKEN_WORDS: usize = 3;
 
@@ -26,6 +32,24 @@ pub(super) struct Segment {
     /// Bytes of the whole message.
     pub message_bytes: u64,
     pub len_bytes: u32,
+}
+
+/// So many segments have left their slots.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub channel: u64,
+    pub segments: u64,
+}
+
+/// A message that is one segment and travels with its record.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message<'a> {
+    pub channel: u64,
+    /// How many segments of this channel came before.
+    pub number: u64,
+    /// News of a channel in the other direction; of channel 0, which is none: there is nothing new.
+    pub taken: Taken,
+    pub data: &'a [u8],
 }
 
 /// One record. Channels are numbered for each pair of ranks and direction.
@@ -64,6 +88,46 @@ pub(super) fn taken(channel: u64, segments: u64) -> [u8; TAKEN_WORDS * WORD_BYTE
         *to = word.to_le_bytes();
     }
     bytes
+}
+
+//= wire.md R-ACP-4
+/// The beginning of a short message's record; its data follows.
+#[inline]
+pub(super) fn message_head(channel: u64, number: u64, taken: Taken) -> [u8; MESSAGE_HEAD_BYTES] {
+    let mut bytes = [0; MESSAGE_HEAD_BYTES];
+    let words = [MESSAGE, channel, number, taken.channel, taken.segments];
+    for (to, word) in bytes.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(words) {
+        *to = word.to_le_bytes();
+    }
+    bytes
+}
+
+impl<'a> Message<'a> {
+    /// None: it is another record.
+    #[inline]
+    pub fn decode(bytes: &'a [u8]) -> Option<Message<'a>> {
+        let (head, data) = bytes.split_first_chunk::<MESSAGE_HEAD_BYTES>()?;
+        let [kind, channel, number, taken_channel, segments] = *head.as_chunks::<WORD_BYTES>().0 else {
+            return None;
+        };
+        if u64::from_le_bytes(kind) != MESSAGE || data.len() > SEGMENT_HERE_BYTES_MAX {
+            return None;
+        }
+        let taken =
+            Taken { channel: u64::from_le_bytes(taken_channel), segments: u64::from_le_bytes(segments) };
+        let (channel, number) = (u64::from_le_bytes(channel), u64::from_le_bytes(number));
+        Some(Message { channel, number, taken, data })
+    }
+
+    #[inline]
+    pub fn segment(&self) -> Segment {
+        Segment {
+            channel: self.channel,
+            number: self.number,
+            message_bytes: self.data.len() as u64,
+            len_bytes: self.data.len() as u32,
+        }
+    }
 }
 
 impl<'a> Record<'a> {
@@ -156,6 +220,23 @@ mod tests {
                 prop_assert_eq!(Record::decode(&bytes), Some(record));
                 prop_assert_eq!(Record::decode(&bytes[..bytes.len() - 1]), None);
             }
+        }
+
+        #[test]
+        fn short_messages_are_decoded_as_they_were(
+            words in any::<[u64; 4]>(),
+            data in proptest::collection::vec(any::<u8>(), 0..64),
+        ) {
+            let [channel, number, taken_channel, segments] = words;
+            let taken = Taken { channel: taken_channel, segments };
+            let bytes = [&message_head(channel, number, taken)[..], &data].concat();
+            prop_assert_eq!(Message::decode(&bytes), Some(Message { channel, number, taken, data: &data }));
+            prop_assert_eq!(Record::decode(&bytes), None);
+            prop_assert_eq!(Message::decode(&bytes[..MESSAGE_HEAD_BYTES - 1]), None);
+            let long = [&bytes[..], &[0; SEGMENT_HERE_BYTES_MAX + 1]].concat();
+            prop_assert_eq!(Message::decode(&long), None);
+            let other = [&[4][..], &bytes[1..]].concat();
+            prop_assert_eq!(Message::decode(&other), None);
         }
 
         #[test]

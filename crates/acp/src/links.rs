@@ -52,6 +52,9 @@ pub(crate) struct Links {
     links: Numbered<Lane, Link>,
     /// The connection that was used last, by the number of its rank. Only an open one.
     last: Option<(Lane, Connection)>,
+    /// Whose the connections of channels are, by ranks of the job, and the one that brought a message last, by the number of its rank.
+    channels: Numbered<Connection, u32>,
+    last_from: Option<(Connection, u32)>,
     /// Links with records in their outboxes.
     backlog: Vec<Lane>,
     /// Records that no process of this version sends, or more than it would.
@@ -69,6 +72,8 @@ impl Links {
             numbering: Numbering::default(),
             links: Numbered::default(),
             last: None,
+            channels: Numbered::default(),
+            last_from: None,
             backlog: Vec::new(),
             faults: 0,
             taken: None,
@@ -102,7 +107,7 @@ impl Links {
     /// Gives ranks other numbers.
     pub fn renumber(&mut self, numbering: Numbering) {
         self.numbering = numbering;
-        self.last = None;
+        (self.last, self.last_from) = (None, None);
     }
 
     /// The connection, if it is there. Else it is opened.
@@ -197,6 +202,28 @@ impl Links {
         None
     }
 
+    /// Makes progress, and gives messages of channels that have come to `take`, each with the number of its rank, as long as it takes them by returning true:
+    /// up to `max`. Returns how many it has taken, and whether [`Links::next`] has more.
+    #[inline]
+    pub fn poll_messages(&mut self, max: usize, mut take: impl FnMut(u32, &[u8]) -> bool) -> (usize, bool) {
+        if self.taken.is_some() {
+            return (0, true);
+        }
+        let Links { ranks, numbering, channels, last_from, .. } = self;
+        ranks.poll_messages(max, |connection, message| {
+            let rank = match *last_from {
+                Some((last, rank)) if last == connection => rank,
+                _ => {
+                    let Some(&job_rank) = channels.get(&connection) else { return false };
+                    let rank = numbering.number(job_rank);
+                    *last_from = Some((connection, rank));
+                    rank
+                }
+            };
+            take(rank, message)
+        })
+    }
+
     /// Sleeps until something comes, or for a moment where something waits for space.
     pub fn wait(&mut self, for_space: bool) -> Result<()> {
         let pause = (for_space || !self.backlog.is_empty()).then_some(SPACE_PAUSE);
@@ -229,8 +256,11 @@ impl Links {
     fn on(&mut self, event: RankEvent) -> Option<News> {
         match event {
             RankEvent::Connected { peer, connection } => {
-                let link = self.links.entry(self.lane(peer)?).or_default();
-                link.connection = Some(connection);
+                let lane = self.lane(peer)?;
+                if lane.color == COLORS {
+                    self.channels.insert(connection, lane.rank);
+                }
+                self.links.entry(lane).or_default().connection = Some(connection);
                 self.last = None;
                 None
             }
@@ -256,8 +286,11 @@ impl Links {
 
     fn lose(&mut self, peer: Peer, why: String) -> Option<News> {
         let lane = self.lane(peer)?;
-        self.last = None;
+        (self.last, self.last_from) = (None, None);
         let link = self.links.entry(lane).or_default();
+        if let Some(connection) = link.connection {
+            self.channels.remove(&connection);
+        }
         *link = Link { gone: Some(why), ..Link::default() };
         Some(News::Gone(self.numbered(lane)))
     }

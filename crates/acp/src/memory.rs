@@ -8,6 +8,7 @@ use crate::engine::{Direct, Engine, Handle, Order};
 use crate::error::{AcpError, Result};
 use crate::limits::{
     ALIGN_BYTES, CLOSE_LIMIT, COLORS, RANKS_MAX, SCRATCH_BYTES, SILENCE_LIMIT, STARTER_PLACE, TURN_EVENTS,
+    TURN_MESSAGES,
 };
 use crate::links::{Lane, Links, News};
 use crate::numbering::Numbering;
@@ -328,7 +329,7 @@ impl GlobalMemory {
 
     /// Makes progress. Returns how a barrier has ended, if one has.
     fn turn(&mut self) -> Option<Result<()>> {
-        let end = self.take_events(|_| false);
+        let end = self.take_events(TURN_MESSAGES, |_| false);
         self.advance();
         end
     }
@@ -336,16 +337,31 @@ impl GlobalMemory {
     /// Makes progress until this is so, and no further: to find out that nothing else has come costs as much as to take a message. Returns
     /// whether it is so.
     pub(crate) fn turn_until(&mut self, is_done: impl Fn(&GlobalMemory) -> bool) -> bool {
-        self.take_events(&is_done);
+        self.take_events(self.channels.awaited().clamp(1, TURN_MESSAGES), &is_done);
         self.advance();
         is_done(self)
     }
 
-    /// Takes the events that are there, or those until this is so. Returns how a barrier has ended, if one has.
+    /// Takes the events that are there, or those until this is so, with up to so many messages at a time. Returns how a barrier has ended, if one has.
     #[inline]
-    fn take_events(&mut self, mut is_enough: impl FnMut(&GlobalMemory) -> bool) -> Option<Result<()>> {
+    fn take_events(
+        &mut self,
+        messages_max: usize,
+        mut is_enough: impl FnMut(&GlobalMemory) -> bool,
+    ) -> Option<Result<()>> {
         let (mut events_left, mut end) = (TURN_EVENTS, None);
-        while let Some(news) = self.links.next(&mut events_left) {
+        while events_left > 0 {
+            let GlobalMemory { links, channels, .. } = self;
+            let (messages, has_events) =
+                links.poll_messages(messages_max, |rank, message| channels.take_short(rank, message));
+            events_left = events_left.saturating_sub(messages);
+            if messages > 0 && is_enough(self) || messages == 0 && !has_events {
+                break;
+            }
+            if !has_events {
+                continue;
+            }
+            let Some(news) = self.links.next(&mut events_left) else { break };
             match news {
                 News::Barrier(barrier) => end = Some(barrier.map_err(AcpError::from)),
                 News::OfChannels(rank, message) => {
@@ -396,7 +412,7 @@ impl GlobalMemory {
             }
             // Each event may be the one that is waited for.
             has_come = false;
-            self.take_events(|_| {
+            self.take_events(self.channels.awaited().clamp(1, TURN_MESSAGES), |_| {
                 has_come = true;
                 true
             });

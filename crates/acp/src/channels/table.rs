@@ -281,13 +281,12 @@ impl Channels {
     //= wire.md R-ACP-5
     pub fn said(&mut self, links: &mut Links, rank: u32, bytes: &[u8]) -> bool {
         if let Some(message) = Message::decode(bytes) {
-            let segment = message.segment();
-            let end = End { rank, channel: message.channel };
             if !self.is_since_reset(message.channel) {
                 return true;
             }
+            let end = End { rank, channel: message.channel };
             let is_right = message.taken.channel == 0 || self.took(rank, message.taken);
-            return self.arrived(links, end, &segment, Some(message.data)) && is_right;
+            return self.arrived(links, end, &message.segment(), Some(message.data)) && is_right;
         }
         let Some(record) = Record::decode(bytes) else { return false };
         if !self.is_since_reset(record.channel()) {
@@ -352,6 +351,47 @@ impl Channels {
     /// Whether this rank has made this sender since the last reset.
     fn was_made(&mut self, end: End) -> bool {
         (self.first + 1..=self.pair(end.rank).sender).contains(&end.channel)
+    }
+
+    /// A message has come, and nothing can be said now. False: it is not a short one of an open channel, and [`Channels::said`] knows more.
+    #[inline]
+    pub fn take_short(&mut self, rank: u32, bytes: &[u8]) -> bool {
+        let Some(message) = Message::decode(bytes) else { return false };
+        if !self.is_since_reset(message.channel) {
+            return false;
+        }
+        if message.taken.channel != 0 && !self.took(rank, message.taken) {
+            return false;
+        }
+        let end = End { rank, channel: message.channel };
+        let Some(receiving) = self.receivers.get_mut(&end) else { return false };
+        if receiving.freed_by != 0 {
+            return false;
+        }
+        let segment = message.segment();
+        let Some(first) = self.incoming.front_mut(&receiving.waiting) else {
+            return receiving.arrived(&segment, Some(message.data));
+        };
+        let parts = (&segment, message.data);
+        let Some(result) = receiving.take_whole(&mut self.owed, end, parts, &first.into) else {
+            return false;
+        };
+        self.requests.end(first.request, result);
+        self.incoming.pop(&mut receiving.waiting);
+        // One that came earlier may be behind it.
+        while let Some(first) = self.incoming.front_mut(&receiving.waiting)
+            && let Some(result) = receiving.take(&mut self.owed, end, &mut Target::Memory(&first.into))
+        {
+            self.requests.end(first.request, result);
+            self.incoming.pop(&mut receiving.waiting);
+        }
+        true
+    }
+
+    /// How many requests wait for messages.
+    #[inline]
+    pub fn awaited(&self) -> usize {
+        self.incoming.len()
     }
 
     #[inline]

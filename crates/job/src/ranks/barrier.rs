@@ -125,6 +125,12 @@ impl Barrier {
         self.gather();
     }
 
+    /// Whether there is something to take of how the barrier has ended.
+    #[inline]
+    pub fn has_end(&self) -> bool {
+        self.ended.is_some()
+    }
+
     /// How the barrier has ended, once: well, or because of a rank.
     pub fn take_end(&mut self) -> Option<Result<(), u32>> {
         self.ended.take()

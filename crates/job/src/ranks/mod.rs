@@ -61,8 +61,8 @@ pub struct Ranks {
     barrier_waits: bool,
     /// How long a rank may take no message of a barrier, if this rank has called one.
     barrier_limit: Option<Duration>,
-    /// Events that came while the last messages of a barrier were sent.
-    behind_barrier: VecDeque<Event>,
+    /// Events that come before those of the endpoint: they came while the last messages of a barrier were sent, or a handler has not taken them.
+    kept: VecDeque<Event>,
 }
 
 impl Ranks {
@@ -90,7 +90,7 @@ impl Ranks {
             barrier_waits: false,
             hosts,
             barrier_limit: None,
-            behind_barrier: VecDeque::new(),
+            kept: VecDeque::new(),
         }
     }
 
@@ -155,11 +155,11 @@ impl Ranks {
         // What this rank has said leaves when its endpoint makes progress, and the program may let it make none for long now. A message
         // is the last event that is kept: behind it may be the end of its connection, which would then have no peer any more.
         while has_sent
-            && self.behind_barrier.len() < BARRIER_EVENTS_MAX
+            && self.kept.len() < BARRIER_EVENTS_MAX
             && let Some(event) = self.endpoint.next_event()
         {
             let is_message = matches!(event, Event::Recv(_));
-            self.behind_barrier.push_back(event);
+            self.kept.push_back(event);
             if is_message {
                 break;
             }
@@ -266,12 +266,34 @@ impl Ranks {
         if let Some(end) = self.barrier_end(true) {
             return Some(end);
         }
-        while let Some(event) = self.behind_barrier.pop_front().or_else(|| self.endpoint.next_event()) {
+        while let Some(event) = self.kept.pop_front().or_else(|| self.endpoint.next_event()) {
             if let Some(event) = self.on(event) {
                 return Some(event);
             }
         }
         None
+    }
+
+    /// Makes progress and gives messages that have come to `handler`, each with its connection, as long as it takes them by returning true: up to `max`, and
+    /// up to the next other event. A message that it does not take comes from [`Ranks::next_event`], and so does everything behind it. Returns how many it
+    /// has taken, and whether events wait, or messages that it has not taken.
+    #[doc(hidden)]
+    #[inline]
+    pub fn poll_messages(
+        &mut self,
+        max: usize,
+        mut handler: impl FnMut(Connection, &[u8]) -> bool,
+    ) -> (usize, bool) {
+        if self.barrier_waits || !self.kept.is_empty() || self.barrier.has_end() {
+            return (0, true);
+        }
+        let Ranks { endpoint, kept, .. } = self;
+        let (messages, has_events) = endpoint.poll_messages(max, |message| {
+            if !kept.is_empty() || !handler(message.connection(), &message) {
+                kept.push_back(Event::Recv(message.keep()));
+            }
+        });
+        (messages - kept.len(), has_events || !kept.is_empty())
     }
 
     /// Waits for the next event for up to `timeout`, or for ever; it sleeps where that takes long. None after `timeout`.
@@ -310,7 +332,7 @@ impl Ranks {
     /// Prepares for a sleep on the endpoint's [`cci::Sleeper`]. Returns false if [`Ranks::next_event`] may have something now, so that nobody
     /// may sleep.
     pub fn arm(&mut self) -> bool {
-        self.behind_barrier.is_empty() && !self.barrier_waits && !self.endpoint.arm()
+        self.kept.is_empty() && !self.barrier_waits && !self.endpoint.arm()
     }
 
     /// Closes the endpoint with all connections, and delivers what was sent for up to `limit`. Returns whether all of it was.

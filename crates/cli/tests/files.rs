@@ -128,6 +128,9 @@ fn a_client_says_what_it_waits_for() {
     let mut line = || lines.next().expect("a line").expect("text");
     let waits = line();
     assert!(waits.contains("no service test-files") && waits.contains("waiting for up to 60 s"), "{waits}");
+    let waited_ms = waits.split_once("after ").and_then(|(_, rest)| rest.split_once(" ms"));
+    let waited_ms: u64 = waited_ms.and_then(|(ms, _)| ms.parse().ok()).expect("how long it has waited");
+    assert!(waited_ms >= 1000, "it speaks after a second: {waits}");
     let service = Service::start(directory.path(), &folder, "shm");
     assert_eq!(line(), "the service answers");
     assert!(ended(client).status.success());

@@ -238,6 +238,16 @@ impl fmt::Display for SendError {
     }
 }
 
+impl ReachError {
+    /// This error, of a service that has been looked for for so long.
+    pub(crate) fn after(mut self, looked: Duration) -> ReachError {
+        if let ReachError::Unknown { waited, .. } | ReachError::NotThere { waited, .. } = &mut self {
+            *waited = looked;
+        }
+        self
+    }
+}
+
 impl fmt::Display for ReachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -147,7 +147,7 @@ impl Finding {
             let service = state.name.clone();
             let unknown = || ReachError::Unknown { service, directory: self.directory.describe(), waited };
             let error = search.obstacle.clone().unwrap_or_else(unknown);
-            found.push(Found::Unreached(partner, with_waited(error, waited)));
+            found.push(Found::Unreached(partner, error.after(waited)));
             if wanted {
                 return true;
             }
@@ -363,18 +363,6 @@ impl Finding {
 fn later(search: &mut Search, now_ns: u64) {
     search.ask_at_ns = Some(now_ns + search.pause_ns);
     search.pause_ns = (search.pause_ns * 2).min(ASK_AGAIN_NS_MAX);
-}
-
-fn with_waited(error: ReachError, now: Duration) -> ReachError {
-    match error {
-        ReachError::Unknown { service, directory, .. } => {
-            ReachError::Unknown { service, directory, waited: now }
-        }
-        ReachError::NotThere { service, uri, reason, .. } => {
-            ReachError::NotThere { service, uri, reason, waited: now }
-        }
-        error => error,
-    }
 }
 
 #[cfg(test)]

@@ -54,15 +54,16 @@ impl Node {
         self.engine.base.short_item_bytes_max(partner)
     }
 
-    /// Why a partner was not reached in the time that it was [looked for](Node::seek).
+    /// Why a partner was not reached, after it has been [looked for](Node::seek) for so long.
     pub fn obstacle(&self, partner: Partner, waited: Duration) -> ReachError {
         let state = self.engine.base.partners.get(partner);
         let obstacle = state.and_then(|state| state.search.as_ref()?.obstacle.clone());
-        obstacle.unwrap_or_else(|| ReachError::Unknown {
+        let unknown = || ReachError::Unknown {
             service: state.map_or_else(|| ServiceName::number(0), |state| state.name.clone()),
             directory: self.engine.finding.directory.describe(),
             waited,
-        })
+        };
+        obstacle.unwrap_or_else(unknown).after(waited)
     }
 
     /// Whether long items are being written into return buffers of a partner: their message leaves after that, and others may before.

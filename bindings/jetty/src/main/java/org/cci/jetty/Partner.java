@@ -20,8 +20,10 @@ import org.cci.ServiceId;
 final class Partner {
     /** The frames of one message, with the bytes that travel in it, while the path to the partner is not known: every path takes so much. */
     private static final int MESSAGE_BYTES_MIN = 1000;
-    /** Bytes go in so many messages, if nothing else is sent, rather than as a long item, which takes longer. */
-    static final int SPLIT_MESSAGES_MAX = 3;
+    /** Bytes go in so many messages, if nothing else is sent, rather than as a long item, which takes longer: 4 KiB and their head in datagrams of an Ethernet. */
+    private static final int SPLIT_MESSAGES_MAX = 4;
+    /** The most bytes that go so: where messages are longer, fewer of them take more. */
+    private static final int SPLIT_BYTES_MAX = 5904;
     /** More bytes than these are a long item of their own; fewer share one with others. */
     static final int SHARED_BYTES_MAX = 16 << 10;
     /** The length of a long item that is shared. */
@@ -123,6 +125,11 @@ final class Partner {
         return messageBytesMax - 2 * Frame.BYTES;
     }
 
+    /** Whether so many bytes are better sent in a few messages than as a long item, now. */
+    boolean splits(long bytes) {
+        return bytes <= Math.min(SPLIT_MESSAGES_MAX * inlineBytesMax(), SPLIT_BYTES_MAX) && isFree(SPLIT_MESSAGES_MAX);
+    }
+
     /** Asks how long messages on the path to the partner may be, until that is known. */
     private void learnPath(Service from) {
         if (isPathKnown) {
@@ -179,7 +186,7 @@ final class Partner {
     }
 
     /** Whether nothing waits, and so many messages may be sent. */
-    boolean isFree(int messages) {
+    private boolean isFree(int messages) {
         synchronized (queue) {
             return queue.isEmpty() && MESSAGES_MAX - (sentMessages - tookMessages) >= messages;
         }

@@ -179,9 +179,7 @@ final class ServiceStream {
         for (ByteBuffer buffer : buffers) {
             all += buffer.remaining();
         }
-        int inlineBytesMax = partner.inlineBytesMax();
-        boolean splits = all <= Partner.SPLIT_MESSAGES_MAX * inlineBytesMax && partner.isFree(Partner.SPLIT_MESSAGES_MAX);
-        int copiedBytesMax = splits ? inlineBytesMax : StreamMultiplexer.COPIED_BYTES_MAX;
+        int copiedBytesMax = partner.splits(all) ? partner.inlineBytesMax() : StreamMultiplexer.COPIED_BYTES_MAX;
         while (true) {
             // What can be sent from where it is goes by itself.
             long left = 0;

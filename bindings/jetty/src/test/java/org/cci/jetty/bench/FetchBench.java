@@ -126,7 +126,7 @@ public final class FetchBench {
             }
             Process server = started(java(FetchServer.class, service, folder.toString(), "localhost"), own, false);
             try (BufferedReader output = server.inputReader()) {
-                return measure(options, "localhost", Integer.parseInt(output.readLine()), service, folder);
+                return measure(options, "localhost", Integer.parseInt(port(output)), service, folder);
             } finally {
                 server.destroyForcibly().onExit().join();
             }
@@ -144,7 +144,7 @@ public final class FetchBench {
             Process server = started(serving, own, true);
             try (BufferedReader output = server.inputReader()) {
                 List<String> fetching = new ArrayList<>(List.of(arguments));
-                fetching.add("server=" + String.join(",", Wire.FAR, output.readLine(), service, folder.toString()));
+                fetching.add("server=" + String.join(",", Wire.FAR, port(output), service, folder.toString()));
                 List<String> command = wire.near(java(FetchBench.class, fetching.toArray(String[]::new)));
                 Process client = started(command, own, true);
                 try (BufferedReader lines = client.inputReader()) {
@@ -184,6 +184,15 @@ public final class FetchBench {
             builder.environment().put("CCI_DIRECTORY", "host:" + own.resolve("services"));
         }
         return builder.start();
+    }
+
+    /** Reads which port the server listens at, which it says when it serves. */
+    private static String port(BufferedReader output) throws IOException {
+        String line = output.readLine();
+        if (line == null) {
+            throw new IOException("the server has ended at its start; what it has written is above");
+        }
+        return line;
     }
 
     private static List<Readings.Line> measure(Options options, String host, int port, String service, Path folder)

@@ -140,7 +140,8 @@ int cci_job_abort(cci_job_t *job, int code, const char *reason);
 
 /*
  * Says that this rank goes on when another one dies. By default a death ends the job; once every living rank has called this, it does not.
- * Exchanges and barriers then give CCI_ERR_DISCONNECTED, and connections with the dead rank end.
+ * Exchanges and barriers then give CCI_ERR_DISCONNECTED, and connections with the dead rank end: of ACP and CCS over any device some 2 s after the
+ * launcher has seen the end at the latest, of endpoints over datagrams when their peer was silent for too long.
  *
  * Errors: CCI_ECONNREFUSED (the launcher can't be asked: only `cci run` can).
  */

@@ -92,6 +92,7 @@ fn as_a_rank() {
             std::thread::sleep(std::time::Duration::from_secs(600));
         }
         "ask who died" => ask_who_died(),
+        "loses one" => loses_one(),
         "dies" => {
             let mut job = Job::join().unwrap();
             if job.rank() == 1 {
@@ -315,6 +316,49 @@ fn ask_who_died() {
     std::thread::sleep(Duration::from_secs(600));
 }
 
+/// Rank 2 is killed. Over UDP only the launcher knows: the others of its host wait for it until they have lost it, and still have each other.
+fn loses_one() {
+    let mut job = Job::join().unwrap();
+    let context = Context::new().unwrap();
+    let mut ranks = Ranks::open(&mut job, context.device("udp-lo").unwrap(), Options::default()).unwrap();
+    job.survive().unwrap();
+    job.barrier().unwrap();
+    let rank = job.rank();
+    let others: Vec<u32> =
+        (0..job.size()).filter(|&other| other != rank && job.host_of(other) == Some(job.host())).collect();
+    for &other in &others {
+        ranks.connect(Peer::of(other), PATIENCE).unwrap();
+    }
+    let to_hear = others.iter().filter(|&&other| other != 2).count();
+    let to_lose = others.len() - to_hear;
+    let (mut open, mut heard, mut lost) = (0, 0, 0);
+    while heard < to_hear || lost < to_lose {
+        match ranks.wait(Some(PATIENCE)).unwrap().unwrap() {
+            RankEvent::Connected { .. } => {
+                open += 1;
+                for &other in others.iter().filter(|_| open == others.len()) {
+                    let connection = ranks.connection(Peer::of(other)).unwrap();
+                    ranks.endpoint().send(connection, b"here", 0, SendFlags::SILENT).unwrap();
+                }
+            }
+            RankEvent::Endpoint(Event::Recv(message)) => {
+                assert_eq!(*message, *b"here");
+                heard += 1;
+            }
+            RankEvent::Ended { peer, .. } if peer.rank() == 2 => lost += 1,
+            // It has heard all, and has left.
+            RankEvent::Ended { .. } => {}
+            other => panic!("rank {rank}: {other:?}"),
+        }
+    }
+    if rank == 2 {
+        // All others of the host have all their connections then.
+        kill_process(getpid(), Signal::KILL).unwrap();
+    }
+    assert!(ranks.close(PATIENCE));
+    println!("\nsurvived");
+}
+
 fn ends_by_itself() {
     let mut job = Job::join().unwrap();
     let mut ranks = connected(&mut job);
@@ -390,6 +434,8 @@ fn ranks_of_two_hosts_meet_and_are_told_of_deaths() {
     succeeded(&launch("everything", "60s"));
     assert_eq!(launch("dies", "60s").status.code(), Some(9));
     succeeded(&launch("leaves", "60s"));
+    let lost = launch("loses one", "60s");
+    assert_eq!((lost.status.code(), survivors(&lost)), (Some(137), 3), "{}", stderr(&lost));
     succeeded(&launch("never joins", "60s"));
     let asked = launch("ask who died", "60s");
     assert_eq!(survivors(&asked), 1, "{}", stderr(&asked));
@@ -592,6 +638,12 @@ fn a_death_ends_the_job_unless_all_living_ranks_survive_it() {
     let said = stderr(&ended);
     assert_eq!(ended.status.code(), Some(9), "{said}");
     assert!(said.contains("; the other ranks are ended"), "{said}");
+}
+
+#[test]
+fn a_rank_that_is_killed_is_missed_over_datagrams() {
+    let output = launch("4", "loses one", &[]);
+    assert_eq!((output.status.code(), survivors(&output)), (Some(137), 3), "{}", stderr(&output));
 }
 
 #[test]

@@ -83,11 +83,14 @@ impl Coordinator {
         (0..).zip(&table.ranks).filter(|(_, state)| state.exchanged.is_none()).map(|(rank, _)| rank).collect()
     }
 
-    /// The process of this rank has ended in this way: nobody waits for it from now on.
+    /// The process of this rank has ended in this way: nobody waits for it from now on, and the ranks of all hosts can see it.
     pub fn rank_ended(&self, rank: u32, status: RankStatus) {
         let mut table = self.table();
         if let Some(state) = table.ranks.get_mut(rank as usize) {
             state.end = Some(status);
+            for say in &table.hosts {
+                say(ToHost::Ended { rank });
+            }
         }
         table.rank_is_gone(rank);
     }
@@ -159,7 +162,7 @@ impl Table {
         let values = self.ranks.iter_mut().filter_map(|state| state.exchanged.take()).collect();
         let answer = FromLauncher::Exchanged { values };
         for say in &self.hosts {
-            say(ToHost { rank: None, answer: answer.clone() });
+            say(ToHost::Answer { rank: None, answer: answer.clone() });
         }
     }
 
@@ -185,7 +188,7 @@ impl Table {
         let Some(say) = self.ranks.get(rank as usize).and_then(|state| self.hosts.get(state.host)) else {
             return;
         };
-        say(ToHost { rank: Some(rank), answer });
+        say(ToHost::Answer { rank: Some(rank), answer });
     }
 }
 

@@ -1,5 +1,6 @@
 //! Properties of everything that ranks, launchers and hosts say to each other.
 
+use crate::ended::EndedPlace;
 use crate::relayed::{FromHost, News, ToHost};
 use crate::status::RankStatus;
 use crate::wire::{FromLauncher, FromRank, VERSION};
@@ -42,9 +43,14 @@ fn statuses() -> impl Strategy<Value = RankStatus> {
     ]
 }
 
+fn places() -> impl Strategy<Value = EndedPlace> {
+    (vec(any::<u8>(), 0..9), any::<u64>()).prop_map(|(place, nonce)| EndedPlace { place, nonce })
+}
+
 fn from_launchers() -> impl Strategy<Value = FromLauncher> {
     prop_oneof![
-        any::<u32>().prop_map(|size| FromLauncher::Welcome { size }),
+        (any::<u32>(), proptest::option::of(places()))
+            .prop_map(|(size, ended)| FromLauncher::Welcome { size, ended }),
         vec(values(), 0..9).prop_map(|values| FromLauncher::Exchanged { values }),
         Just(FromLauncher::Done),
         proptest::option::of(values()).prop_map(|value| FromLauncher::Value { value }),
@@ -60,7 +66,10 @@ fn from_hosts() -> impl Strategy<Value = FromHost> {
 }
 
 fn to_hosts() -> impl Strategy<Value = ToHost> {
-    (any::<Option<u32>>(), from_launchers()).prop_map(|(rank, answer)| ToHost { rank, answer })
+    prop_oneof![
+        (any::<Option<u32>>(), from_launchers()).prop_map(|(rank, answer)| ToHost::Answer { rank, answer }),
+        any::<u32>().prop_map(|rank| ToHost::Ended { rank }),
+    ]
 }
 
 /// What can be read is written in one way only: so nobody reads more, less or something else than what was said.

@@ -1,6 +1,7 @@
 //! A rank's view of its job.
 
 use crate::bootstrap::{self, Bootstrap};
+use crate::ended::Ended;
 use crate::error::{JobError, Result};
 use crate::key::JobKey;
 use crate::limits::{
@@ -35,6 +36,8 @@ pub struct Job {
     key: JobKey,
     /// For each rank, the number of its host.
     hosts: Arc<[u32]>,
+    /// Which ranks have ended, where the launcher shows it.
+    ended: Option<Arc<Ended>>,
 }
 
 impl Job {
@@ -66,6 +69,7 @@ impl Job {
             size: joined.size,
             key,
             hosts: number_hosts(&cards).into(),
+            ended: joined.ended.map(Arc::new),
         })
     }
 
@@ -92,6 +96,11 @@ impl Job {
     /// For each rank, the number of its host.
     pub(crate) fn hosts(&self) -> Arc<[u32]> {
         self.hosts.clone()
+    }
+
+    /// Which ranks have ended, where the launcher shows it.
+    pub(crate) fn ended(&self) -> Option<Arc<Ended>> {
+        self.ended.clone()
     }
 
     /// The number of this rank among those of its host, from 0.
@@ -180,13 +189,18 @@ impl Job {
     }
 
     /// Says that this rank goes on when another one dies. By default a death ends the job; once every living rank has said this, it
-    /// does not. Exchanges and barriers then return [`JobError::Gone`], and connections with the dead rank end. The launcher's exit code
-    /// stays that of the first rank that failed.
+    /// does not. Exchanges and barriers then return [`JobError::Gone`], and connections with the dead rank end: over shared memory and TCP at
+    /// once, and over datagrams, which do not show a death, some 2 s after the launcher has seen it. The launcher's exit code stays that of the
+    /// first rank that failed.
     ///
     /// # Errors
     /// The launcher can't be asked ([`JobError::Refused`]): only `cci run` can. The launcher is gone.
     pub fn survive(&mut self) -> Result<()> {
-        self.bootstrap.survive()
+        self.bootstrap.survive()?;
+        if let Some(ended) = &self.ended {
+            ended.want();
+        }
+        Ok(())
     }
 
     /// What has become of a rank: how its process ended, as far as the launcher knows. Where it has not ended yet, waits for that for up to

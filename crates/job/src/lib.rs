@@ -10,6 +10,7 @@
 
 mod bootstrap;
 pub mod coordinator;
+mod ended;
 mod error;
 #[cfg(test)]
 mod frame_properties;
@@ -19,6 +20,7 @@ mod key;
 pub mod limits;
 #[doc(hidden)]
 pub mod numbered;
+mod published;
 mod ranks;
 mod relayed;
 pub mod server;

@@ -36,6 +36,16 @@ pub const LOCAL_RANKS_ROOMY: u32 = 16;
 pub const SMALL_ENDPOINT_BYTES: u64 = 40_000_000;
 /// Longest list of the ranks' URIs that a process keeps for itself, bytes: shared memory takes a page at least.
 pub const OWN_BOOK_BYTES_MAX: usize = 4096;
+/// How often a rank that survives others looks which ones have ended.
+pub const ENDED_LOOK_EVERY: Duration = Duration::from_millis(500);
+/// So many polls have one reading of the clock.
+pub(crate) const POLLS_PER_CLOCK: u32 = 64;
+/// What a rank has sent before it ended still arrives for so long.
+pub const ENDED_GRACE: Duration = Duration::from_secs(1);
+/// How long after the grace what was under way to that rank has failed.
+pub(crate) const ENDED_PARTING: Duration = Duration::from_millis(100);
+/// How long after the grace the connection ends although the program has not got all other events.
+pub(crate) const ENDED_PARTING_MAX: Duration = Duration::from_secs(5);
 
 const _: () = assert!(SMALL_ENDPOINT_BYTES < cci::limits::MEMORY_BYTES_DEFAULT);
 const _: () = assert!(FRAME_BYTES_MAX < u32::MAX as usize);

@@ -22,12 +22,21 @@ pub(crate) enum News {
     Left,
 }
 
-/// What the coordinator says to ranks of one host.
+/// What the coordinator says to the server of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToHost {
-    /// None: to all of that host.
-    pub(crate) rank: Option<u32>,
-    pub(crate) answer: FromLauncher,
+pub enum ToHost {
+    /// For ranks of that host.
+    Answer {
+        /// None: for all of them.
+        rank: Option<u32>,
+        /// What the server gives them.
+        answer: FromLauncher,
+    },
+    /// A rank of the job has ended, on whichever host.
+    Ended {
+        /// Which one.
+        rank: u32,
+    },
 }
 
 impl FromHost {
@@ -66,24 +75,31 @@ impl FromHost {
 impl ToHost {
     /// As bytes, for the way between two launchers.
     pub fn encode(&self) -> Vec<u8> {
-        let frame = match self.rank {
-            None => Frame::new(0),
-            Some(rank) => Frame::new(1).number(rank),
+        let frame = match self {
+            ToHost::Answer { rank: None, answer } => Frame::new(0).bytes(&answer.encode()[4..]),
+            ToHost::Answer { rank: Some(rank), answer } => {
+                Frame::new(1).number(*rank).bytes(&answer.encode()[4..])
+            }
+            ToHost::Ended { rank } => Frame::new(2).number(*rank),
         };
-        frame.bytes(&self.answer.encode()[4..]).finish()[4..].to_vec()
+        frame.finish()[4..].to_vec()
     }
 
     /// From what [`ToHost::encode`] gives; none from anything else.
     pub fn decode(bytes: &[u8]) -> Option<ToHost> {
         let (&kind, fields) = bytes.split_first()?;
         let mut fields = Fields::new(fields);
-        let rank = match kind {
-            0 => None,
-            1 => Some(fields.number()?),
+        let answer = |rank, fields: &mut Fields| {
+            let answer = FromLauncher::decode(&fields.bytes(FRAME_BYTES_MAX)?)?;
+            Some(ToHost::Answer { rank, answer })
+        };
+        let said = match kind {
+            0 => answer(None, &mut fields)?,
+            1 => answer(Some(fields.number()?), &mut fields)?,
+            2 => ToHost::Ended { rank: fields.number()? },
             _ => return None,
         };
-        let answer = FromLauncher::decode(&fields.bytes(FRAME_BYTES_MAX)?)?;
-        fields.is_empty().then_some(ToHost { rank, answer })
+        fields.is_empty().then_some(said)
     }
 }
 
@@ -101,8 +117,9 @@ mod tests {
             assert!((0..bytes.len()).all(|len| FromHost::decode(&bytes[..len]).is_none()));
             assert_eq!(FromHost::decode(&[&bytes[..], &[0]].concat()), None);
         }
-        for rank in [None, Some(3)] {
-            let said = ToHost { rank, answer: FromLauncher::Exchanged { values: vec![vec![1], vec![]] } };
+        let answer = FromLauncher::Exchanged { values: vec![vec![1], vec![]] };
+        let answer = |rank| ToHost::Answer { rank, answer: answer.clone() };
+        for said in [answer(None), answer(Some(3)), ToHost::Ended { rank: 3 }] {
             let bytes = said.encode();
             assert_eq!(ToHost::decode(&bytes), Some(said));
             assert!((0..bytes.len()).all(|len| ToHost::decode(&bytes[..len]).is_none()));

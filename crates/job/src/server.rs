@@ -1,5 +1,6 @@
 //! The launcher's side on each host: takes its ranks in, and carries what they ask and are answered.
 
+use crate::ended::EndedTable;
 use crate::error::{JobError, Result};
 use crate::key::JobKey;
 use crate::relayed::{FromHost, News, ToHost};
@@ -34,6 +35,8 @@ struct Shared {
     key: JobKey,
     /// Where answers go; none before that rank has joined.
     answers: Vec<OnceLock<UnixStream>>,
+    /// Where ranks look who has ended. None: the system has no memory for it, and they go by their connections.
+    ended: Option<EndedTable>,
     to_coordinator: Box<dyn Fn(FromHost) + Send + Sync>,
 }
 
@@ -54,7 +57,9 @@ impl RankServer {
             .and_then(|address| UnixListener::bind_addr(&address))
             .map_err(JobError::system("a socket for the ranks"))?;
         let answers = ranks.clone().map(|_| OnceLock::new()).collect();
-        let shared = Arc::new(Shared { ranks, size, key, answers, to_coordinator: Box::new(to_coordinator) });
+        let ended = EndedTable::create(size).ok();
+        let to_coordinator = Box::new(to_coordinator);
+        let shared = Arc::new(Shared { ranks, size, key, answers, ended, to_coordinator });
         let serving = shared.clone();
         thread::Builder::new()
             .spawn(move || serving.accept_all(&listener))
@@ -67,12 +72,20 @@ impl RankServer {
         &self.name
     }
 
-    /// Gives ranks what the coordinator says to them. Calls come one after the other.
+    /// Gives ranks what the coordinator says to them, or lets them see it. Calls come one after the other.
     pub fn answer(&self, said: &ToHost) {
-        let frame = said.answer.encode();
-        match said.rank {
-            Some(rank) => self.shared.write(rank, &frame),
-            None => self.shared.ranks.clone().for_each(|rank| self.shared.write(rank, &frame)),
+        let Shared { ranks, ended, .. } = &*self.shared;
+        match said {
+            ToHost::Answer { rank: Some(rank), answer } => self.shared.write(*rank, &answer.encode()),
+            ToHost::Answer { rank: None, answer } => {
+                let frame = answer.encode();
+                ranks.clone().for_each(|rank| self.shared.write(rank, &frame));
+            }
+            ToHost::Ended { rank } => {
+                if let Some(ended) = ended {
+                    ended.enter(*rank);
+                }
+            }
         }
     }
 }
@@ -112,7 +125,8 @@ impl Shared {
             }
         };
         self.say(rank, News::Joined);
-        let welcome = FromLauncher::Welcome { size: self.size };
+        let ended = self.ended.as_ref().map(EndedTable::place);
+        let welcome = FromLauncher::Welcome { size: self.size, ended };
         if welcome.write(from.get_mut()).is_ok() && from.get_ref().set_read_timeout(None).is_ok() {
             while let Ok(asked) = FromRank::read(&mut from) {
                 if matches!(asked, FromRank::Hello { .. }) {

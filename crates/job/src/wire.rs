@@ -3,10 +3,12 @@
 //! The first frame begins with [`MAGIC`] and the version as text in every version of CCI, so that two versions refuse each
 //! other by name.
 
+use crate::ended::EndedPlace;
 use crate::frames::{Fields, Frame, read_frame};
 use crate::limits::{
     FRAME_BYTES_MAX, JOB_KEY_BYTES, KEY_BYTES_MAX, RANKS_MAX, REASON_BYTES_MAX, VALUE_BYTES_MAX,
 };
+use crate::published::PLACE_BYTES;
 use crate::status::RankStatus;
 use std::io::{self, Read, Write};
 use std::num::NonZeroU8;
@@ -38,8 +40,8 @@ pub enum FromRank {
 /// What the launcher says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromLauncher {
-    /// The rank is taken in.
-    Welcome { size: u32 },
+    /// The rank is taken in. There may be a table of ranks that have ended.
+    Welcome { size: u32, ended: Option<EndedPlace> },
     /// Everybody's value, by rank.
     Exchanged { values: Vec<Vec<u8>> },
     /// The value was put.
@@ -106,7 +108,10 @@ impl FromRank {
 impl FromLauncher {
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            FromLauncher::Welcome { size } => Frame::new(0).number(*size),
+            FromLauncher::Welcome { size, ended: None } => Frame::new(0).number(*size).number(0),
+            FromLauncher::Welcome { size, ended: Some(EndedPlace { place, nonce }) } => {
+                Frame::new(0).number(*size).number(1).bytes(place).bytes(&nonce.to_le_bytes())
+            }
             FromLauncher::Exchanged { values } => values
                 .iter()
                 .fold(Frame::new(1).number(values.len() as u32), |frame, value| frame.bytes(value)),
@@ -127,7 +132,17 @@ impl FromLauncher {
         let (&kind, fields) = frame.split_first()?;
         let mut fields = Fields::new(fields);
         let decoded = match kind {
-            0 => FromLauncher::Welcome { size: fields.number()? },
+            0 => FromLauncher::Welcome {
+                size: fields.number()?,
+                ended: match fields.number()? {
+                    0 => None,
+                    1 => Some(EndedPlace {
+                        place: fields.bytes(PLACE_BYTES)?,
+                        nonce: u64::from_le_bytes(fields.bytes(size_of::<u64>())?.try_into().ok()?),
+                    }),
+                    _ => return None,
+                },
+            },
             1 => {
                 let count = fields.number().filter(|&count| count <= RANKS_MAX)?;
                 let values = (0..count).map(|_| fields.bytes(VALUE_BYTES_MAX)).collect::<Option<_>>()?;
@@ -201,7 +216,8 @@ mod tests {
 
     fn said_by_launchers() -> Vec<FromLauncher> {
         vec![
-            FromLauncher::Welcome { size: 4 },
+            FromLauncher::Welcome { size: 4, ended: None },
+            FromLauncher::Welcome { size: 4, ended: Some(EndedPlace { place: vec![3; 8], nonce: 5 }) },
             FromLauncher::Exchanged { values: vec![vec![], vec![1, 2]] },
             FromLauncher::Done,
             FromLauncher::Value { value: None },

@@ -450,6 +450,7 @@ impl Links {
         if let Some(connection) = nonsense {
             self.refuse(connection);
         }
+        let has_events = self.ranks.watches() || has_events;
         if has_events {
             self.take_events();
         }
@@ -672,6 +673,7 @@ impl Links {
         } else {
             Some(timeout.unwrap_or(SPACE_PAUSE).min(SPACE_PAUSE))
         };
+        let timeout = timeout.into_iter().chain(self.ranks.sleep_max()).min();
         let waited = self.ranks.endpoint().wait_any(timeout);
         waited.map(drop).map_err(|error| {
             AmError::Job(cci_job::JobError::Endpoint {

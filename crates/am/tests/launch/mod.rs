@@ -3,7 +3,7 @@
 
 use cci_job::coordinator::Coordinator;
 use cci_job::server::RankServer;
-use cci_job::{FromHost, JobKey, ToHost};
+use cci_job::{FromHost, JobKey, RankStatus, ToHost};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -33,7 +33,18 @@ pub fn launch(size: u32, command: impl Fn() -> Command) -> Vec<Output> {
     };
     let mut ranks: Vec<Child> = (0..size).map(start).collect();
     let begun = Instant::now();
-    while ranks.iter_mut().any(|rank| rank.try_wait().unwrap().is_none()) {
+    let mut running: Vec<bool> = vec![true; size as usize];
+    loop {
+        for ((rank, child), runs) in (0..).zip(&mut ranks).zip(&mut running).filter(|(_, runs)| **runs) {
+            if let Some(status) = child.try_wait().unwrap() {
+                *runs = false;
+                let code = status.code().map(|code| RankStatus::Exited(code as u8));
+                coordinator.rank_ended(rank, code.unwrap_or(RankStatus::Killed(9)));
+            }
+        }
+        if !running.contains(&true) {
+            break;
+        }
         if begun.elapsed() > PATIENCE {
             ranks.iter_mut().for_each(|rank| drop(rank.kill()));
             let said = ranks.into_iter().map(|rank| rank.wait_with_output().unwrap());

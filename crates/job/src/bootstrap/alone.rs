@@ -14,7 +14,7 @@ struct Alone {
 }
 
 pub fn join() -> Joined {
-    Joined { bootstrap: Box::new(Alone::default()), rank: 0, size: 1, key: None }
+    Joined { bootstrap: Box::new(Alone::default()), rank: 0, size: 1, key: None, ended: None }
 }
 
 impl Bootstrap for Alone {

@@ -5,6 +5,7 @@ mod own;
 mod pmi1;
 mod pmix;
 
+use crate::ended::Ended;
 use crate::error::{JobError, Result};
 use crate::key::JobKey;
 use crate::status::RankStatus;
@@ -40,6 +41,8 @@ pub struct Joined {
     pub size: u32,
     /// None where the launcher has given none: the ranks agree on one.
     pub key: Option<JobKey>,
+    /// None where the launcher shows nobody which ranks have ended.
+    pub ended: Option<Ended>,
 }
 
 /// By the launcher whose variables are in the environment.

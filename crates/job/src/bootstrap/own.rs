@@ -1,6 +1,7 @@
 //! The launcher `cci run`.
 
 use super::{Bootstrap, Joined, number, variable};
+use crate::ended::Ended;
 use crate::error::{JobError, Result};
 use crate::key::JobKey;
 use crate::status::RankStatus;
@@ -34,11 +35,12 @@ pub fn join(name: &str) -> Result<Joined> {
     }
     let mut launcher = Launcher { stream: BufReader::new(stream) };
     let hello = FromRank::Hello { version: VERSION.into(), key: *key.bytes(), rank };
-    let FromLauncher::Welcome { size } = launcher.ask(&hello)? else { return Err(nonsense()) };
+    let FromLauncher::Welcome { size, ended } = launcher.ask(&hello)? else { return Err(nonsense()) };
     if rank >= size {
         return Err(nonsense());
     }
-    Ok(Joined { bootstrap: Box::new(launcher), rank, size, key: Some(key) })
+    let ended = ended.and_then(|place| Ended::open(&place, size));
+    Ok(Joined { bootstrap: Box::new(launcher), rank, size, key: Some(key), ended })
 }
 
 impl Launcher {

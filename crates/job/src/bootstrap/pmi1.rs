@@ -45,7 +45,7 @@ pub fn join(descriptor: &str) -> Result<Joined> {
         return Err(JobError::Launcher(format!("PMI_RANK={rank} is none of PMI_SIZE={size}")));
     }
     let pmi = Pmi::init(UnixStream::from(inherited), rank, size)?;
-    Ok(Joined { bootstrap: Box::new(pmi), rank, size, key: None })
+    Ok(Joined { bootstrap: Box::new(pmi), rank, size, key: None, ended: None })
 }
 
 impl Pmi {

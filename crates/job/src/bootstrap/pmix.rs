@@ -20,7 +20,7 @@ pub fn join() -> Result<Joined> {
     let pmix = Pmix::init().map_err(failed)?;
     let (rank, size) = (pmix.rank(), pmix.size());
     let server = Server { pmix, exchanges: 0, puts: HashSet::new() };
-    Ok(Joined { bootstrap: Box::new(server), rank, size, key: None })
+    Ok(Joined { bootstrap: Box::new(server), rank, size, key: None, ended: None })
 }
 
 /// Keys of programs are apart from those of exchanges and of the library.

@@ -3,10 +3,10 @@
 use super::hello::Ticket;
 use crate::error::{JobError, Result};
 use crate::limits::{OWN_BOOK_BYTES_MAX, TICKET_BYTES};
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create, open};
+use crate::published;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 /// Bytes of a place in the book.
@@ -68,7 +68,7 @@ impl Book {
             File::from(memfd_create("cci-job-book", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         file.write_all(bytes)?;
         fcntl_add_seals(&file, FOR_EVER)?;
-        let place = [std::process::id().to_le_bytes(), file.as_raw_fd().to_le_bytes()].concat();
+        let place = published::place(&file);
         self.bytes = Bytes::Shared(file);
         Ok(place)
     }
@@ -76,7 +76,8 @@ impl Book {
     /// Reads from now on what another rank of this host has published, if that is the same book. Else this process keeps its own.
     pub fn adopt(&mut self, place: &[u8]) {
         let Bytes::Own(own) = &self.bytes else { return };
-        if let Some(file) = find(place).filter(|file| holds(file, own).unwrap_or(false)) {
+        if let Some(file) = published::find(place, FOR_EVER).filter(|file| holds(file, own).unwrap_or(false))
+        {
             self.bytes = Bytes::Shared(file);
         }
     }
@@ -126,17 +127,6 @@ impl Book {
     }
 }
 
-/// The memory that a process has published, if it is memory that nobody can change.
-fn find(place: &[u8]) -> Option<File> {
-    let (process, descriptor) = place.split_at_checked(size_of::<u32>())?;
-    let process = u32::from_le_bytes(process.try_into().ok()?);
-    let descriptor = i32::from_le_bytes(descriptor.try_into().ok()?);
-    // Whatever else the descriptor is, opening it neither waits nor takes a terminal.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = open(format!("/proc/{process}/fd/{descriptor}"), flags, Mode::empty()).ok()?;
-    fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(FOR_EVER)).then(|| File::from(file))
-}
-
 fn holds(file: &File, bytes: &[u8]) -> io::Result<bool> {
     if file.metadata()?.len() != bytes.len() as u64 {
         return Ok(false);
@@ -155,6 +145,7 @@ fn holds(file: &File, bytes: &[u8]) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn every_rank_is_found() {

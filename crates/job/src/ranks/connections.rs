@@ -90,7 +90,7 @@ impl Connections {
         self.states.len()
     }
 
-    #[cfg(test)]
+    /// Whether nobody has asked for any.
     pub(super) fn is_empty(&self) -> bool {
         self.states.is_empty()
     }
@@ -156,6 +156,20 @@ impl Connections {
         if self.get(peer) == Some(connection) {
             self.states.remove(&peer);
         }
+    }
+
+    /// A rank has ended. Returns its connections that are open, which stay. Those that were asked for are here without a handle: nothing comes of
+    /// them any more.
+    pub(super) fn give_up(&mut self, rank: u32) -> Vec<(Peer, Option<Connection>)> {
+        let of_rank = self.states.iter().filter(|(peer, _)| peer.rank() == rank);
+        let given_up: Vec<_> = of_rank
+            .map(|(&peer, state)| match state {
+                State::Open(connection) => (peer, Some(*connection)),
+                State::Asking { .. } | State::Accepting { .. } => (peer, None),
+            })
+            .collect();
+        self.states.retain(|peer, state| peer.rank() != rank || matches!(state, State::Open(_)));
+        given_up
     }
 
     /// The connection, if it is open.

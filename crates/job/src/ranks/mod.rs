@@ -8,12 +8,14 @@ mod hello;
 mod peer;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 #[doc(hidden)]
 pub use connections::Connections;
 pub use event::RankEvent;
 pub use peer::Peer;
 
+use crate::ended::Ended;
 use crate::error::{JobError, Result};
 use crate::job::Job;
 use crate::limits::{BARRIER_EVENTS_MAX, BARRIER_RETRY_MS};
@@ -23,6 +25,7 @@ use hello::Ticket;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use watch::Watch;
 
 /// An endpoint that all ranks of a job have, and its connections by rank. A connection opens when one of its two ranks
 /// first asks for it, and both get [`RankEvent::Connected`]. If both ask at once, one connection comes of it. Only ranks of this
@@ -63,6 +66,8 @@ pub struct Ranks {
     barrier_limit: Option<Duration>,
     /// Events that come before those of the endpoint: they came while the last messages of a barrier were sent, or a handler has not taken them.
     kept: VecDeque<Event>,
+    /// None where no launcher shows which ranks have ended.
+    watch: Option<Watch>,
 }
 
 impl Ranks {
@@ -77,10 +82,15 @@ impl Ranks {
         let endpoint = Endpoint::create(device, options)
             .map_err(|error| JobError::endpoint("an endpoint of the job", error))?;
         let connections = Connections::exchange(job, &endpoint)?;
-        Ok(Ranks::over(endpoint, connections, job.hosts()))
+        Ok(Ranks::over(endpoint, connections, job.hosts(), job.ended()))
     }
 
-    fn over(endpoint: Endpoint, connections: Connections, hosts: Arc<[u32]>) -> Ranks {
+    fn over(
+        endpoint: Endpoint,
+        connections: Connections,
+        hosts: Arc<[u32]>,
+        ended: Option<Arc<Ended>>,
+    ) -> Ranks {
         let barrier = Barrier::new(connections.rank(), &hosts);
         Ranks {
             endpoint,
@@ -91,6 +101,7 @@ impl Ranks {
             hosts,
             barrier_limit: None,
             kept: VecDeque::new(),
+            watch: ended.map(Watch::new),
         }
     }
 
@@ -179,7 +190,7 @@ impl Ranks {
         (0..)
             .zip(endpoints)
             .map(|(rank, endpoint)| {
-                Ok(Ranks::over(endpoint, Connections::over(rank, &entries)?, hosts.clone()))
+                Ok(Ranks::over(endpoint, Connections::over(rank, &entries)?, hosts.clone(), None))
             })
             .collect()
     }
@@ -192,7 +203,7 @@ impl Ranks {
     pub fn of_many(endpoint: Endpoint, size: u32) -> Result<Ranks> {
         let entry = book::entry(&Ticket::random()?, endpoint.uri());
         let connections = Connections::over(0, &vec![entry; size as usize])?;
-        Ok(Ranks::over(endpoint, connections, (0..size).collect()))
+        Ok(Ranks::over(endpoint, connections, (0..size).collect(), None))
     }
 
     /// Gives the endpoint up as it is, for tests of layers.
@@ -228,6 +239,13 @@ impl Ranks {
     /// # Errors
     /// There is no such rank, or the endpoint can't connect: nothing was started.
     pub fn connect(&mut self, peer: Peer, limit: Duration) -> Result<Option<Connection>> {
+        if let Some(watch) = &mut self.watch
+            && watch.has_ended(peer.rank())
+            && self.connections.get(peer).is_none()
+        {
+            watch.refuse(peer);
+            return Ok(None);
+        }
         self.connections.connect(&mut self.endpoint, peer, Some(limit))
     }
 
@@ -266,12 +284,57 @@ impl Ranks {
         if let Some(end) = self.barrier_end(true) {
             return Some(end);
         }
+        if self.watches()
+            && let Some(event) = self.next_of_watch()
+        {
+            return Some(event);
+        }
         while let Some(event) = self.kept.pop_front().or_else(|| self.endpoint.next_event()) {
             if let Some(event) = self.on(event) {
                 return Some(event);
             }
         }
+        self.end_what_is_over()
+    }
+
+    /// Looks now and then whether ranks have ended. Returns whether [`Ranks::next_event`] has something of that: layers that get messages from
+    /// the endpoint ask with each poll.
+    #[doc(hidden)]
+    #[inline]
+    pub fn watches(&mut self) -> bool {
+        let Ranks { watch: Some(watch), connections, endpoint, .. } = self else { return false };
+        if watch.counts() {
+            watch.look(connections, endpoint);
+        }
+        watch.has_news()
+    }
+
+    /// How long a sleep may last: nothing wakes a rank because another one has ended, so that it has to look. None: until something comes.
+    /// Looks now, and returns 0 if [`Ranks::next_event`] has something of that.
+    pub fn sleep_max(&mut self) -> Option<Duration> {
+        let Ranks { watch: Some(watch), connections, endpoint, .. } = self else { return None };
+        let left = watch.look(connections, endpoint);
+        if watch.has_news() { Some(Duration::ZERO) } else { left }
+    }
+
+    #[cold]
+    fn next_of_watch(&mut self) -> Option<RankEvent> {
+        while let Some(event) = self.watch.as_mut()?.next_event() {
+            if let Some(event) = self.on_rank_event(event) {
+                return Some(event);
+            }
+        }
         None
+    }
+
+    /// The endpoint has no event at this moment, so that connections with ranks that have ended can go.
+    fn end_what_is_over(&mut self) -> Option<RankEvent> {
+        let Ranks { watch: Some(watch), connections, endpoint, .. } = self else { return None };
+        if !watch.has_news() {
+            return None;
+        }
+        watch.end(connections, endpoint);
+        self.next_of_watch()
     }
 
     /// Makes progress and gives messages that have come to `handler`, each with its connection, as long as it takes them by returning true: up to `max`, and
@@ -284,7 +347,7 @@ impl Ranks {
         max: usize,
         mut handler: impl FnMut(Connection, &[u8]) -> bool,
     ) -> (usize, bool) {
-        if self.barrier_waits || !self.kept.is_empty() || self.barrier.has_end() {
+        if self.barrier_waits || !self.kept.is_empty() || self.barrier.has_end() || self.watches() {
             return (0, true);
         }
         let Ranks { endpoint, kept, .. } = self;
@@ -314,24 +377,32 @@ impl Ranks {
                 let retry = Duration::from_millis(BARRIER_RETRY_MS);
                 left = Some(left.map_or(retry, |left| left.min(retry)));
             }
+            let sleep_max = self.sleep_max();
+            left = left.into_iter().chain(sleep_max).min();
             let event =
                 self.endpoint.wait(left).map_err(|error| JobError::endpoint("waiting for ranks", error))?;
-            match event {
-                None if !retries || end.is_some_and(|end| end <= Instant::now()) => return Ok(None),
-                None => {}
-                Some(event) => {
-                    if let Some(event) = self.on(event) {
-                        return Ok(Some(event));
-                    }
-                }
+            let is_none = event.is_none();
+            let event = match event {
+                None => self.end_what_is_over(),
+                Some(event) => self.on(event),
+            };
+            if event.is_some() {
+                return Ok(event);
+            }
+            let has_more_time = retries || sleep_max.is_some();
+            if is_none && (!has_more_time || end.is_some_and(|end| end <= Instant::now())) {
+                return Ok(None);
             }
             left = end.map(|end| end.saturating_duration_since(Instant::now()));
         }
     }
 
     /// Prepares for a sleep on the endpoint's [`cci::Sleeper`]. Returns false if [`Ranks::next_event`] may have something now, so that nobody
-    /// may sleep.
+    /// may sleep. Where the job survives deaths, nobody should sleep for longer than [`Ranks::sleep_max`].
     pub fn arm(&mut self) -> bool {
+        if self.sleep_max() == Some(Duration::ZERO) {
+            return false;
+        }
         self.kept.is_empty() && !self.barrier_waits && !self.endpoint.arm()
     }
 
@@ -353,11 +424,19 @@ impl Ranks {
                 }
             },
             event => {
-                let Ranks { endpoint, connections, barrier, .. } = self;
-                let admits = |peer: &Peer| !peer.is_of_barriers() || barrier.is_neighbour(peer.rank());
+                let Ranks { endpoint, connections, barrier, watch, .. } = self;
+                let has_ended = |rank| watch.as_ref().is_some_and(|watch| watch.has_ended(rank));
+                let admits = |peer: &Peer| {
+                    let is_spoken_to = !peer.is_of_barriers() || barrier.is_neighbour(peer.rank());
+                    is_spoken_to && !has_ended(peer.rank())
+                };
                 connections.on(endpoint, event, admits)?
             }
         };
+        self.on_rank_event(event)
+    }
+
+    fn on_rank_event(&mut self, event: RankEvent) -> Option<RankEvent> {
         match event {
             RankEvent::Connected { peer, connection } if peer.is_of_barriers() => {
                 self.barrier_connections.push((peer.rank(), connection));

@@ -5,7 +5,7 @@ use cci::{Attribute, ConnectFailure, Context, SendFlags};
 use std::process::Command;
 
 /// Connecting takes far less.
-const LIMIT: Duration = Duration::from_secs(30);
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
 /// A test that gets nowhere ends by this.
 const ROUNDS_MAX: u64 = 200_000_000;
 
@@ -20,7 +20,7 @@ fn ranks_with(device: &str, count: u32, options: &Options) -> Vec<Ranks> {
 }
 
 /// Turns all until `done`, and gives it every event with the rank that got it.
-fn run(all: &mut [Ranks], mut done: impl FnMut(&mut [Ranks], u32, Option<RankEvent>) -> bool) {
+pub(super) fn run(all: &mut [Ranks], mut done: impl FnMut(&mut [Ranks], u32, Option<RankEvent>) -> bool) {
     let start = Instant::now();
     for _ in 0..ROUNDS_MAX {
         for rank in 0..all.len() {
@@ -359,7 +359,8 @@ fn a_rank_that_was_never_spoken_to_takes_64_bytes_at_most() {
     let uri = |rank| format!("any://id={rank:032x},shm=u1000-{rank:016x},udp=192.168.100.7:44992");
     let entries: Vec<_> = (0..RANKS).map(|rank| book::entry(&ticket, &uri(rank))).collect();
     let hosts = || -> Arc<[u32]> { (0..RANKS).map(|rank| rank / RANKS_PER_HOST).collect() };
-    let over = |endpoint, rank| Ranks::over(endpoint, Connections::over(rank, &entries).unwrap(), hosts());
+    let over =
+        |endpoint, rank| Ranks::over(endpoint, Connections::over(rank, &entries).unwrap(), hosts(), None);
     let mut keeper = over(first, 0);
     let place = keeper.connections.book().publish().unwrap();
     let before = anonymous_bytes();

@@ -73,12 +73,18 @@ impl<T> Queues<T> {
         self.len -= usize::from(queue.pop_front().is_some());
         if queue.is_empty() {
             if queue.capacity() > SPARE_QUEUE_LEN_MAX || self.free.len() >= SPARE_QUEUES_MAX {
-                *queue = VecDeque::new();
+                release(queue);
             }
             self.free.push(index as u32);
             place.0 = None;
         }
     }
+}
+
+/// Gives the space of an empty queue back.
+#[cold]
+fn release<T>(queue: &mut VecDeque<T>) {
+    *queue = VecDeque::new();
 }
 
 #[cfg(test)]

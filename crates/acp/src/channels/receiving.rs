@@ -128,12 +128,10 @@ impl Receiving {
         if !is_whole || !self.is_right(segment) {
             return None;
         }
-        // Numbers in headers come again after a long time: this one says that the slot was used.
-        let number = (segment.number as u32).wrapping_add(1).to_ne_bytes();
         let (len_bytes, space_bytes) = (segment.message_bytes, target.len());
         let fitting = data.get(..space_bytes).unwrap_or(data);
-        let is_well = self.memory.write(self.slot(segment.number), &number)
-            && (fitting.is_empty() || target.write(0, fitting));
+        let is_noted = !is_to_note(segment.number, self.slots.count) || self.note(segment.number);
+        let is_well = is_noted && (fitting.is_empty() || target.write(0, fitting));
         self.count_taken(owed, end);
         Some(if !is_well {
             Err(NOT_THERE)
@@ -142,6 +140,12 @@ impl Receiving {
         } else {
             Ok(len_bytes as usize)
         })
+    }
+
+    /// Writes that a slot was used for a segment that has passed it by.
+    #[cold]
+    fn note(&self, number: u64) -> bool {
+        self.memory.write(self.slot(number), &header_number(number))
     }
 
     /// One more segment was taken, of which the sender is told now and then.
@@ -159,7 +163,7 @@ impl Receiving {
         let slot = self.slot(segment.number);
         let mut header = [0; SLOT_HEADER_BYTES];
         let (number, rest) = header.split_at_mut(4);
-        number.copy_from_slice(&(segment.number as u32).wrapping_add(1).to_ne_bytes());
+        number.copy_from_slice(&header_number(segment.number));
         let (len, message_bytes) = rest.split_at_mut(4);
         len.copy_from_slice(&segment.len_bytes.to_ne_bytes());
         message_bytes.copy_from_slice(&segment.message_bytes.to_ne_bytes());
@@ -174,7 +178,7 @@ impl Receiving {
             return None;
         }
         let [a, b, c, d] = *header.as_chunks::<4>().0 else { return None };
-        let is_there = u32::from_ne_bytes(a) == (self.taken as u32).wrapping_add(1);
+        let is_there = a == header_number(self.taken);
         let len = u64::from(u32::from_ne_bytes(b));
         let message_bytes = u64::from_ne_bytes([c[0], c[1], c[2], c[3], d[0], d[1], d[2], d[3]]);
         (is_there && len <= u64::from(self.slots.bytes) - SLOT_HEADER_BYTES as u64)
@@ -228,5 +232,46 @@ impl Receiving {
 
     pub fn go(self, links: &mut Links) -> Result<()> {
         Ok(links.endpoint().deregister(&self.handle)?)
+    }
+}
+
+/// What the header of a slot has in its first bytes when a segment is there: its number, counted from 1.
+#[inline]
+fn header_number(number: u64) -> [u8; 4] {
+    (number as u32).wrapping_add(1).to_ne_bytes()
+}
+
+/// Whether the slot of a segment gets its number although the segment passes it by. Numbers in headers come again after 2^32 segments, and an old one must
+/// not look like a new one: so of each 2^31 segments, one in each slot leaves its number there.
+#[inline]
+fn is_to_note(number: u64, count: u32) -> bool {
+    number as u32 & (u32::MAX >> 1) < count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::SLOTS_MAX;
+
+    /// As far as the header of a slot can be from the number of the next segment there, if all of them pass it by.
+    #[test]
+    fn an_old_number_never_looks_like_a_new_one() {
+        const PERIOD: u64 = 1 << 31;
+        for count in [1, 2, 3, 7, 8, 1000, SLOTS_MAX - 1, SLOTS_MAX] {
+            for slot in [0, 1, count / 2, count - 1] {
+                let slots = u64::from(count);
+                let of_slot = |from: u64| from + (slots + u64::from(slot) - from % slots) % slots;
+                let noted = |number: &u64| is_to_note(*number, count);
+                let mut last = None;
+                for period in 0..9 {
+                    let found: Vec<u64> =
+                        (0..2).map(|turn| of_slot(period * PERIOD + turn * slots)).filter(noted).collect();
+                    assert_eq!(found.len(), 1, "segment of slot {slot} of {count} in period {period}");
+                    let ahead = last.map_or(0, |last: u64| found[0] - last);
+                    assert!(ahead < 1 << 32, "{ahead} segments");
+                    last = found.first().copied();
+                }
+            }
+        }
     }
 }

@@ -75,6 +75,14 @@ impl Requests {
         }
     }
 
+    /// A request has ended well, and has come to this length.
+    #[inline]
+    pub fn end_well(&mut self, request: u64, len_bytes: usize) {
+        if let Some(entry) = self.entry(request) {
+            entry.state = State::Ended(len_bytes);
+        }
+    }
+
     #[inline]
     pub fn has_ended(&self, request: u64) -> bool {
         let entry = self.entries.get(request as u32 as usize);

@@ -237,8 +237,8 @@ impl Sending {
             buffer.resize(record_bytes, 0);
             &mut buffer[..]
         };
-        let (head, data) = record.split_at_mut(MESSAGE_HEAD_BYTES);
-        head.copy_from_slice(&message_head(end.channel, self.sent, taken));
+        let Some((head, data)) = record.split_first_chunk_mut() else { return false };
+        *head = message_head(end.channel, self.sent, taken);
         let is_sent =
             source.read(data) && links.endpoint().send(connection, record, 0, SendFlags::SILENT).is_ok();
         if is_sent {

@@ -376,7 +376,10 @@ impl Channels {
         let Some(result) = receiving.take_whole(&mut self.owed, end, parts, &first.into) else {
             return false;
         };
-        self.requests.end(first.request, result);
+        match result {
+            Ok(len_bytes) => self.requests.end_well(first.request, len_bytes),
+            result => self.requests.end(first.request, result),
+        }
         self.incoming.pop(&mut receiving.waiting);
         // One that came earlier may be behind it.
         while let Some(first) = self.incoming.front_mut(&receiving.waiting)

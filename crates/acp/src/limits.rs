@@ -21,8 +21,8 @@ pub(crate) const ALIGN_BYTES: u64 = 4096;
 pub(crate) const STARTER_PLACE: u64 = ALIGN_BYTES;
 /// What a rank reads of others comes here first, or what it writes to them.
 pub(crate) const SCRATCH_BYTES: usize = 16 << 10;
-/// A rank may compute for so long without making progress, and is not taken for dead. One on this host that dies is noticed at once, and the
-/// launcher ends jobs whose ranks die.
+/// A rank may compute for so long without making progress, and is not taken for dead. One that dies is noticed at once
+/// over shared memory and TCP. Else the launcher ends the job, or shows the end to those that survive it.
 pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(3600);
 /// What waits for space is tried again so often.
 pub(crate) const SPACE_PAUSE: Duration = Duration::from_millis(1);

@@ -54,8 +54,8 @@ pub(crate) const UPDATE_PIECES_MAX: usize = 128;
 pub(crate) const UPDATE_BYTES_MAX: usize = RECORD_BYTES_MAX - HEADER_BYTES - 16;
 /// Every record begins with so many bytes.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// A rank may compute for so long without making progress, and is not taken for dead. One on this host that dies is noticed at once, and the
-/// launcher ends jobs whose ranks die.
+/// A rank may compute for so long without making progress, and is not taken for dead. One that dies is noticed at once
+/// over shared memory and TCP. Else the launcher ends the job, or shows the end to those that survive it.
 pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(3600);
 /// Longest record of a message, bytes.
 pub(crate) const RECORD_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize;

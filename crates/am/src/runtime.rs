@@ -537,7 +537,7 @@ impl Runtime {
         self.fences = self.fences.wrapping_add(1);
         let has_ended = self.process.operations(rank) == 0 && !self.process.has_due();
         if has_ended && !self.fences.is_multiple_of(FENCES_PER_POLL) {
-            RunningBatch::of(self, None).run();
+            RunningBatch::of(self, None).run_ended();
             return Ok(());
         }
         while self.process.operations(rank) > 0 {
@@ -712,16 +712,15 @@ impl Runtime {
     fn until<R>(&mut self, mut call: impl FnMut(&mut Runtime) -> Result<R>) -> Result<R> {
         let mut has_polled = false;
         loop {
-            match call(self) {
-                Err(AmError::Again) if !self.is_handling => {
-                    if has_polled {
-                        self.process.wait(None)?;
-                    }
-                    // Space may have come without a handler that ran: look before the next sleep.
-                    has_polled = !has_polled && !self.poll();
-                }
-                done => return done,
+            let done = call(self);
+            if self.is_handling || !matches!(done, Err(AmError::Again)) {
+                return done;
             }
+            if has_polled {
+                self.process.wait(None)?;
+            }
+            // Space may have come without a handler that ran: look before the next sleep.
+            has_polled = !has_polled && !self.poll();
         }
     }
 

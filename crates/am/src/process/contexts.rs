@@ -111,9 +111,12 @@ impl Contexts {
     }
 
     /// The name of a context that is open.
+    #[inline]
     pub fn name(&self, context: Context) -> Result<&ContextName> {
-        let state = self.all.get(usize::from(context.0)).filter(|state| state.is_open);
-        state.map(|state| &state.name).ok_or(AmError::State("this context was freed, or never made"))
+        match self.all.get(usize::from(context.0)) {
+            Some(State { name, is_open: true, .. }) => Ok(name),
+            _ => Err(AmError::State("this context was freed, or never made")),
+        }
     }
 
     #[inline]

@@ -349,8 +349,14 @@ impl Counted {
     }
 
     /// Tries to map what was offered.
+    #[inline]
     pub fn advance(&mut self, links: &mut Links) {
-        let Agreement::Mapping { handle, is_asked: false, tries } = self.agreement else { return };
+        if let Agreement::Mapping { handle, is_asked: false, tries } = self.agreement {
+            self.map(links, handle, tries);
+        }
+    }
+
+    fn map(&mut self, links: &mut Links, handle: RegionHandle, tries: u32) {
         let Reach::Open(connection) = links.link(OWNER).reach else { return };
         if Place::At(handle).change(links, AtomicKind::FetchAdd, 0, SLEEPERS).is_some() {
             return self.answer(links, handle, true);

@@ -60,6 +60,7 @@ impl Default for Dispatcher {
 
 impl Dispatcher {
     /// Takes what is due. None: the last batch was not put back.
+    #[inline]
     pub fn take(&mut self, links: &mut Links) -> Option<Batch> {
         let mut inbox = self.spare.take()?;
         links.swap_inbox(&mut inbox);
@@ -70,21 +71,25 @@ impl Dispatcher {
     }
 
     /// [`Process::put_back`](super::Process::put_back). No handler runs any more.
+    #[inline]
     pub fn put_back(&mut self, links: &mut Links, mut batch: Batch) {
         while let Some(entry) = batch.inbox.pop() {
-            self.has_new_handlers = true;
-            let record = Aligned::new(batch.inbox.bytes(entry));
-            if let Some(header) =
-                Header::decode(record.bytes()).filter(|header| header.is_whole(record.bytes()))
-                && links.arrive(entry.rank, header.flag).is_err()
-            {
-                links.refuse_rank(entry.rank);
-                continue;
-            }
-            links.link(entry.rank).held.push_back(record);
+            self.hold(links, entry, &batch.inbox);
         }
         batch.inbox.clear();
         self.spare = Some(batch.inbox);
+    }
+
+    /// Has a record wait that was taken to be handled.
+    #[cold]
+    fn hold(&mut self, links: &mut Links, entry: Entry, inbox: &Inbox) {
+        self.has_new_handlers = true;
+        let record = Aligned::new(inbox.bytes(entry));
+        let header = Header::decode(record.bytes()).filter(|header| header.is_whole(record.bytes()));
+        if header.is_some_and(|header| links.arrive(entry.rank, header.flag).is_err()) {
+            return links.refuse_rank(entry.rank);
+        }
+        links.link(entry.rank).held.push_back(record);
     }
 
     /// The next message of a batch whose handler is to be called.
@@ -280,7 +285,7 @@ impl Dispatcher {
     }
 
     /// The handler of a message has returned. What it has not taken of a large one is returned, with the sender.
-    #[inline]
+    #[inline(always)]
     pub fn end(&mut self, links: &mut Links, token: Token) -> Option<(u32, Offer)> {
         let running = self.running.take_if(|running| running.token == token)?;
         if !running.has_replied {

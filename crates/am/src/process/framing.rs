@@ -45,7 +45,7 @@ impl Arrived {
                 if header.credits > 0 {
                     links.regain(rank, header.credits);
                 }
-                self.inbox.push(rank, header, &[bytes]);
+                self.inbox.push(rank, header, bytes.len(), |space| space.copy_from_slice(bytes));
             }
             _ => match Word::decode(header, bytes) {
                 Some(word) => self.words.push((rank, word)),

@@ -48,7 +48,13 @@ pub(crate) struct Aligned {
 impl Aligned {
     pub fn new(record: &[u8]) -> Aligned {
         let mut chunk = Chunk::new(record.len());
-        let at = chunk.push(&[record]).unwrap_or_default();
+        let at = match chunk.reserve(record.len()) {
+            Some((at, space)) => {
+                space.copy_from_slice(record);
+                at
+            }
+            None => 0,
+        };
         Aligned { chunk, at }
     }
 
@@ -64,17 +70,13 @@ impl Chunk {
         Chunk { bytes, start, end: start }
     }
 
-    /// Appends a record that consists of these pieces. None: there is no space for it.
+    /// Makes space for a record of so many bytes. None: there is none.
     #[inline]
-    fn push(&mut self, pieces: &[&[u8]]) -> Option<usize> {
+    fn reserve(&mut self, len: usize) -> Option<(usize, &mut [u8])> {
         let at = self.start + (self.end - self.start).next_multiple_of(ALIGN_BYTES);
-        let mut end = at;
-        for piece in pieces {
-            self.bytes.get_mut(end..end + piece.len())?.copy_from_slice(piece);
-            end += piece.len();
-        }
-        self.end = end;
-        Some(at)
+        let space = self.bytes.get_mut(at..at + len)?;
+        self.end = at + len;
+        Some((at, space))
     }
 }
 
@@ -83,14 +85,16 @@ impl Inbox {
         self.entries.is_empty()
     }
 
-    /// Copies a record of up to [`RECORD_BYTES_MAX`], which consists of these pieces.
+    /// Adds a record of up to [`RECORD_BYTES_MAX`], whose bytes `fill` writes.
     #[inline]
-    pub fn push(&mut self, rank: u32, header: Header, pieces: &[&[u8]]) {
-        let len = pieces.iter().map(|piece| piece.len()).sum::<usize>().min(CHUNK_BYTES);
+    pub fn push(&mut self, rank: u32, header: Header, len: usize, fill: impl FnOnce(&mut [u8])) {
         loop {
             let chunk = self.filling;
-            match self.chunks.get_mut(chunk).map(|chunk| chunk.push(pieces)) {
-                Some(Some(at)) => return self.entries.push_back(Entry { rank, header, chunk, at, len }),
+            match self.chunks.get_mut(chunk).map(|chunk| chunk.reserve(len)) {
+                Some(Some((at, space))) => {
+                    fill(space);
+                    return self.entries.push_back(Entry { rank, header, chunk, at, len });
+                }
                 Some(None) => self.filling += 1,
                 None => self.chunks.push(Chunk::new(CHUNK_BYTES)),
             }
@@ -133,7 +137,8 @@ mod tests {
         for round in 0..3 {
             for number in 0..200_usize {
                 let header = Header::new(crate::wire::Kind::Part);
-                inbox.push(number as u32, header, &[&vec![number as u8; number * 30], &vec![7; number * 10]]);
+                let record = [vec![number as u8; number * 30], vec![7; number * 10]].concat();
+                inbox.push(number as u32, header, record.len(), |space| space.copy_from_slice(&record));
             }
             for number in 0..200_usize {
                 let entry = inbox.pop().unwrap();

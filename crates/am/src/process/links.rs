@@ -195,7 +195,7 @@ impl Links {
     }
 
     /// A credit is there again, of this process's or of the rank's.
-    #[inline]
+    #[inline(always)]
     pub fn end_chain(&mut self, rank: u32, is_own: bool) {
         let all = self.credits;
         let link = self.link(rank);
@@ -228,7 +228,7 @@ impl Links {
         }
         header.credits = self.links.link(rank).take_owed();
         if args.is_empty() {
-            self.post(rank, &header.encode(), data);
+            self.post_at_once(rank, &header.encode(), data);
         } else {
             self.post(rank, Head::new(&header, args).bytes(), data);
         }
@@ -397,9 +397,14 @@ impl Links {
         self.backlog.is_empty()
     }
 
-    /// Sends a record at once, if nothing waits before it and there is space.
-    #[inline]
+    /// Sends a record, or has it wait.
     fn post(&mut self, rank: u32, head: &[u8], data: &[u8]) {
+        self.post_at_once(rank, head, data);
+    }
+
+    /// Sends a record at once, if nothing waits before it and there is space.
+    #[inline(always)]
+    fn post_at_once(&mut self, rank: u32, head: &[u8], data: &[u8]) {
         let link = self.links.link(rank);
         match link.reach {
             Reach::Open(connection) if link.outbox.is_empty() => {
@@ -418,7 +423,13 @@ impl Links {
     fn post_own(&mut self, rank: u32, head: &[u8], data: &[u8]) {
         match Header::decode(head) {
             Some(header) if header.is_message() || header.kind == Kind::Context => {
-                self.arrived.inbox.push(rank, header, &[head, data]);
+                let fill = |space: &mut [u8]| {
+                    if let Some((to_head, to_data)) = space.split_at_mut_checked(head.len()) {
+                        to_head.copy_from_slice(head);
+                        to_data.copy_from_slice(data);
+                    }
+                };
+                self.arrived.inbox.push(rank, header, head.len() + data.len(), fill);
             }
             Some(header) => self.arrived.words.push((rank, Word::Header(header))),
             None => debug_assert!(false, "what is encoded can be decoded"),
@@ -730,7 +741,7 @@ fn send_record(
 }
 
 /// Puts what has come to where it belongs. False: no process of this version sends that.
-#[inline]
+#[inline(always)]
 fn sort(
     connection: Connection,
     bytes: &[u8],

@@ -374,6 +374,7 @@ impl Process {
     }
 
     /// Takes what is due, to be got by [`Process::next`]. None: nothing is, or the last batch was not put back.
+    #[inline]
     pub fn take_due(&mut self) -> Option<Batch> {
         if !self.has_due() {
             return None;
@@ -382,6 +383,7 @@ impl Process {
     }
 
     /// Whether handlers are to be called.
+    #[inline]
     pub fn has_due(&self) -> bool {
         self.links.has_news()
             || self.memory.has_ended()
@@ -392,6 +394,7 @@ impl Process {
 
     /// Puts a batch back, so that the next one can be taken. What is left in it, since a handler did not return as it should, waits, and is
     /// due with the next one.
+    #[inline]
     pub fn put_back(&mut self, batch: Batch) {
         if let Some(token) = self.dispatcher.running_token() {
             self.end(token);

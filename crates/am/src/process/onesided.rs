@@ -335,8 +335,17 @@ impl OneSided {
     }
 
     /// Starts what waits, as far as it can be.
+    #[inline]
     pub fn advance(&mut self, links: &mut Links) {
-        self.serve_more(links);
+        if self.served.is_busy() {
+            self.serve_more(links);
+        }
+        if !self.waiting.is_empty() {
+            self.start_waiting(links);
+        }
+    }
+
+    fn start_waiting(&mut self, links: &mut Links) {
         for _ in 0..self.waiting.len() {
             let Some(id) = self.waiting.pop_front() else { return };
             if !self.try_start(links, id) {

@@ -18,8 +18,9 @@ impl RunningBatch<'_> {
         RunningBatch { runtime, args: [0; ARGS_MAX], batch }
     }
 
-    /// Returns whether any handler has run.
-    pub(super) fn run(&mut self) -> bool {
+    /// Runs the callbacks of operations that had ended when they were started. Returns whether there were any.
+    #[inline]
+    pub(super) fn run_ended(&mut self) -> bool {
         let mut ran = false;
         while let Some((done, value)) = self.runtime.ended.pop_front() {
             ran = true;
@@ -27,6 +28,12 @@ impl RunningBatch<'_> {
             done(self.runtime, Ok(value));
             self.runtime.is_handling = false;
         }
+        ran
+    }
+
+    /// Returns whether any handler has run.
+    pub(super) fn run(&mut self) -> bool {
+        let mut ran = self.run_ended();
         let Some(batch) = &mut self.batch else { return ran };
         while let Some(due) = self.runtime.process.next(batch) {
             ran = true;
@@ -66,6 +73,7 @@ impl RunningBatch<'_> {
 }
 
 impl Drop for RunningBatch<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.runtime.is_handling = false;
         if let Some(batch) = self.batch.take() {

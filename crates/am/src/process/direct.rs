@@ -67,15 +67,7 @@ fn copy_mapped(
     target: RegionAddress,
 ) -> bool {
     let Part { memory, offset, len_bytes } = local;
-    let run = BlockRun {
-        local: *offset,
-        local_stride: 0,
-        remote: target.offset as usize,
-        remote_stride: 0,
-        len_bytes: *len_bytes,
-        count: 1,
-    };
-    endpoint.copy_blocks_at_once(rma_kind(transfer), connection, memory, target.handle, &[run])
+    endpoint.copy_at_once(rma_kind(transfer), connection, (memory, *offset), target, *len_bytes)
 }
 
 fn rma_kind(transfer: Transfer) -> RmaKind {

@@ -74,8 +74,8 @@ mod tests {
 
     const END: End = End { rank: 1, channel: 1 };
 
-    /// Takes segments one by one, and has a message take the news along where `carries` says so. The sender, which has what it was told, never waits for news
-    /// with all segments taken. Returns how many records there were.
+    /// Takes segments one by one, and has a message take the news along where `carries` says so. Checks that the sender, which knows only of such news,
+    /// always has a slot for the next segment. Returns how many records there were.
     fn take_all(count: u32, mut carries: impl FnMut(u64) -> bool) -> usize {
         let (mut owed, mut known, mut said) = (Owed::default(), 0, 0);
         for segments in 1..=1000 {

@@ -102,6 +102,7 @@ impl Endpoint {
     }
 
     /// Makes progress, and has the transport lend up to `max` messages while no event waits. Returns how many it lent.
+    #[inline(always)]
     fn progress_lending(&mut self, max: u32, calls: &mut Caller<'_>) -> u32 {
         self.pace.broken();
         let mut buffer = self.lent.take().unwrap_or_else(LentBuffer::new);

@@ -177,12 +177,14 @@ impl Memory {
     }
 
     /// Copies `out.len()` bytes out, from `offset` on. False, and nothing is done, beyond the end.
+    #[inline]
     #[must_use]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> bool {
         self.is_own_process() && self.bytes.read(offset, out)
     }
 
     /// Copies `data` in, at `offset`. False, and nothing is done, beyond the end.
+    #[inline]
     #[must_use]
     pub fn write(&self, offset: usize, data: &[u8]) -> bool {
         self.is_own_process() && self.bytes.write(offset, data)

@@ -45,7 +45,7 @@ pub struct Receiver {
 
 impl Sender {
     /// Makes the sending end of a channel to another rank (`acp_create_ch`), with slots of its own for what is on its way: `count` × `bytes` bytes of memory,
-    /// and 168 more. Does not wait for the other rank.
+    /// and 172 more. Does not wait for the other rank.
     ///
     /// # Errors
     /// There is no such rank, or it is this one. The slots are none, or too many, or too short.
@@ -96,7 +96,7 @@ impl Sender {
 }
 
 impl Receiver {
-    /// Makes the receiving end of a channel from another rank (`acp_create_ch`). It takes `count` × `bytes` bytes, in whole pages, and 144 more. Does not
+    /// Makes the receiving end of a channel from another rank (`acp_create_ch`). It takes `count` × `bytes` bytes, in whole pages, and 156 more. Does not
     /// wait for the other rank.
     ///
     /// # Errors

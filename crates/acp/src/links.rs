@@ -45,6 +45,15 @@ struct Link {
     outbox: VecDeque<Vec<u8>>,
 }
 
+/// Whose the connections of channels are.
+#[derive(Default)]
+struct Origins {
+    /// By ranks of the job.
+    by_connection: Numbered<Connection, u32>,
+    /// The one that brought a message last, by the number of its rank.
+    last: Option<(Connection, u32)>,
+}
+
 pub(crate) struct Links {
     pub ranks: Ranks,
     /// Which rank of the job has which number. Links are kept by ranks of the job: a reset does not concern them.
@@ -52,9 +61,7 @@ pub(crate) struct Links {
     links: Numbered<Lane, Link>,
     /// The connection that was used last, by the number of its rank. Only an open one.
     last: Option<(Lane, Connection)>,
-    /// Whose the connections of channels are, by ranks of the job, and the one that brought a message last, by the number of its rank.
-    channels: Numbered<Connection, u32>,
-    last_from: Option<(Connection, u32)>,
+    origins: Origins,
     /// Links with records in their outboxes.
     backlog: Vec<Lane>,
     /// Records that no process of this version sends, or more than it would.
@@ -72,8 +79,7 @@ impl Links {
             numbering: Numbering::default(),
             links: Numbered::default(),
             last: None,
-            channels: Numbered::default(),
-            last_from: None,
+            origins: Origins::default(),
             backlog: Vec::new(),
             faults: 0,
             taken: None,
@@ -107,7 +113,7 @@ impl Links {
     /// Gives ranks other numbers.
     pub fn renumber(&mut self, numbering: Numbering) {
         self.numbering = numbering;
-        (self.last, self.last_from) = (None, None);
+        (self.last, self.origins.last) = (None, None);
     }
 
     /// The connection, if it is there. Else it is opened.
@@ -209,18 +215,9 @@ impl Links {
         if self.taken.is_some() {
             return (0, true);
         }
-        let Links { ranks, numbering, channels, last_from, .. } = self;
+        let Links { ranks, numbering, origins, .. } = self;
         ranks.poll_messages(max, |connection, message| {
-            let rank = match *last_from {
-                Some((last, rank)) if last == connection => rank,
-                _ => {
-                    let Some(&job_rank) = channels.get(&connection) else { return false };
-                    let rank = numbering.number(job_rank);
-                    *last_from = Some((connection, rank));
-                    rank
-                }
-            };
-            take(rank, message)
+            origins.rank(connection, numbering).is_some_and(|rank| take(rank, message))
         })
     }
 
@@ -258,7 +255,7 @@ impl Links {
             RankEvent::Connected { peer, connection } => {
                 let lane = self.lane(peer)?;
                 if lane.color == COLORS {
-                    self.channels.insert(connection, lane.rank);
+                    self.origins.by_connection.insert(connection, lane.rank);
                 }
                 self.links.entry(lane).or_default().connection = Some(connection);
                 self.last = None;
@@ -286,10 +283,10 @@ impl Links {
 
     fn lose(&mut self, peer: Peer, why: String) -> Option<News> {
         let lane = self.lane(peer)?;
-        (self.last, self.last_from) = (None, None);
+        (self.last, self.origins.last) = (None, None);
         let link = self.links.entry(lane).or_default();
         if let Some(connection) = link.connection {
-            self.channels.remove(&connection);
+            self.origins.by_connection.remove(&connection);
         }
         *link = Link { gone: Some(why), ..Link::default() };
         Some(News::Gone(self.numbered(lane)))
@@ -299,6 +296,24 @@ impl Links {
     fn lane(&self, peer: Peer) -> Option<Lane> {
         let is_lane = peer.attribute() == Attribute::ReliableOrdered && u32::from(peer.label()) <= COLORS;
         is_lane.then_some(Lane { rank: peer.rank(), color: peer.label().into() })
+    }
+}
+
+impl Origins {
+    /// The number of the rank that a connection of channels is with.
+    #[inline]
+    fn rank(&mut self, connection: Connection, numbering: &Numbering) -> Option<u32> {
+        match self.last {
+            Some((last, rank)) if last == connection => Some(rank),
+            _ => self.find(connection, numbering),
+        }
+    }
+
+    #[inline(never)]
+    fn find(&mut self, connection: Connection, numbering: &Numbering) -> Option<u32> {
+        let rank = numbering.number(*self.by_connection.get(&connection)?);
+        self.last = Some((connection, rank));
+        Some(rank)
     }
 }
 

@@ -50,6 +50,8 @@ pub struct GlobalMemory {
     pub(crate) buffers: Buffers,
     regions: Regions,
     engine: Engine,
+    /// How the barrier that this rank has called has ended, until that is told.
+    barrier_end: Option<Result<()>>,
     starter: Memory,
     /// Memory that the library needs: what passes through it, and the heap.
     library: Memory,
@@ -116,6 +118,7 @@ impl GlobalMemory {
             buffers: Buffers::default(),
             regions,
             engine: Engine::default(),
+            barrier_end: None,
             starter,
             library,
             heap_bytes: heap_bytes as u64,
@@ -329,9 +332,9 @@ impl GlobalMemory {
 
     /// Makes progress. Returns how a barrier has ended, if one has.
     fn turn(&mut self) -> Option<Result<()>> {
-        let end = self.take_events(TURN_MESSAGES, |_| false);
+        self.take_events(TURN_MESSAGES, |_| false);
         self.advance();
-        end
+        self.barrier_end.take()
     }
 
     /// Makes progress until this is so, and no further: to find out that nothing else has come costs as much as to take a message. Returns
@@ -342,14 +345,10 @@ impl GlobalMemory {
         is_done(self)
     }
 
-    /// Takes the events that are there, or those until this is so, with up to so many messages at a time. Returns how a barrier has ended, if one has.
+    /// Takes the events that are there, or those until this is so, with up to so many messages at a time.
     #[inline]
-    fn take_events(
-        &mut self,
-        messages_max: usize,
-        mut is_enough: impl FnMut(&GlobalMemory) -> bool,
-    ) -> Option<Result<()>> {
-        let (mut events_left, mut end) = (TURN_EVENTS, None);
+    fn take_events(&mut self, messages_max: usize, mut is_enough: impl FnMut(&GlobalMemory) -> bool) {
+        let mut events_left = TURN_EVENTS;
         while events_left > 0 {
             let GlobalMemory { links, channels, .. } = self;
             let (messages, has_events) =
@@ -361,31 +360,36 @@ impl GlobalMemory {
             if !has_events {
                 continue;
             }
-            let Some(news) = self.links.next(&mut events_left) else { break };
-            match news {
-                News::Barrier(barrier) => end = Some(barrier.map_err(AcpError::from)),
-                News::OfChannels(rank, message) => {
-                    let is_right = if buffers::is_record(&message) {
-                        self.buffers.said(&mut self.links, rank, &message)
-                    } else {
-                        self.channels.said(&mut self.links, rank, &message)
-                    };
-                    self.links.faults += u64::from(!is_right);
-                }
-                News::Ended { context, status }
-                    if self.buffers.write_ended(context, status)
-                        || self.channels.write_ended(context, status) => {}
-                News::Gone(Lane { rank, color: COLORS }) => {
-                    self.channels.lose(&mut self.links, rank);
-                    self.buffers.lose(rank);
-                }
-                news => self.engine.on(&mut self.links, &self.regions, news),
-            }
-            if is_enough(self) {
+            if !self.take_event(&mut events_left) || is_enough(self) {
                 break;
             }
         }
-        end
+    }
+
+    /// Takes one event that is no short message. Returns false if there was none.
+    #[inline(never)]
+    fn take_event(&mut self, events_left: &mut usize) -> bool {
+        let Some(news) = self.links.next(events_left) else { return false };
+        match news {
+            News::Barrier(barrier) => self.barrier_end = Some(barrier.map_err(AcpError::from)),
+            News::OfChannels(rank, message) => {
+                let is_right = if buffers::is_record(&message) {
+                    self.buffers.said(&mut self.links, rank, &message)
+                } else {
+                    self.channels.said(&mut self.links, rank, &message)
+                };
+                self.links.faults += u64::from(!is_right);
+            }
+            News::Ended { context, status }
+                if self.buffers.write_ended(context, status)
+                    || self.channels.write_ended(context, status) => {}
+            News::Gone(Lane { rank, color: COLORS }) => {
+                self.channels.lose(&mut self.links, rank);
+                self.buffers.lose(rank);
+            }
+            news => self.engine.on(&mut self.links, &self.regions, news),
+        }
+        true
     }
 
     /// Starts and sends what can be by now.

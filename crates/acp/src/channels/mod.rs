@@ -4,6 +4,7 @@
 //! which fills a slot of the receiver's or less. A segment's data and the news of it are one operation of the core: a short one is a message, a longer
 //! one a write with a notification.
 
+mod ends;
 mod owed;
 mod queues;
 mod receiving;
@@ -22,11 +23,11 @@ use crate::links::Lane;
 /// Contexts of what channels start have this bit.
 const CONTEXT: u64 = 1 << 63;
 /// Bytes of the records of a channel's end beside its slots, in this process.
-pub(crate) const RECEIVING_BYTES: usize = size_of::<(End, receiving::Receiving)>();
-pub(crate) const SENDING_BYTES: usize = size_of::<(End, sending::Sending)>();
+pub(crate) const RECEIVING_BYTES: usize = size_of::<(End, receiving::Receiving)>() + ends::PLACE_BYTES;
+pub(crate) const SENDING_BYTES: usize = size_of::<(End, sending::Sending)>() + ends::PLACE_BYTES;
 
-// What the paper's ends take beside their slots: Tables II and III. A sender's grows by 16 bytes a slot.
-const _: () = assert!(SENDING_BYTES <= 168);
+// What the paper's ends take beside their slots: Tables II and III. A sender's is 168 and grows by 16 bytes a slot, of which there is one at least.
+const _: () = assert!(SENDING_BYTES <= 184);
 const _: () = assert!(RECEIVING_BYTES <= 160);
 
 /// How many slots an end of a channel has, and how long they are. The two ends need not agree.
@@ -39,7 +40,7 @@ pub struct Slots {
 }
 
 /// One end of a channel or of a segmented buffer: the other rank, and which of those with it.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct End {
     pub rank: u32,
     channel: u64,

@@ -1,56 +1,52 @@
 //! What senders of other ranks are to learn: that segments have left their slots.
 //!
-//! The news of one channel, the last one of which segments were taken, travels with the next short message to its rank. Other news is a record of its own,
-//! once half of the slots were emptied since, so that a sender never waits for what is not said.
+//! News of the channel that was used last travels with the next short message to its rank, once a quarter of its slots was emptied. Other news is a record
+//! of its own, once half of the slots were emptied since the last one, so that a sender never waits for what is not said.
 
-use super::wire::{Taken, taken};
+use super::wire::taken;
 use super::{End, lane};
 use crate::links::Links;
 
+/// How many segments have left their slots of which the sender is still to learn.
+#[derive(Default)]
+pub(super) struct Unsaid(u32);
+
+impl Unsaid {
+    /// One more segment has left its slot, of which there are `count`. Returns whether that is to be said now.
+    #[inline]
+    pub fn took(&mut self, count: u32) -> bool {
+        self.0 += 1;
+        let is_due = self.0 >= count / 2;
+        if is_due {
+            self.0 = 0;
+        }
+        is_due
+    }
+
+    /// Whether it is worth a place in a message.
+    #[inline]
+    pub fn is_to_carry(&self, count: u32) -> bool {
+        self.0 > 0 && self.0 >= count / 4
+    }
+
+    /// A message has taken it along.
+    #[inline]
+    pub fn was_carried(&mut self) {
+        self.0 = 0;
+    }
+}
+
+/// What is to be said now, in records of its own.
 #[derive(Default)]
 pub(super) struct Owed {
-    /// How far the receiver of this channel has come, since a quarter of its slots was emptied.
-    last: Option<(End, u64)>,
-    /// A message has taken it along.
-    is_carried: bool,
-    /// What is to be said now.
     due: Vec<(End, u64)>,
 }
 
 impl Owed {
-    /// So many segments have left their slots, of which there are `count`: one more than before.
-    #[inline]
-    pub fn took(&mut self, end: End, segments: u64, count: u32) {
-        let half = u64::from(count / 2).max(1);
-        if segments.is_multiple_of(half) {
-            // A sender that learned of a later segment than the half before has space until the next half.
-            let knows = matches!(self.last, Some((last, carried))
-                if self.is_carried && last == end && carried > segments - half);
-            if !knows {
-                self.due.push((end, segments));
-                return;
-            }
-        }
-        if segments.is_multiple_of(u64::from(count / 4).max(1)) {
-            (self.last, self.is_carried) = (Some((end, segments)), false);
-        }
-    }
-
-    /// What a message to this rank may take along; of channel 0: nothing.
-    #[inline]
-    pub fn for_rank(&self, rank: u32) -> Taken {
-        match self.last {
-            Some((end, segments)) if end.rank == rank && !self.is_carried => {
-                Taken { channel: end.channel, segments }
-            }
-            _ => Taken::default(),
-        }
-    }
-
-    /// A message has taken along what there was for its rank.
-    #[inline]
-    pub fn was_carried(&mut self, taken: Taken) {
-        self.is_carried |= taken.channel != 0;
+    /// So many segments of a channel have left their slots.
+    #[cold]
+    pub fn owe(&mut self, end: End, segments: u64) {
+        self.due.push((end, segments));
     }
 
     /// Says what is to be said now.
@@ -72,23 +68,19 @@ impl Owed {
 mod tests {
     use super::*;
 
-    const END: End = End { rank: 1, channel: 1 };
-
     /// Takes segments one by one, and has a message take the news along where `carries` says so. Checks that the sender, which knows only of such news,
     /// always has a slot for the next segment. Returns how many records there were.
     fn take_all(count: u32, mut carries: impl FnMut(u64) -> bool) -> usize {
-        let (mut owed, mut known, mut said) = (Owed::default(), 0, 0);
+        let (mut unsaid, mut known, mut said) = (Unsaid::default(), 0, 0);
         for segments in 1..=1000 {
             assert!(segments <= known + u64::from(count), "it was sent before {count} others were taken");
-            owed.took(END, segments, count);
-            for (_, segments) in owed.due.drain(..) {
-                assert!(segments > known, "it was known");
+            if unsaid.took(count) {
                 (known, said) = (segments, said + 1);
             }
-            if carries(segments) {
-                let taken = owed.for_rank(END.rank);
-                owed.was_carried(taken);
-                known = known.max(taken.segments);
+            if carries(segments) && unsaid.is_to_carry(count) {
+                assert!(segments > known, "it was known");
+                unsaid.was_carried();
+                known = segments;
             }
         }
         said
@@ -116,15 +108,11 @@ mod tests {
     }
 
     #[test]
-    fn news_is_for_its_rank_and_once() {
-        let mut owed = Owed::default();
-        assert_eq!(owed.for_rank(1), Taken::default());
-        owed.took(END, 1, 4);
-        assert_eq!(owed.for_rank(2), Taken::default());
-        owed.was_carried(owed.for_rank(2));
-        let taken = owed.for_rank(1);
-        assert_eq!(taken, Taken { channel: 1, segments: 1 });
-        owed.was_carried(taken);
-        assert_eq!(owed.for_rank(1), Taken::default());
+    fn news_is_carried_once() {
+        let mut unsaid = Unsaid::default();
+        assert!(!unsaid.is_to_carry(4));
+        assert!(!unsaid.took(4) && unsaid.is_to_carry(4));
+        unsaid.was_carried();
+        assert!(!unsaid.is_to_carry(4));
     }
 }

@@ -13,8 +13,6 @@ pub(super) struct Queues<T> {
     queues: Vec<VecDeque<T>>,
     /// Those that no end has. They are empty, and the first few of them have their space.
     free: Vec<u32>,
-    /// How much waits in all of them.
-    len: usize,
 }
 
 impl Place {
@@ -32,7 +30,7 @@ impl Place {
 
 impl<T> Default for Queues<T> {
     fn default() -> Queues<T> {
-        Queues { queues: Vec::new(), free: Vec::new(), len: 0 }
+        Queues { queues: Vec::new(), free: Vec::new() }
     }
 }
 
@@ -49,14 +47,7 @@ impl<T> Queues<T> {
         }
         if let Some(queue) = place.index().and_then(|index| self.queues.get_mut(index)) {
             queue.push_back(item);
-            self.len += 1;
         }
-    }
-
-    /// How much waits at all ends.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
     }
 
     /// What waits first at an end.
@@ -70,7 +61,7 @@ impl<T> Queues<T> {
     pub fn pop(&mut self, place: &mut Place) {
         let Some(index) = place.index() else { return };
         let Some(queue) = self.queues.get_mut(index) else { return };
-        self.len -= usize::from(queue.pop_front().is_some());
+        queue.pop_front();
         if queue.is_empty() {
             if queue.capacity() > SPARE_QUEUE_LEN_MAX || self.free.len() >= SPARE_QUEUES_MAX {
                 release(queue);
@@ -100,7 +91,6 @@ mod tests {
                 assert!(!place.is_taken() && queues.front_mut(place).is_none());
                 (0..=end % 3).for_each(|item| queues.push(place, 100 * end + item + turn));
             }
-            assert_eq!(queues.len(), (0..100).map(|end| end % 3 + 1).sum());
             for (end, place) in places.iter_mut().enumerate() {
                 for item in 0..=end % 3 {
                     assert!(place.is_taken());
@@ -109,7 +99,7 @@ mod tests {
                 }
                 queues.pop(place);
             }
-            assert_eq!((queues.len(), queues.queues.len(), queues.free.len()), (0, 100, 100));
+            assert_eq!((queues.queues.len(), queues.free.len()), (100, 100));
             let with_space = queues.queues.iter().filter(|queue| queue.capacity() > 0);
             assert!(with_space.count() <= SPARE_QUEUES_MAX);
         }

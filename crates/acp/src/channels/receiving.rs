@@ -3,36 +3,46 @@
 //! A slot begins with a header that this process writes when the segment is there: the number of the segment, counted from 1, its length, and that of its
 //! message. So it does not matter in which order segments arrive.
 
-use super::owed::Owed;
-use super::queues::Place;
-use super::wire::{Record, RemoteSlots, Segment};
+use super::owed::{Owed, Unsaid};
+use super::requests::Waiting;
+use super::wire::{Record, RemoteSlots, Segment, Taken};
 use super::{End, Slots, lane};
 use crate::error::{AcpError, Result};
 use crate::limits::{ALIGN_BYTES, SLOT_HEADER_BYTES};
 use crate::links::Links;
 use cci::{Access, Memory, RegionHandle};
 
-const NOT_THERE: AcpError = AcpError::Argument("the memory of the message is not there any more");
-
 /// What the receiver of a channel keeps.
 pub(super) struct Receiving {
     memory: Memory,
     handle: RegionHandle,
     slots: Slots,
-    /// Segments that were taken from their slots.
+    /// Segments that were taken from their slots, and how many of them the sender is still to learn of.
     taken: u64,
+    unsaid: Unsaid,
+    /// How many segments are in slots: more than there are where a sender has sent some twice.
+    in_slots: u32,
     /// Of the message that is being received: its length, and how much was taken.
     message_bytes: u64,
     done_bytes: u64,
     is_in_message: bool,
     is_open: bool,
     is_lost: bool,
-    /// How many segments there are in all, once the sender has freed the channel.
-    segments: Option<u64>,
+    /// How many segments there are in all, once the sender has freed the channel; before, more than there can be.
+    segments: u64,
     /// The request that frees this end; 0 before.
     pub freed_by: u64,
     /// Requests that wait at this end.
-    pub waiting: Place,
+    pub waiting: Waiting,
+}
+
+/// Why a message was not received as it was sent.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// The memory that it is for is gone.
+    NotThere,
+    /// It is longer than that.
+    Truncated,
 }
 
 /// Where a message goes.
@@ -40,6 +50,17 @@ pub(super) enum Target<'a> {
     Slice(&'a mut [u8]),
     Memory(&'a Memory),
     Nowhere,
+}
+
+impl Loss {
+    /// What the program learns of a message of so many bytes.
+    #[cold]
+    pub fn of(self, len_bytes: u64, space_bytes: usize) -> AcpError {
+        match self {
+            Loss::NotThere => AcpError::Argument("the memory of the message is not there any more"),
+            Loss::Truncated => AcpError::Truncated { len_bytes, space_bytes },
+        }
+    }
 }
 
 impl Target<'_> {
@@ -72,14 +93,16 @@ impl Receiving {
             handle,
             slots,
             taken: 0,
+            unsaid: Unsaid::default(),
+            in_slots: 0,
             message_bytes: 0,
             done_bytes: 0,
             is_in_message: false,
             is_open: false,
             is_lost: false,
-            segments: None,
+            segments: u64::MAX,
             freed_by: 0,
-            waiting: Place::default(),
+            waiting: Waiting::default(),
         })
     }
 
@@ -113,32 +136,30 @@ impl Receiving {
             && segment.len_bytes as usize <= self.slots.bytes as usize - SLOT_HEADER_BYTES
     }
 
-    /// A segment has come, and may be all of the next message, which goes to `target` then without its slot. None: it is not, and nothing was done.
-    #[inline]
+    /// A segment has come that is all of a message, and may be the next one, which goes to `target` then without its slot. None: it is not, and nothing was
+    /// done.
+    #[inline(always)]
     pub fn take_whole(
         &mut self,
         owed: &mut Owed,
         end: End,
-        (segment, data): (&Segment, &[u8]),
+        (number, data): (u64, &[u8]),
         target: &Memory,
-    ) -> Option<Result<usize>> {
-        let is_whole = !self.is_in_message
-            && segment.number == self.taken
-            && u64::from(segment.len_bytes) == segment.message_bytes;
-        if !is_whole || !self.is_right(segment) {
+    ) -> Option<std::result::Result<usize, Loss>> {
+        let is_next = number == self.taken && self.is_open && !self.is_in_message;
+        if !is_next || data.len() > self.slots.bytes as usize - SLOT_HEADER_BYTES {
             return None;
         }
-        let (len_bytes, space_bytes) = (segment.message_bytes, target.len());
-        let fitting = data.get(..space_bytes).unwrap_or(data);
-        let is_noted = !is_to_note(segment.number, self.slots.count) || self.note(segment.number);
+        let fitting = data.get(..target.len()).unwrap_or(data);
+        let is_noted = !is_to_note(number, self.slots.count) || self.note(number);
         let is_well = is_noted && (fitting.is_empty() || target.write(0, fitting));
         self.count_taken(owed, end);
         Some(if !is_well {
-            Err(NOT_THERE)
-        } else if len_bytes > space_bytes as u64 {
-            Err(AcpError::Truncated { len_bytes, space_bytes })
+            Err(Loss::NotThere)
+        } else if fitting.len() < data.len() {
+            Err(Loss::Truncated)
         } else {
-            Ok(len_bytes as usize)
+            Ok(data.len())
         })
     }
 
@@ -149,10 +170,34 @@ impl Receiving {
     }
 
     /// One more segment was taken, of which the sender is told now and then.
-    #[inline]
+    #[inline(always)]
     fn count_taken(&mut self, owed: &mut Owed, end: End) {
         self.taken += 1;
-        owed.took(end, self.taken, self.slots.count);
+        if self.unsaid.took(self.slots.count) {
+            owed.owe(end, self.taken);
+        }
+    }
+
+    /// What a message to the sender may take along, if there is enough of it; of channel 0: nothing.
+    #[inline]
+    pub fn news(&self, end: End) -> Taken {
+        if self.unsaid.is_to_carry(self.slots.count) {
+            Taken { channel: end.channel, segments: self.taken }
+        } else {
+            Taken::default()
+        }
+    }
+
+    /// A message has taken along what there was.
+    #[inline]
+    pub fn was_carried(&mut self) {
+        self.unsaid.was_carried();
+    }
+
+    /// Whether the next segment may be in its slot.
+    #[inline]
+    pub fn has_segments(&self) -> bool {
+        self.in_slots > 0
     }
 
     /// A segment has come, and goes to its slot. False: no sender sends it.
@@ -167,14 +212,16 @@ impl Receiving {
         let (len, message_bytes) = rest.split_at_mut(4);
         len.copy_from_slice(&segment.len_bytes.to_ne_bytes());
         message_bytes.copy_from_slice(&segment.message_bytes.to_ne_bytes());
-        data.is_none_or(|data| self.memory.write(slot + SLOT_HEADER_BYTES, data))
-            && self.memory.write(slot, &header)
+        let is_well = data.is_none_or(|data| self.memory.write(slot + SLOT_HEADER_BYTES, data))
+            && self.memory.write(slot, &header);
+        self.in_slots = self.in_slots.saturating_add(u32::from(is_well));
+        is_well
     }
 
     /// The next segment's length and that of its message, if it is there. The sender may write to slots, so the header is read once and checked.
     fn next(&self) -> Option<(u64, u64)> {
         let mut header = [0; SLOT_HEADER_BYTES];
-        if !self.memory.read(self.slot(self.taken), &mut header) {
+        if !self.has_segments() || !self.memory.read(self.slot(self.taken), &mut header) {
             return None;
         }
         let [a, b, c, d] = *header.as_chunks::<4>().0 else { return None };
@@ -194,15 +241,16 @@ impl Receiving {
             let slot = self.slot(self.taken) + SLOT_HEADER_BYTES;
             let is_well = target.put(self.done_bytes as usize, &self.memory, slot, len as usize);
             self.done_bytes += len;
+            self.in_slots -= 1;
             self.count_taken(owed, end);
             if !is_well {
-                return Some(Err(NOT_THERE));
+                return Some(Err(Loss::NotThere.of(self.message_bytes, target.len())));
             }
             if self.done_bytes >= self.message_bytes {
                 self.is_in_message = false;
                 let (len_bytes, space_bytes) = (self.message_bytes, target.len());
                 return Some(if len_bytes > space_bytes as u64 {
-                    Err(AcpError::Truncated { len_bytes, space_bytes })
+                    Err(Loss::Truncated.of(len_bytes, space_bytes))
                 } else {
                     Ok(len_bytes as usize)
                 });
@@ -211,13 +259,13 @@ impl Receiving {
         if self.is_lost {
             return Some(Err(end.gone()));
         }
-        let has_ended = self.segments.is_some_and(|segments| segments <= self.taken);
-        has_ended.then_some(Err(AcpError::Argument("the sender has freed this channel: nothing more comes")))
+        (self.segments <= self.taken)
+            .then_some(Err(AcpError::Argument("the sender has freed this channel: nothing more comes")))
     }
 
     /// The sender has freed the channel.
     pub fn ended(&mut self, segments: u64) {
-        self.segments = Some(segments);
+        self.segments = segments;
     }
 
     /// The sender is gone.
@@ -227,7 +275,7 @@ impl Receiving {
 
     /// Whether this end may go: nothing writes to its memory any more.
     pub fn may_go(&self) -> bool {
-        self.is_lost || self.segments.is_some_and(|segments| segments <= self.taken)
+        self.is_lost || self.segments <= self.taken
     }
 
     pub fn go(self, links: &mut Links) -> Result<()> {

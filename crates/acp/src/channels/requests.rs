@@ -1,35 +1,70 @@
 //! What was started on channels and was not waited for yet.
 
 use crate::error::{AcpError, Result};
+use cci::Memory;
+
+/// No place.
+const NONE: u32 = u32::MAX;
 
 /// Requests by their numbers: a place in the table, and how often that was used. A place is free again when its request was waited for.
-#[derive(Default)]
 pub(super) struct Requests {
     entries: Vec<Entry>,
-    free: Vec<u32>,
+    /// The first free place. Each has the next one.
+    free: u32,
+    /// How many requests wait for messages.
+    awaited: usize,
+}
+
+/// Requests that wait for the messages of one channel, in their order.
+pub(super) struct Waiting {
+    first: u32,
+    /// Of several: which one is last.
+    last: u32,
+}
+
+/// A request that waits for the next message of a channel.
+pub(super) struct First<'a> {
+    entry: &'a mut Entry,
+    awaited: &'a mut usize,
 }
 
 struct Entry {
     /// From 1, so that no number is 0.
     generation: u32,
+    /// The next one that waits for a message of the channel, or the next free place.
+    next: u32,
     state: State,
+    /// What it has come to, if it has ended well.
+    len_bytes: usize,
+    /// Where the message goes that it waits for.
+    into: Option<Memory>,
+    failure: Option<Box<AcpError>>,
 }
 
+#[derive(Copy, Clone, PartialEq, Eq)]
 enum State {
     Free,
     UnderWay,
-    Ended(usize),
-    /// What is rare is kept elsewhere, so that what comes by the million moves no space for it.
-    Failed(Box<AcpError>),
+    Ended,
+    Failed,
 }
 
-impl State {
+impl Default for Requests {
+    fn default() -> Requests {
+        Requests { entries: Vec::new(), free: NONE, awaited: 0 }
+    }
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        Waiting { first: NONE, last: NONE }
+    }
+}
+
+impl Waiting {
     #[inline]
-    fn of(result: Result<usize>) -> State {
-        match result {
-            Ok(len_bytes) => State::Ended(len_bytes),
-            Err(error) => State::Failed(Box::new(error)),
-        }
+    pub fn is_empty(&self) -> bool {
+        self.first == NONE
     }
 }
 
@@ -39,26 +74,63 @@ impl Requests {
         self.enter(State::UnderWay)
     }
 
-    /// A request that has ended as it was started.
+    /// A request that has ended well as it was started, and has come to this length.
     #[inline]
+    pub fn start_ended_well(&mut self, len_bytes: usize) -> u64 {
+        let request = self.enter(State::Ended);
+        if let Some(entry) = self.entries.get_mut(request as u32 as usize) {
+            entry.len_bytes = len_bytes;
+        }
+        request
+    }
+
+    /// A request that has ended as it was started.
     pub fn start_ended(&mut self, result: Result<usize>) -> u64 {
-        self.enter(State::of(result))
+        let request = self.start();
+        self.end(request, result);
+        request
+    }
+
+    /// A request that waits for a message of a channel, behind others.
+    #[inline]
+    pub fn start_waiting(&mut self, waiting: &mut Waiting, into: Memory) -> u64 {
+        let request = self.enter(State::UnderWay);
+        let place = request as u32;
+        if waiting.is_empty() {
+            waiting.first = place;
+        } else if let Some(last) = self.entries.get_mut(waiting.last as usize) {
+            last.next = place;
+        }
+        waiting.last = place;
+        if let Some(entry) = self.entries.get_mut(place as usize) {
+            entry.next = NONE;
+            entry.into = Some(into);
+            self.awaited += 1;
+        }
+        request
     }
 
     #[inline]
     fn enter(&mut self, state: State) -> u64 {
-        let index = self.free.pop().unwrap_or(self.entries.len() as u32);
-        let generation = match self.entries.get_mut(index as usize) {
-            Some(entry) => {
-                entry.state = state;
-                entry.generation
-            }
-            None => {
-                self.entries.push(Entry { generation: 1, state });
-                1
-            }
-        };
-        u64::from(generation) << 32 | u64::from(index)
+        let place = self.free;
+        let Some(entry) = self.entries.get_mut(place as usize) else { return self.enter_new(state) };
+        self.free = entry.next;
+        entry.state = state;
+        number(entry.generation, place)
+    }
+
+    #[cold]
+    fn enter_new(&mut self, state: State) -> u64 {
+        let place = self.entries.len() as u32;
+        self.entries.push(Entry {
+            generation: 1,
+            next: NONE,
+            state,
+            len_bytes: 0,
+            into: None,
+            failure: None,
+        });
+        number(1, place)
     }
 
     #[inline]
@@ -67,82 +139,135 @@ impl Requests {
         (u64::from(entry.generation) == request >> 32).then_some(entry)
     }
 
-    /// A request has ended, unless it is none any more.
-    #[inline]
+    /// A request has ended, unless it is none any more. It waits for no message.
     pub fn end(&mut self, request: u64, result: Result<usize>) {
         if let Some(entry) = self.entry(request) {
-            entry.state = State::of(result);
+            entry.end(result);
         }
     }
 
-    /// A request has ended well, and has come to this length.
+    /// How many requests wait for messages.
     #[inline]
-    pub fn end_well(&mut self, request: u64, len_bytes: usize) {
-        if let Some(entry) = self.entry(request) {
-            entry.state = State::Ended(len_bytes);
-        }
+    pub fn awaited(&self) -> usize {
+        self.awaited
+    }
+
+    /// The first request that waits for a message of a channel. None: nobody waits for it.
+    #[inline]
+    pub fn first(&mut self, waiting: &Waiting) -> Option<First<'_>> {
+        let Requests { entries, awaited, .. } = self;
+        let entry = entries.get_mut(waiting.first as usize)?;
+        Some(First { entry, awaited })
     }
 
     #[inline]
     pub fn has_ended(&self, request: u64) -> bool {
         let entry = self.entries.get(request as u32 as usize);
         let entry = entry.filter(|entry| u64::from(entry.generation) == request >> 32);
-        entry.is_none_or(|entry| !matches!(entry.state, State::UnderWay))
+        entry.is_none_or(|entry| entry.state != State::UnderWay)
     }
 
     /// The length that a request has come to, which is forgotten. None: it is under way, or [`Requests::take`] has more to say.
     #[inline]
     pub fn take_well(&mut self, request: u64) -> Option<usize> {
+        let free = self.free;
         let entry = self.entry(request)?;
-        let State::Ended(len_bytes) = entry.state else { return None };
-        entry.release();
-        self.free.push(request as u32);
+        if entry.state != State::Ended {
+            return None;
+        }
+        let len_bytes = entry.len_bytes;
+        entry.release(free);
+        self.free = request as u32;
         Some(len_bytes)
     }
 
     /// The result of a request, which is forgotten. None: it is under way.
     pub fn take(&mut self, request: u64) -> Option<Result<usize>> {
+        let free = self.free;
         let Some(entry) = self.entry(request) else {
             return Some(Err(AcpError::Argument(
                 "this request was waited for before, or a reset has ended it",
             )));
         };
-        if matches!(entry.state, State::UnderWay) {
+        if entry.state == State::UnderWay {
             return None;
         }
-        let state = entry.release();
-        self.free.push(request as u32);
-        match state {
-            State::Ended(len_bytes) => Some(Ok(len_bytes)),
-            State::Failed(error) => Some(Err(*error)),
-            // A free place has no request.
-            State::UnderWay | State::Free => None,
-        }
+        let result = match entry.failure.take() {
+            Some(error) => Err(*error),
+            None => Ok(entry.len_bytes),
+        };
+        entry.release(free);
+        self.free = request as u32;
+        Some(result)
     }
 
     /// Forgets all requests. Their numbers do not come again.
     pub fn clear(&mut self) {
-        for (index, entry) in (0..).zip(&mut self.entries) {
-            if !matches!(entry.state, State::Free) {
-                entry.release();
-                self.free.push(index);
+        self.awaited = 0;
+        for (place, entry) in (0..).zip(&mut self.entries) {
+            if entry.state != State::Free {
+                (entry.into, entry.failure) = (None, None);
+                entry.release(self.free);
+                self.free = place;
             }
         }
     }
 }
 
+impl First<'_> {
+    /// Where the message goes. None: the request waits for none, which no request in a queue does.
+    #[inline]
+    pub fn target(&self) -> Option<&Memory> {
+        self.entry.into.as_ref()
+    }
+
+    /// It has ended, and waits no more.
+    pub fn end(self, waiting: &mut Waiting, result: Result<usize>) {
+        self.entry.end(result);
+        waiting.first = self.entry.next;
+        *self.awaited -= 1;
+    }
+
+    /// It has ended well, has come to this length, and waits no more.
+    #[inline(always)]
+    pub fn end_well(self, waiting: &mut Waiting, len_bytes: usize) {
+        waiting.first = self.entry.next;
+        (self.entry.state, self.entry.len_bytes, self.entry.into) = (State::Ended, len_bytes, None);
+        *self.awaited -= 1;
+    }
+}
+
 impl Entry {
+    fn end(&mut self, result: Result<usize>) {
+        self.into = None;
+        match result {
+            Ok(len_bytes) => (self.state, self.len_bytes) = (State::Ended, len_bytes),
+            Err(error) => (self.state, self.failure) = (State::Failed, Some(Box::new(error))),
+        }
+    }
+
     /// Frees the place for another request.
     #[inline]
-    fn release(&mut self) -> State {
+    fn release(&mut self, free: u32) {
         self.generation = self.generation.checked_add(1).unwrap_or(1);
-        std::mem::replace(&mut self.state, State::Free)
+        (self.state, self.next) = (State::Free, free);
     }
+}
+
+#[inline]
+fn number(generation: u32, place: u32) -> u64 {
+    u64::from(generation) << 32 | u64::from(place)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cci::Foreign;
+
+    fn free_places(requests: &Requests) -> usize {
+        let next = |place: &u32| requests.entries.get(*place as usize).map(|entry| entry.next);
+        std::iter::successors(Some(requests.free), next).filter(|place| *place != NONE).count()
+    }
 
     #[test]
     fn each_request_is_taken_once_and_its_place_is_used_again() {
@@ -168,6 +293,40 @@ mod tests {
         assert!(matches!(requests.take(third), Some(Err(AcpError::Argument(_)))), "a reset has ended it");
         let numbers: Vec<u64> = (0..3).map(|_| requests.start()).collect();
         assert!(numbers.iter().all(|number| ![first, second, third].contains(number)), "{numbers:?}");
-        assert_eq!((requests.entries.len(), requests.free.len()), (3, 0));
+        assert_eq!((requests.entries.len(), free_places(&requests)), (3, 0));
+        let ended = requests.start_ended_well(9);
+        assert_eq!((requests.take_well(ended), free_places(&requests)), (Some(9), 1));
+    }
+
+    #[test]
+    fn those_that_wait_end_in_their_order_and_let_their_memory_go() {
+        let mut requests = Requests::default();
+        let mut channels = [Waiting::default(), Waiting::default()];
+        for round in 0..3 {
+            let memory = Memory::foreign(Foreign::owned(vec![0; 8].into_boxed_slice()));
+            let numbers: Vec<u64> =
+                (0..6).map(|at| requests.start_waiting(&mut channels[at % 2], memory.clone())).collect();
+            assert_eq!(requests.awaited(), 6);
+            for (at, number) in numbers.iter().enumerate() {
+                let waiting = &mut channels[at % 2];
+                assert!(!requests.has_ended(*number));
+                let first = requests.first(waiting).unwrap();
+                assert!(first.target().is_some_and(|into| into.as_ptr() == memory.as_ptr()));
+                if at == 2 {
+                    first.end(waiting, Err(AcpError::Argument("for the test")));
+                    assert!(matches!(requests.take(*number), Some(Err(AcpError::Argument(_)))));
+                } else {
+                    first.end_well(waiting, at);
+                    assert_eq!(requests.take_well(*number), Some(at));
+                }
+            }
+            assert_eq!((requests.awaited(), requests.entries.len(), free_places(&requests)), (0, 6, 6));
+            assert!(channels.iter().all(Waiting::is_empty), "round {round}");
+            assert!(memory.into_owned().is_some(), "nobody else has a handle of it");
+        }
+        let memory = Memory::foreign(Foreign::owned(vec![0; 8].into_boxed_slice()));
+        requests.start_waiting(&mut channels[0], memory.clone());
+        requests.clear();
+        assert!(memory.into_owned().is_some() && requests.awaited() == 0);
     }
 }

@@ -1,8 +1,7 @@
 //! The sending end of a channel.
 
-use super::owed::Owed;
 use super::queues::Place;
-use super::wire::{MESSAGE_HEAD_BYTES, Record, RemoteSlots, Segment, message_head, segment_words};
+use super::wire::{MESSAGE_HEAD_BYTES, Record, RemoteSlots, Segment, Taken, message_head, segment_words};
 use super::{End, Slots, context, lane};
 use crate::error::{AcpError, Result};
 use crate::limits::{SEGMENT_HERE_BYTES_MAX, SLOT_HEADER_BYTES};
@@ -192,9 +191,10 @@ impl Sending {
 
     /// The receiver has taken so many segments. False: it says what no receiver says.
     pub fn took(&mut self, segments: u64) -> bool {
-        let is_right = (self.taken..=self.sent).contains(&segments);
+        let is_right = segments <= self.sent;
         if is_right {
-            self.taken = segments;
+            // News that waited for space comes behind later news that a message has taken along.
+            self.taken = self.taken.max(segments);
         }
         is_right
     }
@@ -217,7 +217,7 @@ impl Sending {
         links: &mut Links,
         end: End,
         source: Source<'_>,
-        (owed, buffer): (&mut Owed, &mut Vec<u8>),
+        (taken, buffer): (Taken, &mut Vec<u8>),
     ) -> bool {
         let len = source.len();
         let len_max =
@@ -227,7 +227,6 @@ impl Sending {
             return false;
         }
         let Ok(Some(connection)) = links.connection(lane(end.rank)) else { return false };
-        let taken = owed.for_rank(end.rank);
         let mut here = [0; RECORD_HERE_BYTES];
         let record_bytes = MESSAGE_HEAD_BYTES + len;
         let record = if record_bytes <= RECORD_HERE_BYTES {
@@ -241,10 +240,7 @@ impl Sending {
         *head = message_head(end.channel, self.sent, taken);
         let is_sent =
             source.read(data) && links.endpoint().send(connection, record, 0, SendFlags::SILENT).is_ok();
-        if is_sent {
-            owed.was_carried(taken);
-            self.sent += 1;
-        }
+        self.sent += u64::from(is_sent);
         is_sent
     }
 

@@ -1,5 +1,6 @@
 //! All channel ends of a process, and what is under way on them.
 
+use super::ends::Ends;
 use super::owed::Owed;
 use super::queues::Queues;
 use super::receiving::{Receiving, Target};
@@ -28,21 +29,14 @@ struct Outgoing {
     progress: Progress,
 }
 
-/// A message that is to be received.
-struct Incoming {
-    request: u64,
-    into: Memory,
-}
-
 #[derive(Default)]
 pub(crate) struct Channels {
     pairs: Numbered<u32, Pair>,
     /// Channels have greater numbers since the last reset.
     first: u64,
-    senders: Numbered<End, Sending>,
-    receivers: Numbered<End, Receiving>,
+    senders: Ends<Sending>,
+    receivers: Ends<Receiving>,
     outgoing: Queues<Outgoing>,
-    incoming: Queues<Incoming>,
     /// Senders that have something to send or are to be freed.
     busy: Vec<End>,
     requests: Requests,
@@ -106,13 +100,13 @@ impl Channels {
         message: &[u8],
         progress: &mut Progress,
     ) -> Result<Option<()>> {
-        let sending = self.senders.get_mut(&end).ok_or(FREED)?;
+        let source = Source::Slice(message);
+        if progress.is_new() && self.send_short(links, end, source) {
+            return Ok(Some(()));
+        }
+        let Some(sending) = self.senders.get_mut(end) else { return Err(FREED) };
         if sending.waiting.is_taken() {
             return Ok(None);
-        }
-        let source = Source::Slice(message);
-        if progress.is_new() && sending.send_short(links, end, source, (&mut self.owed, &mut self.buffer)) {
-            return Ok(Some(()));
         }
         match sending.send(links, end, (source, progress), &mut self.buffer)? {
             Sent::All => Ok(Some(())),
@@ -126,17 +120,36 @@ impl Channels {
 
     /// Sends a message, of which the rest waits for its turn if not all of it can be sent now.
     pub fn start_send(&mut self, links: &mut Links, end: End, message: &Memory) -> Result<u64> {
-        let sending = self.senders.get_mut(&end).ok_or(FREED)?;
-        let mut progress = Progress::default();
-        let is_first = !sending.waiting.is_taken();
-        let parts = (&mut self.owed, &mut self.buffer);
-        if is_first && sending.send_short(links, end, Source::Memory(message), parts) {
-            return Ok(self.requests.start_ended(Ok(0)));
+        if self.send_short(links, end, Source::Memory(message)) {
+            return Ok(self.requests.start_ended_well(0));
         }
-        if is_first {
+        self.start_long_send(links, end, message)
+    }
+
+    /// Sends a message that fits in one record, if that may leave now and nothing waits before it. False: nothing was done.
+    #[inline(always)]
+    fn send_short(&mut self, links: &mut Links, end: End, source: Source<'_>) -> bool {
+        let taken = match self.receivers.last_mut() {
+            Some((last, receiving)) if last.rank == end.rank => receiving.news(last),
+            _ => Taken::default(),
+        };
+        let is_sent = self.senders.get_mut(end).is_some_and(|sending| {
+            !sending.waiting.is_taken() && sending.send_short(links, end, source, (taken, &mut self.buffer))
+        });
+        if is_sent && taken.channel != 0 {
+            self.receivers.last_mut().into_iter().for_each(|(_, receiving)| receiving.was_carried());
+        }
+        is_sent
+    }
+
+    #[inline(never)]
+    fn start_long_send(&mut self, links: &mut Links, end: End, message: &Memory) -> Result<u64> {
+        let Some(sending) = self.senders.get_mut(end) else { return Err(FREED) };
+        let mut progress = Progress::default();
+        if !sending.waiting.is_taken() {
             let source = (Source::Memory(message), &mut progress);
             match sending.send(links, end, source, &mut self.buffer) {
-                Ok(Sent::All) => return Ok(self.requests.start_ended(Ok(0))),
+                Ok(Sent::All) => return Ok(self.requests.start_ended_well(0)),
                 Ok(Sent::NotYet) => {}
                 Ok(Sent::WaitsForSpace) => self.waits_for_space = true,
                 Err(error) => return Ok(self.requests.start_ended(Err(error))),
@@ -151,7 +164,7 @@ impl Channels {
 
     pub fn free_sender(&mut self, links: &mut Links, end: End) -> Result<u64> {
         let request = self.requests.start();
-        match self.senders.get_mut(&end) {
+        match self.senders.get_mut(end) {
             Some(sending) => sending.freed_by = request,
             None => self.requests.end(request, Ok(0)),
         }
@@ -184,7 +197,7 @@ impl Channels {
 
     /// Whether anything is left to do.
     fn advance_sender(&mut self, links: &mut Links, end: End) -> bool {
-        let Some(sending) = self.senders.get_mut(&end) else { return false };
+        let Some(sending) = self.senders.get_mut(end) else { return false };
         while let Some(first) = self.outgoing.front_mut(&sending.waiting) {
             let source = Source::Memory(&first.message);
             let sent = sending.send(links, end, (source, &mut first.progress), &mut self.buffer);
@@ -206,7 +219,7 @@ impl Channels {
         if !sending.may_go() {
             return true;
         }
-        if let Some(sending) = self.senders.remove(&end) {
+        if let Some(sending) = self.senders.remove(end) {
             let request = sending.freed_by;
             let gone = sending.go(links, end);
             self.requests.end(request, gone.map(|()| 0));
@@ -216,8 +229,8 @@ impl Channels {
 
     /// Receives what is there of the next message, behind those that were started. None: not all yet.
     pub fn receive(&mut self, links: &mut Links, end: End, into: &mut [u8]) -> Option<Result<usize>> {
-        let Some(receiving) = self.receivers.get_mut(&end) else { return Some(Err(FREED)) };
-        if receiving.waiting.is_taken() {
+        let Some(receiving) = self.receivers.get_mut(end) else { return Some(Err(FREED)) };
+        if !receiving.waiting.is_empty() {
             return None;
         }
         let received = receiving.take(&mut self.owed, end, &mut Target::Slice(into));
@@ -227,22 +240,20 @@ impl Channels {
 
     /// Receives the next message, if it is there and no other request waits, or when it comes.
     pub fn start_receive(&mut self, links: &mut Links, end: End, into: &Memory) -> Result<u64> {
-        let receiving = self.receivers.get_mut(&end).ok_or(FREED)?;
-        if !receiving.waiting.is_taken() {
+        let Some(receiving) = self.receivers.get_mut(end) else { return Err(FREED) };
+        if receiving.waiting.is_empty() {
             let received = receiving.take(&mut self.owed, end, &mut Target::Memory(into));
             self.owed.say_due(links);
             if let Some(result) = received {
                 return Ok(self.requests.start_ended(result));
             }
         }
-        let request = self.requests.start();
-        self.incoming.push(&mut receiving.waiting, Incoming { request, into: into.clone() });
-        Ok(request)
+        Ok(self.requests.start_waiting(&mut receiving.waiting, into.clone()))
     }
 
     pub fn free_receiver(&mut self, links: &mut Links, end: End) -> Result<u64> {
         let request = self.requests.start();
-        match self.receivers.get_mut(&end) {
+        match self.receivers.get_mut(end) {
             Some(receiving) => receiving.freed_by = request,
             None => self.requests.end(request, Ok(0)),
         }
@@ -253,12 +264,11 @@ impl Channels {
 
     /// Gives what has come to those who wait for it.
     fn advance_receiver(&mut self, links: &mut Links, end: End) {
-        let Some(receiving) = self.receivers.get_mut(&end) else { return };
-        while let Some(first) = self.incoming.front_mut(&receiving.waiting) {
-            let mut target = Target::Memory(&first.into);
+        let Some(receiving) = self.receivers.get_mut(end) else { return };
+        while let Some(first) = self.requests.first(&receiving.waiting) {
+            let mut target = first.target().map_or(Target::Nowhere, Target::Memory);
             let Some(result) = receiving.take(&mut self.owed, end, &mut target) else { return };
-            self.requests.end(first.request, result);
-            self.incoming.pop(&mut receiving.waiting);
+            first.end(&mut receiving.waiting, result);
         }
         if receiving.freed_by == 0 {
             return;
@@ -270,7 +280,7 @@ impl Channels {
                 None => return,
             }
         }
-        if let Some(receiving) = self.receivers.remove(&end) {
+        if let Some(receiving) = self.receivers.remove(end) {
             let request = receiving.freed_by;
             let gone = receiving.go(links);
             self.requests.end(request, gone.map(|()| 0));
@@ -280,6 +290,9 @@ impl Channels {
     /// A rank has said something. False: no process of this version says it.
     //= wire.md R-ACP-5
     pub fn said(&mut self, links: &mut Links, rank: u32, bytes: &[u8]) -> bool {
+        if self.take_short(rank, bytes) {
+            return true;
+        }
         if let Some(message) = Message::decode(bytes) {
             if !self.is_since_reset(message.channel) {
                 return true;
@@ -300,7 +313,7 @@ impl Channels {
                 pair.wanted = pair.wanted.max(channel);
                 for channel in known + 1..=pair.wanted.min(pair.receiver) {
                     let end = End { rank, channel };
-                    if let Some(receiving) = self.receivers.get_mut(&end) {
+                    if let Some(receiving) = self.receivers.get_mut(end) {
                         receiving.open(links, end);
                     }
                 }
@@ -309,7 +322,7 @@ impl Channels {
             Record::Open { channel, slots } => {
                 let end = End { rank, channel };
                 let was_made = self.was_made(end);
-                match self.senders.get_mut(&end) {
+                match self.senders.get_mut(end) {
                     Some(sending) => {
                         let is_right = sending.opened(slots);
                         self.advance(links);
@@ -329,7 +342,7 @@ impl Channels {
             Record::Taken { channel, segments } => self.took(rank, Taken { channel, segments }),
             Record::End { channel, segments } => {
                 let end = End { rank, channel };
-                let Some(receiving) = self.receivers.get_mut(&end) else { return false };
+                let Some(receiving) = self.receivers.get_mut(end) else { return false };
                 receiving.ended(segments);
                 self.advance_receiver(links, end);
                 true
@@ -338,10 +351,10 @@ impl Channels {
     }
 
     /// So many segments were taken from their slots. False: no receiver says it.
-    #[inline]
+    #[inline(never)]
     fn took(&mut self, rank: u32, Taken { channel, segments }: Taken) -> bool {
         let end = End { rank, channel };
-        match self.senders.get_mut(&end) {
+        match self.senders.get_mut(end) {
             Some(sending) => sending.took(segments),
             // One that was freed has no use for it.
             None => self.was_made(end),
@@ -354,39 +367,30 @@ impl Channels {
     }
 
     /// A message has come, and nothing can be said now. False: it is not a short one of an open channel, and [`Channels::said`] knows more.
-    #[inline]
+    #[inline(always)]
     pub fn take_short(&mut self, rank: u32, bytes: &[u8]) -> bool {
         let Some(message) = Message::decode(bytes) else { return false };
-        if !self.is_since_reset(message.channel) {
-            return false;
-        }
         if message.taken.channel != 0 && !self.took(rank, message.taken) {
             return false;
         }
+        // There is none of before a reset.
         let end = End { rank, channel: message.channel };
-        let Some(receiving) = self.receivers.get_mut(&end) else { return false };
+        let Some(receiving) = self.receivers.get_mut(end) else { return false };
         if receiving.freed_by != 0 {
             return false;
         }
-        let segment = message.segment();
-        let Some(first) = self.incoming.front_mut(&receiving.waiting) else {
-            return receiving.arrived(&segment, Some(message.data));
+        let Some(first) = self.requests.first(&receiving.waiting) else {
+            return receiving.arrived(&message.segment(), Some(message.data));
         };
-        let parts = (&segment, message.data);
-        let Some(result) = receiving.take_whole(&mut self.owed, end, parts, &first.into) else {
-            return false;
-        };
-        match result {
-            Ok(len_bytes) => self.requests.end_well(first.request, len_bytes),
-            result => self.requests.end(first.request, result),
-        }
-        self.incoming.pop(&mut receiving.waiting);
         // One that came earlier may be behind it.
-        while let Some(first) = self.incoming.front_mut(&receiving.waiting)
-            && let Some(result) = receiving.take(&mut self.owed, end, &mut Target::Memory(&first.into))
-        {
-            self.requests.end(first.request, result);
-            self.incoming.pop(&mut receiving.waiting);
+        let Some(into) = first.target().filter(|_| !receiving.has_segments()) else { return false };
+        match receiving.take_whole(&mut self.owed, end, (message.number, message.data), into) {
+            Some(Ok(len_bytes)) => first.end_well(&mut receiving.waiting, len_bytes),
+            Some(Err(loss)) => {
+                let error = loss.of(message.data.len() as u64, into.len());
+                first.end(&mut receiving.waiting, Err(error));
+            }
+            None => return false,
         }
         true
     }
@@ -394,7 +398,7 @@ impl Channels {
     /// How many requests wait for messages.
     #[inline]
     pub fn awaited(&self) -> usize {
-        self.incoming.len()
+        self.requests.awaited()
     }
 
     #[inline]
@@ -405,19 +409,7 @@ impl Channels {
     /// A segment has come. False: no sender sends it.
     #[inline]
     fn arrived(&mut self, links: &mut Links, end: End, segment: &Segment, data: Option<&[u8]>) -> bool {
-        let Some(receiving) = self.receivers.get_mut(&end) else { return false };
-        if let Some(data) = data
-            && let Some(first) = self.incoming.front_mut(&receiving.waiting)
-            && let Some(result) = receiving.take_whole(&mut self.owed, end, (segment, data), &first.into)
-        {
-            self.requests.end(first.request, result);
-            self.incoming.pop(&mut receiving.waiting);
-            // One that came earlier may be behind it. An end that is to be freed goes with its last segment.
-            if receiving.waiting.is_taken() || receiving.freed_by != 0 {
-                self.advance_receiver(links, end);
-            }
-            return true;
-        }
+        let Some(receiving) = self.receivers.get_mut(end) else { return false };
         let is_right = receiving.arrived(segment, data);
         self.advance_receiver(links, end);
         is_right
@@ -426,7 +418,7 @@ impl Channels {
     /// A write has ended. False: it is not one of channels.
     pub fn write_ended(&mut self, context: u64, status: Status) -> bool {
         let Some(end) = of_context(context) else { return false };
-        if let Some(sending) = self.senders.get_mut(&end) {
+        if let Some(sending) = self.senders.get_mut(end) {
             sending.left(status == Status::Success);
         }
         true
@@ -435,9 +427,9 @@ impl Channels {
     /// A rank is gone: what was started on its channels ends.
     pub fn lose(&mut self, links: &mut Links, rank: u32) {
         self.senders.iter_mut().filter(|(end, _)| end.rank == rank).for_each(|(_, sending)| sending.lose());
-        let receivers: Vec<End> = self.receivers.keys().copied().filter(|end| end.rank == rank).collect();
+        let receivers: Vec<End> = self.receivers.names().filter(|end| end.rank == rank).collect();
         for end in receivers {
-            if let Some(receiving) = self.receivers.get_mut(&end) {
+            if let Some(receiving) = self.receivers.get_mut(end) {
                 receiving.lose();
             }
             self.advance_receiver(links, end);
@@ -455,15 +447,15 @@ impl Channels {
             sending.lose();
             sending.go(links, end)
         })?;
-        receivers.into_values().try_for_each(|receiving| receiving.go(links))
+        receivers.into_iter().try_for_each(|(_, receiving)| receiving.go(links))
     }
 
     pub fn sender_bytes(&self, end: End) -> usize {
-        self.senders.get(&end).map_or(0, Sending::held_bytes)
+        self.senders.get(end).map_or(0, Sending::held_bytes)
     }
 
     pub fn receiver_bytes(&self, end: End) -> usize {
-        self.receivers.get(&end).map_or(0, Receiving::held_bytes)
+        self.receivers.get(end).map_or(0, Receiving::held_bytes)
     }
 }
 

@@ -256,14 +256,6 @@ fn truncates() {
     close(global);
 }
 
-/// Bytes of this process that no file has, and its descriptors.
-fn held() -> (u64, usize) {
-    let held = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
-    let line = held.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
-    let anonymous_kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
-    (anonymous_kib * 1024, std::fs::read_dir("/proc/self/fd").unwrap().count())
-}
-
 /// Channels that come and go, whoever of the two is first, leave nothing.
 fn cycles() {
     const WARM_UP: u32 = 500;
@@ -273,7 +265,7 @@ fn cycles() {
     let mut before = (0, 0);
     for cycle in 0..WARM_UP + CYCLES {
         if cycle == WARM_UP {
-            before = held();
+            before = roles::held();
         }
         if (cycle + global.rank()).is_multiple_of(2) {
             let sender = Sender::create(&mut global, other, SLOTS).unwrap();
@@ -290,7 +282,7 @@ fn cycles() {
             receiver.free(&mut global).unwrap().wait(&mut global).unwrap();
         }
     }
-    let after = held();
+    let after = roles::held();
     // A page for each eighth cycle would be more.
     assert!(after.0 < before.0 + (1 << 20) && after.1 <= before.1 + 2, "{before:?}, then {after:?}");
     close(global);

@@ -269,6 +269,18 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     assert!(exported.len() >= 34, "{exported:?}");
 }
 
+/// `published/acp.txt` has the names of the functions of ACP 3, as its paper and its header have them.
+#[test]
+fn acp_h_declares_every_published_function() {
+    let path = common::package_folder().join("tests/published/acp.txt");
+    let text = fs::read_to_string(path).expect("the names are under git");
+    let published: BTreeSet<String> = text.lines().map(str::to_owned).collect();
+    assert_eq!((text.lines().count(), published.len()), (206, 206), "each once");
+    let declared = declared();
+    let missing: Vec<&String> = published.difference(&declared).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 #[test]
 fn the_library_has_its_soname() {
     let library = common::libraries().join("libcci.so.2");

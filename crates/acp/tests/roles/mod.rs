@@ -43,6 +43,15 @@ pub fn open(starter_bytes: usize, heap_bytes: usize) -> (Job, GlobalMemory) {
     (job, global)
 }
 
+/// Bytes of this process that no file has, and its descriptors.
+#[allow(dead_code, reason = "not all tests measure memory")]
+pub fn held() -> (u64, usize) {
+    let held = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
+    let line = held.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
+    let anonymous_kib: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+    (anonymous_kib * 1024, std::fs::read_dir("/proc/self/fd").unwrap().count())
+}
+
 /// Ends this process as nobody can keep it from.
 #[allow(dead_code, reason = "not all tests have a rank that dies")]
 pub fn die() -> ! {

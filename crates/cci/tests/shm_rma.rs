@@ -575,3 +575,39 @@ fn memory_is_copied_within_its_bounds() {
     assert_eq!(contents(&other, 0, 10), [0; 10]);
     assert!(other.copy_from(50, &one, 100, 0));
 }
+
+/// Long pieces find mapped regions that are more than are remembered; all of them do, each time.
+#[test]
+fn long_pieces_are_copied_at_once_in_more_regions_than_are_remembered() {
+    const REGIONS: usize = 40;
+    const LEN: usize = 8 << 10;
+    let mut pair = pair(RmaPath::Direct, Attribute::ReliableOrdered);
+    let local = memory_for(&mut pair.a, RmaPath::Direct, LEN);
+    let remote = memory_for(&mut pair.b, RmaPath::Direct, LEN);
+    let ours = RegionAddress::new(pair.a.register(&local, Access::LOCAL).unwrap(), 0);
+    let theirs: Vec<RegionAddress> = (0..REGIONS)
+        .map(|_| RegionAddress::new(pair.b.register(&remote, Access::READ | Access::WRITE).unwrap(), 0))
+        .collect();
+    for &region in &theirs {
+        let mut tries = 0;
+        while !pair.a.write_at_once(pair.ours, &[0; LEN], region) {
+            assert!(tries < 10_000, "it is not mapped: {:?}", pair.a.counters());
+            assert_eq!(pair.write(ours, region, 8), Status::Success);
+            tries += 1;
+        }
+    }
+    for turn in 0..5 {
+        for (number, &region) in theirs.iter().enumerate() {
+            let data = pattern((turn * REGIONS + number) as u64, LEN);
+            if number % 2 == 0 {
+                assert!(pair.a.write_at_once(pair.ours, &data, region), "region {number} in turn {turn}");
+            } else {
+                assert!(local.write(0, &data));
+                assert!(pair.a.copy_at_once(RmaKind::Write, pair.ours, (&local, 0), region, LEN));
+            }
+            assert!(contents(&remote, 0, LEN) == data);
+        }
+    }
+    pair.b.deregister(&theirs[0].handle).unwrap();
+    assert!(!pair.a.write_at_once(pair.ours, &[9; LEN], theirs[0]), "no region any more");
+}

@@ -4,11 +4,14 @@ use super::Endpoint;
 use super::rma::{is_beyond, remote_address};
 use crate::connection::{Connection, Status};
 use crate::engine::core::{ConnState, SendOp};
-use crate::engine::mapped_pairs::Lost;
+use crate::engine::mapped_pairs::{Lost, MappedRegion};
 use crate::options::Attribute;
 use crate::rma::{BlockRun, Memory, RegionAddress, RegionHandle, RmaFlags};
 use crate::transport::{Action, AtomicRequest, RmaRequest};
 use cci_proto::{Atomic, RemoteAddress, RmaKind};
+
+/// From here on an operation finds a mapped region that is not among the pairs.
+const LONG_BYTES: usize = 4 << 10;
 
 impl Endpoint {
     /// Does an operation by a plain copy, if both regions were used before and nothing has to come first. False: nothing was
@@ -69,8 +72,13 @@ impl Endpoint {
     pub fn write_at_once(&mut self, connection: Connection, bytes: &[u8], target: RegionAddress) -> bool {
         let remote = remote_address(target);
         let written = self.may_be_mapped(connection, RmaFlags::SILENT)
-            && self.is_known(connection, remote)
-            && self.core.regions.pairs.put(connection, bytes, remote);
+            && if self.is_known(connection, remote) {
+                self.core.regions.pairs.put(connection, bytes, remote)
+            } else {
+                self.long_beside_pairs(connection, remote, bytes.len(), |mapped| {
+                    mapped.put(bytes, remote.offset)
+                })
+            };
         if written {
             self.core.counters.count_rma(RmaKind::Write, bytes.len() as u64);
         }
@@ -103,16 +111,17 @@ impl Endpoint {
         len_bytes: usize,
     ) -> bool {
         let remote = remote_address(target);
+        let bytes = local.bytes();
+        let local_part = (&bytes, local_offset);
         let copied = self.may_be_mapped(connection, RmaFlags::SILENT)
             && local.is_own_process()
-            && self.is_known(connection, remote)
-            && self.core.regions.pairs.copy_block(
-                kind,
-                connection,
-                (&local.bytes(), local_offset),
-                remote,
-                len_bytes,
-            );
+            && if self.is_known(connection, remote) {
+                self.core.regions.pairs.copy_block(kind, connection, local_part, remote, len_bytes)
+            } else {
+                self.long_beside_pairs(connection, remote, len_bytes, |mapped| {
+                    mapped.copy_block(kind, local_part, remote.offset, len_bytes)
+                })
+            };
         if copied {
             self.core.counters.count_rma(kind, len_bytes as u64);
         }
@@ -155,6 +164,24 @@ impl Endpoint {
         let Some(mapped) = transport.mapped(link, remote.region, remote.key) else { return false };
         core.regions.pairs.insert(connection, None, remote, mapped);
         true
+    }
+
+    /// Does an operation on a region of a peer's that is mapped and has no place among the pairs, where the operation is so long that finding the region
+    /// costs little beside it. False: as where the operation says so, or nothing was done.
+    #[cold]
+    fn long_beside_pairs(
+        &mut self,
+        connection: Connection,
+        remote: RemoteAddress,
+        len_bytes: usize,
+        operation: impl FnOnce(&MappedRegion) -> bool,
+    ) -> bool {
+        let Endpoint { core, transport, .. } = self;
+        let Some(link) = core.conn(connection).map(|conn| conn.link) else { return false };
+        let is_done = len_bytes >= LONG_BYTES
+            && transport.mapped(link, remote.region, remote.key).is_some_and(|mapped| operation(&mapped));
+        core.regions.pairs.done += u64::from(is_done);
+        is_done
     }
 
     /// Whether an operation may be done without the transport, as far as it is for the connection to say: nothing has to come

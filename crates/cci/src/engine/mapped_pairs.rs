@@ -74,6 +74,27 @@ impl MappedRegion {
         Accessed(self)
     }
 
+    /// Writes bytes. False: they are too many or beyond its end, the rights are not its own, or the peer has taken it back. Some may have been written then.
+    pub fn put(&self, from: &[u8], offset: u64) -> bool {
+        if !self.may(RmaKind::Write, from.len() as u64) {
+            return false;
+        }
+        let access = self.begin();
+        let is_copied = access.bytes().is_some_and(|bytes| bytes.write(offset as usize, from));
+        access.end() && is_copied
+    }
+
+    /// Copies one block between local memory, from an offset on, and the region. False: as where [`MappedRegion::put`] says so.
+    pub fn copy_block(&self, kind: RmaKind, local: (&Bytes, usize), offset: u64, len: usize) -> bool {
+        if !self.may(kind, len as u64) {
+            return false;
+        }
+        let access = self.begin();
+        let is_copied =
+            access.bytes().is_some_and(|bytes| copy_one(kind, local, (bytes, offset as usize), len));
+        access.end() && is_copied
+    }
+
     /// Changes a value, and answers the one from before. `None`: nothing was done. An error: the region was taken back meanwhile, so that
     /// its pages may have been replaced before, or after. It can't be repeated.
     #[inline(always)]

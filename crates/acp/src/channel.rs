@@ -61,13 +61,14 @@ impl Sender {
         self.end.rank
     }
 
-    /// Sends a message: of any length, also none. Returns when all of it was copied to slots. Blocks while there are none; this rank serves the others
+    /// Sends a message: of any length, also none. Returns when all of it was copied, to slots or to the memory of the request that waits for it. Blocks while there are none; this rank serves the others
     /// meanwhile. Messages come in the order in which they were sent.
     ///
     /// # Errors
     /// The other rank is gone.
     pub fn send(&self, global: &mut GlobalMemory, message: &[u8]) -> Result<()> {
         let mut progress = Progress::default();
+        global.look_before(self.end, message.len());
         global.wait_until(|global| {
             let GlobalMemory { channels, links, .. } = global;
             channels.send(links, self.end, message, &mut progress).transpose()
@@ -79,6 +80,7 @@ impl Sender {
     /// # Errors
     /// The other rank is gone.
     pub fn start(&self, global: &mut GlobalMemory, message: &Memory) -> Result<ChannelRequest> {
+        global.look_before(self.end, message.len());
         let request = global.channels.start_send(&mut global.links, self.end, message)?;
         Ok(ChannelRequest(request))
     }
@@ -87,6 +89,11 @@ impl Sender {
     /// be sent.
     pub fn free(self, global: &mut GlobalMemory) -> Result<ChannelRequest> {
         Ok(ChannelRequest(global.channels.free_sender(&mut global.links, self.end)?))
+    }
+
+    /// How many messages went past the slots, straight to the memory of the requests that waited for them ([`Receiver::start`]).
+    pub fn straight_messages(&self, global: &GlobalMemory) -> u64 {
+        global.channels.straight_messages(self.end)
     }
 
     /// Bytes that this end holds: its slots, and what is kept of it. Requests under way are not counted.
@@ -128,8 +135,12 @@ impl Receiver {
 
     /// Starts to receive the next message into this memory (`acp_nbrecv_ch`). The request gives what [`Receiver::receive`] does. Any number may be under
     /// way. Never blocks.
+    ///
+    /// Where the memory was allocated by the library and is [registered](GlobalMemory::register), as starter memory always is, a sender on this host copies a
+    /// long message straight there: that takes one copy, where slots take two. It is so once as many requests wait as there are slots.
     pub fn start(&self, global: &mut GlobalMemory, into: &Memory) -> Result<ChannelRequest> {
-        let request = global.channels.start_receive(&mut global.links, self.end, into)?;
+        let GlobalMemory { channels, links, regions, .. } = global;
+        let request = channels.start_receive(links, self.end, into, regions)?;
         Ok(ChannelRequest(request))
     }
 

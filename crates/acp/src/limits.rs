@@ -53,6 +53,13 @@ pub const SLOT_BYTES_MIN: u32 = 32;
 pub const SLOT_HEADER_BYTES: usize = 16;
 /// Longest segment of a channel that travels with its record, bytes: these fit in a message of every device.
 pub(crate) const SEGMENT_HERE_BYTES_MAX: usize = 1024;
+/// Longest message of a channel that goes straight to the memory of its request, bytes: a call copies all of it.
+pub(crate) const STRAIGHT_BYTES_MAX: usize = 64 << 20;
+/// From here on a message of a channel is worth a look whether the receiver has said where it goes, bytes.
+pub(crate) const LOOK_BYTES: usize = 16 << 10;
+/// A sender asks to be shown the memory of so many requests at a time, and keeps no more than so many.
+pub(crate) const ASKED_REQUESTS: u32 = 32;
+pub(crate) const SHOWN_REQUESTS_MAX: usize = 64;
 /// Empty queues of requests that channels keep for each direction, and how long these are at most.
 pub(crate) const SPARE_QUEUES_MAX: usize = 16;
 pub(crate) const SPARE_QUEUE_LEN_MAX: usize = 64;

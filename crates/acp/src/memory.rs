@@ -2,7 +2,7 @@
 
 use crate::address::GlobalAddress;
 use crate::buffers::{self, Buffers};
-use crate::channels::Channels;
+use crate::channels::{Channels, End};
 use crate::data;
 use crate::engine::{Direct, Engine, Handle, Order};
 use crate::error::{AcpError, Result};
@@ -48,7 +48,7 @@ pub struct GlobalMemory {
     pub(crate) links: Links,
     pub(crate) channels: Channels,
     pub(crate) buffers: Buffers,
-    regions: Regions,
+    pub(crate) regions: Regions,
     engine: Engine,
     /// How the barrier that this rank has called has ended, until that is told.
     barrier_end: Option<Result<()>>,
@@ -345,6 +345,14 @@ impl GlobalMemory {
         is_done(self)
     }
 
+    /// Takes what has come before a long message is sent on a channel, if nothing says yet where that goes.
+    #[inline]
+    pub(crate) fn look_before(&mut self, end: End, len_bytes: usize) {
+        if self.channels.lacks_request(end, len_bytes) {
+            self.take_events(TURN_MESSAGES, |global| !global.channels.lacks_request(end, len_bytes));
+        }
+    }
+
     /// Takes the events that are there, or those until this is so, with up to so many messages at a time.
     #[inline]
     fn take_events(&mut self, messages_max: usize, mut is_enough: impl FnMut(&GlobalMemory) -> bool) {
@@ -482,6 +490,14 @@ impl GlobalMemory {
     /// Two ranks want the same number, or one a number that no rank has: all ranks get that error, and nothing has changed. A rank is gone.
     pub fn reset(&mut self, rank: u32) -> Result<()> {
         self.take_failure()?;
+        // Behind the next barrier, no rank writes to the memory of requests any more, which end.
+        self.channels.let_straight(false);
+        let end = self.reset_with_barriers(rank);
+        self.channels.let_straight(true);
+        end
+    }
+
+    fn reset_with_barriers(&mut self, rank: u32) -> Result<()> {
         self.sync()?;
         let by_number = self.exchange_numbers(rank)?;
         let by_job_rank = (0..self.size()).map(|job_rank| {

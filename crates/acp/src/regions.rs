@@ -20,9 +20,18 @@ pub(crate) struct Region {
     pub color: u32,
 }
 
+/// A registration of memory that peers on this host map.
+struct Mappable {
+    address: usize,
+    len_bytes: usize,
+    handle: RegionHandle,
+}
+
 /// What this process has registered, by first places: a sorted list, as every operation looks for a region.
 pub(crate) struct Regions {
     regions: Vec<(u64, Region)>,
+    /// Those of memory that peers on this host map, sorted by their addresses here.
+    mappable: Vec<Mappable>,
     /// Where the search for free places begins.
     next: u64,
 }
@@ -47,7 +56,7 @@ impl RegionKey {
 impl Regions {
     /// The first region will be at this place, which is a multiple of a page.
     pub fn beginning_at(place: u64) -> Regions {
-        Regions { regions: Vec::new(), next: place }
+        Regions { regions: Vec::new(), mappable: Vec::new(), next: place }
     }
 
     /// Lets all ranks of the job access this memory.
@@ -59,6 +68,11 @@ impl Regions {
         let handle = endpoint.register(memory, Access::ALL)?;
         let at = self.regions.partition_point(|&(start, _)| start < place);
         self.regions.insert(at, (place, Region { memory: memory.clone(), handle, color }));
+        if memory.is_library() {
+            let (address, len_bytes) = (memory.as_ptr().addr(), memory.len());
+            let at = self.mappable.partition_point(|region| region.address < address);
+            self.mappable.insert(at, Mappable { address, len_bytes, handle });
+        }
         self.next = round_up(place + memory.len() as u64) + ALIGN_BYTES;
         Ok(RegionKey { place })
     }
@@ -66,8 +80,10 @@ impl Regions {
     /// Ends a registration: no rank reads or changes the memory any more when this returns.
     pub fn unregister(&mut self, endpoint: &mut Endpoint, key: RegionKey) -> Result<()> {
         let at = self.index(key)?;
-        endpoint.deregister(&self.get(key)?.handle)?;
+        let handle = self.get(key)?.handle;
+        endpoint.deregister(&handle)?;
         self.regions.remove(at);
+        self.mappable.retain(|region| region.handle != handle);
         Ok(())
     }
 
@@ -102,6 +118,16 @@ impl Regions {
         let offset = place - start;
         let is_inside = offset.checked_add(len_bytes)? <= region.memory.len() as u64;
         (region.color == color && is_inside).then_some((RegionKey { place: start }, region, offset))
+    }
+
+    /// A region that peers on this host map and that has all bytes of this memory, and where these are in it.
+    pub fn find_mappable(&self, memory: &Memory) -> Option<(RegionHandle, u64)> {
+        let address = memory.as_ptr().addr();
+        let behind = self.mappable.partition_point(|region| region.address <= address);
+        let region = self.mappable.get(behind.checked_sub(1)?)?;
+        let offset = address - region.address;
+        let is_inside = offset.checked_add(memory.len())? <= region.len_bytes;
+        is_inside.then_some((region.handle, offset as u64))
     }
 
     /// Free places for a region, the first of which is as far in its page as its memory is. There is a gap of a page at least.
@@ -169,6 +195,24 @@ mod tests {
             assert_eq!(find(place, u64::MAX), None);
             assert!(regions.find(1 - color, place, 1).is_none(), "the other colour");
         }
+    }
+
+    #[test]
+    fn memory_that_peers_map_is_found_by_its_address() {
+        let mut endpoint = endpoint();
+        let mut regions = Regions::beginning_at(ALIGN_BYTES);
+        let memory = endpoint.allocate(10_000).unwrap();
+        let (private, other) = (heap(10_000), endpoint.allocate(4_096).unwrap());
+        regions.register(&mut endpoint, &private, 0).unwrap();
+        assert!(regions.find_mappable(&memory).is_none(), "it is not registered");
+        let keys = [0, 1].map(|color| regions.register(&mut endpoint, &memory, color).unwrap());
+        let found = regions.find_mappable(&memory);
+        assert!(keys.iter().any(|&key| found == Some((regions.get(key).unwrap().handle, 0))));
+        assert!(regions.find_mappable(&private).is_none() && regions.find_mappable(&other).is_none());
+        regions.unregister(&mut endpoint, keys[0]).unwrap();
+        assert_eq!(regions.find_mappable(&memory), Some((regions.get(keys[1]).unwrap().handle, 0)));
+        regions.unregister(&mut endpoint, keys[1]).unwrap();
+        assert!(regions.find_mappable(&memory).is_none(), "no registration is left");
     }
 
     #[test]

@@ -10,6 +10,8 @@ mod queues;
 mod receiving;
 mod requests;
 mod sending;
+mod source;
+mod straight;
 mod table;
 mod wire;
 

@@ -5,12 +5,17 @@
 
 use super::owed::{Owed, Unsaid};
 use super::requests::Waiting;
-use super::wire::{Record, RemoteSlots, Segment, Taken};
+use super::straight;
+use super::wire::{Record, RemoteSlots, RequestMemory, Segment, Taken, request};
 use super::{End, Slots, lane};
 use crate::error::{AcpError, Result};
-use crate::limits::{ALIGN_BYTES, SLOT_HEADER_BYTES};
+use crate::limits::{ALIGN_BYTES, ASKED_REQUESTS, SLOT_HEADER_BYTES};
 use crate::links::Links;
+use crate::regions::Regions;
 use cci::{Access, Memory, RegionHandle};
+
+/// What a header has in place of a length where the message is in the memory of its request.
+const LANDED: u32 = u32::MAX;
 
 /// What the receiver of a channel keeps.
 pub(super) struct Receiving {
@@ -28,6 +33,10 @@ pub(super) struct Receiving {
     is_in_message: bool,
     is_open: bool,
     is_lost: bool,
+    /// The sender wants to be shown the memory of so many requests.
+    asked: u8,
+    /// Messages that were received, or for which requests wait; modulo 2³².
+    messages: u32,
     /// How many segments there are in all, once the sender has freed the channel; before, more than there can be.
     segments: u64,
     /// The request that frees this end; 0 before.
@@ -49,6 +58,8 @@ pub(super) enum Loss {
 pub(super) enum Target<'a> {
     Slice(&'a mut [u8]),
     Memory(&'a Memory),
+    /// Memory that was shown to the sender.
+    Shown(&'a Memory),
     Nowhere,
 }
 
@@ -67,7 +78,7 @@ impl Target<'_> {
     fn len(&self) -> usize {
         match self {
             Target::Slice(bytes) => bytes.len(),
-            Target::Memory(memory) => memory.len(),
+            Target::Memory(memory) | Target::Shown(memory) => memory.len(),
             Target::Nowhere => 0,
         }
     }
@@ -78,7 +89,9 @@ impl Target<'_> {
         match self {
             Target::Slice(bytes) => bytes.get_mut(at..at + len).is_none_or(|piece| slot.read(offset, piece)),
             // Of a message that is longer, the rest begins behind the end.
-            Target::Memory(memory) => len == 0 || memory.copy_from(at, slot, offset, len),
+            Target::Memory(memory) | Target::Shown(memory) => {
+                len == 0 || memory.copy_from(at, slot, offset, len)
+            }
             Target::Nowhere => true,
         }
     }
@@ -100,6 +113,8 @@ impl Receiving {
             is_in_message: false,
             is_open: false,
             is_lost: false,
+            asked: 0,
+            messages: 0,
             segments: u64::MAX,
             freed_by: 0,
             waiting: Waiting::default(),
@@ -119,19 +134,49 @@ impl Receiving {
         }
     }
 
+    /// The sender asks to be shown the memory of more requests.
+    pub fn was_asked(&mut self) {
+        self.asked = self.asked.saturating_add(ASKED_REQUESTS as u8);
+    }
+
+    /// The next message has a request, or was received without.
+    #[inline]
+    pub fn count_message(&mut self) {
+        self.messages = self.messages.wrapping_add(1);
+    }
+
+    /// Shows the sender the memory of the request that the next message gets, if it wants that and can map it. Returns whether it was shown.
+    #[inline]
+    pub fn show(&mut self, links: &mut Links, end: End, memory: &Memory, regions: &Regions) -> bool {
+        self.asked > 0 && straight::is_long(memory) && self.show_mappable(links, end, memory, regions)
+    }
+
+    fn show_mappable(&mut self, links: &mut Links, end: End, memory: &Memory, regions: &Regions) -> bool {
+        let Some((handle, offset)) = regions.find_mappable(memory) else { return false };
+        let shown = RequestMemory { message: self.messages, handle, offset, len_bytes: memory.len() as u64 };
+        self.asked -= 1;
+        links.say_bytes(lane(end.rank), &request(end.channel, &shown));
+        true
+    }
+
     /// Where a slot begins.
     #[inline]
     fn slot(&self, number: u64) -> usize {
         (number % u64::from(self.slots.count)) as usize * self.slots.bytes as usize
     }
 
+    /// Whether the segment of this number has a slot now.
+    #[inline]
+    fn has_slot(&self, number: u64) -> bool {
+        let ahead = number.checked_sub(self.taken);
+        self.is_open && ahead.is_some_and(|ahead| ahead < u64::from(self.slots.count))
+    }
+
     //= wire.md R-ACP-6
     /// Whether a sender sends such a segment now.
     #[inline]
     fn is_right(&self, segment: &Segment) -> bool {
-        let ahead = segment.number.checked_sub(self.taken);
-        self.is_open
-            && ahead.is_some_and(|ahead| ahead < u64::from(self.slots.count))
+        self.has_slot(segment.number)
             && u64::from(segment.len_bytes) <= segment.message_bytes
             && segment.len_bytes as usize <= self.slots.bytes as usize - SLOT_HEADER_BYTES
     }
@@ -206,30 +251,41 @@ impl Receiving {
             return false;
         }
         let slot = self.slot(segment.number);
+        data.is_none_or(|data| self.memory.write(slot + SLOT_HEADER_BYTES, data))
+            && self.enter(segment.number, segment.len_bytes, segment.message_bytes)
+    }
+
+    //= wire.md R-ACP-8
+    /// A message has come to the memory of its request, as the segment of this number. False: no sender sends it.
+    pub fn landed(&mut self, number: u64, message_bytes: u64) -> bool {
+        self.has_slot(number) && self.enter(number, LANDED, message_bytes)
+    }
+
+    /// Writes the header of a segment's slot.
+    fn enter(&mut self, number: u64, len_bytes: u32, message_bytes: u64) -> bool {
         let mut header = [0; SLOT_HEADER_BYTES];
-        let (number, rest) = header.split_at_mut(4);
-        number.copy_from_slice(&header_number(segment.number));
-        let (len, message_bytes) = rest.split_at_mut(4);
-        len.copy_from_slice(&segment.len_bytes.to_ne_bytes());
-        message_bytes.copy_from_slice(&segment.message_bytes.to_ne_bytes());
-        let is_well = data.is_none_or(|data| self.memory.write(slot + SLOT_HEADER_BYTES, data))
-            && self.memory.write(slot, &header);
+        let (first, rest) = header.split_at_mut(4);
+        first.copy_from_slice(&header_number(number));
+        let (len, message) = rest.split_at_mut(4);
+        len.copy_from_slice(&len_bytes.to_ne_bytes());
+        message.copy_from_slice(&message_bytes.to_ne_bytes());
+        let is_well = self.memory.write(self.slot(number), &header);
         self.in_slots = self.in_slots.saturating_add(u32::from(is_well));
         is_well
     }
 
     /// The next segment's length and that of its message, if it is there. The sender may write to slots, so the header is read once and checked.
-    fn next(&self) -> Option<(u64, u64)> {
+    fn next(&self) -> Option<(u32, u64)> {
         let mut header = [0; SLOT_HEADER_BYTES];
         if !self.has_segments() || !self.memory.read(self.slot(self.taken), &mut header) {
             return None;
         }
         let [a, b, c, d] = *header.as_chunks::<4>().0 else { return None };
         let is_there = a == header_number(self.taken);
-        let len = u64::from(u32::from_ne_bytes(b));
+        let len = u32::from_ne_bytes(b);
         let message_bytes = u64::from_ne_bytes([c[0], c[1], c[2], c[3], d[0], d[1], d[2], d[3]]);
-        (is_there && len <= u64::from(self.slots.bytes) - SLOT_HEADER_BYTES as u64)
-            .then_some((len, message_bytes))
+        let is_inside = len as usize <= self.slots.bytes as usize - SLOT_HEADER_BYTES;
+        (is_there && (is_inside || len == LANDED)).then_some((len, message_bytes))
     }
 
     /// Takes what has come of the next message. Returns its length when all of it was taken.
@@ -239,15 +295,21 @@ impl Receiving {
                 (self.is_in_message, self.message_bytes, self.done_bytes) = (true, message_bytes, 0);
             }
             let slot = self.slot(self.taken) + SLOT_HEADER_BYTES;
-            let is_well = target.put(self.done_bytes as usize, &self.memory, slot, len as usize);
-            self.done_bytes += len;
+            let is_well = if len == LANDED {
+                self.done_bytes = self.message_bytes;
+                matches!(target, Target::Shown(_) | Target::Nowhere)
+            } else {
+                let at = self.done_bytes as usize;
+                self.done_bytes += u64::from(len);
+                target.put(at, &self.memory, slot, len as usize)
+            };
             self.in_slots -= 1;
             self.count_taken(owed, end);
+            self.is_in_message = self.done_bytes < self.message_bytes;
             if !is_well {
                 return Some(Err(Loss::NotThere.of(self.message_bytes, target.len())));
             }
-            if self.done_bytes >= self.message_bytes {
-                self.is_in_message = false;
+            if !self.is_in_message {
                 let (len_bytes, space_bytes) = (self.message_bytes, target.len());
                 return Some(if len_bytes > space_bytes as u64 {
                     Err(Loss::Truncated.of(len_bytes, space_bytes))

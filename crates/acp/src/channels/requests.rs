@@ -34,6 +34,8 @@ struct Entry {
     /// The next one that waits for a message of the channel, or the next free place.
     next: u32,
     state: State,
+    /// The sender may write the message there that it waits for.
+    is_shown: bool,
     /// What it has come to, if it has ended well.
     len_bytes: usize,
     /// Where the message goes that it waits for.
@@ -93,7 +95,7 @@ impl Requests {
 
     /// A request that waits for a message of a channel, behind others.
     #[inline]
-    pub fn start_waiting(&mut self, waiting: &mut Waiting, into: Memory) -> u64 {
+    pub fn start_waiting(&mut self, waiting: &mut Waiting, (into, is_shown): (Memory, bool)) -> u64 {
         let request = self.enter(State::UnderWay);
         let place = request as u32;
         if waiting.is_empty() {
@@ -104,7 +106,7 @@ impl Requests {
         waiting.last = place;
         if let Some(entry) = self.entries.get_mut(place as usize) {
             entry.next = NONE;
-            entry.into = Some(into);
+            (entry.into, entry.is_shown) = (Some(into), is_shown);
             self.awaited += 1;
         }
         request
@@ -126,6 +128,7 @@ impl Requests {
             generation: 1,
             next: NONE,
             state,
+            is_shown: false,
             len_bytes: 0,
             into: None,
             failure: None,
@@ -221,6 +224,12 @@ impl First<'_> {
         self.entry.into.as_ref()
     }
 
+    /// Whether the sender may have written the message there.
+    #[inline]
+    pub fn is_shown(&self) -> bool {
+        self.entry.is_shown
+    }
+
     /// It has ended, and waits no more.
     pub fn end(self, waiting: &mut Waiting, result: Result<usize>) {
         self.entry.end(result);
@@ -304,13 +313,15 @@ mod tests {
         let mut channels = [Waiting::default(), Waiting::default()];
         for round in 0..3 {
             let memory = Memory::foreign(Foreign::owned(vec![0; 8].into_boxed_slice()));
-            let numbers: Vec<u64> =
-                (0..6).map(|at| requests.start_waiting(&mut channels[at % 2], memory.clone())).collect();
+            let numbers: Vec<u64> = (0..6)
+                .map(|at| requests.start_waiting(&mut channels[at % 2], (memory.clone(), at == 3)))
+                .collect();
             assert_eq!(requests.awaited(), 6);
             for (at, number) in numbers.iter().enumerate() {
                 let waiting = &mut channels[at % 2];
                 assert!(!requests.has_ended(*number));
                 let first = requests.first(waiting).unwrap();
+                assert_eq!(first.is_shown(), at == 3);
                 assert!(first.target().is_some_and(|into| into.as_ptr() == memory.as_ptr()));
                 if at == 2 {
                     first.end(waiting, Err(AcpError::Argument("for the test")));
@@ -325,7 +336,7 @@ mod tests {
             assert!(memory.into_owned().is_some(), "nobody else has a handle of it");
         }
         let memory = Memory::foreign(Foreign::owned(vec![0; 8].into_boxed_slice()));
-        requests.start_waiting(&mut channels[0], memory.clone());
+        requests.start_waiting(&mut channels[0], (memory.clone(), false));
         requests.clear();
         assert!(memory.into_owned().is_some() && requests.awaited() == 0);
     }

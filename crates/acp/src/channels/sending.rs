@@ -1,19 +1,20 @@
 //! The sending end of a channel.
 
 use super::queues::Place;
-use super::wire::{MESSAGE_HEAD_BYTES, Record, RemoteSlots, Segment, Taken, message_head, segment_words};
+use super::source::Source;
+use super::straight::Straight;
+use super::wire::{
+    MESSAGE_HEAD_BYTES, Record, RemoteSlots, Segment, Taken, landed, message_head, segment_words,
+};
 use super::{End, Slots, context, lane};
 use crate::error::{AcpError, Result};
-use crate::limits::{SEGMENT_HERE_BYTES_MAX, SLOT_HEADER_BYTES};
+use crate::limits::{SEGMENT_HERE_BYTES_MAX, SLOT_HEADER_BYTES, STRAIGHT_BYTES_MAX};
 use crate::links::Links;
 use cci::{
-    Access, BlockRun, Connection, Endpoint, Foreign, Memory, RegionAddress, RegionHandle, Rma, RmaError,
-    RmaFlags, RmaKind, SendError, SendFlags,
+    Access, Connection, Endpoint, Foreign, Memory, RegionHandle, Rma, RmaError, RmaFlags, RmaKind, SendError,
+    SendFlags,
 };
 use cci_job::JobError;
-
-/// The endpoint copies no more to mapped memory in one call.
-const AT_ONCE_BYTES: usize = 1 << 20;
 
 /// Longest record of a short message that is put together without the buffer for that.
 const RECORD_HERE_BYTES: usize = 64;
@@ -28,9 +29,12 @@ pub(super) struct Sending {
     /// Segments that were sent, and how many of them the receiver has taken from its slots.
     sent: u64,
     taken: u64,
-    /// Segments that went through slots here, and how many of these have left. Only their difference counts.
-    written: u32,
-    left: u32,
+    /// Messages that were sent, modulo 2³².
+    messages: u32,
+    /// Segments that are in slots here and have not left.
+    leaving: u32,
+    /// The slot here that is used next.
+    next: u16,
     /// The request that frees this end; 0 before.
     pub freed_by: u64,
     /// Requests that wait at this end.
@@ -44,23 +48,26 @@ pub(super) struct Sending {
 pub(crate) struct Progress {
     done_bytes: usize,
     has_begun: bool,
-    /// The next segment is in its slot, and the receiver does not know yet.
-    is_placed: bool,
+    placed: Placed,
+}
+
+/// What has been copied to the receiver that it does not know of yet.
+#[derive(Copy, Clone, Default, PartialEq, Eq)]
+enum Placed {
+    #[default]
+    Nothing,
+    /// The next segment, to its slot.
+    Segment,
+    /// The message, to the memory of its request.
+    Message,
 }
 
 impl Progress {
     /// Whether nothing of it was done.
     #[inline]
     pub fn is_new(&self) -> bool {
-        !self.has_begun && !self.is_placed
+        !self.has_begun && self.placed == Placed::Nothing
     }
-}
-
-/// Where a message comes from.
-#[derive(Copy, Clone)]
-pub(super) enum Source<'a> {
-    Slice(&'a [u8]),
-    Memory(&'a Memory),
 }
 
 /// What an attempt to send has come to.
@@ -70,82 +77,6 @@ pub(super) enum Sent {
     NotYet,
     /// It can go on when there is space, of which nothing tells.
     WaitsForSpace,
-}
-
-impl Source<'_> {
-    #[inline]
-    pub fn len(self) -> usize {
-        match self {
-            Source::Slice(bytes) => bytes.len(),
-            Source::Memory(memory) => memory.len(),
-        }
-    }
-
-    #[inline]
-    fn read(self, to: &mut [u8]) -> bool {
-        match self {
-            Source::Slice(bytes) => {
-                let is_long = bytes.len() == to.len();
-                if is_long {
-                    to.copy_from_slice(bytes);
-                }
-                is_long
-            }
-            Source::Memory(memory) => memory.read(0, to),
-        }
-    }
-
-    fn append(self, at: usize, len: usize, to: &mut Vec<u8>) -> bool {
-        match self {
-            Source::Slice(bytes) => {
-                let piece = bytes.get(at..at + len);
-                to.extend_from_slice(piece.unwrap_or_default());
-                piece.is_some()
-            }
-            Source::Memory(memory) => {
-                let start = to.len();
-                to.resize(start + len, 0);
-                to.get_mut(start..).is_some_and(|piece| memory.read(at, piece))
-            }
-        }
-    }
-
-    fn copy(self, at: usize, len: usize, to: &Memory, to_at: usize) -> bool {
-        match self {
-            Source::Slice(bytes) => bytes.get(at..at + len).is_some_and(|piece| to.write(to_at, piece)),
-            Source::Memory(memory) => to.copy_from(to_at, memory, at, len),
-        }
-    }
-
-    /// Copies to a region of another rank's that is mapped. False: it is not, or not now, and some bytes may have been copied.
-    fn put(
-        self,
-        (at, len): (usize, usize),
-        endpoint: &mut Endpoint,
-        connection: Connection,
-        (region, offset): (RegionHandle, u64),
-    ) -> bool {
-        (0..len).step_by(AT_ONCE_BYTES).all(|start| {
-            let (at, part) = (at + start, AT_ONCE_BYTES.min(len - start));
-            let remote = offset + start as u64;
-            match self {
-                Source::Slice(bytes) => bytes.get(at..at + part).is_some_and(|piece| {
-                    endpoint.write_at_once(connection, piece, RegionAddress::new(region, remote))
-                }),
-                Source::Memory(memory) => {
-                    let run = BlockRun {
-                        local: at,
-                        local_stride: 0,
-                        remote: remote as usize,
-                        remote_stride: 0,
-                        len_bytes: part,
-                        count: 1,
-                    };
-                    endpoint.copy_blocks_at_once(RmaKind::Write, connection, memory, region, &[run])
-                }
-            }
-        })
-    }
 }
 
 impl Sending {
@@ -160,8 +91,9 @@ impl Sending {
             theirs,
             sent: 0,
             taken: 0,
-            written: 0,
-            left: 0,
+            messages: 0,
+            leaving: 0,
+            next: 0,
             freed_by: 0,
             waiting: Place::default(),
             is_lost: false,
@@ -201,7 +133,7 @@ impl Sending {
 
     /// A segment has left its slot here.
     pub fn left(&mut self, is_well: bool) {
-        self.left = self.left.wrapping_add(1);
+        self.leaving = self.leaving.saturating_sub(1);
         self.is_lost |= !is_well;
     }
 
@@ -241,21 +173,29 @@ impl Sending {
         let is_sent =
             source.read(data) && links.endpoint().send(connection, record, 0, SendFlags::SILENT).is_ok();
         self.sent += u64::from(is_sent);
+        self.messages = self.messages.wrapping_add(u32::from(is_sent));
         is_sent
     }
 
-    /// Sends as much of a message as there are slots for.
+    /// Sends as much of a message as there are slots for, or all of it at once where the receiver has shown where it goes.
     pub fn send(
         &mut self,
         links: &mut Links,
         end: End,
         (source, progress): (Source<'_>, &mut Progress),
-        buffer: &mut Vec<u8>,
+        (straight, buffer): (&mut Straight, &mut Vec<u8>),
     ) -> Result<Sent> {
         if self.is_lost {
             return Err(end.gone());
         }
         let Some(connection) = links.connection(lane(end.rank))? else { return Ok(Sent::NotYet) };
+        let is_long = source.len() > SEGMENT_HERE_BYTES_MAX;
+        if is_long && !progress.has_begun && progress.placed != Placed::Segment {
+            let sent = self.send_straight(links, end, connection, (source, progress), straight);
+            if let Some(sent) = sent {
+                return sent;
+            }
+        }
         let len_max =
             (self.slots.bytes as usize).min((self.theirs.bytes as usize).saturating_sub(SLOT_HEADER_BYTES));
         while !progress.has_begun || progress.done_bytes < source.len() {
@@ -276,15 +216,18 @@ impl Sending {
                 if !source.append(progress.done_bytes, len, buffer) {
                     return Err(BEYOND);
                 }
-                say(links.endpoint(), connection, buffer)
-            } else if progress.is_placed || self.place(links, connection, &segment, (source, progress)) {
-                progress.is_placed = true;
-                say(links.endpoint(), connection, &segment_words(&segment, false))
+                say(links.endpoint(), (end, connection), buffer)
+            } else if progress.placed == Placed::Segment
+                || self.place(links, connection, &segment, (source, progress))
+            {
+                progress.placed = Placed::Segment;
+                straight.ask(links, end);
+                say(links.endpoint(), (end, connection), &segment_words(&segment, false))
             } else {
-                if self.written.wrapping_sub(self.left) >= self.slots.count {
+                if self.leaving >= self.slots.count {
                     return Ok(Sent::NotYet);
                 }
-                let slot = (self.written % self.slots.count) as usize * self.slots.bytes as usize;
+                let slot = usize::from(self.next) * self.slots.bytes as usize;
                 if !source.copy(progress.done_bytes, len, &self.memory, slot) {
                     return Err(BEYOND);
                 }
@@ -295,14 +238,60 @@ impl Sending {
                 Err(None) => return Ok(Sent::WaitsForSpace),
                 Err(Some(error)) => {
                     self.is_lost = true;
-                    return Err(error.into());
+                    return Err(error);
                 }
             }
             self.sent += 1;
             progress.done_bytes += len;
-            (progress.has_begun, progress.is_placed) = (true, false);
+            (progress.has_begun, progress.placed) = (true, Placed::Nothing);
         }
+        self.messages = self.messages.wrapping_add(1);
         Ok(Sent::All)
+    }
+
+    /// Whether it was shown where the next message goes, or will not be.
+    pub fn knows_request(&self, end: End, straight: &Straight) -> bool {
+        straight.knows(end, self.messages)
+    }
+
+    /// Copies a message straight to the memory of the request that waits for it, if that was shown and is mapped here. None: it goes through slots.
+    fn send_straight(
+        &mut self,
+        links: &mut Links,
+        end: End,
+        connection: Connection,
+        (source, progress): (Source<'_>, &mut Progress),
+        straight: &mut Straight,
+    ) -> Option<Result<Sent>> {
+        if self.sent - self.taken >= u64::from(self.theirs.count) {
+            return Some(Ok(Sent::NotYet));
+        }
+        if progress.placed == Placed::Nothing {
+            let memory = straight.take(end, self.messages)?;
+            let len = source.len().min(usize::try_from(memory.len_bytes).unwrap_or(usize::MAX));
+            let target = (memory.handle, memory.offset);
+            let is_placed =
+                len <= STRAIGHT_BYTES_MAX && source.put((0, len), links.endpoint(), connection, target);
+            straight.has_tried(links, connection, (end, &memory), is_placed);
+            if !is_placed {
+                return None;
+            }
+            progress.placed = Placed::Message;
+            straight.ask(links, end);
+        }
+        let record = landed(end.channel, self.sent, source.len() as u64);
+        Some(match say(links.endpoint(), (end, connection), &record) {
+            Ok(()) => {
+                self.sent += 1;
+                self.messages = self.messages.wrapping_add(1);
+                Ok(Sent::All)
+            }
+            Err(None) => Ok(Sent::WaitsForSpace),
+            Err(Some(error)) => {
+                self.is_lost = true;
+                Err(error)
+            }
+        })
     }
 
     /// Where the receiver's slot of a segment has its data.
@@ -331,7 +320,7 @@ impl Sending {
         connection: Connection,
         segment: Segment,
         slot: usize,
-    ) -> Result<(), Option<JobError>> {
+    ) -> Result<(), Option<AcpError>> {
         let len = u64::from(segment.len_bytes);
         let local = [cci::Segment::new(self.handle, slot as u64, len)];
         let remote = [cci::Segment::new(self.theirs.handle, self.their_place(&segment), len)];
@@ -345,20 +334,22 @@ impl Sending {
         };
         match links.endpoint().rma(connection, &rma) {
             Ok(()) => {
-                self.written = self.written.wrapping_add(1);
+                self.leaving += 1;
+                self.next = ((u32::from(self.next) + 1) % self.slots.count) as u16;
                 Ok(())
             }
             Err(RmaError::WouldBlock) => Err(None),
+            Err(RmaError::Disconnected) => Err(Some(end.gone())),
             Err(error) => {
                 let what = "a segment of a channel".into();
-                Err(Some(JobError::Endpoint { what, error: Box::new(error) }))
+                Err(Some(JobError::Endpoint { what, error: Box::new(error) }.into()))
             }
         }
     }
 
     /// Whether this end may go, once nothing is left to send: nothing reads its memory any more.
     pub fn may_go(&self) -> bool {
-        self.is_lost || self.written == self.left
+        self.is_lost || self.leaving == 0
     }
 
     /// Tells the receiver how much was sent, if it has made the channel, and ends the registration.
@@ -376,14 +367,15 @@ impl Sending {
 /// Sends a record of a segment. None: there is no space.
 fn say(
     endpoint: &mut Endpoint,
-    connection: Connection,
+    (end, connection): (End, Connection),
     record: &[u8],
-) -> std::result::Result<(), Option<JobError>> {
+) -> std::result::Result<(), Option<AcpError>> {
     endpoint.send(connection, record, 0, SendFlags::SILENT).map_err(|error| match error {
         SendError::WouldBlock => None,
+        SendError::Disconnected => Some(end.gone()),
         error => {
             let what = "a message of a channel".into();
-            Some(JobError::Endpoint { what, error: Box::new(error) })
+            Some(JobError::Endpoint { what, error: Box::new(error) }.into())
         }
     })
 }

@@ -4,13 +4,16 @@ use super::ends::Ends;
 use super::owed::Owed;
 use super::queues::Queues;
 use super::receiving::{Receiving, Target};
-use super::requests::Requests;
-use super::sending::{Progress, Sending, Sent, Source};
+use super::requests::{First, Requests};
+use super::sending::{Progress, Sending, Sent};
+use super::source::Source;
+use super::straight::Straight;
 use super::wire::{Message, Record, Segment, Taken};
 use super::{End, Slots, lane, of_context};
 use crate::error::{AcpError, Result};
-use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS};
+use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS, LOOK_BYTES};
 use crate::links::Links;
+use crate::regions::Regions;
 use cci::{Memory, Status};
 use cci_job::numbered::Numbered;
 
@@ -41,6 +44,7 @@ pub(crate) struct Channels {
     busy: Vec<End>,
     requests: Requests,
     owed: Owed,
+    straight: Straight,
     /// Data on its way between memory.
     buffer: Vec<u8>,
     /// Something was not sent for want of space.
@@ -108,7 +112,7 @@ impl Channels {
         if sending.waiting.is_taken() {
             return Ok(None);
         }
-        match sending.send(links, end, (source, progress), &mut self.buffer)? {
+        match sending.send(links, end, (source, progress), (&mut self.straight, &mut self.buffer))? {
             Sent::All => Ok(Some(())),
             Sent::NotYet => Ok(None),
             Sent::WaitsForSpace => {
@@ -116,6 +120,13 @@ impl Channels {
                 Ok(None)
             }
         }
+    }
+
+    /// Whether the next message is so long that it is worth a look where it may go, and that was not shown yet.
+    #[inline]
+    pub fn lacks_request(&self, end: End, len_bytes: usize) -> bool {
+        len_bytes >= LOOK_BYTES
+            && self.senders.get(end).is_some_and(|sending| !sending.knows_request(end, &self.straight))
     }
 
     /// Sends a message, of which the rest waits for its turn if not all of it can be sent now.
@@ -148,7 +159,7 @@ impl Channels {
         let mut progress = Progress::default();
         if !sending.waiting.is_taken() {
             let source = (Source::Memory(message), &mut progress);
-            match sending.send(links, end, source, &mut self.buffer) {
+            match sending.send(links, end, source, (&mut self.straight, &mut self.buffer)) {
                 Ok(Sent::All) => return Ok(self.requests.start_ended_well(0)),
                 Ok(Sent::NotYet) => {}
                 Ok(Sent::WaitsForSpace) => self.waits_for_space = true,
@@ -200,7 +211,8 @@ impl Channels {
         let Some(sending) = self.senders.get_mut(end) else { return false };
         while let Some(first) = self.outgoing.front_mut(&sending.waiting) {
             let source = Source::Memory(&first.message);
-            let sent = sending.send(links, end, (source, &mut first.progress), &mut self.buffer);
+            let parts = (&mut self.straight, &mut self.buffer);
+            let sent = sending.send(links, end, (source, &mut first.progress), parts);
             let result = match sent {
                 Ok(Sent::All) => Ok(0),
                 Ok(Sent::NotYet) => return true,
@@ -219,6 +231,7 @@ impl Channels {
         if !sending.may_go() {
             return true;
         }
+        self.straight.forget(end);
         if let Some(sending) = self.senders.remove(end) {
             let request = sending.freed_by;
             let gone = sending.go(links, end);
@@ -234,21 +247,33 @@ impl Channels {
             return None;
         }
         let received = receiving.take(&mut self.owed, end, &mut Target::Slice(into));
+        if received.is_some() {
+            receiving.count_message();
+        }
         self.owed.say_due(links);
         received
     }
 
     /// Receives the next message, if it is there and no other request waits, or when it comes.
-    pub fn start_receive(&mut self, links: &mut Links, end: End, into: &Memory) -> Result<u64> {
+    pub fn start_receive(
+        &mut self,
+        links: &mut Links,
+        end: End,
+        into: &Memory,
+        regions: &Regions,
+    ) -> Result<u64> {
         let Some(receiving) = self.receivers.get_mut(end) else { return Err(FREED) };
         if receiving.waiting.is_empty() {
             let received = receiving.take(&mut self.owed, end, &mut Target::Memory(into));
             self.owed.say_due(links);
             if let Some(result) = received {
+                receiving.count_message();
                 return Ok(self.requests.start_ended(result));
             }
         }
-        Ok(self.requests.start_waiting(&mut receiving.waiting, into.clone()))
+        let is_shown = receiving.show(links, end, into, regions);
+        receiving.count_message();
+        Ok(self.requests.start_waiting(&mut receiving.waiting, (into.clone(), is_shown)))
     }
 
     pub fn free_receiver(&mut self, links: &mut Links, end: End) -> Result<u64> {
@@ -266,8 +291,7 @@ impl Channels {
     fn advance_receiver(&mut self, links: &mut Links, end: End) {
         let Some(receiving) = self.receivers.get_mut(end) else { return };
         while let Some(first) = self.requests.first(&receiving.waiting) {
-            let mut target = first.target().map_or(Target::Nowhere, Target::Memory);
-            let Some(result) = receiving.take(&mut self.owed, end, &mut target) else { return };
+            let Some(result) = receiving.take(&mut self.owed, end, &mut target(&first)) else { return };
             first.end(&mut receiving.waiting, result);
         }
         if receiving.freed_by == 0 {
@@ -347,6 +371,25 @@ impl Channels {
                 self.advance_receiver(links, end);
                 true
             }
+            Record::Asked { channel } => {
+                let receiving = self.receivers.get_mut(End { rank, channel });
+                receiving.map(Receiving::was_asked).is_some()
+            }
+            Record::Request { channel, memory } => {
+                let end = End { rank, channel };
+                if self.senders.get(end).is_some() {
+                    self.straight.shown(end, memory)
+                } else {
+                    self.was_made(end)
+                }
+            }
+            Record::Landed { channel, number, message_bytes } => {
+                let end = End { rank, channel };
+                let Some(receiving) = self.receivers.get_mut(end) else { return false };
+                let is_right = receiving.landed(number, message_bytes);
+                self.advance_receiver(links, end);
+                is_right
+            }
         }
     }
 
@@ -369,7 +412,7 @@ impl Channels {
     /// A message has come, and nothing can be said now. False: it is not a short one of an open channel, and [`Channels::said`] knows more.
     #[inline(always)]
     pub fn take_short(&mut self, rank: u32, bytes: &[u8]) -> bool {
-        let Some(message) = Message::decode(bytes) else { return false };
+        let Some(message) = Message::decode(bytes) else { return self.take_straight(rank, bytes) };
         if message.taken.channel != 0 && !self.took(rank, message.taken) {
             return false;
         }
@@ -393,6 +436,32 @@ impl Channels {
             None => return false,
         }
         true
+    }
+
+    /// Does what [`Channels::take_short`] does with what is said of messages that go straight.
+    #[inline(never)]
+    fn take_straight(&mut self, rank: u32, bytes: &[u8]) -> bool {
+        match Record::decode_straight(bytes) {
+            Some(record) if !self.is_since_reset(record.channel()) => false,
+            Some(Record::Request { channel, memory }) => {
+                let end = End { rank, channel };
+                self.senders.get(end).is_some() && self.straight.shown(end, memory)
+            }
+            Some(Record::Landed { channel, number, message_bytes }) => {
+                let end = End { rank, channel };
+                let Some(receiving) = self.receivers.get_mut(end) else { return false };
+                if receiving.freed_by != 0 || !receiving.landed(number, message_bytes) {
+                    return false;
+                }
+                while let Some(first) = self.requests.first(&receiving.waiting)
+                    && let Some(result) = receiving.take(&mut self.owed, end, &mut target(&first))
+                {
+                    first.end(&mut receiving.waiting, result);
+                }
+                true
+            }
+            _ => false,
+        }
     }
 
     /// How many requests wait for messages.
@@ -437,17 +506,28 @@ impl Channels {
         self.advance(links);
     }
 
+    /// Whether messages may go straight to memory of requests at other ranks.
+    pub fn let_straight(&mut self, may_go: bool) {
+        self.straight.is_stopped = !may_go;
+    }
+
     /// Ends all channels, on all ranks. Records that are on their way are known by their numbers.
     pub fn forget(&mut self, links: &mut Links) -> Result<()> {
-        let Channels { senders, receivers, first, mut requests, .. } = std::mem::take(self);
+        let Channels { senders, receivers, first, mut requests, mut straight, .. } = std::mem::take(self);
         self.first = (first + (1 << CHANNELS_BITS)) % (1 << CHANNEL_BITS);
         requests.clear();
-        self.requests = requests;
+        straight.clear();
+        (self.requests, self.straight) = (requests, straight);
         senders.into_iter().try_for_each(|(end, mut sending)| {
             sending.lose();
             sending.go(links, end)
         })?;
         receivers.into_iter().try_for_each(|(_, receiving)| receiving.go(links))
+    }
+
+    /// How many messages of a sender went straight.
+    pub fn straight_messages(&self, end: End) -> u64 {
+        self.straight.messages(end)
     }
 
     pub fn sender_bytes(&self, end: End) -> usize {
@@ -456,6 +536,16 @@ impl Channels {
 
     pub fn receiver_bytes(&self, end: End) -> usize {
         self.receivers.get(end).map_or(0, Receiving::held_bytes)
+    }
+}
+
+/// Where the message of a request goes.
+#[inline]
+fn target<'a>(first: &'a First<'_>) -> Target<'a> {
+    match first.target() {
+        Some(memory) if first.is_shown() => Target::Shown(memory),
+        Some(memory) => Target::Memory(memory),
+        None => Target::Nowhere,
     }
 }
 

@@ -13,6 +13,10 @@ const MESSAGE_WORDS: usize = 5;
 const MESSAGE: u64 = 12;
 /// Words of the record that says how many segments were taken.
 const TAKEN_WORDS: usize = 3;
+/// Words of the record that shows a request's memory, of which the last four are a handle, and of the one that says that a message is there.
+const REQUEST_WORDS: usize = 9;
+const REQUEST_HEAD_WORDS: usize = 5;
+const LANDED_WORDS: usize = 4;
 
 /// Where a receiver's slots are.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -52,6 +56,16 @@ pub(super) struct Message<'a> {
     pub data: &'a [u8],
 }
 
+/// Where the memory is of a request that waits for a message.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct RequestMemory {
+    /// How many messages of the channel come before, modulo 2³².
+    pub message: u32,
+    pub handle: RegionHandle,
+    pub offset: u64,
+    pub len_bytes: u64,
+}
+
 /// One record. Channels are numbered for each pair of ranks and direction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record<'a> {
@@ -65,6 +79,12 @@ pub(super) enum Record<'a> {
     Taken { channel: u64, segments: u64 },
     /// The sender has freed the channel; so many segments were sent.
     End { channel: u64, segments: u64 },
+    /// The sender asks to be shown the memory of the next requests.
+    Asked { channel: u64 },
+    /// A request waits, and its message may be written there.
+    Request { channel: u64, memory: RequestMemory },
+    /// A message is in the memory of its request, as the segment of this number.
+    Landed { channel: u64, number: u64, message_bytes: u64 },
 }
 
 //= wire.md R-ACP-4
@@ -85,6 +105,31 @@ pub(super) fn segment_words(segment: &Segment, is_here: bool) -> [u8; SEGMENT_WO
 pub(super) fn taken(channel: u64, segments: u64) -> [u8; TAKEN_WORDS * WORD_BYTES] {
     let mut bytes = [0; TAKEN_WORDS * WORD_BYTES];
     for (to, word) in bytes.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip([5, channel, segments]) {
+        *to = word.to_le_bytes();
+    }
+    bytes
+}
+
+//= wire.md R-ACP-8
+/// The record that shows a request's memory.
+pub(super) fn request(channel: u64, memory: &RequestMemory) -> [u8; REQUEST_WORDS * WORD_BYTES] {
+    let mut bytes = [0; REQUEST_WORDS * WORD_BYTES];
+    let &RequestMemory { message, handle, offset, len_bytes } = memory;
+    let words = [14, channel, message.into(), offset, len_bytes];
+    let (head, rest) = bytes.split_at_mut(REQUEST_HEAD_WORDS * WORD_BYTES);
+    for (to, word) in head.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(words) {
+        *to = word.to_le_bytes();
+    }
+    rest.copy_from_slice(&handle.to_bytes());
+    bytes
+}
+
+//= wire.md R-ACP-8
+/// The record that says that a message is in the memory of its request.
+pub(super) fn landed(channel: u64, number: u64, message_bytes: u64) -> [u8; LANDED_WORDS * WORD_BYTES] {
+    let mut bytes = [0; LANDED_WORDS * WORD_BYTES];
+    let words = [15, channel, number, message_bytes];
+    for (to, word) in bytes.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(words) {
         *to = word.to_le_bytes();
     }
     bytes
@@ -146,6 +191,11 @@ impl<'a> Record<'a> {
             }
             Record::Taken { channel, segments } => taken(*channel, *segments).to_vec(),
             Record::End { channel, segments } => words(&[6, *channel, *segments]),
+            Record::Asked { channel } => words(&[13, *channel]),
+            Record::Request { channel, memory } => request(*channel, memory).to_vec(),
+            Record::Landed { channel, number, message_bytes } => {
+                landed(*channel, *number, *message_bytes).to_vec()
+            }
         }
     }
 
@@ -156,7 +206,33 @@ impl<'a> Record<'a> {
             Record::Wanted { channel }
             | Record::Open { channel, .. }
             | Record::Taken { channel, .. }
-            | Record::End { channel, .. } => *channel,
+            | Record::End { channel, .. }
+            | Record::Asked { channel }
+            | Record::Request { channel, .. }
+            | Record::Landed { channel, .. } => *channel,
+        }
+    }
+
+    //= wire.md R-ACP-8
+    /// What is said for each message that goes straight. None: it is another record.
+    #[inline]
+    pub fn decode_straight(bytes: &'a [u8]) -> Option<Record<'a>> {
+        let word = |at: usize| {
+            let bytes = bytes.get(at * WORD_BYTES..)?.first_chunk::<WORD_BYTES>()?;
+            Some(u64::from_le_bytes(*bytes))
+        };
+        match (word(0)?, bytes.len() / WORD_BYTES, bytes.len() % WORD_BYTES) {
+            (14, REQUEST_WORDS, 0) => {
+                let message = u32::try_from(word(2)?).ok()?;
+                let handle = RegionHandle::from_message(bytes.get(REQUEST_HEAD_WORDS * WORD_BYTES..)?)?;
+                let (offset, len_bytes) = (word(3)?, word(4)?);
+                let memory = RequestMemory { message, handle, offset, len_bytes };
+                Some(Record::Request { channel: word(1)?, memory })
+            }
+            (15, LANDED_WORDS, 0) => {
+                Some(Record::Landed { channel: word(1)?, number: word(2)?, message_bytes: word(3)? })
+            }
+            _ => None,
         }
     }
 
@@ -187,6 +263,8 @@ impl<'a> Record<'a> {
             }
             5 if is_long(3) => Some(Record::Taken { channel, segments: word(2)? }),
             6 if is_long(3) => Some(Record::End { channel, segments: word(2)? }),
+            13 if is_long(2) => Some(Record::Asked { channel }),
+            14..=15 => Record::decode_straight(bytes),
             _ => None,
         }
     }
@@ -215,6 +293,9 @@ mod tests {
                 Record::Segment { segment: Segment { len_bytes: shape[0], ..here }, data: None },
                 Record::Taken { channel, segments: number },
                 Record::End { channel, segments: number },
+                Record::Asked { channel },
+                Record::Request { channel, memory: RequestMemory { message: shape[0], handle: slots.handle, offset: number, len_bytes: message_bytes } },
+                Record::Landed { channel, number, message_bytes },
             ] {
                 let bytes = record.encode();
                 prop_assert_eq!(Record::decode(&bytes), Some(record));
@@ -240,7 +321,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_decoded_encodes_to_the_same(kind in 0_u64..8, bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn what_is_decoded_encodes_to_the_same(kind in 0_u64..17, bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let bytes = [&kind.to_le_bytes()[..], &bytes].concat();
             if let Some(record) = Record::decode(&bytes) {
                 prop_assert_eq!(record.encode(), bytes);

@@ -7,7 +7,7 @@ use crate::reading::Reading;
 use crate::work::Work;
 use crate::worker::exchange::{not_done, rate};
 use crate::worker::partner;
-use cci::{Atomic, AtomicKind, AtomicWidth, Context, Device, Foreign, Memory, Options, TransportKind};
+use cci::{Atomic, AtomicKind, AtomicWidth, Context, Device, Memory, Options, TransportKind};
 use cci_acp::{AcpError, ChannelRequest, GlobalAddress, GlobalMemory, Map, Order, Receiver, Sender, Slots};
 use cci_job::Job;
 use cci_measure::channel::{Channel, stamp};
@@ -87,7 +87,9 @@ impl Ends {
         let receiver = Receiver::create(&mut global, other, slots).map_err(acp)?;
         let mut ends = Ends { global, sender, receiver, receiving: VecDeque::new() };
         for _ in 0..UNDER_WAY {
-            ends.start(Memory::foreign(Foreign::owned(vec![0; len as usize].into())))?;
+            let memory = ends.global.allocate(len as usize).map_err(acp)?;
+            ends.global.register(&memory, 0).map_err(acp)?;
+            ends.start(memory)?;
         }
         Ok(ends)
     }

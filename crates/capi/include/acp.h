@@ -159,7 +159,8 @@ acp_ch_t acp_create_ch(int sender, int receiver);
 
 /*
  * Starts to send size bytes, or to receive the next message into size bytes. Messages come in order; size may be 0. The memory belongs to the library until
- * the request was waited for. ACP_REQUEST_NULL: the channel is none, was freed, or is at its other end; buf is NULL, and size is not 0; or
+ * the request was waited for. Long messages of the same host take one copy instead of two where buf is starter memory, or memory of acp_malloc, and requests
+ * wait for them. ACP_REQUEST_NULL: the channel is none, was freed, or is at its other end; buf is NULL, and size is not 0; or
  * ACP_CH_REQUESTS_MAX requests were not waited for.
  */
 acp_request_t acp_nbsend_ch(acp_ch_t ch, void *buf, size_t size);

@@ -30,6 +30,8 @@ pub(crate) const SPACE_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) const TURN_EVENTS: usize = 256;
 /// Short messages of channels that are taken at a time, before the next look at what was waited for.
 pub(crate) const TURN_MESSAGES: usize = 32;
+/// Looks at what is waited for before a wait of the endpoint, which spins and sleeps.
+pub(crate) const LOOKS: u32 = 16;
 /// Copies between two other ranks that one rank has another one do at a time: more of them wait at the rank that wants them.
 pub(crate) const ASKED_COPIES_MAX: u32 = 256;
 /// Most records that wait on their way to a rank: more than a rank that keeps to the protocol has answers to get.

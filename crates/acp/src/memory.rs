@@ -7,8 +7,8 @@ use crate::data;
 use crate::engine::{Direct, Engine, Handle, Order};
 use crate::error::{AcpError, Result};
 use crate::limits::{
-    ALIGN_BYTES, CLOSE_LIMIT, COLORS, RANKS_MAX, SCRATCH_BYTES, SILENCE_LIMIT, STARTER_PLACE, TURN_EVENTS,
-    TURN_MESSAGES,
+    ALIGN_BYTES, CLOSE_LIMIT, COLORS, LOOKS, RANKS_MAX, SCRATCH_BYTES, SILENCE_LIMIT, STARTER_PLACE,
+    TURN_EVENTS, TURN_MESSAGES,
 };
 use crate::links::{Lane, Links, News};
 use crate::numbering::Numbering;
@@ -409,17 +409,23 @@ impl GlobalMemory {
         self.buffers.advance(&mut self.links);
     }
 
-    /// Makes progress until there is a result, and sleeps where that takes long.
+    /// Makes progress until there is a result, and sleeps where that takes long. A wait of the endpoint gives messages as events, which takes longer than to
+    /// take them where they are lent: so it comes after a few looks.
     pub(crate) fn wait_until<T>(
         &mut self,
         mut result: impl FnMut(&mut GlobalMemory) -> Option<T>,
     ) -> Result<T> {
-        let mut has_come = true;
+        let (mut has_come, mut looks_left) = (true, LOOKS);
         loop {
             if let Some(result) = result(self) {
                 return Ok(result);
             }
-            if !has_come {
+            if has_come {
+                looks_left = LOOKS;
+            } else if looks_left > 0 {
+                looks_left -= 1;
+                std::hint::spin_loop();
+            } else {
                 self.wait()?;
             }
             // Each event may be the one that is waited for.

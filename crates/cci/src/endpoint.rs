@@ -222,7 +222,7 @@ impl Endpoint {
     /// # Errors
     /// After any [`SendError`], nothing was sent and no event will come. `WouldBlock` means that as many sends are in progress as
     /// there are send buffers, or as this connection may have of them, or that the memory cap is reached: get events and try again.
-    #[inline]
+    #[inline(always)]
     pub fn send(
         &mut self,
         connection: Connection,
@@ -260,7 +260,7 @@ impl Endpoint {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_segments(
         &mut self,
         connection: Connection,

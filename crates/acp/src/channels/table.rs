@@ -409,10 +409,11 @@ impl Channels {
         (self.first + 1..=self.pair(end.rank).sender).contains(&end.channel)
     }
 
-    /// A message has come, and nothing can be said now. False: it is not a short one of an open channel, and [`Channels::said`] knows more.
+    /// A message has come, and nothing can be said now. False: it is neither a short one of an open channel nor news of slots, and [`Channels::said`] knows
+    /// more.
     #[inline(always)]
     pub fn take_short(&mut self, rank: u32, bytes: &[u8]) -> bool {
-        let Some(message) = Message::decode(bytes) else { return self.take_straight(rank, bytes) };
+        let Some(message) = Message::decode(bytes) else { return self.take_news(rank, bytes) };
         if message.taken.channel != 0 && !self.took(rank, message.taken) {
             return false;
         }
@@ -461,6 +462,15 @@ impl Channels {
                 true
             }
             _ => false,
+        }
+    }
+
+    /// A record has come that is no short message. False: it is neither news of slots nor of messages that go straight, and nothing was done.
+    #[inline(never)]
+    fn take_news(&mut self, rank: u32, bytes: &[u8]) -> bool {
+        match Record::decode(bytes) {
+            Some(Record::Taken { channel, segments }) => self.took(rank, Taken { channel, segments }),
+            _ => self.take_straight(rank, bytes),
         }
     }
 

@@ -340,9 +340,9 @@ impl GlobalMemory {
     /// Makes progress until this is so, and no further: to find out that nothing else has come costs as much as to take a message. Returns
     /// whether it is so.
     pub(crate) fn turn_until(&mut self, is_done: impl Fn(&GlobalMemory) -> bool) -> bool {
-        self.take_events(self.channels.awaited().clamp(1, TURN_MESSAGES), &is_done);
+        let is_enough = self.take_events(self.channels.awaited().clamp(1, TURN_MESSAGES), &is_done);
         self.advance();
-        is_done(self)
+        is_enough || is_done(self)
     }
 
     /// Takes what has come before a long message is sent on a channel, if nothing says yet where that goes.
@@ -353,25 +353,31 @@ impl GlobalMemory {
         }
     }
 
-    /// Takes the events that are there, or those until this is so, with up to so many messages at a time.
+    /// Takes the events that are there, or those until this is so, with up to so many messages at a time. Returns whether it is so.
     #[inline]
-    fn take_events(&mut self, messages_max: usize, mut is_enough: impl FnMut(&GlobalMemory) -> bool) {
+    fn take_events(&mut self, messages_max: usize, mut is_enough: impl FnMut(&GlobalMemory) -> bool) -> bool {
         let mut events_left = TURN_EVENTS;
         while events_left > 0 {
             let GlobalMemory { links, channels, .. } = self;
             let (messages, has_events) =
                 links.poll_messages(messages_max, |rank, message| channels.take_short(rank, message));
             events_left = events_left.saturating_sub(messages);
-            if messages > 0 && is_enough(self) || messages == 0 && !has_events {
-                break;
+            if messages > 0 && is_enough(self) {
+                return true;
             }
-            if !has_events {
-                continue;
+            if messages == 0 && !has_events {
+                return false;
             }
-            if !self.take_event(&mut events_left) || is_enough(self) {
-                break;
+            if has_events {
+                if !self.take_event(&mut events_left) {
+                    return false;
+                }
+                if is_enough(self) {
+                    return true;
+                }
             }
         }
+        false
     }
 
     /// Takes one event that is no short message. Returns false if there was none.

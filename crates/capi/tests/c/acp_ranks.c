@@ -141,7 +141,7 @@ static void channels(void)
     check(to != ACP_CH_NULL && from != ACP_CH_NULL && to_2 != ACP_CH_NULL && from_2 != ACP_CH_NULL);
     /* Two slots of 2,048 bytes, and eight with 16 bytes more in whole pages; little beside them. */
     size_t sender = acp_query_ch_bytes(to), receiver = acp_query_ch_bytes(from);
-    check(sender >= 4096 && sender <= 4096 + 168 && receiver >= 16512 && receiver <= 20480 + 160);
+    check(sender >= 4096 && sender <= 4096 + 168 + 2 * 16 && receiver >= 16512 && receiver <= 20480 + 160);
     check(acp_query_ch_bytes(ACP_CH_NULL) == 0);
     check(acp_nbrecv_ch(to, in, 1) == ACP_REQUEST_NULL && acp_nbsend_ch(from, out, 1) == ACP_REQUEST_NULL);
     check(acp_nbsend_ch(to, NULL, 1) == ACP_REQUEST_NULL && acp_nbsend_ch(ACP_CH_NULL, out, 1) == ACP_REQUEST_NULL);
@@ -181,6 +181,48 @@ static void channels(void)
     check(acp_waitall_ch(freed, 4, NULL) == 0);
     acp_ch_t one = rank == 0 ? acp_create_ch(0, 1) : rank == 1 ? acp_create_ch(0, 1) : ACP_CH_NULL;
     check(rank > 1 ? acp_free_ch(one) == -1 : acp_free_ch(one) == 0);
+}
+
+/* Long messages to memory that ranks of one host copy to straight: the heap, and one request's in starter memory. */
+static void long_messages(void)
+{
+    enum { LEN = 50000, UNDER_WAY = 8, ROUNDS = 10 };
+    static char out[LEN];
+    int next = (rank + 1) % procs, before = (rank + procs - 1) % procs;
+    acp_ga_t ga = acp_malloc((size_t)UNDER_WAY * LEN, rank);
+    char *heap = acp_query_address(ga), *starter = acp_query_address(acp_query_starter_ga(rank));
+    check(ga != ACP_GA_NULL && heap != NULL && starter != NULL);
+    acp_ch_t to = acp_create_ch(rank, next), from = acp_create_ch(before, rank);
+    for (int round = 0; round < ROUNDS; round++) {
+        acp_request_t receives[UNDER_WAY];
+        size_t received[UNDER_WAY];
+        for (int at = 0; at < UNDER_WAY; at++) {
+            memset(heap + at * LEN, 0x55, LEN);
+            /* The last one is too short for its message. */
+            char *into = at == UNDER_WAY - 1 ? starter : heap + at * LEN;
+            receives[at] = acp_nbrecv_ch(from, into, at == UNDER_WAY - 1 ? 500 : LEN);
+            check(receives[at] != ACP_REQUEST_NULL);
+        }
+        for (int at = 0; at < UNDER_WAY; at++) {
+            for (size_t byte = 0; byte < LEN; byte++)
+                out[byte] = (char)(byte * 7 + (size_t)(rank + at + round));
+            check(acp_wait_ch(acp_nbsend_ch(to, out, LEN - (size_t)at)) == 0);
+        }
+        check(acp_waitall_ch(receives, UNDER_WAY, received) == 0);
+        for (int at = 0; at < UNDER_WAY; at++) {
+            int is_short = at == UNDER_WAY - 1;
+            char *into = is_short ? starter : heap + at * LEN;
+            size_t len = is_short ? 500 : (size_t)(LEN - at);
+            check(received[at] == len);
+            for (size_t byte = 0; byte < len; byte++)
+                check(into[byte] == (char)(byte * 7 + (size_t)(before + at + round)));
+            check(is_short || at == 0 || into[LEN - 1] == 0x55);
+        }
+    }
+    acp_request_t freed[] = {acp_nbfree_ch(from), acp_nbfree_ch(to)};
+    check(acp_waitall_ch(freed, 2, NULL) == 0);
+    acp_free(ga);
+    acp_sync();
 }
 
 /* A ring of processes, each the source of one buffer and the destination of another one. */
@@ -245,6 +287,7 @@ int main(int argc, char **argv)
     free(all);
     if (procs > 1) {
         channels();
+        long_messages();
         segmented_buffers();
     }
     check(acp_reset(0) == (procs == 1 ? 0 : -1) && acp_rank() == rank);

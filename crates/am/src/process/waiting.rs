@@ -37,8 +37,8 @@ impl Looks {
     fn until(&mut self, timeout: Option<Duration>, mut look: impl FnMut() -> bool) -> bool {
         let budget = Duration::from_nanos(self.budget_ns).min(timeout.unwrap_or(Duration::MAX));
         let most_ns = *self.bounds().end();
-        let begun = Instant::now();
         let looks = if self.yields { 1 } else { LOOKS_PER_CLOCK };
+        let mut begun = None;
         loop {
             for _ in 0..looks {
                 if look() {
@@ -47,7 +47,8 @@ impl Looks {
                 }
                 if self.yields { thread::yield_now() } else { std::hint::spin_loop() }
             }
-            if begun.elapsed() >= budget {
+            // What comes with the first looks needs no clock.
+            if begun.get_or_insert_with(Instant::now).elapsed() >= budget {
                 return false;
             }
         }

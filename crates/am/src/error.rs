@@ -58,6 +58,13 @@ pub enum AmError {
     Job(JobError),
 }
 
+impl AmError {
+    /// Members of a team don't do one and the same collective.
+    pub(crate) const DIFFER: AmError = AmError::Argument(
+        "the members of a team differ in how much data a collective has, or in which one they call",
+    );
+}
+
 impl fmt::Display for AmError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -23,14 +23,24 @@ pub const COLLECTIVES_MAX: usize = 256;
 /// Most teams of a process.
 pub const TEAMS_MAX: usize = 4096;
 
-/// Most ranks of one host whose barriers are counted in memory: there is a bit for each.
+/// Most ranks of one host whose barriers and collectives are counted in memory: there is a bit for each.
 pub(crate) const COUNTED_RANKS_MAX: usize = 64;
-/// Barriers before memory for that is offered, which short jobs do without.
+/// Barriers and collectives before memory for that is offered, which short jobs do without.
 pub(crate) const COUNTED_AFTER: u32 = 8;
-/// Barriers from an offer of such memory to the first one that is counted there, so that nobody waits for it to be mapped.
+/// Barriers from an offer of such memory to the first one that is counted there, and collectives, so that nobody waits for it to be mapped.
 pub(crate) const COUNTED_AHEAD: u32 = 32;
-/// So often is it offered, if some rank got to that barrier first.
+/// So often is it offered, if some rank got to one of these first.
 pub(crate) const COUNTED_OFFERS_MAX: u32 = 4;
+/// Slots of all ranks for one step of a counted collective, bytes.
+pub(crate) const COUNTED_SLOTS_BYTES: usize = 1 << 20;
+/// Longest piece of data that a rank has for each other one in such a step, bytes: pieces stay in the caches of both sides.
+pub(crate) const COUNTED_PIECE_BYTES_MAX: usize = 16 << 10;
+/// Longest segment of all such pieces, bytes.
+pub(crate) const COUNTED_SEGMENT_BYTES_MAX: usize = 128 << 10;
+/// Slots of so many bytes in all are read by each rank.
+pub(crate) const COUNTED_SHORT_BYTES: usize = 16 << 10;
+/// Steps of a counted collective in one turn: a process has more to do.
+pub(crate) const COUNTED_STEPS_PER_TURN: u32 = 4;
 /// Operations on it before a rank believes that it can't be mapped.
 pub(crate) const COUNTED_TRIES_MAX: u32 = 8;
 /// One look at a count in so many makes progress for others.
@@ -96,6 +106,9 @@ const _: () = assert!(
             + LARGE_MESSAGES_MAX as usize
             + 4 * *CREDITS.end() as usize
 );
+const _: () =
+    assert!(COUNTED_SHORT_BYTES <= COUNTED_SLOTS_BYTES && COUNTED_SHORT_BYTES >= 64 * COUNTED_RANKS_MAX);
+const _: () = assert!(COUNTED_SLOTS_BYTES / COUNTED_RANKS_MAX >= 4096, "each rank has a segment");
 const _: () = assert!(COLLECTIVE_BYTES_MAX.is_multiple_of(8), "elements are not divided");
 const _: () = assert!(DATA_BYTES_MAX >= 4096, "the interface promises that");
 const _: () = assert!(*CREDITS.end() <= u16::MAX as u32, "a record has 16 bits for them");

@@ -51,6 +51,8 @@ pub struct Runtime {
     /// What their numbers stand for, for operations that go on.
     callbacks: Numbered<u64, DoneFn>,
     collecting: Numbered<u64, CollectedFn>,
+    /// A collective that has ended without a callback, as somebody waits for it.
+    awaited: Option<(u64, Result<Vec<u8>>)>,
     callbacks_made: u64,
     /// Those of operations that had ended when they were started, with the values that these found.
     ended: VecDeque<(DoneFn, u64)>,
@@ -94,6 +96,7 @@ impl Runtime {
             on_gone: None,
             callbacks: Numbered::default(),
             collecting: Numbered::default(),
+            awaited: None,
             callbacks_made: 0,
             ended: VecDeque::new(),
             fences: 0,
@@ -618,13 +621,16 @@ impl Runtime {
     /// Those of [`Runtime::collect`]; a member is lost meanwhile, or members differ in how much data they have. It is called in a handler.
     pub fn collective(&mut self, team: Team, collective: Collective) -> Result<Vec<u8>> {
         self.check_not_handling()?;
-        let ended = Rc::new(RefCell::new(None));
-        let place = Rc::clone(&ended);
-        self.collect(team, collective, move |_, result| drop(place.replace(Some(result))))?;
+        self.callbacks_made += 1;
+        let cookie = self.callbacks_made;
+        self.process.collect(team, collective, cookie)?;
         loop {
-            self.process.progress();
+            self.process.progress_collective();
+            while let Some((ended, result)) = self.process.next_collected() {
+                RunningBatch::of(self, None).end_collective(ended, result);
+            }
             self.run_due();
-            if let Some(result) = ended.take() {
+            if let Some((_, result)) = self.awaited.take_if(|(ended, _)| *ended == cookie) {
                 return result;
             }
             self.process.wait(None)?;

@@ -4,7 +4,7 @@
 mod launch;
 
 use cci::{Atomic, AtomicKind, AtomicWidth};
-use cci_am::{AmError, Change, Collective, Part, Runtime, Team};
+use cci_am::{AmError, Change, Collective, Number, Part, Reduction, Runtime, Team};
 use cci_job::Job;
 use launch::launch;
 use std::cell::Cell;
@@ -122,18 +122,32 @@ fn symmetric() {
     runtime.finish().unwrap();
 }
 
-/// Barriers at which one rank after another is so late that all others sleep, and many at which nobody is.
+/// Barriers and collectives for which one rank after another is so late that all others sleep, and many for which nobody is.
 fn late() {
     let mut runtime = open();
-    let size = runtime.size();
+    let (me, size) = (runtime.rank(), runtime.size());
+    let number = |rank: u32, round: u32| (u64::from(rank) << 32 | u64::from(round)).to_ne_bytes();
+    let gather = |runtime: &mut Runtime, round: u32| {
+        let data = number(me, round).to_vec();
+        let all = runtime.collective(Team::WORLD, Collective::Allgather { data }).unwrap();
+        assert!(all.chunks(8).eq((0..size).map(|rank| number(rank, round))));
+    };
     for round in 0..400 {
-        if round % 4 == 0 && round / 4 % size == runtime.rank() {
+        if round % 4 == 0 && round / 4 % size == me {
             sleep(Duration::from_millis(5));
         }
-        runtime.barrier().unwrap();
+        if round % 3 == 0 { gather(&mut runtime, round) } else { runtime.barrier().unwrap() }
     }
-    for _ in 0..5_000 {
+    for round in 0..5_000 {
         runtime.barrier().unwrap();
+        gather(&mut runtime, round);
+    }
+    // Of several segments each, and so many that nobody is in step for long.
+    for round in 0..20 {
+        let data = number(me, round).repeat(40_000);
+        let with = (Number::U64, Reduction::Max);
+        let most = runtime.collective(Team::WORLD, Collective::Allreduce { data, with }).unwrap();
+        assert!(most.chunks(8).all(|most| most == number(size - 1, round)));
     }
     runtime.finish().unwrap();
 }

@@ -1,20 +1,30 @@
-//! Barriers of ranks that are all on one host: counted in memory of rank 0's, which the others map ([ADR 53](../../../../docs/adr/0053-barriers-of-one-host-are-counted.md)).
+//! Barriers and collectives of ranks that are all on one host: counted in memory of rank 0's, which the others map
+//! ([ADR 53](../../../../docs/adr/0053-barriers-of-one-host-are-counted.md)).
 //!
-//! After a few barriers by records, rank 0 offers such memory. The others map it and answer; if all can, barriers are counted from the one
-//! on that the offer names. A rank arrives by adding 1 to a count; all have arrived when that is a multiple of their number. Two counts take turns,
-//! so that one stays as it is until all have seen it.
+//! After a few barriers and collectives by records, rank 0 offers such memory. The others map it and answer; if all can, barriers are counted from
+//! the one on that the offer names, and so are collectives ([`collective`]). A rank arrives by adding 1 to a count; all have arrived when
+//! that is a multiple of their number. Two counts take turns, so that one stays as it is until all have seen it.
 
+pub(crate) mod collective;
 mod place;
+mod queue;
+
+pub(crate) use queue::Step;
 
 use super::link::Reach;
 use super::links::Links;
+use crate::error::AmError;
 use crate::limits::{
     COUNTED_AFTER, COUNTED_AHEAD, COUNTED_LOOKS_PER_PROGRESS, COUNTED_OFFERS_MAX, COUNTED_RANKS_MAX,
     COUNTED_TRIES_MAX,
 };
 use crate::wire::{CountedWord, Word};
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, Memory, RegionAddress, RegionHandle, RmaFlags};
-use place::{BUSY, Inside, MEMORY_BYTES, OWNER, Place, SLEEPERS, Stage};
+use collective::CountedCollective;
+#[cfg(test)]
+pub(crate) use place::MEMORY_BYTES;
+use place::{BUSY, Inside, OWNER, Place, SLEEPERS, Stage};
+use queue::Queue;
 
 /// The context of the operations by which memory is mapped. No operation of a program's has it.
 pub(crate) const MAPPING: u64 = u64::MAX;
@@ -28,20 +38,44 @@ enum Agreement {
     Mapping { handle: RegionHandle, is_asked: bool, tries: u32 },
     /// This rank has answered.
     Answered(RegionHandle),
-    /// Barriers are counted.
+    /// Barriers and collectives are counted.
     Counts(Place),
+}
+
+/// The next barrier and the next collective of all ranks, by their numbers.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub barrier: u32,
+    pub collective: u32,
+}
+
+impl Position {
+    fn ahead(self, by: u32) -> Position {
+        Position { barrier: self.barrier.wrapping_add(by), collective: self.collective.wrapping_add(by) }
+    }
+
+    /// How many barriers and collectives there were before.
+    fn count(self) -> u32 {
+        self.barrier.wrapping_add(self.collective)
+    }
+}
+
+/// Whether one number comes before another one. Both begin again after the largest one.
+fn is_before(number: u32, other: u32) -> bool {
+    number.wrapping_sub(other) > u32::MAX / 2
 }
 
 pub(crate) struct Counted {
     rank: u32,
     size: u32,
-    /// The barrier before which rank 0 offers its memory. None: it does not.
+    /// After so many barriers and collectives rank 0 offers its memory. None: it does not.
     offers_at: Option<u32>,
     offers: u32,
     agreement: Agreement,
-    /// The first barrier that is counted, if all agree.
-    first: u32,
+    /// The first ones that are counted, if all agree.
+    first: Position,
     inside: Option<Inside>,
+    collectives: Queue,
     /// What was found behind each count when a barrier ended there last.
     busy_before: [u64; 2],
     /// Rank 0 has left after so many barriers, and whether all were idle at the last one.
@@ -84,8 +118,9 @@ impl Counted {
             offers_at: (can && rank == OWNER).then_some(COUNTED_AFTER),
             offers: 0,
             agreement: Agreement::None,
-            first: 0,
+            first: Position::default(),
             inside: None,
+            collectives: Queue::default(),
             busy_before: [0; 2],
             left: None,
             looks: 0,
@@ -94,17 +129,18 @@ impl Counted {
     }
 
     /// Offers memory to all others, if this is rank 0 and it is time for that.
-    pub fn offer(&mut self, links: &mut Links, number: u32) {
-        if self.offers_at != Some(number) {
+    pub fn offer(&mut self, links: &mut Links, at: Position) {
+        if self.offers_at.is_none_or(|first| is_before(at.count(), first)) {
             return;
         }
         self.offers += 1;
         self.offers_at = None;
-        let Ok(memory) = links.endpoint().allocate(MEMORY_BYTES) else { return };
+        let Ok(memory) = links.endpoint().allocate(place::MEMORY_BYTES) else { return };
         let Ok(handle) = links.endpoint().register(&memory, Access::ALL) else { return };
-        self.first = number.wrapping_add(COUNTED_AHEAD);
+        self.first = at.ahead(COUNTED_AHEAD);
         self.agreement = Agreement::Offered { memory, handle, answered: 1 << OWNER, can: true };
-        self.tell_all(links, CountedWord::Offer { first: self.first, handle });
+        let Position { barrier, collective } = self.first;
+        self.tell_all(links, CountedWord::Offer { barrier, collective, handle });
     }
 
     fn tell_all(&self, links: &mut Links, word: CountedWord) {
@@ -115,8 +151,7 @@ impl Counted {
 
     /// This rank arrives at a barrier. False: it is not counted.
     pub fn arrive(&mut self, links: &mut Links, number: u32, is_busy: bool) -> bool {
-        let is_before = number.wrapping_sub(self.first) > u32::MAX / 2;
-        if is_before || matches!(self.agreement, Agreement::None) {
+        if is_before(number, self.first.barrier) || matches!(self.agreement, Agreement::None) {
             return false;
         }
         let mut inside = Inside { number, is_busy, stage: Stage::Undecided };
@@ -127,6 +162,50 @@ impl Counted {
         self.inside = Some(inside);
         self.is_progress_owed = false;
         true
+    }
+
+    /// Whether a collective of this number is counted, or may be.
+    pub fn takes(&self, number: u32) -> bool {
+        !is_before(number, self.first.collective) && !matches!(self.agreement, Agreement::None)
+    }
+
+    /// Starts such a collective. [`Counted::step`] goes on with it, and ends it.
+    pub fn collect(&mut self, collective: CountedCollective) {
+        self.collectives.push(collective);
+    }
+
+    /// How many of them have not ended.
+    pub fn collecting(&self) -> usize {
+        self.collectives.len()
+    }
+
+    /// Takes one back that can't end, since a rank is gone.
+    pub fn take_back(&mut self) -> Option<CountedCollective> {
+        self.collectives.pop()
+    }
+
+    /// Goes on with the first collective.
+    pub fn step(&mut self, links: &mut Links) -> Step {
+        let Some(number) = self.collectives.first().map(|first| first.number) else { return Step::Waits };
+        if !self.takes(number) {
+            return self.collectives.pop().map_or(Step::Waits, Step::ByRecords);
+        }
+        let Agreement::Counts(place) = &self.agreement else { return Step::Waits };
+        match self.collectives.go_on(links, place, (self.rank, self.size)) {
+            Some(Step::Waits) => Step::Waits,
+            Some(step) => {
+                self.wake(links);
+                step
+            }
+            None if self.left.is_some() => match self.collectives.pop() {
+                Some(CountedCollective { cookie, .. }) => {
+                    let why = "it has left before all had ended this collective".to_owned();
+                    Step::Ended { cookie, result: Err(AmError::Gone { rank: OWNER, why }) }
+                }
+                None => Step::Waits,
+            },
+            None => Step::Waits,
+        }
     }
 
     /// Whether this rank is in a barrier that is counted, or may be.
@@ -144,12 +223,9 @@ impl Counted {
     pub fn check(&mut self, links: &mut Links) -> Check {
         let Some(inside) = &mut self.inside else { return Check::Waits };
         let place = match &self.agreement {
+            _ if is_before(inside.number, self.first.barrier) => return self.check_by_records(),
+            Agreement::None => return self.check_by_records(),
             Agreement::Counts(place) => place,
-            Agreement::None => {
-                let is_busy = inside.is_busy;
-                self.inside = None;
-                return Check::ByRecords { is_busy };
-            }
             _ => return Check::Waits,
         };
         match inside.go_on(links, place, self.size) {
@@ -163,6 +239,11 @@ impl Counted {
         self.inside = None;
         self.wake(links);
         Check::Passed(is_idle)
+    }
+
+    fn check_by_records(&mut self) -> Check {
+        let is_busy = self.inside.take().is_some_and(|inside| inside.is_busy);
+        Check::ByRecords { is_busy }
     }
 
     /// The memory is not there, perhaps since rank 0 has passed and left.
@@ -196,24 +277,40 @@ impl Counted {
 
     /// Looks whether there is anything to do, and makes progress for others with each fourth look.
     pub fn look(&mut self, links: &mut Links) -> bool {
-        if let (Agreement::Counts(place), Some(inside)) = (&self.agreement, &mut self.inside) {
-            if let Stage::Waits { target } = inside.stage {
-                if let Some(count) = place.peek(links, inside.at()) {
-                    if count >= target {
-                        return true;
-                    }
-                    if !self.is_progress_due() {
-                        return false;
-                    }
-                }
-            } else if inside.go_on(links, place, self.size).is_some() {
-                // It was not possible before.
-                return true;
-            }
+        if let (Agreement::Counts(place), Some(inside)) = (&self.agreement, &mut self.inside)
+            && !matches!(inside.stage, Stage::Waits { .. })
+            && inside.go_on(links, place, self.size).is_some()
+        {
+            // It was not possible before.
+            return true;
+        }
+        match self.is_reached(links) {
+            Some(true) => return true,
+            Some(false) if !self.is_progress_due() => return false,
+            _ => {}
         }
         let is_found = links.progress();
         self.is_progress_owed |= is_found;
         is_found
+    }
+
+    /// Whether a count is what this rank waits for. None: it waits for none, or the memory is not there.
+    fn is_reached(&self, links: &mut Links) -> Option<bool> {
+        let Agreement::Counts(place) = &self.agreement else { return None };
+        let mut is_reached = None;
+        for (at, target) in self.waits_for().into_iter().flatten() {
+            is_reached = Some(is_reached == Some(true) || place.peek(links, at)? >= target);
+        }
+        is_reached
+    }
+
+    /// Where the counts of a barrier and a collective are, and what this rank waits for there.
+    fn waits_for(&self) -> [Option<(u64, u64)>; 2] {
+        let barrier = self.inside.as_ref().and_then(|inside| match inside.stage {
+            Stage::Waits { target } => Some((inside.at(), target)),
+            _ => None,
+        });
+        [barrier, self.collectives.waits_for()]
     }
 
     /// Whether this process may go without progress before it waits. If so, it owes that from now on.
@@ -248,40 +345,48 @@ impl Counted {
             Agreement::Mapping { is_asked: false, .. } => return Sleep::Short,
             _ => return Sleep::Long,
         };
-        let Some(inside) = &self.inside else { return Sleep::Long };
+        if self.inside.is_none() && self.collecting() == 0 {
+            return Sleep::Long;
+        }
         if self.is_progress_owed {
             return Sleep::No;
         }
-        let Stage::Waits { target } = inside.stage else { return Sleep::Short };
+        let [barrier, collective] = self.waits_for();
+        let is_stuck =
+            (self.inside.is_some() && barrier.is_none()) || (self.collecting() > 0 && collective.is_none());
         // Whoever passes has seen the last one's addition to the count, and looks for sleepers after that. Either it sees the bit, or this rank
         // sees the addition.
         let is_marked = place.change(links, AtomicKind::Or, 1 << self.rank, SLEEPERS).is_some();
-        match place.change(links, AtomicKind::FetchAdd, 0, inside.at()) {
-            Some(count) if count >= target => Sleep::No,
-            Some(_) if is_marked => Sleep::Long,
-            _ => Sleep::Short,
+        let mut sleep = if is_marked && !is_stuck { Sleep::Long } else { Sleep::Short };
+        for (at, target) in [barrier, collective].into_iter().flatten() {
+            match place.change(links, AtomicKind::FetchAdd, 0, at) {
+                Some(count) if count >= target => return Sleep::No,
+                Some(_) => {}
+                None => sleep = Sleep::Short,
+            }
         }
+        sleep
     }
 
-    /// A rank has said something, while this one is in a barrier of this number, or will be next. False: it can't say that.
+    /// A rank has said something, while this one is here, in that barrier by records or not in it yet. False: it can't say that.
     pub fn hear(
         &mut self,
         links: &mut Links,
         rank: u32,
         word: CountedWord,
-        (number, is_inside): (u32, bool),
+        (at, is_inside): (Position, bool),
     ) -> bool {
         match word {
-            CountedWord::Offer { first, handle } => {
+            CountedWord::Offer { barrier, collective, handle } => {
                 if rank != OWNER
                     || !matches!(self.agreement, Agreement::None)
-                    || handle.len_bytes() != MEMORY_BYTES as u64
+                    || handle.len_bytes() != place::MEMORY_BYTES as u64
                 {
                     return false;
                 }
-                self.first = first;
-                let until = first.wrapping_sub(number);
-                if until > u32::MAX / 2 || until == 0 && is_inside {
+                self.first = Position { barrier, collective };
+                let is_late = is_before(barrier, at.barrier) || is_before(collective, at.collective);
+                if is_late || barrier == at.barrier && is_inside {
                     self.answer(links, handle, false);
                 } else {
                     self.agreement = Agreement::Mapping { handle, is_asked: false, tries: 0 };
@@ -340,7 +445,7 @@ impl Counted {
         debug_assert!(done.is_ok());
         self.agreement = Agreement::None;
         let is_last = self.offers >= COUNTED_OFFERS_MAX;
-        self.offers_at = (!is_last).then(|| self.first.wrapping_add(COUNTED_AHEAD));
+        self.offers_at = (!is_last).then(|| self.first.ahead(COUNTED_AHEAD).count());
     }
 
     fn answer(&mut self, links: &mut Links, handle: RegionHandle, can: bool) {

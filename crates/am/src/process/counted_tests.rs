@@ -1,12 +1,14 @@
 //! Barriers that are counted in memory, by ranks of one process.
 
-use super::counted::Sleep;
+use super::counted::{MEMORY_BYTES, Sleep};
 use super::tests::{runtimes, turn};
-use super::{Context, Due, Process, Starter};
-use crate::error::AmError;
+use super::{Collective, Context, Due, Process, Starter, Team};
+use crate::error::{AmError, Result};
 use crate::limits::{COUNTED_AFTER, COUNTED_AHEAD};
 use crate::runtime::Runtime;
 use crate::wire::{CountedWord, Word};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -50,7 +52,7 @@ fn pass(
     found
 }
 
-fn are_counted(all: &mut [Runtime]) -> bool {
+pub(super) fn are_counted(all: &mut [Runtime]) -> bool {
     all.iter_mut().all(|runtime| runtime.process().counted.counts())
 }
 
@@ -82,26 +84,46 @@ fn where_nothing_is_mapped_barriers_go_on_by_records() {
     assert!(!are_counted(&mut all) && found.iter().flatten().all(|&idle| idle));
 }
 
-/// Ranks whose next barrier is counted.
-fn counted(size: u32) -> Vec<Runtime> {
+/// All do one collective.
+fn gather(all: &mut [Runtime]) {
+    let (ended, size) = (Rc::new(Cell::new(0)), all.len());
+    for runtime in &mut *all {
+        let ended = Rc::clone(&ended);
+        let done = move |_: &mut Runtime, result: Result<Vec<u8>>| {
+            assert_eq!(result.unwrap(), vec![1; size]);
+            ended.set(ended.get() + 1);
+        };
+        runtime.collect(Team::WORLD, Collective::Allgather { data: vec![1] }, done).unwrap();
+    }
+    turn(all, |_| ended.get() == size);
+}
+
+/// Ranks whose next barrier and collective are counted.
+pub(super) fn counted(size: u32) -> Vec<Runtime> {
     let mut all = runtimes("shm", size);
     for _ in 0..40 {
         pass(&mut all, 20, 3, |_, _| false);
         if are_counted(&mut all) {
             pass(&mut all, COUNTED_AHEAD as usize, 5, |_, _| false);
+            for _ in 0..COUNTED_AHEAD {
+                gather(&mut all);
+            }
             return all;
         }
     }
     panic!("they are not counted");
 }
 
-/// A rank that does what programs do, sends messages and waits at barriers, but has time for no more than one look before each sleep.
+/// A rank that does what programs do, sends messages and waits at barriers and for collectives, but has time for no more than one look before each
+/// sleep.
 struct Hasty {
     context: Context,
+    /// That are to come. Between two that are multiples of 3 there are collectives instead.
     barriers: u32,
     /// To be sent before the next barrier.
     messages: u32,
     is_inside: bool,
+    is_collecting: bool,
     is_asleep: bool,
 }
 
@@ -109,12 +131,22 @@ impl Hasty {
     fn new(process: &mut Process, barriers: u32, messages: u32) -> Hasty {
         let context = process.context().unwrap();
         process.register(context, 0, 0).unwrap();
-        Hasty { context, barriers, messages, is_inside: false, is_asleep: false }
+        Hasty { context, barriers, messages, is_inside: false, is_collecting: false, is_asleep: false }
     }
 
     /// What it does until it has to wait.
     fn go_on(&mut self, process: &mut Process, messages: u32) {
-        let has_run = if self.is_inside {
+        let has_run = if self.is_collecting {
+            process.progress_collective();
+            if let Some((cookie, result)) = process.next_collected() {
+                assert_eq!(cookie, self.barriers.into());
+                assert_eq!(result.unwrap(), numbers(process.size(), self.barriers));
+                self.barriers -= 1;
+                (self.messages, self.is_collecting) = (messages, false);
+                return;
+            }
+            run_due(process)
+        } else if self.is_inside {
             if process.has_passed().unwrap() {
                 self.barriers -= 1;
                 (self.messages, self.is_inside) = (messages, false);
@@ -132,15 +164,32 @@ impl Hasty {
                     Err(error) => panic!("{error}"),
                 }
             }
-            if self.messages == 0 {
+            if self.messages == 0 && self.barriers.is_multiple_of(3) {
                 process.arrive().unwrap();
                 self.is_inside = true;
+                return;
+            }
+            if self.messages == 0 {
+                let data = number(process.rank(), self.barriers).to_vec();
+                let collective = Collective::Allgather { data };
+                process.collect(Team::WORLD, collective, self.barriers.into()).unwrap();
+                self.is_collecting = true;
                 return;
             }
             has_run
         };
         self.is_asleep = !has_run && falls_asleep(process);
     }
+}
+
+/// What a rank has for a collective.
+fn number(rank: u32, at: u32) -> [u8; 8] {
+    (u64::from(at) << 32 | u64::from(rank)).to_ne_bytes()
+}
+
+/// What all have.
+fn numbers(size: u32, at: u32) -> Vec<u8> {
+    (0..size).flat_map(|rank| number(rank, at)).collect()
 }
 
 /// Whether it would sleep until it is woken, as [`Process::wait`] decides that.
@@ -294,4 +343,39 @@ fn what_can_not_be_said_of_counted_barriers_ends_the_connection() {
         all[1].process().links.say(0, &Word::Counted(word));
         turn(&mut all, |all| all[0].process().check_all().is_err());
     }
+}
+
+/// A rank has begun what an offer named, and hears of its end and of the next offer at once.
+#[test]
+fn what_began_before_an_offer_goes_on_by_records() {
+    let mut all = runtimes("shm", 2);
+    pass(&mut all, 1, 1, |_, _| false);
+    let endpoint = all[0].process().links.endpoint();
+    let memory = endpoint.allocate(MEMORY_BYTES).unwrap();
+    let handle = endpoint.register(&memory, cci::Access::ALL).unwrap();
+    let offer = |at: u32| CountedWord::Offer { barrier: at, collective: at, handle };
+    let ended = Rc::new(Cell::new(0));
+    for (me, runtime) in all.iter_mut().enumerate() {
+        if me == 1 {
+            runtime.process().hear_counted(0, offer(1));
+        }
+        let ended = Rc::clone(&ended);
+        let done = move |_: &mut Runtime, result: Result<Vec<u8>>| {
+            assert_eq!(result.unwrap(), [5, 5]);
+            ended.set(ended.get() + 1);
+        };
+        runtime.collect(Team::WORLD, Collective::Allgather { data: vec![5] }, done).unwrap();
+        runtime.process().arrive().unwrap();
+    }
+    let process = all[1].process();
+    assert!(process.counted.collecting() == 1 && process.counted.is_inside());
+    process.hear_counted(0, CountedWord::Decision { is_agreed: false });
+    process.hear_counted(0, offer(50));
+    turn(&mut all, |all| {
+        let passed = all
+            .iter_mut()
+            .filter_map(|runtime| runtime.process().has_passed().unwrap().then_some(()))
+            .count();
+        passed == 2 && ended.get() == 2
+    });
 }

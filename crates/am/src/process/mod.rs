@@ -5,6 +5,8 @@ mod collectives;
 mod contexts;
 mod counted;
 #[cfg(test)]
+mod counted_collective_tests;
+#[cfg(test)]
 mod counted_tests;
 mod direct;
 mod dispatcher;
@@ -364,6 +366,7 @@ impl Process {
         }
         self.memory.advance(&mut self.links);
         self.counted.advance(&mut self.links);
+        self.advance_counted();
         if !self.collectives.are_idle() {
             self.collectives.advance_all(&mut self.links);
         }
@@ -622,14 +625,6 @@ impl Process {
         self.memory.under_way(rank)
     }
 
-    /// Starts a collective. All members of the team start it, and those of a team in the same order. [`Due::Collected`] has what this member gets.
-    ///
-    /// # Errors
-    /// [`AmError::Again`]: 256 are under way. Else there is no such team or root, a member is gone, or the data are not as they have to be.
-    pub fn collect(&mut self, team: Team, collective: Collective, cookie: u64) -> Result<()> {
-        self.collectives.start(&mut self.links, team, collective, cookie)
-    }
-
     /// The number of this process in a team, and how many members that has.
     ///
     /// # Errors
@@ -668,7 +663,7 @@ impl Process {
 
     /// Whether each message that this process has started was handled, with what came of it.
     pub fn is_idle(&self) -> bool {
-        let is_idle = self.links.are_idle() && self.collectives.are_idle();
+        let is_idle = self.links.are_idle() && self.collectives.are_idle() && self.counted.collecting() == 0;
         is_idle && self.large.are_idle() && self.memory.under_way(None) == 0 && !self.dispatcher.is_handling()
     }
 

@@ -1,8 +1,10 @@
-//! Barriers among all ranks, as programs call them: by records ([`Barrier`](super::barrier::Barrier)), or counted in memory.
+//! Barriers and collectives of all ranks, as programs call them: by records ([`Barrier`](super::barrier::Barrier)), or counted in memory.
 
 use super::Process;
-use super::counted::Check;
+use super::collectives::{Collective, Team};
+use super::counted::{Check, Position, Step};
 use crate::error::{AmError, Result};
+use crate::limits::COUNTED_STEPS_PER_TURN;
 use crate::wire::CountedWord;
 
 impl Process {
@@ -17,8 +19,8 @@ impl Process {
         }
         let started = self.links.started();
         let is_busy = std::mem::replace(&mut self.started, started) != started || !self.is_idle();
+        self.offer_to_count();
         let number = self.barrier.begin();
-        self.counted.offer(&mut self.links, number);
         if !self.counted.arrive(&mut self.links, number, is_busy) {
             self.arrive_by_records(is_busy);
         }
@@ -83,10 +85,75 @@ impl Process {
         }
     }
 
-    /// A rank says something of barriers that are counted.
+    /// Where this process is among the barriers and collectives of all ranks.
+    fn position(&mut self) -> Position {
+        Position { barrier: self.barrier.number(), collective: self.collectives.next_of_world() }
+    }
+
+    fn offer_to_count(&mut self) {
+        let at = self.position();
+        self.counted.offer(&mut self.links, at);
+    }
+
+    /// Starts a collective. All members of the team start it, and those of a team in the same order. [`Due::Collected`](super::Due::Collected) has what this member gets.
+    ///
+    /// # Errors
+    /// [`AmError::Again`]: 256 are under way. Else there is no such team or root, a member is gone, or the data are not as they have to be.
+    pub fn collect(&mut self, team: Team, collective: Collective, cookie: u64) -> Result<()> {
+        if team == Team::WORLD {
+            self.offer_to_count();
+        }
+        self.collectives.start(&mut self.links, &mut self.counted, team, collective, cookie)?;
+        self.advance_counted();
+        Ok(())
+    }
+
+    /// Makes progress for whoever waits for a collective: for others only now and then, where it is counted.
+    pub fn progress_collective(&mut self) {
+        if self.counted.collecting() > 0 && !self.links.has_news() && !self.counted.is_progress_due() {
+            self.advance_counted();
+            if self.collectives.has_ended() {
+                // Whoever waits next begins with progress, or puts it off anew.
+                self.counted.makes_progress();
+                return;
+            }
+            if self.counted.puts_progress_off() {
+                return;
+            }
+        }
+        self.counted.makes_progress();
+        self.progress();
+    }
+
+    /// Goes on with collectives that are counted, or may be.
+    #[inline]
+    pub(super) fn advance_counted(&mut self) {
+        if self.counted.collecting() > 0 {
+            self.step_counted();
+        }
+    }
+
+    fn step_counted(&mut self) {
+        if self.collectives.has_lost() {
+            while let Some(collective) = self.counted.take_back() {
+                self.collectives.lose_counted(&mut self.links, &collective);
+            }
+        }
+        for _ in 0..COUNTED_STEPS_PER_TURN {
+            match self.counted.step(&mut self.links) {
+                Step::Waits => return,
+                Step::Taken => {}
+                Step::Ended { cookie, result } => self.collectives.end_counted(cookie, result),
+                Step::ByRecords(collective) => self.collectives.begin_by_records(&mut self.links, collective),
+            }
+        }
+    }
+
+    /// A rank says something of what is counted.
     pub(super) fn hear_counted(&mut self, rank: u32, word: CountedWord) {
-        let at = (self.barrier.number(), self.barrier.is_inside() && !self.counted.is_inside());
-        if !self.counted.hear(&mut self.links, rank, word, at) {
+        let is_inside = self.barrier.is_inside() && !self.counted.is_inside();
+        let at = self.position();
+        if !self.counted.hear(&mut self.links, rank, word, (at, is_inside)) {
             return self.links.refuse_rank(rank);
         }
         if let CountedWord::Lost { rank: lost } = word {
@@ -98,6 +165,7 @@ impl Process {
     pub(super) fn lose_elsewhere(&mut self, lost: u32, why: &str) {
         if lost != self.rank() && lost < self.size() {
             self.missing.get_or_insert_with(|| (lost, why.into()));
+            self.collectives.lose_elsewhere(&mut self.links, lost, why);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Handlers and callbacks that are due, while they run.
 
 use super::Runtime;
+use crate::error::Result;
 use crate::limits::ARGS_MAX;
 use crate::message::Message;
 use crate::process::{Batch, Delivery, Due};
@@ -31,11 +32,22 @@ impl RunningBatch<'_> {
         ran
     }
 
+    /// Runs the callback of a collective that has ended, or keeps its result for whoever waits for it.
+    #[inline]
+    pub(super) fn end_collective(&mut self, cookie: u64, result: Result<Vec<u8>>) {
+        if let Some(done) = self.runtime.collecting.remove(&cookie) {
+            self.runtime.is_handling = true;
+            done(self.runtime, result);
+            self.runtime.is_handling = false;
+        } else {
+            self.runtime.awaited = Some((cookie, result));
+        }
+    }
+
     /// Returns whether any handler has run.
     pub(super) fn run(&mut self) -> bool {
         let mut ran = self.run_ended();
-        let Some(batch) = &mut self.batch else { return ran };
-        while let Some(due) = self.runtime.process.next(batch) {
+        while let Some(due) = self.batch.as_mut().and_then(|batch| self.runtime.process.next(batch)) {
             ran = true;
             match due {
                 Due::Message(due) => {
@@ -54,13 +66,7 @@ impl RunningBatch<'_> {
                         self.runtime.is_handling = false;
                     }
                 }
-                Due::Collected { cookie, result } => {
-                    if let Some(done) = self.runtime.collecting.remove(&cookie) {
-                        self.runtime.is_handling = true;
-                        done(self.runtime, result);
-                        self.runtime.is_handling = false;
-                    }
-                }
+                Due::Collected { cookie, result } => self.end_collective(cookie, result),
                 Due::Gone { rank, why } => {
                     if let Some(report) = &mut self.runtime.on_gone {
                         report(rank, &why);

@@ -1,4 +1,4 @@
-//! What ranks of one host say of barriers that are counted in memory which all of them map.
+//! What ranks of one host say of barriers and collectives that are counted in memory which all of them map.
 
 use super::{Header, Kind};
 use crate::limits::HEADER_BYTES;
@@ -6,11 +6,11 @@ use cci::RegionHandle;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CountedWord {
-    /// Rank 0 has such memory, and barriers may be counted there from this one on.
-    Offer { first: u32, handle: RegionHandle },
-    /// To that: whether the sender has mapped it, and has not arrived at that barrier yet.
+    /// Rank 0 has such memory, and barriers and collectives may be counted there from these on.
+    Offer { barrier: u32, collective: u32, handle: RegionHandle },
+    /// To that: whether the sender has mapped it, and has not come to one of these yet.
     Answer { can: bool },
-    /// Rank 0 has heard of all: barriers are counted, or are not.
+    /// Rank 0 has heard of all: barriers and collectives are counted, or are not.
     Decision { is_agreed: bool },
     /// The receiver sleeps, and may look again.
     Wake,
@@ -24,8 +24,8 @@ impl CountedWord {
         let header =
             |count, flag, value| Header { count, flag, value, ..Header::new(Kind::Counted) }.encode();
         match *self {
-            CountedWord::Offer { first, handle } => {
-                [&header(0, false, first)[..], &handle.to_bytes()].concat()
+            CountedWord::Offer { barrier, collective, handle } => {
+                [&header(0, false, barrier)[..], &handle.to_bytes(), &collective.to_le_bytes()].concat()
             }
             CountedWord::Answer { can } => header(1, can, 0).to_vec(),
             CountedWord::Decision { is_agreed } => header(2, is_agreed, 0).to_vec(),
@@ -38,8 +38,10 @@ impl CountedWord {
     pub fn decode(header: Header, body: &[u8]) -> Option<CountedWord> {
         let Header { count, flag, value, .. } = header;
         if count == 0 {
-            let handle = RegionHandle::from_message(body).filter(|_| body.len() == RegionHandle::BYTES)?;
-            return Some(CountedWord::Offer { first: value, handle });
+            let (handle, collective) = body.split_at_checked(RegionHandle::BYTES)?;
+            let (handle, collective) = (RegionHandle::from_message(handle)?, collective.try_into().ok()?);
+            let collective = u32::from_le_bytes(collective);
+            return Some(CountedWord::Offer { barrier: value, collective, handle });
         }
         if !body.is_empty() {
             return None;
@@ -54,7 +56,7 @@ impl CountedWord {
     }
 }
 
-const _: () = assert!(HEADER_BYTES + RegionHandle::BYTES <= 64, "it is sent as a short record");
+const _: () = assert!(HEADER_BYTES + RegionHandle::BYTES + 4 <= 64, "it is sent as a short record");
 
 #[cfg(test)]
 mod tests {
@@ -65,7 +67,7 @@ mod tests {
     fn words_are_kept() {
         let handle = RegionHandle::from_bytes([7; RegionHandle::BYTES]);
         for word in [
-            CountedWord::Offer { first: 70_000, handle },
+            CountedWord::Offer { barrier: 70_000, collective: 80_000, handle },
             CountedWord::Answer { can: true },
             CountedWord::Decision { is_agreed: false },
             CountedWord::Wake,

@@ -2,7 +2,7 @@
 
 use super::arithmetic;
 use super::descriptions::{Data, Described};
-use super::dispatch::{until_space, wait_until};
+use super::dispatch::{until_space, wait_for_collective};
 use super::here::check_may_wait;
 use super::live::{Live, lock};
 use super::operations::{Collecting, Pointer, Then, To};
@@ -54,7 +54,7 @@ pub(super) fn run(
     if how.is_some() {
         return Ok(());
     }
-    wait_until(|live| Ok(live.collected.remove(&cookie)))?.map_or(Ok(()), Err)
+    wait_for_collective(|live| Ok(live.collected.remove(&cookie)))?.map_or(Ok(()), Err)
 }
 
 /// Bytes of the program's.

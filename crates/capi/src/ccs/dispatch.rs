@@ -22,18 +22,24 @@ pub(super) fn poll() -> Result<bool> {
 
 /// Waits until `look` has an answer, with handlers running meanwhile.
 pub(super) fn wait_until<R>(look: impl FnMut(&mut Live) -> Result<Option<R>>) -> Result<R> {
-    wait_until_at_most(None, look).and_then(|found| found.ok_or(Code::AGAIN))
+    wait_until_at_most(None, Live::progress, look).and_then(|found| found.ok_or(Code::AGAIN))
+}
+
+/// Waits until a collective has ended, of which `look` knows.
+pub(super) fn wait_for_collective<R>(look: impl FnMut(&mut Live) -> Result<Option<R>>) -> Result<R> {
+    wait_until_at_most(None, Live::progress_collective, look).and_then(|found| found.ok_or(Code::AGAIN))
 }
 
 /// Waits until `look` has an answer, for up to `limit`.
 pub(super) fn wait_until_at_most<R>(
     limit: Option<Duration>,
+    progress: fn(&mut Live),
     mut look: impl FnMut(&mut Live) -> Result<Option<R>>,
 ) -> Result<Option<R>> {
     let end = limit.and_then(|limit| Instant::now().checked_add(limit));
     loop {
         let mut live = lock()?;
-        live.progress();
+        progress(&mut live);
         if let Some(found) = look(&mut live)? {
             return Ok(Some(found));
         }
@@ -207,7 +213,7 @@ pub(super) fn wait_for_run(limit: Option<Duration>) -> Result<()> {
     check_may_wait()?;
     let seen = Here::get().seen;
     let look = |live: &mut Live| Ok(Some(live.ran).filter(|&ran| ran != seen));
-    match wait_until_at_most(limit, look)? {
+    match wait_until_at_most(limit, Live::progress, look)? {
         Some(ran) => {
             Here::change(|here| here.seen = ran);
             Ok(())

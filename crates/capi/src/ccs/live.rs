@@ -166,6 +166,16 @@ impl Live {
     /// Makes progress, and does what belongs to operations that have ended. Runs nothing of the program's.
     pub fn progress(&mut self) {
         self.process.progress();
+        self.take_ended();
+    }
+
+    /// Does so for whoever waits for a collective: where it is counted in memory, progress for others is made only now and then.
+    pub fn progress_collective(&mut self) {
+        self.process.progress_collective();
+        self.take_ended();
+    }
+
+    fn take_ended(&mut self) {
         while let Some((cookie, result)) = self.process.next_done() {
             self.end(cookie, result);
         }

@@ -168,6 +168,13 @@ int main(void)
     for (int at = 0; at < size; at++)
         ranks[at] = at;
     all(CCS_TEAM_WORLD, ranks, size);
+    /* After some of them, those of one host go through memory that all ranks map. */
+    for (int round = 0; round < 60; round++) {
+        int64_t sum = rank + round;
+        OK(CCS_allreduce(CCS_TEAM_WORLD, &sum, &sum, 1, CCS_TYPE_I64, CCS_OP_ADD));
+        CHECK(sum == (int64_t)size * (size - 1) / 2 + (int64_t)size * round);
+    }
+    all(CCS_TEAM_WORLD, ranks, size);
     all(CCS_TEAM_NODE, ranks, size);
     /* Odd and even ones, backwards. */
     for (int at = size - 1; at >= 0; at--)

@@ -8,10 +8,12 @@ mod operation;
 mod plan;
 mod team;
 #[cfg(test)]
-mod tests;
+pub(in crate::process) mod tests;
 
 pub use team::Team;
 
+use super::counted::Counted;
+use super::counted::collective::{CountedCollective, Kind};
 use super::links::Links;
 use crate::arithmetic::{Number, Reduction};
 use crate::error::{AmError, Result};
@@ -91,6 +93,38 @@ pub enum Collective {
     },
 }
 
+impl Collective {
+    /// What it is where it is counted: nobody's part ends there before all have come. None: it is never counted.
+    fn countable(&self) -> Option<Kind> {
+        match *self {
+            Collective::Barrier => Some(Kind::Barrier),
+            Collective::Allgather { .. } => Some(Kind::Allgather),
+            Collective::Allreduce { with: (number, reduction), .. } => {
+                Some(Kind::Allreduce(number, reduction))
+            }
+            _ => None,
+        }
+    }
+
+    /// The data of one that is counted.
+    fn into_data(self) -> Result<Vec<u8>> {
+        match self {
+            Collective::Allreduce { data, with } => check_numbers(&data, with).map(|()| data),
+            Collective::Allgather { data } => Ok(data),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// What was to be counted.
+    fn of(kind: Kind, data: Vec<u8>) -> Collective {
+        match kind {
+            Kind::Barrier => Collective::Barrier,
+            Kind::Allgather => Collective::Allgather { data },
+            Kind::Allreduce(number, reduction) => Collective::Allreduce { data, with: (number, reduction) },
+        }
+    }
+}
+
 /// A collective of a team: by the team's number, which all members know it by, and by how many were started there before.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Name {
@@ -137,25 +171,81 @@ impl Collectives {
     pub fn start(
         &mut self,
         links: &mut Links,
+        counted: &mut Counted,
         team: Team,
         collective: Collective,
         cookie: u64,
     ) -> Result<()> {
         let (ranks, place) = self.teams.find(team)?;
-        if self.under_way.len() + self.ended.len() >= COLLECTIVES_MAX {
+        if self.under_way.len() + counted.collecting() + self.ended.len() >= COLLECTIVES_MAX {
             return Err(AmError::Again);
         }
-        let operation = prepare(ranks, place, collective, cookie)?;
+        let is_taken = team == Team::WORLD && counted.takes(self.teams.next_of_world());
+        let begun = match collective.countable().filter(|_| is_taken) {
+            Some(kind) => Begun::Counted(kind, collective.into_data()?),
+            None => Begun::ByRecords(prepare(Arc::clone(&ranks), place, collective, cookie)?),
+        };
         let name = Name { team: team.number(), number: self.teams.take_number(team) };
-        let known = operation.ranks.iter().find_map(|rank| Some((*rank, self.gone.get(rank)?.clone())));
-        if let Some((rank, why)) = known.or_else(|| links.first_gone(&operation.ranks)) {
+        let gone = self.gone.iter().find(|(rank, _)| ranks.contains(rank));
+        let known = gone.map(|(rank, why)| (*rank, why.clone()));
+        if let Some((rank, why)) = known.or_else(|| links.first_gone(&ranks)) {
             // The others may not know, and would wait for this one.
-            Collectives::tell_lost(links, name, &operation.ranks, rank);
+            Collectives::tell_lost(links, name, &ranks, rank);
             return Err(AmError::Gone { rank, why });
         }
-        self.under_way.insert(name, operation);
-        self.advance(links, name);
+        match begun {
+            Begun::Counted(kind, data) => {
+                counted.collect(CountedCollective::new(name.number, kind, data, cookie));
+            }
+            Begun::ByRecords(operation) => {
+                self.under_way.insert(name, operation);
+                self.advance(links, name);
+            }
+        }
         Ok(())
+    }
+
+    /// A collective is not counted after all.
+    pub fn begin_by_records(&mut self, links: &mut Links, counted: CountedCollective) {
+        let CountedCollective { number, kind, data, cookie, .. } = counted;
+        let name = Name { team: Team::WORLD.number(), number };
+        let prepared = self
+            .teams
+            .find(Team::WORLD)
+            .and_then(|(ranks, place)| prepare(ranks, place, Collective::of(kind, data), cookie));
+        match prepared {
+            Ok(operation) => {
+                self.under_way.insert(name, operation);
+                self.advance(links, name);
+            }
+            Err(error) => self.ended.push_back((cookie, Err(error))),
+        }
+    }
+
+    /// A collective that is counted has ended.
+    pub fn end_counted(&mut self, cookie: u64, result: Result<Vec<u8>>) {
+        self.ended.push_back((cookie, result));
+    }
+
+    /// A collective that is counted, or may be, can't end, since a rank is gone. The others may not know.
+    pub fn lose_counted(&mut self, links: &mut Links, counted: &CountedCollective) {
+        let Some((&rank, why)) = self.gone.first_key_value() else { return };
+        let error = AmError::Gone { rank, why: why.clone() };
+        self.ended.push_back((counted.cookie, Err(error)));
+        if let Ok((ranks, _)) = self.teams.find(Team::WORLD) {
+            let name = Name { team: Team::WORLD.number(), number: counted.number };
+            Collectives::tell_lost(links, name, &ranks, rank);
+        }
+    }
+
+    /// Whether a rank is gone, so that no collective of all ranks is possible.
+    pub fn has_lost(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
+    /// The number of the next collective of all ranks.
+    pub fn next_of_world(&self) -> u32 {
+        self.teams.next_of_world()
     }
 
     /// A rank has sent something. False: it may not.
@@ -336,6 +426,11 @@ impl Collectives {
         }
     }
 
+    /// Another rank has lost one, and says so to all.
+    pub fn lose_elsewhere(&mut self, links: &mut Links, lost: u32, why: &str) {
+        self.lose_here(links, lost, why);
+    }
+
     fn lose_here(&mut self, links: &mut Links, lost: u32, why: &str) -> Vec<(Name, Arc<[u32]>)> {
         self.gone.entry(lost).or_insert_with(|| why.to_owned());
         let with = |(name, operation): (&Name, &Operation)| {
@@ -365,21 +460,28 @@ impl Collectives {
     }
 }
 
+/// What a collective is when it begins.
+enum Begun {
+    Counted(Kind, Vec<u8>),
+    ByRecords(Operation),
+}
+
+fn check_numbers(data: &[u8], (number, reduction): (Number, Reduction)) -> Result<()> {
+    if !number.can(reduction) {
+        return Err(AmError::Argument("floats have no bits to be combined"));
+    }
+    if !data.len().is_multiple_of(number.len_bytes()) {
+        return Err(AmError::Argument("the data of a reduction is a whole number of elements"));
+    }
+    Ok(())
+}
+
 /// Checks what a program asks for, and lays out the buffer and the steps of it.
 fn prepare(ranks: Arc<[u32]>, place: Place, collective: Collective, cookie: u64) -> Result<Operation> {
     let size = place.size;
     let check_root = |root: u32| {
         let root = root as usize;
         if root < size { Ok(root) } else { Err(AmError::Range("there is no such member in this team")) }
-    };
-    let check_numbers = |data: &[u8], (number, reduction): (Number, Reduction)| {
-        if !number.can(reduction) {
-            return Err(AmError::Argument("floats have no bits to be combined"));
-        }
-        if !data.len().is_multiple_of(number.len_bytes()) {
-            return Err(AmError::Argument("the data of a reduction is a whole number of elements"));
-        }
-        Ok(())
     };
     let all_bytes = |len: usize| {
         let all = len.checked_mul(size).filter(|&all| isize::try_from(all).is_ok());

@@ -132,8 +132,6 @@ impl Operation {
 
 impl From<Differ> for AmError {
     fn from(_: Differ) -> AmError {
-        AmError::Argument(
-            "the members of a team differ in how much data a collective has, or in which one they call",
-        )
+        AmError::DIFFER
     }
 }

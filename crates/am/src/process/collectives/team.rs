@@ -96,6 +96,12 @@ impl Teams {
         Ok((Arc::clone(&entry.ranks), Place { me: entry.me, size, is_one_host }))
     }
 
+    /// The number of the next collective of all ranks.
+    pub fn next_of_world(&self) -> u32 {
+        let started = self.all.get(&Team::WORLD.0).map(|entry| entry.started);
+        started.unwrap_or_default().wrapping_add(1)
+    }
+
     /// The number of the next collective of a team.
     pub fn take_number(&mut self, team: Team) -> u32 {
         let Some(entry) = self.all.get_mut(&team.0) else { return 0 };

@@ -12,7 +12,7 @@ const SUM: (Number, Reduction) = (Number::I64, Reduction::Add);
 
 /// What a collective is, for all members.
 #[derive(Clone, Debug)]
-enum Kind {
+pub(in crate::process) enum Kind {
     Barrier,
     Broadcast(usize),
     Gather(usize),
@@ -40,7 +40,7 @@ fn part_len(from: usize, to: usize, len: usize) -> usize {
 }
 
 impl Kind {
-    fn collective(&self, me: usize, size: usize, len: usize, seed: u64) -> Collective {
+    pub fn collective(&self, me: usize, size: usize, len: usize, seed: u64) -> Collective {
         let data = bytes(me, len, seed);
         match *self {
             Kind::Barrier => Collective::Barrier,
@@ -108,7 +108,7 @@ impl Kind {
     }
 }
 
-fn kinds(size: usize) -> impl Strategy<Value = Kind> {
+pub(in crate::process) fn kinds(size: usize) -> impl Strategy<Value = Kind> {
     use Number::*;
     let number = prop::sample::select(vec![I32, U32, I64, U64, F32, F64]);
     let reduction = prop::sample::select(vec![
@@ -168,7 +168,7 @@ fn run_plans(mut all: Vec<Operation>, max: usize, seed: u64) -> Vec<Vec<u8>> {
     all.into_iter().map(Operation::into_result).collect()
 }
 
-fn check(kind: &Kind, results: &[Vec<u8>], len: usize, seed: u64) {
+pub(in crate::process) fn check(kind: &Kind, results: &[Vec<u8>], len: usize, seed: u64) {
     for (me, result) in results.iter().enumerate() {
         if let Some(expected) = kind.expected(me, results.len(), len, seed) {
             assert!(*result == expected, "{kind:?}, member {me} of {}, {len} bytes", results.len());

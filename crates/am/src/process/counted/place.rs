@@ -1,8 +1,10 @@
-//! The memory in which barriers are counted, and what a rank does there from its arrival until it has passed.
+//! The memory in which barriers and collectives are counted, and what a rank does there from its arrival at a barrier until it has passed.
 
 use super::super::link::Reach;
 use super::super::links::Links;
+use crate::limits::{COUNTED_PIECE_BYTES_MAX, COUNTED_SEGMENT_BYTES_MAX, COUNTED_SLOTS_BYTES};
 use cci::{Atomic, AtomicKind, AtomicWidth, Memory, RegionAddress, RegionHandle};
+use std::sync::atomic::{Ordering, fence};
 
 /// Who counts.
 pub(super) const OWNER: u32 = 0;
@@ -12,7 +14,12 @@ pub(super) const COUNTS: [u64; 2] = [0, 128];
 pub(super) const BUSY: u64 = 8;
 /// A bit for each rank that sleeps.
 pub(super) const SLEEPERS: u64 = 256;
-pub(super) const MEMORY_BYTES: usize = 4096;
+/// The counts of collectives, which take turns for each step.
+const COLLECTIVE_COUNTS: [u64; 2] = [384, 512];
+/// What belongs to each of these: slots, and then the results of a step before.
+const SETS: u64 = 4096;
+const SET_BYTES: usize = COUNTED_SLOTS_BYTES + COUNTED_SEGMENT_BYTES_MAX;
+pub(crate) const MEMORY_BYTES: usize = SETS as usize + 2 * SET_BYTES;
 
 /// Where the counts are.
 #[derive(Clone)]
@@ -35,7 +42,39 @@ impl Place {
         }
     }
 
-    /// Reads a word as of any time; what comes with it may not be there yet.
+    /// Writes bytes. None: that is not possible, or not now.
+    fn write(&self, links: &mut Links, at: u64, bytes: &[u8]) -> Option<()> {
+        let is_written = match self {
+            Place::Here(memory) => memory.write(at as usize, bytes),
+            Place::At(handle) => {
+                let Reach::Open(connection) = links.link(OWNER).reach else { return None };
+                links.endpoint().write_at_once(connection, bytes, RegionAddress::new(*handle, at))
+            }
+        };
+        is_written.then_some(())
+    }
+
+    /// Reads bytes. None: that is not possible, or not now.
+    fn read(&self, links: &mut Links, at: u64, bytes: &mut [u8]) -> Option<()> {
+        let is_read = match self {
+            Place::Here(memory) => memory.read(at as usize, bytes),
+            Place::At(handle) => {
+                let Reach::Open(connection) = links.link(OWNER).reach else { return None };
+                links.endpoint().read_at_once(connection, RegionAddress::new(*handle, at), bytes)
+            }
+        };
+        is_read.then_some(())
+    }
+
+    /// Whether a count is that, so that all which others had done when they arrived is here.
+    fn is_reached(&self, links: &mut Links, at: u64, target: u64) -> Option<bool> {
+        let is_reached = self.peek(links, at)? >= target;
+        // Whoever arrived had released what it had done, by its addition.
+        fence(Ordering::Acquire);
+        Some(is_reached)
+    }
+
+    /// Reads a word as of any time; what comes with it may not be there before a fence.
     pub fn peek(&self, links: &mut Links, at: u64) -> Option<u64> {
         match self {
             Place::Here(memory) => memory.load(at as usize, AtomicWidth::Eight).ok(),
@@ -49,6 +88,77 @@ impl Place {
                     .then(|| u64::from_ne_bytes(bytes))
             }
         }
+    }
+}
+
+/// The memory of one step of a collective. What is not possible, or not now, is None.
+pub(super) struct Set<'a> {
+    pub links: &'a mut Links,
+    pub place: &'a Place,
+    pub turn: Turn,
+}
+
+/// Which of the two sets that is.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Turn {
+    is_second: bool,
+}
+
+impl Turn {
+    /// The one of the next step.
+    pub fn next(self) -> Turn {
+        Turn { is_second: !self.is_second }
+    }
+
+    /// Where the count is.
+    pub fn at(self) -> u64 {
+        COLLECTIVE_COUNTS[usize::from(self.is_second)]
+    }
+
+    fn set(self) -> u64 {
+        SETS + if self.is_second { SET_BYTES as u64 } else { 0 }
+    }
+}
+
+impl Set<'_> {
+    /// Writes to slots, in pieces: longer copies may go past the caches, from which others read.
+    pub fn write(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
+        let mut at = self.turn.set() + at;
+        for chunk in bytes.chunks(COUNTED_PIECE_BYTES_MAX) {
+            self.place.write(self.links, at, chunk)?;
+            at += chunk.len() as u64;
+        }
+        Some(())
+    }
+
+    /// Reads from slots.
+    pub fn read(&mut self, at: u64, bytes: &mut [u8]) -> Option<()> {
+        let mut at = self.turn.set() + at;
+        for chunk in bytes.chunks_mut(COUNTED_PIECE_BYTES_MAX) {
+            self.place.read(self.links, at, chunk)?;
+            at += chunk.len() as u64;
+        }
+        Some(())
+    }
+
+    /// Writes a part of the results.
+    pub fn write_results(&mut self, at: usize, bytes: &[u8]) -> Option<()> {
+        self.write((COUNTED_SLOTS_BYTES + at) as u64, bytes)
+    }
+
+    /// Reads results.
+    pub fn read_results(&mut self, bytes: &mut [u8]) -> Option<()> {
+        self.read(COUNTED_SLOTS_BYTES as u64, bytes)
+    }
+
+    /// Adds this rank to the count, and returns how many had arrived.
+    pub fn arrive(&mut self) -> Option<u64> {
+        self.place.change(self.links, AtomicKind::FetchAdd, 1, self.turn.at())
+    }
+
+    /// Whether the count is that, so that all which was done before is here.
+    pub fn is_reached(&mut self, target: u64) -> Option<bool> {
+        self.place.is_reached(self.links, self.turn.at(), target)
     }
 }
 
@@ -101,7 +211,6 @@ impl Inside {
             return Some(before.wrapping_add(1) == target);
         }
         let Stage::Waits { target } = self.stage else { return Some(false) };
-        // The second one comes after all that others had done when they arrived.
-        Some(place.peek(links, at)? >= target && place.change(links, AtomicKind::FetchAdd, 0, at)? >= target)
+        place.is_reached(links, at, target)
     }
 }

@@ -1,0 +1,315 @@
+//! A collective of all ranks that goes through memory which all of them map: each writes what the others need to a slot of its own there, adds to a
+//! count, and reads what it needs when all have come.
+//!
+//! Short data take one step, in which each rank reads the slots of all. Longer data go in segments, one a step. Of a reduction each rank
+//! computes a piece of a segment, and publishes it in the step behind.
+
+use super::place::Set;
+use crate::arithmetic::{Number, Reduction};
+use crate::limits::{
+    COUNTED_PIECE_BYTES_MAX, COUNTED_SEGMENT_BYTES_MAX, COUNTED_SHORT_BYTES, COUNTED_SLOTS_BYTES,
+};
+use std::ops::Range;
+
+/// Each slot begins with the number of the collective, what it is, and how long the data of each rank are.
+const HEAD_BYTES: usize = 16;
+/// A slot has whole lines.
+const LINE_BYTES: usize = 64;
+
+/// What all ranks do together, of which nobody's part ends before all have come.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Barrier,
+    Allgather,
+    Allreduce(Number, Reduction),
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The slot does not have this step's data yet, or this rank has not arrived.
+    Arrives,
+    /// All have arrived when the count is that.
+    Waits { target: u64 },
+}
+
+/// How a collective goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    Waits,
+    Step,
+    Ended,
+    /// Another rank has called something else, or has other data.
+    Differs,
+}
+
+pub(crate) struct CountedCollective {
+    pub number: u32,
+    pub kind: Kind,
+    pub cookie: u64,
+    /// This rank's data; of a reduction, what is known of the result.
+    pub data: Vec<u8>,
+    /// Of all ranks, where data are gathered.
+    gathered: Vec<u8>,
+    step: usize,
+    stage: Stage,
+}
+
+/// Where things are in the memory of a step.
+#[derive(Copy, Clone)]
+struct Layout {
+    rank: usize,
+    size: usize,
+    /// The data are one segment, which each rank reads of all.
+    is_short: bool,
+    /// A segment of the data, bytes; the last one may be shorter.
+    segment_bytes: usize,
+}
+
+impl Layout {
+    fn slot_bytes(self) -> usize {
+        (HEAD_BYTES + self.segment_bytes).next_multiple_of(LINE_BYTES)
+    }
+
+    fn slot(self, rank: usize) -> u64 {
+        (rank * self.slot_bytes()) as u64
+    }
+
+    /// The part of a segment that a rank reduces.
+    fn piece(self, rank: usize, segment: &Range<usize>, element_bytes: usize) -> Range<usize> {
+        let elements = segment.len() / element_bytes;
+        let bound = |rank: usize| segment.start + elements * rank / self.size * element_bytes;
+        bound(rank)..bound(rank + 1)
+    }
+}
+
+impl CountedCollective {
+    pub fn new(number: u32, kind: Kind, data: Vec<u8>, cookie: u64) -> CountedCollective {
+        CountedCollective { number, kind, cookie, data, gathered: Vec::new(), step: 0, stage: Stage::Arrives }
+    }
+
+    /// The count that it waits for. None: it has not arrived.
+    pub fn target(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Arrives => None,
+            Stage::Waits { target } => Some(target),
+        }
+    }
+
+    /// What this rank gets.
+    pub fn into_result(self) -> Vec<u8> {
+        match self.kind {
+            Kind::Barrier => Vec::new(),
+            Kind::Allgather => self.gathered,
+            Kind::Allreduce(..) => self.data,
+        }
+    }
+
+    /// Writes what others need of the next step, and arrives there, if this rank has not. None: the memory is not there, or not now.
+    pub(super) fn arrive(&mut self, set: &mut Set<'_>, (rank, size): (u32, u32)) -> Option<()> {
+        if self.stage == Stage::Arrives {
+            self.write(set, self.layout(rank as usize, size as usize))?;
+            let (before, size) = (set.arrive()?, u64::from(size));
+            let target = (before / size).wrapping_add(1).wrapping_mul(size);
+            self.stage = Stage::Waits { target };
+        }
+        Some(())
+    }
+
+    /// Takes a step, if all have arrived there. None: the memory is not there, or not now.
+    pub(super) fn go_on(
+        &mut self,
+        set: &mut Set<'_>,
+        (rank, size): (u32, u32),
+        scratch: &mut Vec<u8>,
+    ) -> Option<Progress> {
+        let Stage::Waits { target } = self.stage else { return Some(Progress::Waits) };
+        if !set.is_reached(target)? {
+            return Some(Progress::Waits);
+        }
+        let layout = self.layout(rank as usize, size as usize);
+        if !self.read(set, layout, scratch)? {
+            return Some(Progress::Differs);
+        }
+        self.step += 1;
+        self.stage = Stage::Arrives;
+        Some(if self.step == self.steps(layout) { Progress::Ended } else { Progress::Step })
+    }
+
+    fn layout(&self, rank: usize, size: usize) -> Layout {
+        let len = self.data.len();
+        let short = Layout { rank, size, is_short: true, segment_bytes: len };
+        if len <= COUNTED_SHORT_BYTES && size * short.slot_bytes() <= COUNTED_SHORT_BYTES {
+            return short;
+        }
+        let most = (COUNTED_SLOTS_BYTES / size - LINE_BYTES)
+            .min(COUNTED_PIECE_BYTES_MAX * size)
+            .min(COUNTED_SEGMENT_BYTES_MAX);
+        Layout { is_short: false, segment_bytes: most / LINE_BYTES * LINE_BYTES, ..short }
+    }
+
+    fn segments(&self, layout: Layout) -> usize {
+        self.data.len().div_ceil(layout.segment_bytes.max(1)).max(1)
+    }
+
+    fn steps(&self, layout: Layout) -> usize {
+        // The pieces of the last segment are published in a step of their own.
+        let is_reduced = matches!(self.kind, Kind::Allreduce(..)) && !layout.is_short;
+        self.segments(layout) + usize::from(is_reduced)
+    }
+
+    /// A segment of the data, by its number. None: there is no such one.
+    fn segment(&self, number: usize, layout: Layout) -> Option<Range<usize>> {
+        let start = number * layout.segment_bytes;
+        let end = self.data.len().min(start + layout.segment_bytes);
+        (number < self.segments(layout)).then_some(start..end)
+    }
+
+    /// What is at the beginning of each slot.
+    fn head(&self) -> [u8; HEAD_BYTES] {
+        let [kind, number, reduction] = match self.kind {
+            Kind::Barrier => [0; 3],
+            Kind::Allgather => [1, 0, 0],
+            Kind::Allreduce(number, reduction) => [2, number as u8, reduction as u8],
+        };
+        let what = u64::from(u32::from_le_bytes([kind, number, reduction, 0]));
+        let (first, second) = (u64::from(self.number) | what << 32, self.data.len() as u64);
+        (u128::from(first) | u128::from(second) << 64).to_le_bytes()
+    }
+
+    //= wire.md R-AM-16
+    /// Writes what others need of this step.
+    fn write(&self, set: &mut Set<'_>, layout: Layout) -> Option<()> {
+        if self.kind == Kind::Barrier {
+            return Some(());
+        }
+        if let Some(segment) = self.segment(self.step, layout) {
+            let [before, after] = self.needed_by_others(&segment, layout);
+            let at = |place: usize| layout.slot(layout.rank) + (HEAD_BYTES + place - segment.start) as u64;
+            let mut line = [0; LINE_BYTES];
+            line[..HEAD_BYTES].copy_from_slice(&self.head());
+            // What fits into a line is written at once.
+            let begin = self.data.get(before.clone())?;
+            if let Some(place) = line.get_mut(HEAD_BYTES..HEAD_BYTES + begin.len()) {
+                place.copy_from_slice(begin);
+                set.write(layout.slot(layout.rank), &line[..HEAD_BYTES + begin.len()])?;
+            } else {
+                set.write(layout.slot(layout.rank), &line[..HEAD_BYTES])?;
+                set.write(at(before.start), begin)?;
+            }
+            if !after.is_empty() {
+                set.write(at(after.start), self.data.get(after)?)?;
+            }
+        }
+        let (Kind::Allreduce(number, _), Some(last)) = (self.kind, self.last_segment(layout)) else {
+            return Some(());
+        };
+        let mine = layout.piece(layout.rank, &last, number.len_bytes());
+        set.write_results(mine.start - last.start, self.data.get(mine)?)
+    }
+
+    /// What others read of a segment: all but the piece that this rank reduces.
+    fn needed_by_others(&self, segment: &Range<usize>, layout: Layout) -> [Range<usize>; 2] {
+        match self.kind {
+            Kind::Allreduce(number, _) if !layout.is_short => {
+                let mine = layout.piece(layout.rank, segment, number.len_bytes());
+                [segment.start..mine.start, mine.end..segment.end]
+            }
+            _ => [segment.clone(), segment.end..segment.end],
+        }
+    }
+
+    /// The segment of the step before, if its pieces are published in this one.
+    fn last_segment(&self, layout: Layout) -> Option<Range<usize>> {
+        let last = self.step.checked_sub(1)?;
+        if layout.is_short { None } else { self.segment(last, layout) }
+    }
+
+    /// Reads what this rank needs of this step. Some(false): others do something else.
+    fn read(&mut self, set: &mut Set<'_>, layout: Layout, scratch: &mut Vec<u8>) -> Option<bool> {
+        if self.kind == Kind::Barrier {
+            return Some(true);
+        }
+        if layout.is_short {
+            return self.read_short(set, layout, scratch);
+        }
+        let segment = self.segment(self.step, layout);
+        if segment.is_some() && !self.are_heads_right(set, layout)? {
+            return Some(false);
+        }
+        match (self.kind, segment) {
+            (Kind::Allgather, Some(segment)) => self.gather(set, layout, segment)?,
+            (Kind::Allreduce(number, reduction), segment) => {
+                // All is read before anything is reduced, so that it may be read again.
+                if let Some(last) = self.last_segment(layout) {
+                    set.read_results(self.data.get_mut(last)?)?;
+                }
+                if let Some(segment) = segment {
+                    let mine = layout.piece(layout.rank, &segment, number.len_bytes());
+                    let at = (HEAD_BYTES + mine.start - segment.start) as u64;
+                    scratch.resize(mine.len() * layout.size, 0);
+                    for rank in (0..layout.size).filter(|&rank| rank != layout.rank) {
+                        let piece = scratch.get_mut(mine.len() * rank..mine.len() * (rank + 1))?;
+                        set.read(layout.slot(rank) + at, piece)?;
+                    }
+                    reduce(number, reduction, self.data.get_mut(mine)?, scratch, layout.rank);
+                }
+            }
+            _ => {}
+        }
+        Some(true)
+    }
+
+    fn are_heads_right(&self, set: &mut Set<'_>, layout: Layout) -> Option<bool> {
+        let expected = self.head();
+        for rank in 0..layout.size {
+            let mut head = [0; HEAD_BYTES];
+            set.read(layout.slot(rank), &mut head)?;
+            if head != expected {
+                return Some(false);
+            }
+        }
+        Some(true)
+    }
+
+    /// Takes the data of all ranks by one read.
+    fn read_short(&mut self, set: &mut Set<'_>, layout: Layout, scratch: &mut Vec<u8>) -> Option<bool> {
+        let (len, slot_bytes, expected) = (self.data.len(), layout.slot_bytes(), self.head());
+        scratch.resize(layout.size * slot_bytes, 0);
+        set.read(0, scratch)?;
+        for (rank, slot) in scratch.chunks_exact(slot_bytes).enumerate() {
+            let (head, data) = slot.split_at(HEAD_BYTES);
+            if head != expected {
+                return Some(false);
+            }
+            let data = data.get(..len)?;
+            match self.kind {
+                Kind::Barrier => {}
+                Kind::Allgather => self.gathered.extend_from_slice(data),
+                Kind::Allreduce(..) if rank == 0 => self.data.copy_from_slice(data),
+                Kind::Allreduce(number, reduction) => number.combine(reduction, &mut self.data, data, false),
+            }
+        }
+        Some(true)
+    }
+
+    fn gather(&mut self, set: &mut Set<'_>, layout: Layout, segment: Range<usize>) -> Option<()> {
+        let len = self.data.len();
+        self.gathered.resize(len * layout.size, 0);
+        for (rank, whole) in self.gathered.chunks_exact_mut(len).enumerate() {
+            set.read(layout.slot(rank) + HEAD_BYTES as u64, whole.get_mut(segment.clone())?)?;
+        }
+        Some(())
+    }
+}
+
+/// Reduces a piece, of which this rank has its own data and `all` has those of the others, in the order of ranks.
+fn reduce(number: Number, reduction: Reduction, piece: &mut [u8], all: &mut [u8], rank: usize) {
+    let len = piece.len().max(1);
+    let (below, others) = all.split_at_mut(rank * piece.len());
+    let mut below = below.chunks_exact_mut(len);
+    if let Some(first) = below.next() {
+        below.for_each(|next| number.combine(reduction, first, next, false));
+        number.combine(reduction, piece, first, true);
+    }
+    others.chunks_exact(len).skip(1).for_each(|next| number.combine(reduction, piece, next, false));
+}

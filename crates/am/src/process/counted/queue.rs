@@ -1,0 +1,75 @@
+//! Collectives that are counted, or may be: one after another, in the order in which they were started.
+
+use super::super::links::Links;
+use super::collective::{CountedCollective, Progress};
+use super::place::{Place, Set, Turn};
+use crate::error::{AmError, Result};
+use std::collections::VecDeque;
+
+#[derive(Default)]
+pub(super) struct Queue {
+    all: VecDeque<CountedCollective>,
+    turn: Turn,
+    /// What is read of others.
+    scratch: Vec<u8>,
+}
+
+/// What has become of the first collective.
+pub(crate) enum Step {
+    Waits,
+    /// It goes on.
+    Taken,
+    Ended {
+        cookie: u64,
+        result: Result<Vec<u8>>,
+    },
+    /// It is not counted after all.
+    ByRecords(CountedCollective),
+}
+
+impl Queue {
+    pub fn push(&mut self, collective: CountedCollective) {
+        self.all.push_back(collective);
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn first(&self) -> Option<&CountedCollective> {
+        self.all.front()
+    }
+
+    pub fn pop(&mut self) -> Option<CountedCollective> {
+        self.all.pop_front()
+    }
+
+    /// Where the first one's count is, and what it waits for.
+    pub fn waits_for(&self) -> Option<(u64, u64)> {
+        Some((self.turn.at(), self.first()?.target()?))
+    }
+
+    /// Goes on with the first one by one step, and arrives at the next one, so that it is a count alone that this rank waits for. None: the
+    /// memory is not there, or not now.
+    pub fn go_on(&mut self, links: &mut Links, place: &Place, me: (u32, u32)) -> Option<Step> {
+        let Some(first) = self.all.front_mut() else { return Some(Step::Waits) };
+        let mut set = Set { links, place, turn: self.turn };
+        first.arrive(&mut set, me)?;
+        let progress = first.go_on(&mut set, me, &mut self.scratch)?;
+        if progress == Progress::Waits {
+            return Some(Step::Waits);
+        }
+        self.turn = self.turn.next();
+        set.turn = self.turn;
+        let ended = if progress == Progress::Step { None } else { self.all.pop_front() };
+        if let Some(next) = self.all.front_mut() {
+            // What is not possible now is done in the next step.
+            let _ = next.arrive(&mut set, me);
+        }
+        let Some(ended) = ended else { return Some(Step::Taken) };
+        let cookie = ended.cookie;
+        let result =
+            if progress == Progress::Differs { Err(AmError::DIFFER) } else { Ok(ended.into_result()) };
+        Some(Step::Ended { cookie, result })
+    }
+}

@@ -27,8 +27,9 @@ pub const TEAMS_MAX: usize = 4096;
 pub(crate) const COUNTED_RANKS_MAX: usize = 64;
 /// Barriers and collectives before memory for that is offered, which short jobs do without.
 pub(crate) const COUNTED_AFTER: u32 = 8;
-/// Barriers from an offer of such memory to the first one that is counted there, and collectives, so that nobody waits for it to be mapped.
-pub(crate) const COUNTED_AHEAD: u32 = 32;
+/// Barriers from the first offer of such memory to the first one that is counted there, and collectives. Each offer leaves four times as many as
+/// the one before, for ranks that are further ahead.
+pub(crate) const COUNTED_AHEAD: u32 = 8;
 /// So often is it offered, if some rank got to one of these first.
 pub(crate) const COUNTED_OFFERS_MAX: u32 = 4;
 /// Slots of all ranks for one step of a counted collective, bytes.

@@ -133,11 +133,12 @@ impl Counted {
         if self.offers_at.is_none_or(|first| is_before(at.count(), first)) {
             return;
         }
+        let ahead = COUNTED_AHEAD << (2 * self.offers);
         self.offers += 1;
         self.offers_at = None;
         let Ok(memory) = links.endpoint().allocate(place::MEMORY_BYTES) else { return };
         let Ok(handle) = links.endpoint().register(&memory, Access::ALL) else { return };
-        self.first = at.ahead(COUNTED_AHEAD);
+        self.first = at.ahead(ahead);
         self.agreement = Agreement::Offered { memory, handle, answered: 1 << OWNER, can: true };
         let Position { barrier, collective } = self.first;
         self.tell_all(links, CountedWord::Offer { barrier, collective, handle });
@@ -217,6 +218,13 @@ impl Counted {
     #[cfg(test)]
     pub fn counts(&self) -> bool {
         matches!(self.agreement, Agreement::Counts(_))
+    }
+
+    /// Whether whoever is here will have its next barrier and its next collective counted.
+    #[cfg(test)]
+    pub fn counts_from(&self, at: Position) -> bool {
+        let is_there = !is_before(at.barrier, self.first.barrier);
+        self.counts() && is_there && !is_before(at.collective, self.first.collective)
     }
 
     /// Goes on with the barrier that this rank is in.

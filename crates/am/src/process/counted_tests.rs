@@ -103,11 +103,14 @@ pub(super) fn counted(size: u32) -> Vec<Runtime> {
     let mut all = runtimes("shm", size);
     for _ in 0..40 {
         pass(&mut all, 20, 3, |_, _| false);
-        if are_counted(&mut all) {
-            pass(&mut all, COUNTED_AHEAD as usize, 5, |_, _| false);
-            for _ in 0..COUNTED_AHEAD {
-                gather(&mut all);
-            }
+        for _ in 0..20 {
+            gather(&mut all);
+        }
+        let are_counted = |runtime: &mut Runtime| {
+            let process = runtime.process();
+            process.counted.counts_from(process.position())
+        };
+        if all.iter_mut().all(are_counted) {
             return all;
         }
     }

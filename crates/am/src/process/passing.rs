@@ -86,7 +86,7 @@ impl Process {
     }
 
     /// Where this process is among the barriers and collectives of all ranks.
-    fn position(&mut self) -> Position {
+    pub(super) fn position(&self) -> Position {
         Position { barrier: self.barrier.number(), collective: self.collectives.next_of_world() }
     }
 

@@ -20,7 +20,7 @@ use crate::limits::{
 };
 use crate::wire::{CountedWord, Word};
 use cci::{Access, Atomic, AtomicKind, AtomicWidth, Memory, RegionAddress, RegionHandle, RmaFlags};
-use collective::CountedCollective;
+use collective::{CountedCollective, Kind};
 #[cfg(test)]
 pub(crate) use place::MEMORY_BYTES;
 use place::{BUSY, Inside, OWNER, Place, SLEEPERS, Stage};
@@ -171,8 +171,9 @@ impl Counted {
     }
 
     /// Starts such a collective. [`Counted::step`] goes on with it, and ends it.
-    pub fn collect(&mut self, collective: CountedCollective) {
-        self.collectives.push(collective);
+    pub fn collect(&mut self, number: u32, kind: Kind, data: Vec<u8>, cookie: u64) {
+        let me = (self.rank, self.size);
+        self.collectives.push(CountedCollective::new(number, kind, data, cookie, me));
     }
 
     /// How many of them have not ended.
@@ -192,7 +193,7 @@ impl Counted {
             return self.collectives.pop().map_or(Step::Waits, Step::ByRecords);
         }
         let Agreement::Counts(place) = &self.agreement else { return Step::Waits };
-        match self.collectives.go_on(links, place, (self.rank, self.size)) {
+        match self.collectives.go_on(links, place, self.size) {
             Some(Step::Waits) => Step::Waits,
             Some(step) => {
                 self.wake(links);
@@ -318,7 +319,7 @@ impl Counted {
             Stage::Waits { target } => Some((inside.at(), target)),
             _ => None,
         });
-        [barrier, self.collectives.waits_for()]
+        [barrier, self.collectives.waits_for(self.size)]
     }
 
     /// Whether this process may go without progress before it waits. If so, it owes that from now on.

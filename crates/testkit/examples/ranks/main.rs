@@ -10,7 +10,7 @@ mod global;
 use cci::{Atomic, AtomicKind, AtomicWidth, Attribute, Memory, Options, Polled, SendFlags};
 use cci_am::description::{Description, Readable, Writable};
 use cci_am::process::Process;
-use cci_am::{Context, Part, Runtime};
+use cci_am::{Collective, Context, Number, Part, Reduction, Runtime, Team};
 use cci_job::{RankEvent, Ranks};
 use cci_testkit::conformance::{SHM, UDP4};
 use cci_testkit::pair::{PATIENCE, Pair};
@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         ("handler", Some(Ok(pair))) => handled(pair, count),
         ("am", Some(Ok(pair))) => messages(pair, count),
         ("barrier", Some(Ok(pair))) => barriers(pair, count),
+        ("allreduce", Some(Ok(pair))) => allreduces(pair, count),
         ("put", Some(Ok(pair))) => puts(pair, count),
         ("add", Some(Ok(pair))) => additions(pair, count),
         ("pack", None) if on == "vector" => pack(count),
@@ -58,8 +59,8 @@ fn main() -> ExitCode {
         ("map_insert", Some(Ok(pair))) => global::inserts(pair, count),
         _ => {
             eprintln!(
-                "usage: ranks WHAT-DEVICE|pack-vector COUNT, where WHAT is handler, am, barrier, put, add, \
-                 fetch, acp_put, acp_get, acp_add, acp_channel, map_find or map_insert"
+                "usage: ranks WHAT-DEVICE|pack-vector COUNT, where WHAT is handler, am, barrier, allreduce, put, \
+                 add, fetch, acp_put, acp_get, acp_add, acp_channel, map_find or map_insert"
             );
             return ExitCode::from(2);
         }
@@ -233,6 +234,39 @@ fn barriers(pair: Pair, count: usize) {
                 *passed = *passed || has_passed(rank);
             }
             passed == [true; 2]
+        })
+    });
+}
+
+/// Sums of one number of each rank, in memory that both map: one rank starts, the other one starts and has the sum, and the first one looks.
+fn allreduces(pair: Pair, count: usize) {
+    let mut ranks: Vec<Process> = Ranks::of_one_process(pair.ends.into())
+        .expect("two endpoints")
+        .into_iter()
+        .map(Process::new)
+        .collect();
+    let sum = |data| Collective::Allreduce { data, with: (Number::I64, Reduction::Add) };
+    rounds(count, |is_counted| {
+        let [one, other] = &mut ranks[..] else { unreachable!("a pair") };
+        let mut data = [(); 2].map(|()| vec![1; 8]);
+        let mut sums: [Option<Vec<u8>>; 2] = [None, None];
+        let take = |rank: &mut Process, sum: &mut Option<Vec<u8>>| {
+            rank.progress_collective();
+            if let Some((_, result)) = rank.next_collected() {
+                *sum = Some(result.expect("nobody leaves"));
+            }
+        };
+        act(is_counted, || {
+            let [ours, theirs] = data.each_mut().map(std::mem::take);
+            one.collect(Team::WORLD, sum(ours), 0).expect("there is room");
+            other.collect(Team::WORLD, sum(theirs), 0).expect("there is room");
+            take(other, &mut sums[1]);
+            take(one, &mut sums[0]);
+        });
+        until(|| {
+            take(one, &mut sums[0]);
+            take(other, &mut sums[1]);
+            sums.iter().all(|sum| sum.as_deref() == Some(&[2; 8]))
         })
     });
 }

@@ -67,7 +67,7 @@ const fn services(name: &'static str, operations: usize) -> Scenario {
 
 /// A message is one send and receive, with its completion: a round has one each way. A stream has a burst of 32 each way, with one
 /// completion, received by a handler. A call is one request and its reply. Active messages (`am`) are compared with the core's, sent in
-/// silence and taken by a handler, and so are the two messages of a barrier of two ranks. A put and an addition each wait for a fence; what
+/// silence and taken by a handler, and so are the two messages of a barrier of two ranks. An allreduce goes through memory that both ranks map. A put and an addition each wait for a fence; what
 /// is packed is one block of 8 bytes, there and back. A message between services (`service`) is a short one, and `rpc` is a call of one by another.
 /// Operations on global memory (`acp`) are waited for: `rma` is what copies of 8 bytes are compared with, `fetch` is what the addition is, and
 /// `message` is what messages of channels are. The map finds and inserts keys and values of 8 bytes in the other rank's memory.
@@ -97,6 +97,7 @@ const SCENARIOS: &[Scenario] = &[
     ranks("am-shm", 2),
     ranks("am-udp4", 2),
     ranks("barrier-shm", 2),
+    ranks("allreduce-shm", 2),
     ranks("put-shm", 1),
     ranks("add-shm", 1),
     ranks("pack-vector", 512),

@@ -176,15 +176,20 @@ impl Collectives {
         collective: Collective,
         cookie: u64,
     ) -> Result<()> {
-        let (ranks, place) = self.teams.find(team)?;
         if self.under_way.len() + counted.collecting() + self.ended.len() >= COLLECTIVES_MAX {
             return Err(AmError::Again);
         }
-        let is_taken = team == Team::WORLD && counted.takes(self.teams.next_of_world());
-        let begun = match collective.countable().filter(|_| is_taken) {
-            Some(kind) => Begun::Counted(kind, collective.into_data()?),
-            None => Begun::ByRecords(prepare(Arc::clone(&ranks), place, collective, cookie)?),
-        };
+        if team == Team::WORLD
+            && !self.has_lost()
+            && counted.takes(self.teams.next_of_world())
+            && let Some(kind) = collective.countable()
+        {
+            let data = collective.into_data()?;
+            counted.collect(self.teams.take_number(team), kind, data, cookie);
+            return Ok(());
+        }
+        let (ranks, place) = self.teams.find(team)?;
+        let operation = prepare(Arc::clone(&ranks), place, collective, cookie)?;
         let name = Name { team: team.number(), number: self.teams.take_number(team) };
         let gone = self.gone.iter().find(|(rank, _)| ranks.contains(rank));
         let known = gone.map(|(rank, why)| (*rank, why.clone()));
@@ -193,15 +198,8 @@ impl Collectives {
             Collectives::tell_lost(links, name, &ranks, rank);
             return Err(AmError::Gone { rank, why });
         }
-        match begun {
-            Begun::Counted(kind, data) => {
-                counted.collect(CountedCollective::new(name.number, kind, data, cookie));
-            }
-            Begun::ByRecords(operation) => {
-                self.under_way.insert(name, operation);
-                self.advance(links, name);
-            }
-        }
+        self.under_way.insert(name, operation);
+        self.advance(links, name);
         Ok(())
     }
 
@@ -458,12 +456,6 @@ impl Collectives {
     pub fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }
-}
-
-/// What a collective is when it begins.
-enum Begun {
-    Counted(Kind, Vec<u8>),
-    ByRecords(Operation),
 }
 
 fn check_numbers(data: &[u8], (number, reduction): (Number, Reduction)) -> Result<()> {

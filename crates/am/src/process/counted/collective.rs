@@ -24,20 +24,11 @@ pub(crate) enum Kind {
     Allreduce(Number, Reduction),
 }
 
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Stage {
-    /// The slot does not have this step's data yet, or this rank has not arrived.
-    Arrives,
-    /// All have arrived when the count is that.
-    Waits { target: u64 },
-}
-
-/// How a collective goes on.
+/// What has become of a step in which all have arrived.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Progress {
-    Waits,
+pub(super) enum Taken {
     Step,
-    Ended,
+    Last,
     /// Another rank has called something else, or has other data.
     Differs,
 }
@@ -50,8 +41,10 @@ pub(crate) struct CountedCollective {
     pub data: Vec<u8>,
     /// Of all ranks, where data are gathered.
     gathered: Vec<u8>,
+    layout: Layout,
     step: usize,
-    stage: Stage,
+    /// This rank has arrived at the step.
+    pub has_arrived: bool,
 }
 
 /// Where things are in the memory of a step.
@@ -63,9 +56,23 @@ struct Layout {
     is_short: bool,
     /// A segment of the data, bytes; the last one may be shorter.
     segment_bytes: usize,
+    segments: usize,
 }
 
 impl Layout {
+    fn new((rank, size): (u32, u32), len: usize) -> Layout {
+        let (rank, size) = (rank as usize, size as usize);
+        let short = Layout { rank, size, is_short: true, segment_bytes: len, segments: 1 };
+        if len <= COUNTED_SHORT_BYTES && size * short.slot_bytes() <= COUNTED_SHORT_BYTES {
+            return short;
+        }
+        let most = (COUNTED_SLOTS_BYTES / size - LINE_BYTES)
+            .min(COUNTED_PIECE_BYTES_MAX * size)
+            .min(COUNTED_SEGMENT_BYTES_MAX);
+        let segment_bytes = most / LINE_BYTES * LINE_BYTES;
+        Layout { is_short: false, segment_bytes, segments: len.div_ceil(segment_bytes), ..short }
+    }
+
     fn slot_bytes(self) -> usize {
         (HEAD_BYTES + self.segment_bytes).next_multiple_of(LINE_BYTES)
     }
@@ -83,15 +90,18 @@ impl Layout {
 }
 
 impl CountedCollective {
-    pub fn new(number: u32, kind: Kind, data: Vec<u8>, cookie: u64) -> CountedCollective {
-        CountedCollective { number, kind, cookie, data, gathered: Vec::new(), step: 0, stage: Stage::Arrives }
-    }
-
-    /// The count that it waits for. None: it has not arrived.
-    pub fn target(&self) -> Option<u64> {
-        match self.stage {
-            Stage::Arrives => None,
-            Stage::Waits { target } => Some(target),
+    /// Among so many ranks, of which this is one.
+    pub fn new(number: u32, kind: Kind, data: Vec<u8>, cookie: u64, me: (u32, u32)) -> CountedCollective {
+        let layout = Layout::new(me, data.len());
+        CountedCollective {
+            number,
+            kind,
+            cookie,
+            data,
+            gathered: Vec::new(),
+            layout,
+            step: 0,
+            has_arrived: false,
         }
     }
 
@@ -104,64 +114,36 @@ impl CountedCollective {
         }
     }
 
-    /// Writes what others need of the next step, and arrives there, if this rank has not. None: the memory is not there, or not now.
-    pub(super) fn arrive(&mut self, set: &mut Set<'_>, (rank, size): (u32, u32)) -> Option<()> {
-        if self.stage == Stage::Arrives {
-            self.write(set, self.layout(rank as usize, size as usize))?;
-            let (before, size) = (set.arrive()?, u64::from(size));
-            let target = (before / size).wrapping_add(1).wrapping_mul(size);
-            self.stage = Stage::Waits { target };
-        }
-        Some(())
+    /// Writes what others need of the next step, and arrives there. Returns whether all have. None: the memory is not there, or not now.
+    pub(super) fn arrive(&mut self, set: &mut Set<'_>, target: u64) -> Option<bool> {
+        self.write(set)?;
+        let before = set.arrive()?;
+        self.has_arrived = true;
+        Some(before.wrapping_add(1) == target)
     }
 
-    /// Takes a step, if all have arrived there. None: the memory is not there, or not now.
-    pub(super) fn go_on(
-        &mut self,
-        set: &mut Set<'_>,
-        (rank, size): (u32, u32),
-        scratch: &mut Vec<u8>,
-    ) -> Option<Progress> {
-        let Stage::Waits { target } = self.stage else { return Some(Progress::Waits) };
-        if !set.is_reached(target)? {
-            return Some(Progress::Waits);
-        }
-        let layout = self.layout(rank as usize, size as usize);
-        if !self.read(set, layout, scratch)? {
-            return Some(Progress::Differs);
+    /// Takes a step in which all have arrived. None: the memory is not there, or not now.
+    pub(super) fn take(&mut self, set: &mut Set<'_>, scratch: &mut Vec<u8>) -> Option<Taken> {
+        if !self.read(set, scratch)? {
+            return Some(Taken::Differs);
         }
         self.step += 1;
-        self.stage = Stage::Arrives;
-        Some(if self.step == self.steps(layout) { Progress::Ended } else { Progress::Step })
+        self.has_arrived = false;
+        Some(if self.step == self.steps() { Taken::Last } else { Taken::Step })
     }
 
-    fn layout(&self, rank: usize, size: usize) -> Layout {
-        let len = self.data.len();
-        let short = Layout { rank, size, is_short: true, segment_bytes: len };
-        if len <= COUNTED_SHORT_BYTES && size * short.slot_bytes() <= COUNTED_SHORT_BYTES {
-            return short;
-        }
-        let most = (COUNTED_SLOTS_BYTES / size - LINE_BYTES)
-            .min(COUNTED_PIECE_BYTES_MAX * size)
-            .min(COUNTED_SEGMENT_BYTES_MAX);
-        Layout { is_short: false, segment_bytes: most / LINE_BYTES * LINE_BYTES, ..short }
-    }
-
-    fn segments(&self, layout: Layout) -> usize {
-        self.data.len().div_ceil(layout.segment_bytes.max(1)).max(1)
-    }
-
-    fn steps(&self, layout: Layout) -> usize {
+    fn steps(&self) -> usize {
         // The pieces of the last segment are published in a step of their own.
-        let is_reduced = matches!(self.kind, Kind::Allreduce(..)) && !layout.is_short;
-        self.segments(layout) + usize::from(is_reduced)
+        let is_reduced = matches!(self.kind, Kind::Allreduce(..)) && !self.layout.is_short;
+        self.layout.segments + usize::from(is_reduced)
     }
 
     /// A segment of the data, by its number. None: there is no such one.
-    fn segment(&self, number: usize, layout: Layout) -> Option<Range<usize>> {
+    fn segment(&self, number: usize) -> Option<Range<usize>> {
+        let layout = self.layout;
         let start = number * layout.segment_bytes;
         let end = self.data.len().min(start + layout.segment_bytes);
-        (number < self.segments(layout)).then_some(start..end)
+        (number < layout.segments).then_some(start..end)
     }
 
     /// What is at the beginning of each slot.
@@ -178,12 +160,13 @@ impl CountedCollective {
 
     //= wire.md R-AM-16
     /// Writes what others need of this step.
-    fn write(&self, set: &mut Set<'_>, layout: Layout) -> Option<()> {
+    fn write(&self, set: &mut Set<'_>) -> Option<()> {
+        let layout = self.layout;
         if self.kind == Kind::Barrier {
             return Some(());
         }
-        if let Some(segment) = self.segment(self.step, layout) {
-            let [before, after] = self.needed_by_others(&segment, layout);
+        if let Some(segment) = self.segment(self.step) {
+            let [before, after] = self.needed_by_others(&segment);
             let at = |place: usize| layout.slot(layout.rank) + (HEAD_BYTES + place - segment.start) as u64;
             let mut line = [0; LINE_BYTES];
             line[..HEAD_BYTES].copy_from_slice(&self.head());
@@ -200,7 +183,7 @@ impl CountedCollective {
                 set.write(at(after.start), self.data.get(after)?)?;
             }
         }
-        let (Kind::Allreduce(number, _), Some(last)) = (self.kind, self.last_segment(layout)) else {
+        let (Kind::Allreduce(number, _), Some(last)) = (self.kind, self.last_segment()) else {
             return Some(());
         };
         let mine = layout.piece(layout.rank, &last, number.len_bytes());
@@ -208,7 +191,8 @@ impl CountedCollective {
     }
 
     /// What others read of a segment: all but the piece that this rank reduces.
-    fn needed_by_others(&self, segment: &Range<usize>, layout: Layout) -> [Range<usize>; 2] {
+    fn needed_by_others(&self, segment: &Range<usize>) -> [Range<usize>; 2] {
+        let layout = self.layout;
         match self.kind {
             Kind::Allreduce(number, _) if !layout.is_short => {
                 let mine = layout.piece(layout.rank, segment, number.len_bytes());
@@ -219,28 +203,29 @@ impl CountedCollective {
     }
 
     /// The segment of the step before, if its pieces are published in this one.
-    fn last_segment(&self, layout: Layout) -> Option<Range<usize>> {
+    fn last_segment(&self) -> Option<Range<usize>> {
         let last = self.step.checked_sub(1)?;
-        if layout.is_short { None } else { self.segment(last, layout) }
+        if self.layout.is_short { None } else { self.segment(last) }
     }
 
     /// Reads what this rank needs of this step. Some(false): others do something else.
-    fn read(&mut self, set: &mut Set<'_>, layout: Layout, scratch: &mut Vec<u8>) -> Option<bool> {
+    fn read(&mut self, set: &mut Set<'_>, scratch: &mut Vec<u8>) -> Option<bool> {
+        let layout = self.layout;
         if self.kind == Kind::Barrier {
             return Some(true);
         }
         if layout.is_short {
-            return self.read_short(set, layout, scratch);
+            return self.read_short(set, scratch);
         }
-        let segment = self.segment(self.step, layout);
-        if segment.is_some() && !self.are_heads_right(set, layout)? {
+        let segment = self.segment(self.step);
+        if segment.is_some() && !self.are_heads_right(set)? {
             return Some(false);
         }
         match (self.kind, segment) {
-            (Kind::Allgather, Some(segment)) => self.gather(set, layout, segment)?,
+            (Kind::Allgather, Some(segment)) => self.gather(set, segment)?,
             (Kind::Allreduce(number, reduction), segment) => {
                 // All is read before anything is reduced, so that it may be read again.
-                if let Some(last) = self.last_segment(layout) {
+                if let Some(last) = self.last_segment() {
                     set.read_results(self.data.get_mut(last)?)?;
                 }
                 if let Some(segment) = segment {
@@ -259,7 +244,8 @@ impl CountedCollective {
         Some(true)
     }
 
-    fn are_heads_right(&self, set: &mut Set<'_>, layout: Layout) -> Option<bool> {
+    fn are_heads_right(&self, set: &mut Set<'_>) -> Option<bool> {
+        let layout = self.layout;
         let expected = self.head();
         for rank in 0..layout.size {
             let mut head = [0; HEAD_BYTES];
@@ -272,7 +258,8 @@ impl CountedCollective {
     }
 
     /// Takes the data of all ranks by one read.
-    fn read_short(&mut self, set: &mut Set<'_>, layout: Layout, scratch: &mut Vec<u8>) -> Option<bool> {
+    fn read_short(&mut self, set: &mut Set<'_>, scratch: &mut Vec<u8>) -> Option<bool> {
+        let layout = self.layout;
         let (len, slot_bytes, expected) = (self.data.len(), layout.slot_bytes(), self.head());
         scratch.resize(layout.size * slot_bytes, 0);
         set.read(0, scratch)?;
@@ -292,7 +279,8 @@ impl CountedCollective {
         Some(true)
     }
 
-    fn gather(&mut self, set: &mut Set<'_>, layout: Layout, segment: Range<usize>) -> Option<()> {
+    fn gather(&mut self, set: &mut Set<'_>, segment: Range<usize>) -> Option<()> {
+        let layout = self.layout;
         let len = self.data.len();
         self.gathered.resize(len * layout.size, 0);
         for (rank, whole) in self.gathered.chunks_exact_mut(len).enumerate() {

@@ -98,25 +98,34 @@ pub(super) struct Set<'a> {
     pub turn: Turn,
 }
 
-/// Which of the two sets that is.
+/// Which step of all collectives that is: the two sets take turns.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
-    is_second: bool,
+    before: u64,
 }
 
 impl Turn {
-    /// The one of the next step.
-    pub fn next(self) -> Turn {
-        Turn { is_second: !self.is_second }
+    /// The step has ended.
+    pub fn end(&mut self) {
+        self.before += 1;
+    }
+
+    fn is_second(self) -> bool {
+        self.before % 2 == 1
     }
 
     /// Where the count is.
     pub fn at(self) -> u64 {
-        COLLECTIVE_COUNTS[usize::from(self.is_second)]
+        COLLECTIVE_COUNTS[usize::from(self.is_second())]
+    }
+
+    /// What the count is when all of so many ranks have arrived.
+    pub fn target(self, size: u32) -> u64 {
+        (self.before / 2 + 1).wrapping_mul(size.into())
     }
 
     fn set(self) -> u64 {
-        SETS + if self.is_second { SET_BYTES as u64 } else { 0 }
+        SETS + if self.is_second() { SET_BYTES as u64 } else { 0 }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Collectives that are counted, or may be: one after another, in the order in which they were started.
 
 use super::super::links::Links;
-use super::collective::{CountedCollective, Progress};
+use super::collective::{CountedCollective, Taken};
 use super::place::{Place, Set, Turn};
 use crate::error::{AmError, Result};
 use std::collections::VecDeque;
@@ -44,32 +44,33 @@ impl Queue {
         self.all.pop_front()
     }
 
-    /// Where the first one's count is, and what it waits for.
-    pub fn waits_for(&self) -> Option<(u64, u64)> {
-        Some((self.turn.at(), self.first()?.target()?))
+    /// Where the first one's count is, and what it waits for, among so many ranks.
+    pub fn waits_for(&self, size: u32) -> Option<(u64, u64)> {
+        self.first()?.has_arrived.then(|| (self.turn.at(), self.turn.target(size)))
     }
 
     /// Goes on with the first one by one step, and arrives at the next one, so that it is a count alone that this rank waits for. None: the
     /// memory is not there, or not now.
-    pub fn go_on(&mut self, links: &mut Links, place: &Place, me: (u32, u32)) -> Option<Step> {
+    pub fn go_on(&mut self, links: &mut Links, place: &Place, size: u32) -> Option<Step> {
         let Some(first) = self.all.front_mut() else { return Some(Step::Waits) };
         let mut set = Set { links, place, turn: self.turn };
-        first.arrive(&mut set, me)?;
-        let progress = first.go_on(&mut set, me, &mut self.scratch)?;
-        if progress == Progress::Waits {
+        let target = self.turn.target(size);
+        let have_all_come =
+            if first.has_arrived { set.is_reached(target)? } else { first.arrive(&mut set, target)? };
+        if !have_all_come {
             return Some(Step::Waits);
         }
-        self.turn = self.turn.next();
-        set.turn = self.turn;
-        let ended = if progress == Progress::Step { None } else { self.all.pop_front() };
+        let taken = first.take(&mut set, &mut self.scratch)?;
+        self.turn.end();
+        let ended = if taken == Taken::Step { None } else { self.all.pop_front() };
         if let Some(next) = self.all.front_mut() {
+            set.turn = self.turn;
             // What is not possible now is done in the next step.
-            let _ = next.arrive(&mut set, me);
+            let _ = next.arrive(&mut set, self.turn.target(size));
         }
         let Some(ended) = ended else { return Some(Step::Taken) };
         let cookie = ended.cookie;
-        let result =
-            if progress == Progress::Differs { Err(AmError::DIFFER) } else { Ok(ended.into_result()) };
+        let result = if taken == Taken::Differs { Err(AmError::DIFFER) } else { Ok(ended.into_result()) };
         Some(Step::Ended { cookie, result })
     }
 }

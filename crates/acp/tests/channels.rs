@@ -6,9 +6,9 @@ mod stencil;
 
 mod roles;
 
-use cci::{Foreign, Memory};
+use cci::Memory;
 use cci_acp::{AcpError, ChannelRequest, GlobalMemory, Receiver, Sender, Slots};
-use roles::{ROLE, all_ranks_do, launch, role};
+use roles::{ROLE, all_ranks_do, close, heap, launch, pattern, role};
 use std::env;
 
 const STARTER_BYTES: usize = 4_096;
@@ -16,12 +16,6 @@ const SLOTS: Slots = Slots { count: 8, bytes: 2_048 };
 
 fn open() -> GlobalMemory {
     roles::open(STARTER_BYTES, 0).1
-}
-
-fn close(mut global: GlobalMemory) {
-    global.sync().unwrap();
-    assert_eq!(global.faults(), 0);
-    global.close().unwrap();
 }
 
 /// Not a test where nothing has started it: what ranks do.
@@ -40,14 +34,6 @@ fn as_a_rank() {
         Ok("stencil") => stencil::run(),
         _ => {}
     }
-}
-
-fn pattern(number: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at * 31 + number * 7 + at / 251) as u8).collect()
-}
-
-fn heap(bytes: Vec<u8>) -> Memory {
-    Memory::foreign(Foreign::owned(bytes.into_boxed_slice()))
 }
 
 fn bytes(memory: &Memory, len: usize) -> Vec<u8> {

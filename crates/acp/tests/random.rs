@@ -7,11 +7,11 @@
 
 mod roles;
 
-use cci::{Atomic, AtomicKind, AtomicWidth, Foreign, Memory};
+use cci::{Atomic, AtomicKind, AtomicWidth, Memory};
 use cci_acp::{
     AcpError, ChannelRequest, GlobalAddress, GlobalMemory, Handle, Order, Receiver, Sender, Slots,
 };
-use roles::{ROLE, launch, role};
+use roles::{ROLE, heap, launch, role};
 use std::env;
 
 /// Blocks of each rank and colour, and their length.
@@ -160,10 +160,6 @@ impl Model {
 
 fn contents(len: usize, first: u8) -> Vec<u8> {
     (0..len).map(|at| (at * 13) as u8 ^ first).collect()
-}
-
-fn heap(bytes: Vec<u8>) -> Memory {
-    Memory::foreign(Foreign::owned(bytes.into_boxed_slice()))
 }
 
 /// Not a test where nothing has started it: one rank of many.

@@ -7,7 +7,7 @@ use cci::Memory;
 use cci_acp::{
     AcpError, GlobalMemory, Indices, Receiver, SegmentDestination, SegmentSource, Segments, Sender, Slots,
 };
-use roles::{ROLE, all_ranks_do, launch, role};
+use roles::{ROLE, all_ranks_do, close, launch, role};
 use std::env;
 use std::process::exit;
 
@@ -29,12 +29,6 @@ fn as_a_rank() {
 
 fn open() -> GlobalMemory {
     roles::open(64, 0).1
-}
-
-fn close(mut global: GlobalMemory) {
-    global.sync().unwrap();
-    assert_eq!(global.faults(), 0);
-    global.close().unwrap();
 }
 
 fn memory(global: &mut GlobalMemory, segments: Segments) -> Memory {

@@ -5,6 +5,7 @@ mod launch;
 
 pub use launch::launch;
 
+use cci::{Foreign, Memory};
 use cci_acp::GlobalMemory;
 use cci_job::Job;
 use std::env;
@@ -59,4 +60,24 @@ pub fn die() -> ! {
     let id = std::process::id().to_string();
     let _ = Command::new("kill").args(["-KILL", &id]).status();
     unreachable!("SIGKILL has ended this process");
+}
+
+/// What a rank ends with: nobody has sent it anything that it should not have.
+#[allow(dead_code, reason = "not all tests end together")]
+pub fn close(mut global: GlobalMemory) {
+    global.sync().unwrap();
+    assert_eq!(global.faults(), 0);
+    global.close().unwrap();
+}
+
+/// The bytes of a message.
+#[allow(dead_code, reason = "not all tests have messages")]
+pub fn pattern(number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + number * 7 + at / 251) as u8).collect()
+}
+
+/// Memory of the program's own.
+#[allow(dead_code, reason = "not all tests need some")]
+pub fn heap(bytes: Vec<u8>) -> Memory {
+    Memory::foreign(Foreign::owned(bytes.into_boxed_slice()))
 }

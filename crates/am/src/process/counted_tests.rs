@@ -382,3 +382,20 @@ fn what_began_before_an_offer_goes_on_by_records() {
         passed == 2 && ended.get() == 2
     });
 }
+
+/// Whoever waits for something else does not look all the time meanwhile.
+#[test]
+fn a_rank_sleeps_while_a_collective_goes_on() {
+    let mut all = counted(2);
+    let nothing = |_: &mut Runtime, _: Result<Vec<u8>>| panic!("the other rank has not come");
+    all[0].collect(Team::WORLD, Collective::Barrier, nothing).unwrap();
+    for _ in 0..3 {
+        turn(&mut all, |all| {
+            let process = all[0].process();
+            process.progress();
+            falls_asleep(process)
+        });
+        // Something has woken it.
+        all[0].process().counted.has_slept();
+    }
+}

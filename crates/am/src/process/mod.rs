@@ -318,6 +318,7 @@ impl Process {
 
     /// Makes progress, and runs no handlers.
     pub fn progress(&mut self) {
+        self.counted.makes_progress();
         self.links.progress();
         while let Some(news) = self.links.next_news() {
             match news {

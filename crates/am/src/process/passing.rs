@@ -66,7 +66,6 @@ impl Process {
                 return passed;
             }
         }
-        self.counted.makes_progress();
         self.progress();
         self.check_counted()
     }
@@ -121,7 +120,6 @@ impl Process {
                 return;
             }
         }
-        self.counted.makes_progress();
         self.progress();
     }
 

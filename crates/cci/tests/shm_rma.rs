@@ -590,7 +590,7 @@ fn long_pieces_are_copied_at_once_in_more_regions_than_are_remembered() {
         .collect();
     for &region in &theirs {
         let mut tries = 0;
-        while !pair.a.write_at_once(pair.ours, &[0; LEN], region) {
+        while !pair.a.write_long_at_once(pair.ours, &[0; LEN], region) {
             assert!(tries < 10_000, "it is not mapped: {:?}", pair.a.counters());
             assert_eq!(pair.write(ours, region, 8), Status::Success);
             tries += 1;
@@ -600,14 +600,17 @@ fn long_pieces_are_copied_at_once_in_more_regions_than_are_remembered() {
         for (number, &region) in theirs.iter().enumerate() {
             let data = pattern((turn * REGIONS + number) as u64, LEN);
             if number % 2 == 0 {
-                assert!(pair.a.write_at_once(pair.ours, &data, region), "region {number} in turn {turn}");
+                assert!(
+                    pair.a.write_long_at_once(pair.ours, &data, region),
+                    "region {number} in turn {turn}"
+                );
             } else {
                 assert!(local.write(0, &data));
-                assert!(pair.a.copy_at_once(RmaKind::Write, pair.ours, (&local, 0), region, LEN));
+                assert!(pair.a.copy_long_at_once(RmaKind::Write, pair.ours, (&local, 0), region, LEN));
             }
             assert!(contents(&remote, 0, LEN) == data);
         }
     }
     pair.b.deregister(&theirs[0].handle).unwrap();
-    assert!(!pair.a.write_at_once(pair.ours, &[9; LEN], theirs[0]), "no region any more");
+    assert!(!pair.a.write_long_at_once(pair.ours, &[9; LEN], theirs[0]), "no region any more");
 }

@@ -70,11 +70,11 @@ impl Source<'_> {
             let remote = offset + start as u64;
             match self {
                 Source::Slice(bytes) => bytes.get(at..at + part).is_some_and(|piece| {
-                    endpoint.write_at_once(connection, piece, RegionAddress::new(region, remote))
+                    endpoint.write_long_at_once(connection, piece, RegionAddress::new(region, remote))
                 }),
                 Source::Memory(memory) => {
                     let target = RegionAddress::new(region, remote);
-                    endpoint.copy_at_once(RmaKind::Write, connection, (memory, at), target, part)
+                    endpoint.copy_long_at_once(RmaKind::Write, connection, (memory, at), target, part)
                 }
             }
         })

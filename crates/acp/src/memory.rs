@@ -50,7 +50,7 @@ pub struct GlobalMemory {
     pub(crate) buffers: Buffers,
     pub(crate) regions: Regions,
     engine: Engine,
-    /// How the barrier that this rank has called has ended, until that is told.
+    /// How the barrier that this rank has called has ended, until its caller has seen that.
     barrier_end: Option<Result<()>>,
     starter: Memory,
     /// Memory that the library needs: what passes through it, and the heap.

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -161,23 +162,21 @@ fn a_rank_that_goes_ends_what_goes_on() {
 #[test]
 fn all_may_leave_after_a_collective() {
     for size in [2, 3, 8] {
+        let expected: Vec<u8> = (0..size).flat_map(|rank| vec![rank as u8; 1_000]).collect();
         for _ in 0..10 {
-            let ranks: Vec<_> = counted(size)
-                .into_iter()
-                .map(|runtime| {
-                    let process = runtime.into_process();
-                    std::thread::spawn(move || {
-                        let mut runtime = Runtime::over(process);
-                        let data = vec![runtime.rank() as u8; 1_000];
-                        let all = runtime.collective(Team::WORLD, Collective::Allgather { data }).unwrap();
-                        runtime.finish().unwrap();
-                        all
-                    })
-                })
-                .collect();
-            let expected: Vec<u8> = (0..size).flat_map(|rank| vec![rank as u8; 1_000]).collect();
-            for rank in ranks {
-                assert_eq!(rank.join().unwrap(), expected);
+            let (report, results) = mpsc::channel();
+            for runtime in counted(size) {
+                let (process, report) = (runtime.into_process(), report.clone());
+                std::thread::spawn(move || {
+                    let mut runtime = Runtime::over(process);
+                    let data = vec![runtime.rank() as u8; 1_000];
+                    let all = runtime.collective(Team::WORLD, Collective::Allgather { data }).unwrap();
+                    runtime.finish().unwrap();
+                    report.send(all).unwrap();
+                });
+            }
+            for _ in 0..size {
+                assert_eq!(results.recv_timeout(LIMIT).expect("all leave"), expected);
             }
         }
     }

@@ -313,17 +313,22 @@ impl Engine {
         Some(AcpError::Failed { operation, why })
     }
 
-    /// Starts what can be started.
+    /// A turn begins, in which what waits is started.
     #[inline]
-    pub fn advance(&mut self, links: &mut Links, regions: &Regions) {
+    pub fn begin_turn(&mut self) {
         self.waits_for_space = false;
         self.mapped.done = 0;
-        if !self.orders.is_idle() || !self.queues.is_empty() {
-            self.advance_queued(links, regions);
-        }
     }
 
-    fn advance_queued(&mut self, links: &mut Links, regions: &Regions) {
+    /// Whether nothing waits to be started.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.orders.is_idle() & self.queues.is_empty()
+    }
+
+    /// Starts what can be started.
+    pub fn advance(&mut self, links: &mut Links, regions: &Regions) {
+        self.begin_turn();
         while self.enqueue(links, regions) | self.start_queued(links, regions) {}
     }
 

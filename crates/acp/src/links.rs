@@ -172,15 +172,14 @@ impl Links {
         link.outbox.push_back(record.to_vec());
     }
 
-    /// Sends what waits, as far as it goes.
+    /// Whether no record waits to be sent.
     #[inline]
-    pub fn send(&mut self) {
-        if !self.backlog.is_empty() {
-            self.empty_outboxes();
-        }
+    pub fn is_idle(&self) -> bool {
+        self.backlog.is_empty()
     }
 
-    fn empty_outboxes(&mut self) {
+    /// Sends what waits, as far as it goes.
+    pub fn send(&mut self) {
         let Links { ranks, links, backlog, .. } = self;
         backlog.retain(|lane| {
             let Some(link) = links.get_mut(lane) else { return false };

@@ -7,8 +7,8 @@ use crate::data;
 use crate::engine::{Direct, Engine, Handle, Order};
 use crate::error::{AcpError, Result};
 use crate::limits::{
-    ALIGN_BYTES, CLOSE_LIMIT, COLORS, LOOKS, RANKS_MAX, SCRATCH_BYTES, SILENCE_LIMIT, STARTER_PLACE,
-    TURN_EVENTS, TURN_MESSAGES,
+    ALIGN_BYTES, CLOSE_LIMIT, COLORS, LOOK_BYTES, LOOKS, RANKS_MAX, SCRATCH_BYTES, SILENCE_LIMIT,
+    STARTER_PLACE, TURN_EVENTS, TURN_MESSAGES,
 };
 use crate::links::{Lane, Links, News};
 use crate::numbering::Numbering;
@@ -348,26 +348,42 @@ impl GlobalMemory {
     /// Takes what has come before a long message is sent on a channel, if nothing says yet where that goes.
     #[inline]
     pub(crate) fn look_before(&mut self, end: End, len_bytes: usize) {
-        if self.channels.lacks_request(end, len_bytes) {
-            self.take_events(TURN_MESSAGES, |global| !global.channels.lacks_request(end, len_bytes));
+        if len_bytes >= LOOK_BYTES {
+            self.look_for_request(end);
+        }
+    }
+
+    #[inline(never)]
+    fn look_for_request(&mut self, end: End) {
+        if self.channels.lacks_request(end) {
+            self.take_events(TURN_MESSAGES, |global| !global.channels.lacks_request(end));
         }
     }
 
     /// Takes the events that are there, or those until this is so, with up to so many messages at a time. Returns whether it is so.
     #[inline]
     fn take_events(&mut self, messages_max: usize, mut is_enough: impl FnMut(&GlobalMemory) -> bool) -> bool {
+        let (messages, has_events) = self.take_messages(messages_max);
+        if messages > 0 && is_enough(self) {
+            return true;
+        }
+        if messages == 0 && !has_events {
+            return false;
+        }
+        self.take_more_events(has_events, (messages, messages_max), &mut is_enough)
+    }
+
+    /// Does what [`GlobalMemory::take_events`] does, behind the first messages.
+    #[inline(never)]
+    fn take_more_events(
+        &mut self,
+        mut has_events: bool,
+        (mut messages, messages_max): (usize, usize),
+        is_enough: &mut impl FnMut(&GlobalMemory) -> bool,
+    ) -> bool {
         let mut events_left = TURN_EVENTS;
-        while events_left > 0 {
-            let GlobalMemory { links, channels, .. } = self;
-            let (messages, has_events) =
-                links.poll_messages(messages_max, |rank, message| channels.take_short(rank, message));
+        loop {
             events_left = events_left.saturating_sub(messages);
-            if messages > 0 && is_enough(self) {
-                return true;
-            }
-            if messages == 0 && !has_events {
-                return false;
-            }
             if has_events {
                 if !self.take_event(&mut events_left) {
                     return false;
@@ -376,8 +392,24 @@ impl GlobalMemory {
                     return true;
                 }
             }
+            if events_left == 0 {
+                return false;
+            }
+            (messages, has_events) = self.take_messages(messages_max);
+            if messages > 0 && is_enough(self) {
+                return true;
+            }
+            if messages == 0 && !has_events {
+                return false;
+            }
         }
-        false
+    }
+
+    /// Takes up to so many short messages. Returns how many there were, and whether events wait.
+    #[inline]
+    fn take_messages(&mut self, max: usize) -> (usize, bool) {
+        let GlobalMemory { links, channels, .. } = self;
+        links.poll_messages(max, |rank, message| channels.take_short(rank, message))
     }
 
     /// Takes one event that is no short message. Returns false if there was none.
@@ -409,6 +441,19 @@ impl GlobalMemory {
     /// Starts and sends what can be by now.
     #[inline]
     fn advance(&mut self) {
+        self.engine.begin_turn();
+        self.channels.waits_for_space = false;
+        self.buffers.waits_for_space = false;
+        // No branch for each: in most turns nothing is to be done.
+        let is_idle =
+            self.links.is_idle() & self.engine.is_idle() & self.channels.is_idle() & self.buffers.is_idle();
+        if !is_idle {
+            self.advance_all();
+        }
+    }
+
+    #[inline(never)]
+    fn advance_all(&mut self) {
         self.links.send();
         self.engine.advance(&mut self.links, &self.regions);
         self.channels.advance(&mut self.links);

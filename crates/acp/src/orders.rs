@@ -72,7 +72,7 @@ impl<T> Orders<T> {
     /// Whether no operation waits for its turn.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.ready.is_empty()
+        self.waiting.is_empty() & self.ready.is_empty()
     }
 
     /// An operation that has had its turn.

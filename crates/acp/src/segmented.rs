@@ -130,7 +130,7 @@ impl SegmentSource {
     /// A reset has ended it.
     pub fn free(self, global: &mut GlobalMemory) -> Result<()> {
         self.disconnect(global)?;
-        global.wait_until(|global| global.buffers.is_idle(self.end).then_some(()))?;
+        global.wait_until(|global| global.buffers.is_source_idle(self.end).then_some(()))?;
         let GlobalMemory { buffers, links, .. } = global;
         buffers.free(links, self.end, true)
     }

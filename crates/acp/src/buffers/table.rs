@@ -181,21 +181,20 @@ impl Buffers {
         handle.map_or(Ok(()), |handle| Ok(links.endpoint().deregister(&handle)?))
     }
 
-    /// Whether operations that read the memory of a source are under way.
-    pub fn is_idle(&self, end: End) -> bool {
+    /// Whether there are no sources, which may have something to write.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// Whether no operations that read the memory of a source are under way.
+    pub fn is_source_idle(&self, end: End) -> bool {
         self.sources.get(&end).is_none_or(Source::is_idle)
     }
 
     /// Writes what can be written.
-    #[inline]
     pub fn advance(&mut self, links: &mut Links) {
         self.waits_for_space = false;
-        if !self.sources.is_empty() {
-            self.advance_sources(links);
-        }
-    }
-
-    fn advance_sources(&mut self, links: &mut Links) {
         for (&end, source) in &mut self.sources {
             self.waits_for_space |= !source.advance(links, end);
         }

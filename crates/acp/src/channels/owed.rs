@@ -49,10 +49,16 @@ impl Owed {
         self.due.push((end, segments));
     }
 
+    /// Whether nothing is to be said now.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.due.is_empty()
+    }
+
     /// Says what is to be said now.
     #[inline]
     pub fn say_due(&mut self, links: &mut Links) {
-        if !self.due.is_empty() {
+        if !self.is_empty() {
             self.say(links);
         }
     }

@@ -223,14 +223,16 @@ impl Receiving {
         }
     }
 
-    /// What a message to the sender may take along, if there is enough of it; of channel 0: nothing.
+    /// Whether there is enough news for a message to the sender to take along.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.unsaid.is_to_carry(self.slots.count)
+    }
+
+    /// What a message takes along then.
     #[inline]
     pub fn news(&self, end: End) -> Taken {
-        if self.unsaid.is_to_carry(self.slots.count) {
-            Taken { channel: end.channel, segments: self.taken }
-        } else {
-            Taken::default()
-        }
+        Taken { channel: end.channel, segments: self.taken }
     }
 
     /// A message has taken along what there was.

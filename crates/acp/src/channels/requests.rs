@@ -73,17 +73,13 @@ impl Waiting {
 impl Requests {
     /// A request that is under way.
     pub fn start(&mut self) -> u64 {
-        self.enter(State::UnderWay)
+        self.enter(State::UnderWay, 0)
     }
 
     /// A request that has ended well as it was started, and has come to this length.
     #[inline]
     pub fn start_ended_well(&mut self, len_bytes: usize) -> u64 {
-        let request = self.enter(State::Ended);
-        if let Some(entry) = self.entries.get_mut(request as u32 as usize) {
-            entry.len_bytes = len_bytes;
-        }
-        request
+        self.enter(State::Ended, len_bytes)
     }
 
     /// A request that has ended as it was started.
@@ -96,7 +92,7 @@ impl Requests {
     /// A request that waits for a message of a channel, behind others.
     #[inline]
     pub fn start_waiting(&mut self, waiting: &mut Waiting, (into, is_shown): (Memory, bool)) -> u64 {
-        let request = self.enter(State::UnderWay);
+        let request = self.enter(State::UnderWay, 0);
         let place = request as u32;
         if waiting.is_empty() {
             waiting.first = place;
@@ -113,23 +109,25 @@ impl Requests {
     }
 
     #[inline]
-    fn enter(&mut self, state: State) -> u64 {
+    fn enter(&mut self, state: State, len_bytes: usize) -> u64 {
         let place = self.free;
-        let Some(entry) = self.entries.get_mut(place as usize) else { return self.enter_new(state) };
+        let Some(entry) = self.entries.get_mut(place as usize) else {
+            return self.enter_new(state, len_bytes);
+        };
         self.free = entry.next;
-        entry.state = state;
+        (entry.state, entry.len_bytes) = (state, len_bytes);
         number(entry.generation, place)
     }
 
     #[cold]
-    fn enter_new(&mut self, state: State) -> u64 {
+    fn enter_new(&mut self, state: State, len_bytes: usize) -> u64 {
         let place = self.entries.len() as u32;
         self.entries.push(Entry {
             generation: 1,
             next: NONE,
             state,
             is_shown: false,
-            len_bytes: 0,
+            len_bytes,
             into: None,
             failure: None,
         });

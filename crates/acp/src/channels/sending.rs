@@ -23,8 +23,11 @@ const RECORD_HERE_BYTES: usize = 64;
 pub(super) struct Sending {
     memory: Memory,
     handle: RegionHandle,
-    slots: Slots,
-    /// The receiver's, once it has made the channel, too; none of no bytes.
+    /// How many slots there are here.
+    slots: u32,
+    /// The longest segment that has space in a slot of both sides; 0 before the receiver has made the channel.
+    segment_bytes_max: u32,
+    /// The receiver's slots, once it has made the channel, too; none of no bytes.
     theirs: RemoteSlots,
     /// Segments that were sent, and how many of them the receiver has taken from its slots.
     sent: u64,
@@ -87,7 +90,8 @@ impl Sending {
         Ok(Sending {
             memory,
             handle,
-            slots,
+            slots: slots.count,
+            segment_bytes_max: 0,
             theirs,
             sent: 0,
             taken: 0,
@@ -113,8 +117,14 @@ impl Sending {
             && bytes <= theirs.handle.len_bytes();
         if is_right {
             self.theirs = theirs;
+            self.segment_bytes_max = (self.slot_bytes() as u32).min(theirs.bytes - SLOT_HEADER_BYTES as u32);
         }
         is_right
+    }
+
+    /// Bytes of a slot here.
+    fn slot_bytes(&self) -> usize {
+        self.memory.len() / self.slots as usize
     }
 
     fn is_open(&self) -> bool {
@@ -152,10 +162,9 @@ impl Sending {
         (taken, buffer): (Taken, &mut Vec<u8>),
     ) -> bool {
         let len = source.len();
-        let len_max =
-            (self.slots.bytes as usize).min((self.theirs.bytes as usize).saturating_sub(SLOT_HEADER_BYTES));
         let has_slot = self.sent - self.taken < u64::from(self.theirs.count);
-        if self.is_lost || !has_slot || len > len_max.min(SEGMENT_HERE_BYTES_MAX) {
+        let is_short = len <= self.segment_bytes_max as usize && len <= SEGMENT_HERE_BYTES_MAX;
+        if self.is_lost || !has_slot || !is_short {
             return false;
         }
         let Ok(Some(connection)) = links.connection(lane(end.rank)) else { return false };
@@ -196,8 +205,7 @@ impl Sending {
                 return sent;
             }
         }
-        let len_max =
-            (self.slots.bytes as usize).min((self.theirs.bytes as usize).saturating_sub(SLOT_HEADER_BYTES));
+        let len_max = self.segment_bytes_max as usize;
         while !progress.has_begun || progress.done_bytes < source.len() {
             if self.sent - self.taken >= u64::from(self.theirs.count) {
                 return Ok(Sent::NotYet);
@@ -224,10 +232,10 @@ impl Sending {
                 straight.ask(links, end);
                 say(links.endpoint(), (end, connection), &segment_words(&segment, false))
             } else {
-                if self.leaving >= self.slots.count {
+                if self.leaving >= self.slots {
                     return Ok(Sent::NotYet);
                 }
-                let slot = usize::from(self.next) * self.slots.bytes as usize;
+                let slot = usize::from(self.next) * self.slot_bytes();
                 if !source.copy(progress.done_bytes, len, &self.memory, slot) {
                     return Err(BEYOND);
                 }
@@ -335,7 +343,7 @@ impl Sending {
         match links.endpoint().rma(connection, &rma) {
             Ok(()) => {
                 self.leaving += 1;
-                self.next = ((u32::from(self.next) + 1) % self.slots.count) as u16;
+                self.next = ((u32::from(self.next) + 1) % self.slots) as u16;
                 Ok(())
             }
             Err(RmaError::WouldBlock) => Err(None),

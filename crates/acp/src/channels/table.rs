@@ -11,7 +11,7 @@ use super::straight::Straight;
 use super::wire::{Message, Record, Segment, Taken};
 use super::{End, Slots, lane, of_context};
 use crate::error::{AcpError, Result};
-use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS, LOOK_BYTES};
+use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS};
 use crate::links::Links;
 use crate::regions::Regions;
 use cci::{Memory, Status};
@@ -122,11 +122,9 @@ impl Channels {
         }
     }
 
-    /// Whether the next message is so long that it is worth a look where it may go, and that was not shown yet.
-    #[inline]
-    pub fn lacks_request(&self, end: End, len_bytes: usize) -> bool {
-        len_bytes >= LOOK_BYTES
-            && self.senders.get(end).is_some_and(|sending| !sending.knows_request(end, &self.straight))
+    /// Whether it may still be shown where the next message goes.
+    pub fn lacks_request(&self, end: End) -> bool {
+        self.senders.get(end).is_some_and(|sending| !sending.knows_request(end, &self.straight))
     }
 
     /// Sends a message, of which the rest waits for its turn if not all of it can be sent now.
@@ -140,15 +138,19 @@ impl Channels {
     /// Sends a message that fits in one record, if that may leave now and nothing waits before it. False: nothing was done.
     #[inline(always)]
     fn send_short(&mut self, links: &mut Links, end: End, source: Source<'_>) -> bool {
-        let taken = match self.receivers.last_mut() {
-            Some((last, receiving)) if last.rank == end.rank => receiving.news(last),
-            _ => Taken::default(),
-        };
+        let mut carried = None;
+        if let Some((last, receiving)) = self.receivers.last_mut()
+            && last.rank == end.rank
+            && receiving.has_news()
+        {
+            carried = Some((last, receiving));
+        }
+        let taken = carried.as_ref().map_or(Taken::default(), |(last, receiving)| receiving.news(*last));
         let is_sent = self.senders.get_mut(end).is_some_and(|sending| {
             !sending.waiting.is_taken() && sending.send_short(links, end, source, (taken, &mut self.buffer))
         });
-        if is_sent && taken.channel != 0 {
-            self.receivers.last_mut().into_iter().for_each(|(_, receiving)| receiving.was_carried());
+        if is_sent && let Some((_, receiving)) = carried {
+            receiving.was_carried();
         }
         is_sent
     }
@@ -190,17 +192,16 @@ impl Channels {
         }
     }
 
-    /// Sends what can be sent.
+    /// Whether nothing waits to be sent.
     #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.owed.is_empty() & self.busy.is_empty()
+    }
+
+    /// Sends what can be sent.
     pub fn advance(&mut self, links: &mut Links) {
         self.waits_for_space = false;
         self.owed.say_due(links);
-        if !self.busy.is_empty() {
-            self.advance_busy(links);
-        }
-    }
-
-    fn advance_busy(&mut self, links: &mut Links) {
         let mut busy = std::mem::take(&mut self.busy);
         busy.retain(|&end| self.advance_sender(links, end));
         self.busy.append(&mut busy);
@@ -397,6 +398,14 @@ impl Channels {
     #[inline(never)]
     fn took(&mut self, rank: u32, Taken { channel, segments }: Taken) -> bool {
         let end = End { rank, channel };
+        match self.senders.last_mut() {
+            Some((last, sending)) if last == end => sending.took(segments),
+            _ => self.took_elsewhere(end, segments),
+        }
+    }
+
+    #[inline(never)]
+    fn took_elsewhere(&mut self, end: End, segments: u64) -> bool {
         match self.senders.get_mut(end) {
             Some(sending) => sending.took(segments),
             // One that was freed has no use for it.

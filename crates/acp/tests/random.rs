@@ -11,6 +11,7 @@ use cci::{Atomic, AtomicKind, AtomicWidth, Memory};
 use cci_acp::{
     AcpError, ChannelRequest, GlobalAddress, GlobalMemory, Handle, Order, Receiver, Sender, Slots,
 };
+use roles::draw::Draw;
 use roles::{ROLE, heap, launch, role};
 use std::env;
 
@@ -25,9 +26,6 @@ const RESULTS_AT: usize = COUNTERS_AT + 8 * COUNTERS;
 const LEN_BYTES: usize = RESULTS_AT + 8 * RESULTS;
 const SLOTS: Slots = Slots { count: 4, bytes: 1_500 };
 const ROUNDS: usize = 12;
-
-/// Draws numbers (splitmix64).
-struct Draw(u64);
 
 /// Which block of whose memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -56,26 +54,12 @@ enum Ordered {
     Continue,
 }
 
-impl Draw {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((word ^ word >> 31) % end as u64) as usize
-    }
-
-    fn take<T>(&mut self, from: &mut Vec<T>) -> Option<T> {
-        if from.is_empty() { None } else { Some(from.swap_remove(self.below(from.len()))) }
-    }
-
-    fn message_bytes(&mut self) -> usize {
-        match self.below(4) {
-            0 => self.below(20),
-            1 => self.below(1_100),
-            2 => self.below(3_000),
-            _ => self.below(30_000),
-        }
+fn message_bytes(draw: &mut Draw) -> usize {
+    match draw.below(4) {
+        0 => draw.below(20),
+        1 => draw.below(1_100),
+        2 => draw.below(3_000),
+        _ => draw.below(30_000),
     }
 }
 
@@ -119,7 +103,7 @@ fn plan(draw: &mut Draw, size: usize, colors: usize) -> Vec<Vec<Step>> {
     for (by, steps) in steps.iter_mut().enumerate() {
         for to in (0..size).filter(|&to| to != by) {
             for _ in 0..draw.below(4) {
-                let send = Step::Send { to, len: draw.message_bytes(), first: draw.below(256) as u8 };
+                let send = Step::Send { to, len: message_bytes(draw), first: draw.below(256) as u8 };
                 steps.insert(draw.below(steps.len() + 1), send);
             }
         }

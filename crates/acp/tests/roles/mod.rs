@@ -3,6 +3,9 @@
 #[path = "../../../am/tests/launch/mod.rs"]
 mod launch;
 
+#[allow(dead_code, reason = "not all tests draw numbers")]
+pub mod draw;
+
 pub use launch::launch;
 
 use cci::{Foreign, Memory};

@@ -2,14 +2,15 @@
 //!
 //! All ranks draw the same plan from a seed, in rounds between barriers. In a round each of the blocks that the ranks have is the target of one operation at
 //! most, and no other one reads such a target unless it is ordered behind it, so that the model knows every byte. Additions commute. Messages of channels
-//! come in between, in the order of each channel.
+//! come in between, in the order of each channel, and so do segments, in the order of each segmented buffer.
 #![allow(clippy::unwrap_used, reason = "a rank that can't go on fails")]
 
 mod roles;
 
 use cci::{Atomic, AtomicKind, AtomicWidth, Memory};
 use cci_acp::{
-    AcpError, ChannelRequest, GlobalAddress, GlobalMemory, Handle, Order, Receiver, Sender, Slots,
+    AcpError, ChannelRequest, GlobalAddress, GlobalMemory, Handle, Indices, Order, Receiver,
+    SegmentDestination, SegmentSource, Segments, Sender, Slots,
 };
 use roles::draw::Draw;
 use roles::{ROLE, heap, launch, role};
@@ -25,7 +26,16 @@ const COUNTERS_AT: usize = BLOCKS * BLOCK_BYTES;
 const RESULTS_AT: usize = COUNTERS_AT + 8 * COUNTERS;
 const LEN_BYTES: usize = RESULTS_AT + 8 * RESULTS;
 const SLOTS: Slots = Slots { count: 4, bytes: 1_500 };
+/// Segmented buffers are of one of these shapes, by the two ranks.
+const SHAPES: [Segments; 4] = [
+    Segments { count: 1, bytes: 700 },
+    Segments { count: 3, bytes: 1 },
+    Segments { count: 5, bytes: 5_000 },
+    Segments { count: 8, bytes: 96 },
+];
 const ROUNDS: usize = 12;
+/// Turns without a segment that comes or goes, after which a round is given up.
+const IDLE_TURNS_MAX: usize = 100_000_000;
 
 /// Which block of whose memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -111,6 +121,102 @@ fn plan(draw: &mut Draw, size: usize, colors: usize) -> Vec<Vec<Step>> {
     steps
 }
 
+/// Segments of the buffer from one rank to another: how many are published and released by the end of a round, since the beginning.
+#[derive(Copy, Clone, Debug, Default)]
+struct Flow {
+    published: u64,
+    released: u64,
+}
+
+impl Flow {
+    /// Draws how far it comes in the next round. Some segments may stay at the destination.
+    fn go_on(&mut self, draw: &mut Draw, segments: Segments) {
+        self.published += draw.below(3 * segments.count as usize + 1) as u64;
+        let rest = draw.below(segments.count as usize + 1) as u64;
+        self.released = self.published.saturating_sub(rest).max(self.released);
+    }
+}
+
+fn shape(from: usize, to: usize) -> Segments {
+    SHAPES[(from * 3 + to) % SHAPES.len()]
+}
+
+/// A segment of the buffer from a rank, by its number.
+fn segment(from: usize, to: usize, number: u64) -> Vec<u8> {
+    contents(shape(from, to).bytes as usize, (number * 7 + from as u64 * 31 + to as u64) as u8)
+}
+
+/// Where it is in the memory of either end.
+fn place(from: usize, to: usize, number: u64) -> usize {
+    let Segments { count, bytes } = shape(from, to);
+    (number % count * bytes) as usize
+}
+
+/// A rank's ends of its buffers with another one.
+struct Buffers {
+    rank: usize,
+    other: usize,
+    source: (SegmentSource, Memory),
+    destination: (SegmentDestination, Memory),
+}
+
+impl Buffers {
+    fn create(global: &mut GlobalMemory, rank: usize, other: usize) -> Buffers {
+        let (there, here) = (shape(rank, other), shape(other, rank));
+        let [from, to] =
+            [there, here].map(|segments| global.allocate(segments.len_bytes().unwrap()).unwrap());
+        let source = SegmentSource::create(global, other as u32, &from, there).unwrap();
+        let destination = SegmentDestination::create(global, other as u32, &to, here).unwrap();
+        Buffers { rank, other, source: (source, from), destination: (destination, to) }
+    }
+
+    /// Publishes a segment, if the round goes so far and there is room. Returns whether it has.
+    fn publish(&self, global: &mut GlobalMemory, flows: &[Vec<Flow>]) -> bool {
+        let ((source, memory), published) = (&self.source, flows[self.rank][self.other].published);
+        let tail = source.indices(global).unwrap().tail;
+        let publishes = tail < published && source.has_room(global).unwrap();
+        if publishes {
+            let bytes = segment(self.rank, self.other, tail);
+            assert!(memory.write(place(self.rank, self.other, tail), &bytes));
+            source.publish(global).unwrap();
+        }
+        publishes
+    }
+
+    /// Releases a segment, if the round goes so far and there is data. Returns whether it has.
+    fn release(&self, global: &mut GlobalMemory, flows: &[Vec<Flow>]) -> bool {
+        let ((destination, memory), flow) = (&self.destination, flows[self.other][self.rank]);
+        let Indices { head, tail, .. } = destination.indices(global).unwrap();
+        assert!(tail <= flow.published && head <= flow.released, "{head}, {tail}: more than {flow:?}");
+        let releases = head < flow.released && destination.has_data(global).unwrap();
+        if releases {
+            let expected = segment(self.other, self.rank, head);
+            let mut found = vec![0; expected.len()];
+            assert!(memory.read(place(self.other, self.rank, head), &mut found));
+            assert!(found == expected, "segment {head} from rank {}", self.other);
+            destination.release(global).unwrap();
+        }
+        releases
+    }
+
+    fn are_there(&self, global: &mut GlobalMemory, flows: &[Vec<Flow>]) -> bool {
+        self.source.0.indices(global).unwrap().tail == flows[self.rank][self.other].published
+            && self.destination.0.indices(global).unwrap().head == flows[self.other][self.rank].released
+    }
+}
+
+/// Has all buffers of this rank come as far as the round goes.
+fn flow(global: &mut GlobalMemory, buffers: &[Buffers], flows: &[Vec<Flow>]) {
+    let mut idle_turns = 0;
+    while !buffers.iter().all(|buffers| buffers.are_there(global, flows)) {
+        for buffers in buffers {
+            let did = buffers.publish(global, flows) | buffers.release(global, flows);
+            idle_turns = if did { 0 } else { idle_turns + 1 };
+        }
+        assert!(idle_turns < IDLE_TURNS_MAX, "segments do not come: {flows:?}");
+    }
+}
+
 /// The memory of all ranks, by rank and colour.
 struct Model {
     memory: Vec<Vec<Vec<u8>>>,
@@ -171,8 +277,14 @@ fn as_a_rank() {
         others.iter().map(|&other| Sender::create(&mut global, other as u32, SLOTS).unwrap()).collect();
     let receivers: Vec<Receiver> =
         others.iter().map(|&other| Receiver::create(&mut global, other as u32, SLOTS).unwrap()).collect();
+    let buffers: Vec<Buffers> =
+        others.iter().map(|&other| Buffers::create(&mut global, rank, other)).collect();
+    let mut flows = vec![vec![Flow::default(); size]; size];
     for round in 0..ROUNDS {
         let steps = plan(&mut draw, size, colors);
+        for (from, flows) in flows.iter_mut().enumerate() {
+            flows.iter_mut().enumerate().for_each(|(to, flow)| flow.go_on(&mut draw, shape(from, to)));
+        }
         // Some receives begin before anything is sent, the others when all else was done: those of one channel in their order.
         let mut incoming = vec![];
         for (from, receiver) in others.iter().zip(&receivers) {
@@ -187,6 +299,7 @@ fn as_a_rank() {
             }
         }
         let requests = act(&mut global, (&starts, rank), (&others, &senders), &steps[rank]);
+        flow(&mut global, &buffers, &flows);
         for (receiver, request, space, message) in incoming {
             let request = request.unwrap_or_else(|| receiver.start(&mut global, &space).unwrap());
             let result = request.wait(&mut global);
@@ -222,6 +335,10 @@ fn as_a_rank() {
         }
         // Nobody changes memory that another one still looks at.
         global.sync().unwrap();
+    }
+    for Buffers { source, destination, .. } in buffers {
+        source.0.free(&mut global).unwrap();
+        destination.0.free(&mut global).unwrap();
     }
     let mut freed: Vec<ChannelRequest> =
         senders.into_iter().map(|sender| sender.free(&mut global).unwrap()).collect();

@@ -9,7 +9,7 @@
 use crate::address::GlobalAddress;
 use crate::data::lock;
 use crate::error::{AcpError, Result};
-use crate::space::{Space, WORD_BYTES, behind};
+use crate::space::{Aligned, Space, WORD_BYTES, behind};
 
 /// Blocks are multiples of it, and so are the addresses of what is allocated.
 const UNIT_BYTES: u64 = 16;
@@ -26,6 +26,8 @@ pub(crate) const HEAP_BYTES_MAX: u64 = UNIT_BYTES << UNITS_BITS;
 const UNUSED_AT: u64 = 0;
 const JOINER_AT: u64 = WORD_BYTES;
 const TOPS_AT: u64 = 2 * WORD_BYTES;
+/// Words from the beginning that are read at once: as far as the lists of blocks of up to 208 bytes.
+const ENDS_WORDS: usize = 16;
 const FIRST_UNIT: u64 = (TOPS_AT + LISTS * WORD_BYTES).div_ceil(UNIT_BYTES);
 
 /// The top of a list: the block's first unit, and a number that each change moves on, so that a top that comes back is not taken for the old one.
@@ -65,23 +67,29 @@ fn head_bytes() -> u64 {
 /// # Errors
 /// [`AcpError::Full`]: the heap of that rank has no such memory. There is no such rank, or it is gone.
 pub fn allocate(space: &mut impl Space, rank: u32, len_bytes: u64) -> Result<GlobalAddress> {
-    const FULL: AcpError = AcpError::Full("the heap of that rank has not so much memory left");
     let heap = Heap { start: space.heap(rank)?, bytes: space.heap_bytes() };
-    let units = len_bytes.div_ceil(UNIT_BYTES) + HEAD_UNITS;
-    if units > heap.bytes / UNIT_BYTES {
-        return Err(FULL);
-    }
-    let wanted = list_units(list_above(units.max(BLOCK_UNITS_MIN)));
-    let found = match heap.pop(space, list_above(wanted))? {
-        Some(block) => Some(block),
-        None => match heap.take_unused(space, wanted)? {
-            Some(block) => Some(block),
-            None => heap.take_longer(space, units.max(BLOCK_UNITS_MIN))?,
-        },
-    };
-    let block = found.ok_or(FULL)?;
+    let block = heap.take(space, len_bytes)?;
     space.write_words(heap.at(block.unit)?, [USED | block.units])?;
     heap.at(block.unit + HEAD_UNITS)
+}
+
+/// Bytes before those that [`allocate_with`] writes.
+pub(crate) const ROOM_BYTES: usize = (HEAD_UNITS * UNIT_BYTES) as usize;
+
+/// Allocates memory as [`allocate`] does, and writes its content, in one go. The content begins behind [`ROOM_BYTES`] bytes, which are the heap's.
+pub(crate) fn allocate_with(space: &mut impl Space, rank: u32, bytes: &mut [u8]) -> Result<GlobalAddress> {
+    let heap = Heap { start: space.heap(rank)?, bytes: space.heap_bytes() };
+    let block = heap.take(space, bytes.len().saturating_sub(ROOM_BYTES) as u64)?;
+    if let Some(head) = bytes.first_chunk_mut() {
+        *head = (USED | block.units).to_ne_bytes();
+    }
+    match space.write(heap.at(block.unit)?, bytes) {
+        Ok(()) => heap.at(block.unit + HEAD_UNITS),
+        Err(error) => {
+            heap.push(space, block)?;
+            Err(error)
+        }
+    }
 }
 
 /// Frees memory that [`allocate`] has returned, on any rank (`acp_free`).
@@ -127,10 +135,41 @@ impl Heap {
         (is_right && unit >= FIRST_UNIT).then_some(Block { unit, units })
     }
 
-    /// Takes the first block of a list.
-    fn pop(&self, space: &mut impl Space, list: u64) -> Result<Option<Block>> {
-        let at = self.top(list)?;
-        let mut top = space.read_word(at)?;
+    /// Takes a block for so many bytes and its head. Its head is still to be written.
+    fn take(&self, space: &mut impl Space, len_bytes: u64) -> Result<Block> {
+        const FULL: AcpError = AcpError::Full("the heap of that rank has not so much memory left");
+        let units = len_bytes.div_ceil(UNIT_BYTES) + HEAD_UNITS;
+        if units > self.bytes / UNIT_BYTES {
+            return Err(FULL);
+        }
+        let units = units.max(BLOCK_UNITS_MIN);
+        let list = list_above(units);
+        let (unused, top) = self.read_ends(space, list)?;
+        let found = match self.pop(space, list, top)? {
+            Some(block) => Some(block),
+            None => match self.take_unused(space, list_units(list), unused)? {
+                Some(block) => Some(block),
+                None => self.take_longer(space, units)?,
+            },
+        };
+        found.ok_or(FULL)
+    }
+
+    /// Where the unused bytes begin, and the top of a list. Those of short blocks are read at once.
+    fn read_ends(&self, space: &mut impl Space, list: u64) -> Result<(u64, u64)> {
+        let mut words = Aligned([[0; WORD_BYTES as usize]; ENDS_WORDS]);
+        let top = (TOPS_AT / WORD_BYTES + list) as usize;
+        let Some(read) = words.0.get_mut(..=top) else {
+            return Ok((space.read_word(behind(self.start, UNUSED_AT)?)?, space.read_word(self.top(list)?)?));
+        };
+        space.read(behind(self.start, UNUSED_AT)?, read.as_flattened_mut())?;
+        let word = |at: usize| u64::from_ne_bytes(words.0.get(at).copied().unwrap_or_default());
+        Ok((word((UNUSED_AT / WORD_BYTES) as usize), word(top)))
+    }
+
+    /// Takes the first block of a list, whose top was last seen to be this.
+    fn pop(&self, space: &mut impl Space, list: u64, top: u64) -> Result<Option<Block>> {
+        let (at, mut top) = (self.top(list)?, top);
         for tries in 0.. {
             let unit = top & TOP_UNIT;
             if unit == 0 {
@@ -165,10 +204,9 @@ impl Heap {
         Ok(())
     }
 
-    /// Takes a block of what was never used.
-    fn take_unused(&self, space: &mut impl Space, units: u64) -> Result<Option<Block>> {
-        let at = behind(self.start, UNUSED_AT)?;
-        let mut unused = space.read_word(at)?;
+    /// Takes a block of what was never used, which was last seen to begin at this unit.
+    fn take_unused(&self, space: &mut impl Space, units: u64, unused: u64) -> Result<Option<Block>> {
+        let (at, mut unused) = (behind(self.start, UNUSED_AT)?, unused);
         for tries in 0.. {
             let end = unused.checked_add(units).filter(|&end| end <= self.bytes / UNIT_BYTES);
             let Some(end) = end else { return Ok(None) };
@@ -201,7 +239,8 @@ impl Heap {
             }
             if found.is_none() {
                 // The last block may have joined what was never used.
-                found = self.take_unused(space, units)?;
+                let unused = space.read_word(behind(self.start, UNUSED_AT)?)?;
+                found = self.take_unused(space, units, unused)?;
             }
             found.map(|block| self.split(space, block, units)).transpose()
         })
@@ -213,9 +252,7 @@ impl Heap {
         space.read(self.top(0)?, &mut tops)?;
         let tops = tops.as_chunks::<{ WORD_BYTES as usize }>().0;
         for (list, top) in (0..).zip(tops).skip(list_above(units) as usize) {
-            if u64::from_ne_bytes(*top) & TOP_UNIT != 0
-                && let Some(block) = self.pop(space, list)?
-            {
+            if let Some(block) = self.pop(space, list, u64::from_ne_bytes(*top))? {
                 return Ok(Some(block));
             }
         }

@@ -69,6 +69,16 @@ struct Element {
 }
 
 impl Element {
+    /// None yet: elements are read into it.
+    fn at(at: GlobalAddress) -> Element {
+        Element { at, next: 0, bytes: Vec::new(), key_len: 0 }
+    }
+
+    /// The element, whose place another one may take.
+    fn take(&mut self) -> Element {
+        Element { bytes: std::mem::take(&mut self.bytes), ..*self }
+    }
+
     fn key(&self) -> &[u8] {
         self.bytes.get(HEAD_BYTES as usize..HEAD_BYTES as usize + self.key_len).unwrap_or_default()
     }
@@ -203,7 +213,7 @@ impl Table {
             walk(space, at, bucket, |element| {
                 let is_it = element.key() == key;
                 if is_it {
-                    found = Some(element);
+                    found = Some(element.take());
                 } else {
                     link = element.at;
                 }
@@ -389,10 +399,10 @@ impl Table {
         look(space, bucket, |space, seen| {
             let (mut found, mut before) = (None, None);
             walk(space, bucket, seen, |element| {
-                let is_it = is_right(&element, before);
+                let is_it = is_right(element, before);
                 before = Some(element.at);
                 if is_it {
-                    found = Some(element);
+                    found = Some(element.take());
                 }
                 !is_it
             })?;
@@ -431,7 +441,7 @@ impl Entries {
             self.pending = look(space, at, |space, seen| {
                 let mut pairs = VecDeque::new();
                 walk(space, at, seen, |element| {
-                    pairs.push_back((element.key().to_vec(), element.into_value()));
+                    pairs.push_back((element.key().to_vec(), element.take().into_value()));
                     true
                 })?;
                 Ok(pairs)
@@ -489,20 +499,15 @@ fn write_element(
     const LONG: AcpError = AcpError::Argument("keys and values have less than 4 GiB");
     let lens = [key.len(), value.len()].map(|len| u32::try_from(len).ok());
     let [Some(key_len), Some(value_len)] = lens else { return Err(LONG) };
-    let mut bytes = Vec::with_capacity((HEAD_BYTES + padded(key.len())) as usize + value.len());
+    let value_at = heap::ROOM_BYTES + (HEAD_BYTES + padded(key.len())) as usize;
+    let mut bytes = Vec::with_capacity(value_at + value.len());
+    bytes.extend([0; heap::ROOM_BYTES]);
     bytes.extend(next.to_ne_bytes());
     bytes.extend((u64::from(key_len) << 32 | u64::from(value_len)).to_ne_bytes());
     bytes.extend(key);
-    bytes.resize((HEAD_BYTES + padded(key.len())) as usize, 0);
+    bytes.resize(value_at, 0);
     bytes.extend(value);
-    let element = heap::allocate(space, rank, bytes.len() as u64)?;
-    match space.write(element, &bytes) {
-        Ok(()) => Ok(element),
-        Err(error) => {
-            heap::free(space, element)?;
-            Err(error)
-        }
-    }
+    heap::allocate_with(space, rank, &mut bytes)
 }
 
 /// Looks at a bucket that no rank changes meanwhile, as often as it takes.
@@ -541,10 +546,11 @@ fn read_bucket(space: &mut impl Space, at: GlobalAddress) -> Result<Bucket> {
 fn locked_bucket(space: &mut impl Space, at: GlobalAddress, before: Before) -> Result<Bucket> {
     let mut bucket = read_bucket(space, at)?;
     if before == Before::Died {
-        let (mut count, mut next) = (0, bucket.first);
-        while let Some(element) = address_in(next)? {
+        let (mut count, mut next, mut element) = (0, bucket.first, Element::at(at));
+        while let Some(there) = address_in(next)? {
             count += 1;
-            next = read_element(space, element, at)?.next;
+            read_element(space, there, at, &mut element)?;
+            next = element.next;
             if count > space.heap_bytes() / HEAD_BYTES {
                 return Err(AcpError::Corrupt("the elements of a bucket have no end"));
             }
@@ -560,31 +566,37 @@ fn walk(
     space: &mut impl Space,
     at: GlobalAddress,
     bucket: Bucket,
-    mut see: impl FnMut(Element) -> bool,
+    mut see: impl FnMut(&mut Element) -> bool,
 ) -> Result<()> {
-    let mut next = bucket.first;
+    let (mut next, mut element) = (bucket.first, Element::at(at));
     for _ in 0..bucket.count {
-        let element = address_in(next)?
+        let there = address_in(next)?
             .ok_or_else(|| AcpError::Corrupt("a bucket has fewer elements than it counts"))?;
-        let element = read_element(space, element, at)?;
+        read_element(space, there, at, &mut element)?;
         next = element.next;
-        if !see(element) {
+        if !see(&mut element) {
             return Ok(());
         }
     }
     if next == 0 { Ok(()) } else { Err(AcpError::Corrupt("a bucket has more elements than it counts")) }
 }
 
-/// Reads an element, which is in the heap of its bucket's rank.
-fn read_element(space: &mut impl Space, at: GlobalAddress, bucket: GlobalAddress) -> Result<Element> {
+/// Reads an element, which is in the heap of its bucket's rank, in place of another one.
+fn read_element(
+    space: &mut impl Space,
+    at: GlobalAddress,
+    bucket: GlobalAddress,
+    element: &mut Element,
+) -> Result<()> {
     const WRONG: AcpError = AcpError::Corrupt("something that is no element is in a bucket");
     let heap = space.heap(bucket.rank())?;
     let Some(offset) = at.to_bits().checked_sub(heap.to_bits()) else { return Err(WRONG) };
     let Some(there) = space.heap_bytes().checked_sub(offset).filter(|&there| there >= HEAD_BYTES) else {
         return Err(WRONG);
     };
-    let mut bytes = vec![0; ELEMENT_READ_BYTES.min(there) as usize];
-    space.read(at, &mut bytes)?;
+    let bytes = &mut element.bytes;
+    bytes.resize(ELEMENT_READ_BYTES.min(there) as usize, 0);
+    space.read(at, bytes)?;
     let ([next, lens, ..], _) = bytes.as_chunks::<{ WORD_BYTES as usize }>() else { return Err(WRONG) };
     let (next, lens) = (u64::from_ne_bytes(*next), u64::from_ne_bytes(*lens));
     let (key_len, value_len) = ((lens >> 32) as usize, (lens & u64::from(u32::MAX)) as usize);
@@ -598,7 +610,8 @@ fn read_element(space: &mut impl Space, at: GlobalAddress, bucket: GlobalAddress
     if let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
         space.read(behind(at, read as u64)?, rest)?;
     }
-    Ok(Element { at, next, bytes, key_len })
+    (element.at, element.next, element.key_len) = (at, next, key_len);
+    Ok(())
 }
 
 /// Gives all buckets of a part to `see`, as they are.

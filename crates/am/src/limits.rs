@@ -12,6 +12,9 @@ pub const DATA_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize - HEADER_BYTES - 8 
 pub const CONTEXTS_MAX: usize = 4096;
 /// Most remote operations that a process has under way.
 pub const OPERATIONS_MAX: usize = 4096;
+/// Most operations that had ended when a program started them and whose callbacks have not run: these stay in the processor's first cache. Handlers,
+/// which can't run callbacks, may start more.
+pub(crate) const ENDED_MAX: usize = 256;
 /// Longest name of a context, bytes.
 pub const CONTEXT_NAME_BYTES_MAX: usize = 256;
 

@@ -5,7 +5,7 @@ mod running_batch;
 use crate::arithmetic::{Accumulation, Change, Number};
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
-use crate::limits::{FENCES_PER_POLL, OPERATIONS_MAX};
+use crate::limits::{ENDED_MAX, FENCES_PER_POLL, OPERATIONS_MAX};
 use crate::message::Message;
 use crate::process::{
     Collective, Context, Elements, Held, Part, Process, RankExplanation, Starter, Team, Token, Transfer,
@@ -14,6 +14,7 @@ use cci::{Device, Memory, Options};
 use cci_job::numbered::Numbered;
 use cci_job::{Job, JobError, Ranks};
 use running_batch::RunningBatch;
+use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -341,7 +342,7 @@ impl Runtime {
         self.process.deregister_memory(memory.as_ptr().addr() as u64, memory.len())
     }
 
-    /// Writes a part of this process's memory to an address of a rank's, which has registered the memory there. `done` is called once, as
+    /// Writes a part of this process's memory (a [`Part`], or a reference to one) to an address of a rank's, which has registered the memory there. `done` is called once, as
     /// handlers are: when all is there, or nothing of it because it could not be. The part must not change until then.
     ///
     /// # Errors
@@ -351,10 +352,10 @@ impl Runtime {
         &mut self,
         rank: u32,
         remote: u64,
-        local: Part,
+        local: impl Borrow<Part>,
         done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
-        self.transfer(Transfer::Put, rank, remote, local, done)
+        self.transfer(Transfer::Put, rank, remote, local.borrow(), done)
     }
 
     /// Reads from an address of a rank's into a part of this process's memory. In all else it does what [`Runtime::put`] does.
@@ -365,10 +366,10 @@ impl Runtime {
         &mut self,
         rank: u32,
         remote: u64,
-        local: Part,
+        local: impl Borrow<Part>,
         done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
-        self.transfer(Transfer::Get, rank, remote, local, done)
+        self.transfer(Transfer::Get, rank, remote, local.borrow(), done)
     }
 
     fn transfer(
@@ -376,11 +377,27 @@ impl Runtime {
         transfer: Transfer,
         rank: u32,
         remote: u64,
-        local: Part,
+        local: &Part,
         done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
-        let start = |process: &mut Process, cookie| process.transfer(transfer, rank, remote, &local, cookie);
-        self.operate_or_end(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
+        let done = Box::new(|runtime: &mut Runtime, result: Result<u64>| done(runtime, result.map(drop)));
+        if self.may_end() && self.process.transfer_at_once(transfer, rank, remote, local) {
+            self.ended.push_back((done, 0));
+            return Ok(());
+        }
+        self.transfer_later(transfer, rank, remote, local, done)
+    }
+
+    #[inline(never)]
+    fn transfer_later(
+        &mut self,
+        transfer: Transfer,
+        rank: u32,
+        remote: u64,
+        local: &Part,
+        done: DoneFn,
+    ) -> Result<()> {
+        self.operate_or_end(|process, cookie| process.transfer(transfer, rank, remote, local, cookie), done)
     }
 
     /// Writes described data of this process, whose first element has its origin `origin` bytes from the beginning of `local`, to described data of a
@@ -479,8 +496,33 @@ impl Runtime {
         change: impl Into<Change>,
         done: impl FnOnce(&mut Runtime, Result<u64>) + 'static,
     ) -> Result<()> {
-        let change = change.into();
-        self.operate_or_end(|process, cookie| process.atomic(rank, remote, change, cookie), Box::new(done))
+        let (change, done) = (change.into(), Box::new(done));
+        let fetched = if self.may_end() { self.process.fetch_at_once(rank, remote, change) } else { None };
+        match fetched {
+            Some(Ok(value)) => self.ended.push_back((done, value)),
+            Some(Err(error)) => self.fail(error, done),
+            None => return self.atomic_later(rank, remote, change, done),
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn atomic_later(&mut self, rank: u32, remote: u64, change: Change, done: DoneFn) -> Result<()> {
+        self.operate_or_end(|process, cookie| process.atomic(rank, remote, change, cookie), done)
+    }
+
+    /// Whether there is space for the callback of one more operation that has ended when it is started.
+    #[inline]
+    fn may_end(&self) -> bool {
+        self.ended.len() < if self.is_handling { OPERATIONS_MAX } else { ENDED_MAX }
+    }
+
+    /// Has an operation end that has failed when it was started.
+    #[cold]
+    fn fail(&mut self, error: AmError, done: DoneFn) {
+        self.callbacks_made += 1;
+        self.callbacks.insert(self.callbacks_made, done);
+        self.process.end_later(self.callbacks_made, error);
     }
 
     /// Starts an operation when there is space, and keeps its callback.
@@ -497,7 +539,7 @@ impl Runtime {
         self.callbacks_made += 1;
         let cookie = self.callbacks_made;
         let start = |runtime: &mut Runtime| {
-            if runtime.ended.len() >= OPERATIONS_MAX {
+            if !runtime.may_end() {
                 return Err(AmError::Again);
             }
             start(&mut runtime.process, cookie)
@@ -540,9 +582,14 @@ impl Runtime {
         self.fences = self.fences.wrapping_add(1);
         let has_ended = self.process.operations(rank) == 0 && !self.process.has_due();
         if has_ended && !self.fences.is_multiple_of(FENCES_PER_POLL) {
-            RunningBatch::of(self, None).run_ended();
+            running_batch::run_ended(self);
             return Ok(());
         }
+        self.await_ends(rank)
+    }
+
+    #[inline(never)]
+    fn await_ends(&mut self, rank: Option<u32>) -> Result<()> {
         while self.process.operations(rank) > 0 {
             if !self.poll() && self.process.operations(rank) > 0 {
                 self.process.wait(None)?;
@@ -735,11 +782,11 @@ impl Runtime {
     }
 
     fn run_due(&mut self) -> bool {
-        let batch = self.process.take_due();
-        if batch.is_none() && self.ended.is_empty() {
-            return false;
+        let ran = running_batch::run_ended(self);
+        match self.process.take_due() {
+            Some(batch) => RunningBatch::of(self, Some(batch)).run() || ran,
+            None => ran,
         }
-        RunningBatch::of(self, batch).run()
     }
 
     fn call(&mut self, handler: u64, message: &Message<'_>) {

@@ -32,6 +32,7 @@ impl RmaMemory {
     }
 
     /// What is granted to peers, and taken back ([`SharedMemory::detach`]).
+    #[inline]
     pub fn shared(&self) -> &SharedMemory {
         &self.0
     }

@@ -142,6 +142,7 @@ impl SharedMemory {
 
 impl SharedMemory {
     /// Whether this process has the mapping: the one that made it has, its fork children do not.
+    #[inline]
     pub fn is_mapped(&self) -> bool {
         crate::process::fork::same_process(self.made_by)
     }
@@ -235,7 +236,7 @@ mod read_only;
 mod rma;
 
 pub use lending::{Lending, LendingSlot, SLOTS_MAX};
-pub use read_only::SharedMemoryReader;
+pub use read_only::{ReadOnlyWord, SharedMemoryReader};
 
 #[cfg(test)]
 mod tests;

@@ -224,16 +224,16 @@ enum Kind {
 
 /// Memory of rank 0, and an address of rank 1's.
 struct Sides {
-    local: Memory,
+    local: Part,
     remote: u64,
-    len: usize,
 }
 
 impl Sides {
     fn put(&self, runtime: &mut Runtime) -> Outcome {
-        let part = Part { memory: self.local.clone(), offset: 0, len_bytes: self.len };
         // One that fails has its fault told by the fence after it, as all it did is missing: the turn ends.
-        runtime.put(1, self.remote, part, |_, result| assert!(result.is_ok(), "a put failed")).map_err(am)
+        runtime
+            .put(1, self.remote, &self.local, |_, result| assert!(result.is_ok(), "a put failed"))
+            .map_err(am)
     }
 }
 
@@ -260,7 +260,7 @@ fn one_sided(
     let all = runtime.collective(Team::WORLD, world).map_err(am)?;
     let remote = all.get(8..).and_then(|bytes| bytes.first_chunk()).map(|bytes| u64::from_le_bytes(*bytes));
     let remote = remote.ok_or_else(|| Failure::new("two ranks are needed"))?;
-    let sides = Sides { local: memory, remote, len };
+    let sides = Sides { local: Part { memory, offset: 0, len_bytes: len }, remote };
     let took_ns = if job.rank() == 0 { timed(count, |count| some(&mut runtime, &sides, count))? } else { 0 };
     runtime.finish().map_err(am)?;
     Ok(took_ns)
@@ -287,7 +287,7 @@ fn strided_puts(runtime: &mut Runtime, sides: &Sides, (blocks, len): (u32, u32),
     let described = Description::strided(&[len, blocks], &[4 * len as isize]);
     let elements = Elements { count: 1, description: described.map_err(|error| failed("a stride")(&error))? };
     for _ in 0..count {
-        let (remote, local) = ((sides.remote, elements.clone()), (&sides.local, 0, elements.clone()));
+        let (remote, local) = ((sides.remote, elements.clone()), (&sides.local.memory, 0, elements.clone()));
         let done = |_: &mut Runtime, result: cci_am::Result<()>| assert!(result.is_ok(), "a put failed");
         runtime.put_described(1, remote, local, done).map_err(am)?;
     }

@@ -57,19 +57,6 @@ pub(crate) enum Attempt {
     Started(Option<(Memory, RegionHandle)>),
 }
 
-/// Copies between local memory, registered or not, and a region that is mapped. False: nothing has ended.
-#[inline]
-fn copy_mapped(
-    endpoint: &mut Endpoint,
-    connection: Connection,
-    transfer: Transfer,
-    local: &Part,
-    target: RegionAddress,
-) -> bool {
-    let Part { memory, offset, len_bytes } = local;
-    endpoint.copy_at_once(rma_kind(transfer), connection, (memory, *offset), target, *len_bytes)
-}
-
 fn rma_kind(transfer: Transfer) -> RmaKind {
     match transfer {
         Transfer::Put => RmaKind::Write,
@@ -134,8 +121,23 @@ impl Direct {
         Some((mapped.connection, RegionAddress::new(mapped.region.handle, offset)))
     }
 
-    /// Tries a copy, which the endpoint would know by `id`.
+    /// Copies between local memory, registered or not, and a region that was found mapped. False: nothing has ended.
     #[inline]
+    pub fn copy_mapped(
+        &self,
+        endpoint: &mut Endpoint,
+        transfer: Transfer,
+        (rank, remote): (u32, u64),
+        local: &Part,
+    ) -> bool {
+        let Part { memory, offset, len_bytes } = local;
+        let range = Range { start: remote, len_bytes: *len_bytes as u64 };
+        self.find(rank, range).is_some_and(|(connection, target)| {
+            endpoint.copy_at_once(rma_kind(transfer), connection, (memory, *offset), target, *len_bytes)
+        })
+    }
+
+    /// Tries a copy that is not done by [`Direct::copy_mapped`]. The endpoint would know it by `id`.
     pub fn copy(
         &mut self,
         links: &mut Links,
@@ -146,9 +148,6 @@ impl Direct {
         id: u64,
     ) -> Attempt {
         let Some((connection, target)) = self.find(rank, remote) else { return Attempt::NotTried };
-        if copy_mapped(links.endpoint(), connection, transfer, local, target) {
-            return Attempt::Ended(0);
-        }
         let Some((at, is_staged)) = self.local(links, registered, transfer, local) else {
             return Attempt::NotTried;
         };
@@ -197,7 +196,6 @@ impl Direct {
     }
 
     /// Where the data are, or are put, for the endpoint, and whether these are copies.
-    #[inline]
     fn local(
         &mut self,
         links: &mut Links,

@@ -556,8 +556,23 @@ impl Process {
         local: &Part,
         cookie: u64,
     ) -> Result<Option<u64>> {
+        if self.transfer_at_once(transfer, rank, remote, local) {
+            return Ok(Some(0));
+        }
         self.check_rank(rank)?;
         self.memory.transfer(&mut self.links, transfer, rank, remote, local, cookie)
+    }
+
+    /// Copies as [`Process::transfer`] does, if that can be done now, by a plain copy. False: nothing was done, and that one says why.
+    #[inline]
+    pub(crate) fn transfer_at_once(
+        &mut self,
+        transfer: Transfer,
+        rank: u32,
+        remote: u64,
+        local: &Part,
+    ) -> bool {
+        self.memory.transfer_at_once(&mut self.links, transfer, (rank, remote), local)
     }
 
     /// Starts to copy between described data of this process, whose first element has its origin `origin` bytes from the beginning of `local`, and
@@ -613,8 +628,30 @@ impl Process {
     /// # Errors
     /// [`AmError::Again`]: 4,096 operations are under way. Else there is no such rank, or the address is no multiple of the width.
     pub fn atomic(&mut self, rank: u32, remote: u64, change: Change, cookie: u64) -> Result<Option<u64>> {
+        match self.fetch_at_once(rank, remote, change) {
+            Some(Ok(value)) => return Ok(Some(value)),
+            Some(Err(error)) => {
+                self.end_later(cookie, error);
+                return Ok(None);
+            }
+            None => {}
+        }
         self.check_rank(rank)?;
-        self.memory.atomic(&mut self.links, rank, remote, change, cookie)
+        self.memory.atomic(&mut self.links, rank, remote, change, cookie).map(|()| None)
+    }
+
+    /// Changes a word as [`Process::atomic`] does, if that can be done now, and returns the value that it found. None: nothing was done, and that
+    /// one says why. An error: nobody knows whether it was, so that it must not be done again.
+    #[inline]
+    pub(crate) fn fetch_at_once(&mut self, rank: u32, remote: u64, change: Change) -> Option<Result<u64>> {
+        let fetched = self.memory.fetch_at_once(&mut self.links, (rank, remote), change)?;
+        Some(fetched.map_err(|status| AmError::Gone { rank, why: status.to_string() }))
+    }
+
+    /// An operation has failed, which [`Due::Done`] reports.
+    #[cold]
+    pub(crate) fn end_later(&mut self, cookie: u64, error: AmError) {
+        self.memory.tell_ended(cookie, Err(error));
     }
 
     fn check_rank(&self, rank: u32) -> Result<()> {

@@ -106,7 +106,38 @@ impl OneSided {
         Ok(())
     }
 
-    /// Starts to copy, which ends once, by [`OneSided::next_ended`], unless it has ended well already: then the value is there.
+    /// Copies if that can be done now, by a plain copy. False: nothing was done, and [`OneSided::transfer`] finds out why.
+    #[inline]
+    pub fn transfer_at_once(
+        &self,
+        links: &mut Links,
+        transfer: Transfer,
+        (rank, remote): (u32, u64),
+        local: &Part,
+    ) -> bool {
+        self.waiting.is_empty()
+            && local.len_bytes > 0
+            && self.direct.copy_mapped(links.endpoint(), transfer, (rank, remote), local)
+    }
+
+    /// Changes a word if that can be done now, and returns the value that it found. None: nothing was done, and [`OneSided::atomic`] finds out
+    /// why. An error: nobody knows whether it was.
+    #[inline]
+    pub fn fetch_at_once(
+        &mut self,
+        links: &mut Links,
+        (rank, remote): (u32, u64),
+        change: Change,
+    ) -> Option<Result<u64, Status>> {
+        let Change::Core(atomic) = change else { return None };
+        if !self.waiting.is_empty() {
+            return None;
+        }
+        self.direct.fetch(links, (rank, Range { start: remote, len_bytes: change.len_bytes() }), atomic)
+    }
+
+    /// Starts to copy what was not copied by [`OneSided::transfer_at_once`]. It ends once, by [`OneSided::next_ended`], unless it has ended well
+    /// already: then the value is there.
     pub fn transfer(
         &mut self,
         links: &mut Links,
@@ -207,7 +238,7 @@ impl OneSided {
         Ok(None)
     }
 
-    /// Starts an atomic operation, which ends once, by [`OneSided::next_ended`], unless it has ended well already: then the value is there.
+    /// Starts an atomic operation that was not done by [`OneSided::fetch_at_once`]. It ends once, by [`OneSided::next_ended`].
     pub fn atomic(
         &mut self,
         links: &mut Links,
@@ -215,7 +246,7 @@ impl OneSided {
         remote: u64,
         change: Change,
         cookie: u64,
-    ) -> Result<Option<u64>> {
+    ) -> Result<()> {
         let len_bytes = change.len_bytes();
         if let Change::Reduce(number, reduction, _) = change
             && !number.can(reduction)
@@ -227,24 +258,10 @@ impl OneSided {
         }
         let remote = Range { start: remote, len_bytes };
         self.check(remote)?;
-        if self.waiting.is_empty()
-            && let Change::Core(atomic) = change
-        {
-            match self.direct.fetch(links, (rank, remote), atomic) {
-                Some(Ok(value)) => return Ok(Some(value)),
-                // It must not be done twice.
-                Some(Err(status)) => {
-                    self.tell_ended(cookie, Err(AmError::Gone { rank, why: status.to_string() }));
-                    return Ok(None);
-                }
-                None => {}
-            }
-        }
         let action = |results: &mut Results, links: &mut Links| {
             results.take(links.endpoint()).map(|slot| Action::Atomic(change, change.attempt(0), slot))
         };
-        self.start(links, rank, remote, cookie, action)?;
-        Ok(None)
+        self.start(links, rank, remote, cookie, action)
     }
 
     fn check(&self, remote: Range) -> Result<()> {

@@ -5,7 +5,7 @@ use super::tests::{runtimes, turn};
 use super::*;
 use crate::arithmetic::{Change, Number, Reduction};
 use crate::description::Description;
-use crate::limits::OPERATIONS_MAX;
+use crate::limits::{ENDED_MAX, OPERATIONS_MAX};
 use crate::runtime::Runtime;
 use cci::{Atomic, AtomicKind, AtomicWidth, Foreign};
 use std::cell::{Cell, RefCell};
@@ -153,6 +153,42 @@ fn what_is_mapped_ends_when_it_is_started() {
         assert_eq!(bytes(&theirs, 0, 8_192), before);
         all[1].register_memory(&theirs).unwrap();
     }
+}
+
+/// Callbacks of operations on what is mapped run once each, in the order of these, as handlers do: at the next fence, or while a put waits for
+/// space.
+#[test]
+fn callbacks_of_what_is_mapped_run_once_and_in_order() {
+    let mut all = runtimes("shm", 2);
+    let theirs = all[1].allocate(4_096).unwrap();
+    all[1].register_memory(&theirs).unwrap();
+    let (local, start) = (part(&heap(64), 0, 64), address(&theirs));
+    let put = |all: &mut [Runtime]| all[0].process().transfer(Transfer::Put, 1, start, &local, 0).unwrap();
+    turn(&mut all, |all| put(all).is_some());
+    turn(&mut all, |all| all[0].process().operations(None) == 0);
+    let noted = Rc::new(RefCell::new(Vec::new()));
+    let (count, runtime) = (3 * ENDED_MAX + 10, &mut all[0]);
+    for number in 0..count {
+        let ends = noted.clone();
+        let end = move |_: &mut Runtime, result: Result<()>| ends.borrow_mut().push((number, result.is_ok()));
+        runtime.put(1, start, &local, end).unwrap();
+        assert_eq!(noted.borrow().len(), number / ENDED_MAX * ENDED_MAX, "when there is no space");
+    }
+    let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 3, compare: 0 };
+    for _ in 0..2 {
+        let found = noted.clone();
+        let end = move |runtime: &mut Runtime, value: Result<u64>| {
+            assert!(matches!(runtime.fence(1), Err(AmError::State(_))), "a handler does not wait");
+            assert!(!runtime.poll());
+            found.borrow_mut().push((value.unwrap() as usize, true));
+        };
+        runtime.atomic(1, start + 128, add, end).unwrap();
+    }
+    runtime.fence(1).unwrap();
+    let expected = (0..count).chain([0, 3]).map(|number| (number, true)).collect::<Vec<_>>();
+    assert!(noted.take() == expected);
+    runtime.fence(1).unwrap();
+    assert!(noted.take().is_empty());
 }
 
 #[test]

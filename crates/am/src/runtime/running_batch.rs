@@ -6,6 +6,30 @@ use crate::limits::ARGS_MAX;
 use crate::message::Message;
 use crate::process::{Batch, Delivery, Due};
 
+/// Runs the callbacks of operations that had ended when they were started. Returns whether there were any.
+#[inline]
+pub(super) fn run_ended(runtime: &mut Runtime) -> bool {
+    if runtime.ended.is_empty() {
+        return false;
+    }
+    runtime.is_handling = true;
+    let handling = Handling(runtime);
+    while let Some((done, value)) = handling.0.ended.pop_front() {
+        done(handling.0, Ok(value));
+    }
+    true
+}
+
+/// Callbacks run as long as this lives, also if one panics.
+struct Handling<'a>(&'a mut Runtime);
+
+impl Drop for Handling<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.is_handling = false;
+    }
+}
+
 /// Puts a batch back when it is done, also if a handler panics.
 pub(super) struct RunningBatch<'a> {
     runtime: &'a mut Runtime,
@@ -14,22 +38,8 @@ pub(super) struct RunningBatch<'a> {
 }
 
 impl RunningBatch<'_> {
-    /// With the operations that had ended when they were started.
     pub(super) fn of(runtime: &mut Runtime, batch: Option<Batch>) -> RunningBatch<'_> {
         RunningBatch { runtime, args: [0; ARGS_MAX], batch }
-    }
-
-    /// Runs the callbacks of operations that had ended when they were started. Returns whether there were any.
-    #[inline]
-    pub(super) fn run_ended(&mut self) -> bool {
-        let mut ran = false;
-        while let Some((done, value)) = self.runtime.ended.pop_front() {
-            ran = true;
-            self.runtime.is_handling = true;
-            done(self.runtime, Ok(value));
-            self.runtime.is_handling = false;
-        }
-        ran
     }
 
     /// Runs the callback of a collective that has ended, or keeps its result for whoever waits for it.
@@ -46,7 +56,7 @@ impl RunningBatch<'_> {
 
     /// Returns whether any handler has run.
     pub(super) fn run(&mut self) -> bool {
-        let mut ran = self.run_ended();
+        let mut ran = false;
         while let Some(due) = self.batch.as_mut().and_then(|batch| self.runtime.process.next(batch)) {
             ran = true;
             match due {

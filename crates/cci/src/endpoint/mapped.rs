@@ -4,7 +4,7 @@ use super::Endpoint;
 use super::rma::{is_beyond, remote_address};
 use crate::connection::{Connection, Status};
 use crate::engine::core::{ConnState, SendOp};
-use crate::engine::mapped_pairs::{Lost, MappedRegion};
+use crate::engine::mapped_pairs::{Known, Lost, MappedRegion};
 use crate::options::Attribute;
 use crate::rma::{BlockRun, Memory, RegionAddress, RegionHandle, RmaFlags};
 use crate::transport::{Action, AtomicRequest, RmaRequest};
@@ -51,11 +51,9 @@ impl Endpoint {
         region: RegionHandle,
         runs: &[BlockRun],
     ) -> bool {
-        let remote = remote_address(RegionAddress::new(region, 0));
-        let copied = self.may_be_mapped(connection, RmaFlags::SILENT)
-            && local.is_own_process()
-            && self.is_known(connection, remote)
-            && self.core.regions.pairs.copy_blocks(kind, connection, &local.bytes(), remote, runs);
+        let Some(remote) = self.known(connection, &RegionAddress::new(region, 0)) else { return false };
+        let copied =
+            local.is_own_process() && self.core.regions.pairs.copy_blocks(kind, &local.bytes(), remote, runs);
         if copied {
             let len_bytes: usize = runs.iter().map(|run| run.len_bytes * run.count).sum();
             self.core.counters.count_rma(kind, len_bytes as u64);
@@ -67,10 +65,8 @@ impl Endpoint {
     /// this returns. False: that is not possible, or not now, and some may have been written.
     #[inline]
     pub fn write_at_once(&mut self, connection: Connection, bytes: &[u8], target: RegionAddress) -> bool {
-        let remote = remote_address(target);
-        let written = self.may_be_mapped(connection, RmaFlags::SILENT)
-            && self.is_known(connection, remote)
-            && self.core.regions.pairs.put(connection, bytes, remote);
+        let Some(remote) = self.known(connection, &target) else { return false };
+        let written = self.core.regions.pairs.put(bytes, (remote, target.offset));
         if written {
             self.core.counters.count_rma(RmaKind::Write, bytes.len() as u64);
         }
@@ -81,10 +77,8 @@ impl Endpoint {
     /// when this returns. False: that is not possible, or not now, and some may have been read.
     #[inline]
     pub fn read_at_once(&mut self, connection: Connection, source: RegionAddress, bytes: &mut [u8]) -> bool {
-        let remote = remote_address(source);
-        let read = self.may_be_mapped(connection, RmaFlags::SILENT)
-            && self.is_known(connection, remote)
-            && self.core.regions.pairs.get(connection, remote, bytes);
+        let Some(remote) = self.known(connection, &source) else { return false };
+        let read = self.core.regions.pairs.get((remote, source.offset), bytes);
         if read {
             self.core.counters.count_rma(RmaKind::Read, bytes.len() as u64);
         }
@@ -102,17 +96,10 @@ impl Endpoint {
         target: RegionAddress,
         len_bytes: usize,
     ) -> bool {
-        let remote = remote_address(target);
-        let copied = self.may_be_mapped(connection, RmaFlags::SILENT)
-            && local.is_own_process()
-            && self.is_known(connection, remote)
-            && self.core.regions.pairs.copy_block(
-                kind,
-                connection,
-                (&local.bytes(), local_offset),
-                remote,
-                len_bytes,
-            );
+        let Some(remote) = self.known(connection, &target) else { return false };
+        let (local_bytes, target) = (local.bytes(), (remote, target.offset));
+        let copied = local.is_own_process()
+            && self.core.regions.pairs.copy_block(kind, (&local_bytes, local_offset), target, len_bytes);
         if copied {
             self.core.counters.count_rma(kind, len_bytes as u64);
         }
@@ -130,31 +117,37 @@ impl Endpoint {
         atomic: Atomic,
         target: RegionAddress,
     ) -> Option<Result<u64, Status>> {
-        let at = remote_address(target);
-        if !self.may_be_mapped(connection, RmaFlags::SILENT) || !self.is_known(connection, at) {
-            return None;
-        }
-        let before = self.core.regions.pairs.fetch(connection, atomic, at)?;
+        let known = self.known(connection, &target)?;
+        let before = self.core.regions.pairs.fetch(atomic, (known, target.offset))?;
         self.core.counters.atomics += 1;
         Some(before.map_err(|Lost| Status::TimedOut))
     }
 
-    /// Whether operations without a local region may use this region of a peer's, which is looked for where it is mapped.
+    /// Where operations without a local region find this region of a peer's, which is looked for where it is mapped. `None`: it is not, or the
+    /// connection does not allow that now.
     #[inline(always)]
-    fn is_known(&mut self, connection: Connection, remote: RemoteAddress) -> bool {
-        self.core.regions.pairs.has(connection, remote) || self.look_for(connection, remote)
+    fn known(&mut self, connection: Connection, at: &RegionAddress) -> Option<Known> {
+        if !self.may_be_mapped(connection, RmaFlags::SILENT) {
+            return None;
+        }
+        let remote = RemoteAddress { region: at.handle.region(), key: at.handle.key(), offset: 0 };
+        match self.core.regions.pairs.known(connection, remote) {
+            Some(known) => Some(known),
+            None => self.look_for(connection, remote),
+        }
     }
 
     #[cold]
-    fn look_for(&mut self, connection: Connection, remote: RemoteAddress) -> bool {
+    #[inline(never)]
+    fn look_for(&mut self, connection: Connection, remote: RemoteAddress) -> Option<Known> {
         let Endpoint { core, transport, .. } = self;
-        let Some(link) = core.conn(connection).map(|conn| conn.link) else { return false };
+        let link = core.conn(connection)?.link;
         if !core.regions.pairs.wants(connection, None, remote) {
-            return false;
+            return None;
         }
-        let Some(mapped) = transport.mapped(link, remote.region, remote.key) else { return false };
+        let mapped = transport.mapped(link, remote.region, remote.key)?;
         core.regions.pairs.insert(connection, None, remote, mapped);
-        true
+        core.regions.pairs.known(connection, remote)
     }
 
     /// Writes bytes, 1 MiB at most, to a peer's region that is mapped, as [`Endpoint::write_at_once`] does. It finds any number of regions, where that one

@@ -7,7 +7,7 @@ use crate::rma::{Access, BlockRun, atomic_op};
 use cci_memory::bytes::{Backing, Blocks, Bytes};
 use cci_memory::ring::Direct;
 use cci_proto::{Atomic, RemoteAddress, RmaKind};
-use cci_sys::shared_memory::{SharedMemory, SharedMemoryReader};
+use cci_sys::shared_memory::{ReadOnlyWord, SharedMemory, SharedMemoryReader};
 use std::sync::Arc;
 
 /// Pairs that are kept at a time.
@@ -23,9 +23,7 @@ pub struct MappedRegion {
     /// Exactly the region's bytes, in `memory`.
     bytes: Bytes,
     access: Access,
-    control: Arc<SharedMemoryReader>,
-    /// Where in `control` the live word is.
-    live_at: usize,
+    live: ReadOnlyWord,
     /// What the live word holds while the region may be used.
     token: u64,
     /// Says to the peer that its memory is being used.
@@ -43,18 +41,18 @@ impl MappedRegion {
         memory: Arc<SharedMemory>,
         (start, len_bytes): (usize, usize),
         access: Access,
-        control: Arc<SharedMemoryReader>,
+        control: &Arc<SharedMemoryReader>,
         (name, token): (u64, u64),
         direct: Direct<Arc<SharedMemory>>,
     ) -> Option<MappedRegion> {
         let bytes = memory.bytes().part(start, len_bytes)?;
-        let live_at = name as usize * 8;
-        Some(MappedRegion { bytes, access, control, live_at, token, direct, name, _memory: memory })
+        let live = control.word(usize::try_from(name).ok()?.checked_mul(8)?).ok()?;
+        Some(MappedRegion { bytes, access, live, token, direct, name, _memory: memory })
     }
 
-    #[inline]
+    #[inline(always)]
     fn is_live(&self) -> bool {
-        self.control.load(self.live_at) == Ok(self.token)
+        self.live.load() == self.token
     }
 
     /// Whether copies of so many bytes may go this way.
@@ -129,6 +127,10 @@ impl<'a> Accessed<'a> {
         is_live
     }
 }
+
+/// Where a region of a peer's is among the pairs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Known(usize);
 
 /// An operation that may have changed pages that are nobody's any more.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -259,39 +261,28 @@ impl MappedPairs {
         is_done
     }
 
-    /// Begins to copy without a local region. `None`: the region is not [there](MappedPairs::has), the rights are not its own, or the bytes are
-    /// too many for one turn.
+    /// Begins to copy without a local region. `None`: nothing is known at this place, the rights are not its own, or the bytes are too many for
+    /// one turn.
     #[inline(always)]
-    fn begin(
-        &self,
-        kind: RmaKind,
-        connection: Connection,
-        remote: RemoteAddress,
-        len: usize,
-    ) -> Option<Accessed<'_>> {
-        let pair = find(&self.pairs, connection, NO_REGION, remote.into())?;
+    fn begin(&self, kind: RmaKind, known: Known, len: usize) -> Option<Accessed<'_>> {
+        let pair = self.pairs[known.0 % PAIRS].as_ref()?;
         pair.mapped.may(kind, len as u64).then(|| pair.mapped.begin())
     }
 
-    /// Whether operations without a local region find this region of a peer's here.
+    /// Where operations without a local region find this region of a peer's, as long as nothing else is done with the pairs.
     #[inline(always)]
-    pub fn has(&self, connection: Connection, remote: RemoteAddress) -> bool {
-        find(&self.pairs, connection, NO_REGION, remote.into()).is_some()
+    pub fn known(&self, connection: Connection, remote: RemoteAddress) -> Option<Known> {
+        let place = place(connection, NO_REGION, remote.into());
+        let pair = self.pairs[place].as_ref()?;
+        is_of(pair, connection, NO_REGION, remote.into()).then_some(Known(place))
     }
 
-    /// Copies blocks between local memory and a region of a peer's. False: it is not [there](MappedPairs::has), a range or the rights are
-    /// not its own, the blocks are too many bytes for one turn, or the peer has taken its region back. Some may have been copied then.
+    /// Copies blocks between local memory and a [known](MappedPairs::known) region of a peer's. False: a range or the rights are not its own, the
+    /// blocks are too many bytes for one turn, or the peer has taken its region back. Some may have been copied then.
     #[inline(always)]
-    pub fn copy_blocks(
-        &mut self,
-        kind: RmaKind,
-        connection: Connection,
-        local: &Bytes,
-        remote: RemoteAddress,
-        runs: &[BlockRun],
-    ) -> bool {
+    pub fn copy_blocks(&mut self, kind: RmaKind, local: &Bytes, remote: Known, runs: &[BlockRun]) -> bool {
         let Some(len) = total_bytes(runs) else { return false };
-        let Some(access) = self.begin(kind, connection, remote, len) else { return false };
+        let Some(access) = self.begin(kind, remote, len) else { return false };
         let is_copied =
             access.bytes().is_some_and(|bytes| runs.iter().all(|run| copy_run(kind, local, bytes, run)));
         let is_done = access.end() && is_copied;
@@ -299,55 +290,49 @@ impl MappedPairs {
         is_done
     }
 
-    /// Writes bytes to a region of a peer's. False: as where [`MappedPairs::copy_blocks`] says so.
+    /// Writes bytes to a known region of a peer's. False: as where [`MappedPairs::copy_blocks`] says so.
     #[inline]
-    pub fn put(&mut self, connection: Connection, from: &[u8], remote: RemoteAddress) -> bool {
-        let Some(access) = self.begin(RmaKind::Write, connection, remote, from.len()) else { return false };
-        let is_copied = access.bytes().is_some_and(|bytes| bytes.write(remote.offset as usize, from));
+    pub fn put(&mut self, from: &[u8], (remote, offset): (Known, u64)) -> bool {
+        let Some(access) = self.begin(RmaKind::Write, remote, from.len()) else { return false };
+        let is_copied = access.bytes().is_some_and(|bytes| bytes.write(offset as usize, from));
         let is_done = access.end() && is_copied;
         self.done += u64::from(is_done);
         is_done
     }
 
-    /// Reads bytes from a region of a peer's. False: as where [`MappedPairs::copy_blocks`] says so.
+    /// Reads bytes from a known region of a peer's. False: as where [`MappedPairs::copy_blocks`] says so.
     #[inline]
-    pub fn get(&mut self, connection: Connection, remote: RemoteAddress, to: &mut [u8]) -> bool {
-        let Some(access) = self.begin(RmaKind::Read, connection, remote, to.len()) else { return false };
-        let is_copied = access.bytes().is_some_and(|bytes| bytes.read(remote.offset as usize, to));
+    pub fn get(&mut self, (remote, offset): (Known, u64), to: &mut [u8]) -> bool {
+        let Some(access) = self.begin(RmaKind::Read, remote, to.len()) else { return false };
+        let is_copied = access.bytes().is_some_and(|bytes| bytes.read(offset as usize, to));
         let is_done = access.end() && is_copied;
         self.done += u64::from(is_done);
         is_done
     }
 
-    /// Copies one block between local memory and a region of a peer's. False: as where [`MappedPairs::copy_blocks`] says so.
+    /// Copies one block between local memory and a known region of a peer's. False: as where [`MappedPairs::copy_blocks`] says so.
     #[inline(always)]
     pub fn copy_block(
         &mut self,
         kind: RmaKind,
-        connection: Connection,
         local: (&Bytes, usize),
-        remote: RemoteAddress,
+        (remote, offset): (Known, u64),
         len: usize,
     ) -> bool {
-        let Some(access) = self.begin(kind, connection, remote, len) else { return false };
+        let Some(access) = self.begin(kind, remote, len) else { return false };
         let is_copied =
-            access.bytes().is_some_and(|bytes| copy_one(kind, local, (bytes, remote.offset as usize), len));
+            access.bytes().is_some_and(|bytes| copy_one(kind, local, (bytes, offset as usize), len));
         let is_done = access.end() && is_copied;
         self.done += u64::from(is_done);
         is_done
     }
 
-    /// Changes a value of a peer's region, and answers the one from before. `None`: the region is not [there](MappedPairs::has), or as where
+    /// Changes a value of a [known](MappedPairs::known) region of a peer's, and answers the one from before. `None`: as where
     /// [`MappedPairs::atomic`] says so.
     #[inline(always)]
-    pub fn fetch(
-        &mut self,
-        connection: Connection,
-        atomic: Atomic,
-        target: RemoteAddress,
-    ) -> Option<Result<u64, Lost>> {
-        let pair = find(&self.pairs, connection, NO_REGION, target.into())?;
-        let before = pair.mapped.change(atomic, target.offset)?;
+    pub fn fetch(&mut self, atomic: Atomic, (target, offset): (Known, u64)) -> Option<Result<u64, Lost>> {
+        let pair = self.pairs[target.0 % PAIRS].as_ref()?;
+        let before = pair.mapped.change(atomic, offset)?;
         self.done += 1;
         Some(before)
     }
@@ -467,7 +452,8 @@ mod tests {
             let direct = ring.into_producer(1000).unwrap().direct();
             let part = (LEN / 2, LEN / 2);
             let region =
-                MappedRegion::new(scene.remote.clone(), part, access, reader, (NAME, TOKEN), direct).unwrap();
+                MappedRegion::new(scene.remote.clone(), part, access, &reader, (NAME, TOKEN), direct)
+                    .unwrap();
             let local = Some((LOCAL, scene.local.bytes(), is_target));
             scene.pairs.insert(ON, local, REMOTE, region);
             scene
@@ -551,13 +537,14 @@ mod tests {
             BlockRun { local: 1, local_stride: 3, remote: 4, remote_stride: 8, len_bytes: 2, count: 100 };
         let half = LEN / 2;
         let copy = |scene: &mut Scene, kind, runs: &[BlockRun]| {
-            scene.pairs.copy_blocks(kind, ON, &local.bytes(), REMOTE, runs)
+            let known = scene.pairs.known(ON, REMOTE);
+            known.is_some_and(|known| scene.pairs.copy_blocks(kind, &local.bytes(), known, runs))
         };
         assert!(!copy(&mut scene, RmaKind::Write, &[run]), "it is only known beside a local region");
         let mapped = scene.pairs.pairs.iter_mut().find_map(Option::take).unwrap().mapped;
         scene.pairs.insert(ON, None, REMOTE, mapped);
         let single = BlockRun { local: 7, remote: half - 1, len_bytes: 1, count: 1, ..run };
-        assert!(scene.pairs.has(ON, REMOTE) && copy(&mut scene, RmaKind::Write, &[run, single]));
+        assert!(copy(&mut scene, RmaKind::Write, &[run, single]));
         for block in 0..100 {
             let (at, from) = (half + 4 + 8 * block, 1 + 3 * block);
             assert_eq!((scene.remote(at), scene.remote(at + 1)), (data[from], data[from + 1]));
@@ -578,7 +565,14 @@ mod tests {
         scene.say(0);
         assert!(!copy(&mut scene, RmaKind::Write, &[run]));
         let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 1, compare: 0 };
-        assert_eq!((scene.pairs.fetch(ON, add, REMOTE), scene.pairs.done), (None, 1));
+        let known = scene.pairs.known(ON, REMOTE).unwrap();
+        assert_eq!((scene.pairs.fetch(add, (known, 0)), scene.pairs.done), (None, 1));
+        let others = [
+            (Connection { generation: 2, ..ON }, REMOTE),
+            (ON, RemoteAddress { key: 78, ..REMOTE }),
+            (ON, RemoteAddress { region: REMOTE.region + PAIRS as u64, ..REMOTE }),
+        ];
+        assert!(others.iter().all(|(on, remote)| scene.pairs.known(*on, *remote).is_none()));
     }
 
     #[test]

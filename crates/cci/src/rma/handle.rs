@@ -89,6 +89,7 @@ impl RegionHandle {
     }
 
     /// How long the region is, bytes, by what the handle says.
+    #[inline]
     pub fn len_bytes(&self) -> u64 {
         self.word(1)
     }
@@ -106,6 +107,7 @@ impl RegionHandle {
         self.word(2)
     }
 
+    #[inline]
     fn word(&self, at: usize) -> u64 {
         let mut word = [0; 8];
         word.copy_from_slice(&self.0[at * 8..at * 8 + 8]);

@@ -222,6 +222,7 @@ impl Memory {
     }
 
     /// The library's memory is not mapped in a child made by `fork`.
+    #[inline]
     pub(crate) fn is_own_process(&self) -> bool {
         match &self.source {
             Source::Library(charged) => charged.segment.shared().is_mapped(),

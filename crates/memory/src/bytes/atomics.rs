@@ -2,6 +2,7 @@
 
 use super::Bytes;
 use crate::raw_atomic::{AtomicU32, AtomicU64, Ordering};
+use core::ptr::NonNull;
 
 /// One operation on an atomic of either width.
 macro_rules! apply {
@@ -93,7 +94,42 @@ impl core::fmt::Display for AtomicRefusal {
 
 impl core::error::Error for AtomicRefusal {}
 
+/// An aligned word of 8 bytes of some [`Bytes`], whose place was checked when this was made. It is used as those are.
+#[derive(Debug, Clone, Copy)]
+pub struct Word(NonNull<u8>);
+
+// SAFETY: an address; the word is reached by atomics only, from any thread, by the promise of `Bytes::new`.
+unsafe impl Send for Word {}
+// SAFETY: as above.
+unsafe impl Sync for Word {}
+
+impl Word {
+    /// Loads the word, sequentially consistent.
+    #[inline(always)]
+    pub fn load(self) -> u64 {
+        #[cfg(all(feature = "simulated", not(loom)))]
+        if crate::simulated::is_entered() {
+            let load = AtomicOp { kind: AtomicKind::Load, width: AtomicWidth::Eight, operand: 0, compare: 0 };
+            // SAFETY: in range, as was checked.
+            return unsafe { simulated(self.0.as_ptr(), load) };
+        }
+        // SAFETY: in range and aligned, as was checked; whoever else is at it uses atomics too or assembly.
+        unsafe { AtomicU64::from_ptr(self.0.as_ptr().cast()) }.load(Ordering::SeqCst)
+    }
+}
+
 impl Bytes {
+    /// The word of 8 bytes at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// [`AtomicRefusal`]: there is none. Range comes before alignment.
+    pub fn word(&self, offset: usize) -> Result<Word, AtomicRefusal> {
+        let at = self.at(offset, AtomicWidth::Eight.bytes()).ok_or(AtomicRefusal::OutOfRange)?;
+        let is_aligned = at.addr().get().is_multiple_of(AtomicWidth::Eight.bytes());
+        if is_aligned { Ok(Word(at)) } else { Err(AtomicRefusal::Misaligned) }
+    }
+
     /// Does `op` on the word at `offset`; answers what the word was before (4 bytes: zero-extended).
     ///
     /// # Errors

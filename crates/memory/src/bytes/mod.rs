@@ -22,7 +22,7 @@ mod trust;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-pub use atomics::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth};
+pub use atomics::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth, Word};
 pub use lent::{Readable, Writable};
 pub use strided::Blocks;
 pub use trust::Trust;

@@ -182,6 +182,26 @@ fn atomics_of_both_widths() {
 }
 
 #[test]
+fn a_word_is_found_where_there_is_one() {
+    let memory = Shared::<64>::new();
+    let bytes = memory.bytes();
+    let swap = AtomicOp { kind: AtomicKind::Swap, width: AtomicWidth::Eight, operand: 7, compare: 0 };
+    let (first, last) = (bytes.word(0).unwrap(), bytes.word(56).unwrap());
+    assert_eq!(bytes.atomic(56, swap), Ok(0));
+    assert_eq!((first.load(), last.load()), (0, 7));
+    for (offset, refusal) in [
+        (57, AtomicRefusal::OutOfRange),
+        (usize::MAX, AtomicRefusal::OutOfRange),
+        (4, AtomicRefusal::Misaligned),
+    ] {
+        assert_eq!(bytes.word(offset).err(), Some(refusal), "{offset}");
+    }
+    // By address, as for operations on it.
+    let odd = bytes.part(4, 32).unwrap();
+    assert_eq!((odd.word(0).err(), odd.word(4).map(Word::load)), (Some(AtomicRefusal::Misaligned), Ok(0)));
+}
+
+#[test]
 fn many_threads_count_right_on_one_word() {
     const EACH: u64 = if cfg!(miri) { 50 } else { 20_000 };
     let memory = Arc::new(Shared::<64>::new());

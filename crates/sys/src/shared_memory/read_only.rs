@@ -1,8 +1,9 @@
 //! Segments that only their maker can write to: control pages that peers look at.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use cci_memory::bytes::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth, Bytes, Trust};
+use cci_memory::bytes::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth, Bytes, Trust, Word};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::ProtFlags;
 
@@ -82,9 +83,32 @@ impl SharedMemoryReader {
         self.bytes().atomic(offset, AtomicOp { kind: AtomicKind::Load, width, operand: 0, compare: 0 })
     }
 
+    /// The aligned word of 8 bytes at `offset`, to be loaded often.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn word(self: &Arc<Self>, offset: usize) -> std::result::Result<ReadOnlyWord, AtomicRefusal> {
+        Ok(ReadOnlyWord { word: self.bytes().word(offset)?, _memory: self.clone() })
+    }
+
     #[inline]
     fn bytes(&self) -> Bytes {
-        // SAFETY: mapped readable as long as this value lives, and only read by the two functions above.
+        // SAFETY: mapped readable as long as this value lives, and only read by the functions above.
         unsafe { Bytes::new(self.0.as_ptr(), self.0.len()) }
+    }
+}
+
+/// A word of a peer's memory, which this keeps mapped.
+#[derive(Debug, Clone)]
+pub struct ReadOnlyWord {
+    word: Word,
+    _memory: Arc<SharedMemoryReader>,
+}
+
+impl ReadOnlyWord {
+    /// Loads it once, sequentially consistent.
+    #[inline(always)]
+    pub fn load(&self) -> u64 {
+        self.word.load()
     }
 }

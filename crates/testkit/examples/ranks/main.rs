@@ -276,16 +276,15 @@ fn puts(pair: Pair, count: usize) {
     let mut both = TwoRanks::over(pair);
     let [from, to] = both.memory();
     let remote = to.as_ptr().addr() as u64;
-    let part = || Part { memory: from.clone(), offset: 0, len_bytes: 8 };
+    let part = Part { memory: from, offset: 0, len_bytes: 8 };
     both.map(|rank, is_done| {
         let done = move |_: &mut Runtime, result: cci_am::Result<()>| is_done.set(result.is_ok());
-        rank.put(1, remote, part(), done).expect("there is room");
+        rank.put(1, remote, &part, done).expect("there is room");
     });
     let [rank, _] = &mut both.ranks;
     rounds(count, |is_counted| {
         act(is_counted, || {
-            rank.put(1, remote, part(), |_, result| result.expect("it is registered"))
-                .expect("there is room");
+            rank.put(1, remote, &part, |_, result| result.expect("it is registered")).expect("there is room");
             rank.fence(1).expect("no handler runs");
         });
         0

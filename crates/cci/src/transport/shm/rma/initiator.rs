@@ -373,7 +373,7 @@ impl Initiator {
         let (place, _) = self.usable(conn, RemoteAddress { region, key, offset: 0 }, 0, Access::LOCAL)?;
         let Usable { grant, mapping, .. } = self.granted_region(region)?;
         let memory = self.mappings.segment(mapping)?.clone();
-        let control = self.control.as_ref()?.0.clone();
+        let (control, _) = self.control.as_ref()?;
         let (part, access) = ((place.at, grant.len_bytes as usize), Access::from_bits(grant.access));
         let live = (place.word, place.token);
         MappedRegion::new(memory, part, access, control, live, out.producer.direct())

@@ -136,8 +136,7 @@ static void send_bursts(struct side *side, uint64_t count)
         if (status != CCI_SUCCESS && status != CCI_ENOBUFS && status != CCI_EAGAIN)
             must("cci_send_burst", status);
         count -= taken;
-        /* Not behind the last: its answer may be there. */
-        if (count > 0)
+        if (taken == 0)
             progress(side);
     }
 }

@@ -831,6 +831,10 @@ int cci_send2(cci_connection_t *connection, const void *header_ptr, uint32_t hea
  *   flags      0 or CCI_FLAG_SILENT
  *   taken      out: how many were taken, from the first on; 0 if the call fails
  *
+ * On a connection with nothing under way they leave at once. Behind others they leave as soon as there is a batch, and at the latest with
+ * the next call that makes progress (cci_get_event(), cci_poll()). A program that has more to send does that where there is no space, and
+ * behind its last burst: progress behind each burst would send batches that are not full.
+ *
  * Fewer than all are taken where there is no space for more, or where the next one can't be sent; another call with the rest tells why.
  * All that were taken end in one CCI_EVENT_SEND together, once the last of them has ended: with CCI_SUCCESS, or with the status of the
  * first of them that failed. There is no event with CCI_FLAG_SILENT, or if none was taken.

@@ -47,6 +47,7 @@ impl Channel for Streams {
                 Ok(taken) => {
                     left -= taken as u64;
                     full_since_ns = 0;
+                    continue;
                 }
                 Err(SendError::WouldBlock) if full_since_ns == 0 => full_since_ns = clock::now_ns(),
                 Err(SendError::WouldBlock) if clock::now_ns() - full_since_ns < SILENCE_NS => {}
@@ -54,6 +55,7 @@ impl Channel for Streams {
             }
             self.0.endpoint.progress();
         }
+        self.0.endpoint.progress();
         Ok(())
     }
 

@@ -118,6 +118,10 @@ impl Endpoint {
     /// Sends several messages of 0 bytes up to [`Endpoint::max_send_size`] each, in order, as single messages: the receiver can't tell
     /// that they were sent together. It costs less than sending each by itself. They are copied before the call returns.
     ///
+    /// On a connection with nothing under way they leave at once. Behind others they leave as soon as there is a batch, and at the latest
+    /// when the program next makes progress. So a program that has more to send makes progress where there is no space, and behind its
+    /// last burst: progress behind each burst would send batches that are not full.
+    ///
     /// Returns how many were taken, from the first on: fewer than all where there is no space for more, or where the next one can't be
     /// sent. The program goes on with the rest in another call, which tells the error. The messages that were taken end in exactly one
     /// [`Event::Send`] with `context`, once all of them have ended: with success, or as the first of them did that failed. With

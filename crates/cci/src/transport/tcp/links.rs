@@ -26,7 +26,7 @@ use std::io::ErrorKind;
 /// Connections without a receive buffer that are looked at in one poll; the others have their turn in the next ones.
 const FED_MAX: usize = 64;
 /// Unacknowledged messages from which on an acknowledgement does not wait for the peer to pause.
-const UNANNOUNCED_MAX: u32 = 32;
+const UNANNOUNCED_MAX: u32 = 256;
 /// How long the peer's end of a stream is awaited once CLOSE was sent.
 const LINGER_NS: u64 = 1_000_000_000;
 /// Time that a connection that closes has beyond the deadlines of what is under way.

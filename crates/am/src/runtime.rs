@@ -237,7 +237,24 @@ impl Runtime {
     /// handler, which can't wait.
     pub fn request(&mut self, context: Context, rank: u32, id: u16, args: &[i64], data: &[u8]) -> Result<()> {
         let starter = if self.is_handling { Starter::Handler } else { Starter::Program };
-        self.until(|runtime| runtime.process.request(starter, context, rank, id, args, data))
+        let done = self.process.request(starter, context, rank, id, args, data);
+        if starter == Starter::Handler || !matches!(done, Err(AmError::Again)) {
+            return done;
+        }
+        self.request_with_space(context, rank, id, args, data)
+    }
+
+    /// Sends a message for which there was no space.
+    #[cold]
+    fn request_with_space(
+        &mut self,
+        context: Context,
+        rank: u32,
+        id: u16,
+        args: &[i64],
+        data: &[u8],
+    ) -> Result<()> {
+        self.until(|runtime| runtime.process.request(Starter::Program, context, rank, id, args, data))
     }
 
     /// As [`Runtime::request`], with `count` elements of described data, the first of which has its origin at the beginning of the memory. They

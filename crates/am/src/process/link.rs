@@ -113,8 +113,13 @@ impl Link {
         *here = here.saturating_sub(1);
     }
 
+    /// Whether nothing comes before a message in this context: neither records that wait, nor what context that is.
+    #[inline(always)]
+    pub fn is_ready(&self, context: Context) -> bool {
+        self.outbox.is_empty() && self.known.get(usize::from(context.number())).is_some_and(|&known| known)
+    }
+
     /// Whether the rank knows this context. It does from now on.
-    #[inline]
     pub fn introduce(&mut self, context: Context) -> bool {
         let at = usize::from(context.number());
         if self.known.len() <= at {

@@ -5,6 +5,7 @@ use super::contexts::Context;
 use super::framing::{Arrived, cut};
 use super::inbox::Inbox;
 use super::link::{Link, Nonsense, Reach};
+use super::sending::{send_message, send_record};
 use super::table::Table;
 use crate::error::{AmError, Result};
 use crate::limits::{
@@ -26,9 +27,6 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 /// Records that wait for space are tried again so often.
 const SPACE_PAUSE: Duration = Duration::from_millis(1);
 
-/// Longest record that is put together before it is sent.
-const SHORT_BYTES: usize = 64;
-
 pub(crate) struct Links {
     ranks: Ranks,
     links: Table,
@@ -41,8 +39,9 @@ pub(crate) struct Links {
     backlog: Vec<u32>,
     /// Ranks that may have to get credits back.
     owing: Vec<u32>,
-    /// Credits with each rank.
+    /// Credits with each rank, and how many of them are for what handlers send.
     credits: u32,
+    for_handlers: u32,
     /// So many messages were started in all.
     started: u64,
     news: VecDeque<News>,
@@ -139,6 +138,7 @@ impl Links {
             backlog: Vec::new(),
             owing: Vec::new(),
             credits,
+            for_handlers: limits::for_handlers(credits),
             started: 0,
             news: VecDeque::new(),
         }
@@ -160,7 +160,7 @@ impl Links {
 
     /// How many credits there are with each rank, and how many of them are for what handlers send.
     pub fn credits(&self) -> (u32, u32) {
-        (self.credits, limits::for_handlers(self.credits))
+        (self.credits, self.for_handlers)
     }
 
     /// How many credits there are with each rank.
@@ -169,10 +169,48 @@ impl Links {
         self.credits
     }
 
-    /// Takes a credit for a message to a rank.
-    #[inline]
-    pub fn take_credit(&mut self, rank: u32, starter: Starter) -> Result<()> {
-        let kept_back = if starter == Starter::Program { limits::for_handlers(self.credits) } else { 0 };
+    /// Starts a message to a rank: takes a credit for it and sends it, or lets it wait for space, of which there is enough for all that has a
+    /// credit. Before the first one of a context, the rank learns which that is.
+    #[inline(always)]
+    pub fn start(
+        &mut self,
+        starter: Starter,
+        rank: u32,
+        context: Context,
+        name: &ContextName,
+        mut header: Header,
+        args: &[i64],
+        data: &[u8],
+    ) -> Result<()> {
+        let link = self.links.link(rank);
+        let kept_back = if starter == Starter::Program { self.for_handlers } else { 0 };
+        match link.reach {
+            Reach::Open(connection) if link.credits > kept_back && link.is_ready(context) => {
+                link.credits -= 1;
+                self.started += 1;
+                header.credits = link.take_owed();
+                if send_message(self.ranks.endpoint(), connection, &header, args, data).is_err() {
+                    self.keep(rank, Head::new(&header, args).bytes(), data);
+                }
+                Ok(())
+            }
+            _ => self.start_otherwise(starter, rank, context, name, header, args, data),
+        }
+    }
+
+    /// Starts a message where not all is at hand.
+    #[cold]
+    fn start_otherwise(
+        &mut self,
+        starter: Starter,
+        rank: u32,
+        context: Context,
+        name: &ContextName,
+        header: Header,
+        args: &[i64],
+        data: &[u8],
+    ) -> Result<()> {
+        let kept_back = if starter == Starter::Program { self.for_handlers } else { 0 };
         let link = self.link(rank);
         if let Reach::Gone(why) = &link.reach {
             return Err(AmError::Gone { rank, why: why.clone() });
@@ -182,6 +220,7 @@ impl Links {
         }
         link.credits -= 1;
         self.started += 1;
+        self.send(rank, context, name, header, args, data);
         Ok(())
     }
 
@@ -210,9 +249,7 @@ impl Links {
         }
     }
 
-    /// Sends a message, or lets it wait for space, of which there is enough for all that has a credit. Before the first one of a context, the
-    /// rank learns which that is.
-    #[inline]
+    /// Sends a message that has a credit.
     pub fn send(
         &mut self,
         rank: u32,
@@ -222,16 +259,11 @@ impl Links {
         args: &[i64],
         data: &[u8],
     ) {
-        let link = self.links.link(rank);
-        if !link.introduce(context) {
+        if !self.links.link(rank).introduce(context) {
             self.introduce(rank, context, name);
         }
         header.credits = self.links.link(rank).take_owed();
-        if args.is_empty() {
-            self.post_at_once(rank, &header.encode(), data);
-        } else {
-            self.post(rank, Head::new(&header, args).bytes(), data);
-        }
+        self.post(rank, Head::new(&header, args).bytes(), data);
     }
 
     /// Lets a rank know which context a number stands for.
@@ -399,12 +431,6 @@ impl Links {
 
     /// Sends a record, or has it wait.
     fn post(&mut self, rank: u32, head: &[u8], data: &[u8]) {
-        self.post_at_once(rank, head, data);
-    }
-
-    /// Sends a record at once, if nothing waits before it and there is space.
-    #[inline(always)]
-    fn post_at_once(&mut self, rank: u32, head: &[u8], data: &[u8]) {
         let link = self.links.link(rank);
         match link.reach {
             Reach::Open(connection) if link.outbox.is_empty() => {
@@ -716,27 +742,6 @@ impl Links {
             }
         }
         self.ranks.close(limit.saturating_sub(start.elapsed()))
-    }
-}
-
-/// Sends a record. Short ones are put together first, which costs less than to have the core gather them.
-#[inline]
-fn send_record(
-    endpoint: &mut Endpoint,
-    connection: Connection,
-    head: &[u8],
-    data: &[u8],
-) -> Result<(), SendError> {
-    let mut short = [0; SHORT_BYTES];
-    match short.get_mut(..head.len() + data.len()).and_then(|record| record.split_at_mut_checked(head.len()))
-    {
-        Some((to_head, to_data)) => {
-            to_head.copy_from_slice(head);
-            to_data.copy_from_slice(data);
-            let len = head.len() + data.len();
-            endpoint.send(connection, short.get(..len).unwrap_or_default(), 0, SendFlags::SILENT)
-        }
-        None => endpoint.send_vectored(connection, &[head, data], 0, SendFlags::SILENT),
     }
 }
 

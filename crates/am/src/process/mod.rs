@@ -27,6 +27,7 @@ mod part;
 mod passing;
 mod registered;
 mod results;
+mod sending;
 mod served;
 mod symmetric;
 mod table;
@@ -199,11 +200,9 @@ impl Process {
         self.dispatcher.contexts.check(context)?;
         let offer = self.large.offer(&mut self.links, rank, local, cookie)?;
         let sent = self.dispatcher.contexts.name(context).and_then(|name| {
-            self.links.take_credit(rank, starter)?;
             let data = offer.encode();
             let header = Header { kind: Kind::Large, ..message(false, context, handler, args, &data) };
-            self.links.send(rank, context, name, header, args, &data);
-            Ok(())
+            self.links.start(starter, rank, context, name, header, args, &data)
         });
         sent.inspect_err(|_| self.large.withdraw(&mut self.links, offer))
     }
@@ -239,7 +238,7 @@ impl Process {
     /// # Errors
     /// [`AmError::Again`]: as many messages of this process are under way to that rank as may be. Else there is no such rank, it is gone, the
     /// context was freed, or there are too many arguments or too much data.
-    #[inline]
+    #[inline(always)]
     pub fn request(
         &mut self,
         starter: Starter,
@@ -252,9 +251,8 @@ impl Process {
         check(args, data)?;
         self.check_rank(rank)?;
         let name = self.dispatcher.contexts.name(context)?;
-        self.links.take_credit(rank, starter)?;
-        self.links.send(rank, context, name, message(false, context, handler, args, data), args, data);
-        Ok(())
+        let header = message(false, context, handler, args, data);
+        self.links.start(starter, rank, context, name, header, args, data)
     }
 
     /// As [`Process::request`], with described data, which is packed. The first element's origin is `origin` bytes from the beginning of the
@@ -752,6 +750,7 @@ fn pack<'a>(
     Ok(out)
 }
 
+#[inline(always)]
 fn check(args: &[i64], data: &[u8]) -> Result<()> {
     if args.len() > ARGS_MAX {
         return Err(AmError::Argument("an active message has up to 16 arguments"));
@@ -763,6 +762,7 @@ fn check(args: &[i64], data: &[u8]) -> Result<()> {
 }
 
 /// The header of a message whose arguments and data were checked.
+#[inline(always)]
 fn message(flag: bool, context: Context, handler: u16, args: &[i64], data: &[u8]) -> Header {
     Header {
         flag,

@@ -4,10 +4,12 @@
 mod counted;
 mod large;
 mod update;
+mod whole;
 
 pub(crate) use counted::CountedWord;
 pub(crate) use large::{LARGE_BYTES, LargeOutcome, Offer};
 pub(crate) use update::{Update, Updating};
+pub(crate) use whole::WholeHead;
 
 use crate::limits::{
     ARGS_MAX, COLLECTIVE_BYTES_MAX, CONTEXT_NAME_BYTES_MAX, CONTEXTS_MAX, DATA_BYTES_MAX, HEADER_BYTES,
@@ -235,6 +237,9 @@ impl<'a> Args<'a> {
     /// Puts them to the beginning of a buffer, and returns them there.
     #[inline]
     pub fn decode<'b>(&self, buffer: &'b mut [i64; ARGS_MAX]) -> &'b [i64] {
+        if self.0.is_empty() {
+            return &[];
+        }
         for (arg, bytes) in buffer.iter_mut().zip(self.0) {
             *arg = i64::from_le_bytes(*bytes);
         }

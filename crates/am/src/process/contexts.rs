@@ -128,6 +128,13 @@ impl Contexts {
         self.by_name.get(name).copied()
     }
 
+    /// The handler of a message that is not a large one. None: there is none yet, or its context was freed.
+    #[inline(always)]
+    pub fn handler(&self, context: Context, id: u16) -> Option<Handler> {
+        // A context that was freed has none.
+        *self.all.get(usize::from(context.0))?.handlers.get(usize::from(id))?
+    }
+
     /// The handler of a message. None: its context was freed.
     #[inline]
     pub fn find(&self, context: Context, space: Space, id: u16) -> Option<Found> {

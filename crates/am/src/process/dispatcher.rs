@@ -6,7 +6,7 @@ use super::inbox::{Aligned, Entry, Inbox};
 use super::link::{Nonsense, Reach};
 use super::links::Links;
 use crate::error::{AmError, Result};
-use crate::wire::{Args, Header, Kind, Offer};
+use crate::wire::{Args, Header, Kind, Offer, WholeHead};
 use std::collections::VecDeque;
 
 pub(crate) struct Dispatcher {
@@ -35,9 +35,12 @@ pub(crate) struct Running {
     pub offer: Option<Offer>,
 }
 
+/// A message and its handler.
+type Addressed = (Header, Context, Handler);
+
 /// What becomes of a record that has come.
 enum Outcome {
-    Due(Header, Context, Handler),
+    Due(Addressed),
     Done,
     /// It has to wait, and so has all that comes after it from that rank.
     NotYet,
@@ -60,21 +63,23 @@ impl Default for Dispatcher {
 
 impl Dispatcher {
     /// Takes what is due. None: the last batch was not put back.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, links: &mut Links) -> Option<Batch> {
         let mut inbox = self.spare.take()?;
         links.swap_inbox(&mut inbox);
         if std::mem::take(&mut self.has_new_handlers) {
             self.holding = links.holding().into();
         }
-        Some(Batch { inbox, alone: None })
+        Some(Batch { inbox })
     }
 
     /// [`Process::put_back`](super::Process::put_back). No handler runs any more.
-    #[inline]
+    #[inline(always)]
     pub fn put_back(&mut self, links: &mut Links, mut batch: Batch) {
-        while let Some(entry) = batch.inbox.pop() {
-            self.hold(links, entry, &batch.inbox);
+        if !batch.inbox.is_empty() {
+            while let Some(entry) = batch.inbox.pop() {
+                self.hold(links, entry, &batch.inbox);
+            }
         }
         batch.inbox.clear();
         self.spare = Some(batch.inbox);
@@ -93,70 +98,86 @@ impl Dispatcher {
     }
 
     /// The next message of a batch whose handler is to be called.
-    #[inline]
+    #[inline(always)]
     pub fn next<'a>(&mut self, links: &mut Links, batch: &'a mut Batch) -> Option<Delivery<'a>> {
+        if !self.holding.is_empty() {
+            let held = self.next_held_of_all(links, batch);
+            if let Some((rank, message)) = held {
+                return batch.inbox.alone.as_ref().map(|alone| self.begin(rank, message, alone.bytes()));
+            }
+        }
+        let entry = batch.inbox.pop()?;
+        if let Some((head, context, handler)) = self.due_at_once(links, &entry) {
+            let content = head.content(batch.inbox.bytes(entry));
+            return Some(self.begin_whole((entry.rank, head.is_own()), context, handler, content, None));
+        }
+        self.next_otherwise(links, entry, batch)
+    }
+
+    /// The next message of those that have waited, if it is due now: its rank, and itself as what is alone in the batch.
+    #[cold]
+    fn next_held_of_all(&mut self, links: &mut Links, batch: &mut Batch) -> Option<(u32, Addressed)> {
         while let Some(rank) = self.holding.front().copied() {
             if let Some(message) = self.next_held(links, rank, batch) {
-                return batch.alone.as_ref().map(|alone| self.begin(rank, message, alone.bytes()));
+                return Some((rank, message));
             }
             self.holding.pop_front();
         }
+        None
+    }
+
+    /// The next message of a batch, from this entry on, which is looked at closely, as all after it.
+    #[inline(never)]
+    fn next_otherwise<'a>(
+        &mut self,
+        links: &mut Links,
+        mut entry: Entry,
+        batch: &'a mut Batch,
+    ) -> Option<Delivery<'a>> {
         loop {
-            let entry = batch.inbox.pop()?;
-            if let Some((context, handler)) = self.due_at_once(links, &entry, batch.inbox.bytes(entry)) {
-                let message = (entry.header, context, handler);
-                return Some(self.begin(entry.rank, message, batch.inbox.bytes(entry)));
-            }
+            let rank = entry.rank;
             match self.outcome(links, entry, &batch.inbox) {
-                Outcome::Due(header, context, handler) => {
-                    let message = (header, context, handler);
-                    return Some(self.begin(entry.rank, message, batch.inbox.bytes(entry)));
+                Outcome::Due(message) => {
+                    return Some(self.begin(rank, message, batch.inbox.bytes(entry)));
                 }
                 Outcome::Done => {}
                 Outcome::NotYet => {
                     let record = Aligned::new(batch.inbox.bytes(entry));
-                    links.link(entry.rank).held.push_back(record);
+                    links.link(rank).held.push_back(record);
                 }
-                Outcome::Assembled(header, record) => {
-                    match self.examine_new(links, entry.rank, header, &record) {
-                        Ok(Outcome::Due(header, context, handler)) => {
-                            let alone = batch.alone.insert(Aligned::new(&record));
-                            let message = (header, context, handler);
-                            return Some(self.begin(entry.rank, message, alone.bytes()));
-                        }
-                        Ok(Outcome::NotYet) => links.link(entry.rank).held.push_back(Aligned::new(&record)),
-                        Ok(_) => {}
-                        Err(Nonsense) => links.refuse_rank(entry.rank),
+                Outcome::Assembled(header, record) => match self.examine_new(links, rank, header, &record) {
+                    Ok(Outcome::Due(message)) => {
+                        let alone = batch.inbox.alone.insert(Aligned::new(&record));
+                        return Some(self.begin(rank, message, alone.bytes()));
                     }
-                }
+                    Ok(Outcome::NotYet) => links.link(rank).held.push_back(Aligned::new(&record)),
+                    Ok(_) => {}
+                    Err(Nonsense) => links.refuse_rank(rank),
+                },
             }
+            entry = batch.inbox.pop()?;
         }
     }
 
-    /// The handler of a short message that has come whole, waits behind nothing, and is for a context that its sender has used before, as almost
+    /// The handler of a message that has come whole, waits behind nothing, and is for a context that its sender has used before, as almost
     /// all are. None: it is looked at by [`Dispatcher::outcome`], and nothing has changed.
-    #[inline]
-    fn due_at_once(&self, links: &mut Links, entry: &Entry, record: &[u8]) -> Option<(Context, Handler)> {
-        let header = &entry.header;
-        if header.kind != Kind::Message || record.len() != header.record_bytes() {
-            return None;
-        }
+    #[inline(always)]
+    fn due_at_once(&self, links: &mut Links, entry: &Entry) -> Option<(WholeHead, Context, Handler)> {
+        let head = entry.whole?;
         let credits = links.credits_of_each();
         let link = links.link(entry.rank);
-        let context = link.context_in_use(header.context)?;
-        match self.contexts.find(context, Space::Messages, header.handler)? {
-            Found::Handler(context, handler) => {
-                let is_own = matches!(link.reach, Reach::Own);
-                (is_own || link.arrive(header.flag, credits).is_ok()).then_some((context, handler))
-            }
-            Found::NotYet => None,
-        }
+        let context = link.context_in_use(head.context())?;
+        let handler = self.contexts.handler(context, head.handler())?;
+        let is_own_process = matches!(link.reach, Reach::Own);
+        (is_own_process || link.arrive(head.is_own(), credits).is_ok()).then_some((head, context, handler))
     }
 
     /// What becomes of a record of an inbox: it waits behind those that do.
-    #[cold]
     fn outcome(&mut self, links: &mut Links, entry: Entry, inbox: &Inbox) -> Outcome {
-        self.examine_new(links, entry.rank, entry.header, inbox.bytes(entry)).unwrap_or_else(|Nonsense| {
+        let record = inbox.bytes(entry);
+        let header = Header::decode(record).ok_or(Nonsense);
+        let outcome = header.and_then(|header| self.examine_new(links, entry.rank, header, record));
+        outcome.unwrap_or_else(|Nonsense| {
             links.refuse_rank(entry.rank);
             Outcome::Done
         })
@@ -180,20 +201,15 @@ impl Dispatcher {
     }
 
     /// The next record of a rank that has waited, as what is alone in the batch, if it is due now.
-    fn next_held(
-        &mut self,
-        links: &mut Links,
-        rank: u32,
-        batch: &mut Batch,
-    ) -> Option<(Header, Context, Handler)> {
+    fn next_held(&mut self, links: &mut Links, rank: u32, batch: &mut Batch) -> Option<Addressed> {
         while let Some(record) = links.link(rank).held.pop_front() {
             let header = Header::decode(record.bytes());
             let outcome =
                 header.map_or(Err(Nonsense), |header| self.examine(links, rank, header, record.bytes()));
             match outcome {
-                Ok(Outcome::Due(header, context, handler)) => {
-                    batch.alone = Some(record);
-                    return Some((header, context, handler));
+                Ok(Outcome::Due(message)) => {
+                    batch.inbox.alone = Some(record);
+                    return Some(message);
                 }
                 Ok(Outcome::NotYet) => {
                     links.link(rank).held.push_front(record);
@@ -255,7 +271,7 @@ impl Dispatcher {
             },
         };
         Ok(match found {
-            Some(Found::Handler(context, handler)) => Outcome::Due(header, context, handler),
+            Some(Found::Handler(context, handler)) => Outcome::Due((header, context, handler)),
             Some(Found::NotYet) => Outcome::NotYet,
             None => {
                 links.end_chain(rank, header.flag);
@@ -264,22 +280,33 @@ impl Dispatcher {
         })
     }
 
-    #[inline(always)]
     fn begin<'a>(
         &mut self,
         sender: u32,
-        (header, context, handler): (Header, Context, Handler),
+        (header, context, handler): Addressed,
         record: &'a [u8],
+    ) -> Delivery<'a> {
+        let data = record.get(header.data_at()..).unwrap_or_default();
+        let (data, offer) =
+            if header.kind == Kind::Large { (&[][..], Offer::decode(data)) } else { (data, None) };
+        let content = (Args::of(&header, record), data);
+        self.begin_whole((sender, header.flag), context, handler, content, offer)
+    }
+
+    /// A message is handled from now on. `is_own`: its credit is this process's own.
+    #[inline(always)]
+    fn begin_whole<'a>(
+        &mut self,
+        (sender, is_own): (u32, bool),
+        context: Context,
+        handler: Handler,
+        (args, data): (Args<'a>, &'a [u8]),
+        offer: Option<Offer>,
     ) -> Delivery<'a> {
         debug_assert!(self.running.is_none(), "one handler at a time");
         self.handled += 1;
         let token = Token(self.handled);
-        let args = Args::of(&header, record);
-        let data = record.get(header.data_at()..).unwrap_or_default();
-        let (data, offer) =
-            if header.kind == Kind::Large { (&[][..], Offer::decode(data)) } else { (data, None) };
         let large_bytes = offer.map(|offer| offer.len_bytes());
-        let is_own = header.flag;
         self.running = Some(Running { token, sender, context, is_own, has_replied: false, offer });
         Delivery { handler, token, sender, context, args, data, large_bytes }
     }

@@ -1,15 +1,13 @@
 //! What is due: messages to be handled, and ends to be told.
 
 use super::contexts::{Context, Handler};
-use super::inbox::{Aligned, Inbox};
+use super::inbox::Inbox;
 use crate::error::Result;
 use crate::wire::Args;
 
 /// Messages that were taken to be handled. There is one at most.
 pub struct Batch {
     pub(super) inbox: Box<Inbox>,
-    /// One that lies elsewhere.
-    pub(super) alone: Option<Aligned>,
 }
 
 /// Names a message while its handler runs.

@@ -3,7 +3,7 @@
 use super::inbox::Inbox;
 use super::table::Table;
 use crate::limits::{HEADER_BYTES, RECORD_BYTES_MAX};
-use crate::wire::{COLLECTED_HEAD_BYTES, Header, Kind, Word};
+use crate::wire::{COLLECTED_HEAD_BYTES, Header, Kind, WholeHead, Word};
 use std::collections::{HashMap, VecDeque};
 
 /// What has come of all ranks and was not looked at.
@@ -29,8 +29,23 @@ impl Arrived {
 
     //= wire.md R-AM-3
     /// Puts what has come from a rank to where it belongs. False: no process of this version sends that.
-    #[inline]
+    #[inline(always)]
     pub fn sort(&mut self, rank: u32, bytes: &[u8], links: &mut Table) -> bool {
+        match WholeHead::of(bytes) {
+            Some(head) if self.partial.is_empty() => {
+                if head.credits() > 0 {
+                    links.regain(rank, head.credits());
+                }
+                self.inbox.push(rank, Some(head), bytes.len(), |space| space.copy_from_slice(bytes));
+                true
+            }
+            _ => self.sort_otherwise(rank, bytes, links),
+        }
+    }
+
+    /// Puts what is no whole message to where it belongs.
+    #[inline(never)]
+    fn sort_otherwise(&mut self, rank: u32, bytes: &[u8], links: &mut Table) -> bool {
         let Some(header) = Header::decode(bytes).filter(|_| bytes.len() <= RECORD_BYTES_MAX) else {
             return false;
         };
@@ -45,7 +60,8 @@ impl Arrived {
                 if header.credits > 0 {
                     links.regain(rank, header.credits);
                 }
-                self.inbox.push(rank, header, bytes.len(), |space| space.copy_from_slice(bytes));
+                let whole = WholeHead::of(bytes);
+                self.inbox.push(rank, whole, bytes.len(), |space| space.copy_from_slice(bytes));
             }
             _ => match Word::decode(header, bytes) {
                 Some(word) => self.words.push((rank, word)),

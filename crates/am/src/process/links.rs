@@ -13,7 +13,8 @@ use crate::limits::{
     UPDATES_MAX,
 };
 use crate::wire::{
-    Collected, ContextName, CountedWord, Head, Header, Kind, LargeOutcome, Range, Region, Update, Word,
+    Collected, ContextName, CountedWord, Head, Header, Kind, LargeOutcome, Range, Region, Update, WholeHead,
+    Word,
 };
 use cci::{Connection, Endpoint, Event, SendError, SendFlags, Status};
 use cci_job::{Peer, RankEvent, Ranks};
@@ -449,13 +450,9 @@ impl Links {
     fn post_own(&mut self, rank: u32, head: &[u8], data: &[u8]) {
         match Header::decode(head) {
             Some(header) if header.is_message() || header.kind == Kind::Context => {
-                let fill = |space: &mut [u8]| {
-                    if let Some((to_head, to_data)) = space.split_at_mut_checked(head.len()) {
-                        to_head.copy_from_slice(head);
-                        to_data.copy_from_slice(data);
-                    }
-                };
-                self.arrived.inbox.push(rank, header, head.len() + data.len(), fill);
+                let record = [head, data].concat();
+                let whole = WholeHead::of(&record);
+                self.arrived.inbox.push(rank, whole, record.len(), |space| space.copy_from_slice(&record));
             }
             Some(header) => self.arrived.words.push((rank, Word::Header(header))),
             None => debug_assert!(false, "what is encoded can be decoded"),
@@ -475,6 +472,7 @@ impl Links {
     }
 
     /// Sends what can be sent, and takes what has come. Returns whether there was anything.
+    #[inline(always)]
     pub fn progress(&mut self) -> bool {
         let Links { ranks, links, arrived, by_connection, last, .. } = self;
         let mut nonsense = None;
@@ -484,10 +482,20 @@ impl Links {
                 nonsense = Some(connection);
             }
         });
+        let has_more = !self.arrived.words.is_empty() || !self.backlog.is_empty() || !self.owing.is_empty();
+        if has_events || self.ranks.watches() || has_more || nonsense.is_some() {
+            return self.progress_more(nonsense, has_events) || messages > 0;
+        }
+        messages > 0
+    }
+
+    /// What is to be done with progress, beside messages. Returns whether there was anything that others see.
+    #[inline(never)]
+    fn progress_more(&mut self, nonsense: Option<Connection>, has_events: bool) -> bool {
         if let Some(connection) = nonsense {
             self.refuse(connection);
         }
-        let has_events = self.ranks.watches() || has_events;
+        let has_events = has_events || self.ranks.watches();
         if has_events {
             self.take_events();
         }
@@ -501,7 +509,7 @@ impl Links {
         if !self.owing.is_empty() {
             self.return_credits();
         }
-        messages > 0 || has_events || waits && self.backlog.is_empty()
+        has_events || waits && self.backlog.is_empty()
     }
 
     fn take_events(&mut self) {
@@ -684,15 +692,23 @@ impl Links {
         }
     }
 
+    /// Whether the links have something to tell.
+    #[inline(always)]
+    pub fn has_word(&self) -> bool {
+        !self.news.is_empty()
+    }
+
     pub fn next_news(&mut self) -> Option<News> {
         self.news.pop_front()
     }
 
+    #[inline(always)]
     pub fn has_news(&self) -> bool {
         !self.news.is_empty() || !self.arrived.is_empty()
     }
 
     /// Exchanges what has come for an inbox that is empty.
+    #[inline(always)]
     pub fn swap_inbox(&mut self, empty: &mut Box<Inbox>) {
         std::mem::swap(&mut self.arrived.inbox, empty);
     }

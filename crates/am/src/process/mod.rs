@@ -315,9 +315,28 @@ impl Process {
     }
 
     /// Makes progress, and runs no handlers.
+    #[inline(never)]
     pub fn progress(&mut self) {
         self.counted.makes_progress();
         self.links.progress();
+        if self.links.has_word() {
+            self.hear();
+        }
+        self.memory.advance(&mut self.links);
+        self.counted.advance(&mut self.links);
+        self.advance_counted();
+        if !self.collectives.are_idle() {
+            self.collectives.advance_all(&mut self.links);
+        }
+        let (rank, size) = (self.rank(), self.size());
+        while let Some(arrival) = self.barrier.next(rank, size) {
+            self.links.tell_arrival(arrival);
+        }
+    }
+
+    /// Hears what the links have to tell.
+    #[inline(never)]
+    fn hear(&mut self) {
         while let Some(news) = self.links.next_news() {
             match news {
                 News::Gone { rank, why } => {
@@ -362,16 +381,6 @@ impl Process {
                     }
                 }
             }
-        }
-        self.memory.advance(&mut self.links);
-        self.counted.advance(&mut self.links);
-        self.advance_counted();
-        if !self.collectives.are_idle() {
-            self.collectives.advance_all(&mut self.links);
-        }
-        let (rank, size) = (self.rank(), self.size());
-        while let Some(arrival) = self.barrier.next(rank, size) {
-            self.links.tell_arrival(arrival);
         }
     }
 

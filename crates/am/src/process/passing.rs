@@ -124,13 +124,14 @@ impl Process {
     }
 
     /// Goes on with collectives that are counted, or may be.
-    #[inline]
+    #[inline(always)]
     pub(super) fn advance_counted(&mut self) {
         if self.counted.collecting() > 0 {
             self.step_counted();
         }
     }
 
+    #[inline(never)]
     fn step_counted(&mut self) {
         if self.collectives.has_lost() {
             while let Some(collective) = self.counted.take_back() {

@@ -798,6 +798,7 @@ impl Runtime {
         if self.is_handling { Err(AmError::State("a handler does not wait")) } else { Ok(()) }
     }
 
+    #[inline(always)]
     fn run_due(&mut self) -> bool {
         let ran = running_batch::run_ended(self);
         match self.process.take_due() {
@@ -806,6 +807,7 @@ impl Runtime {
         }
     }
 
+    #[inline(always)]
     fn call(&mut self, handler: u64, message: &Message<'_>) {
         // One handler runs at a time, so that nobody else has borrowed it.
         let Some(handler) = self.handlers.get(handler as usize).cloned() else { return };

@@ -230,6 +230,7 @@ impl<'a> Args<'a> {
     }
 
     /// How many there are.
+    #[inline]
     pub fn count(&self) -> usize {
         self.0.len()
     }
@@ -237,9 +238,6 @@ impl<'a> Args<'a> {
     /// Puts them to the beginning of a buffer, and returns them there.
     #[inline]
     pub fn decode<'b>(&self, buffer: &'b mut [i64; ARGS_MAX]) -> &'b [i64] {
-        if self.0.is_empty() {
-            return &[];
-        }
         for (arg, bytes) in buffer.iter_mut().zip(self.0) {
             *arg = i64::from_le_bytes(*bytes);
         }

@@ -2,7 +2,7 @@
 
 use super::contexts::{Context, Contexts, Found, Handler, Space};
 use super::due::{Batch, Delivery, Token};
-use super::inbox::{Aligned, Entry, Inbox};
+use super::inbox::{Aligned, Inbox, Taken};
 use super::link::{Nonsense, Reach};
 use super::links::Links;
 use crate::error::{AmError, Result};
@@ -77,24 +77,24 @@ impl Dispatcher {
     #[inline(always)]
     pub fn put_back(&mut self, links: &mut Links, mut batch: Batch) {
         if !batch.inbox.is_empty() {
-            while let Some(entry) = batch.inbox.pop() {
-                self.hold(links, entry, &batch.inbox);
-            }
+            self.hold_rest(links, &mut batch.inbox);
         }
         batch.inbox.clear();
         self.spare = Some(batch.inbox);
     }
 
-    /// Has a record wait that was taken to be handled.
+    /// Has records wait that were taken to be handled.
     #[cold]
-    fn hold(&mut self, links: &mut Links, entry: Entry, inbox: &Inbox) {
+    fn hold_rest(&mut self, links: &mut Links, inbox: &mut Inbox) {
         self.has_new_handlers = true;
-        let record = Aligned::new(inbox.bytes(entry));
-        let header = Header::decode(record.bytes()).filter(|header| header.is_whole(record.bytes()));
-        if header.is_some_and(|header| links.arrive(entry.rank, header.flag).is_err()) {
-            return links.refuse_rank(entry.rank);
+        while let Some(taken) = inbox.pop() {
+            let (rank, record) = (inbox.rank(taken), Aligned::new(inbox.bytes(taken)));
+            let header = Header::decode(record.bytes()).filter(|header| header.is_whole(record.bytes()));
+            match header.map(|header| links.arrive(rank, header.flag)) {
+                Some(Err(Nonsense)) => links.refuse_rank(rank),
+                _ => links.link(rank).held.push_back(record),
+            }
         }
-        links.link(entry.rank).held.push_back(record);
     }
 
     /// The next message of a batch whose handler is to be called.
@@ -106,12 +106,13 @@ impl Dispatcher {
                 return batch.inbox.alone.as_ref().map(|alone| self.begin(rank, message, alone.bytes()));
             }
         }
-        let entry = batch.inbox.pop()?;
-        if let Some((head, context, handler)) = self.due_at_once(links, &entry) {
-            let content = head.content(batch.inbox.bytes(entry));
-            return Some(self.begin_whole((entry.rank, head.is_own()), context, handler, content, None));
+        let taken = batch.inbox.pop()?;
+        let rank = batch.inbox.rank(taken);
+        if let Some((head, context, handler)) = self.due_at_once(links, rank, batch.inbox.whole(taken)) {
+            let content = head.content(batch.inbox.bytes(taken));
+            return Some(self.begin_whole((rank, head.is_own()), context, handler, content, None));
         }
-        self.next_otherwise(links, entry, batch)
+        self.next_otherwise(links, taken, batch)
     }
 
     /// The next message of those that have waited, if it is due now: its rank, and itself as what is alone in the batch.
@@ -126,23 +127,23 @@ impl Dispatcher {
         None
     }
 
-    /// The next message of a batch, from this entry on, which is looked at closely, as all after it.
+    /// The next message of a batch, from this one on, which is looked at closely, as all after it.
     #[inline(never)]
     fn next_otherwise<'a>(
         &mut self,
         links: &mut Links,
-        mut entry: Entry,
+        mut taken: Taken,
         batch: &'a mut Batch,
     ) -> Option<Delivery<'a>> {
         loop {
-            let rank = entry.rank;
-            match self.outcome(links, entry, &batch.inbox) {
+            let rank = batch.inbox.rank(taken);
+            match self.outcome(links, rank, batch.inbox.bytes(taken)) {
                 Outcome::Due(message) => {
-                    return Some(self.begin(rank, message, batch.inbox.bytes(entry)));
+                    return Some(self.begin(rank, message, batch.inbox.bytes(taken)));
                 }
                 Outcome::Done => {}
                 Outcome::NotYet => {
-                    let record = Aligned::new(batch.inbox.bytes(entry));
+                    let record = Aligned::new(batch.inbox.bytes(taken));
                     links.link(rank).held.push_back(record);
                 }
                 Outcome::Assembled(header, record) => match self.examine_new(links, rank, header, &record) {
@@ -155,17 +156,22 @@ impl Dispatcher {
                     Err(Nonsense) => links.refuse_rank(rank),
                 },
             }
-            entry = batch.inbox.pop()?;
+            taken = batch.inbox.pop()?;
         }
     }
 
     /// The handler of a message that has come whole, waits behind nothing, and is for a context that its sender has used before, as almost
     /// all are. None: it is looked at by [`Dispatcher::outcome`], and nothing has changed.
     #[inline(always)]
-    fn due_at_once(&self, links: &mut Links, entry: &Entry) -> Option<(WholeHead, Context, Handler)> {
-        let head = entry.whole?;
+    fn due_at_once(
+        &self,
+        links: &mut Links,
+        rank: u32,
+        whole: Option<WholeHead>,
+    ) -> Option<(WholeHead, Context, Handler)> {
+        let head = whole?;
         let credits = links.credits_of_each();
-        let link = links.link(entry.rank);
+        let link = links.link(rank);
         let context = link.context_in_use(head.context())?;
         let handler = self.contexts.handler(context, head.handler())?;
         let is_own_process = matches!(link.reach, Reach::Own);
@@ -173,12 +179,11 @@ impl Dispatcher {
     }
 
     /// What becomes of a record of an inbox: it waits behind those that do.
-    fn outcome(&mut self, links: &mut Links, entry: Entry, inbox: &Inbox) -> Outcome {
-        let record = inbox.bytes(entry);
+    fn outcome(&mut self, links: &mut Links, rank: u32, record: &[u8]) -> Outcome {
         let header = Header::decode(record).ok_or(Nonsense);
-        let outcome = header.and_then(|header| self.examine_new(links, entry.rank, header, record));
+        let outcome = header.and_then(|header| self.examine_new(links, rank, header, record));
         outcome.unwrap_or_else(|Nonsense| {
-            links.refuse_rank(entry.rank);
+            links.refuse_rank(rank);
             Outcome::Done
         })
     }

@@ -36,7 +36,7 @@ impl Arrived {
                 if head.credits() > 0 {
                     links.regain(rank, head.credits());
                 }
-                self.inbox.push(rank, Some(head), bytes.len(), |space| space.copy_from_slice(bytes));
+                self.inbox.push(rank, bytes, true);
                 true
             }
             _ => self.sort_otherwise(rank, bytes, links),
@@ -60,8 +60,7 @@ impl Arrived {
                 if header.credits > 0 {
                     links.regain(rank, header.credits);
                 }
-                let whole = WholeHead::of(bytes);
-                self.inbox.push(rank, whole, bytes.len(), |space| space.copy_from_slice(bytes));
+                self.inbox.push(rank, bytes, WholeHead::of(bytes).is_some());
             }
             _ => match Word::decode(header, bytes) {
                 Some(word) => self.words.push((rank, word)),

@@ -8,18 +8,21 @@ const CHUNK_BYTES: usize = 8 * RECORD_BYTES_MAX;
 const _: () = assert!(CHUNK_BYTES < u32::MAX as usize, "an entry has 32 bits for a place");
 /// Data begins at multiples of so many bytes.
 const ALIGN_BYTES: usize = 16;
+/// Longest record that lies in its entry.
+const SHORT_BYTES: usize = 64;
 /// Chunks that are kept for later when they are empty.
 const CHUNKS_KEPT: usize = 8;
 
 /// Records in the order in which they came, copied to where their data is aligned.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    chunks: Vec<Chunk>,
-    /// The chunk that is being filled.
-    filling: usize,
     entries: Vec<Entry>,
     /// So many of these were taken out.
     taken: usize,
+    /// Longer records.
+    chunks: Vec<Chunk>,
+    /// The chunk that is being filled.
+    filling: usize,
     /// One that lies elsewhere: it has waited, or came in parts.
     pub alone: Option<Aligned>,
 }
@@ -32,16 +35,21 @@ struct Chunk {
     end: usize,
 }
 
-/// Where a record is, and whose it is.
-#[derive(Copy, Clone)]
-pub(crate) struct Entry {
-    pub rank: u32,
+/// A record, or where it is, and whose it is.
+#[repr(C, align(16))]
+struct Entry {
+    short: [u8; SHORT_BYTES],
+    rank: u32,
+    len: u32,
+    /// Where a longer one is.
     chunk: u32,
     at: u32,
-    len: u32,
-    /// What a whole message begins with.
-    pub whole: Option<WholeHead>,
+    is_whole: bool,
 }
+
+/// A record that was taken out of the row.
+#[derive(Copy, Clone)]
+pub(crate) struct Taken(usize);
 
 /// One record by itself, its data aligned as in an inbox.
 pub(crate) struct Aligned {
@@ -76,7 +84,6 @@ impl Chunk {
     }
 
     /// Makes space for a record of so many bytes. None: there is none.
-    #[inline(always)]
     fn reserve(&mut self, len: usize) -> Option<(usize, &mut [u8])> {
         let at = self.end;
         let space = self.bytes.get_mut(at..)?.get_mut(..len)?;
@@ -86,45 +93,81 @@ impl Chunk {
 }
 
 impl Inbox {
+    #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.taken == self.entries.len()
     }
 
-    /// Adds a record of up to [`RECORD_BYTES_MAX`], whose bytes `fill` writes.
+    /// Adds a record of up to [`RECORD_BYTES_MAX`], which may be a whole message.
     #[inline(always)]
-    pub fn push(&mut self, rank: u32, whole: Option<WholeHead>, len: usize, fill: impl FnOnce(&mut [u8])) {
-        loop {
-            let chunk = self.filling;
-            if let Some((at, space)) = self.chunks.get_mut(chunk).and_then(|chunk| chunk.reserve(len)) {
-                fill(space);
-                let (chunk, at, len) = (chunk as u32, at as u32, len as u32);
-                return self.entries.push(Entry { rank, chunk, at, len, whole });
+    pub fn push(&mut self, rank: u32, record: &[u8], is_whole: bool) {
+        let len = record.len() as u32;
+        let mut entry = Entry { short: [0; SHORT_BYTES], rank, len, chunk: 0, at: 0, is_whole };
+        match entry.short.get_mut(..record.len()) {
+            Some(space) => space.copy_from_slice(record),
+            None => {
+                entry.short = *record.first_chunk().unwrap_or(&entry.short);
+                (entry.chunk, entry.at) = self.push_long(record);
             }
-            self.fill_next();
         }
+        self.entries.push(entry);
     }
 
-    /// The chunk that is being filled has no space, or there is none yet.
-    #[cold]
-    fn fill_next(&mut self) {
-        if self.filling < self.chunks.len() {
-            self.filling += 1;
-        }
-        if self.filling == self.chunks.len() {
-            self.chunks.push(Chunk::new(CHUNK_BYTES));
+    /// Puts a longer record to a chunk. Returns where it is.
+    #[inline(never)]
+    fn push_long(&mut self, record: &[u8]) -> (u32, u32) {
+        loop {
+            if let Some(chunk) = self.chunks.get_mut(self.filling)
+                && let Some((at, space)) = chunk.reserve(record.len())
+            {
+                space.copy_from_slice(record);
+                return (self.filling as u32, at as u32);
+            }
+            if self.filling < self.chunks.len() {
+                self.filling += 1;
+            }
+            if self.filling == self.chunks.len() {
+                self.chunks.push(Chunk::new(CHUNK_BYTES));
+            }
         }
     }
 
     /// Takes the first record out of the row. Its bytes stay until [`Inbox::clear`].
     #[inline(always)]
-    pub fn pop(&mut self) -> Option<Entry> {
-        let entry = *self.entries.get(self.taken)?;
-        self.taken += 1;
-        Some(entry)
+    pub fn pop(&mut self) -> Option<Taken> {
+        let taken = self.taken;
+        (taken < self.entries.len()).then(|| {
+            self.taken += 1;
+            Taken(taken)
+        })
+    }
+
+    /// Whose a record is.
+    #[inline(always)]
+    pub fn rank(&self, taken: Taken) -> u32 {
+        self.entries.get(taken.0).map_or(0, |entry| entry.rank)
+    }
+
+    /// The header of a whole message.
+    #[inline(always)]
+    pub fn whole(&self, taken: Taken) -> Option<WholeHead> {
+        let entry = self.entries.get(taken.0).filter(|entry| entry.is_whole)?;
+        Some(WholeHead::of_checked(&entry.short))
     }
 
     #[inline(always)]
-    pub fn bytes(&self, entry: Entry) -> &[u8] {
+    pub fn bytes(&self, taken: Taken) -> &[u8] {
+        match self.entries.get(taken.0) {
+            Some(entry) => match entry.short.get(..entry.len as usize) {
+                Some(short) => short,
+                None => self.long(entry),
+            },
+            None => &[],
+        }
+    }
+
+    #[inline(never)]
+    fn long(&self, entry: &Entry) -> &[u8] {
         let chunk = self.chunks.get(entry.chunk as usize).map_or(&[][..], |chunk| &chunk.bytes);
         chunk.get(entry.at as usize..).and_then(|rest| rest.get(..entry.len as usize)).unwrap_or_default()
     }
@@ -134,15 +177,12 @@ impl Inbox {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.taken = 0;
-        if let Some(first) = self.chunks.first_mut() {
-            first.end = first.start;
-        }
-        if self.filling > 0 || self.alone.is_some() {
+        if !self.chunks.is_empty() || self.alone.is_some() {
             self.clear_more();
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn clear_more(&mut self) {
         self.alone = None;
         self.chunks.truncate(CHUNKS_KEPT);
@@ -156,6 +196,23 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{Header, Kind};
+
+    #[test]
+    fn whole_messages_keep_their_headers_at_any_length() {
+        let mut inbox = Inbox::default();
+        for len in [0, 1, 47, 48, 49, 3_000] {
+            let header = Header { handler: len as u16, value: len, ..Header::new(Kind::Message) };
+            let record = [&header.encode()[..], &vec![3; len as usize]].concat();
+            inbox.push(1, &record, true);
+            let taken = inbox.pop().unwrap();
+            assert_eq!(inbox.whole(taken), WholeHead::of(&record));
+            assert_eq!(inbox.whole(taken).unwrap().content(inbox.bytes(taken)).1, vec![3; len as usize]);
+        }
+        inbox.push(1, &Header::new(Kind::Part).encode(), false);
+        let taken = inbox.pop().unwrap();
+        assert_eq!(inbox.whole(taken), None);
+    }
 
     #[test]
     fn records_come_as_they_went_and_aligned() {
@@ -163,13 +220,13 @@ mod tests {
         for round in 0..3 {
             for number in 0..200_usize {
                 let record = [vec![number as u8; number * 30], vec![7; number * 10]].concat();
-                inbox.push(number as u32, None, record.len(), |space| space.copy_from_slice(&record));
+                inbox.push(number as u32, &record, false);
             }
             for number in 0..200_usize {
                 let entry = inbox.pop().unwrap();
                 let whole = [vec![number as u8; number * 30], vec![7; number * 10]].concat();
                 let got = inbox.bytes(entry);
-                assert_eq!((entry.rank, got), (number as u32, &whole[..]), "{round}");
+                assert_eq!((inbox.rank(entry), got), (number as u32, &whole[..]), "{round}");
                 assert_eq!(got.as_ptr().align_offset(ALIGN_BYTES), 0);
                 let alone = Aligned::new(&whole);
                 assert_eq!(

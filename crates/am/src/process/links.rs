@@ -451,8 +451,7 @@ impl Links {
         match Header::decode(head) {
             Some(header) if header.is_message() || header.kind == Kind::Context => {
                 let record = [head, data].concat();
-                let whole = WholeHead::of(&record);
-                self.arrived.inbox.push(rank, whole, record.len(), |space| space.copy_from_slice(&record));
+                self.arrived.inbox.push(rank, &record, WholeHead::of(&record).is_some());
             }
             Some(header) => self.arrived.words.push((rank, Word::Header(header))),
             None => debug_assert!(false, "what is encoded can be decoded"),

@@ -315,7 +315,7 @@ impl Process {
     }
 
     /// Makes progress, and runs no handlers.
-    #[inline(never)]
+    #[inline(always)]
     pub fn progress(&mut self) {
         self.counted.makes_progress();
         self.links.progress();
@@ -405,7 +405,7 @@ impl Process {
 
     /// Puts a batch back, so that the next one can be taken. What is left in it, since a handler did not return as it should, waits, and is
     /// due with the next one.
-    #[inline]
+    #[inline(always)]
     pub fn put_back(&mut self, batch: Batch) {
         if let Some(token) = self.dispatcher.running_token() {
             self.end(token);

@@ -33,13 +33,12 @@ impl Drop for Handling<'_> {
 /// Puts a batch back when it is done, also if a handler panics.
 pub(super) struct RunningBatch<'a> {
     runtime: &'a mut Runtime,
-    args: [i64; ARGS_MAX],
     batch: Option<Batch>,
 }
 
 impl RunningBatch<'_> {
     pub(super) fn of(runtime: &mut Runtime, batch: Option<Batch>) -> RunningBatch<'_> {
-        RunningBatch { runtime, args: [0; ARGS_MAX], batch }
+        RunningBatch { runtime, batch }
     }
 
     /// Runs the callback of a collective that has ended, or keeps its result for whoever waits for it.
@@ -55,13 +54,18 @@ impl RunningBatch<'_> {
     }
 
     /// Returns whether any handler has run.
-    pub(super) fn run(&mut self) -> bool {
+    #[inline(always)]
+    pub(super) fn run(mut self) -> bool {
+        let mut args = None;
         let mut ran = false;
         while let Some(due) = self.batch.as_mut().and_then(|batch| self.runtime.process.next(batch)) {
             ran = true;
             match due {
                 Due::Message(due) => {
-                    let args = due.args.decode(&mut self.args);
+                    let args = match due.args.count() {
+                        0 => &[],
+                        _ => due.args.decode(args.get_or_insert([0; ARGS_MAX])),
+                    };
                     let Delivery { token, sender, context, data, large_bytes, .. } = due;
                     self.runtime.is_handling = true;
                     self.runtime
@@ -84,16 +88,25 @@ impl RunningBatch<'_> {
                 }
             }
         }
+        if let Some(batch) = self.batch.take() {
+            self.runtime.process.put_back(batch);
+        }
         ran
+    }
+
+    /// A handler has panicked.
+    #[cold]
+    fn put_back(&mut self, batch: Batch) {
+        self.runtime.process.put_back(batch);
     }
 }
 
 impl Drop for RunningBatch<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         self.runtime.is_handling = false;
         if let Some(batch) = self.batch.take() {
-            self.runtime.process.put_back(batch);
+            self.put_back(batch);
         }
     }
 }

@@ -23,6 +23,13 @@ impl WholeHead {
         is_good.then_some(head)
     }
 
+    /// Again, of the beginning of a record that it was found in.
+    #[inline(always)]
+    pub fn of_checked<const BYTES: usize>(beginning: &[u8; BYTES]) -> WholeHead {
+        const { assert!(BYTES >= HEADER_BYTES, "there is a header") };
+        WholeHead(beginning.first_chunk().copied().unwrap_or_default())
+    }
+
     #[inline(always)]
     fn half(self, at: usize) -> u16 {
         u16::from_le_bytes([self.0[at], self.0[at + 1]])

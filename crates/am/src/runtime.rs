@@ -1,6 +1,7 @@
 //! Active messages with closures for handlers.
 
 mod running_batch;
+mod running_handler;
 
 use crate::arithmetic::{Accumulation, Change, Number};
 use crate::description::{Description, Readable};
@@ -14,10 +15,9 @@ use cci::{Device, Memory, Options};
 use cci_job::numbered::Numbered;
 use cci_job::{Job, JobError, Ranks};
 use running_batch::RunningBatch;
+use running_handler::RunningHandler;
 use std::borrow::Borrow;
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Messages are delivered to others for so long when a process leaves.
@@ -46,8 +46,8 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 /// ```
 pub struct Runtime {
     process: Process,
-    /// What their numbers stand for.
-    handlers: Vec<Rc<RefCell<HandlerFn>>>,
+    /// What their numbers stand for. None: it runs.
+    handlers: Vec<Option<Box<HandlerFn>>>,
     on_gone: Option<GoneFn>,
     /// What their numbers stand for, for operations that go on.
     callbacks: Numbered<u64, DoneFn>,
@@ -150,7 +150,7 @@ impl Runtime {
         handler: impl FnMut(&mut Runtime, &Message<'_>) + 'static,
     ) -> Result<()> {
         self.process.register(context, id, self.handlers.len() as u64)?;
-        self.handlers.push(Rc::new(RefCell::new(handler)));
+        self.handlers.push(Some(Box::new(handler)));
         Ok(())
     }
 
@@ -167,7 +167,7 @@ impl Runtime {
         handler: impl FnMut(&mut Runtime, &Message<'_>) + 'static,
     ) -> Result<()> {
         self.process.register_large(context, id, self.handlers.len() as u64)?;
-        self.handlers.push(Rc::new(RefCell::new(handler)));
+        self.handlers.push(Some(Box::new(handler)));
         Ok(())
     }
 
@@ -237,24 +237,24 @@ impl Runtime {
     /// handler, which can't wait.
     pub fn request(&mut self, context: Context, rank: u32, id: u16, args: &[i64], data: &[u8]) -> Result<()> {
         let starter = if self.is_handling { Starter::Handler } else { Starter::Program };
-        let done = self.process.request(starter, context, rank, id, args, data);
-        if starter == Starter::Handler || !matches!(done, Err(AmError::Again)) {
-            return done;
+        if self.process.request_at_once(starter, context, rank, id, args, data) {
+            return Ok(());
         }
-        self.request_with_space(context, rank, id, args, data)
+        self.request_otherwise(starter, context, rank, id, args, data)
     }
 
-    /// Sends a message for which there was no space.
-    #[cold]
-    fn request_with_space(
+    /// Sends a message for which not everything is at hand.
+    #[inline(never)]
+    fn request_otherwise(
         &mut self,
+        starter: Starter,
         context: Context,
         rank: u32,
         id: u16,
         args: &[i64],
         data: &[u8],
     ) -> Result<()> {
-        self.until(|runtime| runtime.process.request(Starter::Program, context, rank, id, args, data))
+        self.until(|runtime| runtime.process.request(starter, context, rank, id, args, data))
     }
 
     /// As [`Runtime::request`], with `count` elements of described data, the first of which has its origin at the beginning of the memory. They
@@ -809,10 +809,8 @@ impl Runtime {
 
     #[inline(always)]
     fn call(&mut self, handler: u64, message: &Message<'_>) {
-        // One handler runs at a time, so that nobody else has borrowed it.
-        let Some(handler) = self.handlers.get(handler as usize).cloned() else { return };
-        if let Ok(mut handler) = handler.try_borrow_mut() {
-            handler(self, message);
+        if let Some(mut running) = RunningHandler::take(self, handler as usize) {
+            running.call(message);
         }
     }
 }

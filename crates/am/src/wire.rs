@@ -15,6 +15,7 @@ use crate::limits::{
     ARGS_MAX, COLLECTIVE_BYTES_MAX, CONTEXT_NAME_BYTES_MAX, CONTEXTS_MAX, DATA_BYTES_MAX, HEADER_BYTES,
     RECORD_BYTES_MAX,
 };
+use crate::process::Context;
 use cci::RegionHandle;
 
 /// What a record is.
@@ -110,6 +111,13 @@ impl Header {
     /// A record of `kind` with all else 0.
     pub const fn new(kind: Kind) -> Header {
         Header { kind, flag: false, count: 0, handler: 0, context: 0, credits: 0, value: 0 }
+    }
+
+    /// That of a message whose arguments and data were checked.
+    #[inline(always)]
+    pub fn message(flag: bool, context: Context, handler: u16, args: usize, data_bytes: usize) -> Header {
+        let (context, value) = (context.number(), data_bytes as u32);
+        Header { flag, count: args as u8, handler, context, value, ..Header::new(Kind::Message) }
     }
 
     //= wire.md R-AM-1

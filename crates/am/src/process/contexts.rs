@@ -124,6 +124,11 @@ impl Contexts {
         self.name(context).map(drop)
     }
 
+    #[inline(always)]
+    pub fn is_open(&self, context: Context) -> bool {
+        self.all.get(usize::from(context.0)).is_some_and(|state| state.is_open)
+    }
+
     pub fn by_name(&self, name: &ContextName) -> Option<Context> {
         self.by_name.get(name).copied()
     }

@@ -3,10 +3,10 @@
 use super::contexts::{Context, Contexts, Found, Handler, Space};
 use super::due::{Batch, Delivery, Token};
 use super::inbox::{Aligned, Inbox, Taken};
-use super::link::{Nonsense, Reach};
+use super::link::Nonsense;
 use super::links::Links;
 use crate::error::{AmError, Result};
-use crate::wire::{Args, Header, Kind, Offer, WholeHead};
+use crate::wire::{Args, Header, Kind, Offer};
 use std::collections::VecDeque;
 
 pub(crate) struct Dispatcher {
@@ -98,7 +98,6 @@ impl Dispatcher {
     }
 
     /// The next message of a batch whose handler is to be called.
-    #[inline(always)]
     pub fn next<'a>(&mut self, links: &mut Links, batch: &'a mut Batch) -> Option<Delivery<'a>> {
         if !self.holding.is_empty() {
             let held = self.next_held_of_all(links, batch);
@@ -107,12 +106,31 @@ impl Dispatcher {
             }
         }
         let taken = batch.inbox.pop()?;
-        let rank = batch.inbox.rank(taken);
-        if let Some((head, context, handler)) = self.due_at_once(links, rank, batch.inbox.whole(taken)) {
-            let content = head.content(batch.inbox.bytes(taken));
-            return Some(self.begin_whole((rank, head.is_own()), context, handler, content, None));
-        }
         self.next_otherwise(links, taken, batch)
+    }
+
+    /// Whether records that have waited may be due.
+    #[inline(always)]
+    pub fn is_holding(&self) -> bool {
+        !self.holding.is_empty()
+    }
+
+    /// The next message of a batch, if it has come whole, waits behind nothing, and is for a context that its sender has used before, as almost
+    /// all are. None: nothing has changed.
+    #[inline(always)]
+    pub fn next_at_once<'a>(&mut self, links: &mut Links, batch: &'a mut Batch) -> Option<Delivery<'a>> {
+        if !self.holding.is_empty() {
+            return None;
+        }
+        let first = batch.inbox.first()?;
+        let (rank, head) = (first.rank(), first.whole()?);
+        let credits = links.credits_of_each();
+        let link = links.known(rank)?;
+        let context = link.context_in_use(head.context())?;
+        let handler = self.contexts.handler(context, head.handler())?;
+        link.arrive(head.is_own(), credits).ok()?;
+        let content = head.content(first.take());
+        Some(self.begin_whole((rank, head.is_own()), context, handler, content, None))
     }
 
     /// The next message of those that have waited, if it is due now: its rank, and itself as what is alone in the batch.
@@ -158,24 +176,6 @@ impl Dispatcher {
             }
             taken = batch.inbox.pop()?;
         }
-    }
-
-    /// The handler of a message that has come whole, waits behind nothing, and is for a context that its sender has used before, as almost
-    /// all are. None: it is looked at by [`Dispatcher::outcome`], and nothing has changed.
-    #[inline(always)]
-    fn due_at_once(
-        &self,
-        links: &mut Links,
-        rank: u32,
-        whole: Option<WholeHead>,
-    ) -> Option<(WholeHead, Context, Handler)> {
-        let head = whole?;
-        let credits = links.credits_of_each();
-        let link = links.link(rank);
-        let context = link.context_in_use(head.context())?;
-        let handler = self.contexts.handler(context, head.handler())?;
-        let is_own_process = matches!(link.reach, Reach::Own);
-        (is_own_process || link.arrive(head.is_own(), credits).is_ok()).then_some((head, context, handler))
     }
 
     /// What becomes of a record of an inbox: it waits behind those that do.

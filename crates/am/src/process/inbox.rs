@@ -51,6 +51,13 @@ struct Entry {
 #[derive(Copy, Clone)]
 pub(crate) struct Taken(usize);
 
+/// The first record of the row.
+pub(crate) struct First<'a> {
+    entry: &'a Entry,
+    chunks: &'a [Chunk],
+    taken: &'a mut usize,
+}
+
 /// One record by itself, its data aligned as in an inbox.
 pub(crate) struct Aligned {
     chunk: Chunk,
@@ -89,6 +96,43 @@ impl Chunk {
         let space = self.bytes.get_mut(at..)?.get_mut(..len)?;
         self.end = at + len.next_multiple_of(ALIGN_BYTES);
         Some((at, space))
+    }
+}
+
+impl Entry {
+    #[inline(always)]
+    fn bytes<'a>(&'a self, chunks: &'a [Chunk]) -> &'a [u8] {
+        match self.short.get(..self.len as usize) {
+            Some(short) => short,
+            None => self.long(chunks),
+        }
+    }
+
+    #[inline(never)]
+    fn long<'a>(&self, chunks: &'a [Chunk]) -> &'a [u8] {
+        let chunk = chunks.get(self.chunk as usize).map_or(&[][..], |chunk| &chunk.bytes);
+        chunk.get(self.at as usize..).and_then(|rest| rest.get(..self.len as usize)).unwrap_or_default()
+    }
+}
+
+impl<'a> First<'a> {
+    /// Whose it is.
+    #[inline(always)]
+    pub fn rank(&self) -> u32 {
+        self.entry.rank
+    }
+
+    /// The header of a whole message.
+    #[inline(always)]
+    pub fn whole(&self) -> Option<WholeHead> {
+        self.entry.is_whole.then(|| WholeHead::of_checked(&self.entry.short))
+    }
+
+    /// Takes it out of the row. Its bytes stay until [`Inbox::clear`].
+    #[inline(always)]
+    pub fn take(self) -> &'a [u8] {
+        *self.taken += 1;
+        self.entry.bytes(self.chunks)
     }
 }
 
@@ -133,7 +177,6 @@ impl Inbox {
     }
 
     /// Takes the first record out of the row. Its bytes stay until [`Inbox::clear`].
-    #[inline(always)]
     pub fn pop(&mut self) -> Option<Taken> {
         let taken = self.taken;
         (taken < self.entries.len()).then(|| {
@@ -142,34 +185,20 @@ impl Inbox {
         })
     }
 
-    /// Whose a record is.
+    /// The first record of the row, which stays there.
     #[inline(always)]
+    pub fn first(&mut self) -> Option<First<'_>> {
+        let Inbox { entries, taken, chunks, .. } = self;
+        Some(First { entry: entries.get(*taken)?, chunks, taken })
+    }
+
+    /// Whose a record is.
     pub fn rank(&self, taken: Taken) -> u32 {
         self.entries.get(taken.0).map_or(0, |entry| entry.rank)
     }
 
-    /// The header of a whole message.
-    #[inline(always)]
-    pub fn whole(&self, taken: Taken) -> Option<WholeHead> {
-        let entry = self.entries.get(taken.0).filter(|entry| entry.is_whole)?;
-        Some(WholeHead::of_checked(&entry.short))
-    }
-
-    #[inline(always)]
     pub fn bytes(&self, taken: Taken) -> &[u8] {
-        match self.entries.get(taken.0) {
-            Some(entry) => match entry.short.get(..entry.len as usize) {
-                Some(short) => short,
-                None => self.long(entry),
-            },
-            None => &[],
-        }
-    }
-
-    #[inline(never)]
-    fn long(&self, entry: &Entry) -> &[u8] {
-        let chunk = self.chunks.get(entry.chunk as usize).map_or(&[][..], |chunk| &chunk.bytes);
-        chunk.get(entry.at as usize..).and_then(|rest| rest.get(..entry.len as usize)).unwrap_or_default()
+        self.entries.get(taken.0).map_or(&[], |entry| entry.bytes(&self.chunks))
     }
 
     /// Forgets all, and keeps some memory for what comes.
@@ -205,13 +234,15 @@ mod tests {
             let header = Header { handler: len as u16, value: len, ..Header::new(Kind::Message) };
             let record = [&header.encode()[..], &vec![3; len as usize]].concat();
             inbox.push(1, &record, true);
-            let taken = inbox.pop().unwrap();
-            assert_eq!(inbox.whole(taken), WholeHead::of(&record));
-            assert_eq!(inbox.whole(taken).unwrap().content(inbox.bytes(taken)).1, vec![3; len as usize]);
+            let first = inbox.first().unwrap();
+            let head = first.whole();
+            assert_eq!((first.rank(), head), (1, WholeHead::of(&record)));
+            assert_eq!(head.unwrap().content(first.take()).1, vec![3; len as usize]);
         }
+        assert!(inbox.first().is_none());
         inbox.push(1, &Header::new(Kind::Part).encode(), false);
-        let taken = inbox.pop().unwrap();
-        assert_eq!(inbox.whole(taken), None);
+        assert_eq!(inbox.first().unwrap().whole(), None);
+        assert!(inbox.pop().is_some() && inbox.pop().is_none());
     }
 
     #[test]

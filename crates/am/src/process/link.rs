@@ -184,10 +184,16 @@ impl Link {
         Ok(Some(std::mem::take(&mut self.assembly)))
     }
 
+    /// Credits to go with the next record.
+    #[inline(always)]
+    pub fn owed_now(&self) -> u16 {
+        u16::try_from(self.owed).unwrap_or(u16::MAX)
+    }
+
     /// Credits to go with the next record, which are owed no more.
     #[inline]
     pub fn take_owed(&mut self) -> u16 {
-        let credits = u16::try_from(self.owed).unwrap_or(u16::MAX);
+        let credits = self.owed_now();
         self.owed -= u32::from(credits);
         credits
     }

@@ -5,18 +5,16 @@ use super::contexts::Context;
 use super::framing::{Arrived, cut};
 use super::inbox::Inbox;
 use super::link::{Link, Nonsense, Reach};
-use super::sending::{send_message, send_record};
+use super::news::News;
+use super::sending::{send_record, send_short};
 use super::table::Table;
 use crate::error::{AmError, Result};
 use crate::limits::{
     self, COLLECTIVE_BYTES_MAX, HEADER_BYTES, OUTBOX_RECORDS_MAX, POLL_EVENTS, POLL_MESSAGES, SILENCE_LIMIT,
     UPDATES_MAX,
 };
-use crate::wire::{
-    Collected, ContextName, CountedWord, Head, Header, Kind, LargeOutcome, Range, Region, Update, WholeHead,
-    Word,
-};
-use cci::{Connection, Endpoint, Event, SendError, SendFlags, Status};
+use crate::wire::{Collected, ContextName, Head, Header, Kind, Word};
+use cci::{Connection, Endpoint, Event, SendError, SendFlags};
 use cci_job::{Peer, RankEvent, Ranks};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -46,73 +44,6 @@ pub(crate) struct Links {
     /// So many messages were started in all.
     started: u64,
     news: VecDeque<News>,
-}
-
-/// What the links have to tell.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum News {
-    Gone {
-        rank: u32,
-        why: String,
-    },
-    /// A rank that leaves has lost this one, and will be in no barrier any more.
-    LostElsewhere {
-        rank: u32,
-    },
-    /// A rank leaves after so many barriers, in the last of which all were idle or not.
-    Leaving {
-        rank: u32,
-        passed: u16,
-        was_idle: bool,
-    },
-    /// A rank says something of barriers that are counted in memory.
-    Counted {
-        rank: u32,
-        word: CountedWord,
-    },
-    Arrived {
-        rank: u32,
-        number: u32,
-        round: u8,
-        is_busy: bool,
-    },
-    /// It wants to know which region a range of this process's addresses is in.
-    Asked {
-        rank: u32,
-        range: Range,
-    },
-    Answered {
-        rank: u32,
-        range: Range,
-        region: Option<Region>,
-    },
-    /// A member of a team says something of a collective.
-    Collected {
-        rank: u32,
-        collected: Collected,
-    },
-    /// A rank wants memory of this process to be changed.
-    Asks {
-        rank: u32,
-        update: Update,
-    },
-    /// A rank has made such a change, or has refused it since this address is not registered.
-    Updated {
-        rank: u32,
-        id: u64,
-        refused: Option<u64>,
-    },
-    /// What has become of a large message of this process's.
-    LargeEnded {
-        rank: u32,
-        number: u64,
-        outcome: LargeOutcome,
-    },
-    /// A remote operation has ended.
-    Ended {
-        operation: u64,
-        status: Status,
-    },
 }
 
 /// Who starts a message.
@@ -159,6 +90,12 @@ impl Links {
         self.links.link(rank)
     }
 
+    /// What is kept of a rank that was used before.
+    #[inline(always)]
+    pub fn known(&mut self, rank: u32) -> Option<&mut Link> {
+        self.links.known(rank)
+    }
+
     /// How many credits there are with each rank, and how many of them are for what handlers send.
     pub fn credits(&self) -> (u32, u32) {
         (self.credits, self.for_handlers)
@@ -170,38 +107,47 @@ impl Links {
         self.credits
     }
 
-    /// Starts a message to a rank: takes a credit for it and sends it, or lets it wait for space, of which there is enough for all that has a
-    /// credit. Before the first one of a context, the rank learns which that is.
+    /// Starts a short message without arguments, as [`Links::start`] does, if all is at hand: there may be no such rank. False: nothing was done.
     #[inline(always)]
-    pub fn start(
+    pub fn start_at_once(
         &mut self,
         starter: Starter,
         rank: u32,
         context: Context,
-        name: &ContextName,
-        mut header: Header,
-        args: &[i64],
+        handler: u16,
         data: &[u8],
-    ) -> Result<()> {
-        let link = self.links.link(rank);
+    ) -> bool {
         let kept_back = if starter == Starter::Program { self.for_handlers } else { 0 };
-        match link.reach {
-            Reach::Open(connection) if link.credits > kept_back && link.is_ready(context) => {
-                link.credits -= 1;
-                self.started += 1;
-                header.credits = link.take_owed();
-                if send_message(self.ranks.endpoint(), connection, &header, args, data).is_err() {
-                    self.keep(rank, Head::new(&header, args).bytes(), data);
-                }
-                Ok(())
-            }
-            _ => self.start_otherwise(starter, rank, context, name, header, args, data),
+        let Some(link) = self.links.known(rank) else { return false };
+        let Reach::Open(connection) = link.reach else { return false };
+        if link.credits <= kept_back || !link.is_ready(context) {
+            return false;
         }
+        let credits = link.owed_now();
+        let header = Header::message(false, context, handler, 0, data.len());
+        let Some(sent) = send_short(self.ranks.endpoint(), connection, Header { credits, ..header }, data)
+        else {
+            return false;
+        };
+        link.credits -= 1;
+        link.owed -= u32::from(credits);
+        self.started += 1;
+        if sent.is_err() {
+            self.keep_short(rank, context, handler, credits, data);
+        }
+        true
     }
 
-    /// Starts a message where not all is at hand.
     #[cold]
-    fn start_otherwise(
+    fn keep_short(&mut self, rank: u32, context: Context, handler: u16, credits: u16, data: &[u8]) {
+        let header = Header::message(false, context, handler, 0, data.len());
+        self.keep(rank, &Header { credits, ..header }.encode(), data);
+    }
+
+    /// Starts a message to a rank: takes a credit for it and sends it, or lets it wait for space, of which there is enough for all that has a
+    /// credit. Before the first one of a context, the rank learns which that is.
+    #[expect(clippy::too_many_arguments, reason = "a message, and who starts it")]
+    pub fn start(
         &mut self,
         starter: Starter,
         rank: u32,
@@ -264,7 +210,11 @@ impl Links {
             self.introduce(rank, context, name);
         }
         header.credits = self.links.link(rank).take_owed();
-        self.post(rank, Head::new(&header, args).bytes(), data);
+        if args.is_empty() {
+            self.post(rank, &header.encode(), data);
+        } else {
+            self.post(rank, Head::new(&header, args).bytes(), data);
+        }
     }
 
     /// Lets a rank know which context a number stands for.
@@ -451,7 +401,8 @@ impl Links {
         match Header::decode(head) {
             Some(header) if header.is_message() || header.kind == Kind::Context => {
                 let record = [head, data].concat();
-                self.arrived.inbox.push(rank, &record, WholeHead::of(&record).is_some());
+                // It is looked at closely: no credits of another rank bound it.
+                self.arrived.inbox.push(rank, &record, false);
             }
             Some(header) => self.arrived.words.push((rank, Word::Header(header))),
             None => debug_assert!(false, "what is encoded can be decoded"),

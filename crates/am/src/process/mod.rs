@@ -19,6 +19,7 @@ mod large;
 mod large_tests;
 mod link;
 mod links;
+mod news;
 mod onesided;
 #[cfg(test)]
 mod onesided_tests;
@@ -59,7 +60,8 @@ use contexts::Space;
 use counted::Counted;
 use dispatcher::Dispatcher;
 use large::LargeMessages;
-use links::{Links, News};
+use links::Links;
+use news::News;
 use onesided::{Ended, OneSided};
 use std::collections::VecDeque;
 use std::thread;
@@ -201,7 +203,10 @@ impl Process {
         let offer = self.large.offer(&mut self.links, rank, local, cookie)?;
         let sent = self.dispatcher.contexts.name(context).and_then(|name| {
             let data = offer.encode();
-            let header = Header { kind: Kind::Large, ..message(false, context, handler, args, &data) };
+            let header = Header {
+                kind: Kind::Large,
+                ..Header::message(false, context, handler, args.len(), data.len())
+            };
             self.links.start(starter, rank, context, name, header, args, &data)
         });
         sent.inspect_err(|_| self.large.withdraw(&mut self.links, offer))
@@ -248,10 +253,43 @@ impl Process {
         args: &[i64],
         data: &[u8],
     ) -> Result<()> {
+        if self.request_at_once(starter, context, rank, handler, args, data) {
+            return Ok(());
+        }
+        self.request_otherwise(starter, context, rank, handler, args, data)
+    }
+
+    /// Starts a short message without arguments if everything is at hand, as for most. False: nothing was done, and [`Process::request`] does it
+    /// or says why not.
+    #[inline(always)]
+    pub(crate) fn request_at_once(
+        &mut self,
+        starter: Starter,
+        context: Context,
+        rank: u32,
+        handler: u16,
+        args: &[i64],
+        data: &[u8],
+    ) -> bool {
+        args.is_empty()
+            && self.dispatcher.contexts.is_open(context)
+            && self.links.start_at_once(starter, rank, context, handler, data)
+    }
+
+    #[inline(never)]
+    fn request_otherwise(
+        &mut self,
+        starter: Starter,
+        context: Context,
+        rank: u32,
+        handler: u16,
+        args: &[i64],
+        data: &[u8],
+    ) -> Result<()> {
         check(args, data)?;
         self.check_rank(rank)?;
         let name = self.dispatcher.contexts.name(context)?;
-        let header = message(false, context, handler, args, data);
+        let header = Header::message(false, context, handler, args.len(), data.len());
         self.links.start(starter, rank, context, name, header, args, data)
     }
 
@@ -310,7 +348,8 @@ impl Process {
         let is_receivers = !is_own;
         let name = self.dispatcher.contexts.name(context)?;
         self.links.link(rank).depart(!is_receivers);
-        self.links.send(rank, context, name, message(is_receivers, context, handler, args, data), args, data);
+        let header = Header::message(is_receivers, context, handler, args.len(), data.len());
+        self.links.send(rank, context, name, header, args, data);
         Ok(())
     }
 
@@ -396,11 +435,7 @@ impl Process {
     /// Whether handlers are to be called.
     #[inline]
     pub fn has_due(&self) -> bool {
-        self.links.has_news()
-            || self.memory.has_ended()
-            || self.collectives.has_ended()
-            || !self.gone.is_empty()
-            || self.dispatcher.has_new_handlers
+        self.links.has_news() || self.has_ends() || self.dispatcher.has_new_handlers
     }
 
     /// Puts a batch back, so that the next one can be taken. What is left in it, since a handler did not return as it should, waits, and is
@@ -425,10 +460,31 @@ impl Process {
         self.collectives.next_ended()
     }
 
+    /// The next message of a batch, if it has come whole and waits behind nothing, as most, and no end comes before it. None: nothing was done,
+    /// and [`Process::next`] says what is due. It may be left out, and costs less.
+    #[inline(always)]
+    pub fn next_at_once<'a>(&mut self, batch: &'a mut Batch) -> Option<Delivery<'a>> {
+        if self.has_ends() {
+            return None;
+        }
+        self.dispatcher.next_at_once(&mut self.links, batch)
+    }
+
+    /// Whether there may be something more with a batch.
+    #[inline(always)]
+    pub(crate) fn has_more(&self, batch: &Batch) -> bool {
+        !batch.inbox.is_empty() || self.has_ends() || self.dispatcher.is_holding()
+    }
+
+    /// Whether something has ended, which comes before messages.
+    #[inline(always)]
+    fn has_ends(&self) -> bool {
+        self.memory.has_ended() || self.collectives.has_ended() || !self.gone.is_empty()
+    }
+
     /// What is due next, of a batch.
-    #[inline]
     pub fn next<'a>(&mut self, batch: &'a mut Batch) -> Option<Due<'a>> {
-        if (self.memory.has_ended() || self.collectives.has_ended() || !self.gone.is_empty())
+        if self.has_ends()
             && let Some(end) = self.next_end()
         {
             return Some(end);
@@ -759,7 +815,6 @@ fn pack<'a>(
     Ok(out)
 }
 
-#[inline(always)]
 fn check(args: &[i64], data: &[u8]) -> Result<()> {
     if args.len() > ARGS_MAX {
         return Err(AmError::Argument("an active message has up to 16 arguments"));
@@ -768,17 +823,4 @@ fn check(args: &[i64], data: &[u8]) -> Result<()> {
         return Err(AmError::TooLong { len_bytes: data.len() });
     }
     Ok(())
-}
-
-/// The header of a message whose arguments and data were checked.
-#[inline(always)]
-fn message(flag: bool, context: Context, handler: u16, args: &[i64], data: &[u8]) -> Header {
-    Header {
-        flag,
-        count: args.len() as u8,
-        handler,
-        context: context.number(),
-        value: data.len() as u32,
-        ..Header::new(Kind::Message)
-    }
 }

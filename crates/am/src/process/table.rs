@@ -24,6 +24,12 @@ impl Table {
             .get_or_insert_with(|| Box::new(Link::new(Reach::Unused, credits)))
     }
 
+    /// The link with a rank, if there is such a rank and something was done with it before.
+    #[inline(always)]
+    pub fn known(&mut self, rank: u32) -> Option<&mut Link> {
+        self.links.get_mut(rank as usize)?.as_deref_mut()
+    }
+
     /// So many of this process's credits with a rank are back.
     #[inline]
     pub fn regain(&mut self, rank: u32, credits: u16) {

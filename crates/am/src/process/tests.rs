@@ -262,23 +262,27 @@ fn a_handler_does_not_wait() {
 
 #[test]
 fn what_comes_behind_a_handler_that_panics_is_handled() {
-    let mut all = runtimes("shm", 1);
-    let context = all[0].context().unwrap();
-    let got = Rc::new(RefCell::new(Vec::new()));
-    let take = got.clone();
-    let handler = move |_: &mut Runtime, message: &crate::Message<'_>| {
-        take.borrow_mut().push(message.args()[0]);
-        assert_ne!(message.args()[0], 1, "one of them fails");
-    };
-    all[0].register(context, 0, handler).unwrap();
-    for number in 0..4 {
-        all[0].request(context, 0, 0, &[number], &[]).unwrap();
+    let mut all = runtimes("shm", 2);
+    let contexts: Vec<_> = all.iter_mut().map(|runtime| runtime.context().unwrap()).collect();
+    for (to, args) in [(0, 0), (1, 0), (1, 1)] {
+        let (got, handler) = (Rc::new(RefCell::new(Vec::new())), (2 * to + args) as u16);
+        let take = got.clone();
+        let receive = move |_: &mut Runtime, message: &crate::Message<'_>| {
+            assert_eq!(message.args(), &[7][..args]);
+            take.borrow_mut().push(message.data()[0]);
+            assert_ne!(message.data()[0], 1, "one of them fails");
+        };
+        all[to].register(contexts[to], handler, receive).unwrap();
+        for number in 0..4 {
+            all[0].request(contexts[0], to as u32, handler, &[7][..args], &[number]).unwrap();
+        }
+        let poll = std::panic::AssertUnwindSafe(|| turn(&mut all, |_| false));
+        assert!(std::panic::catch_unwind(poll).is_err());
+        turn(&mut all, |_| got.borrow().len() == 4);
+        assert_eq!(*got.borrow(), [0, 1, 2, 3]);
+        all[0].process().settle();
+        turn(&mut all, |all| all.iter_mut().all(|runtime| runtime.process().is_idle()));
     }
-    let poll = std::panic::AssertUnwindSafe(|| all[0].poll());
-    assert!(std::panic::catch_unwind(poll).is_err());
-    turn(&mut all, |_| got.borrow().len() == 4);
-    assert_eq!(*got.borrow(), [0, 1, 2, 3]);
-    assert!(all[0].process().is_idle());
 }
 
 #[test]

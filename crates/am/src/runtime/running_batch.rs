@@ -56,36 +56,15 @@ impl RunningBatch<'_> {
     /// Returns whether any handler has run.
     #[inline(always)]
     pub(super) fn run(mut self) -> bool {
-        let mut args = None;
         let mut ran = false;
-        while let Some(due) = self.batch.as_mut().and_then(|batch| self.runtime.process.next(batch)) {
-            ran = true;
-            match due {
-                Due::Message(due) => {
-                    let args = match due.args.count() {
-                        0 => &[],
-                        _ => due.args.decode(args.get_or_insert([0; ARGS_MAX])),
-                    };
-                    let Delivery { token, sender, context, data, large_bytes, .. } = due;
-                    self.runtime.is_handling = true;
-                    self.runtime
-                        .call(due.handler, &Message { token, sender, context, args, data, large_bytes });
-                    self.runtime.is_handling = false;
-                    self.runtime.process.end(token);
-                }
-                Due::Done { cookie, result } => {
-                    if let Some(done) = self.runtime.callbacks.remove(&cookie) {
-                        self.runtime.is_handling = true;
-                        done(self.runtime, result);
-                        self.runtime.is_handling = false;
-                    }
-                }
-                Due::Collected { cookie, result } => self.end_collective(cookie, result),
-                Due::Gone { rank, why } => {
-                    if let Some(report) = &mut self.runtime.on_gone {
-                        report(rank, &why);
-                    }
-                }
+        while let Some(batch) = &mut self.batch {
+            if let Some(message) = self.runtime.process.next_at_once(batch) {
+                ran = true;
+                handle(self.runtime, message);
+            } else if self.runtime.process.has_more(batch) && self.run_next() {
+                ran = true;
+            } else {
+                break;
             }
         }
         if let Some(batch) = self.batch.take() {
@@ -94,11 +73,60 @@ impl RunningBatch<'_> {
         ran
     }
 
+    /// Runs what is due next, whatever it is. Returns whether there was anything.
+    #[inline(never)]
+    fn run_next(&mut self) -> bool {
+        let Some(due) = self.batch.as_mut().and_then(|batch| self.runtime.process.next(batch)) else {
+            return false;
+        };
+        match due {
+            Due::Message(message) => handle(self.runtime, message),
+            Due::Done { cookie, result } => {
+                if let Some(done) = self.runtime.callbacks.remove(&cookie) {
+                    self.runtime.is_handling = true;
+                    done(self.runtime, result);
+                    self.runtime.is_handling = false;
+                }
+            }
+            Due::Collected { cookie, result } => self.end_collective(cookie, result),
+            Due::Gone { rank, why } => {
+                if let Some(report) = &mut self.runtime.on_gone {
+                    report(rank, &why);
+                }
+            }
+        }
+        true
+    }
+
     /// A handler has panicked.
     #[cold]
     fn put_back(&mut self, batch: Batch) {
         self.runtime.process.put_back(batch);
     }
+}
+
+/// Calls the handler of a message.
+#[inline(always)]
+fn handle(runtime: &mut Runtime, delivery: Delivery<'_>) {
+    if delivery.args.count() > 0 {
+        return handle_with_args(runtime, &delivery);
+    }
+    call(runtime, &delivery, &[]);
+}
+
+#[inline(never)]
+fn handle_with_args(runtime: &mut Runtime, delivery: &Delivery<'_>) {
+    let mut args = [0; ARGS_MAX];
+    call(runtime, delivery, delivery.args.decode(&mut args));
+}
+
+#[inline(always)]
+fn call(runtime: &mut Runtime, delivery: &Delivery<'_>, args: &[i64]) {
+    let &Delivery { handler, token, sender, context, data, large_bytes, .. } = delivery;
+    runtime.is_handling = true;
+    runtime.call(handler, &Message { token, sender, context, args, data, large_bytes });
+    runtime.is_handling = false;
+    runtime.process.end(token);
 }
 
 impl Drop for RunningBatch<'_> {

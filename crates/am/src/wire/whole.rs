@@ -3,21 +3,22 @@
 use super::{Args, Kind};
 use crate::limits::{ARGS_MAX, DATA_BYTES_MAX, HEADER_BYTES};
 
-/// The header of a message that has come whole, checked and left as it is.
+/// The header of a message that has come whole, checked and left as it is: its two words.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WholeHead([u8; HEADER_BYTES]);
+pub(crate) struct WholeHead(u64, u64);
 
 impl WholeHead {
-    /// None: the record is no message that is not a large one, or not all of it, or nothing that a process of this version sends.
+    //= wire.md R-AM-2
+    /// None: the record is a large message or none, or not all of it, or nothing that a process of this version sends.
     #[inline(always)]
     pub fn of(record: &[u8]) -> Option<WholeHead> {
-        let head = WholeHead(*record.first_chunk()?);
-        let [kind, flag, count, zero, ..] = head.0;
+        let head = WholeHead::of_checked(record.first_chunk::<HEADER_BYTES>()?);
+        let (kind, flag, zero) = (head.0 as u8, (head.0 >> 8) as u8, (head.0 >> 24) as u8);
         let is_good = kind == Kind::Message as u8
             && flag <= 1
-            && usize::from(count) <= ARGS_MAX
             && zero == 0
-            && head.half(10) == 0
+            && (head.1 >> 16) as u16 == 0
+            && head.args() <= ARGS_MAX
             && head.data_bytes() <= DATA_BYTES_MAX
             && record.len() == head.data_at() + head.data_bytes();
         is_good.then_some(head)
@@ -27,56 +28,59 @@ impl WholeHead {
     #[inline(always)]
     pub fn of_checked<const BYTES: usize>(beginning: &[u8; BYTES]) -> WholeHead {
         const { assert!(BYTES >= HEADER_BYTES, "there is a header") };
-        WholeHead(beginning.first_chunk().copied().unwrap_or_default())
+        let (words, _) = beginning.as_chunks();
+        WholeHead(u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]))
     }
 
     #[inline(always)]
-    fn half(self, at: usize) -> u16 {
-        u16::from_le_bytes([self.0[at], self.0[at + 1]])
+    fn args(self) -> usize {
+        usize::from((self.0 >> 16) as u8)
     }
 
     #[inline(always)]
     fn data_bytes(self) -> usize {
-        let [.., a, b, c, d] = self.0;
-        u32::from_le_bytes([a, b, c, d]) as usize
+        (self.1 >> 32) as usize
     }
 
     #[inline(always)]
     fn data_at(self) -> usize {
-        HEADER_BYTES + (usize::from(self.0[2]) * 8).next_multiple_of(16)
+        HEADER_BYTES + (self.args() * 8).next_multiple_of(16)
     }
 
     /// Its credit is the receiver's.
     #[inline(always)]
     pub fn is_own(self) -> bool {
-        self.0[1] != 0
+        (self.0 >> 8) as u8 != 0
     }
 
     #[inline(always)]
     pub fn handler(self) -> u16 {
-        self.half(4)
+        (self.0 >> 32) as u16
     }
 
     #[inline(always)]
     pub fn context(self) -> u16 {
-        self.half(6)
+        (self.0 >> 48) as u16
     }
 
     #[inline(always)]
     pub fn credits(self) -> u16 {
-        self.half(8)
+        self.1 as u16
     }
 
     /// The arguments and the data of the record that this was the head of.
     #[inline(always)]
     pub fn content(self, record: &[u8]) -> (Args<'_>, &[u8]) {
-        let data = record.get(self.data_at()..).unwrap_or_default();
-        let count = usize::from(self.0[2]);
-        if count == 0 {
-            return (Args(&[]), data);
+        match record.get(HEADER_BYTES..) {
+            Some(rest) if self.args() == 0 => (Args(&[]), rest),
+            _ => self.content_with_args(record),
         }
-        let args = record.get(HEADER_BYTES..HEADER_BYTES + 8 * count).unwrap_or_default();
-        (Args(args.as_chunks().0), data)
+    }
+
+    #[inline(never)]
+    fn content_with_args(self, record: &[u8]) -> (Args<'_>, &[u8]) {
+        let args = record.get(HEADER_BYTES..HEADER_BYTES + 8 * self.args()).unwrap_or_default();
+        (Args(args.as_chunks().0), record.get(self.data_at()..).unwrap_or_default())
     }
 }
 

@@ -88,21 +88,25 @@ fn run_due(mut live: Locked) -> Result<bool> {
     };
     loop {
         let mut args = [0; ARGS_MAX];
-        let delivery = match live.process.next(&mut batch) {
-            None => break,
-            Some(Due::Message(delivery)) => delivery,
-            Some(Due::Done { cookie, result }) => {
-                live.end(cookie, result);
-                continue;
-            }
-            Some(Due::Collected { cookie, result }) => {
-                live.end_collective(cookie, result);
-                continue;
-            }
-            Some(Due::Gone { rank, why }) => {
-                live.report(Code::PEER, rank, why);
-                continue;
-            }
+        let at_once = live.process.next_at_once(&mut batch);
+        let delivery = match at_once {
+            Some(delivery) => delivery,
+            None => match live.process.next(&mut batch) {
+                None => break,
+                Some(Due::Message(delivery)) => delivery,
+                Some(Due::Done { cookie, result }) => {
+                    live.end(cookie, result);
+                    continue;
+                }
+                Some(Due::Collected { cookie, result }) => {
+                    live.end_collective(cookie, result);
+                    continue;
+                }
+                Some(Due::Gone { rank, why }) => {
+                    live.report(Code::PEER, rank, why);
+                    continue;
+                }
+            },
         };
         ran = true;
         live.ran += 1;

@@ -15,7 +15,6 @@ use cci::{Device, Memory, Options};
 use cci_job::numbered::Numbered;
 use cci_job::{Job, JobError, Ranks};
 use running_batch::RunningBatch;
-use running_handler::RunningHandler;
 use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -240,20 +239,6 @@ impl Runtime {
         if self.process.request_at_once(starter, context, rank, id, args, data) {
             return Ok(());
         }
-        self.request_otherwise(starter, context, rank, id, args, data)
-    }
-
-    /// Sends a message for which not everything is at hand.
-    #[inline(never)]
-    fn request_otherwise(
-        &mut self,
-        starter: Starter,
-        context: Context,
-        rank: u32,
-        id: u16,
-        args: &[i64],
-        data: &[u8],
-    ) -> Result<()> {
         self.until(|runtime| runtime.process.request(starter, context, rank, id, args, data))
     }
 
@@ -804,13 +789,6 @@ impl Runtime {
         match self.process.take_due() {
             Some(batch) => RunningBatch::of(self, Some(batch)).run() || ran,
             None => ran,
-        }
-    }
-
-    #[inline(always)]
-    fn call(&mut self, handler: u64, message: &Message<'_>) {
-        if let Some(mut running) = RunningHandler::take(self, handler as usize) {
-            running.call(message);
         }
     }
 }

@@ -15,7 +15,6 @@ use crate::limits::{
     ARGS_MAX, COLLECTIVE_BYTES_MAX, CONTEXT_NAME_BYTES_MAX, CONTEXTS_MAX, DATA_BYTES_MAX, HEADER_BYTES,
     RECORD_BYTES_MAX,
 };
-use crate::process::Context;
 use cci::RegionHandle;
 
 /// What a record is.
@@ -115,9 +114,9 @@ impl Header {
 
     /// That of a message whose arguments and data were checked.
     #[inline(always)]
-    pub fn message(flag: bool, context: Context, handler: u16, args: usize, data_bytes: usize) -> Header {
-        let (context, value) = (context.number(), data_bytes as u32);
-        Header { flag, count: args as u8, handler, context, value, ..Header::new(Kind::Message) }
+    pub fn message(flag: bool, context: u16, handler: u16, args: usize, data_bytes: usize) -> Header {
+        let (count, value) = (args as u8, data_bytes as u32);
+        Header { flag, count, handler, context, value, ..Header::new(Kind::Message) }
     }
 
     //= wire.md R-AM-1

@@ -124,7 +124,7 @@ impl Links {
             return false;
         }
         let credits = link.owed_now();
-        let header = Header::message(false, context, handler, 0, data.len());
+        let header = Header::message(false, context.number(), handler, 0, data.len());
         let Some(sent) = send_short(self.ranks.endpoint(), connection, Header { credits, ..header }, data)
         else {
             return false;
@@ -140,7 +140,7 @@ impl Links {
 
     #[cold]
     fn keep_short(&mut self, rank: u32, context: Context, handler: u16, credits: u16, data: &[u8]) {
-        let header = Header::message(false, context, handler, 0, data.len());
+        let header = Header::message(false, context.number(), handler, 0, data.len());
         self.keep(rank, &Header { credits, ..header }.encode(), data);
     }
 

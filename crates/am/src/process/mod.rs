@@ -2,6 +2,7 @@
 
 mod barrier;
 mod collectives;
+mod content;
 mod contexts;
 mod counted;
 #[cfg(test)]
@@ -49,13 +50,13 @@ pub use part::{Elements, Part, Transfer};
 use crate::arithmetic::{Accumulation, Change, Number, Reduction};
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
-use crate::limits::{ARGS_MAX, DATA_BYTES_MAX};
 pub use crate::wire::Args;
 use crate::wire::{Header, Kind};
 use barrier::Barrier;
 use cci::Memory;
 use cci_job::Ranks;
 use collectives::Collectives;
+use content::{check, pack};
 use contexts::Space;
 use counted::Counted;
 use dispatcher::Dispatcher;
@@ -205,7 +206,7 @@ impl Process {
             let data = offer.encode();
             let header = Header {
                 kind: Kind::Large,
-                ..Header::message(false, context, handler, args.len(), data.len())
+                ..Header::message(false, context.number(), handler, args.len(), data.len())
             };
             self.links.start(starter, rank, context, name, header, args, &data)
         });
@@ -289,7 +290,7 @@ impl Process {
         check(args, data)?;
         self.check_rank(rank)?;
         let name = self.dispatcher.contexts.name(context)?;
-        let header = Header::message(false, context, handler, args.len(), data.len());
+        let header = Header::message(false, context.number(), handler, args.len(), data.len());
         self.links.start(starter, rank, context, name, header, args, data)
     }
 
@@ -348,7 +349,7 @@ impl Process {
         let is_receivers = !is_own;
         let name = self.dispatcher.contexts.name(context)?;
         self.links.link(rank).depart(!is_receivers);
-        let header = Header::message(is_receivers, context, handler, args.len(), data.len());
+        let header = Header::message(is_receivers, context.number(), handler, args.len(), data.len());
         self.links.send(rank, context, name, header, args, data);
         Ok(())
     }
@@ -795,32 +796,4 @@ impl Process {
         self.links.leave(lost, (self.barrier.number(), self.was_idle));
         self.links.close(limit)
     }
-}
-
-/// Packs described data into a buffer, which is made when it is needed first.
-fn pack<'a>(
-    packed: &'a mut Vec<u8>,
-    memory: Readable<'_>,
-    origin: isize,
-    count: usize,
-    description: &Description,
-) -> Result<&'a [u8]> {
-    let len_bytes = description.size().saturating_mul(count);
-    if len_bytes > DATA_BYTES_MAX {
-        return Err(AmError::TooLong { len_bytes });
-    }
-    packed.resize(DATA_BYTES_MAX, 0);
-    let out = packed.get_mut(..len_bytes).unwrap_or_default();
-    description.pack(memory, origin, count, 0, out)?;
-    Ok(out)
-}
-
-fn check(args: &[i64], data: &[u8]) -> Result<()> {
-    if args.len() > ARGS_MAX {
-        return Err(AmError::Argument("an active message has up to 16 arguments"));
-    }
-    if data.len() > DATA_BYTES_MAX {
-        return Err(AmError::TooLong { len_bytes: data.len() });
-    }
-    Ok(())
 }

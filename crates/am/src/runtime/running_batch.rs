@@ -1,6 +1,7 @@
 //! Handlers and callbacks that are due, while they run.
 
 use super::Runtime;
+use super::running_handler::RunningHandler;
 use crate::error::Result;
 use crate::limits::ARGS_MAX;
 use crate::message::Message;
@@ -124,7 +125,9 @@ fn handle_with_args(runtime: &mut Runtime, delivery: &Delivery<'_>) {
 fn call(runtime: &mut Runtime, delivery: &Delivery<'_>, args: &[i64]) {
     let &Delivery { handler, token, sender, context, data, large_bytes, .. } = delivery;
     runtime.is_handling = true;
-    runtime.call(handler, &Message { token, sender, context, args, data, large_bytes });
+    if let Some(mut running) = RunningHandler::take(runtime, handler as usize) {
+        running.call(&Message { token, sender, context, args, data, large_bytes });
+    }
     runtime.is_handling = false;
     runtime.process.end(token);
 }

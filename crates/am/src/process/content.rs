@@ -1,0 +1,34 @@
+//! What a message carries: arguments and data.
+
+use crate::description::{Description, Readable};
+use crate::error::{AmError, Result};
+use crate::limits::{ARGS_MAX, DATA_BYTES_MAX};
+
+/// Packs described data into a buffer, which is made when it is needed first.
+pub(super) fn pack<'a>(
+    packed: &'a mut Vec<u8>,
+    memory: Readable<'_>,
+    origin: isize,
+    count: usize,
+    description: &Description,
+) -> Result<&'a [u8]> {
+    let len_bytes = description.size().saturating_mul(count);
+    if len_bytes > DATA_BYTES_MAX {
+        return Err(AmError::TooLong { len_bytes });
+    }
+    packed.resize(DATA_BYTES_MAX, 0);
+    let out = packed.get_mut(..len_bytes).unwrap_or_default();
+    description.pack(memory, origin, count, 0, out)?;
+    Ok(out)
+}
+
+/// What every message has to keep to.
+pub(super) fn check(args: &[i64], data: &[u8]) -> Result<()> {
+    if args.len() > ARGS_MAX {
+        return Err(AmError::Argument("an active message has up to 16 arguments"));
+    }
+    if data.len() > DATA_BYTES_MAX {
+        return Err(AmError::TooLong { len_bytes: data.len() });
+    }
+    Ok(())
+}

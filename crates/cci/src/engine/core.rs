@@ -123,6 +123,8 @@ pub struct Core {
     quotas: Quotas,
     /// Quotas are asked when no more than these are free.
     scarce_buffers: u32,
+    /// Records that may still be taken out of rings in this turn of progress; as good as unlimited but where events wait.
+    pub records_left: u64,
     /// What peers may access.
     pub regions: Regions,
     /// Who the peers are, where that was proved.
@@ -188,6 +190,7 @@ impl Core {
             receive: ReceiveBuffers::new(options.recv_buffers, slot_bytes).map_err(|_| no_memory())?,
             quotas: Quotas::new(options.recv_buffers).ok_or_else(no_memory)?,
             scarce_buffers: options.recv_buffers / 2,
+            records_left: u64::MAX,
             events_max: events_max(&options),
             events_reserved: reserve as usize,
             held_max: 2 * (options.send_buffers as usize + options.rma_operations as usize) + 64,

@@ -47,7 +47,8 @@ pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Re
     if link.consumer.is_stalled() && !resume(link, core) {
         return Ok(0);
     }
-    let records_max = if link.idle_polls > 0 { 1 } else { RECORDS_PER_POLL_MAX };
+    let records_max = u64::from(if link.idle_polls > 0 { 1 } else { RECORDS_PER_POLL_MAX });
+    let records_max = records_max.min(core.records_left);
     let mut records = 0;
     while records < records_max {
         if let Life::Draining { until } = link.life
@@ -63,12 +64,13 @@ pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Re
         link.consumer.consume();
         records += 1;
     }
+    core.records_left -= records;
     if records > 0 {
         has_come(link, common.connections.now_ns);
     }
     // This is needed even if no record came: the space of records that the peer has taken back is free again.
     link.publish();
-    Ok(records)
+    Ok(records as u32)
 }
 
 /// Notes that records have come on a link.

@@ -60,6 +60,29 @@ fn what_an_honest_scripted_peer_does_works() {
 }
 
 #[test]
+fn a_peer_that_keeps_sending_leaves_a_quick_program_its_receive_buffers() {
+    const BUFFERS: u32 = 256;
+    let mut server =
+        Endpoint::create(&builtin::shm("shm"), Options { recv_buffers: BUFFERS, ..Options::default() })
+            .unwrap();
+    let attacker = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut server, attacker);
+    let header =
+        RecordHeader { kind: kind::MESSAGE, flags: lie.conn.generation as u8, conn: lie.conn.index, ack: 0 };
+    for _ in 0..400 {
+        lie.producer.push(header, &[b"one of many"]).unwrap();
+    }
+    let (mut taken, mut free_min) = (0, BUFFERS);
+    until(&mut server, "the last of the messages", |server, event| {
+        taken += u32::from(matches!(event, Some(Event::Recv(_))));
+        free_min = free_min.min(server.recv_buffers_free());
+        (taken == 400).then_some(())
+    });
+    // A turn of progress takes 64 at most. One more has its turn if something else has the processor meanwhile.
+    assert!(free_min >= BUFFERS / 4, "{free_min}");
+}
+
+#[test]
 fn a_request_that_came_elsewhere_is_admitted_by_who_accepts_it() {
     let (mut front, mut worker) = (endpoint(), endpoint());
     let name = front.uri().strip_prefix("shm://").unwrap().to_owned();

@@ -31,6 +31,8 @@ pub enum Work {
     Calls { len: u32, clients: u32 },
     /// Remote writes as fast as they go, all done at the target when the time is taken.
     Write { len: u32 },
+    /// As `Write`, to so many places of the target's in turn, from one place.
+    WriteInTurn { len: u32, places: u32 },
     /// Remote reads as fast as they go.
     Read { len: u32 },
     /// Remote writes, one at a time: each is done at the target before the next one starts.
@@ -102,6 +104,7 @@ impl Work {
             | Work::Connect => Unit::PerSecond,
             Work::Long { .. }
             | Work::Write { .. }
+            | Work::WriteInTurn { .. }
             | Work::WriteStrided { .. }
             | Work::Read { .. }
             | Work::Pack { .. }
@@ -123,6 +126,7 @@ impl Work {
             | Work::BlockingTrip { len }
             | Work::Loaded { len, .. } => Some(len),
             Work::Write { .. }
+            | Work::WriteInTurn { .. }
             | Work::Read { .. }
             | Work::PutFence { .. }
             | Work::PutFenceHeap { .. }
@@ -172,6 +176,7 @@ impl Work {
             Work::Rate { .. } | Work::Stream { .. } => 20_000,
             Work::Calls { .. } => 5_000,
             Work::Write { .. }
+            | Work::WriteInTurn { .. }
             | Work::WriteStrided { .. }
             | Work::Pack { .. }
             | Work::Unpack { .. }
@@ -209,7 +214,7 @@ impl Work {
             | Work::ChannelLife { .. }
             | Work::Barrier { .. }
             | Work::Allreduce { .. } => Some(value),
-            Work::Long { len } | Work::Write { len } | Work::Read { len } => {
+            Work::Long { len } | Work::Write { len } | Work::WriteInTurn { len, .. } | Work::Read { len } => {
                 Some(1e9 * f64::from(len) / value)
             }
             Work::WriteStrided { blocks, len } => Some(1e9 * f64::from(blocks * len) / value),
@@ -236,6 +241,7 @@ impl fmt::Display for Work {
             Work::Call { len } => write!(out, "call:{len}"),
             Work::Calls { len, clients } => write!(out, "calls:{len}:{clients}"),
             Work::Write { len } => write!(out, "write:{len}"),
+            Work::WriteInTurn { len, places } => write!(out, "write-in-turn:{len}:{places}"),
             Work::Read { len } => write!(out, "read:{len}"),
             Work::PutFence { len } => write!(out, "put-fence:{len}"),
             Work::PutFenceHeap { len } => write!(out, "put-fence-heap:{len}"),
@@ -281,6 +287,7 @@ impl FromStr for Work {
             ("call", Ok(&[len])) => Work::Call { len },
             ("calls", Ok(&[len, clients])) => Work::Calls { len, clients },
             ("write", Ok(&[len])) => Work::Write { len },
+            ("write-in-turn", Ok(&[len, places])) => Work::WriteInTurn { len, places },
             ("read", Ok(&[len])) => Work::Read { len },
             ("put-fence", Ok(&[len])) => Work::PutFence { len },
             ("put-fence-heap", Ok(&[len])) => Work::PutFenceHeap { len },
@@ -349,6 +356,7 @@ mod tests {
             Work::Call { len: 8 },
             Work::Calls { len: 8, clients: 64 },
             Work::Write { len: 1 << 20 },
+            Work::WriteInTurn { len: 65_520, places: 8 },
             Work::Read { len: 8 },
             Work::PutFence { len: 8 },
             Work::PutFenceHeap { len: 8 },

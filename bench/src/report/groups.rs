@@ -58,7 +58,7 @@ impl Family {
             | Work::Barrier { .. }
             | Work::Start { .. }
             | Work::Allreduce { .. } => Family::Ranks,
-            Work::Write { .. } | Work::Read { .. } => Family::RemoteMemory,
+            Work::Write { .. } | Work::WriteInTurn { .. } | Work::Read { .. } => Family::RemoteMemory,
             Work::BlockingTrip { .. } => Family::Waiting,
             Work::Connect | Work::Poll { .. } | Work::IdleMemory { .. } => Family::Connections,
             Work::Loaded { .. } => Family::UnderLoad,
@@ -144,6 +144,7 @@ pub fn size(work: Work) -> Option<u32> {
         | Work::Call { len }
         | Work::Calls { len, .. }
         | Work::Write { len }
+        | Work::WriteInTurn { len, .. }
         | Work::Read { len }
         | Work::PutFence { len }
         | Work::PutFenceHeap { len }

@@ -8,6 +8,9 @@ use crate::work::{Placement, Work};
 
 /// Messages of a channel whose slots hold one each.
 const LONG_SIZES: [u32; 3] = [65_520, 262_128, 1_048_560];
+/// How many requests of a channel's receiver have memory of their own. The core writes to as many places, since what the caches hold decides how fast memory
+/// is.
+const REQUESTS: u32 = 8;
 /// Slots of a channel that is made and freed.
 const SLOT_SIZES: [u32; 4] = [4096, 65_536, 262_144, 1 << 20];
 
@@ -28,7 +31,8 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
     ];
     rows.extend(LONG_SIZES.map(|len| {
         let title = format!("Messages through a channel with slots of as many bytes, {len} B");
-        let works = (Work::Write { len }, Work::Long { len });
+        let core = Work::WriteInTurn { len, places: REQUESTS };
+        let works = (core, Work::Long { len });
         beside_core(&format!("long/{len}"), &title, works, baseline_at_least(0.9))
     }));
     rows.extend(SLOT_SIZES.map(|len| {

@@ -13,7 +13,9 @@ use crate::work::Work;
 use cci_measure::baseline::{PlainTcp, PlainUdp};
 use cci_measure::cache_line;
 use cci_measure::failure::{Failure, Outcome};
-use cci_measure::transfer::Direction;
+use cci_measure::transfer::{Direction, Slots};
+
+const PAGE_BYTES: u32 = 4096;
 
 /// Does what was asked for, on whichever side this process is.
 pub fn run(args: &WorkArgs) -> Outcome {
@@ -64,8 +66,13 @@ fn by_cci(args: &WorkArgs) -> Outcome<Option<Reading>> {
         (By::Job, _) => ours::job::run(args),
         (By::ServicesShm | By::ServicesUdp | By::ServicesTcp, _) => ours::services::run(args),
         (_, Work::Contact) => ours::connect::each(args),
-        (_, Work::Write { len }) => ours::rma::run(args, Direction::Write, len),
-        (_, Work::Read { len }) => ours::rma::run(args, Direction::Read, len),
+        (_, Work::Write { len }) => ours::rma::run(args, Direction::Write, (len, Slots::one(len))),
+        (_, Work::WriteInTurn { len, places }) => {
+            // Each on pages of its own, as memory is that was allocated.
+            let slots = Slots { len: len.next_multiple_of(PAGE_BYTES), count: places.into() };
+            ours::rma::run(args, Direction::Write, (len, slots))
+        }
+        (_, Work::Read { len }) => ours::rma::run(args, Direction::Read, (len, Slots::one(len))),
         (_, Work::Long { .. }) => exchange::run::<ours::AnyLength>(args),
         (_, Work::Call { len }) => ours::calls::half(args, len),
         (_, Work::Calls { len, clients }) => ours::calls::rate(args, len, clients),

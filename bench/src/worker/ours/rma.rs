@@ -20,9 +20,8 @@ const WINDOW_MAX: u64 = 64;
 /// Nothing is waited for longer.
 const SILENCE_NS: u64 = 20_000_000_000;
 
-/// The first side's reading; the partner has none.
-pub fn run(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Option<Reading>> {
-    let slots = Slots::one(len);
+/// Between one place here and those of the other side, in turn. The first side's reading; the partner has none.
+pub fn run(args: &WorkArgs, direction: Direction, (len, slots): (u32, Slots)) -> Outcome<Option<Reading>> {
     if let Some(first) = &args.partner_of {
         partner::pin(args)?;
         lend(Messages::dial(args, first)?, args, &slots)?;
@@ -32,7 +31,7 @@ pub fn run(args: &WorkArgs, direction: Direction, len: u32) -> Outcome<Option<Re
     let (endpoint, uri) = Messages::listen(args, &site)?;
     let partner = Partner::start(args, &site, &uri)?;
     partner::pin(args)?;
-    let mut transfers = Transfers::open(Messages::accept(endpoint, args)?, args, direction, slots)?;
+    let mut transfers = Transfers::open(Messages::accept(endpoint, args)?, args, direction, (len, slots))?;
     transfers.run(args.count / 10 + transfers.slots.count.min(args.count))?;
     let took_ns = transfers.run(args.count)?;
     transfers.channel.send(b"bye")?;
@@ -63,6 +62,7 @@ struct Transfers {
     local: RegionHandle,
     remote: RegionHandle,
     direction: Direction,
+    len: u64,
     slots: Slots,
     window: u64,
 }
@@ -72,9 +72,9 @@ impl Transfers {
         mut channel: Messages,
         args: &WorkArgs,
         direction: Direction,
-        slots: Slots,
+        (len, slots): (u32, Slots),
     ) -> Outcome<Transfers> {
-        let memory = memory(&mut channel, args, slots.bytes())?;
+        let memory = memory(&mut channel, args, len.max(1) as usize)?;
         let local = channel.endpoint.register(&memory, Access::LOCAL);
         let local = local.map_err(|error| dial::failed("registering")(&error))?;
         let until_ns = clock::now_ns() + SILENCE_NS;
@@ -86,8 +86,8 @@ impl Transfers {
                 return Err(Failure::new("the partner lends no memory"));
             }
         };
-        let window = (WINDOW_BYTES / u64::from(slots.len)).clamp(WINDOW_MIN, WINDOW_MAX);
-        Ok(Transfers { channel, _memory: memory, local, remote, direction, slots, window })
+        let window = (WINDOW_BYTES / u64::from(len.max(1))).clamp(WINDOW_MIN, WINDOW_MAX);
+        Ok(Transfers { channel, _memory: memory, local, remote, direction, len: len.into(), slots, window })
     }
 
     /// So many transfers: nanoseconds from the first start to the last completion.
@@ -126,13 +126,12 @@ impl Transfers {
         let number = nth + 1;
         let is_last = number.is_multiple_of(self.window / 2) || number == count;
         let flags = if is_last { RmaFlags::NONE } else { RmaFlags::SILENT };
-        let (offset, len) = (self.slots.offset(nth), u64::from(self.slots.len));
-        let (local, remote) =
-            (RegionAddress::new(self.local, offset), RegionAddress::new(self.remote, offset));
+        let local = RegionAddress::new(self.local, 0);
+        let remote = RegionAddress::new(self.remote, self.slots.offset(nth));
         let (endpoint, connection) = (&mut self.channel.endpoint, self.channel.connection);
         let started = match self.direction {
-            Direction::Write => endpoint.rma_write(connection, local, remote, len, number, flags),
-            Direction::Read => endpoint.rma_read(connection, local, remote, len, number, flags),
+            Direction::Write => endpoint.rma_write(connection, local, remote, self.len, number, flags),
+            Direction::Read => endpoint.rma_read(connection, local, remote, self.len, number, flags),
         };
         match started {
             Ok(()) => Ok(true),

@@ -105,11 +105,8 @@ pub mod fork {
     pub fn same_process(token: Token) -> bool {
         // Acquire pairs with the Release in `token`: who sees the address sees the page.
         let word = KNOWN.load(Ordering::Acquire);
-        if word.is_null() {
-            return same_process_slowly(token);
-        }
-        // SAFETY: only `token` stores here, and what it stores is a word that stays mapped until the process ends.
-        unsafe { &*word }.load(Ordering::Relaxed) == token.0
+        // SAFETY: `NOT_KNOWN`, or what `token` has stored here, a word that stays mapped until the process ends.
+        unsafe { &*word }.load(Ordering::Relaxed) == token.0 || same_process_slowly(token)
     }
 
     #[cold]
@@ -132,8 +129,11 @@ pub mod fork {
         Err(SysError::new("use an endpoint", io::Error::new(io::ErrorKind::Unsupported, why)))
     }
 
-    /// Where the wiped word is, once a token was taken. Null: not known, or there is none.
-    static KNOWN: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+    /// Where the wiped word is, once a token was taken. Else, or if there is none, it is `NOT_KNOWN`, so that nobody has to look whether it is.
+    static KNOWN: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::from_ref(&NOT_KNOWN).cast_mut());
+
+    /// No token is 0.
+    static NOT_KNOWN: AtomicU64 = AtomicU64::new(0);
 
     /// Where the kernel cannot wipe a page (before 4.14): one `getpid` per check.
     fn pid_token() -> u64 {

@@ -4,7 +4,7 @@ mod blocking;
 mod connecting;
 pub(crate) mod layers;
 mod loans;
-mod mapped;
+pub(crate) mod mapped;
 mod peers;
 mod registration;
 mod rma;
@@ -206,6 +206,7 @@ impl Endpoint {
         let (link, was_open) = (conn.link, conn.state == ConnState::Open);
         let was = std::mem::replace(&mut conn.state, ConnState::Closing);
         self.core.not_owed(was);
+        self.core.regions.pairs.forget_connection(connection);
         if was_open {
             self.core.counters.connections_open = self.core.counters.connections_open.saturating_sub(1);
         }

@@ -88,6 +88,7 @@ pub use context::Context;
 pub use counters::{ConnectionCounters, DropReason, EndpointCounters, MemoryUse};
 pub use device::{Device, PciAddress, TransportKind, Unavailable};
 pub use endpoint::Endpoint;
+pub use endpoint::mapped::MappedTarget;
 pub use endpoint::sleeper::Sleeper;
 pub use engine::borrowed::MappedMessage;
 pub use engine::core::DisconnectPolicy;

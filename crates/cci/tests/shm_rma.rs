@@ -4,8 +4,8 @@ mod shm_common;
 
 use cci::{
     Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Context, Endpoint, Event, Foreign,
-    Memory, Options, RegionAddress, RegionHandle, Registration, Rma, RmaError, RmaFlags, RmaKind, Segment,
-    SendFlags, Status,
+    MappedTarget, Memory, Options, RegionAddress, RegionHandle, Registration, Rma, RmaError, RmaFlags,
+    RmaKind, Segment, SendFlags, Status,
 };
 use shm_common::*;
 use std::path::Path;
@@ -613,4 +613,181 @@ fn long_pieces_are_copied_at_once_in_more_regions_than_are_remembered() {
     }
     pair.b.deregister(&theirs[0].handle).unwrap();
     assert!(!pair.a.write_long_at_once(pair.ours, &[9; LEN], theirs[0]), "no region any more");
+}
+
+/// A region of the peer's that side `a` has mapped, and local memory that is not registered.
+struct MappedScene {
+    pair: Pair,
+    local: Memory,
+    remote: Memory,
+    theirs: RegionHandle,
+    target: MappedTarget,
+}
+
+const MAPPED_BYTES: usize = 4 << 20;
+
+fn mapped_scene(access: Access) -> MappedScene {
+    let mut pair = pair(RmaPath::Direct, Attribute::ReliableOrdered);
+    let local = memory_for(&mut pair.a, RmaPath::Direct, MAPPED_BYTES);
+    let remote = memory_for(&mut pair.b, RmaPath::Direct, MAPPED_BYTES);
+    let ours = pair.a.register(&local, Access::LOCAL).unwrap();
+    let theirs = pair.b.register(&remote, access).unwrap();
+    assert_eq!(pair.a.mapped_target(pair.ours, theirs), None, "nothing is mapped yet");
+    for _ in 0..10_000 {
+        let (here, there) = (RegionAddress::new(ours, 0), RegionAddress::new(theirs, 0));
+        let done = if access.contains(Access::WRITE) {
+            pair.write(here, there, 8)
+        } else {
+            pair.read(here, there, 8)
+        };
+        assert_eq!(done, Status::Success);
+        if let Some(target) = pair.a.mapped_target(pair.ours, theirs) {
+            pair.a.deregister(&ours).unwrap();
+            return MappedScene { pair, local, remote, theirs, target };
+        }
+    }
+    panic!("it is not mapped: {:?}", pair.a.counters());
+}
+
+impl MappedScene {
+    fn copy(&mut self, kind: RmaKind, local_offset: usize, offset: u64, len: usize) -> bool {
+        self.pair.a.copy_mapped_at_once(kind, (&self.local, local_offset), (&self.target, offset), len)
+    }
+
+    fn add(&mut self, offset: u64) -> Option<Result<u64, Status>> {
+        let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 3, compare: 0 };
+        self.pair.a.fetch_mapped_at_once(add, (&self.target, offset))
+    }
+
+    /// No operation does anything, whatever has become of the region.
+    fn assert_refused(&mut self, why: &str) {
+        let (here, there) = (contents(&self.local, 0, MAPPED_BYTES), contents(&self.remote, 0, MAPPED_BYTES));
+        let counters = format!("{:?}", self.pair.a.counters());
+        assert!(!self.copy(RmaKind::Write, 64, 0, 64), "{why}");
+        assert!(!self.copy(RmaKind::Read, 64, 0, 64), "{why}");
+        assert_eq!(self.add(0), None, "{why}");
+        assert!(contents(&self.local, 0, MAPPED_BYTES) == here, "{why}");
+        assert!(contents(&self.remote, 0, MAPPED_BYTES) == there, "{why}");
+        assert_eq!(format!("{:?}", self.pair.a.counters()), counters, "{why}");
+    }
+}
+
+#[test]
+fn a_mapped_region_that_was_found_is_used_within_its_bounds_and_rights() {
+    let mut scene = mapped_scene(Access::ALL);
+    let data = pattern(5, MAPPED_BYTES);
+    assert!(scene.local.write(0, &data));
+    let lens = [1, 3, 4, 8, 13, 16, 17, 32, 33, 64, 65, 128, 129, 512, 4097, 1 << 20];
+    for (at, len) in lens.into_iter().enumerate() {
+        assert!(scene.copy(RmaKind::Write, 7 * at, 1 + 3 * at as u64, len), "{len} bytes");
+        assert!(contents(&scene.remote, 1 + 3 * at, len) == data[7 * at..7 * at + len], "{len} bytes");
+        assert!(scene.copy(RmaKind::Read, (2 << 20) + at, 3 * at as u64, len), "{len} bytes");
+        let (here, there) =
+            (contents(&scene.local, (2 << 20) + at, len), contents(&scene.remote, 3 * at, len));
+        assert!(here == there, "{len} bytes");
+    }
+    assert!(scene.copy(RmaKind::Write, MAPPED_BYTES - 8, MAPPED_BYTES as u64 - 8, 8), "the last ones");
+    assert!(scene.copy(RmaKind::Write, MAPPED_BYTES - 8, 64, 8));
+    let before = u64::from_ne_bytes(contents(&scene.remote, 64, 8).try_into().unwrap());
+    assert_eq!(scene.add(64), Some(Ok(before)));
+    assert_eq!(contents(&scene.remote, 64, 8), before.wrapping_add(3).to_ne_bytes());
+
+    let (here, there) = (contents(&scene.local, 0, MAPPED_BYTES), contents(&scene.remote, 0, MAPPED_BYTES));
+    let end = MAPPED_BYTES as u64;
+    let beyond =
+        [(0, end - 7), (0, end), (0, u64::MAX), (0, u64::MAX - 7), (MAPPED_BYTES - 7, 0), (usize::MAX, 0)];
+    for (local, remote) in beyond {
+        for kind in [RmaKind::Write, RmaKind::Read] {
+            assert!(!scene.copy(kind, local, remote, 8), "{kind:?} from {local} to {remote}");
+        }
+    }
+    assert!(!scene.copy(RmaKind::Write, 0, 0, (1 << 20) + 1), "more than 1 MiB");
+    assert!(!scene.copy(RmaKind::Read, 0, 0, (1 << 20) + 1), "more than 1 MiB");
+    assert_eq!([4, end - 7, end, u64::MAX - 7].map(|offset| scene.add(offset)), [None; 4]);
+    assert!(
+        contents(&scene.local, 0, MAPPED_BYTES) == here && contents(&scene.remote, 0, MAPPED_BYTES) == there
+    );
+
+    for (access, may) in [(Access::READ, [false, true]), (Access::WRITE, [true, false])] {
+        let mut scene = mapped_scene(access);
+        let done = [RmaKind::Write, RmaKind::Read].map(|kind| scene.copy(kind, 0, 0, 8));
+        assert_eq!((done, scene.add(0)), (may, None), "{access:?}");
+    }
+}
+
+#[test]
+fn a_mapped_region_that_was_found_is_no_more_once_something_has_happened_to_it() {
+    let mut deregistered = mapped_scene(Access::ALL);
+    deregistered.pair.b.deregister(&deregistered.theirs).unwrap();
+    deregistered.assert_refused("the peer has taken it back");
+    let again = deregistered.pair.b.register(&deregistered.remote, Access::ALL).unwrap();
+    assert_ne!(again, deregistered.theirs);
+    deregistered.assert_refused("it is another region now");
+
+    let mut disconnected = mapped_scene(Access::ALL);
+    disconnected.pair.a.disconnect(disconnected.pair.ours);
+    disconnected.assert_refused("this side has closed the connection");
+
+    let mut left = mapped_scene(Access::ALL);
+    left.pair.b.disconnect(left.pair.theirs);
+    let Pair { a, b, .. } = &mut left.pair;
+    run(a, b, "the end", |whose, event, _| {
+        (whose == 0 && matches!(event, Event::Disconnected { .. })).then_some(())
+    });
+    left.assert_refused("the peer has closed the connection");
+}
+
+/// Nothing passes an operation that was started before on an ordered connection.
+#[test]
+fn a_mapped_region_that_was_found_waits_for_operations_before() {
+    let mut scene = mapped_scene(Access::ALL);
+    let slow = Memory::foreign(Foreign::owned(vec![0; 4096].into()));
+    let slow = RegionAddress::new(scene.pair.b.register(&slow, Access::ALL).unwrap(), 0);
+    let ours = RegionAddress::new(scene.pair.a.register(&scene.local, Access::LOCAL).unwrap(), 0);
+    scene.pair.a.rma_write(scene.pair.ours, ours, slow, 4096, 9, RmaFlags::NONE).unwrap();
+    assert!(!scene.copy(RmaKind::Write, 0, 0, 8), "the write before has not ended");
+    assert_eq!(scene.add(0), None);
+    assert_eq!(scene.pair.completion(9), Status::Success);
+    assert!(scene.copy(RmaKind::Write, 0, 0, 8));
+    assert!(scene.add(0).is_some());
+}
+
+/// A region that is found again after many others is itself, or is not found.
+#[test]
+fn mapped_regions_that_take_each_others_place_are_not_taken_for_each_other() {
+    const REGIONS: usize = 40;
+    let mut scene = mapped_scene(Access::ALL);
+    let parts: Vec<Memory> =
+        (0..REGIONS).map(|_| memory_for(&mut scene.pair.b, RmaPath::Direct, 4096)).collect();
+    let regions: Vec<RegionHandle> =
+        parts.iter().map(|part| scene.pair.b.register(part, Access::ALL).unwrap()).collect();
+    let ours = RegionAddress::new(scene.pair.a.register(&scene.local, Access::LOCAL).unwrap(), 0);
+    for &region in &regions {
+        assert_eq!(scene.pair.write(ours, RegionAddress::new(region, 0), 8), Status::Success);
+    }
+    let mut targets: Vec<Option<MappedTarget>> = vec![None; REGIONS];
+    let (mut used, mut lost) = (0, 0);
+    for turn in 0..30_u8 {
+        for (number, (&region, part)) in regions.iter().zip(&parts).enumerate() {
+            let data = [turn, number as u8, 1, 2, 3, 4, 5, 6];
+            assert!(scene.local.write(0, &data));
+            let Some(target) = targets[number] else {
+                targets[number] = scene.pair.a.mapped_target(scene.pair.ours, region);
+                continue;
+            };
+            if scene.pair.a.copy_mapped_at_once(RmaKind::Write, (&scene.local, 0), (&target, 0), 8) {
+                assert_eq!(contents(part, 0, 8), data);
+                used += 1;
+            } else {
+                assert_ne!(contents(part, 0, 8), data);
+                targets[number] = None;
+                lost += 1;
+            }
+        }
+    }
+    assert!(used > 0 && lost > 0, "{used} times used, {lost} times lost");
+    for (number, part) in parts.iter().enumerate() {
+        let found = contents(part, 0, 8);
+        assert!(found[1] == number as u8 || found[2] != 1, "region {number} holds {found:?}");
+    }
 }

@@ -4,11 +4,16 @@ use super::Endpoint;
 use super::rma::{is_beyond, remote_address};
 use crate::connection::{Connection, Status};
 use crate::engine::core::{ConnState, SendOp};
-use crate::engine::mapped_pairs::{Known, Lost, MappedRegion};
+use crate::engine::mapped_pairs::{Kept, Known, Lost, MappedRegion};
 use crate::options::Attribute;
 use crate::rma::{BlockRun, Memory, RegionAddress, RegionHandle, RmaFlags};
 use crate::transport::{Action, AtomicRequest, RmaRequest};
 use cci_proto::{Atomic, RemoteAddress, RmaKind};
+
+/// A peer's region that is mapped, as [`Endpoint::mapped_target`] has found it: an operation on it looks for nothing. It is good as long as nothing has
+/// happened to it; then operations on it do nothing, and say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedTarget(Kept);
 
 impl Endpoint {
     /// Does an operation by a plain copy, if both regions were used before and nothing has to come first. False: nothing was
@@ -121,6 +126,63 @@ impl Endpoint {
         let before = self.core.regions.pairs.fetch(atomic, (known, target.offset))?;
         self.core.counters.atomics += 1;
         Some(before.map_err(|Lost| Status::TimedOut))
+    }
+
+    /// Finds a peer's region that is mapped, for [`Endpoint::copy_mapped_at_once`] and [`Endpoint::fetch_mapped_at_once`]. None: it is not mapped,
+    /// or more regions are in use than the endpoint remembers. [`Endpoint::copy_at_once`] may do it, and [`Endpoint::rma`] does.
+    pub fn mapped_target(&mut self, connection: Connection, region: RegionHandle) -> Option<MappedTarget> {
+        let known = self.known(connection, &RegionAddress::new(region, 0))?;
+        self.core.regions.pairs.keep(known).map(MappedTarget)
+    }
+
+    /// Copies as [`Endpoint::copy_at_once`] does, with a region that was found before, `offset` bytes from its beginning on. False: as there, or it has
+    /// to be found again, since its connection has ended, its peer has taken it back, or too many others were used.
+    #[inline(always)]
+    pub fn copy_mapped_at_once(
+        &mut self,
+        kind: RmaKind,
+        (local, local_offset): (&Memory, usize),
+        (target, offset): (&MappedTarget, u64),
+        len_bytes: usize,
+    ) -> bool {
+        if !self.may_be_target(target) || !local.is_own_process() {
+            return false;
+        }
+        let (local, target) = ((&local.bytes(), local_offset), (&target.0, offset));
+        let copied = self.core.regions.pairs.copy_kept(kind, local, target, len_bytes);
+        if copied {
+            self.core.counters.count_rma(kind, len_bytes as u64);
+        }
+        copied
+    }
+
+    /// Changes a value as [`Endpoint::fetch_at_once`] does, in a region that was found before, `offset` bytes from its beginning. None: as there, or it
+    /// has to be found again.
+    #[inline(always)]
+    pub fn fetch_mapped_at_once(
+        &mut self,
+        atomic: Atomic,
+        (target, offset): (&MappedTarget, u64),
+    ) -> Option<Result<u64, Status>> {
+        if !self.may_be_target(target) {
+            return None;
+        }
+        let before = self.core.regions.pairs.fetch_kept(atomic, (&target.0, offset))?;
+        self.core.counters.atomics += 1;
+        Some(before.map_err(|Lost| Status::TimedOut))
+    }
+
+    /// Whether operations on a region that was found before may be done now, if it is still among those that are remembered: these are on open
+    /// connections.
+    #[inline(always)]
+    fn may_be_target(&self, target: &MappedTarget) -> bool {
+        let is_open = || {
+            let connection = self.core.regions.pairs.connection(&target.0);
+            let conn = |connection| self.core.conn(connection);
+            connection.is_none_or(|on| conn(on).is_some_and(|conn| conn.state == ConnState::Open))
+        };
+        debug_assert!(is_open(), "a connection that ends takes its pairs along");
+        self.is_ours() && self.core.order.is_empty()
     }
 
     /// Where operations without a local region find this region of a peer's, which is looked for where it is mapped. `None`: it is not, or the

@@ -621,6 +621,7 @@ impl Core {
     /// may still come, until [`Core::ended`].
     pub fn peer_gone(&mut self, connection: Connection) {
         self.end_waiting(connection);
+        self.regions.pairs.forget_connection(connection);
         if let Some(conn) = self.conns.get_mut(key(connection))
             && conn.state == ConnState::Open
         {
@@ -632,6 +633,7 @@ impl Core {
     /// Notes that the transport is done with a connection. Its handle is free, unless an event has to report the end first.
     pub fn closed(&mut self, connection: Connection) {
         self.end_waiting(connection);
+        self.regions.pairs.forget_connection(connection);
         self.waiting.forget(connection);
         self.unidentify(connection);
         if self.released(connection) {

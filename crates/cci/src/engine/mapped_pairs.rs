@@ -132,6 +132,13 @@ impl<'a> Accessed<'a> {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Known(usize);
 
+/// Where a region of a peer's is found among the pairs, until it is forgotten there. No other one is found by it then.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    place: usize,
+    stamp: u64,
+}
+
 /// An operation that may have changed pages that are nobody's any more.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Lost;
@@ -155,6 +162,8 @@ impl From<RemoteAddress> for Name {
 
 /// The two regions of operations on one connection.
 struct Pair {
+    /// No other pair has had it.
+    stamp: u64,
     connection: Connection,
     local: Name,
     remote: Name,
@@ -165,11 +174,13 @@ struct Pair {
     mapped: MappedRegion,
 }
 
-/// The pairs used lately. Whatever may make one wrong [clears](MappedPairs::clear) them: a region that is taken out of the table, and
-/// every change of what is mapped of a peer. Whether a connection is open is for the caller to ask.
+/// The pairs used lately. Whatever may make one wrong [clears](MappedPairs::clear) them: a region that is taken out of the table, a connection
+/// that is open no more, and every change of what is mapped of a peer.
 pub struct MappedPairs {
     /// By the low bits of what names the two.
     pairs: Box<[Option<Pair>; PAIRS]>,
+    /// The stamp of the newest one.
+    stamp: u64,
     misses: u32,
     /// Operations that were done.
     pub done: u64,
@@ -180,7 +191,7 @@ impl MappedPairs {
         // Made where they stay: an array that is made on the stack takes along to the heap what else was there, and that may be a key.
         let pairs = std::iter::repeat_with(|| None).take(PAIRS).collect::<Box<[_]>>();
         let pairs = pairs.try_into().unwrap_or_else(|_| unreachable!("there are just so many"));
-        MappedPairs { pairs, misses: 0, done: 0 }
+        MappedPairs { pairs, stamp: 0, misses: 0, done: 0 }
     }
 
     pub const fn bytes(&self) -> usize {
@@ -194,10 +205,17 @@ impl MappedPairs {
 
     /// Forgets the pairs of a local region.
     pub fn forget_local(&mut self, region: u64) {
+        self.forget(|pair| pair.local.region == region);
+    }
+
+    /// Forgets the pairs of a connection.
+    pub fn forget_connection(&mut self, connection: Connection) {
+        self.forget(|pair| pair.connection == connection);
+    }
+
+    fn forget(&mut self, is: impl Fn(&mut Pair) -> bool) {
         for pair in &mut *self.pairs {
-            if pair.as_ref().is_some_and(|pair| pair.local.region == region) {
-                *pair = None;
-            }
+            pair.take_if(&is);
         }
     }
 
@@ -229,7 +247,9 @@ impl MappedPairs {
         let (local_name, remote) = (name(local.map(|(at, ..)| at)), Name::from(remote));
         let local_bytes = local.map(|(_, bytes, _)| bytes);
         let is_target = local.is_some_and(|(.., is_target)| is_target);
-        let pair = Pair { connection, local: local_name, remote, local_bytes, is_target, mapped };
+        self.stamp += 1;
+        let stamp = self.stamp;
+        let pair = Pair { stamp, connection, local: local_name, remote, local_bytes, is_target, mapped };
         if let Some(entry) = self.pairs.get_mut(place(connection, local_name, remote)) {
             *entry = Some(pair);
         }
@@ -275,6 +295,62 @@ impl MappedPairs {
         let place = place(connection, NO_REGION, remote.into());
         let pair = self.pairs[place].as_ref()?;
         is_of(pair, connection, NO_REGION, remote.into()).then_some(Known(place))
+    }
+
+    /// What finds a [known](MappedPairs::known) region later.
+    pub fn keep(&self, Known(place): Known) -> Option<Kept> {
+        let stamp = self.pairs.get(place)?.as_ref()?.stamp;
+        Some(Kept { place, stamp })
+    }
+
+    #[inline(always)]
+    fn kept(&self, kept: &Kept) -> Option<&Pair> {
+        self.pairs[kept.place % PAIRS].as_ref().filter(|pair| pair.stamp == kept.stamp)
+    }
+
+    /// The connection that a kept region is used on. `None`: it is not among the pairs any more.
+    #[inline(always)]
+    pub fn connection(&self, kept: &Kept) -> Option<Connection> {
+        Some(self.kept(kept)?.connection)
+    }
+
+    /// Copies one block between local memory and a [kept](MappedPairs::keep) region of a peer's. False: as where [`MappedPairs::copy_blocks`]
+    /// says so, or it is not among the pairs any more.
+    // No closures, which the compiler might not compile in here; and nothing is loaded before it is needed, as there are few registers.
+    #[inline(always)]
+    pub fn copy_kept(
+        &mut self,
+        kind: RmaKind,
+        (local, local_at): (&Bytes, usize),
+        (remote, offset): (&Kept, u64),
+        len: usize,
+    ) -> bool {
+        let Some(pair) = self.kept(remote) else { return false };
+        if !pair.mapped.may(kind, len as u64) {
+            return false;
+        }
+        let access = pair.mapped.begin();
+        let is_copied = match (access.bytes(), kind) {
+            (Some(bytes), RmaKind::Write) => bytes.copy_inlined_from(offset as usize, local, local_at, len),
+            (Some(bytes), RmaKind::Read) => local.copy_inlined_from(local_at, bytes, offset as usize, len),
+            (None, _) => false,
+        };
+        let is_done = access.end() && is_copied;
+        self.done += u64::from(is_done);
+        is_done
+    }
+
+    /// Changes a value of a kept region of a peer's, and answers the one from before. `None`: nothing was done, as where
+    /// [`MappedPairs::copy_kept`] says false.
+    #[inline(always)]
+    pub fn fetch_kept(
+        &mut self,
+        atomic: Atomic,
+        (target, offset): (&Kept, u64),
+    ) -> Option<Result<u64, Lost>> {
+        let before = self.kept(target)?.mapped.change(atomic, offset)?;
+        self.done += 1;
+        Some(before)
     }
 
     /// Copies blocks between local memory and a [known](MappedPairs::known) region of a peer's. False: a range or the rights are not its own, the
@@ -585,5 +661,45 @@ mod tests {
         assert!(scene.pairs.wants(ON, None, REMOTE), "a free place");
         scene.pairs.clear();
         assert!(scene.pairs.wants(ON, Some(LOCAL), same_place));
+    }
+
+    #[test]
+    fn a_kept_region_is_found_until_it_is_forgotten() {
+        type Forget = fn(&mut Scene);
+        let forgets: [(&str, Forget); 4] = [
+            ("all pairs", |scene| scene.pairs.clear()),
+            ("those of its connection", |scene| scene.pairs.forget_connection(ON)),
+            ("entered anew", |scene| {
+                let mapped = scene.pairs.pairs.iter_mut().find_map(Option::take).unwrap().mapped;
+                scene.pairs.insert(ON, None, REMOTE, mapped);
+            }),
+            ("of another peer's", |scene| {
+                let mapped = scene.pairs.pairs.iter_mut().find_map(Option::take).unwrap().mapped;
+                let same_place = RemoteAddress { region: REMOTE.region + PAIRS as u64, ..REMOTE };
+                scene.pairs.insert(ON, None, same_place, mapped);
+            }),
+        ];
+        for (what, forget) in forgets {
+            let mut scene = Scene::new(Access::ALL, true);
+            let mapped = scene.pairs.pairs.iter_mut().find_map(Option::take).unwrap().mapped;
+            scene.pairs.insert(ON, None, REMOTE, mapped);
+            let known = scene.pairs.known(ON, REMOTE).unwrap();
+            let kept = scene.pairs.keep(known).unwrap();
+            scene.pairs.forget_connection(Connection { generation: 2, ..ON });
+            scene.pairs.forget_local(LOCAL.region);
+            let local = scene.local.bytes();
+            assert!(local.fill(0, LEN, 7));
+            let copy = |scene: &mut Scene| scene.pairs.copy_kept(RmaKind::Write, (&local, 0), (&kept, 0), 8);
+            assert!(copy(&mut scene), "{what}");
+            assert_eq!((scene.remote(LEN / 2), scene.pairs.connection(&kept)), (7, Some(ON)), "{what}");
+            forget(&mut scene);
+            assert!(!copy(&mut scene), "{what}");
+            let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 1, compare: 0 };
+            assert_eq!(
+                (scene.pairs.fetch_kept(add, (&kept, 0)), scene.pairs.connection(&kept)),
+                (None, None)
+            );
+            assert_eq!((scene.remote(LEN / 2), scene.pairs.done), (7, 1), "{what}");
+        }
     }
 }

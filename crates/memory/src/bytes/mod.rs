@@ -120,6 +120,13 @@ impl Bytes {
     #[inline]
     #[must_use = "`false` means that nothing was copied"]
     pub fn copy_from(&self, offset: usize, from: &Bytes, from_offset: usize, len: usize) -> bool {
+        self.copy_inlined_from(offset, from, from_offset, len)
+    }
+
+    /// Copies as [`copy_from`](Self::copy_from) does, and is compiled into its caller, for where a call would take as long as the copy.
+    #[inline(always)]
+    #[must_use = "`false` means that nothing was copied"]
+    pub fn copy_inlined_from(&self, offset: usize, from: &Bytes, from_offset: usize, len: usize) -> bool {
         let (Some(to), Some(from)) = (self.at(offset, len), from.at(from_offset, len)) else { return false };
         #[cfg(all(feature = "simulated", not(loom)))]
         if crate::simulated::is_entered() {

@@ -1,5 +1,6 @@
 //! Active messages with closures for handlers.
 
+mod callback;
 mod running_batch;
 mod running_handler;
 
@@ -11,12 +12,12 @@ use crate::message::Message;
 use crate::process::{
     Collective, Context, Elements, Held, Part, Process, RankExplanation, Starter, Team, Token, Transfer,
 };
+use callback::{Callback, Callbacks, Done, Found};
 use cci::{Device, Memory, Options};
 use cci_job::numbered::Numbered;
 use cci_job::{Job, JobError, Ranks};
 use running_batch::RunningBatch;
 use std::borrow::Borrow;
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Messages are delivered to others for so long when a process leaves.
@@ -48,20 +49,16 @@ pub struct Runtime {
     /// What their numbers stand for. None: it runs.
     handlers: Vec<Option<Box<HandlerFn>>>,
     on_gone: Option<GoneFn>,
-    /// What their numbers stand for, for operations that go on.
-    callbacks: Numbered<u64, DoneFn>,
+    /// Of operations.
+    callbacks: Callbacks,
     collecting: Numbered<u64, CollectedFn>,
     /// A collective that has ended without a callback, as somebody waits for it.
     awaited: Option<(u64, Result<Vec<u8>>)>,
-    callbacks_made: u64,
-    /// Those of operations that had ended when they were started, with the values that these found.
-    ended: VecDeque<(DoneFn, u64)>,
     fences: u32,
     is_handling: bool,
 }
 
 type HandlerFn = dyn FnMut(&mut Runtime, &Message<'_>);
-type DoneFn = Box<dyn FnOnce(&mut Runtime, Result<u64>)>;
 type CollectedFn = Box<dyn FnOnce(&mut Runtime, Result<Vec<u8>>)>;
 type GoneFn = Box<dyn FnMut(u32, &str)>;
 
@@ -94,11 +91,9 @@ impl Runtime {
             process,
             handlers: Vec::new(),
             on_gone: None,
-            callbacks: Numbered::default(),
+            callbacks: Callbacks::default(),
             collecting: Numbered::default(),
             awaited: None,
-            callbacks_made: 0,
-            ended: VecDeque::new(),
             fences: 0,
             is_handling: false,
         }
@@ -188,7 +183,7 @@ impl Runtime {
         let start = |process: &mut Process, cookie| {
             process.send_large(starter, context, rank, id, args, local.clone(), cookie)
         };
-        self.operate(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
+        self.operate(start, Box::new(Done(done)))
     }
 
     /// Keeps the large message whose handler runs.
@@ -212,7 +207,7 @@ impl Runtime {
     ) -> Result<()> {
         let start =
             |process: &mut Process, cookie| process.accept(held, (memory, origin, elements.clone()), cookie);
-        self.operate(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
+        self.operate(start, Box::new(Done(done)))
     }
 
     /// Ends a held message, of which nothing comes: its sender is told [`AmError::Aborted`].
@@ -357,7 +352,7 @@ impl Runtime {
         local: impl Borrow<Part>,
         done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
-        self.transfer(Transfer::Put, rank, remote, local.borrow(), done)
+        self.put_part(rank, remote, local.borrow(), Box::new(Done(done)))
     }
 
     /// Reads from an address of a rank's into a part of this process's memory. In all else it does what [`Runtime::put`] does.
@@ -371,20 +366,31 @@ impl Runtime {
         local: impl Borrow<Part>,
         done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
-        self.transfer(Transfer::Get, rank, remote, local.borrow(), done)
+        self.get_part(rank, remote, local.borrow(), Box::new(Done(done)))
     }
 
+    // One function for all callbacks, with what copies compiled in.
+    #[inline(never)]
+    fn put_part(&mut self, rank: u32, remote: u64, local: &Part, done: Callback) -> Result<()> {
+        self.transfer(Transfer::Put, rank, remote, local, done)
+    }
+
+    #[inline(never)]
+    fn get_part(&mut self, rank: u32, remote: u64, local: &Part, done: Callback) -> Result<()> {
+        self.transfer(Transfer::Get, rank, remote, local, done)
+    }
+
+    #[inline(always)]
     fn transfer(
         &mut self,
         transfer: Transfer,
         rank: u32,
         remote: u64,
         local: &Part,
-        done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
+        done: Callback,
     ) -> Result<()> {
-        let done = Box::new(|runtime: &mut Runtime, result: Result<u64>| done(runtime, result.map(drop)));
         if self.may_end() && self.process.transfer_at_once(transfer, rank, remote, local) {
-            self.ended.push_back((done, 0));
+            self.callbacks.push_ended(done, 0);
             return Ok(());
         }
         self.transfer_later(transfer, rank, remote, local, done)
@@ -397,7 +403,7 @@ impl Runtime {
         rank: u32,
         remote: u64,
         local: &Part,
-        done: DoneFn,
+        done: Callback,
     ) -> Result<()> {
         self.operate_or_end(|process, cookie| process.transfer(transfer, rank, remote, local, cookie), done)
     }
@@ -444,7 +450,7 @@ impl Runtime {
             let (there, here) = ((remote, there.clone()), (local, origin, here.clone()));
             process.transfer_described(transfer, rank, there, here, cookie)
         };
-        self.operate_or_end(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
+        self.operate_or_end(start, Box::new(Done(done)))
     }
 
     /// Has a rank change elements of its memory by as many of this process's, each atomically with regard to all such operations from any rank. The
@@ -465,7 +471,7 @@ impl Runtime {
             let (there, here) = ((remote, there.clone()), (local, origin, here.clone()));
             process.accumulate(what, rank, there, here, cookie)
         };
-        self.operate(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
+        self.operate(start, Box::new(Done(done)))
     }
 
     /// Has a rank put a part of this process's memory to where a pointer of 8 bytes at the address `pointer` there points, and move the pointer
@@ -482,7 +488,7 @@ impl Runtime {
         done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
         let start = |process: &mut Process, cookie| process.indexed_put(rank, pointer, local.clone(), cookie);
-        self.operate(start, Box::new(|runtime, result| done(runtime, result.map(drop))))
+        self.operate(start, Box::new(Done(done)))
     }
 
     /// Changes a word at an address of a rank's atomically, with regard to all such operations from any rank. `done` gets the value that it
@@ -498,10 +504,10 @@ impl Runtime {
         change: impl Into<Change>,
         done: impl FnOnce(&mut Runtime, Result<u64>) + 'static,
     ) -> Result<()> {
-        let (change, done) = (change.into(), Box::new(done));
+        let (change, done) = (change.into(), Box::new(Found(done)));
         let fetched = if self.may_end() { self.process.fetch_at_once(rank, remote, change) } else { None };
         match fetched {
-            Some(Ok(value)) => self.ended.push_back((done, value)),
+            Some(Ok(value)) => self.callbacks.push_ended(done, value),
             Some(Err(error)) => self.fail(error, done),
             None => return self.atomic_later(rank, remote, change, done),
         }
@@ -509,26 +515,26 @@ impl Runtime {
     }
 
     #[inline(never)]
-    fn atomic_later(&mut self, rank: u32, remote: u64, change: Change, done: DoneFn) -> Result<()> {
+    fn atomic_later(&mut self, rank: u32, remote: u64, change: Change, done: Callback) -> Result<()> {
         self.operate_or_end(|process, cookie| process.atomic(rank, remote, change, cookie), done)
     }
 
     /// Whether there is space for the callback of one more operation that has ended when it is started.
     #[inline]
     fn may_end(&self) -> bool {
-        self.ended.len() < if self.is_handling { OPERATIONS_MAX } else { ENDED_MAX }
+        self.callbacks.ended() < if self.is_handling { OPERATIONS_MAX } else { ENDED_MAX }
     }
 
     /// Has an operation end that has failed when it was started.
     #[cold]
-    fn fail(&mut self, error: AmError, done: DoneFn) {
-        self.callbacks_made += 1;
-        self.callbacks.insert(self.callbacks_made, done);
-        self.process.end_later(self.callbacks_made, error);
+    fn fail(&mut self, error: AmError, done: Callback) {
+        let cookie = self.callbacks.number();
+        self.callbacks.keep(cookie, done);
+        self.process.end_later(cookie, error);
     }
 
     /// Starts an operation when there is space, and keeps its callback.
-    fn operate(&mut self, start: impl Fn(&mut Process, u64) -> Result<()>, done: DoneFn) -> Result<()> {
+    fn operate(&mut self, start: impl Fn(&mut Process, u64) -> Result<()>, done: Callback) -> Result<()> {
         self.operate_or_end(|process, cookie| start(process, cookie).map(|()| None), done)
     }
 
@@ -536,10 +542,9 @@ impl Runtime {
     fn operate_or_end(
         &mut self,
         start: impl Fn(&mut Process, u64) -> Result<Option<u64>>,
-        done: DoneFn,
+        done: Callback,
     ) -> Result<()> {
-        self.callbacks_made += 1;
-        let cookie = self.callbacks_made;
+        let cookie = self.callbacks.number();
         let start = |runtime: &mut Runtime| {
             if !runtime.may_end() {
                 return Err(AmError::Again);
@@ -547,8 +552,8 @@ impl Runtime {
             start(&mut runtime.process, cookie)
         };
         match self.until(start)? {
-            Some(value) => self.ended.push_back((done, value)),
-            None => drop(self.callbacks.insert(cookie, done)),
+            Some(value) => self.callbacks.push_ended(done, value),
+            None => self.callbacks.keep(cookie, done),
         }
         Ok(())
     }
@@ -657,8 +662,7 @@ impl Runtime {
         collective: Collective,
         done: impl FnOnce(&mut Runtime, Result<Vec<u8>>) + 'static,
     ) -> Result<()> {
-        self.callbacks_made += 1;
-        let cookie = self.callbacks_made;
+        let cookie = self.callbacks.number();
         self.process.collect(team, collective, cookie)?;
         self.collecting.insert(cookie, Box::new(done));
         Ok(())
@@ -670,8 +674,7 @@ impl Runtime {
     /// Those of [`Runtime::collect`]; a member is lost meanwhile, or members differ in how much data they have. It is called in a handler.
     pub fn collective(&mut self, team: Team, collective: Collective) -> Result<Vec<u8>> {
         self.check_not_handling()?;
-        self.callbacks_made += 1;
-        let cookie = self.callbacks_made;
+        let cookie = self.callbacks.number();
         self.process.collect(team, collective, cookie)?;
         loop {
             self.process.progress_collective();

@@ -8,8 +8,8 @@ use crate::description::{Run, pair_runs};
 use crate::limits::STAGED_BYTES;
 use crate::wire::{Range, Region};
 use cci::{
-    Access, Atomic, BlockRun, Connection, Endpoint, Foreign, Memory, RegionAddress, RegionHandle, RmaKind,
-    Status,
+    Access, Atomic, BlockRun, Connection, Endpoint, Foreign, MappedTarget, Memory, RegionAddress,
+    RegionHandle, RmaKind, Status,
 };
 use std::ops::ControlFlow;
 
@@ -36,6 +36,8 @@ struct Mapped {
     rank: u32,
     connection: Connection,
     region: Region,
+    /// Where the endpoint has it, if it is mapped.
+    target: Option<MappedTarget>,
 }
 
 #[derive(Default)]
@@ -100,9 +102,26 @@ impl Described {
 
 impl Direct {
     /// An operation on a region has ended when it was started.
-    pub fn learn(&mut self, rank: u32, connection: Connection, region: Region) {
+    pub fn learn(&mut self, endpoint: &mut Endpoint, rank: u32, connection: Connection, region: Region) {
+        let target = endpoint.mapped_target(connection, region.handle);
         if let Some(slot) = self.regions.get_mut(rank as usize % REGIONS) {
-            *slot = Some(Mapped { rank, connection, region });
+            *slot = Some(Mapped { rank, connection, region, target });
+        }
+    }
+
+    /// Where the endpoint has the region that the last operation on a rank was on, and where the address is in it, if it is there.
+    #[inline(always)]
+    fn target(&self, rank: u32, remote: u64) -> Option<(&MappedTarget, u64)> {
+        let mapped = self.regions.get(rank as usize % REGIONS)?.as_ref().filter(|one| one.rank == rank)?;
+        Some((mapped.target.as_ref()?, remote.wrapping_sub(mapped.region.start)))
+    }
+
+    /// Looks anew where the endpoint has a region.
+    fn find_again(&mut self, endpoint: &mut Endpoint, rank: u32) {
+        if let Some(Some(mapped)) = self.regions.get_mut(rank as usize % REGIONS)
+            && mapped.rank == rank
+        {
+            mapped.target = endpoint.mapped_target(mapped.connection, mapped.region.handle);
         }
     }
 
@@ -114,7 +133,6 @@ impl Direct {
         }
     }
 
-    #[inline]
     fn find(&self, rank: u32, remote: Range) -> Option<(Connection, RegionAddress)> {
         let mapped = self.regions.get(rank as usize % REGIONS)?.as_ref().filter(|one| one.rank == rank)?;
         let offset = mapped.region.offset(remote)?;
@@ -122,7 +140,7 @@ impl Direct {
     }
 
     /// Copies between local memory, registered or not, and a region that was found mapped. False: nothing has ended.
-    #[inline]
+    #[inline(always)]
     pub fn copy_mapped(
         &self,
         endpoint: &mut Endpoint,
@@ -131,10 +149,8 @@ impl Direct {
         local: &Part,
     ) -> bool {
         let Part { memory, offset, len_bytes } = local;
-        let range = Range { start: remote, len_bytes: *len_bytes as u64 };
-        self.find(rank, range).is_some_and(|(connection, target)| {
-            endpoint.copy_at_once(rma_kind(transfer), connection, (memory, *offset), target, *len_bytes)
-        })
+        let Some(target) = self.target(rank, remote) else { return false };
+        endpoint.copy_mapped_at_once(rma_kind(transfer), (memory, *offset), target, *len_bytes)
     }
 
     /// Tries a copy that is not done by [`Direct::copy_mapped`]. The endpoint would know it by `id`.
@@ -148,6 +164,10 @@ impl Direct {
         id: u64,
     ) -> Attempt {
         let Some((connection, target)) = self.find(rank, remote) else { return Attempt::NotTried };
+        self.find_again(links.endpoint(), rank);
+        if self.copy_mapped(links.endpoint(), transfer, (rank, remote.start), local) {
+            return Attempt::Ended(0);
+        }
         let Some((at, is_staged)) = self.local(links, registered, transfer, local) else {
             return Attempt::NotTried;
         };
@@ -230,12 +250,11 @@ impl Direct {
     #[inline]
     pub fn fetch(
         &mut self,
-        links: &mut Links,
-        (rank, remote): (u32, Range),
+        endpoint: &mut Endpoint,
+        (rank, remote): (u32, u64),
         atomic: Atomic,
     ) -> Option<Result<u64, Status>> {
-        let (connection, target) = self.find(rank, remote)?;
-        let fetched = links.endpoint().fetch_at_once(connection, atomic, target);
+        let fetched = endpoint.fetch_mapped_at_once(atomic, self.target(rank, remote)?);
         if let Some(Err(_)) = fetched {
             self.forget(Some(rank), None);
         }

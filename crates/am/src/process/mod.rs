@@ -628,7 +628,7 @@ impl Process {
     }
 
     /// Copies as [`Process::transfer`] does, if that can be done now, by a plain copy. False: nothing was done, and that one says why.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn transfer_at_once(
         &mut self,
         transfer: Transfer,

@@ -107,7 +107,7 @@ impl OneSided {
     }
 
     /// Copies if that can be done now, by a plain copy. False: nothing was done, and [`OneSided::transfer`] finds out why.
-    #[inline]
+    #[inline(always)]
     pub fn transfer_at_once(
         &self,
         links: &mut Links,
@@ -133,7 +133,7 @@ impl OneSided {
         if !self.waiting.is_empty() {
             return None;
         }
-        self.direct.fetch(links, (rank, Range { start: remote, len_bytes: change.len_bytes() }), atomic)
+        self.direct.fetch(links.endpoint(), (rank, remote), atomic)
     }
 
     /// Starts to copy what was not copied by [`OneSided::transfer_at_once`]. It ends once, by [`OneSided::next_ended`], unless it has ended well
@@ -407,7 +407,7 @@ impl OneSided {
                 let remote = operation.remote;
                 let region = known.iter().find(|region| region.offset(remote).is_some());
                 if let (Status::Success, None, Some(region)) = (status, given, region) {
-                    self.direct.learn(rank, connection, *region);
+                    self.direct.learn(links.endpoint(), rank, connection, *region);
                 }
                 self.complete(links, id, status);
                 true

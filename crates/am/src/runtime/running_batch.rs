@@ -10,13 +10,13 @@ use crate::process::{Batch, Delivery, Due};
 /// Runs the callbacks of operations that had ended when they were started. Returns whether there were any.
 #[inline]
 pub(super) fn run_ended(runtime: &mut Runtime) -> bool {
-    if runtime.ended.is_empty() {
+    if runtime.callbacks.ended() == 0 {
         return false;
     }
     runtime.is_handling = true;
     let handling = Handling(runtime);
-    while let Some((done, value)) = handling.0.ended.pop_front() {
-        done(handling.0, Ok(value));
+    while let Some((done, value)) = handling.0.callbacks.next_ended() {
+        done.ended_well(handling.0, value);
     }
     true
 }
@@ -83,9 +83,9 @@ impl RunningBatch<'_> {
         match due {
             Due::Message(message) => handle(self.runtime, message),
             Due::Done { cookie, result } => {
-                if let Some(done) = self.runtime.callbacks.remove(&cookie) {
+                if let Some(done) = self.runtime.callbacks.take(cookie) {
                     self.runtime.is_handling = true;
-                    done(self.runtime, result);
+                    done.ended(self.runtime, result);
                     self.runtime.is_handling = false;
                 }
             }

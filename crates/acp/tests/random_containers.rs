@@ -2,12 +2,12 @@
 //!
 //! All ranks draw the same plan from a seed, in rounds between barriers. In a round, each container, or each key of one, is changed by one rank, which is
 //! another one in each round, while the others look at it: they find what the model has behind one of the operations, and nothing older than what they found
-//! before. The keys of all ranks share a few buckets, and there are some counters that all ranks raise.
+//! before. Of a part of a workspace that another rank writes, each byte is what it was behind one of the operations. The keys of all ranks share a few buckets, and there are some counters that all ranks raise.
 #![allow(clippy::unwrap_used, reason = "a rank that can't go on fails")]
 
 mod roles;
 
-use cci_acp::{Deque, GlobalAddress, GlobalMemory, List, Map, MultiSet, Set, Vector, allocate};
+use cci_acp::{Deque, GlobalAddress, GlobalMemory, List, Map, MultiSet, Set, Vector, Workspace, allocate};
 use roles::draw::Draw;
 use roles::{ROLE, close, launch, role};
 use std::env;
@@ -24,6 +24,10 @@ const BUCKETS: u64 = 1;
 /// Longer vectors and deques are set anew, and longer lists are emptied.
 const LEN_MAX: usize = 700;
 const ELEMENTS_MAX: usize = 12;
+/// Of the workspace: parts, each of which is an object, and chunks, which begin and end within parts.
+const PARTS: usize = 4;
+const PART_BYTES: usize = 37;
+const CHUNK_BYTES: u64 = 25;
 
 /// What one rank changes in a round.
 #[derive(Copy, Clone, Debug)]
@@ -34,9 +38,10 @@ enum Object {
     InMap(usize),
     InSet(usize),
     InMultiSet(usize),
+    InWorkspace(usize),
 }
 
-/// What an object holds: the bytes of a vector or deque, the elements of a list, the value of a key if it is there, or how often it is.
+/// What an object holds: the bytes of a vector, deque or part of the workspace, the elements of a list, the value of a key if it is there, or how often it is.
 type State = Vec<Vec<u8>>;
 
 #[derive(Clone, Debug)]
@@ -63,6 +68,7 @@ struct Containers {
     map: Map,
     set: Set,
     counts: MultiSet,
+    workspace: Workspace,
 }
 
 fn key(number: usize) -> Vec<u8> {
@@ -86,11 +92,15 @@ impl Object {
         let sequences =
             (0..SEQUENCES).flat_map(|at| [Object::Vector(at), Object::Deque(at), Object::List(at)]);
         let keys = (0..KEYS).flat_map(|at| [Object::InMap(at), Object::InSet(at), Object::InMultiSet(at)]);
-        sequences.chain(keys).collect()
+        sequences.chain(keys).chain((0..PARTS).map(Object::InWorkspace)).collect()
     }
 
     fn at_first(self) -> State {
-        if matches!(self, Object::Vector(_) | Object::Deque(_)) { vec![vec![]] } else { vec![] }
+        match self {
+            Object::Vector(_) | Object::Deque(_) => vec![vec![]],
+            Object::InWorkspace(_) => vec![vec![0; PART_BYTES]],
+            _ => vec![],
+        }
     }
 
     fn draw(self, draw: &mut Draw, state: &State) -> Step {
@@ -101,6 +111,7 @@ impl Object {
             Object::InMap(_) => (4, state.iter().any(|value| value.len() > LEN_MAX)),
             Object::InSet(_) => (2, false),
             Object::InMultiSet(_) => (4, false),
+            Object::InWorkspace(_) => (1, false),
         };
         let what = if is_full { kinds - 1 } else { draw.below(kinds) };
         let (len, first) = (draw.below(90), draw.below(256));
@@ -149,6 +160,12 @@ impl Object {
             Object::InMultiSet(_) => {
                 let was = count(before);
                 state = counted([was + 1, was + *at as u64, was.saturating_sub(1), 0][*what]);
+            }
+            Object::InWorkspace(_) => {
+                let end = state[0].len();
+                let target = &mut state[0][at % end..];
+                let len = bytes.len().min(target.len());
+                target[..len].copy_from_slice(&bytes[..len]);
             }
         }
         state
@@ -244,6 +261,14 @@ impl Object {
                     _ => assert_eq!(all.counts.remove_all(global, &key).unwrap(), was),
                 }
             }
+            Object::InWorkspace(number) => {
+                let (begin, at) = (number * PART_BYTES, at % PART_BYTES);
+                let fitting = bytes.len().min(PART_BYTES - at);
+                // What is behind the end of the last part has no space.
+                let len = if number == PARTS - 1 { bytes.len() } else { fitting };
+                let written = all.workspace.write(global, (begin + at) as u64, &bytes[..len]);
+                assert_eq!(written.unwrap(), fitting as u64);
+            }
         }
     }
 
@@ -258,7 +283,19 @@ impl Object {
                 if is_there { vec![vec![]] } else { vec![] }
             }
             Object::InMultiSet(number) => counted(all.counts.count(global, &key(number)).unwrap()),
+            Object::InWorkspace(number) => {
+                let mut part = vec![0; PART_BYTES];
+                let read = all.workspace.read(global, (number * PART_BYTES) as u64, &mut part);
+                assert_eq!(read.unwrap(), PART_BYTES as u64);
+                vec![part]
+            }
         }
+    }
+
+    /// Whether another rank may find this while what it holds goes from one of these states to the next ones.
+    fn may_be_found(self, found: &State, states: &[State]) -> bool {
+        let is_byte = |(at, byte): (usize, &u8)| states.iter().any(|state| state[0][at] == *byte);
+        matches!(self, Object::InWorkspace(_)) && found[0].iter().enumerate().all(is_byte)
     }
 }
 
@@ -283,6 +320,9 @@ impl Containers {
         let map = shared(&|global| Map::create(global, &ranks, BUCKETS, on(3)).unwrap().handle());
         let set = shared(&|global| Set::create(global, &ranks, BUCKETS, on(4)).unwrap().handle());
         let counts = shared(&|global| MultiSet::create(global, &ranks, BUCKETS, on(5)).unwrap().handle());
+        let bytes = (PARTS * PART_BYTES) as u64;
+        let workspace =
+            shared(&|global| Workspace::create(global, bytes, CHUNK_BYTES, on(6)).unwrap().handle());
         Containers {
             vectors: vectors.into_iter().map(Vector::open).collect(),
             deques: deques.into_iter().map(Deque::open).collect(),
@@ -290,6 +330,7 @@ impl Containers {
             map: Map::open(global, map).unwrap(),
             set: Set::open(global, set).unwrap(),
             counts: MultiSet::open(global, counts).unwrap(),
+            workspace: Workspace::open(workspace),
         }
     }
 
@@ -300,6 +341,7 @@ impl Containers {
         self.map.destroy(global).unwrap();
         self.set.destroy(global).unwrap();
         self.counts.destroy(global).unwrap();
+        self.workspace.destroy(global).unwrap();
     }
 }
 
@@ -317,6 +359,9 @@ fn play(global: &mut GlobalMemory, all: &Containers, turns: &[Turn], draw: &mut 
             let turn = draw.below(turns.len());
             let Turn { object, by, states, .. } = &turns[turn];
             let found = object.look(global, all);
+            if *by != rank && object.may_be_found(&found, &states[at[turn]..]) {
+                continue;
+            }
             let seen = (at[turn]..states.len()).find(|&at| states[at] == found);
             let Some(seen) = seen.filter(|&seen| *by != rank || seen == at[turn]) else {
                 let expected = &states[at[turn]..];

@@ -1,5 +1,7 @@
 //! One-sided memory between processes of a job that one process is all of.
 
+mod mapped;
+
 use super::registered::address;
 use super::tests::{runtimes, turn};
 use super::*;

@@ -285,10 +285,7 @@ impl Endpoint {
     /// Whether the completion of an operation that is done at once would be the next one of its connection, and has space.
     #[inline(never)]
     fn would_complete(&self, connection: Connection, link: u64, attribute: Attribute) -> bool {
-        let follows = || {
-            self.core.waiting.is_empty()
-                && self.transport.link_state(link).is_some_and(|state| state.unreported == 0)
-        };
+        let follows = || self.core.waiting.is_empty() && self.transport.unreported(link) == Some(0);
         self.core.has_operation_quota(connection, false)
             && (attribute != Attribute::ReliableOrdered || follows())
     }

@@ -358,7 +358,7 @@ impl Endpoint {
     ) -> Option<Status> {
         let status = Status::RmaHandle;
         if !AT_ONCE {
-            let sends = self.transport.link_state(link).map_or(0, |state| state.unreported);
+            let sends = self.transport.unreported(link).unwrap_or(0);
             self.core.end_unentered(connection, op, status, sends);
         }
         self.touched();

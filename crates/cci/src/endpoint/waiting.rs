@@ -232,7 +232,7 @@ impl Endpoint {
 
     /// Whether sends of a connection are in progress in the transport.
     fn has_sends_in_progress(&self, link: u64) -> bool {
-        self.transport.link_state(link).is_some_and(|state| state.unreported > 0)
+        self.transport.unreported(link).is_some_and(|sends| sends > 0)
     }
 
     /// Whether the peer's program has no receive buffer free.

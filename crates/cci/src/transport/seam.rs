@@ -199,6 +199,10 @@ pub trait Transport: Send {
     /// How a connection's sends stand. `None` if there is no such connection.
     fn link_state(&self, link: u64) -> Option<LinkState>;
 
+    /// Sends of a connection that have not completed, without the silent ones. `None` if there is no such connection. A transport may
+    /// count them only when it is asked, which takes the longer the more there are.
+    fn unreported(&self, link: u64) -> Option<u32>;
+
     /// Changes what can be changed of a connection or of the endpoint.
     fn configure(&mut self, core: &mut Core, setting: Setting);
 
@@ -310,8 +314,6 @@ pub enum Activity {
 /// How a connection's sends stand.
 #[derive(Copy, Clone, Debug)]
 pub struct LinkState {
-    /// Sends that have not completed, without the silent ones.
-    pub unreported: u32,
     /// Sends that have not completed, as far as the transport keeps something of each.
     pub held: u32,
     /// The peer takes what is sent without anything that this side does meanwhile: there may be room in the next moment.

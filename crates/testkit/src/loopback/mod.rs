@@ -198,12 +198,15 @@ impl Transport for Loop {
     fn link_state(&self, link: u64) -> Option<LinkState> {
         let link = self.links.get(&link)?;
         Some(LinkState {
-            unreported: link.sends_unreported(),
             held: link.sends(),
             drains_by_itself: false,
             send_timeout_ns: link.times.send_timeout_ns,
             keepalive_ns: link.times.keepalive_ns,
         })
+    }
+
+    fn unreported(&self, link: u64) -> Option<u32> {
+        self.links.get(&link).map(Link::sends_unreported)
     }
 
     fn configure(&mut self, _: &mut Core, setting: Setting) {

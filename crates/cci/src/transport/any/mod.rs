@@ -382,6 +382,11 @@ impl Transport for Any {
         transport.link_state(link)
     }
 
+    fn unreported(&self, link: u64) -> Option<u32> {
+        let (transport, link) = self.part(link)?;
+        transport.unreported(link)
+    }
+
     fn configure(&mut self, core: &mut Core, setting: Setting) {
         match setting {
             Setting::SendTimeout { link, timeout_ns } => {

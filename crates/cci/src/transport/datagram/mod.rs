@@ -673,12 +673,16 @@ impl<C: Carrier> Transport for Datagram<C> {
         let key = link::unpack(link);
         let info = self.proto.connection(key)?;
         Some(LinkState {
-            unreported: self.proto.sends_in_progress_on(key),
             held: self.proto.sends_held_by(key),
             drains_by_itself: false,
             send_timeout_ns: info.send_timeout_ns,
             keepalive_ns: info.keepalive_ns,
         })
+    }
+
+    fn unreported(&self, link: u64) -> Option<u32> {
+        let key = link::unpack(link);
+        self.proto.connection(key).map(|_| self.proto.sends_in_progress_on(key))
     }
 
     fn configure(&mut self, _: &mut Core, setting: Setting) {

@@ -667,12 +667,16 @@ impl Transport for Shm {
     fn link_state(&self, link: u64) -> Option<LinkState> {
         let conn = self.common.connections.conns.get(Key::from_bits(link))?;
         Some(LinkState {
-            unreported: conn.on().map_or(0, |on| on.not_silent),
             held: conn.on().map_or(0, |on| on.in_progress),
             drains_by_itself: true,
             send_timeout_ns: conn.base.send_timeout_ns(),
             keepalive_ns: from_us(conn.base.keepalive_us),
         })
+    }
+
+    fn unreported(&self, link: u64) -> Option<u32> {
+        let conn = self.common.connections.conns.get(Key::from_bits(link))?;
+        Some(conn.on().map_or(0, |on| on.not_silent))
     }
 
     fn configure(&mut self, _: &mut Core, setting: Setting) {

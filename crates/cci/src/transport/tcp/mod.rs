@@ -49,7 +49,6 @@ pub(crate) use open::open;
 
 use self::conn::Conn;
 use self::conns::Defaults;
-use self::established::Established;
 use self::reactor::Reactor;
 use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, RegionChange, Report, Setting,
@@ -209,10 +208,14 @@ impl Transport for Tcp {
 
     fn link_state(&self, link: u64) -> Option<LinkState> {
         let conn = self.reactor.links.conns.get(Key::from_bits(link))?;
-        let sends = |conn: &Established| (conn.unreported, conn.out.sends());
-        let (unreported, held) = conn.established().map_or((0, 0), sends);
+        let held = conn.established().map_or(0, |conn| conn.out.sends());
         let (send_timeout_ns, keepalive_ns) = (conn.base().send_timeout_ns, conn.base().keepalive_ns);
-        Some(LinkState { unreported, held, drains_by_itself: false, send_timeout_ns, keepalive_ns })
+        Some(LinkState { held, drains_by_itself: false, send_timeout_ns, keepalive_ns })
+    }
+
+    fn unreported(&self, link: u64) -> Option<u32> {
+        let conn = self.reactor.links.conns.get(Key::from_bits(link))?;
+        Some(conn.established().map_or(0, |conn| conn.unreported))
     }
 
     fn configure(&mut self, _: &mut Core, setting: Setting) {

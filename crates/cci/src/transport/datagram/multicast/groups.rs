@@ -276,14 +276,19 @@ impl Groups {
     /// How the sends of a group connection stand; `None` if there is no such connection.
     pub fn link_state(&self, link: u64) -> Option<LinkState> {
         let own = self.link(link)?;
-        let in_progress = self.connection_counters(link).sends_in_progress;
         Some(LinkState {
-            unreported: u32::try_from(in_progress).unwrap_or(u32::MAX),
             held: 0,
             drains_by_itself: false,
             send_timeout_ns: own.send_timeout_ns,
             keepalive_ns: own.keepalive_ns,
         })
+    }
+
+    /// Sends of a group connection that have not completed; `None` if there is no such connection.
+    pub fn unreported(&self, link: u64) -> Option<u32> {
+        self.link(link)?;
+        let in_progress = self.connection_counters(link).sends_in_progress;
+        Some(u32::try_from(in_progress).unwrap_or(u32::MAX))
     }
 
     /// Changes a group connection, or the defaults for those made from now on.

@@ -146,6 +146,10 @@ impl<T: Transport> Transport for WithGroups<T> {
         if is_group(link) { self.groups.link_state(link) } else { self.connections.link_state(link) }
     }
 
+    fn unreported(&self, link: u64) -> Option<u32> {
+        if is_group(link) { self.groups.unreported(link) } else { self.connections.unreported(link) }
+    }
+
     fn configure(&mut self, core: &mut Core, setting: Setting) {
         match setting {
             Setting::SendTimeout { link, .. } | Setting::Keepalive { link, .. } if is_group(link) => {

@@ -326,6 +326,21 @@ impl Core {
         self.receive.free_count_cached().saturating_sub(self.scarce_buffers)
     }
 
+    /// Whether so many messages may be lent although events wait, which come later. One connection alone may have all buffers.
+    #[inline]
+    pub fn may_keep(&self, messages: u32) -> bool {
+        messages <= self.keepable_before_events()
+            || self.counters.connections_open < 2
+                && !self.waiting.has_closing()
+                && messages <= self.receive.free_count_cached()
+    }
+
+    /// Whether progress is made although events wait, for a program that is quick to take them.
+    #[inline]
+    pub fn is_between_events(&self) -> bool {
+        self.records_left != u64::MAX
+    }
+
     /// Whether the program has disconnected, and takes nothing from this connection any more.
     #[cold]
     fn is_closing(&self, connection: Connection) -> bool {

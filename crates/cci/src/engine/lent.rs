@@ -6,7 +6,7 @@ use super::receive::ReceiveBuffers;
 use crate::connection::Connection;
 use crate::limits;
 use cci_memory::ring::Line;
-use cci_proto::{BundleMessages, BundleSummary};
+use cci_proto::BundleMessages;
 use std::fmt;
 use std::ops::Deref;
 
@@ -60,17 +60,29 @@ pub struct Lender<'a> {
     buffer: &'a mut LentBuffer,
     /// The most messages that may still be lent.
     left: u32,
+    /// A transport may leave messages for which there are buffers, to lend them with the next call: nobody else takes buffers meanwhile.
+    may_leave: bool,
     calls: &'a mut Caller<'a>,
 }
 
 impl<'a> Lender<'a> {
     pub(crate) fn new(buffer: &'a mut LentBuffer, max: u32, calls: &'a mut Caller<'a>) -> Lender<'a> {
-        Lender { buffer, left: max, calls }
+        Lender { buffer, left: max, may_leave: true, calls }
     }
 
     /// How many messages may still be lent.
     pub(crate) fn left(&self) -> u32 {
         self.left
+    }
+
+    /// Whether a transport may leave messages for the next call.
+    pub(crate) fn may_leave(&self) -> bool {
+        self.may_leave
+    }
+
+    /// Has transports leave nothing, as others take receive buffers, too.
+    pub(crate) fn leave_nothing(&mut self) {
+        self.may_leave = false;
     }
 
     /// How many messages may be lent now: none while events wait, which come first, and no more than there are buffers to keep them in
@@ -105,25 +117,21 @@ impl<'a> Lender<'a> {
         (self.calls)(&mut Calls::Many(&mut Unlent { core, connection, lines, bundle, left: 0 }));
     }
 
-    /// Lends messages of a bundle, when the transport is done with its datagram, as far as more may be lent. The rest is delivered, and
-    /// so is what a handler is not given that panics. Returns whether all were lent.
+    /// Lends aligned messages of a bundle that were counted, when the transport is done with its datagram, as far as more may be lent.
+    /// Returns how many bytes the records of the others take. If the handler panics, those that it was not given are delivered.
     #[inline(never)]
     pub(crate) fn lend_bundle(
         &mut self,
         core: &mut Core,
         connection: Connection,
         messages: BundleMessages<'_>,
-        summary: BundleSummary,
-    ) -> bool {
-        let max = if messages.are_aligned() { self.left } else { 0 };
-        let left = summary.messages.min(max);
-        self.lent(left);
-        core.counters.messages_received += u64::from(summary.messages);
-        core.counters.bytes_received += u64::from(summary.bytes);
+    ) -> usize {
         core.receive.lent_on = connection;
         let lines = [].iter();
-        (self.calls)(&mut Calls::Many(&mut Unlent { core, connection, lines, bundle: messages, left }));
-        left == summary.messages
+        let mut unlent = Unlent { core, connection, lines, bundle: messages, left: self.left };
+        (self.calls)(&mut Calls::Many(&mut unlent));
+        self.left = unlent.left;
+        std::mem::take(&mut unlent.bundle).as_bytes().len()
     }
 
     /// Where a message of `len` bytes is to be copied to. `None`: it is longer than any message is.
@@ -172,20 +180,32 @@ impl<'a> Unlent<'a> {
         if let Some(line) = self.lines.next() {
             return Some(line.bytes());
         }
-        self.left = self.left.checked_sub(1)?;
-        self.bundle.next()
+        let left = self.left.checked_sub(1)?;
+        let message = self.bundle.next()?;
+        self.left = left;
+        Some(message)
     }
 
     /// Delivers what is left. There are buffers for it, as all of it could have been kept.
     #[cold]
     fn deliver(&mut self) {
-        for message in self.lines.by_ref().map(Line::bytes).chain(self.bundle.by_ref()) {
-            let counters = &mut self.core.counters;
-            counters.messages_received -= 1;
-            counters.bytes_received -= message.len() as u64;
-            let is_delivered = self.core.deliver(self.connection, message);
-            debug_assert!(is_delivered, "no message is lent without a buffer to keep it in");
-        }
+        let messages = self.lines.by_ref().map(Line::bytes).chain(self.bundle.by_ref());
+        deliver_counted(self.core, self.connection, messages);
+    }
+}
+
+/// Delivers messages that were counted, and for each of which there is a buffer.
+#[cold]
+pub(crate) fn deliver_counted<'a>(
+    core: &mut Core,
+    connection: Connection,
+    messages: impl Iterator<Item = &'a [u8]>,
+) {
+    for message in messages {
+        core.counters.messages_received -= 1;
+        core.counters.bytes_received -= message.len() as u64;
+        let is_delivered = core.deliver(connection, message);
+        debug_assert!(is_delivered, "no message is lent without a buffer to keep it in");
     }
 }
 

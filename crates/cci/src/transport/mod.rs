@@ -9,6 +9,8 @@ mod eviction;
 pub(crate) mod fuzzing;
 mod ip_port;
 pub(crate) mod ip_uri;
+#[cfg(test)]
+mod lend_tests;
 pub(crate) mod ordered_rma;
 mod quota;
 pub(crate) mod reach;

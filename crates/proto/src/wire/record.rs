@@ -203,6 +203,19 @@ impl<'a> BundleMessages<'a> {
         BundleMessages { body }
     }
 
+    /// Those of records that came from [`BundleMessages::as_bytes`]. Of others it gives whatever they look like.
+    #[must_use]
+    pub fn of_checked(records: &'a [u8]) -> BundleMessages<'a> {
+        BundleMessages::of(records)
+    }
+
+    /// The records of those that are left.
+    #[inline]
+    #[must_use]
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.body
+    }
+
     /// Whether each message begins at an address divisible by 8.
     #[must_use]
     pub fn are_aligned(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::ManuallyDrop;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd};
 
 use super::UdpSocket;
@@ -239,12 +240,17 @@ impl RecvBatch {
         Datagrams { batch: self, next: Place::default() }
     }
 
-    /// Calls `each` with the datagrams that were received and not taken yet. If it panics, those behind are taken by the next call.
+    /// Calls `each` with the datagrams that were received and not taken yet. If it breaks off or panics, those behind are taken by the
+    /// next call.
     #[inline]
-    pub fn take_each(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) {
+    pub fn take_each(
+        &mut self,
+        mut each: impl FnMut(SocketAddr, &[u8]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         while let Some((from, bytes)) = self.next.step(&self.messages, self.areas.as_slice()) {
-            each(from, bytes);
+            each(from, bytes)?;
         }
+        ControlFlow::Continue(())
     }
 
     /// Whether [`take_each`](RecvBatch::take_each) has datagrams to take.

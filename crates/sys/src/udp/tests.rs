@@ -66,8 +66,8 @@ fn what_a_panic_leaves_is_taken_by_the_next_call() {
                     assert_eq!((from, bytes), (a.local_addr(), pattern(taken, 64).as_slice()));
                     taken += 1;
                     remaining -= 1;
-                    std::panic::resume_unwind(Box::new(taken));
-                });
+                    std::panic::resume_unwind(Box::new(taken))
+                })
             });
             assert_eq!(std::panic::catch_unwind(step).unwrap_err().downcast_ref(), Some(&taken));
         }

@@ -41,9 +41,9 @@ enum Noted {
 }
 
 /// Has a handler note what came. It keeps some of the messages.
-fn poll(endpoint: &mut Endpoint, mut keeps: impl FnMut() -> bool) -> Vec<Noted> {
+fn poll(endpoint: &mut Endpoint, max: usize, mut keeps: impl FnMut() -> bool) -> Vec<Noted> {
     let mut noted = Vec::new();
-    endpoint.poll(POLLED_MAX, |polled| {
+    endpoint.poll(max, |polled| {
         noted.push(match polled {
             Polled::Message(message) if keeps() => Noted::Event(Event::Recv(message.keep())),
             Polled::Message(message) => Noted::Message(message.connection(), message.to_vec()),
@@ -67,7 +67,8 @@ pub(super) fn take_all(
         let Some(endpoint) = host.endpoint.as_mut() else { return taken };
         let noted = if by_handler {
             let (mut draw, keeps_any) = (mix(now_ns), host.hold_until_ns > now_ns);
-            poll(endpoint, || {
+            let max = 1 + draw as usize % POLLED_MAX;
+            poll(endpoint, max, || {
                 draw = mix(draw);
                 keeps_any || draw.is_multiple_of(4)
             })

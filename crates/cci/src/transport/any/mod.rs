@@ -348,6 +348,7 @@ impl Transport for Any {
     }
 
     fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {
+        lender.leave_nothing();
         for part in &mut self.parts {
             if part.busy {
                 part.turn(core, |transport, core| transport.progress_lending(core, lender));

@@ -157,7 +157,7 @@ impl Sink for ToProgram<'_> {
     #[inline]
     fn takes_bundle(&mut self, _: ConnKey, token: u64, summary: BundleSummary) -> bool {
         let takes = self.adapter.lending.is_open
-            && summary.messages <= self.core.keepable_before_events()
+            && self.core.may_keep(summary.messages)
             && summary.len_bound as usize <= self.adapter.message_bytes_max;
         if takes {
             self.adapter.lending.bundle = Some((Connection::from_bits(token), summary));

@@ -12,6 +12,7 @@ use crate::explain::Explanation;
 use cci_proto::{Address, ConnKey, ConnectionInfo, PathInfo, Time, Transmit};
 use cci_secure::Identity;
 use cci_sys::clock;
+use std::ops::ControlFlow;
 
 /// Moves batches of datagrams, which may get lost, repeated or reordered on their way.
 ///
@@ -30,9 +31,12 @@ pub(super) trait Carrier: Transmit + Send {
     /// were not handed over, these are what it returns.
     fn receive(&mut self) -> Result<usize, Dead>;
 
-    /// Hands over the datagrams that the last receive call brought, each of them once. If `datagram` panics, which a handler of the
-    /// program's may do, those behind it are still to be handed over.
-    fn arrived(&mut self, datagram: impl FnMut(Address, &[u8], &dyn Who));
+    /// Hands over the datagrams that the last receive call brought, each of them once. If `datagram` breaks off, or panics, which a
+    /// handler of the program's may do, those behind it are still to be handed over.
+    fn arrived(
+        &mut self,
+        datagram: impl FnMut(Address, &[u8], &dyn Who) -> ControlFlow<()>,
+    ) -> ControlFlow<()>;
 
     /// Gives the system the datagrams that wait, as far as it has space for them. Calls `narrowed` for each path that turned out to
     /// take only smaller ones.

@@ -14,6 +14,7 @@ mod link;
 mod multicast;
 mod open;
 mod report;
+mod rest;
 mod sealed;
 #[cfg(feature = "simulated")]
 mod sim;
@@ -37,6 +38,7 @@ pub(crate) use udp::open as open_udp;
 
 use self::adapter::{Adapter, ToProgram, accept_error, attribute, send_error};
 use self::carrier::{Carrier, Dead, Identities, Narrow, Nobody, Paths};
+use self::rest::Rest;
 use super::{
     About, Action, Activity, Armed, AtomicRequest, Dial, LinkState, Operation, Report, RmaRequest, Setting,
     Started, Taken, Transport,
@@ -51,6 +53,7 @@ use crate::limits;
 use crate::security::NO_NAMES;
 use cci_proto as proto;
 use cci_proto::{Address, ConnKey, ConnState, Endpoint, Request, Time};
+use std::ops::ControlFlow;
 
 /// The most receive calls in one progress. Each may bring hundreds of datagrams, and time-outs must have their turn.
 const RECV_CALLS_MAX: u32 = 4;
@@ -89,6 +92,7 @@ struct Datagram<C> {
     proto: Endpoint,
     carrier: C,
     adapter: Adapter,
+    rest: Rest,
     uri: String,
     /// The last reading of the clock.
     now: Time,
@@ -183,12 +187,46 @@ impl<C: Carrier> Datagram<C> {
         if self.adapter.starved && self.now.0 < self.received_at.0.saturating_add(STARVED_RECV_NS) {
             return false;
         }
+        if core.is_between_events() && self.was_just_received() {
+            return false;
+        }
         let first = self.receive_once(core);
         if first != 0 {
             self.take_in(core, first, lender);
         }
         self.received_at = self.now;
         first != 0
+    }
+
+    /// Whether the socket was read so recently that a program which is quick to take its events may take some more first: else as many
+    /// would come as it takes, and a peer that keeps sending would have all receive buffers in the queue of events.
+    #[cold]
+    fn was_just_received(&mut self) -> bool {
+        self.read_clock().0 < self.received_at.0.saturating_add(limits::PROGRESS_NS)
+    }
+
+    /// Goes on with the datagram whose messages were lent in part. Returns whether the turn of progress is to go on, too: not if the
+    /// handler was given as many as it takes.
+    #[cold]
+    #[inline(never)]
+    fn take_rest(&mut self, core: &mut Core, lender: Option<&mut Lender<'_>>) -> bool {
+        let since = self.rest.since();
+        match lender {
+            // A handler that is slow would keep the socket, acknowledgements and time-outs waiting.
+            Some(lender)
+                if lender.may_leave()
+                    && !core.has_events()
+                    && !core.waiting.has_closing()
+                    && self.read_clock().0 < since.0.saturating_add(limits::PROGRESS_NS) =>
+            {
+                self.rest.lend(core, lender);
+                lender.left() > 0
+            }
+            _ => {
+                self.rest.deliver(core);
+                true
+            }
+        }
     }
 
     /// One receive call: how many datagrams it brought.
@@ -210,14 +248,15 @@ impl<C: Carrier> Datagram<C> {
         self.adapter.lending.is_open = lender.is_some() && !core.has_events();
         let (mut calls, mut in_vain) = (0, 0);
         let mut until = None;
+        let events_max = core.events_queued().saturating_add(core.records_left as usize);
         while count != 0 {
             let now = self.read_clock();
             let useful = self.proto.counters().useful();
-            let Datagram { carrier, proto, adapter, .. } = self;
+            let Datagram { carrier, proto, adapter, rest, .. } = self;
             if let Some(identities) = carrier.identities() {
                 identities.at(now);
             }
-            carrier.arrived(|from, datagram, who| {
+            let flow = carrier.arrived(|from, datagram, who| {
                 let messages =
                     proto.handle_datagram(now, from, datagram, &mut ToProgram { core, adapter, who });
                 adapter.settle(proto, core, now);
@@ -225,7 +264,18 @@ impl<C: Carrier> Datagram<C> {
                 if let Some((connection, summary)) = adapter.lending.bundle.take()
                     && let Some(lender) = &mut lender
                 {
-                    adapter.lending.is_open &= lender.lend_bundle(core, connection, messages, summary);
+                    core.counters.messages_received += u64::from(summary.messages);
+                    core.counters.bytes_received += u64::from(summary.bytes);
+                    rest.lend_first(core, lender, connection, messages, now);
+                    adapter.lending.is_open = !core.has_events();
+                    if lender.left() == 0 || !rest.is_empty() {
+                        return ControlFlow::Break(());
+                    }
+                }
+                if core.events_queued() > events_max {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
                 }
             });
             if let Some(identities) = carrier.identities() {
@@ -233,7 +283,7 @@ impl<C: Carrier> Datagram<C> {
                     identities.hold(key, at, &identity);
                 }
             }
-            if count < RECV_MORE {
+            if count < RECV_MORE || flow.is_break() {
                 break;
             }
             if self.proto.counters().useful() - useful > count as u64 / 2 {
@@ -258,8 +308,11 @@ impl<C: Carrier> Datagram<C> {
 
     /// One turn of progress. With a lender, messages go to a handler as far as they can.
     #[inline(always)]
-    fn turn(&mut self, core: &mut Core, lender: Option<&mut Lender<'_>>) {
+    fn turn(&mut self, core: &mut Core, mut lender: Option<&mut Lender<'_>>) {
         self.sent_alone_at = None;
+        if !self.rest.is_empty() && !self.take_rest(core, lender.as_deref_mut()) {
+            return;
+        }
         if self.adapter.waiting {
             self.read_clock();
             self.feed(core);
@@ -517,6 +570,7 @@ impl<C: Carrier> Transport for Datagram<C> {
     }
 
     fn disconnect(&mut self, core: &mut Core, connection: Connection, link: u64) {
+        self.rest.deliver(core);
         let now = self.read_clock();
         if self.proto.disconnect(now, link::unpack(link)).is_err() {
             core.closed(connection);
@@ -637,6 +691,7 @@ impl<C: Carrier> Transport for Datagram<C> {
     }
 
     fn arm(&mut self, core: &mut Core) -> Armed {
+        self.rest.deliver(core);
         // A socket full of datagrams that can't be taken now would end each sleep at once, so a deadline is set instead.
         let is_watched = self.carrier.arm(&core.poller, !self.adapter.starved).unwrap_or_else(|Dead| {
             self.fail(core);
@@ -709,7 +764,9 @@ impl<C: Carrier> Transport for Datagram<C> {
             Report::Counters { into, drops } => {
                 report::counters(&self.proto, &self.carrier, &self.adapter, into, drops);
             }
-            Report::Memory(into) => report::memory(&self.proto, &self.carrier, &self.adapter, into),
+            Report::Memory(into) => {
+                report::memory(&self.proto, &self.carrier, &self.adapter, &self.rest, into)
+            }
             Report::SpareBytes(into) => *into += self.proto.spare_bytes(limits::KEPT_SHARE),
             Report::SendsHeld(into) => *into += self.proto.sends_in_progress(),
             Report::Connection { link, into } => {

@@ -3,6 +3,7 @@
 use super::Datagram;
 use super::adapter::Adapter;
 use super::carrier::{Carrier, Report};
+use super::rest::Rest;
 use crate::device::DeviceInfo;
 use crate::engine::event::Event;
 use crate::error::{CreateError, SysError};
@@ -75,6 +76,7 @@ impl<C: Carrier> Datagram<C> {
             proto,
             carrier,
             adapter: Adapter::new(device.kind, device.max_send_size),
+            rest: Rest::new(),
             uri: setup.uri,
             now,
             polls_since_clock: 0,

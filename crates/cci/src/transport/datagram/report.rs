@@ -2,6 +2,7 @@
 
 use super::adapter::Adapter;
 use super::carrier::{Carrier, Report};
+use super::rest::Rest;
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, Fact};
 use crate::limits::MESSAGE_BYTES_MAX;
@@ -81,11 +82,12 @@ pub(super) fn memory(
     proto: &Endpoint,
     carrier: &impl Carrier,
     adapter: &Adapter,
+    rest: &Rest,
     into: &mut Vec<(&'static str, u64)>,
 ) {
     let held = proto.memory();
     into.extend([
-        ("packet buffers", held.pool_bytes),
+        ("packet buffers", held.pool_bytes + rest.memory_bytes()),
         ("sends in progress", held.sends_bytes),
         ("remote operations on their way", held.rma_bytes),
         ("protocol connection table", held.connections_bytes),

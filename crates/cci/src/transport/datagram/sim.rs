@@ -20,6 +20,7 @@ use crate::transport::Transport;
 use cci_proto::{Address, Transmit};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 
 /// The most datagrams that one receive call takes.
 const RECV_MAX: usize = 16;
@@ -108,10 +109,14 @@ impl Carrier for Sim {
         self.network.now_ns()
     }
 
-    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
+    fn arrived(
+        &mut self,
+        mut datagram: impl FnMut(Address, &[u8], &dyn Who) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         while let Some((by, from, bytes)) = self.input.pop_front() {
-            datagram(Address::from(from).with_via(by), &bytes, &Nobody);
+            datagram(Address::from(from).with_via(by), &bytes, &Nobody)?;
         }
+        ControlFlow::Continue(())
     }
 
     fn flush(&mut self, mut narrowed: impl FnMut(Narrow)) -> Result<(), Dead> {

@@ -5,6 +5,7 @@ mod connect;
 mod exchange;
 mod flow;
 mod hostile;
+mod lend;
 mod multicast;
 mod path;
 pub(super) mod sealed;

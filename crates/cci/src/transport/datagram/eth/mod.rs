@@ -22,6 +22,7 @@ use cci_sys::ethernet::{
 use cci_sys::xdp::Attachment;
 use std::cell::RefCell;
 use std::io;
+use std::ops::ControlFlow;
 
 /// The token of the first socket in the endpoint's epoll set. Nobody asks which descriptor is readable.
 const TOKEN_FIRST: u64 = 0;
@@ -156,7 +157,10 @@ impl Carrier for Eth {
     }
 
     #[inline]
-    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
+    fn arrived(
+        &mut self,
+        mut datagram: impl FnMut(Address, &[u8], &dyn Who) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let (endpoint, mac) = (self.lock.endpoint(), self.link.mac);
         let Eth { sockets, counts, .. } = self;
         for socket in std::iter::once(&mut sockets.main).chain(&mut sockets.side) {
@@ -172,13 +176,18 @@ impl Carrier for Eth {
                         counts.received += 1;
                         counts.received_bytes += payload.len() as u64;
                         //= wire.md R-ETH-3
-                        datagram(Address::ethernet(header.from, header.from_endpoint), payload, &Nobody);
+                        let from = Address::ethernet(header.from, header.from_endpoint);
+                        if datagram(from, payload, &Nobody).is_break() {
+                            socket.release();
+                            return ControlFlow::Break(());
+                        }
                     }
                     Err(_) => counts.malformed += 1,
                 }
             }
             socket.release();
         }
+        ControlFlow::Continue(())
     }
 
     fn flush(&mut self, _: impl FnMut(Narrow)) -> Result<(), Dead> {

@@ -121,8 +121,12 @@ impl<T: Transport> Transport for WithGroups<T> {
     }
 
     fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {
+        let is_alone = self.groups.is_idle();
+        if !is_alone {
+            lender.leave_nothing();
+        }
         self.connections.progress_lending(core, lender);
-        if !self.groups.is_idle() {
+        if !is_alone {
             self.groups.progress(core);
         }
     }

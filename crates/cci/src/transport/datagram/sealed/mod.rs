@@ -23,6 +23,7 @@ use cci_secure::limits::{HANDSHAKE_MEMORY_BYTES, HEADER_BYTES, OVERHEAD_BYTES};
 use cci_secure::{
     Association, Associations, Config, Failure, Identity, Method, Opened, Rights, Route, UpdateLimits,
 };
+use std::ops::ControlFlow;
 
 /// Space for any datagram that arrives, bytes.
 const DATAGRAM_BYTES: usize = 1 << 16;
@@ -264,10 +265,13 @@ impl<C: Carrier> Carrier for Sealed<C> {
         self.inner.now_ns()
     }
 
-    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
+    fn arrived(
+        &mut self,
+        mut datagram: impl FnMut(Address, &[u8], &dyn Who) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let Sealed { inner, associations, held, scratch, now, unsent, counts, sealing, .. } = self;
-        inner.arrived(|from, bytes, _| {
-            let Some(copy) = scratch.get(bytes.len()) else { return };
+        let flow = inner.arrived(|from, bytes, _| {
+            let Some(copy) = scratch.get(bytes.len()) else { return ControlFlow::Continue(()) };
             copy.copy_from_slice(bytes);
             let known = associations.counters().handshakes;
             let opened = associations.open(from, copy, now.0);
@@ -278,16 +282,18 @@ impl<C: Carrier> Carrier for Sealed<C> {
                 Opened::Datagram { .. } if held.is_other(from) => counts.other_identity += 1,
                 Opened::Datagram { body, by } if !body.is_empty() => {
                     let who = SealedBy { associations, by };
-                    datagram(from.with_secured(true), body, &who);
+                    return datagram(from.with_secured(true), body, &who);
                 }
                 Opened::Datagram { .. } | Opened::Taken => *unsent = true,
                 //= wire.md R-SEC-5
                 Opened::Plain if sealing.required => counts.plain += 1,
-                Opened::Plain => datagram(from, bytes, &Plain(sealing)),
+                Opened::Plain => return datagram(from, bytes, &Plain(sealing)),
                 Opened::Dropped => {}
             }
+            ControlFlow::Continue(())
         });
         self.take_failures();
+        flow
     }
 
     fn flush(&mut self, mut narrowed: impl FnMut(Narrow)) -> Result<(), Dead> {

@@ -9,6 +9,7 @@ use cci_memory::fallible;
 use cci_proto::{Address, Transmit};
 use cci_sys::{clock, udp::DATAGRAM_BYTES_MAX};
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 
 /// For how long a socket may take nothing before the datagrams that wait for it are given up. Its interface may never take
 /// anything again; the protocol sends them by the other one.
@@ -106,10 +107,14 @@ impl Carrier for Bonded {
         }
     }
 
-    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
+    fn arrived(
+        &mut self,
+        mut datagram: impl FnMut(Address, &[u8], &dyn Who) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         for (via, side) in (0..).zip(&mut self.sides) {
-            side.udp.arrived(|from, bytes, who| datagram(from.with_via(via), bytes, who));
+            side.udp.arrived(|from, bytes, who| datagram(from.with_via(via), bytes, who))?;
         }
+        ControlFlow::Continue(())
     }
 
     fn flush(&mut self, mut narrowed: impl FnMut(Narrow)) -> Result<(), Dead> {

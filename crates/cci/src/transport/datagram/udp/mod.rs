@@ -15,6 +15,7 @@ use cci_sys::SysError;
 use cci_sys::udp::{RecvBatch, SendBatch, UdpSocket};
 use std::io;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 
 /// The token of the socket in the endpoint's epoll set. Nobody asks which descriptor is readable.
@@ -134,8 +135,11 @@ impl Carrier for Udp {
     }
 
     #[inline]
-    fn arrived(&mut self, mut datagram: impl FnMut(Address, &[u8], &dyn Who)) {
-        self.input.take_each(|from, bytes| datagram(Address::from(from), bytes, &Nobody));
+    fn arrived(
+        &mut self,
+        mut datagram: impl FnMut(Address, &[u8], &dyn Who) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.input.take_each(|from, bytes| datagram(Address::from(from), bytes, &Nobody))
     }
 
     fn flush(&mut self, mut narrowed: impl FnMut(Narrow)) -> Result<(), Dead> {

@@ -2,108 +2,28 @@
 
 use super::hostile::{RO, accepted, record};
 use super::{PATIENCE, connect, dropped, endpoint, until};
+use crate::transport::lend_tests::{self, numbered, send};
 use crate::transport::tcp::wire::Kind;
 use crate::{Connection, Endpoint, Event, Options, Polled, SendFlags};
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// A message that tells its number, of a length that depends on it: short ones with odd lengths, now and then a long one.
-fn numbered(number: u64) -> Vec<u8> {
-    let len = if number % 37 == 5 { 3000 } else { 8 + number as usize % 50 };
-    let mut message = vec![number as u8; len];
-    message[..8].copy_from_slice(&number.to_le_bytes());
-    message
+/// Two endpoints and a connection from the first to the second.
+fn pair() -> (Endpoint, Endpoint, Connection) {
+    let (mut client, mut server) = (endpoint(Options::default()), endpoint(Options::default()));
+    let (to_server, _) = connect(&mut client, &mut server, RO).unwrap();
+    (client, server, to_server)
 }
 
-fn send(client: &mut Endpoint, to_server: Connection, numbers: std::ops::Range<u64>) {
-    let messages: Vec<Vec<u8>> = numbers.map(numbered).collect();
-    let burst: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
-    assert_eq!(client.send_burst(to_server, &burst, 1, SendFlags::NONE), Ok(burst.len()));
-}
-
-/// A handler gets so many messages in a call; in between, the program takes events, sleeps, or its handler panics.
 #[test]
 fn what_a_handler_does_not_get_comes_next_and_in_order() {
-    const ROUNDS: u64 = 8;
-    for max in [1, 2, 7, 33, 500] {
-        let (mut client, mut server) = (endpoint(Options::default()), endpoint(Options::default()));
-        let (to_server, _) = connect(&mut client, &mut server, RO).unwrap();
-        let (mut next, mut calls, mut completions, start) = (0, 0, 0, Instant::now());
-        for round in 1..=ROUNDS {
-            send(&mut client, to_server, (round - 1) * 200..round * 200);
-            while next < round * 200 || completions < round {
-                assert!(start.elapsed() < PATIENCE, "{next}: {:?}", server.counters());
-                completions += u64::from(matches!(client.next_event(), Some(Event::Send { .. })));
-                calls += 1;
-                match calls % 11 {
-                    3 | 7 => {
-                        let event = if calls % 2 == 0 {
-                            server.next_event()
-                        } else {
-                            server.wait(Some(Duration::from_millis(1))).unwrap()
-                        };
-                        if let Some(Event::Recv(message)) = event {
-                            assert_eq!(*message, numbered(next));
-                            next += 1;
-                        }
-                    }
-                    about => {
-                        let mut taken = 0;
-                        let handled = catch_unwind(AssertUnwindSafe(|| {
-                            server.poll(max, |polled| {
-                                let Polled::Message(message) = polled else { panic!("{polled:?}") };
-                                assert_eq!(*message, numbered(next));
-                                assert!(message.as_ptr().addr().is_multiple_of(8));
-                                next += 1;
-                                taken += 1;
-                                if about == 9 && taken == 5 {
-                                    std::panic::resume_unwind(Box::new("on purpose"));
-                                }
-                            })
-                        }));
-                        assert!(handled.is_err() || handled.is_ok_and(|count| count == taken));
-                        assert!(taken <= max);
-                    }
-                }
-            }
-        }
-    }
+    lend_tests::what_a_handler_does_not_get_comes_next_and_in_order(pair);
 }
 
-/// Nothing of a connection comes behind its end, however few messages a handler takes in a call.
 #[test]
 fn the_end_comes_behind_all_messages() {
     for leaves in [true, false] {
-        let (mut client, mut server) = (endpoint(Options::default()), endpoint(Options::default()));
-        let (to_server, to_client) = connect(&mut client, &mut server, RO).unwrap();
-        send(&mut client, to_server, 0..100);
-        if leaves {
-            client.disconnect(to_server);
-        } else {
-            until(&mut client, |client, _| {
-                client.progress();
-                true
-            });
-        }
-        drop(client);
-        let (mut next, mut ended, start) = (0, false, Instant::now());
-        while !ended {
-            assert!(start.elapsed() < PATIENCE, "{next}: {:?}", server.counters());
-            server.poll(3, |polled| match polled {
-                Polled::Message(message) => {
-                    assert!(!ended);
-                    assert_eq!(*message, numbered(next));
-                    next += 1;
-                }
-                Polled::Event(Event::Disconnected { connection, .. }) => {
-                    assert_eq!(connection, to_client);
-                    ended = true;
-                }
-                Polled::Event(other) => panic!("{other:?}"),
-            });
-        }
-        assert_eq!(next, 100, "leaves: {leaves}");
+        lend_tests::the_end_comes_behind_all_messages(pair(), leaves);
     }
 }
 

@@ -89,7 +89,7 @@ impl<'a> Lender<'a> {
     /// without a look at quotas.
     #[inline]
     pub(crate) fn may_lend(&self, core: &Core) -> u32 {
-        self.left.min(core.keepable())
+        if core.has_events() { 0 } else { self.left.min(core.keepable_before_events()) }
     }
 
     /// Notes that `messages` were lent.

@@ -29,6 +29,9 @@ const KERNEL_EVENTS: usize = 32;
 const KERNEL_ROUNDS_MAX: u32 = 4;
 /// Handshakes of clients that go on in one poll: with certificates each costs a signature, which strangers have for a word.
 const SHAKES_MAX: u32 = 4;
+/// The shortest time between two reads while a program that is quick takes its events: a read may bring some thousand, and a program that
+/// had to take them as events while others come would never get back to being lent messages.
+const READ_BETWEEN_EVENTS_NS: u64 = 500_000;
 /// Time after which what the system refused is tried again.
 const AGAIN_NS: u64 = 10_000_000;
 
@@ -40,11 +43,19 @@ pub(super) struct Reactor {
     events: Option<Events>,
     /// The active connection whose messages are lent next.
     lent_at: usize,
+    /// When streams were last read.
+    read_ns: u64,
 }
 
 impl Reactor {
     pub fn new(handshakes: Handshakes, links: Links) -> Reactor {
-        Reactor { handshakes, links, events: Some(Events::with_capacity(KERNEL_EVENTS)), lent_at: 0 }
+        Reactor {
+            handshakes,
+            links,
+            events: Some(Events::with_capacity(KERNEL_EVENTS)),
+            lent_at: 0,
+            read_ns: 0,
+        }
     }
 
     /// One poll, which may lend messages of connections that are read in every poll.
@@ -55,7 +66,8 @@ impl Reactor {
         if streams.has_unwritten() {
             self.links.flush_unwritten(core);
         }
-        if self.links.shared.streams.starved() > 0 {
+        let reads = !core.is_between_events() || self.reads_between_events();
+        if reads && self.links.shared.streams.starved() > 0 {
             self.links.feed(core);
         }
         if self.links.rest.is_some() {
@@ -67,13 +79,14 @@ impl Reactor {
             }
         }
         // The read buffer is free as long as nothing is left in it.
-        if self.links.rest.is_none() {
+        if reads && self.links.rest.is_none() {
+            self.read_ns = self.links.shared.now_ns;
             let asked = self.links.shared.pace.is_time_to_ask(self.links.shared.now_ns);
             if asked {
-                self.ask_kernel(core);
+                self.ask_kernel(core, lender.is_some());
             }
             match lender {
-                Some(lender) => self.lend_active(core, lender, asked),
+                Some(lender) => self.lend_active(core, lender),
                 None => {
                     let mut at = 0;
                     while let Some(&key) = self.links.shared.streams.active().get(at) {
@@ -95,16 +108,22 @@ impl Reactor {
         }
     }
 
+    /// Whether it is time to read streams although the program has events to take.
+    #[cold]
+    fn reads_between_events(&mut self) -> bool {
+        self.links.shared.now_ns.saturating_sub(self.read_ns) >= READ_BETWEEN_EVENTS_NS
+    }
+
     /// Reads the active connections and lends what comes, as far as the lender takes it. After one that has more than that, the next poll
     /// that reads begins with the other one.
     #[inline]
-    fn lend_active(&mut self, core: &mut Core, lender: &mut Lender<'_>, asked: bool) {
+    fn lend_active(&mut self, core: &mut Core, lender: &mut Lender<'_>) {
         let count = self.links.shared.streams.active().len();
         for _ in 0..count {
             let at = if self.lent_at < count { self.lent_at } else { 0 };
             self.lent_at = at + 1;
             let Some(&key) = self.links.shared.streams.active().get(at) else { return };
-            self.read_active(core, key, asked, |links, core, key| lend::read(links, core, key, lender));
+            self.read_active(core, key, false, |links, core, key| lend::read(links, core, key, lender));
             if self.links.rest.is_some() {
                 return;
             }
@@ -133,8 +152,8 @@ impl Reactor {
         }
     }
 
-    /// Takes what the kernel has to report.
-    fn ask_kernel(&mut self, core: &mut Core) {
+    /// Takes what the kernel has to report. `lends`: messages of active connections are lent afterwards.
+    fn ask_kernel(&mut self, core: &mut Core, lends: bool) {
         let now_ns = self.links.shared.now_ns;
         self.handshakes.begin_round(SHAKES_MAX);
         self.links.shared.counts.kernel_polls += 1;
@@ -143,7 +162,7 @@ impl Reactor {
         for _ in 0..KERNEL_ROUNDS_MAX {
             core.poller.ready(&mut events);
             for event in events.iter() {
-                found_idle |= self.kernel_reports(core, event.token, event.readable, event.hung_up);
+                found_idle |= self.kernel_reports(core, event.token, (event.readable, event.hung_up), lends);
             }
             if events.len() < KERNEL_EVENTS {
                 break;
@@ -154,7 +173,13 @@ impl Reactor {
     }
 
     /// Answers whether it was about a connection that polls do not look at.
-    fn kernel_reports(&mut self, core: &mut Core, token_bits: u64, readable: bool, hung_up: bool) -> bool {
+    fn kernel_reports(
+        &mut self,
+        core: &mut Core,
+        token_bits: u64,
+        (readable, hung_up): (bool, bool),
+        lends: bool,
+    ) -> bool {
         let index = token::index(token_bits);
         match token::kind(token_bits) {
             token::LISTENER => self.handshakes.let_in(core, &mut self.links),
@@ -166,7 +191,7 @@ impl Reactor {
             token::CONN => {
                 if let Some(key) = self.links.conns.key_at(index).filter(|key| token::names(token_bits, *key))
                 {
-                    return self.conn_ready(core, key, readable, hung_up);
+                    return self.conn_ready(core, key, (readable, hung_up), lends);
                 }
             }
             token::SECOND_STREAM => {
@@ -181,7 +206,13 @@ impl Reactor {
         false
     }
 
-    fn conn_ready(&mut self, core: &mut Core, key: Key, readable: bool, hung_up: bool) -> bool {
+    fn conn_ready(
+        &mut self,
+        core: &mut Core,
+        key: Key,
+        (readable, hung_up): (bool, bool),
+        lends: bool,
+    ) -> bool {
         let conn = match self.links.conns.get_mut(key) {
             Some(Conn::Established(conn)) => conn,
             Some(Conn::Dialling(_)) => {
@@ -196,6 +227,9 @@ impl Reactor {
             self.links.flush(core, key);
         }
         let is_active = self.links.shared.streams.active().contains(&key);
+        if is_active && lends && !hung_up {
+            return false;
+        }
         let came = self.links.read_apart(core, key);
         if came && !is_active {
             self.links.activate(core, key);

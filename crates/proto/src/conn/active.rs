@@ -588,6 +588,7 @@ impl Active {
     }
 
     /// True if nothing more can be sent by this path before an acknowledgement: then it had better not be delayed.
+    #[inline]
     pub fn waits_after(&self, which: u8, body_bytes: u16, peer_window_kib: u16) -> bool {
         let path = self.paths.get(which);
         let twice = 2 * weight(body_bytes);

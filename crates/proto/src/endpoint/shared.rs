@@ -201,12 +201,16 @@ impl Shared {
     }
 
     /// A ring for a send window; `None`: there is no memory.
+    #[inline]
     pub fn tx_ring(&mut self) -> Option<TxRing> {
-        self.spare_tx.pop().or_else(|| {
-            let fits = self.fits(TxRing::COST_BYTES) && reserve(&mut self.spare_tx, self.tx_rings + 1);
-            self.tx_rings += u64::from(fits);
-            fits.then(TxRing::new)
-        })
+        self.spare_tx.pop().or_else(|| self.new_tx_ring())
+    }
+
+    #[cold]
+    fn new_tx_ring(&mut self) -> Option<TxRing> {
+        let fits = self.fits(TxRing::COST_BYTES) && reserve(&mut self.spare_tx, self.tx_rings + 1);
+        self.tx_rings += u64::from(fits);
+        fits.then(TxRing::new)
     }
 
     /// A ring for held bundles; `None`: there is no memory.
@@ -218,8 +222,11 @@ impl Shared {
         })
     }
 
+    #[inline]
     pub fn spare_tx_ring(&mut self, ring: Option<TxRing>) {
-        self.spare_tx.extend(ring);
+        if let Some(ring) = ring {
+            self.spare_tx.push(ring);
+        }
     }
 
     pub fn spare_rx_ring(&mut self, ring: Option<RxRing>) {

@@ -252,10 +252,11 @@ impl Core {
                 && messages <= self.receive.free_count_cached()
     }
 
-    /// Whether progress is made although events wait, for a program that is quick to take them.
+    /// Whether progress is made although events wait, for a program that is quick to take them. Only then are records limited, to fewer
+    /// than any number of events.
     #[inline]
     pub fn is_between_events(&self) -> bool {
-        self.records_left != u64::MAX
+        self.records_left <= u64::from(u32::MAX)
     }
 
     /// Whether the program has disconnected, and takes nothing from this connection any more.

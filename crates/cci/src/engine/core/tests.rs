@@ -110,3 +110,12 @@ fn a_program_that_takes_no_events_gets_no_more() {
     assert!(!core.has_operation_quota(connection, false));
     assert!(core.pop_event().is_some() && core.has_send_quota(connection));
 }
+
+#[test]
+fn records_that_were_taken_do_not_look_like_a_limit() {
+    let mut core = core(16, 16, 16);
+    core.records_left -= 1 << 40;
+    assert!(!core.is_between_events());
+    core.records_left = u64::from(u32::MAX / 2);
+    assert!(core.is_between_events());
+}

@@ -59,6 +59,8 @@ pub const PROGRESS_NAP_NS: u64 = 1_000_000;
 pub const EVENTS_PER_PROGRESS: u32 = 16;
 /// How long taking events may go on before progress is made, about: acknowledgements are due sooner than in twice this.
 pub const PROGRESS_NS: u64 = 50_000;
+/// If a read leaves more events than this in the queue, a program that is quick takes some of them before the next read.
+pub const EVENTS_MANY: usize = 128;
 /// How long destroying an endpoint may go on delivering what was sent before.
 pub const LINGER_NS_MAX: u64 = 1_000_000_000;
 /// How long an endpoint may go on closing its connections once everything sent has been delivered: long enough for CLOSE to be repeated where

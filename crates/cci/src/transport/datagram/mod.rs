@@ -102,6 +102,10 @@ struct Datagram<C> {
     polls_per_clock: u64,
     /// When the socket was last read.
     received_at: Time,
+    /// Whether that left many events for the program.
+    has_left_many: bool,
+    /// Whether it left datagrams in the carrier.
+    has_broken_off: bool,
     /// Sends since the clock was read.
     sends_since_clock: u32,
     /// When a message was last sent in a datagram of its own; `None` if progress was made since.
@@ -187,7 +191,7 @@ impl<C: Carrier> Datagram<C> {
         if self.adapter.starved && self.now.0 < self.received_at.0.saturating_add(STARVED_RECV_NS) {
             return false;
         }
-        if core.is_between_events() && self.was_just_received() {
+        if self.has_left_many && core.is_between_events() && self.was_just_received() {
             return false;
         }
         let first = self.receive_once(core);
@@ -249,6 +253,9 @@ impl<C: Carrier> Datagram<C> {
         let (mut calls, mut in_vain) = (0, 0);
         let mut until = None;
         let events_max = core.events_queued().saturating_add(core.records_left as usize);
+        let events_max = events_max.max(limits::EVENTS_MANY);
+        // So it stays if a handler panics.
+        self.has_broken_off = true;
         while count != 0 {
             let now = self.read_clock();
             let useful = self.proto.counters().useful();
@@ -283,6 +290,7 @@ impl<C: Carrier> Datagram<C> {
                     identities.hold(key, at, &identity);
                 }
             }
+            self.has_broken_off = flow.is_break();
             if count < RECV_MORE || flow.is_break() {
                 break;
             }
@@ -304,6 +312,7 @@ impl<C: Carrier> Datagram<C> {
             }
             count = self.receive_once(core);
         }
+        self.has_left_many = core.events_queued() > limits::EVENTS_MANY;
     }
 
     /// One turn of progress. With a lender, messages go to a handler as far as they can.
@@ -692,6 +701,9 @@ impl<C: Carrier> Transport for Datagram<C> {
 
     fn arm(&mut self, core: &mut Core) -> Armed {
         self.rest.deliver(core);
+        if self.has_broken_off {
+            return Armed::Pending;
+        }
         // A socket full of datagrams that can't be taken now would end each sleep at once, so a deadline is set instead.
         let is_watched = self.carrier.arm(&core.poller, !self.adapter.starved).unwrap_or_else(|Dead| {
             self.fail(core);

@@ -45,6 +45,8 @@ pub(super) struct Reactor {
     lent_at: usize,
     /// When streams were last read.
     read_ns: u64,
+    /// Whether that left many events for the program.
+    has_left_many: bool,
 }
 
 impl Reactor {
@@ -55,6 +57,7 @@ impl Reactor {
             events: Some(Events::with_capacity(KERNEL_EVENTS)),
             lent_at: 0,
             read_ns: 0,
+            has_left_many: false,
         }
     }
 
@@ -66,7 +69,7 @@ impl Reactor {
         if streams.has_unwritten() {
             self.links.flush_unwritten(core);
         }
-        let reads = !core.is_between_events() || self.reads_between_events();
+        let reads = !self.has_left_many || !core.is_between_events() || self.reads_between_events();
         if reads && self.links.shared.streams.starved() > 0 {
             self.links.feed(core);
         }
@@ -95,6 +98,7 @@ impl Reactor {
                     }
                 }
             }
+            self.has_left_many = core.events_queued() > limits::EVENTS_MANY;
         }
         if self.links.shared.streams.has_unacknowledged() {
             self.links.acknowledge(core, false);

@@ -43,7 +43,7 @@ pub(super) struct Reactor {
     events: Option<Events>,
     /// The active connection whose messages are lent next.
     lent_at: usize,
-    /// When streams were last read.
+    /// When something was last read.
     read_ns: u64,
     /// Whether that left many events for the program.
     has_left_many: bool,
@@ -72,6 +72,7 @@ impl Reactor {
         let reads = !self.has_left_many || !core.is_between_events() || self.reads_between_events();
         if reads && self.links.shared.streams.starved() > 0 {
             self.links.feed(core);
+            self.note_read(core);
         }
         if self.links.rest.is_some() {
             match &mut lender {
@@ -83,7 +84,6 @@ impl Reactor {
         }
         // The read buffer is free as long as nothing is left in it.
         if reads && self.links.rest.is_none() {
-            self.read_ns = self.links.shared.now_ns;
             let asked = self.links.shared.pace.is_time_to_ask(self.links.shared.now_ns);
             if asked {
                 self.ask_kernel(core, lender.is_some());
@@ -98,7 +98,6 @@ impl Reactor {
                     }
                 }
             }
-            self.has_left_many = core.events_queued() > limits::EVENTS_MANY;
         }
         if self.links.shared.streams.has_unacknowledged() {
             self.links.acknowledge(core, false);
@@ -110,6 +109,13 @@ impl Reactor {
         if !self.links.seconds_wanted.is_empty() {
             self.handshakes.dial_seconds(core, &mut self.links);
         }
+    }
+
+    /// Something was read, or was there to be delivered.
+    #[inline]
+    fn note_read(&mut self, core: &Core) {
+        self.read_ns = self.links.shared.now_ns;
+        self.has_left_many = core.events_queued() > limits::EVENTS_MANY;
     }
 
     /// Whether it is time to read streams although the program has events to take.
@@ -146,9 +152,11 @@ impl Reactor {
         if asked && self.links.conns.established(key).is_none_or(|conn| conn.stream.interest().is_some()) {
             return;
         }
-        if read(&mut self.links, core, key)
-            && let Some(conn) = self.links.conns.established_mut(key)
-        {
+        if !read(&mut self.links, core, key) {
+            return;
+        }
+        self.note_read(core);
+        if let Some(conn) = self.links.conns.established_mut(key) {
             conn.active_reads = conn.active_reads.saturating_add(1);
             if conn.active_reads == ACTIVE_READS && !conn.out.blocked {
                 conn.unwatch(core);
@@ -235,6 +243,9 @@ impl Reactor {
             return false;
         }
         let came = self.links.read_apart(core, key);
+        if came {
+            self.note_read(core);
+        }
         if came && !is_active {
             self.links.activate(core, key);
             return true;

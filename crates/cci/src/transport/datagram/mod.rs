@@ -104,8 +104,6 @@ struct Datagram<C> {
     received_at: Time,
     /// Whether that left many events for the program.
     has_left_many: bool,
-    /// Whether it left datagrams in the carrier.
-    has_broken_off: bool,
     /// Sends since the clock was read.
     sends_since_clock: u32,
     /// When a message was last sent in a datagram of its own; `None` if progress was made since.
@@ -254,8 +252,6 @@ impl<C: Carrier> Datagram<C> {
         let mut until = None;
         let events_max = core.events_queued().saturating_add(core.records_left as usize);
         let events_max = events_max.max(limits::EVENTS_MANY);
-        // So it stays if a handler panics.
-        self.has_broken_off = true;
         while count != 0 {
             let now = self.read_clock();
             let useful = self.proto.counters().useful();
@@ -290,7 +286,6 @@ impl<C: Carrier> Datagram<C> {
                     identities.hold(key, at, &identity);
                 }
             }
-            self.has_broken_off = flow.is_break();
             if count < RECV_MORE || flow.is_break() {
                 break;
             }
@@ -701,9 +696,6 @@ impl<C: Carrier> Transport for Datagram<C> {
 
     fn arm(&mut self, core: &mut Core) -> Armed {
         self.rest.deliver(core);
-        if self.has_broken_off {
-            return Armed::Pending;
-        }
         // A socket full of datagrams that can't be taken now would end each sleep at once, so a deadline is set instead.
         let is_watched = self.carrier.arm(&core.poller, !self.adapter.starved).unwrap_or_else(|Dead| {
             self.fail(core);

@@ -78,7 +78,6 @@ impl<C: Carrier> Datagram<C> {
             adapter: Adapter::new(device.kind, device.max_send_size),
             rest: Rest::new(),
             has_left_many: false,
-            has_broken_off: false,
             uri: setup.uri,
             now,
             polls_since_clock: 0,

@@ -12,6 +12,8 @@ static cci_messenger_event_t *requests[COUNT];
 static int tried[COUNT], answered_by[COUNT];
 /* Requests that were given back. */
 static int returned;
+/* All answers have arrived. */
+static int has_all;
 
 static void patiently(long long until)
 {
@@ -39,12 +41,13 @@ static void *caller(void *first)
     return NULL;
 }
 
-/* Takes the server's events, sleeping on its descriptor, and gives back requests that every thread has tried to answer. */
+/* Takes the server's events, sleeping on its descriptor, and gives back requests that every thread has tried to answer. Goes on until the
+ * answers have arrived: a server that makes no progress sends nothing again, and long answers in no further part. */
 static void *taker(void *unused)
 {
     long long until = now_ms() + PATIENCE_MS;
     (void)unused;
-    while (returned < COUNT) {
+    while (returned < COUNT || !__atomic_load_n(&has_all, __ATOMIC_ACQUIRE)) {
         cci_messenger_event_t *event;
         int status = cci_messenger_wait_event(server.messenger, &(struct timeval){0, 1000}, &event);
         if (status == CCI_SUCCESS) {
@@ -128,6 +131,7 @@ static void answers_from_threads(const char *transport)
         }
         return_event(event);
     }
+    __atomic_store_n(&has_all, 1, __ATOMIC_RELEASE);
     for (int at = 0; at < CALLERS; at++)
         CHECK(pthread_join(callers[at], NULL) == 0);
     for (int at = 0; at < ANSWERERS; at++)

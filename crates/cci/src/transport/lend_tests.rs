@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// A test that takes as long as this is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A message that tells its number, of a length that depends on it: short ones with odd lengths, now and then a long one.
+/// A message that begins with its number, of a length that depends on it: short ones with odd lengths, now and then a long one.
 pub(super) fn numbered(number: u64) -> Vec<u8> {
     let len = if number % 37 == 5 { 3000 } else { 8 + number as usize % 50 };
     let mut message = vec![number as u8; len];

@@ -24,6 +24,10 @@ const BACKLOG: i32 = 4096;
 /// 544 KiB. The kernel doubles this figure, for its own bookkeeping: the rest is enough for some of the longest segments.
 const SPACE_BEHIND_PARTS_BYTES: u32 = 512 << 10;
 
+/// The congestion control of streams within a host, which every kernel has. Nothing is lost there, and others hold data back: BBR sends
+/// by a timer, and takes a program that waits for a slow link.
+const WITHIN_HOST: &str = "reno";
+
 /// A listening socket.
 #[derive(Debug)]
 pub struct Listener {
@@ -46,6 +50,10 @@ impl Listener {
         }
         // Streams of an endpoint that has ended may linger on the port for a minute; another listener is still refused.
         sockopt::set_socket_reuseaddr(&fd, true).tried("take a port that lingers (SO_REUSEADDR)")?;
+        if local.ip().is_loopback() {
+            // Accepted streams inherit it. Set on one of them it comes too late: a timer that has begun goes on.
+            let _ = sockopt::set_tcp_congestion(&fd, WITHIN_HOST);
+        }
         rustix::net::bind(&fd, &local).tried("bind a TCP socket").map_err(on)?;
         rustix::net::listen(&fd, BACKLOG).tried("listen on a TCP socket").map_err(on)?;
         let bound = rustix::net::getsockname(&fd).tried("ask for a socket's address").map_err(on)?;
@@ -108,6 +116,10 @@ impl Stream {
         let fd = socket_for(&to)?;
         let stream = Stream { fd };
         stream.set_no_delay().tried("switch Nagle's delay off (TCP_NODELAY)")?;
+        if to.ip().is_loopback() || to.ip() == from.ip() {
+            // A system that refuses it keeps its own.
+            let _ = sockopt::set_tcp_congestion(&stream.fd, WITHIN_HOST);
+        }
         // The port is chosen when the destination is known: as many connections as there are ports, to each.
         let _ = set_int(&stream.fd, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
         let mut from = from;

@@ -96,3 +96,11 @@ fn leave_parts_in_the_kernel() {
         }
     }
 }
+
+#[test]
+fn nothing_is_paced_within_a_host() {
+    let (near, far) = pair();
+    for end in [near, far] {
+        assert_eq!(sockopt::tcp_congestion(&end.fd).unwrap(), WITHIN_HOST);
+    }
+}

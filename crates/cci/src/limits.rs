@@ -96,6 +96,9 @@ pub const LONG_MESSAGES_ALL_MAX: u32 = 1 << 20;
 pub const LONG_PIECE_BYTES: u64 = 256 << 10;
 /// Pieces of one long message that are under way at once, at most.
 pub const LONG_PIECES_MAX: u32 = 8;
+/// While so many bytes of a connection's long messages are still to come, no further one is given memory of the library: more under way would
+/// make none of them faster, and so many buffers leave the processor's caches.
+pub const LONG_AHEAD_BYTES: u64 = LONG_PIECES_MAX as u64 * LONG_PIECE_BYTES;
 /// The receiver of a long message reports its progress to the sender each time it has so many bytes more.
 pub const LONG_PROGRESS_BYTES: u64 = 4 << 20;
 /// The longest message that comes whole, by default, bytes.

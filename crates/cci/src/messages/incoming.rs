@@ -57,6 +57,14 @@ impl Incoming {
         }
     }
 
+    /// How many bytes are still to come of a message that is being fetched.
+    pub fn unfetched_bytes(&self) -> u64 {
+        match &self.stage {
+            Stage::Fetching(fetch) => self.source.len_bytes() - fetch.pieces.moved_bytes(),
+            _ => 0,
+        }
+    }
+
     /// How much memory of the library it holds.
     pub fn lent_bytes(&self) -> u64 {
         match &self.stage {

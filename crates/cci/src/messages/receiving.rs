@@ -16,7 +16,9 @@ use super::send::{Progress, ReceiveError};
 use super::wire::{CallNumber, Frame, Purpose, Source};
 use crate::connection::{Connection, Status};
 use crate::error::{RegisterError, RmaError};
-use crate::limits::{LONG_MESSAGES_ALL_MAX, LONG_MESSAGES_MAX, LONG_PIECES_MAX, LONG_PROGRESS_BYTES};
+use crate::limits::{
+    LONG_AHEAD_BYTES, LONG_MESSAGES_ALL_MAX, LONG_MESSAGES_MAX, LONG_PIECES_MAX, LONG_PROGRESS_BYTES,
+};
 use crate::rma::{Access, Memory, Registration, Rma, RmaFlags, Segment};
 use cci_memory::bytes::Foreign;
 use cci_memory::slab::{Key, Slab};
@@ -27,6 +29,15 @@ use std::sync::Arc;
 /// A peer has sent what no honest peer sends.
 #[derive(Debug)]
 pub struct Fault;
+
+/// What a message waits for that is passed over.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Awaited {
+    /// Memory that comes back.
+    Memory,
+    /// Messages before it on its connection, which set it free when they end.
+    MessagesBefore,
+}
 
 /// All long messages that peers send.
 pub struct Receiving {
@@ -241,7 +252,7 @@ impl Receiving {
         self.round = self.round.wrapping_add(1);
         // Before the look, so that a buffer that comes back meanwhile is seen or reported.
         self.capacity.set_wanted(!self.waiting.is_empty());
-        let mut at = 0;
+        let (mut at, mut lacks_memory) = (0, false);
         while let Some(key) = self.waiting.get(at).copied() {
             let waits = |incoming: &&Incoming| matches!(incoming.stage, Stage::Waiting);
             let Some(incoming) = self.long.get(key).filter(waits) else {
@@ -251,7 +262,8 @@ impl Receiving {
             let (connection, is_accepted) = (incoming.connection, incoming.was_offered);
             let len = usize::try_from(incoming.source.len_bytes()).unwrap_or(usize::MAX);
             // What the program has accepted is its own decision.
-            if !is_accepted && self.is_beyond_share(base, connection, len) {
+            if !is_accepted && let Some(awaited) = self.passed_over(base, connection, len) {
+                lacks_memory |= awaited == Awaited::Memory;
                 at += 1;
                 continue;
             }
@@ -267,7 +279,7 @@ impl Receiving {
                 }
             }
         }
-        self.capacity.set_wanted(!self.waiting.is_empty());
+        self.capacity.set_wanted(lacks_memory);
     }
 
     /// Fetches a message into memory of the library.
@@ -285,30 +297,34 @@ impl Receiving {
         }
     }
 
-    /// Whether a connection would hold more of the lent memory, with a message of `len` bytes more, than it leaves to others. One that holds
-    /// nothing never does. That a message of a connection is passed over holds for the others that wait on it, too, so that none
-    /// overtakes it.
-    fn is_beyond_share(&self, base: &mut Base, connection: Connection, len: usize) -> bool {
-        let Some(peer) = base.peers.get_mut(connection) else { return false };
+    /// What a connection's next message, of `len` bytes, has to wait for: enough of those before it are still to come, or it would hold
+    /// more of the lent memory than it leaves to others. One that holds nothing waits for nothing. That a message of a connection is
+    /// passed over holds for the others that wait on it, too, so that none overtakes it.
+    fn passed_over(&self, base: &mut Base, connection: Connection, len: usize) -> Option<Awaited> {
+        let peer = base.peers.get_mut(connection)?;
         if peer.passed_over_in == self.round {
-            return true;
+            return Some(Awaited::MessagesBefore);
+        }
+        let fetching = || peer.incoming.iter().filter_map(|(_, key)| self.long.get(*key));
+        if fetching().map(Incoming::unfetched_bytes).sum::<u64>() >= LONG_AHEAD_BYTES {
+            peer.passed_over_in = self.round;
+            return Some(Awaited::MessagesBefore);
         }
         let left_bytes = self.capacity.left_bytes(len);
         // No connection holds more than all of them.
         if self.capacity.max_bytes() - left_bytes <= left_bytes {
-            return false;
+            return None;
         }
-        let fetching = peer.incoming.iter().filter_map(|(_, key)| self.long.get(*key));
-        let fetching: u64 = fetching.map(Incoming::lent_bytes).sum();
+        let fetching: u64 = fetching().map(Incoming::lent_bytes).sum();
         let held: u64 = peer.order.ended().map(Event::lent_bytes).sum();
         let leaving = self.leaving.iter().filter(|(owner, _)| *owner == connection);
         let leaving: u64 = leaving.map(|(_, memory)| memory.len() as u64).sum();
         let holds_bytes = fetching + held + leaving;
-        let is_beyond = holds_bytes > 0 && holds_bytes.saturating_add(len as u64) > left_bytes;
-        if is_beyond {
-            peer.passed_over_in = self.round;
+        if holds_bytes == 0 || holds_bytes.saturating_add(len as u64) <= left_bytes {
+            return None;
         }
-        is_beyond
+        peer.passed_over_in = self.round;
+        Some(Awaited::Memory)
     }
 
     /// Gives back memory of messages that have ended, once the endpoint reads nothing into it any more.

@@ -11,7 +11,8 @@ use super::wire::{CONTROL_BYTES_MAX, CallNumber, Frame, NoReply, Purpose, Source
 use super::{Event, Limits, Messenger};
 use crate::connection::{Connection, Status};
 use crate::limits::{
-    CALLS_ALL_MAX, HELD_MESSAGES_MAX, LONG_MESSAGES_MAX, LONG_PIECE_BYTES, LONG_PIECES_MAX, LONG_SEGMENTS_MAX,
+    CALLS_ALL_MAX, HELD_MESSAGES_MAX, LONG_AHEAD_BYTES, LONG_MESSAGES_MAX, LONG_PIECE_BYTES, LONG_PIECES_MAX,
+    LONG_SEGMENTS_MAX,
 };
 use crate::rma::{Access, Memory, RegionHandle, Registration, Segment};
 use crate::{Attribute, Context, Endpoint, Options, SendFlags};
@@ -373,4 +374,37 @@ fn a_long_message_does_not_make_way_for_its_own_frames() {
         let counted = [&client, &server].map(|messenger| messenger.endpoint().prompt_messages());
         assert_eq!(counted, [prompt_messages; 2]);
     }
+}
+
+/// What waits its turn has no memory yet, and one message is begun before the one before it is here.
+#[test]
+fn a_connection_has_few_long_messages_fetched_at_once() {
+    const LEN: usize = 1 << 20;
+    let context =
+        Context::from_text("[m]\ntransport = udp\nip = 127.0.0.1\n", Path::new("test.ini")).unwrap();
+    let new = || {
+        let endpoint = Endpoint::create(&context.devices()[0], Options::default()).unwrap();
+        Messenger::new(endpoint, Limits::default()).unwrap()
+    };
+    let (mut client, mut server) = (new(), new());
+    client.connect(server.endpoint().uri(), b"", Attribute::ReliableOrdered, 0, None).unwrap();
+    let message = client.allocate(LEN).unwrap();
+    let (mut received, mut lent_bytes_max) = (0, 0);
+    while received < LONG_MESSAGES_MAX {
+        if let Some(Event::Connect { result, .. }) = client.next_event() {
+            let to_server = result.unwrap();
+            for _ in 0..LONG_MESSAGES_MAX {
+                client.send(to_server, &message, 0, SendFlags::SILENT).unwrap();
+            }
+        }
+        match server.next_event() {
+            Some(Event::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
+            Some(Event::Message(_)) => received += 1,
+            _ => {}
+        }
+        lent_bytes_max = lent_bytes_max.max(server.counters().lent_bytes);
+    }
+    // The last one is given its memory while a byte less than that is still to come, and one that is here waits to be taken.
+    let bounds = LONG_AHEAD_BYTES..=LONG_AHEAD_BYTES + 2 * LEN as u64;
+    assert!(bounds.contains(&lent_bytes_max), "{lent_bytes_max} bytes");
 }

@@ -39,6 +39,8 @@ pub struct Base {
     pub due: VecDeque<Due>,
     pub calls: Calls,
     pub inbox: Arc<Inbox>,
+    /// Handles of the inbox for the next requests: to make one and to drop one costs a locked instruction each.
+    inbox_handles: Vec<Arc<Inbox>>,
     pub counters: Counters,
 }
 
@@ -53,7 +55,39 @@ pub enum Control {
     Over,
 }
 
+/// Handles of the inbox that are kept.
+const INBOX_HANDLES_MAX: usize = 64;
+
 impl Base {
+    /// For one endpoint.
+    pub fn new(endpoint: Endpoint) -> Base {
+        let inbox = Inbox::new(endpoint.waker());
+        Base {
+            endpoint,
+            peers: Peers::default(),
+            ready: VecDeque::new(),
+            due: VecDeque::new(),
+            calls: Calls::new(),
+            inbox,
+            inbox_handles: Vec::with_capacity(INBOX_HANDLES_MAX),
+            counters: Counters::default(),
+        }
+    }
+
+    /// A handle of the inbox, for a request.
+    #[inline]
+    pub fn inbox_handle(&mut self) -> Arc<Inbox> {
+        self.inbox_handles.pop().unwrap_or_else(|| self.inbox.clone())
+    }
+
+    /// Takes back the handle of a request that was answered. It is of this messenger's inbox.
+    #[inline]
+    pub fn put_back(&mut self, handle: Option<Arc<Inbox>>) {
+        if let Some(handle) = handle.filter(|_| self.inbox_handles.len() < INBOX_HANDLES_MAX) {
+            self.inbox_handles.push(handle);
+        }
+    }
+
     /// Sends a frame of the layer's own. Its completion comes with the context of `own`.
     pub fn control(&mut self, connection: Connection, frame: &Frame, own: Own) -> Control {
         let mut bytes = [0; CONTROL_BYTES_MAX];

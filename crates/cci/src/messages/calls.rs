@@ -74,12 +74,15 @@ impl Calls {
 
     /// A call has ended. What the program gets, unless it knows already.
     pub fn end(&mut self, key: Key, result: Result<super::Message, CallFailure>) -> Option<Event> {
+        let (connection, context) = self.remove(key)?;
+        Some(Event::Reply { connection, context, result })
+    }
+
+    /// A call has ended. Its connection and the program's context, unless the program knows already.
+    #[inline]
+    pub fn remove(&mut self, key: Key) -> Option<(Connection, u64)> {
         let call = self.all.remove(key)?;
-        (call.stage != Stage::GivenUp).then_some(Event::Reply {
-            connection: call.connection,
-            context: call.context,
-            result,
-        })
+        (call.stage != Stage::GivenUp).then_some((call.connection, call.context))
     }
 
     /// The program does not wait for a call any more. What it gets.

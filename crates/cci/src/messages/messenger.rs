@@ -2,15 +2,15 @@
 
 use super::base::{Base, Due};
 use super::call::{CallFailure, CallId};
-use super::calls::{Calls, Stage};
+use super::calls::Stage;
 use super::event::{Event, Offer};
 use super::lent::Capacity;
 use super::message::Message;
 use super::options::{Counters, Limits};
 use super::own::Own;
-use super::peer::{Peer, Peers};
+use super::peer::Peer;
 use super::receiving::{Fault, Receiving};
-use super::request::{Inbox, ReplyError, Request};
+use super::request::{ReplyError, Request};
 use super::send::{Payload, Progress, ReceiveError, SendError, SendId};
 use super::sending::Sending;
 use super::serving::Serving;
@@ -25,7 +25,6 @@ use crate::options::{Attribute, Options, SendFlags};
 use crate::rma::Memory;
 use crate::{ConnectFailure, messages::SendFailure};
 use cci_memory::slab::Key;
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
@@ -62,16 +61,7 @@ impl Messenger {
         endpoint.counts_prompt_messages();
         endpoint.leaves_unsignaled_above(Own::LAST_SIGNALED);
         let capacity = Capacity::new(limits.lent_bytes_max, endpoint.waker());
-        let inbox = Inbox::new(endpoint.waker());
-        let base = Base {
-            endpoint,
-            peers: Peers::default(),
-            ready: VecDeque::new(),
-            due: VecDeque::new(),
-            calls: Calls::new(),
-            inbox,
-            counters: Counters::default(),
-        };
+        let base = Base::new(endpoint);
         let sending = Sending::new(limits.staged_bytes_max);
         let (receiving, serving) = (Receiving::new(limits, capacity), Serving::default());
         Ok(Messenger { base, sending, receiving, serving, turns: 0 })
@@ -181,33 +171,15 @@ impl Messenger {
         timeout: Option<Duration>,
         context: u64,
     ) -> Result<CallId, SendError> {
-        if self.base.peers.get(connection).is_some_and(|peer| !peer.may_call()) {
-            return Err(SendError::WouldBlock);
-        }
         let deadline_ns = timeout.map_or(u64::MAX, |timeout| {
             let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
             self.base.endpoint.now_ns().saturating_add(timeout_ns)
         });
-        let key = self.base.calls.begin(connection, context, deadline_ns).ok_or(SendError::WouldBlock)?;
-        let (purpose, own) = (Purpose::Request(CallNumber::of(key)), Own::Request(key));
-        match self.sending.send_for_call(&mut self.base, connection, purpose, request.into(), own) {
-            Ok(send) => {
-                if let Some(call) = self.base.calls.get_mut(key) {
-                    call.send = send;
-                }
-                if let Some(peer) = self.base.peers.get_mut(connection) {
-                    peer.has_called(key);
-                }
-                if deadline_ns != u64::MAX {
-                    self.set_alarm();
-                }
-                Ok(CallId(key))
-            }
-            Err(error) => {
-                self.base.calls.forget(key);
-                Err(error)
-            }
+        let key = self.sending.call(&mut self.base, connection, request.into(), context, deadline_ns)?;
+        if deadline_ns != u64::MAX {
+            self.set_alarm();
         }
+        Ok(CallId(key))
     }
 
     /// Gives a call up, which ends with [`CallFailure::Cancelled`]. The server's program is notified if it has the request. Returns false
@@ -348,8 +320,9 @@ impl Messenger {
             }
             match self.base.endpoint.next_event() {
                 Some(event) => {
-                    if let Some(event) = self.on(event) {
-                        return Some(event);
+                    let event = self.on(event);
+                    if event.is_some() {
+                        return event;
                     }
                 }
                 None => {
@@ -483,7 +456,10 @@ impl Messenger {
                     self.base.endpoint.count_prompt_message();
                     return Some(Event::Message(Message::short(message, Purpose::Message)));
                 }
-                self.on_frame(message).or_else(|| self.base.ready.pop_front())
+                match self.on_frame(message) {
+                    None => self.base.ready.pop_front(),
+                    event => event,
+                }
             }
             Core::Send { connection, context, status } => match Own::from_context(context) {
                 None => Some(sent(connection, context, status)),
@@ -526,12 +502,12 @@ impl Messenger {
     #[inline(never)]
     fn on_frame(&mut self, message: crate::Message) -> Option<Event> {
         let connection = message.connection();
+        if let Some(purpose) = Frame::call_purpose(&message) {
+            return self.on_message(message, purpose);
+        }
         let done = match Frame::parse(&message) {
             None => Err(Fault),
-            Some(Frame::Message(purpose)) => match self.on_message(message, purpose) {
-                Ok(event) => return event,
-                Err(fault) => Err(fault),
-            },
+            Some(Frame::Message(purpose)) => return self.on_message(message, purpose),
             Some(Frame::Offer { number, purpose, source }) => {
                 self.receiving.offered(&mut self.base, connection, number, purpose, source)
             }
@@ -574,34 +550,68 @@ impl Messenger {
 
     /// Takes a message of the program's, a request or a reply. Returns what the program gets; what comes behind a long message that
     /// has not ended waits.
-    fn on_message(&mut self, message: crate::Message, purpose: Purpose) -> Result<Option<Event>, Fault> {
+    #[inline]
+    fn on_message(&mut self, message: crate::Message, purpose: Purpose) -> Option<Event> {
+        let peer = self.base.peers.get(message.connection())?;
+        if peer.order.is_empty() {
+            self.event_of(message, purpose, true)
+        } else {
+            self.hold(message, purpose)
+        }
+    }
+
+    /// Has a message wait for the end of the long one before it.
+    #[cold]
+    #[inline(never)]
+    fn hold(&mut self, message: crate::Message, purpose: Purpose) -> Option<Event> {
+        let connection = message.connection();
+        let event = self.event_of(message, purpose, false)?;
+        if self.base.peers.get_mut(connection)?.order.hold(event).is_err() {
+            self.fault(connection);
+        }
+        None
+    }
+
+    /// What the program gets of a message, at once if it `is_shown`.
+    #[inline]
+    fn event_of(&mut self, message: crate::Message, purpose: Purpose, is_shown: bool) -> Option<Event> {
         let connection = message.connection();
         self.base.endpoint.count_prompt_message();
-        let message = Message::short(message, purpose);
-        let event = match purpose {
-            Purpose::Message => Some(Event::Message(message)),
-            Purpose::Request(call) => Some(Serving::requested(&mut self.base, message, call)?),
-            Purpose::Reply(number) | Purpose::Error { call: number, .. } => {
-                let Some(call) = self.base.call_answered(connection, number) else {
-                    self.base.counters.late += 1;
-                    return Ok(None);
-                };
-                let result = match purpose {
-                    Purpose::Error { code, .. } => Err(CallFailure::Error { code, message }),
-                    _ => Ok(message),
-                };
-                self.base.calls.end(call, result)
+        // Each kind is made where it is returned: an event that is moved is copied by words that were just written by halves.
+        match purpose {
+            Purpose::Message => Some(Event::Message(Message::short(message, purpose))),
+            Purpose::Request(call) => {
+                if !self.base.peers.get_mut(connection)?.requested(call, is_shown) {
+                    self.fault(connection);
+                    return None;
+                }
+                let inbox = self.base.inbox_handle();
+                Some(Event::Request(Request::new(Message::short(message, purpose), call, inbox)))
             }
-        };
-        let Some(event) = event else { return Ok(None) };
-        let peer = self.base.peers.get_mut(connection).ok_or(Fault)?;
-        if !peer.order.is_empty() {
-            return peer.order.hold(event).map(|()| None).map_err(|_| Fault);
+            Purpose::Reply(number) => {
+                let (connection, context) = self.ended_by(connection, number)?;
+                let result = Ok(Message::short(message, purpose));
+                Some(Event::Reply { connection, context, result })
+            }
+            Purpose::Error { call, code } => {
+                let (connection, context) = self.ended_by(connection, call)?;
+                let message = Message::short(message, purpose);
+                let result = Err(CallFailure::Error { code, message });
+                Some(Event::Reply { connection, context, result })
+            }
         }
-        if let Purpose::Request(call) = purpose {
-            peer.show_request(call);
+    }
+
+    /// The peer answers a call. Its connection and context, unless nobody waits for the answer.
+    #[inline]
+    fn ended_by(&mut self, connection: Connection, number: CallNumber) -> Option<(Connection, u64)> {
+        match self.base.call_answered(connection, number) {
+            Some(call) => self.base.calls.remove(call),
+            None => {
+                self.base.counters.late += 1;
+                None
+            }
         }
-        Ok(Some(event))
     }
 
     /// Ends a connection whose peer does not keep to the protocol.

@@ -91,12 +91,15 @@ impl Peer {
         &self.calls
     }
 
-    /// The peer asks. False: it asks twice, or more than it may.
-    pub fn requested(&mut self, call: CallNumber) -> bool {
+    /// The peer asks, and the program is given the request at once if it `is_shown`. False: the peer asks twice, or more than it may.
+    pub fn requested(&mut self, call: CallNumber, is_shown: bool) -> bool {
         let waiting = self.requests.len() + self.owed.len();
-        let is_honest = waiting < CALLS_MAX as usize && !self.has_request(call) && !self.owed.contains(&call);
+        let is_honest = self.attribute.is_reliable()
+            && waiting < CALLS_MAX as usize
+            && !self.has_request(call)
+            && !self.owed.contains(&call);
         if is_honest {
-            self.requests.push(Served { call, is_shown: false });
+            self.requests.push(Served { call, is_shown });
         }
         is_honest
     }
@@ -145,6 +148,12 @@ impl Peer {
             }
             _ => true,
         }
+    }
+
+    /// Whether a request, or a reply, of so many bytes may be sent in one message of the endpoint.
+    #[inline]
+    pub fn may_send_short_call(&self, len_bytes: usize) -> bool {
+        self.attribute.is_reliable() && len_bytes <= self.short_bytes_max && self.may_send_short()
     }
 
     /// A short message was sent.

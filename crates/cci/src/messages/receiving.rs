@@ -85,7 +85,7 @@ impl Receiving {
         let is_beyond = under_way >= LONG_MESSAGES_MAX as usize
             || peer.incoming(number).is_some()
             || !peer.attribute.is_reliable()
-            || matches!(purpose, Purpose::Request(call) if !peer.requested(call));
+            || matches!(purpose, Purpose::Request(call) if !peer.requested(call, false));
         if is_beyond {
             return Err(Fault);
         }
@@ -471,7 +471,7 @@ impl Receiving {
                 match purpose {
                     Purpose::Message => Some(Event::Message(message)),
                     Purpose::Request(call) => {
-                        Some(Event::Request(Request::new(message, call, base.inbox.clone())))
+                        Some(Event::Request(Request::new(message, call, base.inbox_handle())))
                     }
                     Purpose::Reply(call) => end_call(base, connection, call, Ok(message)),
                     Purpose::Error { call, code } => {

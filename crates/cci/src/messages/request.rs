@@ -83,9 +83,9 @@ impl Request {
         self.answer.as_ref().is_some_and(|answer| Arc::ptr_eq(&answer.inbox, inbox))
     }
 
-    /// The messenger answers itself.
-    pub(super) fn answered(&mut self) {
-        self.answer = None;
+    /// The messenger answers itself. Returns what the request had to reach it from other threads.
+    pub(super) fn answered(&mut self) -> Option<Arc<Inbox>> {
+        Some(self.answer.take()?.inbox)
     }
 }
 

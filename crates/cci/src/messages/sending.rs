@@ -7,9 +7,10 @@ use super::event::Event;
 use super::kept::{Kept, Lent};
 use super::outgoing::{Outgoing, Report};
 use super::own::Own;
+use super::peer::Peer;
 use super::send::{Payload, Progress, SendError, SendId};
 use super::staging::{Staged, Staging};
-use super::wire::{Frame, HEAD_BYTES, MESSAGE_HEAD, NoReply, Purpose, Source};
+use super::wire::{CallNumber, Frame, HEAD_BYTES, MESSAGE_HEAD, NoReply, Purpose, Source};
 use crate::connection::{Connection, Status};
 use crate::endpoint::Endpoint;
 use crate::limits::{LONG_MESSAGES_ALL_MAX, LONG_SEGMENTS_MAX, MESSAGE_BYTES_MAX, SENDS_MAX};
@@ -115,8 +116,89 @@ impl Sending {
         sent.map(|()| SendId(None))
     }
 
+    /// Sends a request. Returns the call.
+    pub fn call(
+        &mut self,
+        base: &mut Base,
+        connection: Connection,
+        payload: Payload<'_>,
+        context: u64,
+        deadline_ns: u64,
+    ) -> Result<Key, SendError> {
+        let Some(peer) = base.peers.get_mut(connection) else { return Err(unknown(base)) };
+        if !peer.may_call() {
+            return Err(SendError::WouldBlock);
+        }
+        let key = base.calls.begin(connection, context, deadline_ns).ok_or(SendError::WouldBlock)?;
+        let (purpose, own) = (Purpose::Request(CallNumber::of(key)), Own::Request(key));
+        let sent = match payload {
+            Payload::Bytes(bytes) if peer.may_send_short_call(bytes.len()) => {
+                self.send_short_call(&mut base.endpoint, peer, purpose, bytes, own)
+            }
+            _ => self.send_for_call(base, connection, purpose, payload, own).map(|send| {
+                if let Some(call) = base.calls.get_mut(key) {
+                    call.send = send;
+                }
+            }),
+        };
+        if let Err(error) = sent {
+            base.calls.forget(key);
+            return Err(error);
+        }
+        if let Some(peer) = base.peers.get_mut(connection) {
+            peer.has_called(key);
+        }
+        Ok(key)
+    }
+
+    /// Sends the answer to a request. `None`: nobody waits for it.
+    pub fn answer(
+        &mut self,
+        base: &mut Base,
+        connection: Connection,
+        purpose: Purpose,
+        payload: Payload<'_>,
+    ) -> Result<(), Option<SendError>> {
+        let call = purpose.call().ok_or(None)?;
+        let peer = base.peers.get_mut(connection).filter(|peer| peer.has_request(call)).ok_or(None)?;
+        let own = Own::Reply(call.to_key());
+        let sent = match (payload, purpose) {
+            (Payload::Bytes(bytes), Purpose::Reply(_)) if peer.may_send_short_call(bytes.len()) => {
+                self.send_short_call(&mut base.endpoint, peer, purpose, bytes, own)
+            }
+            (payload, _) => self.send_for_call(base, connection, purpose, payload, own).map(drop),
+        };
+        match sent {
+            Ok(()) => {
+                base.peers.get_mut(connection).and_then(|peer| peer.end_request(call));
+                Ok(())
+            }
+            Err(SendError::Disconnected | SendError::UnknownConnection) => Err(None),
+            Err(error) => Err(Some(error)),
+        }
+    }
+
+    /// Sends a request, or the answer to one, which [`Peer::may_send_short_call`] has allowed.
+    #[inline]
+    fn send_short_call(
+        &mut self,
+        endpoint: &mut Endpoint,
+        peer: &mut Peer,
+        purpose: Purpose,
+        bytes: &[u8],
+        own: Own,
+    ) -> Result<(), SendError> {
+        let head = purpose.call_head();
+        let how = (own.to_context(), SendFlags::NONE);
+        send_behind(endpoint, &mut self.scratch, peer.connection, &head, bytes, how)?;
+        peer.sent_short();
+        endpoint.count_prompt_message();
+        Ok(())
+    }
+
     /// Sends a request, or the answer to one. What fits one message of the endpoint ends with `own`.
-    pub fn send_for_call(
+    #[inline(never)]
+    fn send_for_call(
         &mut self,
         base: &mut Base,
         connection: Connection,

@@ -2,8 +2,6 @@
 
 use super::base::{Base, Due};
 use super::event::Event;
-use super::own::Own;
-use super::receiving::Fault;
 use super::request::{Posted, ReplyError, Request, RequestId};
 use super::send::{Payload, SendError};
 use super::sending::Sending;
@@ -18,15 +16,6 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// A request came in one message. Returns what the program gets.
-    pub fn requested(base: &mut Base, message: super::Message, call: CallNumber) -> Result<Event, Fault> {
-        let peer = base.peers.get_mut(message.connection()).ok_or(Fault)?;
-        if !peer.attribute.is_reliable() || !peer.requested(call) {
-            return Err(Fault);
-        }
-        Ok(Event::Request(Request::new(message, call, base.inbox.clone())))
-    }
-
     /// A client does not wait for an answer any more.
     pub fn given_up(base: &mut Base, connection: Connection, call: CallNumber) {
         let ended = base.peers.get_mut(connection).and_then(|peer| peer.end_request(call));
@@ -65,11 +54,18 @@ impl Serving {
         if !request.is_unanswered(&base.inbox) {
             return Err(None);
         }
-        let answered = answer(base, sending, request.id(), code, payload);
-        if matches!(answered, Ok(()) | Err(None)) {
-            request.answered();
+        // A result that is passed on whole is read back by words that were just written by halves, behind the store to the ring.
+        match answer(base, sending, request.id(), code, payload) {
+            Ok(()) => {
+                base.put_back(request.answered());
+                Ok(())
+            }
+            Err(None) => {
+                base.put_back(request.answered());
+                Err(None)
+            }
+            Err(error) => Err(error),
         }
-        answered
     }
 
     /// Sends answers that were given on other threads, and those for which there was no space before.
@@ -106,19 +102,11 @@ fn answer(
     code: Option<u32>,
     payload: Payload<'_>,
 ) -> Result<(), Option<SendError>> {
-    base.peers.get(connection).filter(|peer| peer.has_request(call)).ok_or(None)?;
     let purpose = match code {
         None => Purpose::Reply(call),
         Some(code) => Purpose::Error { call, code },
     };
-    match sending.send_for_call(base, connection, purpose, payload, Own::Reply(call.to_key())) {
-        Ok(_) => {
-            base.peers.get_mut(connection).and_then(|peer| peer.end_request(call));
-            Ok(())
-        }
-        Err(SendError::Disconnected | SendError::UnknownConnection) => Err(None),
-        Err(error) => Err(Some(error)),
-    }
+    sending.answer(base, connection, purpose, payload)
 }
 
 /// Ends a request without an answer.

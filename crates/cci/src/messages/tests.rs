@@ -66,6 +66,11 @@ proptest! {
         let bytes = frame.emit(&mut bytes);
         prop_assert_eq!(Frame::parse(bytes), Some(frame));
         prop_assert_eq!(Frame::is_message(bytes), frame == Frame::Message(Purpose::Message));
+        let of_call = match frame {
+            Frame::Message(purpose @ (Purpose::Request(_) | Purpose::Reply(_))) => Some(purpose),
+            _ => None,
+        };
+        prop_assert_eq!(Frame::call_purpose(bytes), of_call);
         for len in 0..bytes.len() {
             prop_assert_eq!(Frame::parse(&bytes[..len]), None);
         }
@@ -76,6 +81,9 @@ proptest! {
         let mut bytes = bytes;
         if bytes.len() >= 4 {
             bytes[..4].copy_from_slice(&[kind, count, 0, 0]);
+        }
+        if let Some(purpose) = Frame::call_purpose(&bytes) {
+            prop_assert_eq!(Frame::parse(&bytes), Some(Frame::Message(purpose)));
         }
         match Frame::parse(&bytes) {
             None => {}

@@ -115,15 +115,21 @@ impl Purpose {
         let mut head = [0; HEAD_BYTES + CODE_BYTES];
         let [kind, detail, t0, t1, n0, n1, n2, n3, c0, c1, c2, c3, ..] = &mut head;
         *kind = KIND_MESSAGE;
-        if let Some(call) = self.call() {
-            (*kind, *detail) = (KIND_CALL, self.to_wire());
-            [*t0, *t1] = call.tag.to_le_bytes();
-            [*n0, *n1, *n2, *n3] = call.index.to_le_bytes();
+        if self.call().is_some() {
+            [*kind, *detail, *t0, *t1, *n0, *n1, *n2, *n3] = self.call_head();
         }
         if let Purpose::Error { code, .. } = self {
             [*c0, *c1, *c2, *c3] = code.to_le_bytes();
         }
         (head, self.head_bytes())
+    }
+
+    /// What stands before the bytes of a request, or of a reply, in one message of the endpoint.
+    #[inline]
+    pub fn call_head(self) -> [u8; HEAD_BYTES] {
+        let CallNumber { index, tag } = self.call().unwrap_or(CallNumber::NONE);
+        let ([t0, t1], [n0, n1, n2, n3]) = (tag.to_le_bytes(), index.to_le_bytes());
+        [KIND_CALL, self.to_wire(), t0, t1, n0, n1, n2, n3]
     }
 
     fn to_wire(self) -> u8 {
@@ -241,6 +247,16 @@ impl Frame {
     #[inline]
     pub fn is_message(bytes: &[u8]) -> bool {
         bytes.first_chunk() == Some(&MESSAGE_HEAD)
+    }
+
+    /// What a message is for that is a request, or a reply, in one message of the endpoint. `None`: [`Frame::parse`] knows.
+    #[inline]
+    pub fn call_purpose(bytes: &[u8]) -> Option<Purpose> {
+        let [KIND_CALL, detail @ (REQUEST | REPLY), t0, t1, n0, n1, n2, n3] = *bytes.first_chunk()? else {
+            return None;
+        };
+        let call = CallNumber::new(u32::from_le_bytes([n0, n1, n2, n3]), u16::from_le_bytes([t0, t1]))?;
+        Some(if detail == REQUEST { Purpose::Request(call) } else { Purpose::Reply(call) })
     }
 
     /// Takes a message apart. `None` if no honest peer sends it.

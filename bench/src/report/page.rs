@@ -90,6 +90,7 @@ fn families(results: &Results) -> BTreeMap<String, Vec<Value>> {
 fn group(group: &Group<'_>) -> Value {
     let remarks = group.rows.iter().flat_map(|row| losses(row).into_iter().chain(failures(row)));
     context! {
+        key => group.key.clone(),
         title => group.title.clone(),
         table => tables::group(group),
         plot => plots::file(group),

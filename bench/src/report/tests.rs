@@ -183,6 +183,34 @@ fn the_page_tells_everything() {
     assert!(!page.contains("NaN") && !page.contains("inf "), "{page}");
 }
 
+/// Figures 2 and 3 of the paper are plots by size, and the page says which ones.
+#[test]
+fn figures_of_the_ccs_paper_are_redone() {
+    let mut results = sample();
+    assert!(!page::page(&results).unwrap().contains("of the CCS paper redone"));
+    for (key, work) in [
+        ("ccs/am", [Work::HalfTrip { len: 4 }, Work::HalfTrip { len: 4096 }]),
+        ("ccs/put", [Work::Write { len: 8 }, Work::Write { len: 1 << 20 }]),
+    ] {
+        for (size, work) in ["4", "4096"].into_iter().zip(work) {
+            let tracks = ["ccs", "UCX shm"].map(|name| {
+                let role = if name == "ccs" { Role::Ours } else { Role::Peer };
+                track(name, role, &[Some(100.0), Some(120.0)])
+            });
+            let name = format!("{key}/{size}");
+            results.rows.push(row(&name, &format!("{key}, {size} B"), work, Vec::new(), tracks.into()));
+        }
+    }
+    let (page, plots) = (page::page(&results).unwrap(), plots::all(&results).unwrap());
+    for (file, figure) in [("ccs-am.svg", "figure 2"), ("ccs-put.svg", "figure 3")] {
+        let plot = plots.iter().find(|plot| plot.file == file).unwrap();
+        assert_well_formed(&plot.svg);
+        assert!(plot.svg.contains("UCX shm") && plot.svg.contains("\nccs\n"), "{}", plot.svg);
+        let words = format!("(performance/{file})\n\nThis is {figure} of the CCS paper redone");
+        assert!(page.contains(&words), "{words} is not in:\n{page}");
+    }
+}
+
 #[test]
 fn the_terminal_tells_who_is_missing() {
     let results = sample();

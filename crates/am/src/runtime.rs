@@ -1,24 +1,25 @@
 //! Active messages with closures for handlers.
 
 mod callback;
+mod operating;
 mod running_batch;
 mod running_handler;
+mod waiting;
 
 use crate::arithmetic::{Accumulation, Change, Number};
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
-use crate::limits::{ENDED_MAX, FENCES_PER_POLL, OPERATIONS_MAX};
 use crate::message::Message;
 use crate::process::{
     Collective, Context, Elements, Held, Part, Process, RankExplanation, Starter, Team, Token, Transfer,
 };
-use callback::{Callback, Callbacks, Done, Found};
+use callback::{Callbacks, Done, Found};
 use cci::{Device, Memory, Options};
 use cci_job::numbered::Numbered;
 use cci_job::{Job, JobError, Ranks};
 use running_batch::RunningBatch;
 use std::borrow::Borrow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Messages are delivered to others for so long when a process leaves.
 const LEAVE_LIMIT: Duration = Duration::from_secs(10);
@@ -130,7 +131,7 @@ impl Runtime {
     /// # Errors
     /// It was freed before. In a handler: messages are on their way out.
     pub fn free(&mut self, context: Context) -> Result<()> {
-        self.until(|runtime| runtime.process.free(context))
+        waiting::for_space(self, |runtime| runtime.process.free(context))
     }
 
     /// Has messages for the number `id` of a context call a closure.
@@ -183,7 +184,7 @@ impl Runtime {
         let start = |process: &mut Process, cookie| {
             process.send_large(starter, context, rank, id, args, local.clone(), cookie)
         };
-        self.operate(start, Box::new(Done(done)))
+        operating::start(self, start, Box::new(Done(done)))
     }
 
     /// Keeps the large message whose handler runs.
@@ -207,7 +208,7 @@ impl Runtime {
     ) -> Result<()> {
         let start =
             |process: &mut Process, cookie| process.accept(held, (memory, origin, elements.clone()), cookie);
-        self.operate(start, Box::new(Done(done)))
+        operating::start(self, start, Box::new(Done(done)))
     }
 
     /// Ends a held message, of which nothing comes: its sender is told [`AmError::Aborted`].
@@ -234,7 +235,7 @@ impl Runtime {
         if self.process.request_at_once(starter, context, rank, id, args, data) {
             return Ok(());
         }
-        self.until(|runtime| runtime.process.request(starter, context, rank, id, args, data))
+        waiting::for_space(self, |runtime| runtime.process.request(starter, context, rank, id, args, data))
     }
 
     /// As [`Runtime::request`], with `count` elements of described data, the first of which has its origin at the beginning of the memory. They
@@ -255,7 +256,7 @@ impl Runtime {
     ) -> Result<()> {
         let starter = if self.is_handling { Starter::Handler } else { Starter::Program };
         let origin = || (Readable::from(memory), 0);
-        self.until(|runtime| {
+        waiting::for_space(self, |runtime| {
             let process = &mut runtime.process;
             process.request_described(starter, context, rank, id, args, origin(), count, description)
         })
@@ -299,7 +300,7 @@ impl Runtime {
     /// # Errors
     /// It has no bytes; ranks differ in its length; some rank can't have it: then none has. A rank is lost. It is called in a handler.
     pub fn allocate_symmetric(&mut self, len_bytes: usize) -> Result<Memory> {
-        self.check_not_handling()?;
+        waiting::check(self)?;
         loop {
             let collective = self.process.begin_symmetric(len_bytes)?;
             let agreed = self.collective(Team::WORLD, collective)?;
@@ -352,7 +353,7 @@ impl Runtime {
         local: impl Borrow<Part>,
         done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
-        self.put_part(rank, remote, local.borrow(), Box::new(Done(done)))
+        operating::put(self, rank, remote, local.borrow(), Box::new(Done(done)))
     }
 
     /// Reads from an address of a rank's into a part of this process's memory. In all else it does what [`Runtime::put`] does.
@@ -366,46 +367,7 @@ impl Runtime {
         local: impl Borrow<Part>,
         done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
-        self.get_part(rank, remote, local.borrow(), Box::new(Done(done)))
-    }
-
-    // One function for all callbacks, with what copies compiled in.
-    #[inline(never)]
-    fn put_part(&mut self, rank: u32, remote: u64, local: &Part, done: Callback) -> Result<()> {
-        self.transfer(Transfer::Put, rank, remote, local, done)
-    }
-
-    #[inline(never)]
-    fn get_part(&mut self, rank: u32, remote: u64, local: &Part, done: Callback) -> Result<()> {
-        self.transfer(Transfer::Get, rank, remote, local, done)
-    }
-
-    #[inline(always)]
-    fn transfer(
-        &mut self,
-        transfer: Transfer,
-        rank: u32,
-        remote: u64,
-        local: &Part,
-        done: Callback,
-    ) -> Result<()> {
-        if self.may_end() && self.process.transfer_at_once(transfer, rank, remote, local) {
-            self.callbacks.push_ended(done, 0);
-            return Ok(());
-        }
-        self.transfer_later(transfer, rank, remote, local, done)
-    }
-
-    #[inline(never)]
-    fn transfer_later(
-        &mut self,
-        transfer: Transfer,
-        rank: u32,
-        remote: u64,
-        local: &Part,
-        done: Callback,
-    ) -> Result<()> {
-        self.operate_or_end(|process, cookie| process.transfer(transfer, rank, remote, local, cookie), done)
+        operating::get(self, rank, remote, local.borrow(), Box::new(Done(done)))
     }
 
     /// Writes described data of this process, whose first element has its origin `origin` bytes from the beginning of `local`, to described data of a
@@ -421,7 +383,7 @@ impl Runtime {
         local: (&Memory, isize, Elements),
         done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
-        self.transfer_described(Transfer::Put, rank, remote, local, done)
+        operating::transfer_described(self, Transfer::Put, rank, remote, local, Box::new(Done(done)))
     }
 
     /// Reads described data of a rank's. In all else it does what [`Runtime::put_described`] does.
@@ -435,22 +397,7 @@ impl Runtime {
         local: (&Memory, isize, Elements),
         done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
-        self.transfer_described(Transfer::Get, rank, remote, local, done)
-    }
-
-    fn transfer_described(
-        &mut self,
-        transfer: Transfer,
-        rank: u32,
-        (remote, there): (u64, Elements),
-        (local, origin, here): (&Memory, isize, Elements),
-        done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
-    ) -> Result<()> {
-        let start = |process: &mut Process, cookie| {
-            let (there, here) = ((remote, there.clone()), (local, origin, here.clone()));
-            process.transfer_described(transfer, rank, there, here, cookie)
-        };
-        self.operate_or_end(start, Box::new(Done(done)))
+        operating::transfer_described(self, Transfer::Get, rank, remote, local, Box::new(Done(done)))
     }
 
     /// Has a rank change elements of its memory by as many of this process's, each atomically with regard to all such operations from any rank. The
@@ -471,7 +418,7 @@ impl Runtime {
             let (there, here) = ((remote, there.clone()), (local, origin, here.clone()));
             process.accumulate(what, rank, there, here, cookie)
         };
-        self.operate(start, Box::new(Done(done)))
+        operating::start(self, start, Box::new(Done(done)))
     }
 
     /// Has a rank put a part of this process's memory to where a pointer of 8 bytes at the address `pointer` there points, and move the pointer
@@ -488,7 +435,7 @@ impl Runtime {
         done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
     ) -> Result<()> {
         let start = |process: &mut Process, cookie| process.indexed_put(rank, pointer, local.clone(), cookie);
-        self.operate(start, Box::new(Done(done)))
+        operating::start(self, start, Box::new(Done(done)))
     }
 
     /// Changes a word at an address of a rank's atomically, with regard to all such operations from any rank. `done` gets the value that it
@@ -504,58 +451,7 @@ impl Runtime {
         change: impl Into<Change>,
         done: impl FnOnce(&mut Runtime, Result<u64>) + 'static,
     ) -> Result<()> {
-        let (change, done) = (change.into(), Box::new(Found(done)));
-        let fetched = if self.may_end() { self.process.fetch_at_once(rank, remote, change) } else { None };
-        match fetched {
-            Some(Ok(value)) => self.callbacks.push_ended(done, value),
-            Some(Err(error)) => self.fail(error, done),
-            None => return self.atomic_later(rank, remote, change, done),
-        }
-        Ok(())
-    }
-
-    #[inline(never)]
-    fn atomic_later(&mut self, rank: u32, remote: u64, change: Change, done: Callback) -> Result<()> {
-        self.operate_or_end(|process, cookie| process.atomic(rank, remote, change, cookie), done)
-    }
-
-    /// Whether there is space for the callback of one more operation that has ended when it is started.
-    #[inline]
-    fn may_end(&self) -> bool {
-        self.callbacks.ended() < if self.is_handling { OPERATIONS_MAX } else { ENDED_MAX }
-    }
-
-    /// Has an operation end that has failed when it was started.
-    #[cold]
-    fn fail(&mut self, error: AmError, done: Callback) {
-        let cookie = self.callbacks.number();
-        self.callbacks.keep(cookie, done);
-        self.process.end_later(cookie, error);
-    }
-
-    /// Starts an operation when there is space, and keeps its callback.
-    fn operate(&mut self, start: impl Fn(&mut Process, u64) -> Result<()>, done: Callback) -> Result<()> {
-        self.operate_or_end(|process, cookie| start(process, cookie).map(|()| None), done)
-    }
-
-    /// Starts an operation when there is space. Its callback is kept, or called now if the operation has ended at once, with a value.
-    fn operate_or_end(
-        &mut self,
-        start: impl Fn(&mut Process, u64) -> Result<Option<u64>>,
-        done: Callback,
-    ) -> Result<()> {
-        let cookie = self.callbacks.number();
-        let start = |runtime: &mut Runtime| {
-            if !runtime.may_end() {
-                return Err(AmError::Again);
-            }
-            start(&mut runtime.process, cookie)
-        };
-        match self.until(start)? {
-            Some(value) => self.callbacks.push_ended(done, value),
-            None => self.callbacks.keep(cookie, done),
-        }
-        Ok(())
+        operating::atomic(self, rank, remote, change.into(), Box::new(Found(done)))
     }
 
     /// Waits until all operations on a rank's memory have ended that this process has started.
@@ -563,7 +459,7 @@ impl Runtime {
     /// # Errors
     /// It is called in a handler. The system refuses to wait.
     pub fn fence(&mut self, rank: u32) -> Result<()> {
-        self.fence_on(Some(rank))
+        waiting::fence(self, Some(rank))
     }
 
     /// Waits until all operations have ended that this process has started.
@@ -571,7 +467,7 @@ impl Runtime {
     /// # Errors
     /// Those of [`Runtime::fence`].
     pub fn fence_all(&mut self) -> Result<()> {
-        self.fence_on(None)
+        waiting::fence(self, None)
     }
 
     /// Waits until all operations have ended that any rank has started. All ranks call it, in the same order with barriers.
@@ -581,30 +477,6 @@ impl Runtime {
     pub fn global_fence(&mut self) -> Result<()> {
         self.fence_all()?;
         self.barrier()
-    }
-
-    fn fence_on(&mut self, rank: Option<u32>) -> Result<()> {
-        self.check_not_handling()?;
-        // Where all has ended as it started, only callbacks are due. Looking for more each time would take longer than a short put.
-        self.fences = self.fences.wrapping_add(1);
-        let has_ended = self.process.operations(rank) == 0 && !self.process.has_due();
-        if has_ended && !self.fences.is_multiple_of(FENCES_PER_POLL) {
-            running_batch::run_ended(self);
-            return Ok(());
-        }
-        self.await_ends(rank)
-    }
-
-    #[inline(never)]
-    fn await_ends(&mut self, rank: Option<u32>) -> Result<()> {
-        while self.process.operations(rank) > 0 {
-            if !self.poll() && self.process.operations(rank) > 0 {
-                self.process.wait(None)?;
-            }
-        }
-        // Their callbacks may be due still; and whoever only puts and fences makes progress for others here.
-        self.poll();
-        Ok(())
     }
 
     /// Makes progress and runs the handlers that are due. Returns whether there were any. It never blocks; in a handler it does nothing.
@@ -621,18 +493,7 @@ impl Runtime {
     /// # Errors
     /// It is called in a handler. The system refuses to wait.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
-        self.check_not_handling()?;
-        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        loop {
-            if self.poll() {
-                return Ok(true);
-            }
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(false);
-            }
-            self.process.wait(left)?;
-        }
+        waiting::until_some_ran(self, timeout)
     }
 
     /// Runs handlers until all ranks have called it.
@@ -640,14 +501,7 @@ impl Runtime {
     /// # Errors
     /// A rank is gone. It is called in a handler.
     pub fn barrier(&mut self) -> Result<()> {
-        self.check_not_handling()?;
-        self.process.arrive()?;
-        while !self.process.has_passed()? {
-            if !self.run_due() {
-                self.process.wait(None)?;
-            }
-        }
-        Ok(())
+        waiting::barrier(self)
     }
 
     /// Starts a collective, which all members of the team start, those of a team in the same order. `done` is called once, as handlers are, with
@@ -673,20 +527,7 @@ impl Runtime {
     /// # Errors
     /// Those of [`Runtime::collect`]; a member is lost meanwhile, or members differ in how much data they have. It is called in a handler.
     pub fn collective(&mut self, team: Team, collective: Collective) -> Result<Vec<u8>> {
-        self.check_not_handling()?;
-        let cookie = self.callbacks.number();
-        self.process.collect(team, collective, cookie)?;
-        loop {
-            self.process.progress_collective();
-            while let Some((ended, result)) = self.process.next_collected() {
-                RunningBatch::of(self, None).end_collective(ended, result);
-            }
-            self.run_due();
-            if let Some((_, result)) = self.awaited.take_if(|(ended, _)| *ended == cookie) {
-                return result;
-            }
-            self.process.wait(None)?;
-        }
+        waiting::collective(self, team, collective)
     }
 
     /// Divides a team by colors: makes the team of those members of `parent` that give the same one, in the order of their keys, and then of
@@ -722,20 +563,7 @@ impl Runtime {
     /// # Errors
     /// A rank is gone. It is called in a handler.
     pub fn quiet(&mut self) -> Result<()> {
-        self.check_not_handling()?;
-        loop {
-            self.process.settle();
-            while !self.process.is_idle() {
-                if !self.poll() && !self.process.is_idle() {
-                    self.process.check_all()?;
-                    self.process.wait(None)?;
-                }
-            }
-            self.barrier()?;
-            if self.process.are_all_idle() {
-                return Ok(());
-            }
-        }
+        waiting::quiet(self)
     }
 
     /// Waits as [`Runtime::quiet`] does, and leaves. All ranks call it.
@@ -764,26 +592,6 @@ impl Runtime {
     #[cfg(test)]
     pub(crate) fn process(&mut self) -> &mut Process {
         &mut self.process
-    }
-
-    /// Repeats what there is no space for, and runs handlers meanwhile. In a handler it is tried once.
-    fn until<R>(&mut self, mut call: impl FnMut(&mut Runtime) -> Result<R>) -> Result<R> {
-        let mut has_polled = false;
-        loop {
-            let done = call(self);
-            if self.is_handling || !matches!(done, Err(AmError::Again)) {
-                return done;
-            }
-            if has_polled {
-                self.process.wait(None)?;
-            }
-            // Space may have come without a handler that ran: look before the next sleep.
-            has_polled = !has_polled && !self.poll();
-        }
-    }
-
-    fn check_not_handling(&self) -> Result<()> {
-        if self.is_handling { Err(AmError::State("a handler does not wait")) } else { Ok(()) }
     }
 
     #[inline(always)]

@@ -3,7 +3,9 @@
 use super::Runtime;
 use crate::error::Result;
 use cci_job::numbered::Numbered;
-use std::collections::VecDeque;
+
+/// How many callbacks there is space for at first, of operations that had ended when they were started.
+const FIRST_SPACE: usize = 64;
 
 /// What is called when an operation has ended.
 pub(super) type Callback = Box<dyn Ending>;
@@ -51,7 +53,7 @@ pub(super) struct Callbacks {
     kept: Numbered<u64, Callback>,
     numbers: u64,
     /// Those of operations that had ended when they were started, with the values that these found.
-    ended: VecDeque<(Callback, u64)>,
+    ended: Ended,
 }
 
 impl Callbacks {
@@ -73,16 +75,97 @@ impl Callbacks {
     /// Keeps the callback of an operation that has ended well, with this value.
     #[inline(always)]
     pub fn push_ended(&mut self, callback: Callback, value: u64) {
-        self.ended.push_back((callback, value));
+        self.ended.push(callback, value);
     }
 
     #[inline(always)]
     pub fn next_ended(&mut self) -> Option<(Callback, u64)> {
-        self.ended.pop_front()
+        self.ended.pop()
     }
 
     #[inline(always)]
     pub fn ended(&self) -> usize {
         self.ended.len()
+    }
+}
+
+/// A queue of callbacks whose operations had ended when they were started, with the values that their operations found. `VecDeque` would do, but whether adding to it is compiled into a put, which is
+/// short, would be left to the compiler.
+#[derive(Default)]
+pub(super) struct Ended {
+    /// As many as a power of two, or none.
+    places: Box<[Option<(Callback, u64)>]>,
+    first: usize,
+    len: usize,
+}
+
+impl Ended {
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    pub fn push(&mut self, callback: Callback, value: u64) {
+        if self.len == self.places.len() {
+            self.grow();
+        }
+        let at = self.first.wrapping_add(self.len) & (self.places.len() - 1);
+        if let Some(place) = self.places.get_mut(at) {
+            *place = Some((callback, value));
+            self.len += 1;
+        }
+    }
+
+    #[inline(always)]
+    pub fn pop(&mut self) -> Option<(Callback, u64)> {
+        if self.len == 0 {
+            return None;
+        }
+        let next = self.places.get_mut(self.first)?.take();
+        self.first = self.first.wrapping_add(1) & (self.places.len() - 1);
+        self.len -= 1;
+        next
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        let space = (2 * self.places.len()).max(FIRST_SPACE);
+        let mut places = Vec::with_capacity(space);
+        let (behind, before) = self.places.split_at_mut(self.first);
+        places.extend(before.iter_mut().chain(behind).map(Option::take));
+        places.resize_with(space, || None);
+        self.places = places.into_boxed_slice();
+        self.first = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_come_in_the_order_in_which_they_went_however_many() {
+        let mut ended = Ended::default();
+        let (mut pushed, mut popped) = (0, 0);
+        // Each round leaves more, from another place on.
+        for round in 0..40 {
+            for _ in 0..7 * round {
+                ended.push(Box::new(Done(|_: &mut Runtime, _: Result<()>| {})), pushed);
+                pushed += 1;
+            }
+            for _ in 0..5 * round {
+                assert_eq!(ended.pop().map(|(_, value)| value), Some(popped));
+                popped += 1;
+            }
+            assert_eq!(ended.len() as u64, pushed - popped);
+        }
+        assert!(ended.len() > 4 * FIRST_SPACE);
+        while let Some((_, value)) = ended.pop() {
+            assert_eq!(value, popped);
+            popped += 1;
+        }
+        assert_eq!((pushed, ended.len()), (popped, 0));
     }
 }

@@ -319,11 +319,15 @@ impl Dispatcher {
     /// The handler of a message has returned. What it has not taken of a large one is returned, with the sender.
     #[inline(always)]
     pub fn end(&mut self, links: &mut Links, token: Token) -> Option<(u32, Offer)> {
-        let running = self.running.take_if(|running| running.token == token)?;
-        if !running.has_replied {
-            links.end_chain(running.sender, running.is_own);
+        // It is not moved as a whole: most have no offer.
+        let running = self.running.as_mut().filter(|running| running.token == token)?;
+        let (sender, is_own, has_replied) = (running.sender, running.is_own, running.has_replied);
+        let offer = if running.offer.is_some() { running.offer.take() } else { None };
+        self.running = None;
+        if !has_replied {
+            links.end_chain(sender, is_own);
         }
-        running.offer.map(|offer| (running.sender, offer))
+        offer.map(|offer| (sender, offer))
     }
 
     /// The message whose handler runs, whatever that is.

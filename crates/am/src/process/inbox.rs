@@ -16,7 +16,10 @@ const CHUNKS_KEPT: usize = 8;
 /// Records in the order in which they came, copied to where their data is aligned.
 #[derive(Default)]
 pub(crate) struct Inbox {
+    /// The first ones hold records. Those behind have held some, and are filled again.
     entries: Vec<Entry>,
+    /// So many hold records.
+    filled: usize,
     /// So many of these were taken out.
     taken: usize,
     /// Longer records.
@@ -139,27 +142,42 @@ impl<'a> First<'a> {
 impl Inbox {
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.taken == self.entries.len()
+        self.taken == self.filled
     }
 
     /// Adds a record of up to [`RECORD_BYTES_MAX`], which may be a whole message.
     #[inline(always)]
     pub fn push(&mut self, rank: u32, record: &[u8], is_whole: bool) {
-        let len = record.len() as u32;
-        let mut entry = Entry { short: [0; SHORT_BYTES], rank, len, chunk: 0, at: 0, is_whole };
+        if self.filled == self.entries.len() {
+            self.add_entry();
+        }
+        let Some(entry) = self.entries.get_mut(self.filled) else { return };
+        self.filled += 1;
+        (entry.rank, entry.len, entry.is_whole) = (rank, record.len() as u32, is_whole);
         match entry.short.get_mut(..record.len()) {
             Some(space) => space.copy_from_slice(record),
-            None => {
-                entry.short = *record.first_chunk().unwrap_or(&entry.short);
-                (entry.chunk, entry.at) = self.push_long(record);
-            }
+            None => self.push_long(record),
         }
-        self.entries.push(entry);
     }
 
-    /// Puts a longer record to a chunk. Returns where it is.
+    #[cold]
+    fn add_entry(&mut self) {
+        let short = [0; SHORT_BYTES];
+        self.entries.push(Entry { short, rank: 0, len: 0, chunk: 0, at: 0, is_whole: false });
+    }
+
+    /// Puts a longer record to a chunk, and its beginning and its place to the last entry.
     #[inline(never)]
-    fn push_long(&mut self, record: &[u8]) -> (u32, u32) {
+    fn push_long(&mut self, record: &[u8]) {
+        let (chunk, at) = self.push_to_chunk(record);
+        if let Some(entry) = self.entries.get_mut(self.filled - 1) {
+            (entry.chunk, entry.at) = (chunk, at);
+            entry.short = *record.first_chunk().unwrap_or(&entry.short);
+        }
+    }
+
+    /// Puts a record to a chunk. Returns where it is.
+    fn push_to_chunk(&mut self, record: &[u8]) -> (u32, u32) {
         loop {
             if let Some(chunk) = self.chunks.get_mut(self.filling)
                 && let Some((at, space)) = chunk.reserve(record.len())
@@ -179,7 +197,7 @@ impl Inbox {
     /// Takes the first record out of the row. Its bytes stay until [`Inbox::clear`].
     pub fn pop(&mut self) -> Option<Taken> {
         let taken = self.taken;
-        (taken < self.entries.len()).then(|| {
+        (taken < self.filled).then(|| {
             self.taken += 1;
             Taken(taken)
         })
@@ -188,8 +206,9 @@ impl Inbox {
     /// The first record of the row, which stays there.
     #[inline(always)]
     pub fn first(&mut self) -> Option<First<'_>> {
-        let Inbox { entries, taken, chunks, .. } = self;
-        Some(First { entry: entries.get(*taken)?, chunks, taken })
+        let Inbox { entries, filled, taken, chunks, .. } = self;
+        let entry = if *taken < *filled { entries.get(*taken)? } else { return None };
+        Some(First { entry, chunks, taken })
     }
 
     /// Whose a record is.
@@ -204,7 +223,7 @@ impl Inbox {
     /// Forgets all, and keeps some memory for what comes.
     #[inline(always)]
     pub fn clear(&mut self) {
-        self.entries.clear();
+        self.filled = 0;
         self.taken = 0;
         if !self.chunks.is_empty() || self.alone.is_some() {
             self.clear_more();
@@ -230,7 +249,11 @@ mod tests {
     #[test]
     fn whole_messages_keep_their_headers_at_any_length() {
         let mut inbox = Inbox::default();
-        for len in [0, 1, 47, 48, 49, 3_000] {
+        // Those behind the first six are put to where others were.
+        for (number, len) in [0, 1, 47, 48, 49, 3_000, 3_001, 0, 64, 2, 50, 48].into_iter().enumerate() {
+            if number % 6 == 0 {
+                inbox.clear();
+            }
             let header = Header { handler: len as u16, value: len, ..Header::new(Kind::Message) };
             let record = [&header.encode()[..], &vec![3; len as usize]].concat();
             inbox.push(1, &record, true);

@@ -465,7 +465,8 @@ impl Process {
     /// and [`Process::next`] says what is due. It may be left out, and costs less.
     #[inline(always)]
     pub fn next_at_once<'a>(&mut self, batch: &'a mut Batch) -> Option<Delivery<'a>> {
-        if self.has_ends() {
+        // Behind the last message, only that is looked at.
+        if batch.inbox.is_empty() || self.has_ends() {
             return None;
         }
         self.dispatcher.next_at_once(&mut self.links, batch)

@@ -46,7 +46,7 @@ impl Endpoint {
     #[inline]
     pub fn poll_messages(&mut self, max: usize, mut handler: impl FnMut(LentMessage<'_>)) -> (usize, bool) {
         self.poll_messages_with(max, &mut |calls| {
-            while let Some(Polled::Message(message)) = calls.next() {
+            while let Some(message) = calls.next_message() {
                 handler(message);
             }
         })

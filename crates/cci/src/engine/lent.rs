@@ -45,12 +45,20 @@ impl Calls<'_, '_> {
     #[inline(always)]
     pub fn next(&mut self) -> Option<Polled<'_>> {
         match self {
-            Calls::Many(unlent) => {
-                let bytes = unlent.next()?;
-                let lent = Lent::Copy { bytes, buffers: &mut unlent.core.receive };
-                Some(Polled::Message(LentMessage(lent)))
-            }
+            Calls::Many(unlent) => unlent.lend().map(Polled::Message),
             Calls::One(polled) => polled.take(),
+        }
+    }
+
+    /// [`Calls::next`] for a handler that takes messages alone, and the last one behind another event. Nothing is dropped for most.
+    #[inline(always)]
+    pub fn next_message(&mut self) -> Option<LentMessage<'_>> {
+        match self {
+            Calls::Many(unlent) => unlent.lend(),
+            Calls::One(polled) => match polled.take() {
+                Some(Polled::Message(message)) => Some(message),
+                _ => None,
+            },
         }
     }
 }
@@ -175,6 +183,13 @@ impl Drop for Unlent<'_> {
 }
 
 impl<'a> Unlent<'a> {
+    /// Lends the next message.
+    #[inline(always)]
+    fn lend(&mut self) -> Option<LentMessage<'_>> {
+        let bytes = self.next()?;
+        Some(LentMessage(Lent::Copy { bytes, buffers: &mut self.core.receive }))
+    }
+
     #[inline(always)]
     fn next(&mut self) -> Option<&'a [u8]> {
         if let Some(line) = self.lines.next() {

@@ -355,11 +355,13 @@ pub unsafe extern "C" fn cci_return_event(event: *const cci_event_t) -> c_int {
             return Err(not_to_be_returned(event));
         }
         // SAFETY: the event is out and the caller's; it gives it up.
-        match std::mem::replace(unsafe { &mut *event.held.get() }, Held::Nothing) {
+        let held = unsafe { &mut *event.held.get() };
+        match held {
             // Completions.
             Held::Nothing => {}
-            held @ (Held::Message(_) | Held::Mapped(_)) => {
-                drop(held);
+            Held::Message(_) | Held::Mapped(_) => {
+                // In place: where it is taken out, it is read by more bytes than were written at once just before.
+                *held = Held::Nothing;
                 if !orphan
                     // SAFETY: the endpoint that gave the event out is there, and stays during the call, says the caller.
                     && let Some(c_endpoint) = unsafe { event.c_endpoint.cast::<CEndpoint>().as_ref() }
@@ -367,7 +369,7 @@ pub unsafe extern "C" fn cci_return_event(event: *const cci_event_t) -> c_int {
                     c_endpoint.fed();
                 }
             }
-            other => drop_apart(other),
+            _ => drop_apart(std::mem::replace(held, Held::Nothing)),
         }
         event.stage.store(HOME, Ordering::Relaxed);
         // SAFETY: the caller gives it up, and so do we.

@@ -29,11 +29,6 @@ pub(crate) unsafe fn send(
 ) -> Result<(), Failure> {
     // SAFETY: as the caller promises.
     let (c_endpoint, connection) = unsafe { resolve(connection) }?;
-    if flags == 0 {
-        let context = context_of(context);
-        return Ok(c_endpoint
-            .with(|endpoint, _| endpoint.send_vectored(connection, segments, context, SendFlags::NONE))??);
-    }
     if flags & !FLAGS != 0 {
         return Err(Failure::with_text(CCI_EINVAL, format!("unknown flags {:#x} of a send", flags & !FLAGS)));
     }
@@ -49,8 +44,9 @@ pub(crate) unsafe fn send(
     }
     if flags & CCI_FLAG_BLOCKING == 0 {
         let context = context_of(context);
-        return Ok(c_endpoint
-            .with(|endpoint, _| endpoint.send_vectored(connection, segments, context, rust_flags))??);
+        return c_endpoint.with(|endpoint, _| {
+            endpoint.send_vectored(connection, segments, context, rust_flags).map_err(Failure::from)
+        })?;
     }
     c_endpoint.refuse_handler()?;
     let status = match c_endpoint.shared() {
@@ -89,15 +85,19 @@ pub unsafe extern "C" fn cci_send(
     guard(|| {
         // SAFETY: as the caller promises.
         let message = unsafe { bytes(msg_ptr, msg_len as usize) }?;
-        if flags != 0 {
+        // As a rule; `send` does it for several segments, at a higher price.
+        let rust_flags = match flags {
+            0 => SendFlags::NONE,
+            CCI_FLAG_SILENT => SendFlags::SILENT,
             // SAFETY: as the caller promises.
-            return unsafe { send(connection, &[message], context, flags) };
-        }
-        // As a rule; `send` does the same for several segments, at a higher price.
+            _ => return unsafe { send(connection, &[message], context, flags) },
+        };
         // SAFETY: as the caller promises.
         let (c_endpoint, connection) = unsafe { resolve(connection) }?;
         let context = context_of(context);
-        Ok(c_endpoint.with(|endpoint, _| endpoint.send(connection, message, context, SendFlags::NONE))??)
+        c_endpoint.with(|endpoint, _| {
+            endpoint.send(connection, message, context, rust_flags).map_err(Failure::from)
+        })?
     })
 }
 

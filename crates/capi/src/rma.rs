@@ -81,7 +81,7 @@ fn start(
         flags: if how == 0 { RmaFlags::NONE } else { flags_of(call, c_endpoint, connection, how)? },
     };
     if flags & CCI_FLAG_BLOCKING == 0 {
-        return Ok(c_endpoint.with(|endpoint, _| endpoint.rma(connection, &rma))??);
+        return c_endpoint.with(|endpoint, _| endpoint.rma(connection, &rma).map_err(Failure::from))?;
     }
     c_endpoint.refuse_handler()?;
     let status = match c_endpoint.shared() {
@@ -264,9 +264,10 @@ pub unsafe extern "C" fn cci_atomic(
         };
         if flags & CCI_FLAG_BLOCKING == 0 {
             let context = context_of(context);
-            return Ok(c_endpoint.with(|endpoint, _| {
-                endpoint.atomic(connection, atomic, target, result, context, rust_flags)
-            })??);
+            return c_endpoint.with(|endpoint, _| {
+                let started = endpoint.atomic(connection, atomic, target, result, context, rust_flags);
+                started.map_err(Failure::from)
+            })?;
         }
         c_endpoint.refuse_handler()?;
         let status = match c_endpoint.shared() {

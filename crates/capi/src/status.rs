@@ -160,6 +160,10 @@ impl From<AcceptError> for Failure {
 }
 
 impl From<SendError> for Failure {
+    // Apart, and called where the error is: one that is passed on whole is read back by more bytes than were written at once, and such
+    // a load waits for all stores before it, such as that to the ring.
+    #[cold]
+    #[inline(never)]
     fn from(error: SendError) -> Failure {
         match error {
             SendError::TooLong { .. } => Failure::with_text(CCI_EMSGSIZE, error.to_string()),
@@ -225,6 +229,10 @@ impl From<RegisterError> for Failure {
 }
 
 impl From<RmaError> for Failure {
+    // Apart, and called where the error is: one that is passed on whole is read back by more bytes than were written at once, and such
+    // a load waits for all stores before it, such as that to the ring.
+    #[cold]
+    #[inline(never)]
     fn from(error: RmaError) -> Failure {
         match error {
             RmaError::Unreliable

@@ -252,8 +252,9 @@ pub unsafe extern "C" fn cci_send_burst(
             more = (0..count).map(message).collect::<Result<_, _>>()?;
             &more[..]
         };
-        let sent =
-            c_endpoint.with(|endpoint, _| endpoint.send_burst(connection, all, context, rust_flags))??;
+        let sent = c_endpoint.with(|endpoint, _| {
+            endpoint.send_burst(connection, all, context, rust_flags).map_err(Failure::from)
+        })??;
         // SAFETY: not NULL, and the caller's to be written. It is no more than `count`.
         unsafe { taken.write(sent as u32) };
         Ok(())

@@ -51,7 +51,7 @@ impl Peers {
         self.of(Some(Ucx::shared_memory), [OPEN_MPI_SHM, MPICH_SHM])
     }
 
-    /// What only the MPIs do: puts with a flush, fetch-and-add, collectives.
+    /// What only the MPIs do: puts and gets with a flush, collectives.
     pub fn message_passing(&self) -> Vec<Box<dyn Contestant>> {
         self.of(None, [OPEN_MPI_SHM, MPICH_SHM])
     }

@@ -2,7 +2,7 @@
 
 use super::{Against, Bound, Contestants, Goal, Row, baseline_at_least, baseline_at_most, ours, with_peers};
 use crate::args::By;
-use crate::contestant::Worker;
+use crate::contestant::{Contestant, Worker};
 use crate::peers::{Peers, RANKS_MANY};
 use crate::work::{Placement, Work};
 
@@ -17,9 +17,19 @@ const SLOT_SIZES: [u32; 4] = [4096, 65_536, 262_144, 1 << 20];
 /// The rows that measure global memory.
 pub fn rows(peers: &Peers) -> Vec<Row> {
     let mut rows = vec![
-        one_sided("put-fence/8", "Copy of 8 B to a remote rank and wait", Work::PutFence { len: 8 }, peers),
-        one_sided("get-fence/8", "Copy of 8 B from a remote rank and wait", Work::GetFence { len: 8 }, peers),
-        one_sided("fetch-add", "Atomic addition to a remote rank's memory", Work::FetchAdd, peers),
+        one_sided(
+            "put-fence/8",
+            "Copy of 8 B to a remote rank and wait",
+            Work::PutFence { len: 8 },
+            peers.message_passing(),
+        ),
+        one_sided(
+            "get-fence/8",
+            "Copy of 8 B from a remote rank and wait",
+            Work::GetFence { len: 8 },
+            peers.message_passing(),
+        ),
+        one_sided("fetch-add", "Atomic addition to a remote rank's memory", Work::FetchAdd, peers.ranks()),
         half_trip("shm", By::Shm, By::Acp),
         half_trip("udp", By::Udp, By::AcpUdp),
         beside_core(
@@ -55,8 +65,8 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
     rows
 }
 
-fn one_sided(name: &str, title: &str, work: Work, peers: &Peers) -> Row {
-    let contestants = with_peers(vec![ours("acp", By::Acp)], peers.message_passing());
+fn one_sided(name: &str, title: &str, work: Work, beside: Vec<Box<dyn Contestant>>) -> Row {
+    let contestants = with_peers(vec![ours("acp", By::Acp)], beside);
     let bound = if work.unit().more_is_better() { Bound::AtLeast(1.0) } else { Bound::AtMost(1.0) };
     let row = Row::new(format!("acp/{name}"), title.to_owned(), work, contestants);
     row.with_goals(&[Goal { against: Against::BestMessagePasser, bound }])

@@ -256,6 +256,15 @@ fn assert_well_formed(svg: &str) {
     assert!(open.is_empty() && elements > 10, "{open:?}");
 }
 
+/// Else a page that was just written would not be that of its results.
+#[test]
+fn numbers_are_read_as_they_were_written() {
+    for number in [0.121_808_431_728_735_25, 11.105_044_938_242_667] {
+        let text = serde_json::to_string(&number).unwrap();
+        assert_eq!(serde_json::from_str::<f64>(&text).unwrap().to_bits(), f64::to_bits(number));
+    }
+}
+
 /// `cargo xtask bench report docs/performance/results.json --write` draws it anew.
 #[test]
 fn the_page_in_the_repository_is_that_of_its_results() {

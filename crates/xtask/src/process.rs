@@ -188,7 +188,9 @@ pub fn side_by_side(jobs: Vec<Job>, at_once: usize, limit: Duration) -> Tally {
     std::thread::scope(|scope| {
         for _ in 0..at_once {
             scope.spawn(|| {
-                while let Some(mut job) = locked(&waiting).pop_front() {
+                loop {
+                    // The lock is let go here. In the condition of a `while let` it would be held until the job has ended.
+                    let Some(mut job) = locked(&waiting).pop_front() else { break };
                     let (tally, shown) = job.run(limit);
                     let mut done = locked(&done);
                     done.0 += 1;
@@ -462,6 +464,19 @@ mod tests {
         let jobs = vec![job(PASSES), job("exit 7"), job(PASSES), job(FAILS)];
         let tally = side_by_side(jobs, 2, Duration::from_secs(60));
         assert_eq!(tally, Tally { passed: 7, failed: 3, ignored: 0, flaky: 0 });
+    }
+
+    #[test]
+    fn programs_run_at_the_same_time() {
+        let folder = tempfile::tempdir().unwrap();
+        // Each passes once it has seen the other.
+        let meets = |own: &str, other: &str| {
+            let [own, other] = [own, other].map(|name| folder.path().join(name).display().to_string());
+            let seen = format!("test -e {other} && {{ {PASSES}; exit 0; }}");
+            job(&format!("touch {own}; for i in $(seq 100); do {seen}; sleep 0.1; done; rm {own}; {FAILS}"))
+        };
+        let tally = side_by_side(vec![meets("a", "b"), meets("b", "a")], 2, Duration::from_secs(60));
+        assert_eq!(tally, Tally { passed: 6, failed: 0, ignored: 0, flaky: 0 });
     }
 
     /// Fails the first time, by a file that it makes there.

@@ -6,10 +6,10 @@ mod common;
 mod launch;
 
 use common::Linked;
-use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::Once;
+use std::{env, fs};
 
 /// The devices that go by the name `any`, which is what ACP opens.
 const DEVICES: [&str; 4] = ["any", "shm", "udp", "tcp"];
@@ -27,30 +27,30 @@ fn config(transport: &str) -> PathBuf {
     path(transport)
 }
 
-/// Runs a program as so many ranks on this device.
-fn ranks_of(device: &str, name: &str, size: u32) -> Vec<Output> {
+/// Runs a program as so many ranks on this device, with these arguments.
+fn ranks_of(device: &str, name: &str, size: u32, arguments: &[String]) -> Vec<Output> {
     let (program, config) = (common::compile(name, Linked::Shared), config(device));
     let start = || {
         let mut command = Command::new(&program);
-        command.env("CCI_CONFIG", &config);
+        command.args(arguments).env("CCI_CONFIG", &config);
         command
     };
     launch::launch(size, start)
 }
 
 /// Runs a program as so many ranks on this device, each of which must succeed, and say this.
-fn run_on(device: &str, name: &str, size: u32, says: &str) {
-    let ranks = ranks_of(device, name, size);
+fn run_on(device: &str, name: &str, size: u32, arguments: &[String], says: &str) {
+    let ranks = ranks_of(device, name, size, arguments);
     let is_well =
         |output: &Output| output.status.success() && String::from_utf8_lossy(&output.stdout).contains(says);
     // What the first one says may follow from what has happened to another one.
-    assert!(ranks.iter().all(is_well), "{name}, {device}, {size} ranks: {ranks:#?}");
+    assert!(ranks.iter().all(is_well), "{name} {arguments:?}, {device}, {size} ranks: {ranks:#?}");
 }
 
 /// Runs a program as so many ranks on every device.
 fn run(name: &str, size: u32, says: &str) {
     for device in DEVICES {
-        run_on(device, name, size, says);
+        run_on(device, name, size, &[], says);
     }
 }
 
@@ -74,6 +74,29 @@ fn data_of_all_ranks() {
     }
 }
 
+/// What grows with the number of ranks: each of the larger numbers is on one device.
+#[test]
+fn more_ranks() {
+    for (size, device) in (5..=8).zip(DEVICES) {
+        run_on(device, "acp_ranks", size, &[], "acp_ranks: all well");
+        run_on(DEVICES[8 - size as usize], "acp_data", size, &[], "acp_data: all well");
+    }
+}
+
+/// With `CCI_ACP_SEEDS`, so many seeds for each device and number of ranks. The devices go around otherwise than in the Rust suite.
+#[test]
+fn random_operations_of_all_ranks_come_to_what_the_models_say() {
+    let seeds = env::var("CCI_ACP_SEEDS").map_or(1, |seeds| seeds.parse::<u32>().unwrap());
+    // Through sockets, eight ranks on few cores take a second for a round.
+    let devices = [("tcp", 2), ("any", 6), ("udp", 2), ("shm", 6)];
+    for (size, (device, rounds)) in (2..=8).zip(devices.into_iter().cycle()) {
+        for seed in size..size + seeds {
+            let arguments = [seed.to_string(), rounds.to_string()];
+            run_on(device, "acp_random", size, &arguments, "acp_random: all well");
+        }
+    }
+}
+
 #[test]
 fn ranks_that_compute_are_served() {
     for size in [3, 5] {
@@ -86,7 +109,7 @@ fn ranks_that_compute_are_served() {
 fn a_rank_that_dies_at_work_holds_up_nobody() {
     for device in ["any", "shm"] {
         for _ in 0..3 {
-            let ranks = ranks_of(device, "acp_deaths", 3);
+            let ranks = ranks_of(device, "acp_deaths", 3, &[]);
             let codes: Vec<_> = ranks.iter().map(|rank| rank.status.code()).collect();
             assert_eq!(codes, [Some(0), Some(9), Some(0)], "{device}: {ranks:#?}");
         }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program for developers")]
 
+use cci::futures::{self, Driver, Reactor, Received};
 use cci::messages::{Event as MessengerEvent, Limits, Messenger};
 use cci::{
     Access, Attribute, Connection, Endpoint, Event, Memory, Options, Polled, RegionAddress, RmaFlags,
@@ -14,7 +15,10 @@ use cci::{
 use cci_testkit::conformance::{ANY, ETH, ETH_PACKET, SHM, TCP4, UDP4};
 use cci_testkit::pair::{PATIENCE, Pair};
 use std::cell::Cell;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::process::ExitCode;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 const BYTES: usize = 8;
@@ -41,6 +45,8 @@ fn main() -> ExitCode {
         "silent" => silent_writes,
         "poll" => polls,
         "call" => calls,
+        "messenger" => messenger_messages,
+        "futures" => futures_messages,
         _ => return usage(),
     };
     let device = scenario.split_once('-').map_or("", |(_, device)| device);
@@ -57,7 +63,8 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: exchanges message-DEVICE|stream-DEVICE|rma-DEVICE|silent-DEVICE|poll-DEVICE|call-DEVICE COUNT"
+        "usage: exchanges message-DEVICE|stream-DEVICE|rma-DEVICE|silent-DEVICE|poll-DEVICE|call-DEVICE|\
+         messenger-DEVICE|futures-DEVICE COUNT"
     );
     ExitCode::from(2)
 }
@@ -266,25 +273,159 @@ fn polls(mut pair: Pair, count: usize) {
     rounds(count, |is_counted| act(is_counted, || assert!(client.next_event().is_none())));
 }
 
-/// Calls, each with its reply.
-fn calls(pair: Pair, count: usize) {
-    let Pair { ends: [client, server], .. } = pair;
+/// Two messengers, and a connection between them as each names it.
+fn messengers(pair: Pair) -> ([Messenger; 2], [Connection; 2]) {
     let messenger = |endpoint| Messenger::new(endpoint, Limits::default()).expect("the defaults fit");
-    let (mut client, mut server) = (messenger(client), messenger(server));
+    let [mut client, mut server] = pair.ends.map(messenger);
     let uri = server.endpoint().uri().to_owned();
     client
         .connect(&uri, b"", Attribute::ReliableOrdered, 0, Some(PATIENCE))
         .expect("nothing stands in the way");
     let started = Instant::now();
-    let connection = loop {
+    let (mut connected, mut accepted) = (None, None);
+    loop {
         assert!(started.elapsed() < PATIENCE, "not connected");
-        if let Some(MessengerEvent::ConnectRequest(request)) = server.next_event() {
-            server.accept(request, 0).expect("it was just asked");
+        match server.next_event() {
+            Some(MessengerEvent::ConnectRequest(request)) => {
+                server.accept(request, 0).expect("it was just asked");
+            }
+            Some(MessengerEvent::Accept { result, .. }) => accepted = Some(result.expect("both want it")),
+            _ => {}
         }
         if let Some(MessengerEvent::Connect { result, .. }) = client.next_event() {
-            break result.expect("both want it");
+            connected = Some(result.expect("both want it"));
         }
+        if let (Some(connected), Some(accepted)) = (connected, accepted) {
+            return ([client, server], [connected, accepted]);
+        }
+    }
+}
+
+/// Messages of messengers there and back, each with its completion.
+fn messenger_messages(pair: Pair, count: usize) {
+    let ([mut one, mut other], connections) = messengers(pair);
+    one.send(connections[0], &[7; BYTES], 1, SendFlags::NONE).expect("there is room");
+    rounds(count, |is_counted| {
+        act(is_counted, || {
+            messenger_turn(&mut other, connections[1]);
+            messenger_turn(&mut one, connections[0]);
+        });
+    });
+}
+
+/// Takes the message and, but in the very first turn, the completion of the one before; then sends the next message.
+#[inline]
+fn messenger_turn(messenger: &mut Messenger, connection: Connection) {
+    let mut messages = 0;
+    while let Some(event) = messenger.next_event() {
+        match event {
+            MessengerEvent::Message(message) if message.len() == BYTES => messages += 1,
+            MessengerEvent::Sent { result: Ok(()), .. } | MessengerEvent::Accept { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(messages, 1, "it is there at once");
+    messenger.send(connection, &[7; BYTES], 1, SendFlags::NONE).expect("there is room");
+    assert!(messenger.next_event().is_none());
+}
+
+/// Nothing wakes the driver: it is polled in turn.
+struct InTurn;
+
+impl Reactor for InTurn {
+    fn poll_readable(
+        &mut self,
+        _: &mut Context<'_>,
+        _: &mut dyn FnMut() -> bool,
+    ) -> Poll<std::io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+/// One end, in tasks.
+struct Tasks {
+    driver: Driver<InTurn>,
+    connection: futures::Connection,
+    _messenger: futures::Messenger,
+}
+
+/// Messages there and back as in [`messenger_messages`], in tasks: what they cost more is the futures' cost, without an executor.
+fn futures_messages(pair: Pair, count: usize) {
+    let mut context = Context::from_waker(Waker::noop());
+    let [mut one, mut other] = tasks(pair, &mut context);
+    let (mut sends_one, mut sends_other) =
+        (pin!(send_all(&one.connection)), pin!(send_all(&other.connection)));
+    assert!(sends_one.as_mut().poll(&mut context).is_pending());
+    rounds(count, |is_counted| {
+        act(is_counted, || {
+            futures_turn(&mut other.driver, &other.connection, sends_other.as_mut(), &mut context);
+            futures_turn(&mut one.driver, &one.connection, sends_one.as_mut(), &mut context);
+        });
+    });
+}
+
+/// A task that sends one message after the other.
+async fn send_all(connection: &futures::Connection) {
+    loop {
+        connection.send(&[7; BYTES]).await.expect("the peer is there");
+    }
+}
+
+/// A task that waits for a message gets it; then the task that sends sees the completion of the one before, and sends the next.
+#[inline]
+fn futures_turn(
+    driver: &mut Driver<InTurn>,
+    connection: &futures::Connection,
+    mut sends: Pin<&mut impl Future<Output = ()>>,
+    context: &mut Context<'_>,
+) {
+    let mut receive = pin!(connection.receive());
+    assert!(receive.as_mut().poll(context).is_pending());
+    assert!(Pin::new(&mut *driver).poll(context).is_pending());
+    let received = receive.as_mut().poll(context);
+    assert!(matches!(received, Poll::Ready(Some(Received::Message(message))) if message.len() == BYTES));
+    assert!(sends.as_mut().poll(context).is_pending());
+    assert!(Pin::new(driver).poll(context).is_pending());
+}
+
+/// Connects two ends, polling the tasks in turn.
+fn tasks(pair: Pair, context: &mut Context<'_>) -> [Tasks; 2] {
+    let messenger = |endpoint| Messenger::new(endpoint, Limits::default()).expect("the defaults fit");
+    let [(client, mut client_driver), (server, mut server_driver)] =
+        pair.ends.map(|endpoint| futures::Messenger::new(messenger(endpoint), InTurn));
+    let uri = server.uri().to_owned();
+    let (mut connected, mut accepted) = (None, None);
+    {
+        let mut connect = pin!(client.connect(&uri, b"", Attribute::ReliableOrdered, Some(PATIENCE)));
+        let mut accept = pin!(async { server.incoming().await.expect("one comes").accept().await });
+        let started = Instant::now();
+        while connected.is_none() || accepted.is_none() {
+            assert!(started.elapsed() < PATIENCE, "not connected");
+            assert!(Pin::new(&mut client_driver).poll(context).is_pending());
+            assert!(Pin::new(&mut server_driver).poll(context).is_pending());
+            if connected.is_none()
+                && let Poll::Ready(result) = connect.as_mut().poll(context)
+            {
+                connected = Some(result.expect("both want it"));
+            }
+            if accepted.is_none()
+                && let Poll::Ready(result) = accept.as_mut().poll(context)
+            {
+                accepted = Some(result.expect("both want it"));
+            }
+        }
+    }
+    let tasks = |driver, connection: Option<futures::Connection>, messenger| Tasks {
+        driver,
+        connection: connection.expect("there is one"),
+        _messenger: messenger,
     };
+    [tasks(client_driver, connected, client), tasks(server_driver, accepted, server)]
+}
+
+/// Calls, each with its reply.
+fn calls(pair: Pair, count: usize) {
+    let ([mut client, mut server], [connection, _]) = messengers(pair);
     rounds(count, |is_counted| {
         let mut has_ended = act(is_counted, || {
             client.call(connection, &[7; BYTES], None, 1).expect("there is room");

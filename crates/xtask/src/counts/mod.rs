@@ -92,6 +92,8 @@ const SCENARIOS: &[Scenario] = &[
     rust("poll-udp4", 1),
     rust("poll-tcp4", 1),
     rust("call-shm", 1),
+    rust("messenger-shm", 2),
+    rust("futures-shm", 2),
     ranks("handler-shm", 2),
     ranks("handler-udp4", 2),
     ranks("am-shm", 2),

@@ -19,7 +19,8 @@ pub(super) enum Outcome {
 }
 
 enum Operation {
-    Pending(Option<Waker>),
+    /// It wakes the task that waits for it.
+    Pending(Waker),
     Ended(Outcome),
     /// Its future was dropped. A connection that opens is closed.
     Abandoned,
@@ -47,9 +48,10 @@ impl Operations {
         Operations { all: Slab::new(OPERATIONS_MAX) }
     }
 
-    /// Enters an operation. `None`: there are too many.
-    pub(super) fn begin(&mut self) -> Option<Key> {
-        self.all.insert(Operation::Pending(None)).ok()
+    /// Enters an operation whose end wakes a task. `None`: there are too many.
+    #[inline]
+    pub(super) fn begin(&mut self, context: &Context<'_>) -> Option<Key> {
+        self.all.insert(Operation::Pending(context.waker().clone())).ok()
     }
 
     /// Enters a message of a sink.
@@ -66,12 +68,10 @@ impl Operations {
     pub(super) fn end(&mut self, context: u64, outcome: Outcome) -> Entered {
         let key = from_context(context);
         match self.all.get_mut(key) {
-            Some(Operation::Pending(waker)) => {
-                let waker = waker.take();
-                if let Some(operation) = self.all.get_mut(key) {
-                    *operation = Operation::Ended(outcome);
+            Some(operation @ Operation::Pending(_)) => {
+                if let Operation::Pending(waker) = std::mem::replace(operation, Operation::Ended(outcome)) {
+                    waker.wake();
                 }
-                waker.into_iter().for_each(Waker::wake);
                 Entered::Kept
             }
             Some(Operation::Sink(connection)) => {
@@ -90,7 +90,7 @@ impl Operations {
     pub(super) fn wake_all(&mut self) {
         for (_, operation) in self.all.iter_mut() {
             if let Operation::Pending(waker) = operation {
-                waker.take().into_iter().for_each(Waker::wake);
+                waker.wake_by_ref();
             }
         }
     }
@@ -99,10 +99,7 @@ impl Operations {
     pub(super) fn poll(&mut self, key: Key, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
         match self.all.get_mut(key) {
             Some(Operation::Pending(waker)) => {
-                match waker {
-                    Some(waker) => waker.clone_from(context.waker()),
-                    None => *waker = Some(context.waker().clone()),
-                }
+                waker.clone_from(context.waker());
                 Poll::Pending
             }
             _ => Poll::Ready(match self.all.remove(key) {

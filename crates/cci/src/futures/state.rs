@@ -4,8 +4,9 @@ use super::operations::{Entered, Operations, Outcome};
 use super::received::Received;
 use crate::connection::Connection;
 use crate::engine::event::ConnectRequest;
-use crate::messages::{self, Event, SendFailure};
-use std::collections::{HashMap, VecDeque};
+use crate::error::ConnectFailure;
+use crate::messages::{self, ByConnection, Event, SendFailure};
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
@@ -22,7 +23,7 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) messenger: messages::Messenger,
     pub(super) operations: Operations,
-    peers: HashMap<Connection, Peer>,
+    peers: ByConnection<Peer>,
     /// Who wants to connect.
     requests: VecDeque<ConnectRequest>,
     /// Tasks that wait for one of these.
@@ -63,7 +64,7 @@ impl Shared {
         let state = State {
             messenger,
             operations: Operations::new(),
-            peers: HashMap::new(),
+            peers: ByConnection::new(),
             requests: VecDeque::new(),
             acceptors: Vec::new(),
             writers: VecDeque::new(),
@@ -83,7 +84,9 @@ impl Shared {
 impl State {
     /// Has the driver take a turn: something was started, or has ended.
     pub(super) fn wake_driver(&mut self) {
-        self.driver.take().into_iter().for_each(Waker::wake);
+        if let Some(driver) = self.driver.take() {
+            driver.wake();
+        }
     }
 
     /// The driver can be woken.
@@ -126,9 +129,13 @@ impl State {
             }
             Event::Received { context, result, .. } => self.ended(context, Outcome::Received(result)),
             Event::Connect { context, result } | Event::Accept { context, result } => {
-                if let Ok(connection) = result {
-                    self.peers.insert(connection, Peer::default());
-                }
+                let result = result.and_then(|connection| {
+                    if self.peers.insert(connection, Peer::default()) {
+                        return Ok(connection);
+                    }
+                    self.messenger.disconnect(connection);
+                    Err(ConnectFailure::NoMemory)
+                });
                 self.ended(context, Outcome::Opened(result));
             }
             Event::ConnectRequest(request) => {
@@ -140,7 +147,7 @@ impl State {
             Event::Offer(offer) => self.received(offer.connection(), Received::Offer(offer)),
             Event::RequestCancelled(id) => self.received(id.connection(), Received::RequestCancelled(id)),
             Event::Disconnected { connection, .. } => {
-                if let Some(peer) = self.peers.get_mut(&connection) {
+                if let Some(peer) = self.peers.get_mut(connection) {
                     peer.has_ended = true;
                     peer.reader.take().into_iter().chain(peer.flusher.take()).for_each(Waker::wake);
                 }
@@ -157,7 +164,7 @@ impl State {
             Entered::Kept => {}
             Entered::Unwanted(outcome) => self.discard(outcome),
             Entered::OfSink(connection, outcome) => {
-                let Some(peer) = self.peers.get_mut(&connection) else { return };
+                let Some(peer) = self.peers.get_mut(connection) else { return };
                 peer.sinking = peer.sinking.saturating_sub(1);
                 if let Outcome::Sent(Err(failure)) = outcome {
                     peer.sink_failure.get_or_insert(failure);
@@ -176,9 +183,11 @@ impl State {
 
     fn received(&mut self, connection: Connection, received: Received) {
         // Of a connection that the program has dropped, nothing is wanted.
-        let Some(peer) = self.peers.get_mut(&connection) else { return };
+        let Some(peer) = self.peers.get_mut(connection) else { return };
         peer.received.push_back(received);
-        peer.reader.take().into_iter().for_each(Waker::wake);
+        if let Some(reader) = peer.reader.take() {
+            reader.wake();
+        }
     }
 
     /// There may be space: all who wait to send on this connection, and one who waits on another one.
@@ -217,7 +226,7 @@ impl State {
 
     /// What a connection has received; or has the task woken when there is something.
     pub(super) fn next_received(&mut self, connection: Connection, context: &Context<'_>) -> Next {
-        let Some(peer) = self.peers.get_mut(&connection) else { return Next::Ended };
+        let Some(peer) = self.peers.get_mut(connection) else { return Next::Ended };
         match peer.received.pop_front() {
             Some(received) => Next::Received(received),
             None if peer.has_ended || self.is_over => Next::Ended,
@@ -230,14 +239,14 @@ impl State {
 
     /// A message of a connection's sink was taken.
     pub(super) fn sinks(&mut self, connection: Connection) {
-        if let Some(peer) = self.peers.get_mut(&connection) {
+        if let Some(peer) = self.peers.get_mut(connection) {
             peer.sinking += 1;
         }
     }
 
     /// Whether all messages of a connection's sink have ended; if not, has the task woken when one has.
     pub(super) fn is_flushed(&mut self, connection: Connection, context: &Context<'_>) -> bool {
-        let Some(peer) = self.peers.get_mut(&connection) else { return true };
+        let Some(peer) = self.peers.get_mut(connection) else { return true };
         if peer.sinking == 0 || self.is_over {
             return true;
         }
@@ -247,12 +256,12 @@ impl State {
 
     /// Why a message of a connection's sink has failed, once.
     pub(super) fn sink_failure(&mut self, connection: Connection) -> Option<SendFailure> {
-        self.peers.get_mut(&connection)?.sink_failure.take()
+        self.peers.get_mut(connection)?.sink_failure.take()
     }
 
     /// The program wants no more of a connection.
     pub(super) fn close(&mut self, connection: Connection) {
-        if let Some(peer) = self.peers.remove(&connection) {
+        if let Some(peer) = self.peers.remove(connection) {
             if !peer.has_ended {
                 self.messenger.disconnect(connection);
             }

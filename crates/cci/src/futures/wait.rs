@@ -49,7 +49,7 @@ pub(super) async fn start<T, E: MayBlock>(
         if state.is_over {
             return Poll::Ready(None);
         }
-        let Some(key) = state.operations.begin() else { return Poll::Ready(None) };
+        let Some(key) = state.operations.begin(context) else { return Poll::Ready(None) };
         let begun = begin(&mut state.messenger, to_context(key));
         state.wake_driver();
         match (begun, connection) {
@@ -75,19 +75,21 @@ pub(super) struct Wait<'a> {
     key: Option<Key>,
     call: Option<CallId>,
     offer: Option<Offer>,
+    /// It was started by the task that polls it, in this very poll: its end wakes that task.
+    is_new: bool,
 }
 
 impl<'a> Wait<'a> {
     pub(super) fn new(shared: &'a Shared, key: Key) -> Wait<'a> {
-        Wait { shared, key: Some(key), call: None, offer: None }
+        Wait { shared, key: Some(key), call: None, offer: None, is_new: true }
     }
 
     pub(super) fn of_call(shared: &'a Shared, key: Key, call: CallId) -> Wait<'a> {
-        Wait { shared, key: Some(key), call: Some(call), offer: None }
+        Wait { shared, key: Some(key), call: Some(call), offer: None, is_new: true }
     }
 
     pub(super) fn of_offer(shared: &'a Shared, key: Key, offer: Offer) -> Wait<'a> {
-        Wait { shared, key: Some(key), call: None, offer: Some(offer) }
+        Wait { shared, key: Some(key), call: None, offer: Some(offer), is_new: true }
     }
 }
 
@@ -96,6 +98,9 @@ impl Future for Wait<'_> {
     type Output = Option<Outcome>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Outcome>> {
+        if std::mem::take(&mut self.is_new) {
+            return Poll::Pending;
+        }
         let Some(key) = self.key else { return Poll::Ready(None) };
         let mut state = self.shared.lock();
         match state.operations.poll(key, context) {

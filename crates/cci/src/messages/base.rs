@@ -1,10 +1,11 @@
 //! What the two directions of a messenger share: the endpoint, its connections, and events that are ready for the program.
 
+use super::by_connection::ByConnection;
 use super::calls::Calls;
 use super::event::Event;
 use super::options::Counters;
 use super::own::Own;
-use super::peer::Peers;
+use super::peer::Peer;
 use super::request::Inbox;
 use super::wire::{CONTROL_BYTES_MAX, CallNumber, Frame, NoReply};
 use crate::connection::Connection;
@@ -32,7 +33,7 @@ pub enum Due {
 /// What both directions use.
 pub struct Base {
     pub endpoint: Endpoint,
-    pub peers: Peers,
+    pub peers: ByConnection<Peer>,
     /// Events for the program. What puts events here takes none from the endpoint before they are gone, so they are no more than what
     /// one of the endpoint's events sets free.
     pub ready: VecDeque<Event>,
@@ -64,7 +65,7 @@ impl Base {
         let inbox = Inbox::new(endpoint.waker());
         Base {
             endpoint,
-            peers: Peers::default(),
+            peers: ByConnection::new(),
             ready: VecDeque::new(),
             due: VecDeque::new(),
             calls: Calls::new(),

@@ -663,7 +663,8 @@ impl Messenger {
         let attribute = endpoint.attribute(connection).unwrap_or(Attribute::Unreliable);
         let message_bytes_max = endpoint.max_send_size(connection).unwrap_or(0) as usize;
         let short_bytes_max = message_bytes_max.saturating_sub(HEAD_BYTES);
-        if !self.base.peers.insert(Peer::new(connection, context, attribute, short_bytes_max)) {
+        let peer = Peer::new(connection, context, attribute, short_bytes_max);
+        if !self.base.peers.insert(connection, peer) {
             endpoint.disconnect(connection);
             return Err(ConnectFailure::NoMemory);
         }

@@ -42,6 +42,7 @@
 
 mod answer;
 mod base;
+mod by_connection;
 mod call;
 mod calls;
 mod event;
@@ -65,6 +66,9 @@ mod staging;
 #[cfg(test)]
 mod tests;
 mod wire;
+
+#[cfg(feature = "futures")]
+pub(crate) use by_connection::ByConnection;
 
 pub use answer::{ReceiveFailure, SendFailure};
 pub use call::{CallFailure, CallId};

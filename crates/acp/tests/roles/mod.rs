@@ -16,7 +16,8 @@ use std::process::Command;
 
 /// What a rank shall do, and on which device; not set in the tests themselves.
 pub const ROLE: &str = "CCI_TEST_ROLE";
-const DEVICE: &str = "CCI_TEST_DEVICE";
+/// The device.
+pub const DEVICE: &str = "CCI_TEST_DEVICE";
 const DEVICES: [&str; 4] = ["shm", "udp-lo", "tcp-lo", "any"];
 
 /// This program again, in a role: its test `as_a_rank` does what the role is.
@@ -39,6 +40,7 @@ pub fn all_ranks_do(name: &'static str, size: u32) {
 }
 
 /// What a rank begins with: its part in the job and in global memory, on the device of the test.
+#[allow(dead_code, reason = "not all ranks begin so")]
 pub fn open(starter_bytes: usize, heap_bytes: usize) -> (Job, GlobalMemory) {
     let mut job = Job::join().unwrap();
     let context = cci::Context::new().unwrap();

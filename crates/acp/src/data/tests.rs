@@ -306,6 +306,31 @@ fn what_is_no_container_is_refused() {
 }
 
 #[test]
+fn lengths_that_no_heap_has_are_refused() {
+    let space = &mut alone();
+    let (vector, deque) = (Vector::create(space, 3, 0).unwrap(), Deque::create(space, 3, 0).unwrap());
+    for len in [1 << 30, i64::MAX as u64, (i64::MAX as u64) + 1, u64::MAX - 7, u64::MAX] {
+        let refusals = [
+            allocate(space, 0, len).map(drop),
+            Vector::create(space, len, 0).map(drop),
+            Deque::create(space, len, 0).map(drop),
+            Workspace::create(space, len, 1, 0).map(drop),
+            Workspace::create(space, len, len, 0).map(drop),
+            vector.reserve(space, len),
+            vector.resize(space, len),
+            deque.reserve(space, len),
+        ];
+        for refusal in refusals {
+            assert!(matches!(refusal, Err(AcpError::Full(_))), "{len}: {refusal:?}");
+        }
+    }
+    assert_eq!((vector.len(space).unwrap(), deque.len(space).unwrap()), (3, 0));
+    vector.destroy(space).unwrap();
+    deque.destroy(space).unwrap();
+    is_whole(space);
+}
+
+#[test]
 fn ranks_allocate_and_free_at_once() {
     for seed in 0..SEEDS {
         let world = mortal(seed, 3);

@@ -181,7 +181,7 @@ impl Vector {
     pub fn reserve(self, space: &mut impl Space, capacity_bytes: u64) -> Result<()> {
         self.with(space, |space, state| {
             if capacity_bytes > state.capacity {
-                self.give(space, state, capacity_bytes.next_multiple_of(WORD_BYTES))?;
+                self.give(space, state, capacity_bytes)?;
             }
             Ok(())
         })
@@ -256,11 +256,13 @@ impl Vector {
             return Ok(state);
         }
         let doubled = len.max(state.capacity.saturating_mul(2)).max(CAPACITY_MIN);
-        self.give(space, state, doubled.next_multiple_of(WORD_BYTES))
+        self.give(space, state, doubled)
     }
 
     /// Moves the bytes to more memory. That is in the vector before the vector says how much it is, so that it never has less than it says.
     fn give(self, space: &mut impl Space, state: State, capacity: u64) -> Result<State> {
+        let capacity = capacity.checked_next_multiple_of(WORD_BYTES);
+        let capacity = capacity.ok_or(AcpError::Full("no heap has so much memory"))?;
         let body = heap::allocate(space, self.control.rank(), capacity)?;
         if let Some(old) = state.body {
             move_bytes(space, body, old, state.len)?;

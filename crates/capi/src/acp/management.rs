@@ -19,7 +19,8 @@ pub extern "C" fn acp_query_starter_ga(rank: c_int) -> u64 {
 /// It stays mapped, and is used by atomics or not at all, as long as the value lives.
 pub(super) unsafe fn foreign(start: *mut c_void, len_bytes: usize) -> Result<Memory> {
     let start = if len_bytes == 0 { Some(NonNull::dangling()) } else { NonNull::new(start.cast()) };
-    let start = start.filter(|start| start.addr().get().checked_add(len_bytes).is_some());
+    let is_length = isize::try_from(len_bytes).is_ok();
+    let start = start.filter(|start| is_length && start.addr().get().checked_add(len_bytes).is_some());
     let start = start.ok_or_else(|| Wrong("there is no memory at this address".into()))?;
     // SAFETY: as the caller promises.
     Ok(Memory::foreign(unsafe { Foreign::new(start, len_bytes) }))

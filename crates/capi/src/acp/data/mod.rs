@@ -12,7 +12,7 @@ pub use rows::*;
 pub use tables::*;
 pub use workspace::{acp_create_ws, acp_destroy_ws, acp_read_ws, acp_setparams_ws, acp_write_ws};
 
-use super::failure::{Result, Wrong};
+use super::failure::{Result, Wrong, wrong};
 use super::live::Live;
 use super::management::address;
 use cci_acp::{GlobalAddress, Space};
@@ -41,9 +41,12 @@ impl Element {
         Element { ga: at.to_bits(), size: len_bytes as usize }
     }
 
-    /// Its bytes, whose memory they are in.
+    /// Its bytes, wherever they are. All heaps together have as many at least, since that is where they go.
     fn fetch(self, live: &mut Live) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
+        if self.size as u64 > live.global.heap_bytes().saturating_mul(live.global.size().into()) {
+            return wrong("the heaps of all ranks have not so many bytes");
+        }
         let got = bytes.try_reserve_exact(self.size);
         got.map_err(|_| Wrong(format!("there is no memory for {} bytes", self.size)))?;
         bytes.resize(self.size, 0);

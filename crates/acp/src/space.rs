@@ -130,6 +130,9 @@ pub(crate) fn behind(at: GlobalAddress, offset_bytes: u64) -> Result<GlobalAddre
         .ok_or_else(|| AcpError::Argument("the address is behind all places that a rank has"))
 }
 
+/// A word in place of an address where a container was destroyed: it names no rank, so that whoever still has the handle is refused.
+pub(crate) const GONE: u64 = 1;
+
 /// An address that a word has. None: the word is 0.
 pub(crate) fn address_in(word: u64) -> Result<Option<GlobalAddress>> {
     match (word, GlobalAddress::from_bits(word)) {

@@ -6,7 +6,7 @@
 use crate::address::GlobalAddress;
 use crate::data::{heap, lock};
 use crate::error::{AcpError, Result};
-use crate::space::{Space, WORD_BYTES, address_in, behind};
+use crate::space::{GONE, Space, WORD_BYTES, address_in, behind};
 
 const LOCK_AT: u64 = WORD_BYTES;
 const CONTROL_BYTES: u64 = 2 * WORD_BYTES;
@@ -67,6 +67,7 @@ impl Deque {
     /// It is no more. The rank is gone.
     pub fn destroy(self, space: &mut impl Space) -> Result<()> {
         let ring = self.ring(space)?;
+        space.write_words(self.control, [GONE])?;
         heap::free(space, self.control)?;
         heap::free(space, ring.at)
     }

@@ -8,7 +8,7 @@ use crate::address::GlobalAddress;
 use crate::data::heap;
 use crate::data::lock::{self, Before};
 use crate::error::{AcpError, Result};
-use crate::space::{Space, WORD_BYTES, address_in, behind, word_of};
+use crate::space::{GONE, Space, WORD_BYTES, address_in, behind, word_of};
 use std::cmp::Ordering;
 
 const FIRST_AT: u64 = 0;
@@ -99,6 +99,7 @@ impl List {
     /// It is no more. A rank is gone.
     pub fn destroy(self, space: &mut impl Space) -> Result<()> {
         self.clear(space)?;
+        space.write_words(self.control, [GONE])?;
         heap::free(space, self.control)
     }
 

@@ -306,6 +306,35 @@ fn what_is_no_container_is_refused() {
 }
 
 #[test]
+fn what_was_destroyed_is_refused() {
+    let space = &mut alone();
+    let (vector, deque) = (Vector::create(space, 3, 0).unwrap(), Deque::create(space, 3, 0).unwrap());
+    let (list, map) = (List::create(space, 0).unwrap(), Map::create(space, &[0], 4, 0).unwrap());
+    list.push_back(space, b"one", 0).unwrap();
+    let handle = map.handle();
+    vector.destroy(space).unwrap();
+    deque.destroy(space).unwrap();
+    list.destroy(space).unwrap();
+    map.destroy(space).unwrap();
+    let refusals = [
+        vector.len(space).map(drop),
+        vector.push(space, b"more"),
+        vector.destroy(space),
+        deque.len(space).map(drop),
+        deque.push_front(space, b"more"),
+        deque.destroy(space),
+        list.len(space).map(drop),
+        list.push_back(space, b"more", 0).map(drop),
+        list.destroy(space),
+        Map::open(space, handle).map(drop),
+    ];
+    for (number, refusal) in refusals.into_iter().enumerate() {
+        assert!(matches!(refusal, Err(AcpError::Corrupt(_))), "{number}: {refusal:?}");
+    }
+    is_whole(space);
+}
+
+#[test]
 fn lengths_that_no_heap_has_are_refused() {
     let space = &mut alone();
     let (vector, deque) = (Vector::create(space, 3, 0).unwrap(), Deque::create(space, 3, 0).unwrap());

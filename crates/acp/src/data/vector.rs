@@ -5,7 +5,7 @@
 use crate::address::GlobalAddress;
 use crate::data::{heap, lock};
 use crate::error::{AcpError, Result};
-use crate::space::{Space, WORD_BYTES, address_in, behind, move_bytes, word_of};
+use crate::space::{GONE, Space, WORD_BYTES, address_in, behind, move_bytes, word_of};
 
 const LOCK_AT: u64 = 3 * WORD_BYTES;
 const CONTROL_BYTES: u64 = 4 * WORD_BYTES;
@@ -61,6 +61,7 @@ impl Vector {
     /// It is no more. The rank is gone.
     pub fn destroy(self, space: &mut impl Space) -> Result<()> {
         let state = self.state(space)?;
+        space.write_words(self.control, [GONE])?;
         heap::free(space, self.control)?;
         state.body.map_or(Ok(()), |body| heap::free(space, body))
     }

@@ -252,7 +252,7 @@ int acp_free_segbuf(acp_segbuf_t segbuf);
  *
  * Where a call takes bytes, it takes them from global memory of any process. Calls that fail change nothing, unless their descriptions say so, and
  * return what has ACP_GA_NULL as its address: a handle's ga, an iterator's elem (or its container's ga), an element's ga. Those that return numbers
- * return 0.
+ * return 0, and those that ask whether there is nothing return 1.
  *
  * Names end with the container's: acp_insert_map(), acp_increment_map_it(). acp_insert(map, ...) is the same as acp_insert_map(...), and
  * acp_increment(map, ...) as acp_increment_map_it(...).

@@ -7,8 +7,9 @@ mod launch;
 
 use common::Linked;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Once;
+use std::time::Duration;
 use std::{env, fs};
 
 /// The devices that go by the name `any`, which is what ACP opens.
@@ -38,11 +39,13 @@ fn ranks_of(device: &str, name: &str, size: u32, arguments: &[String]) -> Vec<Ou
     launch::launch(size, start)
 }
 
-/// Runs a program as so many ranks on this device, each of which must succeed, and say this.
+/// Runs a program as so many ranks on this device, each of which must succeed, say this, and have nothing on standard error: the library prints nothing.
 fn run_on(device: &str, name: &str, size: u32, arguments: &[String], says: &str) {
     let ranks = ranks_of(device, name, size, arguments);
-    let is_well =
-        |output: &Output| output.status.success() && String::from_utf8_lossy(&output.stdout).contains(says);
+    let is_well = |output: &Output| {
+        let is_said = String::from_utf8_lossy(&output.stdout).contains(says);
+        output.status.success() && is_said && output.stderr.is_empty()
+    };
     // What the first one says may follow from what has happened to another one.
     assert!(ranks.iter().all(is_well), "{name} {arguments:?}, {device}, {size} ranks: {ranks:#?}");
 }
@@ -114,6 +117,26 @@ fn a_rank_that_dies_at_work_holds_up_nobody() {
             assert_eq!(codes, [Some(0), Some(9), Some(0)], "{device}: {ranks:#?}");
         }
     }
+}
+
+#[test]
+fn misuse_is_refused_in_silence() {
+    run("acp_misuse", 2, "acp_misuse: all well");
+}
+
+/// By the launcher, as one process ends here by itself, and another one never does.
+#[test]
+fn an_abort_says_why_and_ends_all_processes() {
+    let program = common::compile("acp_misuse", Linked::Shared);
+    let mut run = Command::new(common::command());
+    run.args(["run", "-n", "2"]).arg(program).arg("abort").env("CCI_CONFIG", config("any"));
+    run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = run.spawn().unwrap();
+    let has_ended = common::wait(&mut run, Duration::from_secs(60));
+    let output = run.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(has_ended && !output.status.success(), "{output:?}");
+    assert!(said.contains("as the program wants: Numerical argument out of domain"), "{said}");
 }
 
 #[test]

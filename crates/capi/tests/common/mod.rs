@@ -57,6 +57,13 @@ pub fn libraries() -> &'static Path {
     })
 }
 
+/// The command, which is built with the libraries.
+pub fn command() -> PathBuf {
+    libraries();
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
+    target.join("debug/cci")
+}
+
 /// A folder of this test program's own.
 pub fn scratch() -> PathBuf {
     let program = std::env::current_exe().expect("this program");

@@ -1,6 +1,7 @@
 //! Global memory in simulation: every rank copies between its own memory and others', between others, and changes words of all, under every
-//! kind of order. At the end each rank's memory must be what a plain model of it says, byte for byte.
+//! kind of order, and sends and receives messages of all others. At the end each rank's memory must be what a plain model of it says, byte for byte.
 
+mod channels;
 mod party;
 
 use super::machine::Host;
@@ -24,6 +25,8 @@ pub struct GlobalReport {
     pub copies: u64,
     /// Atomic operations that ended.
     pub atomics: u64,
+    /// Messages of channels that came.
+    pub messages: u64,
     /// Turns of all ranks.
     pub turns: u64,
 }
@@ -117,9 +120,10 @@ impl World {
             let Some(party) = party else { continue };
             self.hosts[rank].set_clock(self.now_ns);
             party.check(&self.model)?;
-            let [copies, atomics] = party.counts();
+            let [copies, atomics, messages] = party.counts();
             self.report.copies += copies;
             self.report.atomics += atomics;
+            self.report.messages += messages;
         }
         self.model.check_found()
     }

@@ -1,6 +1,7 @@
 //! A rank with global memory, and the model of all memory.
 
 use super::super::shared::Stage;
+use super::channels::Channels;
 use crate::rng::{Rng, mix};
 use cci::{Atomic, AtomicKind, AtomicWidth, simulated};
 use cci_acp::{GlobalAddress, GlobalMemory, Handle, Order};
@@ -98,17 +99,19 @@ pub(super) struct Party {
     source_used: u64,
     areas_used: Vec<u64>,
     written: Vec<Written>,
+    channels: Channels,
 }
 
 impl Party {
     pub fn new(ranks: Ranks, seed: u64, stage: Option<Rc<Stage>>) -> Result<Party, String> {
         let size = ranks.size() as usize;
         let bytes = (AREAS_AT + AREA_BYTES * size as u64) as usize;
-        let global = GlobalMemory::over(ranks, bytes, 0).map_err(|error| error.to_string())?;
+        let mut global = GlobalMemory::over(ranks, bytes, 0).map_err(|error| error.to_string())?;
         let rank = global.rank() as usize;
         if !global.starter_memory().write(0, &initial(rank, size)) {
             return Err("the starter memory is too short".into());
         }
+        let channels = Channels::new(&mut global, seed)?;
         Ok(Party {
             rank,
             ranks: size,
@@ -121,20 +124,28 @@ impl Party {
             source_used: 0,
             areas_used: vec![0; size],
             written: Vec::new(),
+            channels,
         })
     }
 
     pub fn is_done(&self) -> bool {
-        self.issued >= OPERATIONS && self.under_way.is_empty()
+        self.issued >= OPERATIONS && self.under_way.is_empty() && self.channels.is_done()
     }
 
     pub fn left(&self) -> String {
-        format!("rank {}: {} issued, {} under way", self.rank, self.issued, self.under_way.len())
+        let messages = self.channels.received();
+        format!(
+            "rank {}: {} issued, {} under way, {messages} messages received",
+            self.rank,
+            self.issued,
+            self.under_way.len()
+        )
     }
 
-    /// Copies and atomic operations that ended.
-    pub fn counts(&self) -> [u64; 2] {
-        self.counts
+    /// Copies and atomic operations that ended, and messages that came.
+    pub fn counts(&self) -> [u64; 3] {
+        let [copies, atomics] = self.counts;
+        [copies, atomics, self.channels.received()]
     }
 
     /// Its process is gone.
@@ -146,7 +157,8 @@ impl Party {
     pub fn turn(&mut self, model: &mut Model) -> Result<bool, String> {
         self.global.progress();
         self.see_own_stores();
-        let ended = self.take_ended(model)?;
+        let ended = self.channels.turn(&mut self.global)? | self.take_ended(model)?;
+        self.see_own_stores();
         if self.issued >= OPERATIONS || self.rng.pct(40.0) {
             return Ok(ended);
         }

@@ -138,6 +138,8 @@ pub enum By {
     PlainXdp,
     /// The C library's copy between mappings.
     Memcpy,
+    /// Shared memory, made and freed as CCI does it.
+    Pages,
     /// `process_vm_writev` and `process_vm_readv`, called directly.
     ProcessVm,
     /// Two plain eventfds.
@@ -192,6 +194,7 @@ impl By {
                 | By::PlainTcp
                 | By::PlainXdp
                 | By::Memcpy
+                | By::Pages
                 | By::ProcessVm
                 | By::Eventfd
                 | By::Futex

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// Before each contact or question that is timed while both sides sleep: what comes for the first time finds them asleep.
 pub const CONTACT_PAUSE: Duration = Duration::from_millis(2);
+/// Slots of a channel that is made and freed.
+pub const CHANNEL_SLOTS: u32 = 2;
 
 /// One piece of work. Lengths in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

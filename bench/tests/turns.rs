@@ -136,6 +136,7 @@ fn ranks() {
         has_reading("acp", work, 20);
     }
     has_reading("acp-udp", "half-trip:8", 20);
+    has_reading("pages", "channel-life:4096", 20);
     if std::path::Path::new(env!("CARGO_BIN_EXE_cci-bench")).with_file_name("cci").exists() {
         has_reading("job", "start:3", 1);
     } else {

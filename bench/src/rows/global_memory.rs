@@ -48,7 +48,10 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
     rows.extend(SLOT_SIZES.map(|len| {
         let title = format!("A channel is made, connects and is freed, two slots of {len} B");
         let work = Work::ChannelLife { len };
-        Row::new(format!("acp/channel-life/{len}"), title, work, vec![ours("acp", By::Acp)])
+        // What grows with the slots: the kernel makes each of their pages, and takes it back.
+        let pages = Worker::baseline("the receiver's slots alone", By::Pages, Placement::SameHost);
+        let contestants: Contestants = vec![Box::new(pages), ours("acp", By::Acp)];
+        Row::new(format!("acp/channel-life/{len}"), title, work, contestants)
     }));
     let swaps = ("compare-and-swap or add, one rank", Work::FetchAdd);
     rows.extend([

@@ -41,6 +41,7 @@ fn plain(args: &WorkArgs) -> Outcome<Option<Reading>> {
         (By::Memcpy, Work::Write { len } | Work::Read { len }) => {
             baseline::memory::copies(args, len).map(Some)
         }
+        (By::Pages, Work::ChannelLife { len }) => baseline::memory::pages(args, len).map(Some),
         (By::ProcessVm, Work::Write { len }) => baseline::memory::process(args, Direction::Write, len),
         (By::ProcessVm, Work::Read { len }) => baseline::memory::process(args, Direction::Read, len),
         (By::Eventfd, Work::BlockingTrip { .. }) => baseline::asleep::eventfd(args),

@@ -2,6 +2,7 @@
 
 use crate::args::WorkArgs;
 use crate::reading::Reading;
+use crate::work::CHANNEL_SLOTS;
 use crate::worker::partner::{self, Partner};
 use cci_measure::baseline::failed;
 use cci_measure::baseline::{Mappings, Process};
@@ -9,6 +10,7 @@ use cci_measure::failure::{Failure, Outcome};
 use cci_measure::site::Site;
 use cci_measure::transfer::{Direction, Slots};
 use cci_sys::clock;
+use cci_sys::shared_memory::SharedMemory;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
@@ -21,6 +23,20 @@ pub fn copies(args: &WorkArgs, len: u32) -> Outcome<Reading> {
         let copied = mappings.copy(offset as usize, len as usize);
         if copied { Ok(()) } else { Err(Failure::new("out of range")) }
     })
+}
+
+/// The slots of a channel's receiver, and nothing else of a channel: memory is made, each page of which the kernel fills with zeros, and freed.
+pub fn pages(args: &WorkArgs, slot_bytes: u32) -> Outcome<Reading> {
+    partner::pin(args)?;
+    let len_bytes = CHANNEL_SLOTS as usize * slot_bytes as usize;
+    let make = |count: u64| {
+        let made = (0..count).try_for_each(|_| SharedMemory::create("bench-pages", len_bytes).map(drop));
+        made.map_err(|error| Failure::new(error.to_string()))
+    };
+    make(args.count / 10 + 1)?;
+    let begin_ns = clock::now_ns();
+    make(args.count)?;
+    Ok(Reading::of((clock::now_ns() - begin_ns) as f64 / args.count.max(1) as f64))
 }
 
 /// One system call for each transfer, from the program's own memory to the partner's own, or back.

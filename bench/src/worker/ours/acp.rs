@@ -4,7 +4,7 @@ use super::dial::failed;
 use super::ranks::launch;
 use crate::args::{By, WorkArgs};
 use crate::reading::Reading;
-use crate::work::Work;
+use crate::work::{CHANNEL_SLOTS, Work};
 use crate::worker::exchange::{not_done, rate};
 use crate::worker::partner;
 use cci::{Atomic, AtomicKind, AtomicWidth, Context, Device, Memory, Options, TransportKind};
@@ -190,7 +190,7 @@ fn one_sided(
 /// Channels that are made, connect by one message, and are freed. Nanoseconds.
 fn lives(global: &mut GlobalMemory, len: u32, count: u64) -> Outcome<u64> {
     let (is_first, other) = (global.rank() == 0, 1 - global.rank().min(1));
-    let slots = Slots { count: 2, bytes: len };
+    let slots = Slots { count: CHANNEL_SLOTS, bytes: len };
     let life = |global: &mut GlobalMemory| {
         if is_first {
             let sender = Sender::create(global, other, slots)?;

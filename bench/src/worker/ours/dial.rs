@@ -40,6 +40,7 @@ pub fn device<'a>(context: &'a Context, args: &WorkArgs) -> Outcome<&'a Device> 
         | By::PlainTcp
         | By::PlainXdp
         | By::Memcpy
+        | By::Pages
         | By::ProcessVm
         | By::Eventfd
         | By::Futex

@@ -91,10 +91,10 @@ fn more_ranks() {
 fn random_operations_of_all_ranks_come_to_what_the_models_say() {
     let seeds = env::var("CCI_ACP_SEEDS").map_or(1, |seeds| seeds.parse::<u32>().unwrap());
     // Through sockets, eight ranks on few cores take a second for a round.
-    let devices = [("tcp", 2), ("any", 6), ("udp", 2), ("shm", 6)];
-    for (size, (device, rounds)) in (2..=8).zip(devices.into_iter().cycle()) {
+    let devices = [("tcp", 2, 20), ("any", 6, 1_000), ("udp", 2, 20), ("shm", 6, 1_000)];
+    for (size, (device, rounds, raises)) in (2..=8).zip(devices.into_iter().cycle()) {
         for seed in size..size + seeds {
-            let arguments = [seed.to_string(), rounds.to_string()];
+            let arguments = [seed, rounds, raises].map(|number| number.to_string());
             run_on(device, "acp_random", size, &arguments, "acp_random: all well");
         }
     }

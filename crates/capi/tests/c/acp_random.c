@@ -1,9 +1,10 @@
 /*
- * Random operations of all ranks through acp.h beside plain models: `acp_random SEED ROUNDS`.
+ * Random operations of all ranks through acp.h beside plain models: `acp_random SEED ROUNDS RAISES`.
  *
  * All ranks draw the same plan from the seed, in rounds between barriers. In a round, two containers of a kind, a key of a table or the words of a rank are
  * changed by one rank, which is another one in each round, and all objects at the same time, each rank beginning with another one. Behind it every rank finds
- * at every object what the model has. What all ranks change at once has operations for which their order is nothing.
+ * at every object what the model has. What all ranks change at once has operations for which their order is nothing: so they raise a key of
+ * a multiset, so often each.
  */
 #include "acp_random_sequences.h"
 #include "acp_random_tables.h"
@@ -41,9 +42,11 @@ static void make_all(void)
         check(all.vectors[number].ga && all.deques[number].ga && all.lists[number].ga);
     }
     for (int number = 0; number < 3; number++) {
-        all.sets[number] = acp_create_set(procs, ranks, BUCKETS, number % procs);
-        all.multisets[number] = acp_create_multiset(procs, ranks, BUCKETS, (number + 1) % procs);
-        all.maps[number] = acp_create_map(procs, ranks, BUCKETS, (number + 2) % procs);
+        /* All ranks meet in the only bucket of the first ones. */
+        int owners = number == 0 ? 1 : procs, buckets = number == 0 ? 1 : BUCKETS;
+        all.sets[number] = acp_create_set(owners, ranks, buckets, number % procs);
+        all.multisets[number] = acp_create_multiset(owners, ranks, buckets, (number + 1) % procs);
+        all.maps[number] = acp_create_map(owners, ranks, buckets, (number + 2) % procs);
         check(all.sets[number].ga && all.multisets[number].ga && all.maps[number].ga);
     }
     all.contended = acp_malloc(3 * 8, procs - 1);
@@ -148,7 +151,7 @@ static void compare(void)
 }
 
 /* All ranks at once: local parts of tables; an entry that one of them makes, and all count; words. */
-static void by_all(void)
+static void by_all(int raises)
 {
     draw_t draw = draws_of(OBJECTS_MAX);
     local_set(all.sets + 1, models.sets + 1, &draw);
@@ -160,9 +163,10 @@ static void by_all(void)
     int key = below(&draw, KEYS), times = below(&draw, 6);
     uint64_t was = models.sets[0].of[key], wins = (uint64_t)acp_insert_set(all.sets[0], key_of(key));
     check(wins <= 1 && (was == 0 || wins == 0));
-    check(acp_insert_multiset(all.multisets[0], key_of(key)) == 1);
+    for (int count = 0; count < raises; count++)
+        check(acp_insert_multiset(all.multisets[0], key_of(key)) == 1);
     models.sets[0].of[key] = 1;
-    models.multisets[0].of[key] += (uint64_t)procs;
+    models.multisets[0].of[key] += (uint64_t)(raises * procs);
     contend(all.contended, all.contended + 8, all.contended + 16, times);
     /* Who has entered the key counts as one more turn of compare-and-swap. */
     contend(all.contended, all.contended + 8, all.contended + 16, (int)wins);
@@ -178,10 +182,10 @@ int main(int argc, char **argv)
 {
     char *options[] = {argv[0], "--acp-size-smem-dl", "1048576", NULL}, **given_argv = options;
     int given_argc = 3;
-    if (argc != 3)
+    if (argc != 4)
         return 2;
     seed = strtoull(argv[1], NULL, 10);
-    int rounds = atoi(argv[2]);
+    int rounds = atoi(argv[2]), raises = atoi(argv[3]);
     check(acp_init(&given_argc, &given_argv) == 0);
     rank = acp_rank();
     procs = acp_procs();
@@ -203,7 +207,7 @@ int main(int argc, char **argv)
         acp_sync();
         compare();
         acp_sync();
-        by_all();
+        by_all(raises);
         compare();
     }
     acp_sync();

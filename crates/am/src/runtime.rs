@@ -10,11 +10,12 @@ use crate::arithmetic::{Accumulation, Change, Number};
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::message::Message;
+use crate::process::alone::Alone;
 use crate::process::{
     Collective, Context, Elements, Held, Part, Process, RankExplanation, Starter, Team, Token, Transfer,
 };
 use callback::{Callbacks, Done, Found};
-use cci::{Device, Memory, Options};
+use cci::{Device, Line, Memory, Options};
 use cci_job::numbered::Numbered;
 use cci_job::{Job, JobError, Ranks};
 use running_batch::RunningBatch;
@@ -484,8 +485,18 @@ impl Runtime {
         if self.is_handling {
             return false;
         }
-        self.process.progress();
-        self.run_due()
+        if self.callbacks.ended() > 0 {
+            return self.progress_and_run();
+        }
+        let mut line = Line::EMPTY;
+        match self.process.next_alone(&mut line) {
+            Alone::Message(delivery) => {
+                running_batch::handle_alone(self, delivery);
+                true
+            }
+            Alone::Nothing => false,
+            Alone::Other => self.progress_and_run(),
+        }
     }
 
     /// Makes progress, and sleeps until handlers have run, for up to `timeout`. Returns whether any have.
@@ -592,6 +603,12 @@ impl Runtime {
     #[cfg(test)]
     pub(crate) fn process(&mut self) -> &mut Process {
         &mut self.process
+    }
+
+    #[inline(never)]
+    fn progress_and_run(&mut self) -> bool {
+        self.process.progress();
+        self.run_due()
     }
 
     #[inline(always)]

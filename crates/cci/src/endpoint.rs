@@ -80,6 +80,7 @@ pub struct Endpoint {
     transport: Box<dyn Transport>,
     /// What the transport says of itself.
     hands_out_events: bool,
+    takes_short: bool,
     core: Core,
     device: Device,
     spin: Spin,
@@ -144,6 +145,7 @@ impl Endpoint {
             own_loans: None,
             alarm_ns: None,
             hands_out_events: transport.hands_out_events(),
+            takes_short: transport.takes_short(),
             transport,
             core,
             device: device.clone(),

@@ -82,6 +82,8 @@ mod shared;
 pub mod simulated;
 mod transport;
 
+#[doc(hidden)]
+pub use cci_memory::ring::Line;
 pub use config::ConfigNote;
 pub use connection::{Connection, DisconnectReason, Status};
 pub use context::Context;
@@ -93,6 +95,8 @@ pub use endpoint::sleeper::Sleeper;
 pub use engine::borrowed::MappedMessage;
 pub use engine::core::DisconnectPolicy;
 pub use engine::event::{ConnectRequest, Event, Message, RawMessage};
+#[doc(hidden)]
+pub use engine::lent::Short;
 pub use engine::lent::{LentMessage, Polled};
 pub use error::{
     AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, DeviceForError, OptionError,

@@ -470,6 +470,12 @@ impl Counted {
         }
     }
 
+    /// Whether nothing is to be done with progress.
+    #[inline(always)]
+    pub fn is_at_rest(&self) -> bool {
+        self.collecting() == 0 && !matches!(self.agreement, Agreement::Mapping { is_asked: false, .. })
+    }
+
     fn map(&mut self, links: &mut Links, handle: RegionHandle, tries: u32) {
         let Reach::Open(connection) = links.link(OWNER).reach else { return };
         if Place::At(handle).change(links, AtomicKind::FetchAdd, 0, SLEEPERS).is_some() {

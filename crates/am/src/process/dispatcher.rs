@@ -6,7 +6,7 @@ use super::inbox::{Aligned, Inbox, Taken};
 use super::link::Nonsense;
 use super::links::Links;
 use crate::error::{AmError, Result};
-use crate::wire::{Args, Header, Kind, Offer};
+use crate::wire::{Args, Header, Kind, Offer, WholeHead};
 use std::collections::VecDeque;
 
 pub(crate) struct Dispatcher {
@@ -131,6 +131,23 @@ impl Dispatcher {
         link.arrive(head.is_own(), credits).ok()?;
         let content = head.content(first.take());
         Some(self.begin_whole((rank, head.is_own()), context, handler, content, None))
+    }
+
+    /// A message that has come by itself, if it would be [`Dispatcher::next_at_once`] of a batch. None: nothing has changed.
+    #[inline(always)]
+    pub fn begin_alone<'a>(
+        &mut self,
+        links: &mut Links,
+        rank: u32,
+        record: &'a [u8],
+    ) -> Option<Delivery<'a>> {
+        let head = WholeHead::of(record)?;
+        let all = links.credits_of_each();
+        let link = links.known(rank)?;
+        let context = link.context_in_use(head.context())?;
+        let handler = self.contexts.handler(context, head.handler())?;
+        link.arrive_with(head.credits(), head.is_own(), all).ok()?;
+        Some(self.begin_whole((rank, head.is_own()), context, handler, head.content(record), None))
     }
 
     /// The next message of those that have waited, if it is due now: its rank, and itself as what is alone in the batch.

@@ -22,6 +22,12 @@ impl Arrived {
         self.inbox.is_empty() && self.words.is_empty()
     }
 
+    /// Whether no rank says something that comes in parts.
+    #[inline(always)]
+    pub fn are_parts_empty(&self) -> bool {
+        self.partial.is_empty()
+    }
+
     /// A rank is gone: what it has begun to say does not end.
     pub fn lose(&mut self, rank: u32) {
         self.partial.remove(&rank);

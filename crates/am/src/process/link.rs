@@ -106,6 +106,16 @@ impl Link {
         Ok(())
     }
 
+    /// As [`Link::arrive`], with credits that come back along with the message. They are back only if it may come.
+    #[inline(always)]
+    pub fn arrive_with(&mut self, credits: u16, is_own: bool, all: u32) -> Result<(), Nonsense> {
+        let before = self.credits;
+        if credits > 0 {
+            self.regain(credits, all);
+        }
+        self.arrive(is_own, all).inspect_err(|Nonsense| self.credits = before)
+    }
+
     /// A message is not here any more: its handler has replied or returned, or it was discarded.
     #[inline]
     pub fn depart(&mut self, is_own: bool) {

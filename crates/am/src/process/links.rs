@@ -14,7 +14,7 @@ use crate::limits::{
     UPDATES_MAX,
 };
 use crate::wire::{Collected, ContextName, Head, Header, Kind, Word};
-use cci::{Connection, Endpoint, Event, SendError, SendFlags};
+use cci::{Connection, Endpoint, Event, Line, SendError, SendFlags, Short};
 use cci_job::{Peer, RankEvent, Ranks};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -421,6 +421,40 @@ impl Links {
         self.link(rank).outbox.push_back([head, data].concat().into_boxed_slice());
     }
 
+    /// Whether there is nothing to do but to take what comes.
+    #[inline(always)]
+    pub fn only_receives(&mut self) -> bool {
+        let are_empty = self.backlog.is_empty() && self.owing.is_empty() && self.arrived.are_parts_empty();
+        are_empty && !self.has_news() && !self.ranks.watches()
+    }
+
+    /// Whether [`Links::take_short`] may find something.
+    #[inline(always)]
+    pub fn takes_short(&mut self) -> bool {
+        self.ranks.endpoint().takes_short()
+    }
+
+    /// Copies the next record to `line`, if it is a short one and all that there is to do.
+    #[inline(always)]
+    pub fn take_short(&mut self, line: &mut Line) -> Short {
+        self.ranks.endpoint().take_short(line)
+    }
+
+    /// Whose a connection is, if it is the one that was asked for last.
+    #[inline(always)]
+    pub fn last_rank(&self, connection: Connection) -> Option<u32> {
+        self.last.and_then(|(last, rank)| (last == connection).then_some(rank))
+    }
+
+    /// Puts a record where it belongs.
+    #[inline(never)]
+    pub fn take_record(&mut self, connection: Connection, record: &[u8]) {
+        let Links { links, arrived, by_connection, last, .. } = self;
+        if !sort(connection, record, by_connection, last, links, arrived) {
+            self.refuse(connection);
+        }
+    }
+
     /// Sends what can be sent, and takes what has come. Returns whether there was anything.
     #[inline(always)]
     pub fn progress(&mut self) -> bool {
@@ -488,11 +522,7 @@ impl Links {
                     self.news.push_back(News::Ended { operation: context, status });
                 }
                 RankEvent::Endpoint(Event::Recv(message)) => {
-                    let connection = message.connection();
-                    let Links { links, arrived, by_connection, last, .. } = self;
-                    if !sort(connection, &message, by_connection, last, links, arrived) {
-                        self.refuse(connection);
-                    }
+                    self.take_record(message.connection(), &message);
                 }
                 _ => {}
             }

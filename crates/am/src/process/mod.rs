@@ -1,5 +1,6 @@
 //! What a process has for active messages: contexts, links to other ranks, and messages that are due to be handled.
 
+pub(crate) mod alone;
 mod barrier;
 mod collectives;
 mod content;
@@ -443,9 +444,7 @@ impl Process {
     /// due with the next one.
     #[inline(always)]
     pub fn put_back(&mut self, batch: Batch) {
-        if let Some(token) = self.dispatcher.running_token() {
-            self.end(token);
-        }
+        self.end_running();
         self.dispatcher.put_back(&mut self.links, batch);
     }
 

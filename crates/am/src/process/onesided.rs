@@ -362,6 +362,12 @@ impl OneSided {
         }
     }
 
+    /// Whether [`OneSided::advance`] has nothing to do.
+    #[inline(always)]
+    pub fn is_at_rest(&self) -> bool {
+        !self.served.is_busy() && self.waiting.is_empty()
+    }
+
     fn start_waiting(&mut self, links: &mut Links) {
         for _ in 0..self.waiting.len() {
             let Some(id) = self.waiting.pop_front() else { return };

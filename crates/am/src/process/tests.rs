@@ -286,6 +286,33 @@ fn what_comes_behind_a_handler_that_panics_is_handled() {
 }
 
 #[test]
+fn a_message_that_comes_alone_is_over_when_its_handler_panics() {
+    let mut all = runtimes("shm", 2);
+    let contexts: Vec<_> = all.iter_mut().map(|runtime| runtime.context().unwrap()).collect();
+    let got = Rc::new(Cell::new(0));
+    for (rank, context) in all.iter_mut().zip(&contexts) {
+        let take = got.clone();
+        let receive = move |_: &mut Runtime, message: &crate::Message<'_>| {
+            take.set(take.get() + 1);
+            assert_ne!(message.data(), [5], "one of them fails");
+        };
+        rank.register(*context, 0, receive).unwrap();
+    }
+    // There and back, as only a link with something under way is looked at so.
+    for number in 0..10 {
+        let (from, to) = if number % 2 == 0 { (0, 1) } else { (1, 0) };
+        all[from].request(contexts[from], to as u32, 0, &[], &[number]).unwrap();
+        let poll = std::panic::AssertUnwindSafe(|| turn(&mut all, |_| got.get() == u32::from(number) + 1));
+        assert_eq!(std::panic::catch_unwind(poll).is_err(), number == 5);
+        assert!(!all[to].process().is_handling());
+    }
+    for rank in &mut all {
+        rank.process().settle();
+    }
+    turn(&mut all, |all| all.iter_mut().all(|runtime| runtime.process().is_idle()));
+}
+
+#[test]
 fn a_rank_that_is_gone_is_reported_and_ends_barriers() {
     let mut all = runtimes("shm", 2);
     let context = all[0].context().unwrap();

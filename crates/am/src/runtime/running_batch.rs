@@ -132,6 +132,25 @@ fn call(runtime: &mut Runtime, delivery: &Delivery<'_>, args: &[i64]) {
     runtime.process.end(token);
 }
 
+/// Calls the handler of a message that is in no batch.
+#[inline(always)]
+pub(super) fn handle_alone(runtime: &mut Runtime, delivery: Delivery<'_>) {
+    let if_it_panics = EndHandling(runtime);
+    handle(if_it_panics.0, delivery);
+    std::mem::forget(if_it_panics);
+}
+
+/// Ends a message whose handler has panicked.
+struct EndHandling<'a>(&'a mut Runtime);
+
+impl Drop for EndHandling<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        self.0.is_handling = false;
+        self.0.process.end_running();
+    }
+}
+
 impl Drop for RunningBatch<'_> {
     #[inline(always)]
     fn drop(&mut self) {

@@ -4,9 +4,10 @@ use super::Endpoint;
 use crate::connection::Connection;
 use crate::engine::core::{ConnState, SendOp};
 use crate::engine::event::Event;
-use crate::engine::lent::{Caller, Calls, Lender, LentBuffer, LentMessage, Polled};
+use crate::engine::lent::{Caller, Calls, Lender, LentBuffer, LentMessage, Polled, Short};
 use crate::error::SendError;
 use crate::options::{Attribute, SendFlags};
+use cci_memory::ring::Line;
 
 impl Endpoint {
     /// Makes progress and gives what came to `handler`, in the order in which [`Endpoint::next_event`] would return it, but that messages
@@ -50,6 +51,33 @@ impl Endpoint {
                 handler(message);
             }
         })
+    }
+
+    /// Whether [`Endpoint::take_short`] may find something. It never changes.
+    #[doc(hidden)]
+    #[inline]
+    pub fn takes_short(&self) -> bool {
+        self.takes_short
+    }
+
+    /// Copies the next message to `line` if it is a short one, comes before everything else, and is all that there is to do now, as the
+    /// one of an exchange is: in less time than [`Endpoint::poll_messages`], which does what is not done here. It counts as a poll,
+    /// unless it finds [`Short::Other`].
+    #[doc(hidden)]
+    #[inline]
+    pub fn take_short(&mut self, line: &mut Line) -> Short {
+        let is_plain = self.is_ours()
+            && !self.core.has_events()
+            && self.core.waiting.is_empty()
+            && !self.core.requests.may_have_news()
+            && !self.core.has_ended()
+            && !self.exported.get();
+        if !is_plain {
+            return Short::Other;
+        }
+        self.pace.broken();
+        self.taken_since_progress = 0;
+        self.transport.take_short(&mut self.core, line)
     }
 
     fn poll_messages_with(&mut self, max: usize, calls: &mut Caller<'_>) -> (usize, bool) {

@@ -63,6 +63,17 @@ impl Calls<'_, '_> {
     }
 }
 
+/// What a short look has found: see [`Endpoint::take_short`](crate::Endpoint::take_short).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Short {
+    /// A message has come alone, on this connection.
+    Message(Connection),
+    /// Nothing has come, and nothing else is to be done now.
+    Nothing,
+    /// Nothing was done: [`Endpoint::poll_messages`](crate::Endpoint::poll_messages) finds what there is.
+    Other,
+}
+
 /// What a transport lends messages by, in one turn of progress.
 pub struct Lender<'a> {
     buffer: &'a mut LentBuffer,

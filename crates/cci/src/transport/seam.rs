@@ -14,7 +14,7 @@ use crate::connection::{Connection, Status};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::engine::core::{Core, OperationOp, SendOp};
 use crate::engine::event::Event;
-use crate::engine::lent::Lender;
+use crate::engine::lent::{Lender, Short};
 use crate::engine::mapped_pairs::MappedRegion;
 use crate::engine::regions::Region;
 use crate::engine::requests::{Decision, RequestBody};
@@ -22,6 +22,7 @@ use crate::error::{AcceptError, ConnectError, SendError};
 use crate::explain::Explanation;
 use crate::loan::Loans;
 use crate::options::Attribute;
+use cci_memory::ring::Line;
 use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 use cci_sys::clock;
 use cci_sys::shared_memory::LendingSlot;
@@ -182,6 +183,18 @@ pub trait Transport: Send {
         while let Some((connection, link)) = core.next_ended() {
             self.disconnect(core, connection, link);
         }
+    }
+
+    /// Whether [`Transport::take_short`] does something. It never changes.
+    fn takes_short(&self) -> bool {
+        false
+    }
+
+    /// Copies the next message to `line`, if it is all that there is to do: see [`Endpoint::take_short`](crate::Endpoint::take_short).
+    /// No event is queued. What it does not find at once is left to [`Transport::progress_lending`].
+    fn take_short(&mut self, core: &mut Core, line: &mut Line) -> Short {
+        let _ = (core, line);
+        Short::Other
     }
 
     /// Makes progress, and may lend messages that have come instead of delivering them, as far as the lender allows.

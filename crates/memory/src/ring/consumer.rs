@@ -67,6 +67,12 @@ impl<M> Consumer<M> {
         self.region.word(self.head).load(Ordering::Relaxed) != 0
     }
 
+    /// Whether there may be a record behind the next one, if that has one line: as cheap as [`may_have_more`](Self::may_have_more).
+    #[inline]
+    pub fn may_have_two(&self) -> bool {
+        self.region.word(self.head + LINE_BYTES as u64).load(Ordering::Relaxed) != 0
+    }
+
     /// The next record, which stays the next one until [`consume`](Self::consume); `None` when there is none, or while
     /// [stalled](Self::stall).
     ///
@@ -123,6 +129,13 @@ impl<M> Consumer<M> {
         self.region.lines().read_line(self.head, to, len_bytes as usize);
         self.head += LINE_BYTES as u64;
         self.next = self.head;
+    }
+
+    /// As [`take_line`](Self::take_line), to a line of the same size.
+    #[inline(always)]
+    pub fn take_to_line(&mut self, len_bytes: u32, to: &mut Line) {
+        self.take_line(len_bytes, &mut to.bytes);
+        to.len_bytes = len_bytes;
     }
 
     /// Copies the payloads of the next records to `to` and steps over the records, as far as each has one line and carries the same as

@@ -180,6 +180,7 @@ impl Any {
             paths: HashMap::new(),
             counts: Counts::default(),
             polls: 0,
+            clock_at: 0,
             polls_per_clock: 1,
             looked_ns: clock::now_ns(),
             slept: true,

@@ -35,10 +35,11 @@ use crate::connection::Connection;
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::event::Event;
-use crate::engine::lent::Lender;
+use crate::engine::lent::{Lender, Short};
 use crate::engine::mapped_pairs::MappedRegion;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
+use cci_memory::ring::Line;
 use cci_sys::clock;
 use cci_sys::shared_memory::LendingSlot;
 use std::cmp::Reverse;
@@ -88,6 +89,8 @@ struct Any {
     counts: Counts,
     /// Polls since the clock was read.
     polls: u32,
+    /// With so many polls it is read again.
+    clock_at: u32,
     /// How many polls may share one reading of the clock, by how fast the program has polled.
     polls_per_clock: u32,
     /// When idle parts last made progress.
@@ -135,12 +138,14 @@ impl Any {
         let now_ns = clock::now_ns();
         let since_ns = now_ns.saturating_sub(self.looked_ns);
         if since_ns < LOOK_NS && !self.slept {
+            self.clock_at = self.polls + self.polls_per_clock;
             return;
         }
         let poll_ns = since_ns / u64::from(self.polls.max(1));
         self.polls_per_clock = u32::try_from(LOOK_NS / poll_ns.max(1))
             .map_or(POLLS_PER_CLOCK_MAX, |polls| polls.clamp(1, POLLS_PER_CLOCK_MAX));
         (self.looked_ns, self.polls, self.slept) = (now_ns, 0, false);
+        self.clock_at = self.polls_per_clock;
         for part in &mut self.parts {
             if !part.busy {
                 part.turn(core, |transport, core| transport.progress(core));
@@ -153,14 +158,14 @@ impl Any {
     /// Whether the next poll is one after which the clock is read.
     #[inline]
     fn is_look_near(&self) -> bool {
-        (self.polls + 1).is_multiple_of(self.polls_per_clock) || self.slept
+        self.polls + 1 >= self.clock_at || self.slept
     }
 
     /// Does what is due after the parts had their turns.
     #[inline]
     fn after_turns(&mut self, core: &mut Core) {
         self.polls += 1;
-        if self.polls.is_multiple_of(self.polls_per_clock) || self.slept {
+        if self.polls >= self.clock_at || self.slept {
             self.look(core);
         }
         if core.attempts.has_outcomes() {
@@ -345,6 +350,24 @@ impl Transport for Any {
         }
         self.progress(core);
         self.take_queued(core)
+    }
+
+    fn takes_short(&self) -> bool {
+        true
+    }
+
+    fn take_short(&mut self, core: &mut Core, line: &mut Line) -> Short {
+        if self.is_look_near() || core.attempts.has_outcomes() {
+            return Short::Other;
+        }
+        // Where several parts are busy, each has its turn.
+        let mut busy = self.parts.iter_mut().filter(|part| part.busy);
+        let (Some(part), None) = (busy.next(), busy.next()) else { return Short::Other };
+        let short = part.turn(core, |transport, core| transport.take_short(core, line));
+        if short != Short::Other {
+            self.polls += 1;
+        }
+        short
     }
 
     fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {

@@ -12,15 +12,15 @@ use super::send::{Burst, NotSent, has_space, is_full, send, send_after_look, sen
 use super::table::Table;
 use super::transfers::NewOperation;
 use super::turn::Turned;
-use super::{alone, close, lend, overdue, transfers, turn};
+use super::{alone, close, lend, overdue, short, transfers, turn};
 use crate::connection::{DisconnectReason, Status};
 use crate::engine::charge::ChargedBytes;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::event::Event;
-use crate::engine::lent::Lender;
+use crate::engine::lent::{Lender, Short};
 use crate::error::SendError;
 use crate::transport::Taken;
-use cci_memory::ring::region_bytes;
+use cci_memory::ring::{Line, region_bytes};
 use cci_memory::slab::Key;
 use cci_sys::clock;
 use std::os::fd::AsFd;
@@ -91,6 +91,17 @@ impl Links {
     pub fn take_alone(&mut self, common: &mut Common, core: &mut Core) -> Option<Event> {
         let &[key] = self.schedule.active() else { return None };
         alone::take(self.table.get_mut(key)?, &mut common.connections, core).map(Alone::event)
+    }
+
+    /// Takes the next message of the only active link, if it is all that there is to do.
+    #[inline(always)]
+    pub fn take_short(&mut self, common: &mut Common, core: &mut Core, line: &mut Line) -> Short {
+        let &[key] = self.schedule.active() else { return Short::Other };
+        let Some(link) = self.table.get_mut(key) else { return Short::Other };
+        if turn::has_nothing(link) {
+            return Short::Nothing;
+        }
+        short::take(link, &mut common.connections, core, line).map_or(Short::Other, Short::Message)
     }
 
     /// Looks at several active links.

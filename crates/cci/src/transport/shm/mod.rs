@@ -55,6 +55,7 @@ mod schedule;
 mod scripted;
 mod send;
 mod server;
+mod short;
 mod step;
 mod table;
 mod transfers;
@@ -91,12 +92,12 @@ use super::{
 use crate::connection::{Connection, Status};
 use crate::engine::core::{Core, SendOp};
 use crate::engine::event::Event;
-use crate::engine::lent::Lender;
+use crate::engine::lent::{Lender, Short};
 use crate::engine::mapped_pairs::MappedRegion;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
 use crate::{ConnectFailure, limits};
-use cci_memory::ring::payload_bytes_limit;
+use cci_memory::ring::{Line, payload_bytes_limit};
 use cci_memory::slab::Key;
 use cci_sys::clock;
 use cci_sys::event::Events;
@@ -636,6 +637,21 @@ impl Transport for Shm {
 
     fn take_alone(&mut self, core: &mut Core) -> Option<Event> {
         self.take_one_alone(core)
+    }
+
+    fn takes_short(&self) -> bool {
+        true
+    }
+
+    fn take_short(&mut self, core: &mut Core, line: &mut Line) -> Short {
+        if self.pace.is_maintenance_near() {
+            return Short::Other;
+        }
+        let short = self.links.take_short(&mut self.common, core, line);
+        if short != Short::Other {
+            self.pace.polled();
+        }
+        short
     }
 
     fn progress_lending(&mut self, core: &mut Core, lender: &mut Lender<'_>) {

@@ -1,6 +1,6 @@
 //! The initiator's side of a flow: operations leave the queue as records, and end with their answers.
 
-use super::operations::{NIL, Op, Ops, Stage, Trial, Usage, What};
+use super::operations::{NIL, Op, Ops, Route, Stage, Trial, Usage, What};
 use super::slots::{Slot, Slots, bits};
 use super::step::{Step, Turn};
 use super::target::FETCH_BYTES_MAX;
@@ -45,7 +45,7 @@ pub(super) struct Initiator {
     again: VecDeque<u16>,
     /// Operations whose message is to be pushed.
     messages: VecDeque<u32>,
-    /// The operation that is a trial of the channel has begun, or ended: what it was, and how much.
+    /// The last operation of a comparison of routes that has ended, until the transport takes it.
     pub trial: Option<Trial>,
 }
 
@@ -260,36 +260,12 @@ impl Initiator {
             }
             What::Move(kind) => match op.segment().filter(|_| op.status == Status::Success) {
                 None => self.finish(ops, core, channel, at),
-                // It is to be timed, and so waits until nothing else is under way.
-                Some(segment)
-                    if !op.is_trial
-                        && op.is_alone()
-                        && (self.begun > 1 || self.trial.is_some())
-                        && channel.lacks_trials(kind, segment.len_bytes) =>
-                {
-                    Step::Blocked
-                }
-                Some(segment)
-                    if self.begun == 1
-                        && self.trial.is_none()
-                        && op.is_alone()
-                        && channel.try_channel(kind, segment.len_bytes) =>
-                {
-                    op.is_trial = true;
-                    let len_bytes = segment.len_bytes;
-                    self.trial = Some(Trial { kind, len_bytes, began_ns: 0, has_ended: false });
-                    Step::Moved
-                }
-                Some(segment)
-                    if !op.is_trial
-                        && op.offset == 0
-                        && segment.len_bytes >= channel.pull_from_bytes(kind) =>
-                {
-                    self.ask_pull(ops, core, channel, at, kind, segment)
-                }
-                Some(segment) => match kind {
-                    RmaKind::Read => self.ask_read(ops, core, channel, at, segment),
-                    RmaKind::Write => self.write(ops, core, channel, at, segment, budget_bytes),
+                Some(segment) => match (route(op, channel, kind, segment.len_bytes), kind) {
+                    (Route::Fetch, _) => self.ask_pull(ops, core, channel, at, kind, segment),
+                    (Route::Push, RmaKind::Read) => self.ask_read(ops, core, channel, at, segment),
+                    (Route::Push, RmaKind::Write) => {
+                        self.write(ops, core, channel, at, segment, budget_bytes)
+                    }
                 },
             },
         }
@@ -471,9 +447,8 @@ impl Initiator {
         self.operations -= 1;
         self.pending_bytes = self.pending_bytes.saturating_sub(op.cost_bytes);
         self.begun -= 1;
-        if op.is_trial {
-            self.trial = self.trial.filter(|_| op.status == Status::Success);
-            self.trial.iter_mut().for_each(|trial| trial.has_ended = true);
+        if let Some(trial) = op.trial.filter(|_| op.status == Status::Success) {
+            self.trial = Some(trial);
         }
         if let Some((name, status)) = ops.remove(at, &mut self.usage) {
             core.complete_operation(name, status);
@@ -784,6 +759,20 @@ fn direct(op: &Op, connection: Connection, core: &mut Core, channel: &mut impl C
 pub(crate) fn put_result(core: &Core, result_address: RemoteAddress, value: u64) -> bool {
     let found = core.regions.local(result_address, 8);
     found.is_some_and(|(bytes, offset)| bytes.write(offset, &value.to_ne_bytes()))
+}
+
+/// How the segment that is next goes. What has begun goes on as it began.
+#[inline]
+fn route(op: &mut Op, channel: &mut impl Channel, kind: RmaKind, len_bytes: u64) -> Route {
+    if let Some(route) = op.route {
+        return route;
+    }
+    if op.is_alone() {
+        let (route, trial) = channel.route(kind, len_bytes);
+        (op.route, op.trial) = (Some(route), trial);
+        return route;
+    }
+    if op.offset == 0 && len_bytes >= channel.pull_from_bytes(kind) { Route::Fetch } else { Route::Push }
 }
 
 fn push_end(channel: &mut impl Channel, slot: u16) -> Pushed {

@@ -43,7 +43,7 @@ pub(crate) use crate::limits::progress_ns as allowance_ns;
 pub(crate) use flow::{Flow, Suspended};
 pub(crate) use flows::{FLOW_BYTES, Flows};
 pub(crate) use initiator::put_result;
-pub(crate) use operations::{Ops, Start, Trial, What};
+pub(crate) use operations::{Ops, Route, Start, Trial, What};
 pub(crate) use step::Turn;
 
 use crate::connection::{Connection, Status};
@@ -123,17 +123,11 @@ pub(crate) trait Channel {
         None
     }
 
-    /// True if a segment of this length is to go through the channel, whatever else there is, and to be timed:
-    /// [`flow::Flow::trial`] tells of its end. Asked only where nothing else of the connection is under way.
-    fn try_channel(&mut self, _: RmaKind, _len_bytes: u64) -> bool {
-        false
-    }
-
-    /// True if the channel has to be timed with a segment of this length before it is known whether fetching is faster. Such an
-    /// operation waits for those before it; otherwise a program that always has several under way would never know.
-    /// Only for channels that do not take turns: an operation that waits at the head of the queue has none behind it that has begun.
-    fn lacks_trials(&self, _: RmaKind, _len_bytes: u64) -> bool {
-        false
+    /// How an operation of one segment of this length goes. Asked once for each; with a trial, [`flow::Flow::trial`] says when it
+    /// has ended.
+    fn route(&mut self, kind: RmaKind, len_bytes: u64) -> (Route, Option<Trial>) {
+        let fetches = len_bytes >= self.pull_from_bytes(kind);
+        (if fetches { Route::Fetch } else { Route::Push }, None)
     }
 
     /// From which length on the two sides fetch from each other's memory rather than push the data; u64::MAX: never.

@@ -7,14 +7,25 @@ use cci_proto::{Atomic, RemoteAddress, RmaKind, RmaSegment};
 
 pub(super) const NIL: u32 = u32::MAX;
 
-/// An operation through the channel whose time is taken, by the transport's clock.
+/// How the bytes of a segment get to the other side.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// Through the channel.
+    Push,
+    /// One side fetches from the other's memory.
+    Fetch,
+}
+
+/// A segment that takes part in a comparison of the two routes.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Trial {
+    pub route: Route,
     pub kind: RmaKind,
     pub len_bytes: u64,
-    /// 0: not taken yet.
+    /// By the transport's clock.
     pub began_ns: u64,
-    pub has_ended: bool,
+    /// Which part of the comparison it is for.
+    pub number: u32,
 }
 
 /// Bytes of messages behind operations that wait to be pushed, all connections together.
@@ -87,8 +98,10 @@ pub(super) struct Op {
     pub write_slot: Option<u16>,
     /// Requests not answered.
     pub unanswered: u32,
-    /// Goes through the channel to see how long that takes.
-    pub is_trial: bool,
+    /// How it goes, if it is one segment that the channel was asked about.
+    pub route: Option<Route>,
+    /// Its time is taken.
+    pub trial: Option<Trial>,
     /// Since when its message is held here for want of a buffer at the peer; 0: it is not, or was not looked at since.
     pub held_ns: u64,
     /// What it counts for in [`Flow::pending_bytes`](super::flow::Flow).
@@ -190,7 +203,8 @@ impl Ops {
             offset: 0,
             write_slot: None,
             unanswered: 0,
-            is_trial: false,
+            route: None,
+            trial: None,
             held_ns: 0,
             cost_bytes: 0,
             from_ns: start.now_ns,

@@ -5,7 +5,7 @@ use super::pull::Pull;
 use super::state::Notify;
 use crate::connection::{Connection, Status};
 use crate::engine::core::Core;
-use crate::transport::ordered_rma::{Arrived, Channel, Pulled, Pushed};
+use crate::transport::ordered_rma::{Arrived, Channel, Pulled, Pushed, Route, Trial};
 use crate::transport::shm::RING_BYTES_MIN;
 use crate::transport::shm::out::Out;
 use cci_memory::bytes::Bytes;
@@ -109,12 +109,8 @@ impl Channel for RingChannel<'_> {
         self.initiator.as_mut()?.atomic(core, self.out, self.conn, atomic, target, result)
     }
 
-    fn try_channel(&mut self, kind: RmaKind, len_bytes: u64) -> bool {
-        self.pull.as_mut().is_some_and(|pull| pull.is_ring_to_be_tried(kind, len_bytes))
-    }
-
-    fn lacks_trials(&self, kind: RmaKind, len_bytes: u64) -> bool {
-        self.pull.as_ref().is_some_and(|pull| pull.lacks_trials(kind, len_bytes))
+    fn route(&mut self, kind: RmaKind, len_bytes: u64) -> (Route, Option<Trial>) {
+        self.pull.as_mut().map_or((Route::Push, None), |pull| pull.route(kind, len_bytes))
     }
 
     fn pull_from_bytes(&self, kind: RmaKind) -> u64 {

@@ -3,16 +3,16 @@
 //!
 //! The first operation that is long enough makes the two sides try it: each sends the other, through the ring, the address and
 //! the value of a word to read. So they find out what it costs, and whether it works at all: containers, Yama, other users or a
-//! kernel without the system call may be in the way. The first long segments go through the ring and are timed, and from then on
-//! segments are pulled if they are so long that a pull is faster. All others go through the ring.
+//! kernel without the system call may be in the way. Of long segments, a few go through the ring, then a few are pulled, and what is
+//! faster is used until both are compared again. Shorter ones are pulled if that pays by what was measured with long ones.
 
 use crate::device::Cma;
-use crate::transport::ordered_rma::{Pulled, Trial};
+use crate::transport::ordered_rma::{Pulled, Route, Trial};
 use crate::transport::shm::peer::Peer;
 use cci_memory::bytes::{Backing, Bytes, Foreign};
 use cci_proto::RmaKind;
 use cci_sys::cma::{self, Cost, Probe, Process};
-use cci_sys::{SysError, process, random};
+use cci_sys::{SysError, clock, process, random};
 
 /// Shorter operations never make the two sides try it.
 pub(in crate::transport::shm) const TRY_BYTES: u64 = 2 << 10;
@@ -20,22 +20,138 @@ pub(in crate::transport::shm) const TRY_BYTES: u64 = 2 << 10;
 const EXTRA_NS: u64 = 400;
 /// The unit of the length from which on a pull is used.
 const STEP_BYTES: u64 = 4 << 10;
-/// The shortest segments whose way through the ring is timed. How fast it is depends on the cores on which the two processes run,
-/// by a factor of five on one machine.
+/// The shortest segments with which the ring and pulls are compared. Which is faster depends on the cores on which the two processes
+/// run, and on how many operations the program has under way: while one side fills the ring, the other one can empty it.
 const TRIAL_BYTES: u64 = 64 << 10;
-/// The longest segments that are timed again later: longer ones would take long, and show nothing more.
-const TRIAL_BYTES_MAX: u64 = 4 << 20;
-/// How many segments are timed at first. The fastest counts, as any disturbance makes one slower.
-const TRIALS: u32 = 3;
-/// Later, one segment in so many is timed again, as processes move to other cores.
-const TRIAL_EVERY: u32 = 64;
+/// A run on one route ends when so many bytes of it were timed, and so many segments.
+const RUN_BYTES: u64 = 3 << 20;
+const RUN_SEGMENTS: u32 = 3;
+/// Those that end before so many bytes have ended are not timed: what went the other route before them is still under way.
+const OVERLAP_BYTES: u64 = 1 << 20;
+/// A run of which so many segments were begun is over, even if they do not end.
+const BEGUN_MAX: u32 = 1 << 10;
+/// The routes are compared again after so many runs, as processes move to other cores. It begins with few, and doubles: the first
+/// time, whoever comes first waits for the pages of new memory.
+const SETTLED_RUNS_MIN: u32 = 4;
+const SETTLED_RUNS_MAX: u32 = 64;
 
-/// How fast data goes through the ring, in one direction.
+/// What the long segments that are begun are for.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// They are timed on their way through the ring.
+    #[default]
+    Ring,
+    /// They are timed while they are pulled.
+    Pull,
+    /// They go on the faster route.
+    Settled,
+}
+
+/// Segments of one route that were timed.
 #[derive(Copy, Clone, Debug, Default)]
-struct RingPace {
-    trials: u32,
+struct Run {
+    bytes: u64,
     segments: u32,
-    ns_per_kib: u64,
+    busy_ns: u64,
+}
+
+impl Run {
+    fn is_over(self) -> bool {
+        self.bytes >= RUN_BYTES && self.segments >= RUN_SEGMENTS
+    }
+
+    /// `None`: too little was timed.
+    fn ns_per_kib(self) -> Option<u64> {
+        self.is_over().then(|| self.busy_ns / (self.bytes >> 10))
+    }
+}
+
+/// Which route is faster for long segments, in one direction.
+#[derive(Copy, Clone, Debug, Default)]
+struct Comparison {
+    phase: Phase,
+    /// Which of all phases it is.
+    number: u32,
+    /// How many comparisons there were.
+    comparisons: u32,
+    /// Begun in this phase.
+    segments: u32,
+    bytes: u64,
+    /// Bytes of this phase that have ended.
+    ended_bytes: u64,
+    /// When the last one that could be timed ended.
+    ended_ns: u64,
+    ring: Run,
+    pull: Run,
+    /// The ring and a pull, in ns/KiB, of the last comparison.
+    found: Option<(u64, u64)>,
+}
+
+impl Comparison {
+    fn enter(&mut self, phase: Phase) {
+        if phase == Phase::Ring {
+            (self.ring, self.pull) = (Run::default(), Run::default());
+        } else if phase == Phase::Settled {
+            self.found = self.ring.ns_per_kib().zip(self.pull.ns_per_kib()).or(self.found);
+            self.comparisons = self.comparisons.saturating_add(1);
+        }
+        (self.phase, self.number) = (phase, self.number.wrapping_add(1));
+        (self.segments, self.bytes, self.ended_bytes) = (0, 0, 0);
+    }
+
+    /// Runs for which the last comparison holds.
+    fn settled_runs(&self) -> u32 {
+        let doublings = self.comparisons.saturating_sub(1).min(SETTLED_RUNS_MAX.ilog2());
+        (SETTLED_RUNS_MIN << doublings).min(SETTLED_RUNS_MAX)
+    }
+
+    /// How the next segment goes, and whether its time is taken.
+    fn next(&mut self, len_bytes: u64) -> (Route, bool) {
+        match self.phase {
+            Phase::Ring if self.segments >= BEGUN_MAX => self.enter(Phase::Pull),
+            Phase::Pull if self.segments >= BEGUN_MAX => self.enter(Phase::Settled),
+            Phase::Settled
+                if self.segments >= self.settled_runs() * RUN_SEGMENTS
+                    && self.bytes >= u64::from(self.settled_runs()) * RUN_BYTES =>
+            {
+                self.enter(Phase::Ring);
+            }
+            _ => {}
+        }
+        self.segments = self.segments.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(len_bytes);
+        match self.phase {
+            Phase::Ring => (Route::Push, true),
+            Phase::Pull => (Route::Fetch, true),
+            Phase::Settled if self.found.is_some_and(|(ring, pull)| pull < ring) => (Route::Fetch, false),
+            Phase::Settled => (Route::Push, false),
+        }
+    }
+
+    /// A segment whose time is taken has ended. Where several are under way, what counts is the time since the one before ended: all
+    /// that end within one poll do so at once.
+    fn ended(&mut self, trial: &Trial, now_ns: u64) {
+        let since_ns = trial.began_ns.max(std::mem::replace(&mut self.ended_ns, now_ns));
+        // Behind a run, segments of both routes are under way.
+        if trial.number != self.number {
+            return;
+        }
+        let overlaps = self.ended_bytes < OVERLAP_BYTES;
+        self.ended_bytes = self.ended_bytes.saturating_add(trial.len_bytes);
+        if overlaps {
+            return;
+        }
+        let (run, next) = match trial.route {
+            Route::Push => (&mut self.ring, Phase::Pull),
+            Route::Fetch => (&mut self.pull, Phase::Settled),
+        };
+        run.bytes = run.bytes.saturating_add(trial.len_bytes);
+        run.segments = run.segments.saturating_add(1);
+        run.busy_ns = run.busy_ns.saturating_add(now_ns.saturating_sub(since_ns));
+        if run.is_over() {
+            self.enter(next);
+        }
+    }
 }
 
 /// A word of ours that peers try to read, to find out whether they can read our memory.
@@ -67,8 +183,8 @@ pub(in crate::transport::shm) struct Pull {
     ours: Option<Cost>,
     /// What reading ours costs the peer.
     pub theirs: Option<Cost>,
-    reads: RingPace,
-    writes: RingPace,
+    reads: Comparison,
+    writes: Comparison,
     /// What came of our own try, in words.
     found: String,
     tried: bool,
@@ -84,8 +200,8 @@ impl Pull {
             asked: false,
             ours: None,
             theirs: None,
-            reads: RingPace::default(),
-            writes: RingPace::default(),
+            reads: Comparison::default(),
+            writes: Comparison::default(),
             found: "not tried yet: no operation was long enough".to_owned(),
             tried: false,
             always: false,
@@ -142,7 +258,8 @@ impl Pull {
         self.theirs = (word != 0).then_some(Cost { ns_per_call, ns_per_kib });
     }
 
-    pub fn is_usable(&self) -> bool {
+    #[cfg(test)]
+    fn is_usable(&self) -> bool {
         self.ours.is_some() || self.theirs.is_some()
     }
 
@@ -153,90 +270,75 @@ impl Pull {
         }
     }
 
-    fn pace(&self, kind: RmaKind) -> RingPace {
+    fn compared(&self, kind: RmaKind) -> Comparison {
         match kind {
             RmaKind::Write => self.writes,
             RmaKind::Read => self.reads,
         }
     }
 
-    fn pace_mut(&mut self, kind: RmaKind) -> &mut RingPace {
-        match kind {
+    /// How a segment goes. The clock is read for those only that are timed.
+    pub fn route(&mut self, kind: RmaKind, len_bytes: u64) -> (Route, Option<Trial>) {
+        if self.always || len_bytes < TRIAL_BYTES || self.cost(kind).is_none() {
+            let fetches = len_bytes >= self.pays_from_bytes(kind);
+            return (if fetches { Route::Fetch } else { Route::Push }, None);
+        }
+        let comparison = match kind {
             RmaKind::Write => &mut self.writes,
             RmaKind::Read => &mut self.reads,
-        }
-    }
-
-    /// Whether a segment of this length can be timed on its way through the ring, to be compared with a pull.
-    fn can_be_timed(&self, kind: RmaKind, len_bytes: u64) -> bool {
-        !self.always && len_bytes >= TRIAL_BYTES && self.cost(kind).is_some()
-    }
-
-    /// Whether it is not known yet how fast the ring is, and a segment of this length can tell.
-    pub fn lacks_trials(&self, kind: RmaKind, len_bytes: u64) -> bool {
-        self.pace(kind).trials < TRIALS && self.can_be_timed(kind, len_bytes)
-    }
-
-    /// Whether a segment is to go through the ring and be timed.
-    pub fn is_ring_to_be_tried(&mut self, kind: RmaKind, len_bytes: u64) -> bool {
-        if !self.can_be_timed(kind, len_bytes) {
-            return false;
-        }
-        let pace = self.pace_mut(kind);
-        pace.segments = pace.segments.wrapping_add(1);
-        pace.trials < TRIALS || len_bytes <= TRIAL_BYTES_MAX && pace.segments.is_multiple_of(TRIAL_EVERY)
-    }
-
-    /// Notes how long a segment took that went through the ring to be timed.
-    pub fn ring_tried(&mut self, trial: &Trial, now_ns: u64) {
-        let ns_per_kib = (now_ns.saturating_sub(trial.began_ns) / (trial.len_bytes >> 10).max(1)).max(1);
-        let pace = self.pace_mut(trial.kind);
-        pace.ns_per_kib = match pace.trials {
-            0 => ns_per_kib,
-            // Processes may have moved to cores further apart, so a slower time is believed little by little.
-            TRIALS.. if ns_per_kib > pace.ns_per_kib => (3 * pace.ns_per_kib + ns_per_kib) / 4,
-            _ => pace.ns_per_kib.min(ns_per_kib),
         };
-        pace.trials = pace.trials.saturating_add(1);
+        let (route, is_timed) = comparison.next(len_bytes);
+        let number = comparison.number;
+        let trial = is_timed.then(|| Trial { route, kind, len_bytes, began_ns: clock::now_ns(), number });
+        (route, trial)
+    }
+
+    /// A segment for a comparison has ended.
+    pub fn tried(&mut self, trial: &Trial, now_ns: u64) {
+        match trial.kind {
+            RmaKind::Write => self.writes.ended(trial, now_ns),
+            RmaKind::Read => self.reads.ended(trial, now_ns),
+        }
     }
 
     /// The length from which on a pull, which is one copy by the system in steps of a page, is faster than the ring. `u64::MAX`: none
     /// is, or that is not known yet.
     pub fn pays_from_bytes(&self, kind: RmaKind) -> u64 {
-        let pace = self.pace(kind);
-        if self.always && self.cost(kind).is_some() {
+        let Some(cost) = self.cost(kind) else { return u64::MAX };
+        if self.always {
             return TRY_BYTES;
         }
-        let Some(cost) = self.cost(kind).filter(|_| pace.trials >= TRIALS) else { return u64::MAX };
-        let pull = u64::from(cost.ns_per_kib);
-        if pace.ns_per_kib <= pull {
-            return u64::MAX;
+        match self.compared(kind).found {
+            Some((ring, pull)) if pull < ring => {
+                let kib = (u64::from(cost.ns_per_call) + EXTRA_NS).div_ceil(ring - pull);
+                (kib << 10).next_multiple_of(STEP_BYTES).clamp(TRY_BYTES, TRIAL_BYTES)
+            }
+            _ => u64::MAX,
         }
-        let kib = (u64::from(cost.ns_per_call) + EXTRA_NS).div_ceil(pace.ns_per_kib - pull);
-        (kib << 10).next_multiple_of(STEP_BYTES).max(TRY_BYTES)
     }
 
     /// What is known, in words.
     pub fn describe(&self) -> String {
-        let direction = |what: &str, kind, who: &str, pace: RingPace| {
-            let Some(Cost { ns_per_call, ns_per_kib }) = self.cost(kind) else {
+        let direction = |what: &str, kind, who: &str| {
+            let Some(Cost { ns_per_call, .. }) = self.cost(kind) else {
                 return format!("; {what}: {who} does not");
             };
-            let costs = format!("{ns_per_call} ns + {ns_per_kib} ns/KiB");
-            match (pace.trials >= TRIALS, self.pays_from_bytes(kind)) {
-                _ if self.always => format!("; {what}: {costs}, the device says cma = always"),
-                (false, _) => format!("; {what}: {costs}, the ring is being timed"),
-                (true, u64::MAX) => {
-                    format!("; {what}: {costs}, not faster than the ring's {} ns/KiB", pace.ns_per_kib)
+            match (self.compared(kind).found, self.pays_from_bytes(kind)) {
+                _ if self.always => format!("; {what}: the device says cma = always"),
+                (None, _) => format!("; {what}: {ns_per_call} ns a call, not compared with the ring yet"),
+                (Some((ring, pull)), u64::MAX) => {
+                    format!("; {what}: {pull} ns/KiB, not faster than the ring's {ring} ns/KiB")
                 }
-                (true, bytes) => {
-                    let (kib, ring) = (bytes >> 10, pace.ns_per_kib);
-                    format!("; {what}: used from {kib} KiB on, {costs} against the ring's {ring} ns/KiB")
+                (Some((ring, pull)), bytes) => {
+                    let kib = bytes >> 10;
+                    format!(
+                        "; {what}: used from {kib} KiB on, {pull} ns/KiB against the ring's {ring} ns/KiB"
+                    )
                 }
             }
         };
-        let reads = direction("reads", RmaKind::Read, "this side", self.reads);
-        let writes = direction("writes", RmaKind::Write, "the peer", self.writes);
+        let reads = direction("reads", RmaKind::Read, "this side");
+        let writes = direction("writes", RmaKind::Write, "the peer");
         format!("{}{reads}{writes}", self.found)
     }
 
@@ -265,6 +367,7 @@ impl Pull {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::VecDeque;
 
     #[test]
     fn only_processes_of_our_own_user_are_read() {
@@ -275,5 +378,109 @@ mod tests {
             pull.try_it(Cma::On, &peer, word.address(), word.value);
             assert_eq!(pull.is_usable(), works, "{}", pull.describe());
         }
+    }
+
+    /// Segments of one length, so many under way, of which so many end at once.
+    struct Program {
+        len_bytes: u64,
+        under_way: usize,
+        at_once: usize,
+    }
+
+    impl Program {
+        /// What is known behind so many segments, if 64 KiB take so many ns by their route.
+        fn compare(&self, segments: usize, pace_ns: impl Fn(usize, Route) -> u64) -> Comparison {
+            let (mut comparison, mut under_way) = (Comparison::default(), VecDeque::new());
+            let (mut now_ns, kind, len_bytes) = (1_000_000, RmaKind::Write, self.len_bytes);
+            for at in 0..segments {
+                let (route, is_timed) = comparison.next(len_bytes);
+                let number = comparison.number;
+                under_way.push_back((
+                    pace_ns(at, route) * (len_bytes >> 16),
+                    is_timed.then_some(Trial { route, kind, len_bytes, began_ns: now_ns, number }),
+                ));
+                if under_way.len() < self.under_way + self.at_once {
+                    continue;
+                }
+                let ended: Vec<_> = under_way.drain(..self.at_once).collect();
+                now_ns += ended.iter().map(|(takes_ns, _)| takes_ns).sum::<u64>();
+                ended.iter().filter_map(|(_, trial)| *trial).for_each(|trial| {
+                    comparison.ended(&trial, now_ns);
+                });
+            }
+            comparison
+        }
+    }
+
+    /// The faster route, by the last comparison.
+    fn found(comparison: Comparison) -> Option<Route> {
+        comparison.found.map(|(ring, pull)| if pull < ring { Route::Fetch } else { Route::Push })
+    }
+
+    const KIB_64: u64 = 64 << 10;
+    const PROGRAMS: [Program; 6] = [
+        Program { len_bytes: KIB_64, under_way: 0, at_once: 1 },
+        Program { len_bytes: KIB_64, under_way: 8, at_once: 8 },
+        Program { len_bytes: KIB_64, under_way: 32, at_once: 8 },
+        Program { len_bytes: KIB_64, under_way: 256, at_once: 1 },
+        Program { len_bytes: 1 << 20, under_way: 4, at_once: 1 },
+        Program { len_bytes: 16 << 20, under_way: 2, at_once: 1 },
+    ];
+
+    impl Program {
+        /// Segments until both routes were compared.
+        fn settles_behind(&self) -> usize {
+            let run = (RUN_BYTES + OVERLAP_BYTES).div_ceil(self.len_bytes).max(4) as usize;
+            2 * (run + self.under_way + self.at_once) + 2
+        }
+    }
+
+    #[test]
+    fn the_faster_route_is_used_however_many_are_under_way() {
+        for program in PROGRAMS {
+            let behind = program.settles_behind();
+            let pull = |_, route| if route == Route::Fetch { 4_000 } else { 6_000 };
+            assert_eq!(found(program.compare(behind, pull)), Some(Route::Fetch));
+            let ring = |_, route| if route == Route::Fetch { 6_000 } else { 4_000 };
+            assert_eq!(found(program.compare(behind, ring)), Some(Route::Push));
+        }
+    }
+
+    #[test]
+    fn what_has_become_faster_is_found() {
+        for program in PROGRAMS {
+            let behind = program.settles_behind();
+            let run = RUN_BYTES.div_ceil(program.len_bytes).max(3) as usize;
+            // Longer than until the next comparison, however many there were.
+            let again = 3 * behind + SETTLED_RUNS_MAX as usize * run;
+            let turns = |at, route| if (route == Route::Fetch) == (at < again) { 4_000 } else { 6_000 };
+            assert_eq!(found(program.compare(again, turns)), Some(Route::Fetch));
+            assert_eq!(found(program.compare(2 * again, turns)), Some(Route::Push));
+        }
+    }
+
+    #[test]
+    fn the_first_comparisons_hold_for_short() {
+        let mut comparison = Comparison::default();
+        let settled_runs = [(); 6].map(|()| {
+            comparison.enter(Phase::Settled);
+            comparison.settled_runs()
+        });
+        assert_eq!(settled_runs, [4, 8, 16, 32, 64, 64]);
+    }
+
+    #[test]
+    fn nothing_is_pulled_before_the_ring_was_timed() {
+        for program in PROGRAMS {
+            let mut comparison = program.compare(3, |_, _| 1_000);
+            assert_eq!(comparison.next(program.len_bytes), (Route::Push, true));
+        }
+    }
+
+    #[test]
+    fn segments_that_never_end_end_a_run() {
+        let never = Program { len_bytes: KIB_64, under_way: usize::MAX / 2, at_once: 1 };
+        let routes = [0, 1, 2].map(|runs| never.compare(runs * BEGUN_MAX as usize, |_, _| 1).next(KIB_64).0);
+        assert_eq!(routes, [Route::Push, Route::Fetch, Route::Push]);
     }
 }

@@ -292,16 +292,9 @@ impl Transfers {
         let LinkTransfers { notifies, initiator, pull, .. } = &mut link.transfers;
         let initiator = initiator.as_deref_mut().filter(|_| link.life == Life::Up);
         let pull = pull.as_deref_mut();
-        // A timed transfer may begin here, beside which one reading of the clock is nothing.
-        let may_begin = pull.as_ref().is_some_and(|pull| pull.is_usable()) && flow.trial().is_none();
-        let began_ns = if may_begin { clock::now_ns() } else { 0 };
         let (out, conn) = (&mut link.out, conn_key);
         let mut channel = RingChannel { out, notifies, flow: flow_key, conn, header, initiator, pull };
-        let turn = flow.turn(ops, core, &mut channel, budget_bytes);
-        if let Some(trial) = flow.trial().as_mut().filter(|trial| trial.began_ns == 0) {
-            trial.began_ns = began_ns;
-        }
-        turn
+        flow.turn(ops, core, &mut channel, budget_bytes)
     }
 
     /// Takes a record of remote memory access that came from a process on the link `link`.
@@ -346,10 +339,10 @@ impl Transfers {
         };
         let Some((flow, ops)) = self.flows.get_mut(flow_key) else { return Ok(TakenRma::Yes) };
         let taken = flow.take(ops, core, record, mss, delivers).map_err(|Fault| Corrupt::Check)?;
-        if let Some(trial) = flow.trial().take_if(|trial| trial.has_ended)
+        if let Some(trial) = flow.trial().take()
             && let Some(pull) = &mut on.pull
         {
-            pull.ring_tried(&trial, clock::now_ns());
+            pull.tried(&trial, clock::now_ns());
         }
         // A flow without operations that is to be closed is queued, too, since its turn closes it.
         if (flow.has_work() || flow.closing) && !flow.queued {

@@ -152,7 +152,10 @@ impl Connections {
         } else {
             Ok(())
         };
-        if head.flags & flags::CLOSING != 0 {
+        let peer_closes = head.flags & flags::CLOSING != 0;
+        let may_bring_answers =
+            peer_closes && conn.base.state == ConnState::Up && conn.active.operations() > 0;
+        if peer_closes && !may_bring_answers {
             protocol.on_peer_closing(conn, sink);
         }
         match head.kind {
@@ -180,6 +183,11 @@ impl Connections {
                 Ok(())
             }
         }?;
+        //= wire.md R-CLOSE-2
+        // Answers that the peer has sent before come first, whatever order they come in.
+        if may_bring_answers && conn.base.state == ConnState::Up && has_all_before(conn, head) {
+            protocol.on_peer_closing(conn, sink);
+        }
         protocol.settle_operations(conn);
         protocol.shared.arm(conn.active);
         outcome
@@ -360,6 +368,12 @@ impl Connections {
         self.walk.stop_if_alone(&self.table);
         sink.event(Event::ConnectFailed { conn: key, token, why });
     }
+}
+
+/// Whether every bundle has come that the peer had sent when it sent this.
+fn has_all_before(conn: &ActiveConn<'_>, head: &Head) -> bool {
+    let end = if head.kind == Kind::Data { head.seq.next() } else { head.seq };
+    end.since(conn.active.rx.next).cast_signed() <= 0
 }
 
 /// The first datagram with our nonce: the client has our acceptance.

@@ -149,6 +149,7 @@ fn a_closing_side_finishes_what_it_began() {
                 assert!(net.apps[0].has(|event| matches!(event, Event::Closed { .. })));
                 assert!(net.apps[1].has(|event| matches!(event, Event::Disconnected { .. })));
                 assert_eq!(net.apps[1].statuses().len() as u64, context - 100, "sends of the other side end");
+                net.flush();
                 net.ends[1].disconnect(net.now, server).unwrap();
                 net.run(SECOND);
                 assert_eq!(net.ends[1].connections(), 0);
@@ -450,6 +451,24 @@ fn what_is_done_is_answered_while_the_program_takes_no_messages() {
             let done = net.region(1).chunks(8).filter(|word| word[0] == 9).count();
             assert!(done < started, "refused in the end");
             assert_eq!(net.apps[0].operations().len(), done, "seed {seed} {attribute:?}");
+        }
+    }
+}
+
+/// The peer's program leaves when it hears of the data, while answers are lost or come late.
+#[test]
+fn an_answer_is_awaited_from_a_peer_that_closes() {
+    for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
+        for seed in 0..100 {
+            let (mut net, client, server) = pair(seed, attribute, 10_000);
+            (net.loss_pct, net.jitter_ns) = (seed % 4 * 5, 100_000);
+            net.operate(client, RmaKind::Write, &[segment(0, 0, 3_000)], Some(b"look"), false, 1);
+            net.run_until(SECOND, "the message", |net| !net.apps[1].messages.is_empty());
+            net.flush();
+            net.ends[1].disconnect(net.now, server).unwrap();
+            net.finish(1);
+            assert_eq!(statuses(&net, 0), [Status::Success], "{attribute:?}, seed {seed}");
+            net.run(SECOND);
         }
     }
 }

@@ -98,6 +98,9 @@ fn lend_some(
         let lines = lender.lines(max - lent);
         let wanted = lines.len();
         let (messages, bytes) = link.consumer.take_lines(like, lines);
+        if messages == 0 {
+            return Ok(lent);
+        }
         base.messages_received += messages as u64;
         base.bytes_received += bytes;
         lender.lend_lines(core, connection, messages, bytes);

@@ -289,8 +289,9 @@ fn signals_reach_ranks_of_all_hosts_and_a_second_interrupt_kills() {
     let mut process =
         bench.command("one,two", &[], &["sh", "-c", script]).spawn().expect("the command starts");
     let mut ready = BufReader::new(process.stderr.take().expect("a pipe"));
-    for _ in 0..2 {
-        ready.read_line(&mut String::new()).expect("a line");
+    let mut said = String::new();
+    while said.matches("ready").count() < 2 {
+        assert_ne!(ready.read_line(&mut said).expect("a line"), 0, "{said}");
     }
     signal(i32::try_from(process.id()).expect("a number"), "-USR1");
     assert_eq!(succeeded(&process.wait_with_output().expect("it ends")), "got\ngot\n");

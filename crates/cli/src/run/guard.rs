@@ -1,16 +1,20 @@
 //! The process that the user started: it passes signals on to the launcher, and cleans up where that is killed.
 
-use super::relay;
+use super::relay::{self, Relayed};
 use super::{descendants, verdict::Ending};
 use crate::failure::{Failure, Outcome};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, WaitOptions, getppid, pidfd_open, wait};
 use std::process::{Command, ExitCode};
+use std::sync::mpsc;
 use std::{env, thread};
 
 /// Runs the launcher and ends as it does.
 pub fn run() -> Outcome<ExitCode> {
     descendants::adopt()?;
+    // What comes before the launcher is there waits for it.
+    let (to_launcher, signals) = mpsc::channel::<Relayed>();
+    relay::catch(move |relayed| _ = to_launcher.send(relayed))?;
     let program =
         env::current_exe().map_err(|error| Failure::new(format!("the path of this program: {error}")))?;
     // The same arguments: the name of the subcommand is the first of them.
@@ -20,11 +24,11 @@ pub fn run() -> Outcome<ExitCode> {
         .spawn()
         .map_err(|error| Failure::new(format!("starting the launcher: {error}")))?;
     let launcher = Pid::from_child(&launcher);
-    relay::catch(move |relayed| {
-        if !relayed.by_terminal {
+    thread::spawn(move || {
+        for relayed in signals.iter().filter(|relayed| !relayed.by_terminal) {
             relay::send(launcher, relayed.signal);
         }
-    })?;
+    });
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == launcher => {

@@ -472,3 +472,29 @@ fn an_answer_is_awaited_from_a_peer_that_closes() {
         }
     }
 }
+
+/// The peer closes and falls silent while its answer is missing: the operation ends once, by its time.
+#[test]
+fn an_answer_that_never_comes_is_not_awaited_for_ever() {
+    for attribute in [Attribute::ReliableOrdered, Attribute::ReliableUnordered] {
+        for seed in 0..40 {
+            let (mut net, client, server) = pair(seed, attribute, 10_000);
+            net.operate(client, RmaKind::Write, &[segment(0, 0, 3_000)], Some(b"look"), false, 1);
+            net.run_until(SECOND, "the message", |net| !net.apps[1].messages.is_empty());
+            // The answer is lost; the flag that says that the peer closes comes.
+            net.loss_pct = 100;
+            net.flush();
+            net.ends[1].disconnect(net.now, server).unwrap();
+            net.loss_pct = 0;
+            net.run(50_000 * (seed % 8));
+            net.loss_pct = 100;
+            net.finish(1);
+            assert!(
+                !net.apps[1].messages.is_empty() && statuses(&net, 0).len() == 1,
+                "{attribute:?}, {seed}"
+            );
+            net.run(SECOND);
+            assert_eq!(statuses(&net, 0).len(), 1, "each ends once");
+        }
+    }
+}

@@ -6,7 +6,7 @@ use cci::{Attribute, Context, Endpoint, Event, Options};
 use cci_job::Job;
 use std::time::{Duration, Instant};
 
-/// Nobody answers one who has not the key: this passes before it is told so.
+/// How long a process without the key waits for an answer, which never comes.
 const REFUSED_AFTER: Duration = Duration::from_millis(500);
 /// Connecting takes far less.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -106,7 +106,7 @@ impl Link {
         Ok(())
     }
 
-    /// As [`Link::arrive`], with credits that come back along with the message. They are back only if it may come.
+    /// A message has come with credits that the rank gives back. If the message may not come, the credits are not back either.
     #[inline(always)]
     pub fn arrive_with(&mut self, credits: u16, is_own: bool, all: u32) -> Result<(), Nonsense> {
         let before = self.credits;

@@ -131,7 +131,7 @@ impl<M> Consumer<M> {
         self.next = self.head;
     }
 
-    /// As [`take_line`](Self::take_line), to a line of the same size.
+    /// Copies the record of one line that [`peek_line`](Self::peek_line) has found to `to`, with its length, and steps over it.
     #[inline(always)]
     pub fn take_to_line(&mut self, len_bytes: u32, to: &mut Line) {
         self.take_line(len_bytes, &mut to.bytes);

@@ -3,7 +3,7 @@
 use cci::futures::{CallError, ConnectError, Connection, Driver, Messenger, Reactor, Received, SendError};
 use cci::messages::{self, CallFailure, Limits, SendFailure};
 use cci::{Attribute, Context, Device, Endpoint, Options, Status};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{FutureExt, SinkExt, StreamExt};
 use std::error::Error;
 use std::future::Future;
 use std::io;
@@ -244,6 +244,98 @@ fn a_sink_and_a_stream() {
         }
         SinkExt::<Vec<u8>>::close(&mut client).await.unwrap();
         assert_eq!(reading.await.unwrap(), count, "{device}: the stream ends with the connection");
+    });
+}
+
+#[test]
+fn posted_messages_arrive_in_order_and_flush_waits_for_them() {
+    on_each_device(|device| async move {
+        let (client, server) = pair(device, Attribute::ReliableOrdered).await;
+        let count = 3_000;
+        let length = |at| if at % 500 == 0 { 50_000 } else { 20 };
+        client.flush().await.expect("nothing was posted");
+        client.post(&contents(length(0), 0)).await.unwrap();
+        assert!(client.flush().now_or_never().is_none(), "{device}: nobody has received it");
+        let reading = tokio::spawn(async move {
+            for at in 0..count {
+                let Some(Received::Message(message)) = server.receive().await else { panic!("no message") };
+                assert!(message[..] == contents(length(at), at), "{at}");
+            }
+            server
+        });
+        for at in 1..count {
+            client.post(&contents(length(at), at)).await.unwrap();
+        }
+        client.flush().await.unwrap();
+        let server = reading.await.unwrap();
+        client.post(b"one more").await.unwrap();
+        drop(server);
+        // It may have arrived, or not; either is known now.
+        let flushed = client.flush().await;
+        assert!(matches!(flushed, Ok(()) | Err(SendError::Failed(_))), "{flushed:?}");
+        assert!(client.receive().await.is_none());
+        let posted = client.post(b"too late").await;
+        assert!(matches!(posted, Err(SendError::NotTaken(_) | SendError::Failed(_))), "{posted:?}");
+    });
+}
+
+#[test]
+fn requests_and_messages_stay_in_order_whoever_takes_them() {
+    on_each_device(|device| async move {
+        let (client, server) = pair(device, Attribute::ReliableOrdered).await;
+        let client = Arc::new(client);
+        let asking = client.clone();
+        let sending = tokio::spawn(async move {
+            for at in 0..500_u32 {
+                asking.post(&at.to_le_bytes()).await.unwrap();
+                if at % 7 == 0 {
+                    let asked = asking.call(&at.to_le_bytes(), None).now_or_never();
+                    assert!(asked.is_none(), "nobody answers without being polled");
+                }
+            }
+        });
+        let mut next = 0_u32;
+        while next < 500 {
+            match server.receive().await.unwrap() {
+                Received::Message(message) => {
+                    assert_eq!(message[..], next.to_le_bytes(), "{device}");
+                    next += 1;
+                }
+                Received::Request(request) => assert_eq!(request[..], (next - 1).to_le_bytes(), "{device}"),
+                Received::RequestCancelled(_) => {}
+                other @ Received::Offer(_) => panic!("{other:?}"),
+                _ => unreachable!("no other kind was sent"),
+            }
+            // Now the driver takes what comes next, and then the reader.
+            if next.is_multiple_of(3) {
+                tokio::task::yield_now().await;
+            }
+        }
+        sending.await.unwrap();
+    });
+}
+
+#[test]
+fn a_reader_that_always_finds_something_lets_the_driver_run() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, server) = pair("shm", Attribute::ReliableOrdered).await;
+        for at in 0..200_u32 {
+            client.post(&at.to_le_bytes()).now_or_never().expect("there is space").unwrap();
+        }
+        // No other task has run since.
+        let mut at_once = 0_u32;
+        while let Some(received) = server.receive().now_or_never() {
+            let Some(Received::Message(message)) = received else { panic!("{received:?}") };
+            assert_eq!(message[..], at_once.to_le_bytes());
+            at_once += 1;
+        }
+        assert!((1..=64).contains(&at_once), "{at_once}");
+        for at in at_once..200 {
+            let received = tokio::time::timeout(PATIENCE, server.receive()).await.expect("it is there");
+            let Some(Received::Message(message)) = received else { panic!("{received:?}") };
+            assert_eq!(message[..], at.to_le_bytes());
+        }
     });
 }
 

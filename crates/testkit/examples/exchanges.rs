@@ -47,6 +47,8 @@ fn main() -> ExitCode {
         "call" => calls,
         "messenger" => messenger_messages,
         "futures" => futures_messages,
+        "messenger_stream" => messenger_streams,
+        "futures_stream" => futures_streams,
         _ => return usage(),
     };
     let device = scenario.split_once('-').map_or("", |(_, device)| device);
@@ -64,7 +66,7 @@ fn main() -> ExitCode {
 fn usage() -> ExitCode {
     eprintln!(
         "usage: exchanges message-DEVICE|stream-DEVICE|rma-DEVICE|silent-DEVICE|poll-DEVICE|call-DEVICE|\
-         messenger-DEVICE|futures-DEVICE COUNT"
+         messenger-DEVICE|futures-DEVICE|messenger_stream-DEVICE|futures_stream-DEVICE COUNT"
     );
     ExitCode::from(2)
 }
@@ -329,6 +331,42 @@ fn messenger_turn(messenger: &mut Messenger, connection: Connection) {
     assert!(messenger.next_event().is_none());
 }
 
+/// Bursts of messages of messengers there and back. Each message has its completion, which comes with the burst that answers it.
+fn messenger_streams(pair: Pair, count: usize) {
+    let ([mut one, mut other], connections) = messengers(pair);
+    send_burst(&mut one, connections[0]);
+    rounds(count, |is_counted| {
+        act(is_counted, || {
+            take_burst(&mut other);
+            send_burst(&mut other, connections[1]);
+            take_burst(&mut one);
+            send_burst(&mut one, connections[0]);
+        });
+    });
+}
+
+#[inline]
+fn send_burst(messenger: &mut Messenger, connection: Connection) {
+    for _ in 0..BURST {
+        messenger.send(connection, &[7; BYTES], 1, SendFlags::NONE).expect("there is room");
+    }
+    assert!(messenger.next_event().is_none());
+}
+
+/// Takes a burst, and the completions of the one before.
+#[inline]
+fn take_burst(messenger: &mut Messenger) {
+    let mut messages = 0;
+    while let Some(event) = messenger.next_event() {
+        match event {
+            MessengerEvent::Message(message) if message.len() == BYTES => messages += 1,
+            MessengerEvent::Sent { result: Ok(()), .. } | MessengerEvent::Accept { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(messages, BURST, "all are there at once");
+}
+
 /// Nothing wakes the driver: it is polled in turn.
 struct InTurn;
 
@@ -371,7 +409,7 @@ async fn send_all(connection: &futures::Connection) {
     }
 }
 
-/// A task that waits for a message gets it; then the task that sends sees the completion of the one before, and sends the next.
+/// A task that waits for a message gets it, the driver the completion of the one before, and the task that sends sends the next, on which the driver runs again.
 #[inline]
 fn futures_turn(
     driver: &mut Driver<InTurn>,
@@ -379,12 +417,56 @@ fn futures_turn(
     mut sends: Pin<&mut impl Future<Output = ()>>,
     context: &mut Context<'_>,
 ) {
-    let mut receive = pin!(connection.receive());
-    assert!(receive.as_mut().poll(context).is_pending());
-    assert!(Pin::new(&mut *driver).poll(context).is_pending());
-    let received = receive.as_mut().poll(context);
+    let received = pin!(connection.receive()).poll(context);
     assert!(matches!(received, Poll::Ready(Some(Received::Message(message))) if message.len() == BYTES));
+    assert!(Pin::new(&mut *driver).poll(context).is_pending());
     assert!(sends.as_mut().poll(context).is_pending());
+    assert!(Pin::new(driver).poll(context).is_pending());
+}
+
+/// Bursts of messages there and back as in [`messenger_streams`], in tasks.
+fn futures_streams(pair: Pair, count: usize) {
+    let mut context = Context::from_waker(Waker::noop());
+    let [mut one, mut other] = tasks(pair, &mut context);
+    let (mut posts_one, mut posts_other) =
+        (pin!(post_all(&one.connection)), pin!(post_all(&other.connection)));
+    assert!(posts_one.as_mut().poll(&mut context).is_pending());
+    rounds(count, |is_counted| {
+        act(is_counted, || {
+            burst_turn(&mut other.driver, &other.connection, posts_other.as_mut(), &mut context);
+            burst_turn(&mut one.driver, &one.connection, posts_one.as_mut(), &mut context);
+        });
+    });
+}
+
+/// A task that posts one burst after the other.
+async fn post_all(connection: &futures::Connection) {
+    loop {
+        for _ in 0..BURST {
+            connection.post(&[7; BYTES]).await.expect("there is room");
+        }
+        connection.flush().await.expect("the peer is there");
+    }
+}
+
+/// A task takes a burst, the driver the completions of the one before, and the task that posts posts the next, on which the driver
+/// runs again.
+#[inline]
+fn burst_turn(
+    driver: &mut Driver<InTurn>,
+    connection: &futures::Connection,
+    mut posts: Pin<&mut impl Future<Output = ()>>,
+    context: &mut Context<'_>,
+) {
+    let mut receives = pin!(async {
+        for _ in 0..BURST {
+            let received = connection.receive().await;
+            assert!(matches!(received, Some(Received::Message(message)) if message.len() == BYTES));
+        }
+    });
+    assert!(receives.as_mut().poll(context).is_ready());
+    assert!(Pin::new(&mut *driver).poll(context).is_pending());
+    assert!(posts.as_mut().poll(context).is_pending());
     assert!(Pin::new(driver).poll(context).is_pending());
 }
 

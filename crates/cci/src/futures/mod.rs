@@ -49,13 +49,16 @@
 //! | [`Messenger::connect`], [`Incoming::accept`] | the connection is closed as soon as it is open |
 //! | [`Messenger::incoming`], [`Connection::receive`] | nothing is lost: the next one gets it |
 //! | [`Connection::send`] | nothing was sent if it had not been polled, or had found no space; else the message goes on its way |
+//! | [`Connection::post`] | nothing was sent |
+//! | [`Connection::flush`] | nothing is lost: the next one waits for the same messages |
 //! | [`Connection::call`] | the call is given up, and the server is notified |
 //! | [`Connection::receive_into`] | the message is refused, with code 0, and the memory is the program's at once |
 //!
 //! # Back-pressure
 //!
 //! What a peer has sent waits in the endpoint's receive buffers until a task takes it. A connection whose task takes nothing
-//! holds no more of them than its quota, and its peer's sends wait. [`Connection::send`], [`Connection::call`] and the sink wait while as much is under way as may be.
+//! holds no more of them than its quota, and its peer's sends wait. [`Connection::send`], [`Connection::post`],
+//! [`Connection::call`] and the sink wait while as much is under way as may be.
 
 mod connection;
 mod driver;

@@ -9,6 +9,9 @@ use std::task::{Context, Poll, Waker};
 /// The most operations that wait in one messenger.
 const OPERATIONS_MAX: u32 = 1 << 24;
 
+/// The context of messages that were posted, for which no task waits alone. It is no operation's, since no key has the generation 0.
+pub(super) const POSTED: u64 = 1 << 32;
+
 /// How an operation has ended.
 #[derive(Debug)]
 pub(super) enum Outcome {
@@ -24,8 +27,6 @@ enum Operation {
     Ended(Outcome),
     /// Its future was dropped. A connection that opens is closed.
     Abandoned,
-    /// A message of a connection's sink.
-    Sink(Connection),
 }
 
 /// What becomes of an outcome.
@@ -34,8 +35,6 @@ pub(super) enum Entered {
     Kept,
     /// Nobody wants it.
     Unwanted(Outcome),
-    /// It is a sink's.
-    OfSink(Connection, Outcome),
 }
 
 /// All operations of a messenger. Their keys are the contexts of events.
@@ -54,11 +53,6 @@ impl Operations {
         self.all.insert(Operation::Pending(context.waker().clone())).ok()
     }
 
-    /// Enters a message of a sink.
-    pub(super) fn begin_sink(&mut self, connection: Connection) -> Option<Key> {
-        self.all.insert(Operation::Sink(connection)).ok()
-    }
-
     /// Takes back what could not be started.
     pub(super) fn forget(&mut self, key: Key) {
         self.all.remove(key);
@@ -73,11 +67,6 @@ impl Operations {
                     waker.wake();
                 }
                 Entered::Kept
-            }
-            Some(Operation::Sink(connection)) => {
-                let connection = *connection;
-                self.all.remove(key);
-                Entered::OfSink(connection, outcome)
             }
             _ => {
                 self.all.remove(key);

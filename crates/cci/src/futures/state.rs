@@ -1,16 +1,17 @@
 //! What the tasks of one messenger share, behind a lock that is held for the length of a call.
 
-use super::operations::{Entered, Operations, Outcome};
+use super::operations::{Entered, Operations, Outcome, POSTED};
 use super::received::Received;
 use crate::connection::Connection;
 use crate::engine::event::ConnectRequest;
 use crate::error::ConnectFailure;
-use crate::messages::{self, ByConnection, Event, SendFailure};
+use crate::messages::{self, ByConnection, Event, Payload, SendError, SendFailure};
+use crate::options::SendFlags;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
-/// The most events that one turn of the driver takes, so that other tasks run, too.
+/// The most events that one turn of the driver takes, and that readers take between two of them, so that other tasks run, too.
 const EVENTS_PER_TURN: u32 = 64;
 
 /// A messenger, its connections, and who waits for what.
@@ -31,6 +32,8 @@ pub(super) struct State {
     /// Tasks that wait for space, and on which connection.
     writers: VecDeque<(Connection, Waker)>,
     driver: Option<Waker>,
+    /// Events that readers may take before the driver's next turn.
+    events_for_readers: u32,
     /// Messengers and connections that programs have.
     pub(super) handles: usize,
     /// The driver has ended: nothing more comes.
@@ -44,18 +47,24 @@ struct Peer {
     reader: Option<Waker>,
     /// The peer has gone, or the connection failed.
     has_ended: bool,
-    /// Messages of the sink that have not ended.
-    sinking: u32,
+    /// Posted messages that have not ended.
+    posted: u32,
     /// Why the first of them that failed did.
-    sink_failure: Option<SendFailure>,
+    post_failure: Option<SendFailure>,
     flusher: Option<Waker>,
 }
 
-/// What there is for a reader.
-pub(super) enum Next {
-    Received(Received),
-    Nothing,
-    Ended,
+/// What became of a message that was to be posted.
+pub(super) enum Posted {
+    Taken,
+    /// The task is woken when there may be space.
+    WouldBlock,
+    /// Not taken.
+    Refused(SendError),
+    /// Not taken, since one that was posted before has failed.
+    Failed(SendFailure),
+    /// The driver has ended.
+    Over,
 }
 
 impl Shared {
@@ -69,6 +78,7 @@ impl Shared {
             acceptors: Vec::new(),
             writers: VecDeque::new(),
             driver: None,
+            events_for_readers: EVENTS_PER_TURN,
             handles: 1,
             is_over: false,
         };
@@ -96,6 +106,7 @@ impl State {
 
     /// Takes events and gives them to whom they concern. Returns whether there may be more.
     pub(super) fn turn(&mut self) -> bool {
+        self.events_for_readers = EVENTS_PER_TURN;
         for _ in 0..EVENTS_PER_TURN {
             match self.messenger.next_event() {
                 Some(event) => self.on(event),
@@ -117,7 +128,19 @@ impl State {
         }
     }
 
+    #[inline]
     fn on(&mut self, event: Event) {
+        match event {
+            Event::Sent { connection, context: POSTED, result } => {
+                self.post_ended(connection, result);
+                self.space(connection);
+            }
+            event => self.on_other(event),
+        }
+    }
+
+    /// Takes an event that is not the end of a posted message.
+    fn on_other(&mut self, event: Event) {
         match event {
             Event::Sent { connection, context, result } => {
                 self.ended(context, Outcome::Sent(result));
@@ -163,14 +186,21 @@ impl State {
         match self.operations.end(context, outcome) {
             Entered::Kept => {}
             Entered::Unwanted(outcome) => self.discard(outcome),
-            Entered::OfSink(connection, outcome) => {
-                let Some(peer) = self.peers.get_mut(connection) else { return };
-                peer.sinking = peer.sinking.saturating_sub(1);
-                if let Outcome::Sent(Err(failure)) = outcome {
-                    peer.sink_failure.get_or_insert(failure);
-                }
-                peer.flusher.take().into_iter().for_each(Waker::wake);
-            }
+        }
+    }
+
+    /// A posted message has ended.
+    #[inline]
+    fn post_ended(&mut self, connection: Connection, result: Result<(), SendFailure>) {
+        let Some(peer) = self.peers.get_mut(connection) else { return };
+        peer.posted = peer.posted.saturating_sub(1);
+        if let Err(failure) = result {
+            peer.post_failure.get_or_insert(failure);
+        }
+        if peer.posted == 0
+            && let Some(flusher) = peer.flusher.take()
+        {
+            flusher.wake();
         }
     }
 
@@ -190,11 +220,16 @@ impl State {
         }
     }
 
-    /// There may be space: all who wait to send on this connection, and one who waits on another one.
+    /// There may be space for those who wait.
+    #[inline]
     fn space(&mut self, connection: Connection) {
-        if self.writers.is_empty() {
-            return;
+        if !self.writers.is_empty() {
+            self.wake_writers(connection);
         }
+    }
+
+    /// Wakes all who wait to send on this connection, and one who waits on another one.
+    fn wake_writers(&mut self, connection: Connection) {
         let mut other = None;
         let mut waiting = VecDeque::with_capacity(self.writers.len());
         for (of, waker) in self.writers.drain(..) {
@@ -225,38 +260,100 @@ impl State {
     }
 
     /// What a connection has received; or has the task woken when there is something.
-    pub(super) fn next_received(&mut self, connection: Connection, context: &Context<'_>) -> Next {
-        let Some(peer) = self.peers.get_mut(connection) else { return Next::Ended };
-        match peer.received.pop_front() {
-            Some(received) => Next::Received(received),
-            None if peer.has_ended || self.is_over => Next::Ended,
-            None => {
-                peer.reader = Some(context.waker().clone());
-                Next::Nothing
+    #[inline]
+    pub(super) fn next_received(
+        &mut self,
+        connection: Connection,
+        context: &Context<'_>,
+    ) -> Poll<Option<Received>> {
+        let Some(peer) = self.peers.get_mut(connection) else { return Poll::Ready(None) };
+        if let Some(received) = peer.received.pop_front() {
+            return Poll::Ready(Some(received));
+        }
+        if peer.has_ended || self.is_over {
+            return Poll::Ready(None);
+        }
+        if let Some(received) = self.take_for(connection) {
+            return Poll::Ready(Some(received));
+        }
+        let Some(peer) = self.peers.get_mut(connection) else { return Poll::Ready(None) };
+        if peer.has_ended || self.is_over {
+            return Poll::Ready(None);
+        }
+        peer.reader = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Takes events in the driver's place, until one brings something for this connection: that needs no queue then.
+    #[inline]
+    fn take_for(&mut self, connection: Connection) -> Option<Received> {
+        while self.events_for_readers > 0 {
+            // Without an event, the endpoint has made ready to wake the driver.
+            let event = self.messenger.next_event()?;
+            self.events_for_readers -= 1;
+            let received = match event {
+                Event::Message(message) if message.connection() == connection => Received::Message(message),
+                Event::Request(request) if request.connection() == connection => Received::Request(request),
+                Event::Offer(offer) if offer.connection() == connection => Received::Offer(offer),
+                Event::RequestCancelled(id) if id.connection() == connection => {
+                    Received::RequestCancelled(id)
+                }
+                other => {
+                    self.on(other);
+                    continue;
+                }
+            };
+            self.wake_driver();
+            return Some(received);
+        }
+        self.wake_driver();
+        None
+    }
+
+    /// Sends a message whose end no task waits for alone.
+    #[inline]
+    pub(super) fn post(
+        &mut self,
+        connection: Connection,
+        payload: Payload<'_>,
+        context: &Context<'_>,
+    ) -> Posted {
+        let Some(peer) = self.peers.get_mut(connection) else {
+            return Posted::Refused(SendError::Disconnected);
+        };
+        if let Some(failure) = peer.post_failure.take() {
+            return Posted::Failed(failure);
+        }
+        if self.is_over {
+            return Posted::Over;
+        }
+        match self.messenger.send(connection, payload, POSTED, SendFlags::NONE) {
+            Ok(_) => {
+                peer.posted += 1;
+                self.wake_driver();
+                Posted::Taken
             }
+            Err(SendError::WouldBlock) => {
+                self.wake_driver();
+                self.wait_for_space(connection, context);
+                Posted::WouldBlock
+            }
+            Err(error) => Posted::Refused(error),
         }
     }
 
-    /// A message of a connection's sink was taken.
-    pub(super) fn sinks(&mut self, connection: Connection) {
-        if let Some(peer) = self.peers.get_mut(connection) {
-            peer.sinking += 1;
+    /// Whether all posted messages of a connection have ended, and how; if not, has the task woken when they have.
+    pub(super) fn poll_flushed(
+        &mut self,
+        connection: Connection,
+        context: &Context<'_>,
+    ) -> Poll<Result<(), SendFailure>> {
+        let Some(peer) = self.peers.get_mut(connection) else { return Poll::Ready(Ok(())) };
+        if peer.posted > 0 && !self.is_over {
+            peer.flusher = Some(context.waker().clone());
+            return Poll::Pending;
         }
-    }
-
-    /// Whether all messages of a connection's sink have ended; if not, has the task woken when one has.
-    pub(super) fn is_flushed(&mut self, connection: Connection, context: &Context<'_>) -> bool {
-        let Some(peer) = self.peers.get_mut(connection) else { return true };
-        if peer.sinking == 0 || self.is_over {
-            return true;
-        }
-        peer.flusher = Some(context.waker().clone());
-        false
-    }
-
-    /// Why a message of a connection's sink has failed, once.
-    pub(super) fn sink_failure(&mut self, connection: Connection) -> Option<SendFailure> {
-        self.peers.get_mut(connection)?.sink_failure.take()
+        Poll::Ready(peer.post_failure.take().map_or(Ok(()), Err))
     }
 
     /// The program wants no more of a connection.

@@ -94,6 +94,8 @@ const SCENARIOS: &[Scenario] = &[
     rust("call-shm", 1),
     rust("messenger-shm", 2),
     rust("futures-shm", 2),
+    rust("messenger_stream-shm", 64),
+    rust("futures_stream-shm", 64),
     ranks("handler-shm", 2),
     ranks("handler-udp4", 2),
     ranks("am-shm", 2),

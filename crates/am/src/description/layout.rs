@@ -4,6 +4,7 @@
 //! be one are one.
 
 use super::error::DescriptionError;
+use cci_memory::bytes::Pieces;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -41,19 +42,9 @@ pub(super) enum Shape {
     /// The layout `count` times, at distances of `stride` bytes.
     Strided { count: usize, stride: isize, of: Arc<Layout> },
     /// Blocks of any length anywhere.
-    Pieces(Box<[Piece]>),
+    Pieces(Pieces),
     /// Layouts of any kind anywhere.
     Row(Box<[Part]>),
-}
-
-/// A block of [`Shape::Pieces`].
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
-    /// Its first byte's number in the packed row.
-    pub(super) start: usize,
-    /// In bytes from the layout's origin.
-    pub(super) at: isize,
-    pub(super) len: usize,
 }
 
 /// A member of [`Shape::Row`].
@@ -179,10 +170,10 @@ impl RowBuilder {
     pub(super) fn push(&mut self, placed: Placed) -> Result<(), DescriptionError> {
         match &placed.layout.shape {
             Shape::Block => self.push_block(placed.at, placed.size()),
-            Shape::Pieces(pieces) if pieces.len() <= INLINED_PARTS_MAX => {
-                for piece in pieces {
-                    let at = placed.at.checked_add(piece.at).ok_or(DescriptionError::Overflow)?;
-                    self.push_block(at, piece.len)?;
+            Shape::Pieces(pieces) if pieces.count() <= INLINED_PARTS_MAX => {
+                for (at, len) in (0..pieces.count()).filter_map(|index| pieces.block(index)) {
+                    let at = placed.at.checked_add(at).ok_or(DescriptionError::Overflow)?;
+                    self.push_block(at, len)?;
                 }
                 Ok(())
             }
@@ -242,7 +233,7 @@ impl RowBuilder {
         }
         let levels = 1 + self.members.iter().map(Member::levels).max().unwrap_or(0);
         let size = self.size;
-        let shape = if levels == 1 { self.into_pieces() } else { self.into_row()? };
+        let shape = if levels == 1 { self.into_pieces()? } else { self.into_row()? };
         let layout = Layout { shape, size, true_lower, true_upper, levels }.check_levels()?;
         Ok(Some(Placed { at: 0, layout: Arc::new(layout) }))
     }
@@ -263,17 +254,12 @@ impl RowBuilder {
         self.members.windows(2).all(follow).then_some((first, len, stride))
     }
 
-    fn into_pieces(self) -> Shape {
-        let mut start = 0;
-        let pieces = self.members.into_iter().filter_map(|member| match member {
-            Member::Block { at, len } => {
-                let piece = Piece { start, at, len };
-                start += len;
-                Some(piece)
-            }
+    fn into_pieces(self) -> Result<Shape, DescriptionError> {
+        let blocks = self.members.into_iter().filter_map(|member| match member {
+            Member::Block { at, len } => Some((at, len)),
             Member::Other(_) => None,
         });
-        Shape::Pieces(pieces.collect())
+        Ok(Shape::Pieces(Pieces::new(blocks).ok_or(DescriptionError::Overflow)?))
     }
 
     fn into_row(self) -> Result<Shape, DescriptionError> {

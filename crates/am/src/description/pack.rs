@@ -2,8 +2,8 @@
 
 use super::walk::{self, Visitor};
 use super::{Description, PackError};
-use cci_memory::bytes::{Blocks, Readable, Writable};
-use std::ops::ControlFlow;
+use cci_memory::bytes::{Blocks, Elements, Pieces, Readable, Writable};
+use std::ops::{ControlFlow, Range};
 
 impl Description {
     /// Copies bytes of `count` elements to `out`, from byte `first_byte` of the packed row on, until either ends. Returns
@@ -112,6 +112,22 @@ impl Visitor for Pack<'_> {
         };
         done(self.memory.gather(Blocks { first, stride, len, count }, out))
     }
+
+    #[inline]
+    fn pieces(&mut self, at: isize, of: &Pieces, which: Range<usize>) -> ControlFlow<()> {
+        let Some(out) = self.out.split_off_mut(..of.bytes(which.clone())) else {
+            return ControlFlow::Break(());
+        };
+        done(self.memory.gather_pieces(at, of, which, out))
+    }
+
+    #[inline]
+    fn elements(&mut self, elements: Elements, of: &Pieces) -> ControlFlow<()> {
+        let Some(out) = self.out.split_off_mut(..of.size() * elements.count) else {
+            return ControlFlow::Break(());
+        };
+        done(self.memory.gather_elements(elements, of, out))
+    }
 }
 
 struct Unpack<'a> {
@@ -134,6 +150,22 @@ impl Visitor for Unpack<'_> {
             return ControlFlow::Break(());
         };
         done(self.memory.scatter(Blocks { first, stride, len, count }, packed))
+    }
+
+    #[inline]
+    fn pieces(&mut self, at: isize, of: &Pieces, which: Range<usize>) -> ControlFlow<()> {
+        let Some(packed) = self.packed.split_off(..of.bytes(which.clone())) else {
+            return ControlFlow::Break(());
+        };
+        done(self.memory.scatter_pieces(at, of, which, packed))
+    }
+
+    #[inline]
+    fn elements(&mut self, elements: Elements, of: &Pieces) -> ControlFlow<()> {
+        let Some(packed) = self.packed.split_off(..of.size() * elements.count) else {
+            return ControlFlow::Break(());
+        };
+        done(self.memory.scatter_elements(elements, of, packed))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Runs the loops of a layout over any part of its packed row.
 
-use super::layout::{LEVELS_MAX, Layout, Part, Piece, Shape};
-use std::ops::ControlFlow;
+use super::layout::{LEVELS_MAX, Layout, Part, Shape};
+use cci_memory::bytes::{Elements, Pieces};
+use std::ops::{ControlFlow, Range};
 
 /// What is done with the blocks, in the order of the packed row.
 ///
@@ -12,6 +13,21 @@ pub(super) trait Visitor {
 
     /// `count` blocks of `len` bytes, at distances of `stride` bytes.
     fn blocks(&mut self, at: isize, stride: isize, len: usize, count: usize) -> ControlFlow<()>;
+
+    /// Some of the blocks of these pieces, whose origin is at a place.
+    fn pieces(&mut self, at: isize, of: &Pieces, mut which: Range<usize>) -> ControlFlow<()> {
+        which.try_for_each(|index| match of.block(index) {
+            Some((place, len)) => self.block(at.wrapping_add(place), len),
+            None => ControlFlow::Break(()),
+        })
+    }
+
+    /// All blocks of elements of such pieces.
+    fn elements(&mut self, elements: Elements, of: &Pieces) -> ControlFlow<()> {
+        let Elements { at, stride, count } = elements;
+        (0..count.cast_signed())
+            .try_for_each(|turn| self.pieces(at.wrapping_add(stride.wrapping_mul(turn)), of, 0..of.count()))
+    }
 }
 
 /// The bytes of the packed row that are still to be visited.
@@ -49,6 +65,9 @@ pub(super) fn walk(
             return visitor.block(at.wrapping_add(first.cast_signed()), len);
         }
         return loop_of_blocks(at, stride, layout.size, count, &mut rest, visitor);
+    }
+    if let Shape::Pieces(of) = &layout.shape {
+        return loop_of_pieces(of, Elements { at, stride, count }, &mut rest, visitor);
     }
     let turn = rest.skip / layout.size;
     rest.skip %= layout.size;
@@ -136,11 +155,7 @@ fn innermost(
         Shape::Strided { count, stride, of } => match &of.shape {
             Shape::Block => loop_of_blocks(at, *stride, of.size, *count, rest, visitor)?,
             Shape::Pieces(inner) => {
-                let mut turn = first_turn(layout, rest);
-                while turn < *count && rest.len > 0 {
-                    pieces(inner, at.wrapping_add(stride.wrapping_mul(turn.cast_signed())), rest, visitor)?;
-                    turn += 1;
-                }
+                loop_of_pieces(inner, Elements { at, stride: *stride, count: *count }, rest, visitor)?;
             }
             Shape::Strided { .. } | Shape::Row(_) => return ControlFlow::Continue(false),
         },
@@ -185,16 +200,64 @@ fn loop_of_blocks(
     ControlFlow::Continue(())
 }
 
-fn pieces(of: &[Piece], at: isize, rest: &mut Rest, visitor: &mut impl Visitor) -> ControlFlow<()> {
-    let first = find(of, |piece| piece.start, rest);
-    for piece in of.get(first..).unwrap_or_default() {
-        if rest.len == 0 {
-            break;
-        }
-        let len = rest.len.min(piece.len - rest.skip);
-        visitor.block(at.wrapping_add(piece.at).wrapping_add(rest.skip.cast_signed()), len)?;
+/// Visits elements of the same blocks: a part of the first one, whole ones, and a part of the last one.
+fn loop_of_pieces(
+    of: &Pieces,
+    elements: Elements,
+    rest: &mut Rest,
+    visitor: &mut impl Visitor,
+) -> ControlFlow<()> {
+    let Elements { at, stride, count } = elements;
+    let size = of.size();
+    if rest.skip == 0 && size.checked_mul(count).is_some_and(|all| all <= rest.len) {
+        // The usual case needs no division.
+        rest.len -= size * count;
+        return visitor.elements(elements, of);
+    }
+    let mut turn = rest.skip / size;
+    rest.skip %= size;
+    let place = |turn: usize| at.wrapping_add(stride.wrapping_mul(turn.cast_signed()));
+    if rest.skip > 0 {
+        pieces(of, place(turn), rest, visitor)?;
+        turn += 1;
+    }
+    let whole = (rest.len / size).min(count.saturating_sub(turn));
+    if whole > 0 {
+        visitor.elements(Elements { at: place(turn), stride, count: whole }, of)?;
+        rest.len -= whole * size;
+        turn += whole;
+    }
+    if turn < count && rest.len > 0 {
+        pieces(of, place(turn), rest, visitor)?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// Visits a part of the first block, whole ones, and a part of the last one.
+fn pieces(of: &Pieces, at: isize, rest: &mut Rest, visitor: &mut impl Visitor) -> ControlFlow<()> {
+    let mut first = 0;
+    if rest.skip > 0 {
+        (first, rest.skip) = of.find(rest.skip);
+    }
+    if rest.skip > 0 {
+        let Some((place, len)) = of.block(first) else { return ControlFlow::Break(()) };
+        let part = rest.len.min(len - rest.skip);
+        visitor.block(at.wrapping_add(place).wrapping_add(rest.skip.cast_signed()), part)?;
         rest.skip = 0;
-        rest.len -= len;
+        rest.len -= part;
+        first += 1;
+    }
+    let whole = of.whole(first, rest.len);
+    let behind = whole.end;
+    if !whole.is_empty() {
+        rest.len -= of.bytes(whole.clone());
+        visitor.pieces(at, of, whole)?;
+    }
+    if rest.len > 0
+        && let Some((place, _)) = of.block(behind)
+    {
+        visitor.block(at.wrapping_add(place), rest.len)?;
+        rest.len = 0;
     }
     ControlFlow::Continue(())
 }

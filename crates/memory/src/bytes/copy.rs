@@ -56,6 +56,17 @@ pub(crate) unsafe fn four<const N: usize>(
     unsafe { with::four::<N>(from, from_stride, to, to_stride) }
 }
 
+/// Copies blocks of any lengths, one after the other, with registers that are too long to ask for them at each block.
+///
+/// # Safety
+///
+/// As for [`copy`], of the length of each block.
+#[inline(always)]
+pub(crate) unsafe fn many(blocks: impl Iterator<Item = (*const u8, *mut u8, usize)>) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { with::many(blocks) }
+}
+
 /// Copies bytes that nobody changes meanwhile to memory that others may write to.
 ///
 /// # Safety

@@ -1,7 +1,8 @@
 //! Memory that may be read, or written, for as long as it is lent: slices, and [`Bytes`].
 
-use super::{Blocks, Bytes};
+use super::{Blocks, Bytes, Elements, Pieces};
 use core::marker::PhantomData;
+use core::ops::Range;
 use core::ptr::NonNull;
 
 /// Memory that may be read.
@@ -44,6 +45,19 @@ impl Readable<'_> {
     pub fn gather(&self, blocks: Blocks, out: &mut [u8]) -> bool {
         self.bytes.gather(blocks, out)
     }
+
+    /// See [`Bytes::gather_pieces`].
+    #[inline]
+    #[must_use = "`false` means that nothing was copied"]
+    pub fn gather_pieces(&self, at: isize, pieces: &Pieces, which: Range<usize>, out: &mut [u8]) -> bool {
+        self.bytes.gather_pieces(at, pieces, which, out)
+    }
+
+    /// See [`Bytes::gather_elements`].
+    #[must_use = "`false` means that nothing was copied"]
+    pub fn gather_elements(&self, elements: Elements, pieces: &Pieces, out: &mut [u8]) -> bool {
+        self.bytes.gather_elements(elements, pieces, out)
+    }
 }
 
 impl Writable<'_> {
@@ -71,6 +85,19 @@ impl Writable<'_> {
     #[must_use = "`false` means that nothing was copied"]
     pub fn scatter(&mut self, blocks: Blocks, data: &[u8]) -> bool {
         self.bytes.scatter(blocks, data)
+    }
+
+    /// See [`Bytes::scatter_pieces`].
+    #[inline]
+    #[must_use = "`false` means that nothing was copied"]
+    pub fn scatter_pieces(&mut self, at: isize, pieces: &Pieces, which: Range<usize>, data: &[u8]) -> bool {
+        self.bytes.scatter_pieces(at, pieces, which, data)
+    }
+
+    /// See [`Bytes::scatter_elements`].
+    #[must_use = "`false` means that nothing was copied"]
+    pub fn scatter_elements(&mut self, elements: Elements, pieces: &Pieces, data: &[u8]) -> bool {
+        self.bytes.scatter_elements(elements, pieces, data)
     }
 }
 

@@ -14,6 +14,7 @@
 mod atomics;
 mod copy;
 mod lent;
+mod pieces;
 mod strided;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 pub use atomics::{AtomicKind, AtomicOp, AtomicRefusal, AtomicWidth, Word};
 pub use lent::{Readable, Writable};
+pub use pieces::{Elements, Pieces};
 pub use strided::Blocks;
 pub use trust::Trust;
 
@@ -253,4 +255,15 @@ impl Backing for Foreign {
     fn bytes(&self) -> Bytes {
         self.bytes
     }
+}
+
+/// Whether each block goes through [`Bytes::read`] or [`Bytes::write`]: in a simulation, which has to see it, and under
+/// miri, where only these know which side may be changed by others.
+#[inline(always)]
+fn one_by_one() -> bool {
+    #[cfg(all(feature = "simulated", not(loom)))]
+    if crate::simulated::is_entered() {
+        return true;
+    }
+    cfg!(miri)
 }

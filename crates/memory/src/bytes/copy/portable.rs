@@ -26,6 +26,20 @@ pub(in super::super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 
 /// # Safety
 ///
+/// See [`super::many`].
+#[cfg_attr(
+    all(test, target_arch = "x86_64", not(miri), not(loom)),
+    expect(dead_code, reason = "the assembly is used")
+)]
+pub(in super::super) unsafe fn many(blocks: impl Iterator<Item = (*const u8, *mut u8, usize)>) {
+    for (from, to, len) in blocks {
+        // SAFETY: the caller's promise is the same.
+        unsafe { copy(from, to, len) }
+    }
+}
+
+/// # Safety
+///
 /// See [`super::whole`].
 #[cfg_attr(
     all(test, target_arch = "x86_64", not(miri), not(loom)),

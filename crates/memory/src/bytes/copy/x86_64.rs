@@ -37,6 +37,39 @@ pub(super) unsafe fn copy_slice(from: &[u8], to: *mut u8) {
 
 /// # Safety
 ///
+/// See [`super::many`].
+#[inline(always)]
+pub(super) unsafe fn many(blocks: impl Iterator<Item = (*const u8, *mut u8, usize)>) {
+    // SAFETY: the caller's promise; the processor was asked for AVX2.
+    unsafe {
+        if std::is_x86_feature_detected!("avx2") {
+            many_avx2(blocks);
+        } else {
+            blocks.for_each(|(from, to, len)| copy(from, to, len));
+        }
+    }
+}
+
+/// # Safety
+///
+/// The processor has AVX2; else as [`super::many`].
+#[target_feature(enable = "avx2")]
+unsafe fn many_avx2(blocks: impl Iterator<Item = (*const u8, *mut u8, usize)>) {
+    for (from, to, len) in blocks {
+        // SAFETY: the caller's promise, and the range of each arm.
+        unsafe {
+            match len {
+                33..=64 => by_32_avx2(from, to, len),
+                17..=32 => by_16_avx2(from, to, len),
+                65..=128 => by_64_avx2(from, to, len),
+                _ => copy(from, to, len),
+            }
+        }
+    }
+}
+
+/// # Safety
+///
 /// See [`super::whole`].
 #[inline(always)]
 pub(super) unsafe fn whole<const N: usize>(from: *const u8, to: *mut u8) {
@@ -231,6 +264,68 @@ unsafe fn by_64(from: *const u8, to: *mut u8, len: usize) {
             from = in(reg) from, to = in(reg) to, len = in(reg) len,
             a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, d = out(xmm_reg) _,
             e = out(xmm_reg) _, f = out(xmm_reg) _, g = out(xmm_reg) _, h = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// # Safety
+///
+/// `len` is 16 to 32; else as [`super::copy`].
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn by_16_avx2(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: two parts of 16 bytes that `len` holds.
+    unsafe {
+        asm!(
+            "vmovdqu {a}, xmmword ptr [{from}]",
+            "vmovdqu {b}, xmmword ptr [{from} + {len} - 16]",
+            "vmovdqu xmmword ptr [{to}], {a}",
+            "vmovdqu xmmword ptr [{to} + {len} - 16], {b}",
+            from = in(reg) from, to = in(reg) to, len = in(reg) len, a = out(xmm_reg) _, b = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// # Safety
+///
+/// `len` is 32 to 64; else as [`super::copy`].
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn by_32_avx2(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: two parts of 32 bytes that `len` holds.
+    unsafe {
+        asm!(
+            "vmovdqu {a}, ymmword ptr [{from}]",
+            "vmovdqu {b}, ymmword ptr [{from} + {len} - 32]",
+            "vmovdqu ymmword ptr [{to}], {a}",
+            "vmovdqu ymmword ptr [{to} + {len} - 32], {b}",
+            from = in(reg) from, to = in(reg) to, len = in(reg) len, a = out(ymm_reg) _, b = out(ymm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// # Safety
+///
+/// `len` is 64 to 128; else as [`super::copy`].
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn by_64_avx2(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: two parts of 64 bytes that `len` holds.
+    unsafe {
+        asm!(
+            "vmovdqu {a}, ymmword ptr [{from}]",
+            "vmovdqu {b}, ymmword ptr [{from} + 32]",
+            "vmovdqu {c}, ymmword ptr [{from} + {len} - 64]",
+            "vmovdqu {d}, ymmword ptr [{from} + {len} - 32]",
+            "vmovdqu ymmword ptr [{to}], {a}",
+            "vmovdqu ymmword ptr [{to} + 32], {b}",
+            "vmovdqu ymmword ptr [{to} + {len} - 64], {c}",
+            "vmovdqu ymmword ptr [{to} + {len} - 32], {d}",
+            from = in(reg) from, to = in(reg) to, len = in(reg) len,
+            a = out(ymm_reg) _, b = out(ymm_reg) _, c = out(ymm_reg) _, d = out(ymm_reg) _,
             options(nostack, preserves_flags),
         );
     }

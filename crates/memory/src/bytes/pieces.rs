@@ -314,7 +314,7 @@ mod tests {
     const MEMORY_LEN: usize = 40 + 640 + 129;
 
     fn pieces() -> Pieces {
-        Pieces::new(BLOCKS.iter().copied()).unwrap()
+        Pieces::new(BLOCKS.iter().copied()).expect("they fit")
     }
 
     /// Calls `check` with the memory as anybody's, and returns what is in it then.

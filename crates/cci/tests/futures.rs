@@ -280,6 +280,27 @@ fn posted_messages_arrive_in_order_and_flush_waits_for_them() {
 }
 
 #[test]
+fn what_was_posted_does_not_count_as_sent_when_the_driver_ends() {
+    on_each_device(|device| async move {
+        let (client, driver) = Messenger::with_tokio(messenger(device, Limits::default())).unwrap();
+        let driver = tokio::spawn(driver);
+        let server = spawn(device);
+        let uri = server.uri().to_owned();
+        let accept =
+            tokio::spawn(
+                async move { server.incoming().await.unwrap().accept().await.map(|one| (server, one)) },
+            );
+        let connection = client.connect(&uri, b"", Attribute::ReliableOrdered, None).await.unwrap();
+        let _server = accept.await.unwrap().unwrap();
+        connection.post(b"hello").await.unwrap();
+        driver.abort();
+        assert!(driver.await.unwrap_err().is_cancelled());
+        let flushed = connection.flush().await;
+        assert!(matches!(flushed, Err(SendError::Over)), "{device}: {flushed:?}");
+    });
+}
+
+#[test]
 fn requests_and_messages_stay_in_order_whoever_takes_them() {
     on_each_device(|device| async move {
         let (client, server) = pair(device, Attribute::ReliableOrdered).await;

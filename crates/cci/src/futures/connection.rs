@@ -69,7 +69,7 @@ impl Connection {
     /// Waits until the peer has all messages that were posted, also meanwhile, and those that the sink has sent.
     ///
     /// # Errors
-    /// [`SendError::Failed`]: one of them did not arrive.
+    /// [`SendError::Failed`]: one of them did not arrive. [`SendError::Over`]: the driver has ended before them.
     pub async fn flush(&self) -> Result<(), SendError> {
         poll_fn(|context| self.poll_flushed(context)).await
     }
@@ -159,7 +159,8 @@ impl Connection {
     }
 
     fn poll_flushed(&self, context: &Context<'_>) -> Poll<Result<(), SendError>> {
-        self.shared.lock().poll_flushed(self.handle, context).map_err(SendError::Failed)
+        let flushed = self.shared.lock().poll_flushed(self.handle, context);
+        flushed.map_err(|failure| failure.map_or(SendError::Over, SendError::Failed))
     }
 
     /// Sends what the sink has taken.

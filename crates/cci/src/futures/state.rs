@@ -342,18 +342,25 @@ impl State {
         }
     }
 
-    /// Whether all posted messages of a connection have ended, and how; if not, has the task woken when they have.
+    /// Whether all posted messages of a connection have ended, and how; if not, has the task woken when they have. Without a reason: the driver
+    /// has ended before them.
     pub(super) fn poll_flushed(
         &mut self,
         connection: Connection,
         context: &Context<'_>,
-    ) -> Poll<Result<(), SendFailure>> {
+    ) -> Poll<Result<(), Option<SendFailure>>> {
         let Some(peer) = self.peers.get_mut(connection) else { return Poll::Ready(Ok(())) };
-        if peer.posted > 0 && !self.is_over {
-            peer.flusher = Some(context.waker().clone());
-            return Poll::Pending;
+        if let Some(failure) = peer.post_failure.take_if(|_| peer.posted == 0 || self.is_over) {
+            return Poll::Ready(Err(Some(failure)));
         }
-        Poll::Ready(peer.post_failure.take().map_or(Ok(()), Err))
+        if peer.posted == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        if self.is_over {
+            return Poll::Ready(Err(None));
+        }
+        peer.flusher = Some(context.waker().clone());
+        Poll::Pending
     }
 
     /// The program wants no more of a connection.

@@ -274,8 +274,8 @@ uint8_t ripc_service_set_resolve_timeout(uint16_t service_id, int timeout_ms);
 
 /*
  * How long the only item of a message by ripc_send_short() may be on the present path to another service: RECV_BUF_SIZE bytes, or fewer where
- * a network takes only shorter messages. 0: the other service is not connected, or src is no service of this process. A message with more items
- * has space for 4 bytes less with each.
+ * a network takes only shorter messages. 0: the other service is not connected, and is looked for from then on without waiting, or src is no
+ * service of this process. A message with more items has space for 4 bytes less with each.
  */
 uint32_t ripc_short_item_size_max(uint16_t src, uint16_t dest);
 

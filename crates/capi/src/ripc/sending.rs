@@ -119,12 +119,15 @@ unsafe fn send_long(given: Given) -> Result<u8> {
     Ok(0)
 }
 
-/// How long the only item of a short message may be.
+/// How long the only item of a short message may be. A partner that is not connected is looked for from then on.
 #[unsafe(no_mangle)]
 pub extern "C" fn ripc_short_item_size_max(src: u16, dest: u16) -> u32 {
     guarded(0, || {
         with(|live| {
             let partner = live.partner(src, dest)?;
+            if !live.node.is_reached(partner) {
+                live.node.seek(partner);
+            }
             let bytes = live.node.short_item_bytes_max(partner).unwrap_or(0).min(BYTES_MAX);
             Ok(u32::try_from(bytes).unwrap_or(0))
         })

@@ -10,6 +10,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.function.IntFunction;
 
 /**
  * A service of this process, which others find by its id, wherever it is (libRIPC). It sends messages to other services and
@@ -33,6 +34,9 @@ public final class Service implements AutoCloseable {
     private final boolean isGroup;
     private final ServiceCalls calls = new ServiceCalls(this);
     private final ServiceLeases leases = new ServiceLeases(this);
+    /** How long a send looks for a service that is not connected. */
+    private volatile Duration resolveTimeout = Duration.ofSeconds(10);
+
     private volatile boolean closed;
 
     private Service(ServiceId id, boolean isGroup) {
@@ -122,6 +126,7 @@ public final class Service implements AutoCloseable {
      */
     public void setResolveTimeout(Duration timeout) {
         set(RawServices.setResolveTimeout(id.number(), milliseconds(timeout, 0)));
+        resolveTimeout = timeout;
     }
 
     /**
@@ -173,8 +178,8 @@ public final class Service implements AutoCloseable {
      * How long the only short item of a message may be on the present path to another service.
      *
      * @param to the other service
-     * @return 2000 bytes, or fewer where a network takes only shorter messages; 0 if the other service is not connected, or this one is
-     *     closed. A message with more items has space for 4 bytes less with each
+     * @return 2000 bytes, or fewer where a network takes only shorter messages; 0 if the other service is not connected, and is looked for
+     *     from then on, or this one is closed. A message with more items has space for 4 bytes less with each
      */
     public int shortItemBytesMax(ServiceId to) {
         return RawServices.shortItemSizeMax(id.number(), to.number());
@@ -229,6 +234,9 @@ public final class Service implements AutoCloseable {
                     returns.size() + " return buffers are more than " + RawServices.LONG_ITEMS_MAX);
         }
         checkOpen();
+        if (Thread.currentThread().isVirtual() && !isGroup && shortItemBytesMax(to) == 0) {
+            lookFor(to);
+        }
         ItemArrays.enter(returns);
         try {
             if (!RawServices.send(isLong, id.number(), to.number(), items, ItemArrays.ofParts(memory, returns))) {
@@ -238,6 +246,31 @@ public final class Service implements AutoCloseable {
             }
         } finally {
             ItemArrays.exit(returns);
+        }
+    }
+
+    /** Waits for a connection without the library, in which a virtual thread would keep its carrier. */
+    private void lookFor(ServiceId to) {
+        Duration timeout = resolveTimeout;
+        boolean isInterrupted = false;
+        try {
+            for (long deadline = Intake.deadline(timeout); ; ) {
+                try {
+                    IntFunction<Boolean> look = sliceMs -> shortItemBytesMax(to) > 0 ? true : null;
+                    if (ServiceWait.until(deadline, this::checkOpen, look) == null && !timeout.isZero()) {
+                        throw new PeerException(
+                                Status.ERROR, "sending to the service " + to.number() + ": it was not found within " + timeout);
+                    }
+                    return;
+                } catch (InterruptedException e) {
+                    // As in the library, which goes on.
+                    isInterrupted = true;
+                }
+            }
+        } finally {
+            if (isInterrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
     }
 

@@ -235,6 +235,9 @@ pub struct Traffic {
     buffer: Vec<u8>,
 }
 
+/// Turns after the last operation has ended: enough to take all events that may be queued.
+const TURNS_BEHIND: u32 = 64;
+
 impl Traffic {
     /// Connects them.
     ///
@@ -306,8 +309,9 @@ impl Traffic {
             assert!(start.elapsed() < PATIENCE, "something never ended\n{}", self.state());
         }
         let took = start.elapsed();
-        // What was sent well is there; its events may still be queued.
+        // What was sent well is there; its events may still be queued, of which a turn takes a few, however late it comes.
         self.rest(Duration::from_millis(2));
+        (0..TURNS_BEHIND).for_each(|_| self.turn(false));
         took
     }
 

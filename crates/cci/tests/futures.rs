@@ -301,6 +301,34 @@ fn what_was_posted_does_not_count_as_sent_when_the_driver_ends() {
 }
 
 #[test]
+fn several_tasks_may_wait_on_one_connection() {
+    on_each_device(|device| async move {
+        let (client, server) = pair(device, Attribute::ReliableOrdered).await;
+        let (client, server) = (Arc::new(client), Arc::new(server));
+        let mut reading = JoinSet::new();
+        for _ in 0..3 {
+            let server = server.clone();
+            reading.spawn(async move { server.receive().await.is_some() });
+        }
+        client.post(b"first").await.unwrap();
+        let mut flushing = JoinSet::new();
+        for _ in 0..3 {
+            let client = client.clone();
+            flushing.spawn(async move { client.flush().await });
+        }
+        assert!(reading.join_next().await.unwrap().unwrap(), "{device}");
+        while let Some(flushed) = flushing.join_next().await {
+            flushed.unwrap().unwrap();
+        }
+        client.post(b"second").await.unwrap();
+        assert!(reading.join_next().await.unwrap().unwrap(), "{device}");
+        client.flush().await.unwrap();
+        client.post(b"third").await.unwrap();
+        assert!(reading.join_next().await.unwrap().unwrap(), "{device}");
+    });
+}
+
+#[test]
 fn requests_and_messages_stay_in_order_whoever_takes_them() {
     on_each_device(|device| async move {
         let (client, server) = pair(device, Attribute::ReliableOrdered).await;

@@ -71,6 +71,7 @@ mod state;
 #[cfg(feature = "tokio")]
 mod tokio;
 mod wait;
+mod wakers;
 
 pub use connection::Connection;
 pub use driver::{Driver, Reactor};

@@ -2,6 +2,7 @@
 
 use super::operations::{Entered, Operations, Outcome, POSTED};
 use super::received::Received;
+use super::wakers::Wakers;
 use crate::connection::Connection;
 use crate::engine::event::ConnectRequest;
 use crate::error::ConnectFailure;
@@ -28,7 +29,7 @@ pub(super) struct State {
     /// Who wants to connect.
     requests: VecDeque<ConnectRequest>,
     /// Tasks that wait for one of these.
-    acceptors: Vec<Waker>,
+    acceptors: Wakers,
     /// Tasks that wait for space, and on which connection.
     writers: VecDeque<(Connection, Waker)>,
     driver: Option<Waker>,
@@ -44,14 +45,23 @@ pub(super) struct State {
 #[derive(Default)]
 struct Peer {
     received: VecDeque<Received>,
-    reader: Option<Waker>,
+    readers: Wakers,
     /// The peer has gone, or the connection failed.
     has_ended: bool,
     /// Posted messages that have not ended.
     posted: u32,
     /// Why the first of them that failed did.
     post_failure: Option<SendFailure>,
-    flusher: Option<Waker>,
+    flushers: Wakers,
+}
+
+impl Peer {
+    /// Nothing more comes: who waits finds that out.
+    fn end(&mut self) {
+        self.has_ended = true;
+        self.readers.wake();
+        self.flushers.wake();
+    }
 }
 
 /// What became of a message that was to be posted.
@@ -75,7 +85,7 @@ impl Shared {
             operations: Operations::new(),
             peers: ByConnection::new(),
             requests: VecDeque::new(),
-            acceptors: Vec::new(),
+            acceptors: Wakers::default(),
             writers: VecDeque::new(),
             driver: None,
             events_for_readers: EVENTS_PER_TURN,
@@ -120,11 +130,10 @@ impl State {
     pub(super) fn end(&mut self) {
         self.is_over = true;
         self.operations.wake_all();
-        self.acceptors.drain(..).for_each(Waker::wake);
+        self.acceptors.wake();
         self.writers.drain(..).for_each(|(_, waker)| waker.wake());
         for peer in self.peers.values_mut() {
-            peer.has_ended = true;
-            peer.reader.take().into_iter().chain(peer.flusher.take()).for_each(Waker::wake);
+            peer.end();
         }
     }
 
@@ -163,7 +172,7 @@ impl State {
             }
             Event::ConnectRequest(request) => {
                 self.requests.push_back(request);
-                self.acceptors.drain(..).for_each(Waker::wake);
+                self.acceptors.wake();
             }
             Event::Message(message) => self.received(message.connection(), Received::Message(message)),
             Event::Request(request) => self.received(request.connection(), Received::Request(request)),
@@ -171,8 +180,7 @@ impl State {
             Event::RequestCancelled(id) => self.received(id.connection(), Received::RequestCancelled(id)),
             Event::Disconnected { connection, .. } => {
                 if let Some(peer) = self.peers.get_mut(connection) {
-                    peer.has_ended = true;
-                    peer.reader.take().into_iter().chain(peer.flusher.take()).for_each(Waker::wake);
+                    peer.end();
                 }
                 self.space(connection);
             }
@@ -197,10 +205,8 @@ impl State {
         if let Err(failure) = result {
             peer.post_failure.get_or_insert(failure);
         }
-        if peer.posted == 0
-            && let Some(flusher) = peer.flusher.take()
-        {
-            flusher.wake();
+        if peer.posted == 0 {
+            peer.flushers.wake();
         }
     }
 
@@ -215,9 +221,7 @@ impl State {
         // Of a connection that the program has dropped, nothing is wanted.
         let Some(peer) = self.peers.get_mut(connection) else { return };
         peer.received.push_back(received);
-        if let Some(reader) = peer.reader.take() {
-            reader.wake();
-        }
+        peer.readers.wake();
     }
 
     /// There may be space for those who wait.
@@ -254,7 +258,7 @@ impl State {
     pub(super) fn next_request(&mut self, context: &Context<'_>) -> Option<ConnectRequest> {
         let request = self.requests.pop_front();
         if request.is_none() && !self.is_over {
-            self.acceptors.push(context.waker().clone());
+            self.acceptors.add(context);
         }
         request
     }
@@ -280,7 +284,7 @@ impl State {
         if peer.has_ended || self.is_over {
             return Poll::Ready(None);
         }
-        peer.reader = Some(context.waker().clone());
+        peer.readers.add(context);
         Poll::Pending
     }
 
@@ -359,7 +363,7 @@ impl State {
         if self.is_over {
             return Poll::Ready(Err(None));
         }
-        peer.flusher = Some(context.waker().clone());
+        peer.flushers.add(context);
         Poll::Pending
     }
 

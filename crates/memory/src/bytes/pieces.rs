@@ -219,9 +219,7 @@ impl Bytes {
         }
         true
     }
-}
 
-impl Bytes {
     /// Copies all blocks of elements to `out`, one behind the other. `false`: they are not all in range, or `out` has another length, and nothing was done.
     #[must_use = "`false` means that nothing was copied"]
     pub fn gather_elements(&self, elements: Elements, pieces: &Pieces, out: &mut [u8]) -> bool {

@@ -34,7 +34,7 @@ public final class Service implements AutoCloseable {
     private final boolean isGroup;
     private final ServiceCalls calls = new ServiceCalls(this);
     private final ServiceLeases leases = new ServiceLeases(this);
-    /** How long a send looks for a service that is not connected. */
+    /** How long a send looks for a service that is not connected; at first the library's default. */
     private volatile Duration resolveTimeout = Duration.ofSeconds(10);
 
     private volatile boolean closed;
@@ -259,11 +259,11 @@ public final class Service implements AutoCloseable {
                     IntFunction<Boolean> look = sliceMs -> shortItemBytesMax(to) > 0 ? true : null;
                     if (ServiceWait.until(deadline, this::checkOpen, look) == null && !timeout.isZero()) {
                         throw new PeerException(
-                                Status.ERROR, "sending to the service " + to.number() + ": it was not found within " + timeout);
+                                Status.ERROR, "sending to the service " + to.number() + ": it was not found within " + timeout.toMillis() + " ms");
                     }
                     return;
                 } catch (InterruptedException e) {
-                    // As in the library, which goes on.
+                    // An interrupt does not end a send, whichever thread waits. The program sees it afterwards.
                     isInterrupted = true;
                 }
             }

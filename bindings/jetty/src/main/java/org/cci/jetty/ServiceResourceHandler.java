@@ -11,7 +11,8 @@ import org.eclipse.jetty.server.handler.ResourceHandler;
 
 /**
  * Serves files as {@link ResourceHandler} does. To clients of a {@link ServiceConnector} nothing is copied in Java: they fetch what
- * is in Jetty's cache from there, and other files from memory that those were read into.
+ * is in Jetty's cache from there, and other files from memory that those were read into. Without a cache, what a path leads to is
+ * remembered for one second, unless the file changes.
  */
 public class ServiceResourceHandler extends ResourceHandler {
     /** How long the cache takes a file for what it was. */
@@ -36,7 +37,10 @@ public class ServiceResourceHandler extends ResourceHandler {
 
     @Override
     protected HttpContent.Factory newHttpContentFactory(ByteBufferPool.Sized pool) {
-        HttpContent.Factory files = new ResourceHttpContentFactory(getBaseResource(), getMimeTypes(), pool);
+        // The cache has its own memory of what it found, and asks files whether they have changed.
+        HttpContent.Factory files = cachedBytesMax == 0
+                ? new KnownFiles(getBaseResource(), getMimeTypes(), pool)
+                : new ResourceHttpContentFactory(getBaseResource(), getMimeTypes(), pool);
         HttpContent.Factory contents = path -> {
             HttpContent content = files.getContent(path);
             return content == null ? null : new FileContent(content);

@@ -19,7 +19,7 @@ import org.eclipse.jetty.util.TypeUtil;
 /** A file that clients of services fetch from memory which it was read into, without another copy. Others get it as before. */
 final class FileContent extends HttpContent.Wrapper {
     /** What is read first: while the client fetches one part, the next one is read, which has twice as many bytes. */
-    private static final int FIRST_PART_BYTES = 1 << 20;
+    private static final int FIRST_PART_BYTES = 128 << 10;
 
     FileContent(HttpContent content) {
         super(content);

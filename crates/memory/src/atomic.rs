@@ -6,9 +6,13 @@
 #[cfg(not(any(loom, feature = "simulated")))]
 pub use core::sync::atomic::fence;
 #[cfg(not(loom))]
-pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+pub use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+/// Loom reorders no code.
+#[cfg(loom)]
+pub fn compiler_fence(_: Ordering) {}
 
 #[cfg(all(feature = "simulated", not(loom)))]
 pub use crate::simulated::fence;

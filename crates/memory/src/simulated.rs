@@ -314,6 +314,11 @@ pub fn settle() {
     access(|state, process| state.processes.get_mut(process).map(Process::show_all));
 }
 
+/// Makes the stores of every process visible, as a fence in each running thread does.
+pub fn heavy_fence() {
+    access(|state, _| state.processes.iter_mut().for_each(Process::show_all));
+}
+
 /// Makes the stores to a range visible, whoever made them: before it is unmapped, replaced or freed.
 pub fn unmap(base: *const u8, len_bytes: usize) {
     MEMORIES.with_borrow(|memories| {

@@ -140,7 +140,7 @@ fn scribbling_at_every_instant_harms_nobody() {
                 consumer.stall();
                 consumer.resume();
             }
-            let _ = consumer.arm() | producer.needs_wake();
+            let _ = (consumer.arm(), producer.needs_wake());
             consumer.disarm();
         }
     }

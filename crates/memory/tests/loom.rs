@@ -4,9 +4,9 @@
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use cci_memory::atomic::{AtomicU32, Ordering};
+use cci_memory::atomic::{AtomicU32, Ordering, fence};
 use cci_memory::pool::SlotPool;
-use cci_memory::ring::{Consumer, Line, PushError, RecordHeader, loom_pair};
+use cci_memory::ring::{Armed, Consumer, Line, PushError, RecordHeader, loom_pair};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -179,7 +179,7 @@ fn nobody_sleeps_on_a_record() {
             producer.push(header(0), &[&[1; 12]]).unwrap();
             producer.needs_wake()
         });
-        let slept = !consumer.arm();
+        let slept = consumer.arm() == Armed::MaySleep;
         let woken = sender.join().unwrap();
         // Asleep means woken. (Awake may be woken too: harmless.)
         assert!(!slept || woken);
@@ -200,10 +200,92 @@ fn nobody_sleeps_on_progress() {
             assert!(right.publish_head());
             back.needs_progress_wake()
         });
-        let slept = !left.arm_for_progress() && forth.consumed().unwrap() < span.end();
+        let slept = left.arm_for_progress() == Armed::MaySleep && forth.consumed().unwrap() < span.end();
         let woken = consuming.join().unwrap();
         assert!(!slept || woken);
     });
+}
+
+/// A heavy fence that meets the sender at one place of its program: there the sender waits until the sleeper makes the fence or needs none,
+/// and fences in the first case. All places together are all that a heavy fence can do.
+#[derive(Default)]
+struct HeavyFence {
+    /// 1: the sleeper makes it; 2: it needs none.
+    asked: AtomicU32,
+    done: AtomicU32,
+}
+
+impl HeavyFence {
+    fn meets(&self, is_here: bool) {
+        while is_here {
+            match self.asked.load(Ordering::Relaxed) {
+                0 => thread::yield_now(),
+                1 => {
+                    fence(Ordering::SeqCst);
+                    return self.done.store(1, Ordering::Relaxed);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn make(&self) {
+        fence(Ordering::SeqCst);
+        self.asked.store(1, Ordering::Relaxed);
+        while self.done.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// A sender in a stream pushes and looks, and ends the stream. `place`: where a heavy fence meets it. None: the sleeper makes none.
+fn nobody_sleeps_on_a_stream(place: Option<u32>) {
+    check(3, move || {
+        let (mut producer, mut consumer) = loom_pair(256, 48);
+        consumer.offer_heavy_fences();
+        let heavy = Arc::new(HeavyFence::default());
+        let meets = Arc::clone(&heavy);
+        let sender = thread::spawn(move || {
+            producer.begin_light_fences();
+            meets.meets(place == Some(0));
+            producer.push(header(0), &[&[1; 12]]).unwrap();
+            meets.meets(place == Some(1));
+            let wakes = producer.needs_wake();
+            meets.meets(place == Some(2));
+            producer.end_light_fences();
+            meets.meets(place == Some(3));
+            wakes
+        });
+        let slept = match consumer.arm() {
+            Armed::NeedsHeavyFence if place.is_some() => {
+                heavy.make();
+                !consumer.has_record()
+            }
+            armed => {
+                heavy.asked.store(2, Ordering::Relaxed);
+                armed != Armed::HasRecord
+            }
+        };
+        let woken = sender.join().unwrap();
+        assert!(!slept || woken);
+        consumer.disarm();
+        assert!(take(&mut consumer, 0));
+    });
+}
+
+#[test]
+fn nobody_sleeps_on_a_record_behind_a_light_fence() {
+    for place in 0..4 {
+        nobody_sleeps_on_a_stream(Some(place));
+    }
+}
+
+/// What the test before shows depends on the heavy fence.
+#[test]
+#[should_panic(expected = "!slept || woken")]
+fn without_a_heavy_fence_somebody_sleeps_on_a_record() {
+    nobody_sleeps_on_a_stream(None);
 }
 
 #[test]
@@ -356,7 +438,7 @@ fn the_last_of_pool_and_slots_frees_the_memory() {
 
 #[test]
 fn what_was_taken_back_is_not_written_any_more() {
-    use cci_memory::atomic::{AtomicU64, fence};
+    use cci_memory::atomic::AtomicU64;
     use loom::cell::UnsafeCell;
     struct Memory {
         live: AtomicU64,

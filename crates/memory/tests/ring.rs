@@ -8,8 +8,8 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use cci_memory::ring::{
-    BadRegion, Consumer, Like, Line, Producer, PushError, RecordHeader, payload_bytes_limit, record_bytes,
-    region_bytes,
+    Armed, BadRegion, Consumer, Like, Line, Producer, PushError, RecordHeader, payload_bytes_limit,
+    record_bytes, region_bytes,
 };
 use common::{Memory, Random, pair};
 
@@ -109,15 +109,15 @@ fn a_peeked_record_stays_until_consumed() {
 fn one_arming_asks_for_one_wake() {
     let (mut producer, mut consumer) = pair(256, 48);
     assert!(!producer.needs_wake());
-    assert!(!consumer.arm());
+    assert_eq!(consumer.arm(), Armed::MaySleep);
     assert!(!producer.needs_progress_wake(), "armed for records only");
     producer.push(header(1), &[]).unwrap();
     assert!(producer.needs_wake());
     assert!(!producer.needs_wake());
-    assert!(consumer.arm(), "there is a record");
+    assert_eq!(consumer.arm(), Armed::HasRecord);
     consumer.disarm();
     assert!(!producer.needs_wake());
-    assert!(consumer.arm_for_progress());
+    assert_eq!(consumer.arm_for_progress(), Armed::HasRecord);
     assert!(producer.needs_progress_wake());
     assert!(!producer.needs_wake());
 }
@@ -133,7 +133,7 @@ fn a_record_taken_back_is_not_delivered() {
     consumer.stall();
     assert!(consumer.is_stalled() && producer.is_stalled());
     assert!(consumer.peek().unwrap().is_none());
-    assert!(!consumer.arm(), "nothing that could be taken");
+    assert_eq!(consumer.arm(), Armed::MaySleep, "nothing that could be taken");
     {
         let mut guard = producer.try_cancel().unwrap().unwrap();
         assert!(!consumer.resume());

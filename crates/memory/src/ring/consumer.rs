@@ -19,6 +19,18 @@ pub(super) const ATTENTION_PROGRESS: u64 = 2;
 /// PAD and VOID records skipped in one call at most, so that no peer can keep us in it.
 const SKIPS_PER_PEEK_MAX: u32 = 256;
 
+/// Whether a consumer that has asked to be woken may sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "sleeping may be for ever, unless this says that it is safe"]
+pub enum Armed {
+    /// Nothing is there, and the producer will wake this side for what comes.
+    MaySleep,
+    /// A record is there already.
+    HasRecord,
+    /// The producer has light fences. Make a heavy one, then ask [`has_record`](Consumer::has_record).
+    NeedsHeavyFence,
+}
+
 /// The end of a ring that reads records. `M` keeps the memory mapped.
 pub struct Consumer<M> {
     region: Region<M>,
@@ -202,27 +214,42 @@ impl<M> Consumer<M> {
         self.head
     }
 
-    /// Asks to be woken for the next record. `true`: something is there already, do not sleep. While stalled it is
-    /// `false`, as there is nothing to take.
+    /// Says that this side can make heavy fences, so that those of the producer may be light; see "Sleeping" in the module
+    /// documentation.
+    pub fn offer_heavy_fences(&self) {
+        self.region.heavy().store(1, Ordering::Relaxed);
+    }
+
+    /// Asks to be woken for the next record, and looks whether there is one. While stalled there is none, as nothing can be taken.
     ///
-    /// After waking, and also after `true`: [`disarm`](Self::disarm).
-    #[must_use = "sleeping on `true` may be for ever"]
-    pub fn arm(&mut self) -> bool {
+    /// After waking, and also if there is a record: [`disarm`](Self::disarm).
+    pub fn arm(&mut self) -> Armed {
         self.arm_for(ATTENTION_RECORDS)
     }
 
     /// Asks to be woken for the next record, like [`arm`](Self::arm), and also when the peer has consumed records of the opposite ring: look at
     /// its [`consumed`](super::Producer::consumed) once more before sleeping.
-    #[must_use = "sleeping on `true` may be for ever"]
-    pub fn arm_for_progress(&mut self) -> bool {
+    pub fn arm_for_progress(&mut self) -> Armed {
         self.arm_for(ATTENTION_PROGRESS)
     }
 
-    fn arm_for(&mut self, attention: u64) -> bool {
+    fn arm_for(&mut self, attention: u64) -> Armed {
         self.region.attention().store(attention, Ordering::Relaxed);
         // Pairs with the fence in `Producer::needs_wake`: one of us sees the other's store.
         fence(Ordering::SeqCst);
-        !self.stalled && self.region.word(self.head).load(Ordering::Relaxed) != 0
+        // Before the look at the ring. Acquire pairs with the Release in `Producer::end_light_fences`: that look sees all that was
+        // pushed without a fence.
+        let is_fenced = self.region.light().load(Ordering::Acquire) == 0;
+        match self.has_record() {
+            true => Armed::HasRecord,
+            false if is_fenced => Armed::MaySleep,
+            false => Armed::NeedsHeavyFence,
+        }
+    }
+
+    /// Whether there is something to be taken.
+    pub fn has_record(&self) -> bool {
+        !self.stalled && self.may_have_more()
     }
 
     /// Ends what [`arm`](Self::arm) began: records are polled for again.

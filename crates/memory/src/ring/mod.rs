@@ -8,13 +8,15 @@
 //! | 0..8         | `head: u64`        | consumer   | producer |
 //! | 8..16        | `stall: u64`       | both (CAS) | both     |
 //! | 128..136     | `attention: u64`   | both       | both     |
+//! | 136..144     | `heavy: u64`       | consumer   | producer |
 //! | 192..200     | `direct: u64`      | producer   | consumer |
+//! | 200..208     | `light: u64`       | producer   | consumer |
 //! | 256..        | data, a power of two of bytes | producer | consumer |
 //!
 //! All words are in the byte order of the machine. The region starts as zeros, aligned to 64 bytes or better.
 //! `head` has a pair of lines of its own, because the consumer writes it often; `attention` has another, because the
-//! producer reads it after every batch and it seldom changes, so it stays in the producer's cache. `direct` lies beside
-//! it, as the consumer looks at it hardly ever.
+//! producer reads it after every batch and it seldom changes, so it stays in the producer's cache. `heavy` is written once.
+//! `direct` and `light` are the producer's, and the consumer looks at them hardly ever.
 //!
 //! *Positions* count bytes since the region was made, are multiples of 64 and never wrap (64 bits last for centuries);
 //! position `p` lives at data offset `p mod data_bytes`.
@@ -70,8 +72,8 @@
 //!
 //! # Sleeping
 //!
-//! Consumer: [`arm`](Consumer::arm) stores `attention`, fences (SeqCst), looks at the ring again; `false` means that it
-//! may sleep. After it wakes, [`disarm`](Consumer::disarm). Producer: push records, then once
+//! Consumer: [`arm`](Consumer::arm) stores `attention`, fences (SeqCst), looks at the ring again; only if nothing is there may it
+//! sleep. After it wakes, [`disarm`](Consumer::disarm). Producer: push records, then once
 //! [`needs_wake`](Producer::needs_wake): fences (SeqCst), reads `attention` and, if it is set, takes it (sets it to 0),
 //! so that one arming causes one wake-up. One of the two fences is first, so either the producer sees `attention` or
 //! the consumer sees the record.
@@ -81,6 +83,17 @@
 //! [`Producer::consumed`] of the ring that it writes once more. The peer, after
 //! [`publish_head`](Consumer::publish_head), asks [`needs_progress_wake`](Producer::needs_progress_wake) of the ring
 //! that *it* writes.
+//!
+//! *Light and heavy fences.* The fence after each push takes longer than the push. In a stream, the producer's are *light*, which is
+//! nothing that the processor does, and the consumer, which seldom sleeps then, makes up for them by a *heavy* one: that has the kernel
+//! put a fence into every running thread of the processes that have registered for it (`membarrier`, GLOBAL_EXPEDITED). `heavy` says
+//! that the consumer can do that. The producer, whose process is registered, stores `light` = 1 and fences
+//! ([`begin_light_fences`](Producer::begin_light_fences)); its fences are light then until it stores `light` = 0 (Release,
+//! [`end_light_fences`](Producer::end_light_fences)). The consumer stores `attention`, fences, and reads `light` (Acquire) before it
+//! looks at the ring. If that is 0, either the producer's light fences have ended, and all that was pushed until then can be seen; or
+//! they have not begun, and the fence with which they begin comes behind the consumer's, so that it sees `attention`. If it is 1, the
+//! consumer makes a heavy fence and looks at the ring behind it: what the producer pushed before the fence that was put into it can be
+//! seen, and behind that it sees `attention`. Where somebody waits for a read position, the same holds for that.
 //!
 //! # Receiver not ready, and taking a message back
 //!
@@ -117,7 +130,7 @@ mod region;
 mod span;
 mod word;
 
-pub use consumer::{Consumer, Like, Line, Record};
+pub use consumer::{Armed, Consumer, Like, Line, Record};
 pub use producer::{CancelGuard, Direct, Producer, PushError};
 #[cfg(loom)]
 pub use region::pair as loom_pair;

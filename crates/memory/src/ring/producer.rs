@@ -7,7 +7,7 @@ use super::region::{Lines, Region};
 use super::span::Span;
 use super::word::{self, Corrupt, RecordHeader};
 use super::{BadRegion, LINE_BYTES, LINE_PAYLOAD_BYTES};
-use crate::atomic::{Ordering, fence};
+use crate::atomic::{Ordering, compiler_fence, fence};
 
 const LINE: u64 = LINE_BYTES as u64;
 /// How far beyond the tail words are zeroed once a record is out: the word of the next record and, if that is one line
@@ -91,6 +91,8 @@ pub struct Producer<M> {
     zeroed: u64,
     /// Up to where we may write: the last read position seen plus the size of the data.
     limit: u64,
+    /// This side does not fence before it looks whether the consumer sleeps.
+    has_light_fences: bool,
 }
 
 impl<M> Producer<M> {
@@ -124,7 +126,15 @@ impl<M> Producer<M> {
         // The memory is zero, hence so is the word at position 0.
         let limit = region.data_bytes();
         let short_bytes_max = payload_bytes_max.min(LINE_PAYLOAD_BYTES as u32);
-        Producer { region, payload_bytes_max, short_bytes_max, tail: 0, zeroed: LINE, limit }
+        Producer {
+            region,
+            payload_bytes_max,
+            short_bytes_max,
+            tail: 0,
+            zeroed: LINE,
+            limit,
+            has_light_fences: false,
+        }
     }
 
     /// Writes a record whose payload is the segments, one after the other, and makes it visible.
@@ -436,23 +446,63 @@ impl<M> Producer<M> {
         self.payload_bytes_max
     }
 
+    /// Has light fences in [`needs_wake`](Self::needs_wake) and [`needs_progress_wake`](Self::needs_progress_wake) from now on, if the consumer
+    /// can make heavy ones. It makes one whenever it goes to sleep, so this is for streams. The caller's process is registered for heavy
+    /// fences; see "Sleeping" in the module documentation.
+    #[cold]
+    pub fn begin_light_fences(&mut self) {
+        if self.region.heavy().load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        self.region.light().store(1, Ordering::Relaxed);
+        // Pairs with the fence in `Consumer::arm`: if the consumer does not see the word, we see that it sleeps.
+        fence(Ordering::SeqCst);
+        self.has_light_fences = true;
+    }
+
+    /// Ends what [`begin_light_fences`](Self::begin_light_fences) began.
+    #[cold]
+    pub fn end_light_fences(&mut self) {
+        self.has_light_fences = false;
+        // Pairs with the Acquire in `Consumer::arm`, which then sees all that we have pushed and published.
+        self.region.light().store(0, Ordering::Release);
+    }
+
+    /// Whether this side looks without fences.
+    #[inline(always)]
+    pub fn has_light_fences(&self) -> bool {
+        self.has_light_fences
+    }
+
+    /// Orders our stores before a look at whether the consumer sleeps.
+    #[inline(always)]
+    fn before_look(&self) {
+        if self.has_light_fences {
+            // The processor's fence is the consumer's to have.
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            // Pairs with the fence in `Consumer::arm`: one of us sees the other's store.
+            fence(Ordering::SeqCst);
+        }
+    }
+
     /// Whether the consumer sleeps and must be woken for the records pushed; call it once after each batch.
     ///
     /// `true` is given once for each time that the consumer armed: whoever gets it must do the waking.
     #[must_use = "nobody else will wake the consumer"]
     #[inline]
     pub fn needs_wake(&self) -> bool {
-        // Pairs with the fence in `Consumer::arm`: one of us sees the other's store.
-        fence(Ordering::SeqCst);
+        self.before_look();
         let attention = self.region.attention();
         attention.load(Ordering::Relaxed) != ATTENTION_NONE
             && attention.swap(ATTENTION_NONE, Ordering::Relaxed) != ATTENTION_NONE
     }
 
     /// A hint, without a fence, that the peer may be asleep: cheap enough for after every push. `false` proves
-    /// nothing; [`needs_wake`](Self::needs_wake) is still due once after the batch.
+    /// nothing but [without fences](Self::has_light_fences); [`needs_wake`](Self::needs_wake) is still due once after the batch.
     #[inline]
     pub fn peer_may_sleep(&self) -> bool {
+        compiler_fence(Ordering::SeqCst);
         self.region.attention().load(Ordering::Relaxed) != ATTENTION_NONE
     }
 
@@ -461,7 +511,7 @@ impl<M> Producer<M> {
     /// [`needs_wake`](Self::needs_wake).
     #[must_use = "nobody else will wake the peer"]
     pub fn needs_progress_wake(&self) -> bool {
-        fence(Ordering::SeqCst);
+        self.before_look();
         let attention = self.region.attention();
         attention.load(Ordering::Relaxed) == ATTENTION_PROGRESS
             && attention.swap(ATTENTION_NONE, Ordering::Relaxed) != ATTENTION_NONE

@@ -16,9 +16,11 @@ use crate::bytes::Bytes;
 const HEAD_AT: usize = 0;
 const STALL_AT: usize = 8;
 const ATTENTION_AT: usize = 128;
+const HEAVY_AT: usize = 136;
 const DIRECT_AT: usize = 192;
+const LIGHT_AT: usize = 200;
 
-const _: () = assert!(DIRECT_AT + size_of::<SharedWord>() <= CONTROL_BYTES);
+const _: () = assert!(LIGHT_AT + size_of::<SharedWord>() <= CONTROL_BYTES);
 
 /// A mapped region and what keeps it mapped.
 pub(super) struct Region<M> {
@@ -97,8 +99,18 @@ impl<M> Region<M> {
     }
 
     #[inline]
+    pub(super) fn heavy(&self) -> &SharedWord {
+        self.control::<HEAVY_AT>()
+    }
+
+    #[inline]
     pub(super) fn direct(&self) -> &SharedWord {
         self.control::<DIRECT_AT>()
+    }
+
+    #[inline]
+    pub(super) fn light(&self) -> &SharedWord {
+        self.control::<LIGHT_AT>()
     }
 
     /// `len` bytes from byte `skip` of the payload of the record at `position` on, as memory that anybody may change.

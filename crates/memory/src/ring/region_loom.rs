@@ -12,7 +12,9 @@ struct Memory {
     head: AtomicU64,
     stall: AtomicU64,
     attention: AtomicU64,
+    heavy: AtomicU64,
     direct: AtomicU64,
+    light: AtomicU64,
     /// What a consumer finds where it takes a word for a header, also when that is payload.
     data: Vec<AtomicU64>,
     /// The payload bytes proper, by word: plain memory, whose races loom reports.
@@ -35,7 +37,9 @@ pub fn pair(data_bytes: usize, payload_bytes_max: u32) -> (Producer<()>, Consume
         head: AtomicU64::new(0),
         stall: AtomicU64::new(0),
         attention: AtomicU64::new(0),
+        heavy: AtomicU64::new(0),
         direct: AtomicU64::new(0),
+        light: AtomicU64::new(0),
         data: (0..data_bytes / 8).map(|_| AtomicU64::new(0)).collect(),
         payload: (0..data_bytes / 8).map(|_| UnsafeCell::new(0)).collect(),
     });
@@ -74,8 +78,16 @@ impl<M> Region<M> {
         &self.memory.attention
     }
 
+    pub(super) fn heavy(&self) -> &AtomicU64 {
+        &self.memory.heavy
+    }
+
     pub(super) fn direct(&self) -> &AtomicU64 {
         &self.memory.direct
+    }
+
+    pub(super) fn light(&self) -> &AtomicU64 {
+        &self.memory.light
     }
 
     pub(super) fn lines(&self) -> Lines<'_> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ring::{Consumer, Producer, RecordHeader, region_bytes};
+use crate::ring::{Armed, Consumer, Producer, RecordHeader, region_bytes};
 use core::ptr::NonNull;
 
 const PROCESS_A: usize = 0;
@@ -117,6 +117,7 @@ struct Ends {
     sent: Cell<u32>,
     received: Cell<u32>,
     is_asleep: Cell<bool>,
+    heavy_fences: Cell<u32>,
 }
 
 impl Ends {
@@ -124,6 +125,11 @@ impl Ends {
     fn send(&self, messages: u32) {
         let Ok(mut producer) = self.producer.try_borrow_mut() else { return };
         let mut pushed = false;
+        match self.sent.get() % 11 {
+            0 => producer.begin_light_fences(),
+            7 => producer.end_light_fences(),
+            _ => {}
+        }
         for _ in 0..3 {
             let (number, bytes) = (self.sent.get(), [self.sent.get() as u8; 150]);
             let header = RecordHeader { conn: number, ..RecordHeader::default() };
@@ -155,7 +161,16 @@ impl Ends {
         consumer.publish_head();
         // A waker that comes while this side arms must not be forgotten.
         self.is_asleep.set(true);
-        if consumer.arm() {
+        let has_come = match consumer.arm() {
+            Armed::MaySleep => false,
+            Armed::HasRecord => true,
+            Armed::NeedsHeavyFence => {
+                self.heavy_fences.set(self.heavy_fences.get() + 1);
+                heavy_fence();
+                consumer.has_record()
+            }
+        };
+        if has_come {
             self.is_asleep.set(false);
         }
     }
@@ -166,6 +181,7 @@ impl Ends {
 fn a_ring_delivers_in_order_and_wakes_who_sleeps() {
     const BYTES: usize = region_bytes(1024);
     const MESSAGES: u32 = 50;
+    let mut heavy_fences = 0;
     for seed in 0..300 {
         let memory = memory(seed % 2 == 0, seed);
         let layout = std::alloc::Layout::from_size_align(BYTES, 64).unwrap();
@@ -181,7 +197,11 @@ fn a_ring_delivers_in_order_and_wakes_who_sleeps() {
             sent: Cell::new(0),
             received: Cell::new(0),
             is_asleep: Cell::new(false),
+            heavy_fences: Cell::new(0),
         });
+        if seed % 3 > 0 {
+            ends.consumer.borrow().offer_heavy_fences();
+        }
         let (memory, others) = (Rc::new(memory), Rc::clone(&ends));
         let weak = Rc::downgrade(&memory);
         memory.set_turn(move || {
@@ -203,8 +223,11 @@ fn a_ring_delivers_in_order_and_wakes_who_sleeps() {
             }
         }
         assert_eq!((ends.sent.get(), ends.received.get()), (MESSAGES, MESSAGES), "seed {seed}");
+        assert!(ends.heavy_fences.get() == 0 || seed % 3 > 0, "seed {seed}: nobody offered them");
+        heavy_fences += ends.heavy_fences.get();
         (0..2).for_each(|process| memory.show_all(process));
         // SAFETY: allocated above with this layout, and nobody uses it any more.
         unsafe { std::alloc::dealloc(base.as_ptr(), layout) };
     }
+    assert!(heavy_fences > 1_000, "{heavy_fences}");
 }

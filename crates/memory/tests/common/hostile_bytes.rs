@@ -98,7 +98,7 @@ pub fn ring(data: &[u8]) {
                 consumer.resume();
             }
             14 => {
-                let _ = consumer.arm() | producer.needs_wake();
+                let _ = (consumer.arm(), producer.needs_wake());
                 consumer.disarm();
             }
             _ => {

@@ -15,6 +15,7 @@ use cci_memory::ring::region_bytes;
 use cci_memory::slab::Key;
 use cci_sys::SysError;
 use cci_sys::event::EventFd;
+use cci_sys::heavy_fence;
 use cci_sys::shared_memory::SharedMemory;
 use cci_sys::unix::{Credentials, Name, ReceivedFds, Stream};
 use std::os::fd::AsFd;
@@ -133,8 +134,14 @@ impl Half {
         let mut ours = self.ring;
         ours.drop_fd();
         theirs.drop_fd();
+        let (consumer, has_heavy_fences) =
+            (ours.into_consumer(RECORD_BYTES_MAX).ok()?, heavy_fence::register());
+        if has_heavy_fences {
+            consumer.offer_heavy_fences();
+        }
         Some(Ends {
-            consumer: ours.into_consumer(RECORD_BYTES_MAX).ok()?,
+            consumer,
+            has_heavy_fences,
             producer: theirs.into_producer(RECORD_BYTES_MAX).ok()?,
             bell: self.bell,
             peer_bell,

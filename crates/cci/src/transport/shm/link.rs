@@ -14,9 +14,10 @@ use crate::connection::{Connection, Status};
 use crate::engine::charge::Charge;
 use crate::engine::core::Core;
 use crate::transport::token;
-use cci_memory::ring::{Consumer, Corrupt, LINE_BYTES, Producer, PushError, RecordHeader};
+use cci_memory::ring::{Armed, Consumer, Corrupt, LINE_BYTES, Producer, PushError, RecordHeader};
 use cci_memory::slab::Key;
 use cci_sys::event::EventFd;
+use cci_sys::heavy_fence;
 use cci_sys::process;
 use cci_sys::shared_memory::SharedMemory;
 use cci_sys::unix::Stream;
@@ -50,6 +51,8 @@ pub(super) struct Ends {
     pub ring_bytes: u32,
     /// What that ring takes under our memory cap.
     pub charge: Charge,
+    /// This process makes heavy fences, and those of others reach it.
+    pub has_heavy_fences: bool,
     /// Size of the ring that we write.
     pub peer_ring_bytes: u32,
 }
@@ -66,6 +69,8 @@ pub(super) struct Link {
     pub armed: bool,
     /// The attention word asks the peer to ring when it reads, too.
     pub armed_for_progress: bool,
+    /// The kernel has refused the heavy fence that was due when the attention word was raised: a ring of the bell may be missing.
+    pub lacks_heavy_fence: bool,
     /// The bell may have been rung, and has to be drained before the endpoint sleeps.
     pub rung: bool,
     pub is_active: bool,
@@ -113,6 +118,9 @@ impl Link {
                 flushed: 0,
                 control: VecDeque::new(),
                 deadline_ns: u64::MAX,
+                has_heavy_fences: ends.has_heavy_fences,
+                looks_awake: 0,
+                sent: (0, now_ns),
                 full_at: 0,
                 bell,
                 ring_bytes: ends.peer_ring_bytes,
@@ -122,6 +130,7 @@ impl Link {
             life: Life::Up,
             armed: false,
             armed_for_progress: false,
+            lacks_heavy_fence: false,
             rung: false,
             is_active: false,
             is_busy: false,
@@ -161,8 +170,10 @@ impl Link {
             || !self.out.control.is_empty()
             || self.out.wants_space()
             || !self.out.is_flushed()
+            || self.out.producer.has_light_fences()
             || self.publish_due
             || self.consumer.is_stalled()
+            || self.lacks_heavy_fence
             || self.life != Life::Up
             || self.out.bell_failed
             || self.transfers.is_in_use()
@@ -193,7 +204,14 @@ impl Link {
     pub fn arm(&mut self) -> bool {
         self.armed = true;
         self.armed_for_progress = self.waits_for_progress();
-        if self.armed_for_progress { self.consumer.arm_for_progress() } else { self.consumer.arm() }
+        let armed =
+            if self.armed_for_progress { self.consumer.arm_for_progress() } else { self.consumer.arm() };
+        self.lacks_heavy_fence = armed == Armed::NeedsHeavyFence && !heavy_fence::make();
+        match armed {
+            Armed::MaySleep => false,
+            Armed::HasRecord => true,
+            Armed::NeedsHeavyFence => self.consumer.has_record(),
+        }
     }
 
     /// Lowers the attention word, so that the peer does not ring.
@@ -295,9 +313,9 @@ impl Link {
     #[inline(always)]
     pub fn publish(&mut self) {
         if self.consumer.publish_head() {
-            // This look, without a fence, finds a peer that has slept for a while. One that goes to sleep just now is found at
-            // the next poll, behind a fence that adds to nobody's latency.
-            self.publish_due = true;
+            // This look, if it takes a fence and goes without, finds a peer that has slept for a while. One that goes to sleep just
+            // now is found at the next poll, behind a fence that adds to nobody's latency.
+            self.publish_due = !self.out.producer.has_light_fences();
             if self.out.producer.peer_may_sleep() {
                 self.announce();
             }

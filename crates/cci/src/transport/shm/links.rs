@@ -445,7 +445,11 @@ impl Links {
         if turn::maintain(link, common, core).is_err() {
             return self.kill(common, core, key);
         }
-        if link.consumer.is_stalled() || link.life != Life::Up || link.out.bell_failed {
+        if link.consumer.is_stalled()
+            || link.lacks_heavy_fence
+            || link.life != Life::Up
+            || link.out.bell_failed
+        {
             self.poll_link(common, core, key);
         }
         if let Some(link) = self.table.get_mut(key)
@@ -527,7 +531,7 @@ impl Links {
         let mut next_ns = u64::MAX;
         for link in self.schedule.busy().iter().filter_map(|key| self.table.get(*key)) {
             next_ns = next_ns.min(link.out.deadline_ns).min(link.transfers.deadline_ns());
-            if link.consumer.is_stalled() {
+            if link.consumer.is_stalled() || link.lacks_heavy_fence {
                 next_ns = next_ns.min(stalled_ns);
             }
         }

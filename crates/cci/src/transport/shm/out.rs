@@ -12,6 +12,12 @@ use cci_sys::shared_memory::SharedMemory;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// After so many looks in a row that found the peer awake, those that follow have light fences. One heavy fence, which the peer makes
+/// when it sleeps, takes as long as a few hundred ordinary ones.
+const LOOKS_BEFORE_LIGHT_FENCES: u32 = if cfg!(feature = "simulated") { 2 } else { 256 };
+/// After so long without a send, looks have ordinary fences again.
+const LIGHT_FENCES_NS: u64 = 100_000;
+
 /// A record other than a message, which waits for space in the ring.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Control {
@@ -49,6 +55,12 @@ pub(super) struct Out {
     pub control: VecDeque<Control>,
     /// Earliest deadline among the sends that have one.
     pub deadline_ns: u64,
+    /// Heavy fences of the peer reach this process.
+    pub has_heavy_fences: bool,
+    /// Looks in a row that found the peer awake.
+    pub looks_awake: u32,
+    /// How far the ring was written at the last maintenance, and when that was first seen.
+    pub sent: (u64, u64),
     /// How far the ring was written when a message last found no space in it.
     pub full_at: u64,
     pub bell: Doorbell,
@@ -81,14 +93,38 @@ impl Out {
     #[inline(always)]
     fn wake_if_asleep(&mut self) {
         self.flushed = self.producer.tail();
+        self.looks_awake = self.looks_awake.saturating_add(1);
+        if self.looks_awake == LOOKS_BEFORE_LIGHT_FENCES && self.has_heavy_fences {
+            self.producer.begin_light_fences();
+        }
         if self.producer.needs_wake() {
             self.ring_bell();
         }
     }
 
-    /// Wakes the peer, if need be, after one record was written. The first record after a flush is worth the fence, as the
-    /// program may not poll again soon. For those that follow, a look without a fence has to do until the next poll. Answers
-    /// whether there was a look behind a fence.
+    /// Looks have ordinary fences again, until many of them have found the peer awake.
+    #[inline]
+    pub fn end_light_fences(&mut self) {
+        self.looks_awake = 0;
+        if self.producer.has_light_fences() {
+            self.producer.end_light_fences();
+        }
+    }
+
+    /// Looks have ordinary fences again if nothing was sent for a while: a peer that goes to sleep then need not make up for this side.
+    #[inline]
+    pub fn end_light_fences_if_quiet(&mut self, now_ns: u64) {
+        let (tail, since_ns) = self.sent;
+        if tail != self.producer.tail() {
+            self.sent = (self.producer.tail(), now_ns);
+        } else if now_ns.saturating_sub(since_ns) > LIGHT_FENCES_NS {
+            self.end_light_fences();
+        }
+    }
+
+    /// Wakes the peer, if need be, after something was written. What comes right after a flush is worth the fence, if it takes one, as
+    /// the program may not poll again soon. Otherwise a hint has to do until the next poll. Answers whether there was a look that
+    /// cannot miss a sleeper.
     #[inline(always)]
     pub fn flush_after_send(&mut self, was_flushed: bool) -> bool {
         let look = was_flushed || self.producer.peer_may_sleep();
@@ -101,6 +137,7 @@ impl Out {
     #[cold]
     pub fn ring_bell(&mut self) {
         self.wakes += 1;
+        self.end_light_fences();
         // This fails only if the peer is gone, or has made the bell blocking: then it is not served any more.
         self.bell_failed |= self.bell.ring().is_err();
     }

@@ -105,6 +105,7 @@ pub(super) fn maintain(link: &mut Link, common: &mut Common, core: &mut Core) ->
         link.push_control()?;
         link.out.flush();
     }
+    link.out.end_light_fences_if_quiet(common.connections.now_ns);
     overdue::stamp(link, &mut common.connections);
     overdue::end_sends(link, common, core)?;
     turn_transfers(link, common, core)?;
@@ -144,6 +145,8 @@ pub(super) fn arm(link: &mut Link, common: &mut Common, core: &mut Core) -> Resu
     if link.publish_due {
         link.announce();
     }
+    // The peer may go to sleep, too, and need not make up for a side that sends nothing.
+    link.out.end_light_fences();
     if link.life != Life::Up || link.out.bell_failed {
         // A link that drains and is not stalled has work to do.
         return Ok(!link.consumer.is_stalled());

@@ -6,7 +6,7 @@ use crate::transport::shm::server::Asked;
 use crate::transport::shm::server::SILENT_MAX;
 use crate::transport::shm::wire::{self, Message, Request, kind};
 use crate::{Attribute, Endpoint, Event, SendFlags};
-use cci_memory::ring::RecordHeader;
+use cci_memory::ring::{Armed, RecordHeader};
 use cci_sys::process;
 use cci_sys::unix::{Name, Stream};
 use rustix::fs::OFlags;
@@ -74,7 +74,7 @@ fn processes_of_two_users_ring_over_the_lifeline() {
     // The peer sleeps, with a bell whose counter is full and blocks who writes to it.
     rustix::io::write(&lie.bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
     rustix::fs::fcntl_setfl(&lie.bell, OFlags::empty()).unwrap();
-    assert!(!lie.consumer.arm());
+    assert_eq!(lie.consumer.arm(), Armed::MaySleep);
     server.send(lie.connection, b"wake up", 0, SendFlags::SILENT).unwrap();
     server.progress();
     let mut buffer = [0; 64];

@@ -13,6 +13,9 @@ const LINE: u64 = LINE_BYTES as u64;
 /// How far beyond the tail words are zeroed once a record is out: the word of the next record and, if that is one line
 /// long, the one behind it, so that publishing it has nothing to wait for.
 const ZERO_AHEAD_BYTES: u64 = 2 * LINE;
+/// How far ahead of a record of one line a line is fetched for writing, of those that the consumer has taken: in a stream, where stores
+/// wait for lines that the consumer had, as many are on their way at once.
+const FETCH_AHEAD_BYTES: u64 = 8 * LINE;
 /// The most records that become visible together.
 const RECORDS_PER_RUN_MAX: usize = 32;
 /// How many bytes of records of several lines become visible together at most: enough that the consumer's polls seldom disturb the
@@ -168,6 +171,9 @@ impl<M> Producer<M> {
         // One line is enough here: each record takes one.
         if self.zeroed < self.tail + ZERO_AHEAD_BYTES && self.zeroed + LINE <= self.limit {
             self.zero_line();
+        }
+        if self.tail + FETCH_AHEAD_BYTES < self.limit {
+            self.region.prefetch_for_write(self.tail + FETCH_AHEAD_BYTES);
         }
         Span::of_alike(end, 1, LINE)
     }

@@ -6,7 +6,7 @@ use crate::address::GlobalAddress;
 use crate::limits::COLORS;
 use crate::links::Lane;
 use crate::wire::Remote;
-use cci::{Atomic, Connection, Endpoint, Memory, RegionAddress, RegionHandle, RmaKind, Status};
+use cci::{Atomic, Connection, Endpoint, MappedTarget, Memory, RegionAddress, RegionHandle, RmaKind, Status};
 
 /// Groups of regions: one group for lanes with the same low bits.
 const GROUPS: usize = 16;
@@ -22,6 +22,8 @@ struct Region {
     connection: Connection,
     start: u64,
     handle: RegionHandle,
+    /// Where the endpoint has it mapped. It may have to be found again.
+    target: Option<MappedTarget>,
     /// How often it was not mapped since it last was.
     refusals: u32,
 }
@@ -49,8 +51,10 @@ impl Region {
         refusals < REFUSALS_MAX || refusals.is_multiple_of(TRY_AGAIN)
     }
 
-    fn served(&mut self) {
+    /// An operation was done: the next one looks for nothing.
+    fn served(&mut self, endpoint: &mut Endpoint) {
         self.refusals = 0;
+        self.target = endpoint.mapped_target(self.connection, self.handle);
     }
 }
 
@@ -83,7 +87,8 @@ impl Mapped {
         if group.regions.iter().flatten().any(is_known) {
             return;
         }
-        group.regions[group.oldest] = Some(Region { lane, connection, start, handle, refusals: 0 });
+        group.regions[group.oldest] =
+            Some(Region { lane, connection, start, handle, target: None, refusals: 0 });
         group.oldest = (group.oldest + 1) % GROUP_REGIONS;
     }
 
@@ -94,19 +99,34 @@ impl Mapped {
         }
     }
 
-    /// Tries an operation on another rank's memory, which says whether it was done. None: it was not.
-    #[inline]
+    /// Tries an operation on another rank's memory where the endpoint has found it before.
+    #[inline(always)]
     fn attempt<T>(
         &mut self,
         (address, len_bytes): (GlobalAddress, u64),
-        operation: impl FnOnce(Connection, RegionAddress) -> Option<T>,
+        operation: impl FnOnce((&MappedTarget, u64)) -> Option<T>,
+    ) -> Option<T> {
+        let (region, offset) = self.find(address, len_bytes)?;
+        let done = operation((region.target.as_ref()?, offset))?;
+        self.done += 1;
+        Some(done)
+    }
+
+    /// Tries an operation on another rank's memory, which the endpoint looks for and says whether it was done. None: it was not.
+    #[cold]
+    #[inline(never)]
+    fn look_for<T>(
+        &mut self,
+        endpoint: &mut Endpoint,
+        (address, len_bytes): (GlobalAddress, u64),
+        operation: impl FnOnce(&mut Endpoint, Connection, RegionAddress) -> Option<T>,
     ) -> Option<T> {
         let (region, offset) = self.find(address, len_bytes)?;
         if !region.is_worth_it() {
             return None;
         }
-        let done = operation(region.connection, RegionAddress::new(region.handle, offset))?;
-        region.served();
+        let done = operation(endpoint, region.connection, RegionAddress::new(region.handle, offset))?;
+        region.served(endpoint);
         self.done += 1;
         Some(done)
     }
@@ -120,29 +140,41 @@ impl Mapped {
         (address, len_bytes): (GlobalAddress, u64),
         (memory, offset): (&Memory, u64),
     ) -> bool {
-        let done = self.attempt((address, len_bytes), |connection, target| {
-            let local = (memory, offset as usize);
-            endpoint.copy_at_once(kind, connection, local, target, len_bytes as usize).then_some(())
-        });
-        done.is_some()
+        let (what, len) = ((address, len_bytes), len_bytes as usize);
+        let local = (memory, offset as usize);
+        let is_done = |target: (&MappedTarget, u64)| {
+            endpoint.copy_mapped_at_once(kind, local, target, len).then_some(())
+        };
+        self.attempt(what, is_done).is_some()
+            || self
+                .look_for(endpoint, what, |endpoint, on, target| {
+                    endpoint.copy_at_once(kind, on, local, target, len).then_some(())
+                })
+                .is_some()
     }
 
     /// Reads bytes of another rank's memory. False: nothing has ended, and some may have been read.
     #[inline]
     pub fn read(&mut self, endpoint: &mut Endpoint, address: GlobalAddress, bytes: &mut [u8]) -> bool {
-        let done = self.attempt((address, bytes.len() as u64), |connection, source| {
-            endpoint.read_at_once(connection, source, bytes).then_some(())
-        });
-        done.is_some()
+        let what = (address, bytes.len() as u64);
+        self.attempt(what, |source| endpoint.read_mapped_at_once(source, bytes).then_some(())).is_some()
+            || self
+                .look_for(endpoint, what, |endpoint, on, source| {
+                    endpoint.read_at_once(on, source, bytes).then_some(())
+                })
+                .is_some()
     }
 
     /// Writes bytes to another rank's memory. False: nothing has ended, and some may have been written.
     #[inline]
     pub fn write(&mut self, endpoint: &mut Endpoint, address: GlobalAddress, bytes: &[u8]) -> bool {
-        let done = self.attempt((address, bytes.len() as u64), |connection, target| {
-            endpoint.write_at_once(connection, bytes, target).then_some(())
-        });
-        done.is_some()
+        let what = (address, bytes.len() as u64);
+        self.attempt(what, |target| endpoint.write_mapped_at_once(bytes, target).then_some(())).is_some()
+            || self
+                .look_for(endpoint, what, |endpoint, on, target| {
+                    endpoint.write_at_once(on, bytes, target).then_some(())
+                })
+                .is_some()
     }
 
     /// Changes an aligned value of another rank's, and returns that from before. None: nothing was done. An error: nobody knows whether it was.
@@ -153,8 +185,9 @@ impl Mapped {
         address: GlobalAddress,
         atomic: Atomic,
     ) -> Option<Result<u64, Status>> {
-        self.attempt((address, atomic.width.bytes() as u64), |connection, target| {
-            endpoint.fetch_at_once(connection, atomic, target)
+        let what = (address, atomic.width.bytes() as u64);
+        self.attempt(what, |target| endpoint.fetch_mapped_at_once(atomic, target)).or_else(|| {
+            self.look_for(endpoint, what, |endpoint, on, target| endpoint.fetch_at_once(on, atomic, target))
         })
     }
 }

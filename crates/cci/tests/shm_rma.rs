@@ -666,6 +666,8 @@ impl MappedScene {
         assert!(!self.copy(RmaKind::Write, 64, 0, 64), "{why}");
         assert!(!self.copy(RmaKind::Read, 64, 0, 64), "{why}");
         assert_eq!(self.add(0), None, "{why}");
+        assert!(!self.pair.a.write_mapped_at_once(&[1; 8], (&self.target, 0)), "{why}");
+        assert!(!self.pair.a.read_mapped_at_once((&self.target, 0), &mut [1; 8]), "{why}");
         assert!(contents(&self.local, 0, MAPPED_BYTES) == here, "{why}");
         assert!(contents(&self.remote, 0, MAPPED_BYTES) == there, "{why}");
         assert_eq!(format!("{:?}", self.pair.a.counters()), counters, "{why}");
@@ -691,6 +693,11 @@ fn a_mapped_region_that_was_found_is_used_within_its_bounds_and_rights() {
     let before = u64::from_ne_bytes(contents(&scene.remote, 64, 8).try_into().unwrap());
     assert_eq!(scene.add(64), Some(Ok(before)));
     assert_eq!(contents(&scene.remote, 64, 8), before.wrapping_add(3).to_ne_bytes());
+    let (mut found, last) = ([0; 8], (&scene.target, MAPPED_BYTES as u64 - 8));
+    assert!(scene.pair.a.write_mapped_at_once(&data[..8], last));
+    assert!(scene.pair.a.read_mapped_at_once(last, &mut found) && found == data[..8]);
+    assert!(!scene.pair.a.write_mapped_at_once(&data[..9], last));
+    assert!(!scene.pair.a.read_mapped_at_once(last, &mut [0; 9]));
 
     let (here, there) = (contents(&scene.local, 0, MAPPED_BYTES), contents(&scene.remote, 0, MAPPED_BYTES));
     let end = MAPPED_BYTES as u64;

@@ -156,6 +156,29 @@ impl Endpoint {
         copied
     }
 
+    /// Writes bytes as [`Endpoint::write_at_once`] does, to a region that was found before, `offset` bytes from its beginning on. False: as
+    /// [`Endpoint::copy_mapped_at_once`].
+    #[inline]
+    pub fn write_mapped_at_once(&mut self, bytes: &[u8], (target, offset): (&MappedTarget, u64)) -> bool {
+        let written =
+            self.may_be_target(target) && self.core.regions.pairs.put_kept(bytes, (&target.0, offset));
+        if written {
+            self.core.counters.count_rma(RmaKind::Write, bytes.len() as u64);
+        }
+        written
+    }
+
+    /// Reads bytes as [`Endpoint::read_at_once`] does, from a region that was found before, `offset` bytes from its beginning on. False: as
+    /// [`Endpoint::copy_mapped_at_once`].
+    #[inline]
+    pub fn read_mapped_at_once(&mut self, (target, offset): (&MappedTarget, u64), bytes: &mut [u8]) -> bool {
+        let read = self.may_be_target(target) && self.core.regions.pairs.get_kept((&target.0, offset), bytes);
+        if read {
+            self.core.counters.count_rma(RmaKind::Read, bytes.len() as u64);
+        }
+        read
+    }
+
     /// Changes a value as [`Endpoint::fetch_at_once`] does, in a region that was found before, `offset` bytes from its beginning. None: as there, or it
     /// has to be found again.
     #[inline(always)]

@@ -73,12 +73,24 @@ impl MappedRegion {
     }
 
     /// Writes bytes. False: they are too many or beyond its end, the rights are not its own, or the peer has taken it back. Some may have been written then.
+    #[inline]
     pub fn put(&self, from: &[u8], offset: u64) -> bool {
         if !self.may(RmaKind::Write, from.len() as u64) {
             return false;
         }
         let access = self.begin();
         let is_copied = access.bytes().is_some_and(|bytes| bytes.write(offset as usize, from));
+        access.end() && is_copied
+    }
+
+    /// Reads bytes from the region. False: as where [`MappedRegion::put`] says so.
+    #[inline]
+    fn get(&self, offset: u64, to: &mut [u8]) -> bool {
+        if !self.may(RmaKind::Read, to.len() as u64) {
+            return false;
+        }
+        let access = self.begin();
+        let is_copied = access.bytes().is_some_and(|bytes| bytes.read(offset as usize, to));
         access.end() && is_copied
     }
 
@@ -336,6 +348,22 @@ impl MappedPairs {
             (None, _) => false,
         };
         let is_done = access.end() && is_copied;
+        self.done += u64::from(is_done);
+        is_done
+    }
+
+    /// Writes bytes to a kept region of a peer's. False: as where [`MappedPairs::copy_kept`] says so.
+    #[inline(always)]
+    pub fn put_kept(&mut self, from: &[u8], (remote, offset): (&Kept, u64)) -> bool {
+        let is_done = self.kept(remote).is_some_and(|pair| pair.mapped.put(from, offset));
+        self.done += u64::from(is_done);
+        is_done
+    }
+
+    /// Reads bytes from a kept region of a peer's. False: as where [`MappedPairs::copy_kept`] says so.
+    #[inline(always)]
+    pub fn get_kept(&mut self, (remote, offset): (&Kept, u64), to: &mut [u8]) -> bool {
+        let is_done = self.kept(remote).is_some_and(|pair| pair.mapped.get(offset, to));
         self.done += u64::from(is_done);
         is_done
     }

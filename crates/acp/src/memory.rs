@@ -13,6 +13,7 @@ use crate::limits::{
 use crate::links::{Lane, Links, News};
 use crate::numbering::Numbering;
 use crate::regions::{RegionKey, Regions};
+use crate::reserve::Reserves;
 use crate::space::{Space, behind};
 use cci::{Atomic, AtomicKind, AtomicWidth, Device, Foreign, Memory, Options};
 use cci_job::{Connections, Job, Ranks};
@@ -56,6 +57,7 @@ pub struct GlobalMemory {
     /// Memory that the library needs: what passes through it, and the heap.
     library: Memory,
     heap_bytes: u64,
+    reserves: Reserves,
 }
 
 impl GlobalMemory {
@@ -122,6 +124,7 @@ impl GlobalMemory {
             starter,
             library,
             heap_bytes: heap_bytes as u64,
+            reserves: Reserves::default(),
         })
     }
 
@@ -566,6 +569,7 @@ impl GlobalMemory {
         let is_inside = self.starter.write(0, &vec![0; self.starter.len()])
             && self.library.write(HEAP_AT, &data::prepare(self.heap_bytes));
         debug_assert!(is_inside);
+        self.reserves = Reserves::default();
         self.engine.forget();
         self.channels.forget(&mut self.links)?;
         self.buffers.forget(&mut self.links)?;
@@ -692,6 +696,11 @@ impl Space for GlobalMemory {
 
     fn heap_bytes(&self) -> u64 {
         self.heap_bytes
+    }
+
+    #[inline]
+    fn reserves(&mut self) -> &mut Reserves {
+        &mut self.reserves
     }
 
     fn read(&mut self, at: GlobalAddress, bytes: &mut [u8]) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use crate::address::GlobalAddress;
 use crate::error::{AcpError, Result};
+use crate::reserve::Reserves;
 use std::time::Duration;
 
 /// A word of a container: addresses, lengths and locks.
@@ -37,6 +38,9 @@ pub trait Space {
 
     /// How many bytes the heap of each rank has.
     fn heap_bytes(&self) -> u64;
+
+    /// What this rank has taken ahead of heaps. A space has it empty at first.
+    fn reserves(&mut self) -> &mut Reserves;
 
     /// Reads bytes of any rank's registered memory.
     ///

@@ -1,14 +1,16 @@
 //! The heap of a rank: memory that any rank allocates and frees there (`acp_malloc`, `acp_free`), by copies and atomics alone.
 //!
 //! Free blocks are in lists by their size, each a stack whose top is one word: taking and returning a block is one compare-and-swap, so nobody waits for
-//! anybody, and a rank that dies loses the block that it had in its hands and nothing else. What was never used is behind the last block. When neither has
-//! enough, one rank at a time takes all free blocks, joins those that are beside each other, and returns them.
+//! anybody, and a rank that dies loses what it had in its hands and nothing else. What was never used is behind the last block: of it, a rank takes memory
+//! [ahead](crate::reserve) for short blocks. When neither has enough, one rank at a time takes all free blocks, joins those that are beside each other, and
+//! returns them.
 //!
 //! Layout, in words: where the unused bytes begin; who joins blocks; the tops of the lists. A block begins with its size and state, and the next one of its list.
 
 use crate::address::GlobalAddress;
 use crate::data::lock;
 use crate::error::{AcpError, Result};
+use crate::reserve::{self, Block, SHORT_UNITS_MAX};
 use crate::space::{Aligned, Space, WORD_BYTES, behind};
 
 /// Blocks are multiples of it, and so are the addresses of what is allocated.
@@ -41,13 +43,6 @@ const STATE: u64 = 0xffff_0000_0000_0000;
 
 const _: () = assert!(UNITS_BITS < TOP_UNIT_BITS && 1 << TOP_UNIT_BITS <= !STATE);
 
-/// A block: its first unit, and how many it has.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Block {
-    unit: u64,
-    units: u64,
-}
-
 /// What the first bytes of a heap must be before any rank uses it: the unused bytes begin behind them.
 pub(crate) fn prepare(heap_bytes: u64) -> Vec<u8> {
     let mut head = vec![0; head_bytes().min(heap_bytes) as usize];
@@ -67,7 +62,7 @@ fn head_bytes() -> u64 {
 /// # Errors
 /// [`AcpError::Full`]: the heap of that rank has no such memory. There is no such rank, or it is gone.
 pub fn allocate(space: &mut impl Space, rank: u32, len_bytes: u64) -> Result<GlobalAddress> {
-    let heap = Heap { start: space.heap(rank)?, bytes: space.heap_bytes() };
+    let heap = Heap::of(space, rank)?;
     let block = heap.take(space, len_bytes)?;
     space.write_words(heap.at(block.unit)?, [USED | block.units])?;
     heap.at(block.unit + HEAD_UNITS)
@@ -78,7 +73,7 @@ pub(crate) const ROOM_BYTES: usize = (HEAD_UNITS * UNIT_BYTES) as usize;
 
 /// Allocates memory as [`allocate`] does, and writes its content, in one go. The content begins behind [`ROOM_BYTES`] bytes, which are the heap's.
 pub(crate) fn allocate_with(space: &mut impl Space, rank: u32, bytes: &mut [u8]) -> Result<GlobalAddress> {
-    let heap = Heap { start: space.heap(rank)?, bytes: space.heap_bytes() };
+    let heap = Heap::of(space, rank)?;
     let block = heap.take(space, bytes.len().saturating_sub(ROOM_BYTES) as u64)?;
     if let Some(head) = bytes.first_chunk_mut() {
         *head = (USED | block.units).to_ne_bytes();
@@ -99,7 +94,7 @@ pub(crate) fn allocate_with(space: &mut impl Space, rank: u32, bytes: &mut [u8])
 pub fn free(space: &mut impl Space, address: GlobalAddress) -> Result<()> {
     const WRONG: AcpError =
         AcpError::Argument("only memory that was allocated, and not freed since, can be freed");
-    let heap = Heap { start: space.heap(address.rank())?, bytes: space.heap_bytes() };
+    let heap = Heap::of(space, address.rank())?;
     let offset = address.to_bits().checked_sub(heap.start.to_bits()).filter(|&offset| offset < heap.bytes);
     let offset = offset.filter(|offset| offset.is_multiple_of(UNIT_BYTES)).ok_or(WRONG)?;
     let unit =
@@ -112,13 +107,26 @@ pub fn free(space: &mut impl Space, address: GlobalAddress) -> Result<()> {
     heap.push(space, block)
 }
 
+/// Returns what this rank has taken ahead, of one heap or of all.
+pub(super) fn return_reserves(space: &mut impl Space, rank: Option<u32>) -> Result<()> {
+    while let Some((rank, block)) = space.reserves().take(rank) {
+        Heap::of(space, rank)?.push(space, block)?;
+    }
+    Ok(())
+}
+
 /// The heap of one rank.
 struct Heap {
+    rank: u32,
     start: GlobalAddress,
     bytes: u64,
 }
 
 impl Heap {
+    fn of(space: &impl Space, rank: u32) -> Result<Heap> {
+        Ok(Heap { rank, start: space.heap(rank)?, bytes: space.heap_bytes() })
+    }
+
     fn at(&self, unit: u64) -> Result<GlobalAddress> {
         behind(self.start, unit * UNIT_BYTES)
     }
@@ -144,15 +152,47 @@ impl Heap {
         }
         let units = units.max(BLOCK_UNITS_MIN);
         let list = list_above(units);
+        if let Some(block) = self.cut_reserve(space, list_units(list)) {
+            return Ok(block);
+        }
         let (unused, top) = self.read_ends(space, list)?;
-        let found = match self.pop(space, list, top)? {
-            Some(block) => Some(block),
-            None => match self.take_unused(space, list_units(list), unused)? {
-                Some(block) => Some(block),
-                None => self.take_longer(space, units)?,
-            },
-        };
-        found.ok_or(FULL)
+        if let Some(block) = self.pop(space, list, top)? {
+            return Ok(block);
+        }
+        self.fill_reserve(space, list_units(list), unused)?;
+        if let Some(block) = self.cut_reserve(space, list_units(list)) {
+            return Ok(block);
+        }
+        if let Some(block) = self.take_unused(space, list_units(list), unused)? {
+            return Ok(block);
+        }
+        return_reserves(space, Some(self.rank))?;
+        self.take_longer(space, units)?.ok_or(FULL)
+    }
+
+    /// Cuts a short block off what this rank has taken ahead.
+    #[inline]
+    fn cut_reserve(&self, space: &mut impl Space, units: u64) -> Option<Block> {
+        let (rank, left) = space.reserves().of(self.rank);
+        let is_there = *rank == self.rank && units <= SHORT_UNITS_MAX;
+        let (block, rest) = left.cut(units, BLOCK_UNITS_MIN).filter(|_| is_there)?;
+        *left = rest;
+        Some(block)
+    }
+
+    /// Takes memory for several short blocks ahead, if there is plenty that was never used, and no other heap's is in its place. What was left
+    /// before is returned.
+    fn fill_reserve(&self, space: &mut impl Space, units: u64, unused: u64) -> Result<()> {
+        let left = (self.bytes / UNIT_BYTES).saturating_sub(unused);
+        let ahead = reserve::ahead(left, space.size());
+        let (rank, before) = *space.reserves().of(self.rank);
+        let is_others = rank != self.rank && before.units > 0;
+        if units > SHORT_UNITS_MAX || ahead < 2 * units || is_others {
+            return Ok(());
+        }
+        let Some(taken) = self.take_unused(space, ahead, unused)? else { return Ok(()) };
+        *space.reserves().of(self.rank) = (self.rank, taken);
+        if before.units > 0 { self.push(space, before) } else { Ok(()) }
     }
 
     /// Where the unused bytes begin, and the top of a list. Those of short blocks are read at once.
@@ -261,12 +301,11 @@ impl Heap {
 
     /// Returns what a block has more than is wanted.
     fn split(&self, space: &mut impl Space, block: Block, units: u64) -> Result<Block> {
-        let rest = block.units - units;
-        if rest < BLOCK_UNITS_MIN {
-            return Ok(block);
+        let (block, rest) = block.cut(units, BLOCK_UNITS_MIN).unwrap_or((block, Block::default()));
+        if rest.units > 0 {
+            self.push(space, rest)?;
         }
-        self.push(space, Block { unit: block.unit + units, units: rest })?;
-        Ok(Block { unit: block.unit, units })
+        Ok(block)
     }
 
     /// Takes all free blocks, and joins those beside each other; the last one joins the unused bytes if it is beside them.

@@ -54,7 +54,7 @@ impl Map {
     pub fn insert(&self, space: &mut impl Space, key: &[u8], value: &[u8]) -> Result<bool> {
         let was = self.table.change(space, key, |was| match was {
             Some(_) => Change::Keep,
-            None => Change::Put(value.to_vec()),
+            None => Change::Put(value.into()),
         })?;
         Ok(was.is_none())
     }
@@ -64,7 +64,7 @@ impl Map {
     /// # Errors
     /// Those of [`Map::insert`].
     pub fn replace(&self, space: &mut impl Space, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.table.change(space, key, |_| Change::Put(value.to_vec()))
+        self.table.change(space, key, |_| Change::Put(value.into()))
     }
 
     /// Changes a value by a function, while no other rank changes it: none is there if `update` gets none, and none stays if it returns none. Returns
@@ -78,7 +78,8 @@ impl Map {
         key: &[u8],
         update: impl FnOnce(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
-        self.table.change(space, key, |was| update(was).map_or(Change::Remove, Change::Put))
+        self.table
+            .change(space, key, |was| update(was).map_or(Change::Remove, |value| Change::Put(value.into())))
     }
 
     /// The value under a key (`acp_find_map`, `acp_retrieve_map`).

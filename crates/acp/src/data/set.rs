@@ -59,7 +59,7 @@ impl Set {
     pub fn insert(&self, space: &mut impl Space, key: &[u8]) -> Result<bool> {
         let was = self.table.change(space, key, |was| match was {
             Some(_) => Change::Keep,
-            None => Change::Put(Vec::new()),
+            None => Change::Put((&[]).into()),
         })?;
         Ok(was.is_none())
     }
@@ -170,9 +170,9 @@ impl MultiSet {
         if times == 0 {
             return self.count(space, key);
         }
-        let was = self
-            .table
-            .change(space, key, |was| Change::Put(counted(was).saturating_add(times).to_ne_bytes().into()))?;
+        let was = self.table.change(space, key, |was| {
+            Change::Put(counted(was).saturating_add(times).to_ne_bytes().to_vec().into())
+        })?;
         Ok(counted(was.as_deref()).saturating_add(times))
     }
 
@@ -191,7 +191,7 @@ impl MultiSet {
     pub fn remove(&self, space: &mut impl Space, key: &[u8]) -> Result<u64> {
         let was = self.table.change(space, key, |was| match counted(was) {
             0 | 1 => Change::Remove,
-            more => Change::Put((more - 1).to_ne_bytes().into()),
+            more => Change::Put((more - 1).to_ne_bytes().to_vec().into()),
         })?;
         Ok(counted(was.as_deref()))
     }

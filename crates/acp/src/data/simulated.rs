@@ -6,6 +6,7 @@ use crate::address::GlobalAddress;
 use crate::data::heap;
 use crate::error::{AcpError, Result};
 use crate::limits::STARTER_PLACE;
+use crate::reserve::Reserves;
 use crate::space::{Space, WORD_BYTES};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -38,6 +39,7 @@ struct State {
 pub(super) struct Rank {
     world: Arc<World>,
     rank: u32,
+    reserves: Reserves,
 }
 
 impl World {
@@ -62,12 +64,12 @@ impl World {
 
     /// One rank alone.
     pub fn alone(heap_bytes: u64) -> Rank {
-        Rank { world: World::new(1, 1, heap_bytes, vec![None]), rank: 0 }
+        World::new(1, 1, heap_bytes, vec![None]).rank(0)
     }
 
     /// Another rank, while no program runs.
     pub fn rank(self: &Arc<World>, rank: u32) -> Rank {
-        Rank { world: self.clone(), rank }
+        Rank { world: self.clone(), rank, reserves: Reserves::default() }
     }
 
     /// Runs a program on each rank. Returns what became of each; none is of one that has died.
@@ -82,6 +84,8 @@ impl World {
         let run = |rank: u32| {
             let mut space = self.rank(rank);
             let end = program(&mut space);
+            // What this rank has taken ahead is the others' again, if it lives.
+            let end = end.and_then(|value| heap::return_reserves(&mut space, None).map(|()| value));
             let mut state = self.lock();
             state.runs[rank as usize] = false;
             state.draw(None);
@@ -201,6 +205,10 @@ impl Space for Rank {
 
     fn heap_bytes(&self) -> u64 {
         self.world.heap_bytes
+    }
+
+    fn reserves(&mut self) -> &mut Reserves {
+        &mut self.reserves
     }
 
     fn read(&mut self, at: GlobalAddress, bytes: &mut [u8]) -> Result<()> {

@@ -12,6 +12,7 @@ use crate::data::heap;
 use crate::data::lock::{self, Before};
 use crate::error::{AcpError, Result};
 use crate::space::{Aligned, Space, WORD_BYTES, address_in, behind};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 /// The hash of a key: the same on every rank, and that of the published library.
@@ -44,9 +45,9 @@ pub struct Table {
 }
 
 /// What becomes of the value under a key.
-pub(crate) enum Change {
+pub(crate) enum Change<'a> {
     Keep,
-    Put(Vec<u8>),
+    Put(Cow<'a, [u8]>),
     Remove,
 }
 
@@ -200,11 +201,11 @@ impl Table {
     }
 
     /// Decides what becomes of the value under a key, while no other rank changes it. Returns the value from before.
-    pub(crate) fn change(
+    pub(crate) fn change<'a>(
         &self,
         space: &mut impl Space,
         key: &[u8],
-        decide: impl FnOnce(Option<&[u8]>) -> Change,
+        decide: impl FnOnce(Option<&[u8]>) -> Change<'a>,
     ) -> Result<Option<Vec<u8>>> {
         let at = self.bucket_of(key)?;
         let (was, garbage) = lock::with(space, at, |space, before| {
@@ -457,7 +458,7 @@ fn apply(
     bucket: Bucket,
     (link, found): (GlobalAddress, Option<&Element>),
     key: &[u8],
-    change: Change,
+    change: Change<'_>,
 ) -> Result<Option<GlobalAddress>> {
     let changes = bucket.changes.wrapping_add(1);
     let first_at = behind(at, CHANGES_AT + WORD_BYTES)?;

@@ -283,6 +283,28 @@ proptest! {
     }
 }
 
+/// Others have all but a 32nd of what a rank takes ahead, and that rank all of it.
+#[test]
+fn memory_that_is_taken_ahead_is_little_and_returned() {
+    let world = World::new(1, 2, HEAP_BYTES, vec![None; 2]);
+    let mut ranks = [world.rank(0), world.rank(1)];
+    let used = ranks.each_mut().map(|space| allocate(space, 0, 8).unwrap());
+    let most = ranks.each_mut().map(|space| {
+        let lens = (0..HEAP_BYTES).rev().step_by(16);
+        let most = lens.map(|len| (len, allocate(space, 0, len))).find(|(_, block)| block.is_ok());
+        let (len, block) = most.unwrap();
+        free(space, block.unwrap()).unwrap();
+        len
+    });
+    let ahead = HEAP_BYTES / 32 / 2;
+    assert!(most.iter().all(|most| most + 2 * ahead + 2048 > HEAP_BYTES), "{most:?}");
+    for (space, block) in ranks.iter_mut().zip(used) {
+        free(space, block).unwrap();
+        heap::return_reserves(space, None).unwrap();
+    }
+    is_whole(&mut ranks[0]);
+}
+
 #[test]
 fn what_is_no_container_is_refused() {
     let mut space = alone();

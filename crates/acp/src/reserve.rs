@@ -1,0 +1,60 @@
+//! Memory of heaps that this rank has taken ahead of time for its next short blocks.
+//!
+//! Ranks that allocate from one heap change the same word for each block, and lie beside each other in the same cache lines. A rank that takes
+//! memory for many blocks at a time does neither.
+
+/// Bytes that are taken ahead at a time.
+const RESERVE_BYTES: u64 = 4096;
+/// Of what was never used, all ranks together take no more ahead than one part in so many.
+const SHARE: u64 = 32;
+/// Heaps of which this rank has some at the same time.
+const RESERVES: usize = 16;
+const UNIT_BYTES: u64 = 16;
+
+/// Shorter blocks are cut from what was taken ahead, units.
+pub(crate) const SHORT_UNITS_MAX: u64 = 256 / UNIT_BYTES;
+
+/// A piece of a heap: its first unit, and how many it has. A unit has 16 bytes.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Block {
+    pub unit: u64,
+    pub units: u64,
+}
+
+impl Block {
+    /// The first units of it, and the rest. A rest that is too short for a block stays with them. None: it has not so many.
+    pub fn cut(self, units: u64, least: u64) -> Option<(Block, Block)> {
+        let rest = self.units.checked_sub(units)?;
+        let units = if rest < least { self.units } else { units };
+        let rest = Block { unit: self.unit + units, units: self.units - units };
+        Some((Block { unit: self.unit, units }, rest))
+    }
+}
+
+/// What a rank has taken ahead of heaps, 4 KiB of each and of 16 at most. It belongs to a [space](crate::Space), which keeps it for
+/// [`allocate`](crate::allocate).
+#[derive(Debug, Default)]
+pub struct Reserves {
+    of: [(u32, Block); RESERVES],
+}
+
+impl Reserves {
+    /// Where a heap's is. Another heap's may be there.
+    #[inline]
+    pub(crate) fn of(&mut self, rank: u32) -> &mut (u32, Block) {
+        // The remainder is below the length.
+        &mut self.of[rank as usize % RESERVES]
+    }
+
+    /// Takes all that is left: of one heap, or of any.
+    pub(crate) fn take(&mut self, rank: Option<u32>) -> Option<(u32, Block)> {
+        let mut of = self.of.iter_mut();
+        let left = of.find(|(owner, block)| block.units > 0 && rank.is_none_or(|rank| rank == *owner))?;
+        Some(std::mem::take(left))
+    }
+}
+
+/// How many units to take ahead of so many that were never used, where each of so many ranks may do so.
+pub(crate) fn ahead(unused_units: u64, ranks: u32) -> u64 {
+    (unused_units / SHARE / u64::from(ranks.max(1))).min(RESERVE_BYTES / UNIT_BYTES)
+}

@@ -114,6 +114,12 @@ impl SegmentSource {
         global.buffers.indices(self.end, true)
     }
 
+    /// Whether [`SegmentSource::free`] would not wait, for simulations.
+    #[doc(hidden)]
+    pub fn is_drained(&self, global: &GlobalMemory) -> bool {
+        global.buffers.is_drained(self.end)
+    }
+
     /// Waits until all that was published is at the destination, and ends the connection (`acp_disconnect_segbuf`).
     ///
     /// # Errors

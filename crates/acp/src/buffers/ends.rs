@@ -5,7 +5,7 @@ use super::{Indices, Segments};
 use crate::channels::{End, context, lane};
 use crate::error::{AcpError, Result};
 use crate::links::Links;
-use cci::{RegionHandle, Rma, RmaError, RmaFlags, RmaKind};
+use cci::{RegionHandle, Rma, RmaError, RmaFlags, RmaKind, Status};
 use cci_job::JobError;
 use std::collections::BTreeSet;
 
@@ -82,6 +82,11 @@ impl Source {
         is_right
     }
 
+    /// How far it has come. A segment that was released is at the destination, also if the end of its write is heard of later.
+    pub fn indices(&self) -> Indices {
+        Indices { sent: self.indices.sent.max(self.indices.head), ..self.indices }
+    }
+
     pub fn has_room(&self) -> bool {
         self.indices.tail - self.indices.head < self.segments.count
     }
@@ -95,11 +100,11 @@ impl Source {
         is_right
     }
 
-    /// A segment was written, or could not be.
-    pub fn written(&mut self, is_well: bool) {
+    /// A segment was written, or could not be. Where it was refused, the destination has freed the buffer, which its record may say later.
+    pub fn written(&mut self, status: Status) {
         self.indices.sent += 1;
-        if !is_well && !self.stage.is_over() {
-            self.stage = Stage::Lost;
+        if status != Status::Success && !self.stage.is_over() {
+            self.stage = if status == Status::RmaHandle { Stage::Closed } else { Stage::Lost };
         }
     }
 

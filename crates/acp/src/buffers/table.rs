@@ -109,7 +109,7 @@ impl Buffers {
 
     pub fn indices(&self, end: End, is_source: bool) -> Result<Indices> {
         let indices = if is_source {
-            self.sources.get(&end).map(|source| source.indices)
+            self.sources.get(&end).map(Source::indices)
         } else {
             self.destinations.get(&end).map(|destination| destination.indices)
         };
@@ -263,7 +263,7 @@ impl Buffers {
             return false;
         };
         if let Some(source) = self.sources.get_mut(&end) {
-            source.written(status == Status::Success);
+            source.written(status);
         }
         true
     }

@@ -1,8 +1,9 @@
 //! Global memory in simulation: every rank copies between its own memory and others', between others, and changes words of all, under every
-//! kind of order, and sends and receives messages of all others. At the end each rank's memory must be what a plain model of it says, byte for byte.
+//! kind of order, sends and receives messages of all others, and has segmented buffers with all. At the end each rank's memory must be what a plain model of it says, byte for byte.
 
 mod channels;
 mod party;
+mod segments;
 
 use super::machine::Host;
 use super::mail::Mail;
@@ -27,6 +28,8 @@ pub struct GlobalReport {
     pub atomics: u64,
     /// Messages of channels that came.
     pub messages: u64,
+    /// Segments of segmented buffers that came.
+    pub segments: u64,
     /// Turns of all ranks.
     pub turns: u64,
 }
@@ -120,10 +123,11 @@ impl World {
             let Some(party) = party else { continue };
             self.hosts[rank].set_clock(self.now_ns);
             party.check(&self.model)?;
-            let [copies, atomics, messages] = party.counts();
+            let [copies, atomics, messages, segments] = party.counts();
             self.report.copies += copies;
             self.report.atomics += atomics;
             self.report.messages += messages;
+            self.report.segments += segments;
         }
         self.model.check_found()
     }

@@ -2,6 +2,7 @@
 
 use super::super::shared::Stage;
 use super::channels::Channels;
+use super::segments::Buffers;
 use crate::rng::{Rng, mix};
 use cci::{Atomic, AtomicKind, AtomicWidth, simulated};
 use cci_acp::{GlobalAddress, GlobalMemory, Handle, Order};
@@ -100,6 +101,7 @@ pub(super) struct Party {
     areas_used: Vec<u64>,
     written: Vec<Written>,
     channels: Channels,
+    buffers: Buffers,
 }
 
 impl Party {
@@ -112,6 +114,7 @@ impl Party {
             return Err("the starter memory is too short".into());
         }
         let channels = Channels::new(&mut global, seed)?;
+        let buffers = Buffers::new(&mut global, seed)?;
         Ok(Party {
             rank,
             ranks: size,
@@ -125,27 +128,31 @@ impl Party {
             areas_used: vec![0; size],
             written: Vec::new(),
             channels,
+            buffers,
         })
     }
 
     pub fn is_done(&self) -> bool {
-        self.issued >= OPERATIONS && self.under_way.is_empty() && self.channels.is_done()
+        self.issued >= OPERATIONS
+            && self.under_way.is_empty()
+            && self.channels.is_done()
+            && self.buffers.is_done()
     }
 
     pub fn left(&self) -> String {
-        let messages = self.channels.received();
+        let (messages, segments) = (self.channels.received(), self.buffers.taken());
         format!(
-            "rank {}: {} issued, {} under way, {messages} messages received",
+            "rank {}: {} issued, {} under way, {messages} messages and {segments} segments received",
             self.rank,
             self.issued,
             self.under_way.len()
         )
     }
 
-    /// Copies and atomic operations that ended, and messages that came.
-    pub fn counts(&self) -> [u64; 3] {
+    /// Copies and atomic operations that ended, and messages and segments that came.
+    pub fn counts(&self) -> [u64; 4] {
         let [copies, atomics] = self.counts;
-        [copies, atomics, self.channels.received()]
+        [copies, atomics, self.channels.received(), self.buffers.taken()]
     }
 
     /// Its process is gone.
@@ -157,7 +164,9 @@ impl Party {
     pub fn turn(&mut self, model: &mut Model) -> Result<bool, String> {
         self.global.progress();
         self.see_own_stores();
-        let ended = self.channels.turn(&mut self.global)? | self.take_ended(model)?;
+        let ended = self.channels.turn(&mut self.global)?
+            | self.buffers.turn(&mut self.global)?
+            | self.take_ended(model)?;
         self.see_own_stores();
         if self.issued >= OPERATIONS || self.rng.pct(40.0) {
             return Ok(ended);
@@ -317,6 +326,7 @@ impl Party {
 
     /// Whether its memory is what the model says, beside what atomics have found.
     pub fn check(&self, model: &Model) -> Result<(), String> {
+        self.buffers.check()?;
         let expected = &model.memory[self.rank];
         let mut bytes = vec![0; expected.len()];
         if !self.global.starter_memory().read(0, &mut bytes) {

@@ -17,8 +17,8 @@ use crate::error::ConnectFailure;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::options::Attribute;
 
-/// Changes whenever a message, a record or the ring's layout does.
-pub(super) const VERSION: u8 = 8;
+/// Changes whenever a message, a record or the ring's layout does, unless older libraries get along with that.
+pub(super) const VERSION: u8 = 7;
 const MAGIC: u32 = u32::from_le_bytes(*b"CCIm");
 const HEAD_BYTES: usize = 8;
 /// The longest message of the handshake.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// After so many looks in a row that found the peer awake, those that follow have light fences. One heavy fence, which the peer makes
 /// when it sleeps, takes as long as a few hundred ordinary ones.
-const LOOKS_BEFORE_LIGHT_FENCES: u32 = if cfg!(feature = "simulated") { 2 } else { 256 };
+const LOOKS_BEFORE_LIGHT_FENCES: u32 = if cfg!(feature = "simulated") { 1 } else { 256 };
 /// After so long without a send, looks have ordinary fences again.
 const LIGHT_FENCES_NS: u64 = 100_000;
 

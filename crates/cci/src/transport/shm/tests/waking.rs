@@ -7,6 +7,7 @@ use crate::transport::shm::server::SILENT_MAX;
 use crate::transport::shm::wire::{self, Message, Request, kind};
 use crate::{Attribute, Endpoint, Event, SendFlags};
 use cci_memory::ring::{Armed, RecordHeader};
+use cci_sys::heavy_fence;
 use cci_sys::process;
 use cci_sys::unix::{Name, Stream};
 use rustix::fs::OFlags;
@@ -96,6 +97,68 @@ fn processes_of_two_users_ring_over_the_lifeline() {
     let _lie = peer.join().unwrap();
     until(&mut server, "the ring", |server, _| (woken(server) > woken_before).then_some(()));
     assert!(server.is_open(connection));
+}
+
+/// In a stream the fences are light, until the endpoint is about to sleep, or has sent nothing for a while. A peer that makes no heavy
+/// fences gets ordinary ones.
+#[test]
+fn fences_are_light_in_a_stream_only() {
+    let has_heavy_fences = heavy_fence::register();
+    for (offers, sleeps) in [(true, true), (true, false), (false, true)] {
+        let mut server = endpoint();
+        let attacker = ask(&mut server, 1, Attribute::ReliableOrdered);
+        let mut lie = confirm(&mut server, attacker);
+        if offers {
+            lie.consumer.offer_heavy_fences();
+        }
+        let mut armed = Armed::MaySleep;
+        // One record at a time: the peer is awake, and the next one finds space.
+        for _ in 0..600 {
+            server.send(lie.connection, b"one of many", 0, SendFlags::SILENT).unwrap();
+            let _ = lie.consumer.peek().unwrap().expect("the message");
+            lie.consumer.consume();
+            lie.consumer.publish_head();
+            armed = lie.consumer.arm();
+            lie.consumer.disarm();
+        }
+        let is_light = offers && has_heavy_fences;
+        assert_eq!(armed, if is_light { Armed::NeedsHeavyFence } else { Armed::MaySleep });
+        if sleeps {
+            while server.wait(Some(Duration::from_millis(1))).unwrap().is_some() {}
+            assert_eq!(lie.consumer.arm(), Armed::MaySleep);
+        } else {
+            until(&mut server, "an end of the stream", |_, _| {
+                (lie.consumer.arm() == Armed::MaySleep).then_some(())
+            });
+        }
+        // A peer that sleeps is rung, and behind that fences are ordinary again.
+        server.send(lie.connection, b"wake up", 0, SendFlags::SILENT).unwrap();
+        assert!(lie.bell.drain().unwrap());
+        assert_eq!(lie.consumer.arm(), Armed::HasRecord);
+    }
+}
+
+/// Who goes to sleep on a peer with light fences is woken by the next message.
+#[test]
+fn a_peer_with_light_fences_wakes_who_sleeps() {
+    let mut server = endpoint();
+    let attacker = ask(&mut server, 1, Attribute::ReliableOrdered);
+    let mut lie = confirm(&mut server, attacker);
+    lie.producer.begin_light_fences();
+    while server.wait(Some(Duration::from_millis(1))).unwrap().is_some() {}
+    let connection = lie.connection;
+    let peer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        lie.producer.push(message(&lie), &[b"hello"]).unwrap();
+        if lie.producer.needs_wake() {
+            lie.peer_bell.signal().unwrap();
+        }
+        lie
+    });
+    let Some(Event::Recv(message)) = server.wait(Some(PATIENCE)).unwrap() else { panic!("no message") };
+    assert_eq!(&*message, b"hello");
+    assert!(server.is_open(connection));
+    drop(peer.join().unwrap());
 }
 
 fn woken(server: &Endpoint) -> u64 {

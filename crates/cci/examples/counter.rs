@@ -17,12 +17,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let count = seen.entry(from).or_default();
                 *count += 1;
                 match endpoint.send(from, &count.to_le_bytes(), 0, SendFlags::SILENT) {
-                    // Of a client that went away the event below tells.
+                    // A client that went away is reported by the event below.
                     Ok(()) | Err(SendError::Disconnected) => {}
                     Err(error) => eprintln!("{error}"),
                 }
             }
-            // Exactly once for each client, behind its last message, whether it has closed, died or fallen silent.
+            // Exactly once for each client, after its last message, whether it has closed, died or fallen silent.
             Some(Event::Disconnected { connection, .. }) => drop(seen.remove(&connection)),
             _ => {}
         }

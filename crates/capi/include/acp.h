@@ -11,8 +11,8 @@
  * Calls that fail return what their descriptions say, and have done nothing; cci_last_error() of cci.h says why. Only acp_abort() ends the process or
  * prints anything. One thread is in a call at a time; others wait for it.
  *
- * A process serves the others in its calls, and by a thread of the library's once it has not called for a millisecond: so it may compute for as long as
- * it likes. The thread takes no signals, sleeps where there is nothing to do, and ends with acp_finalize(). A process that fork() has made takes part in no job.
+ * A process serves the others in its calls, and by a thread of the library once it has not called for a millisecond, so it may compute for as long as
+ * it likes. The thread takes no signals, sleeps while there is nothing to do, and ends with acp_finalize(). A fork() child takes part in no job.
  */
 #ifndef ACP_H
 #define ACP_H
@@ -27,9 +27,9 @@ extern "C" {
 /* ---- Infrastructure ---------------------------------------------------------------------------------------------------------------- */
 
 /*
- * Joins the job, once a process; all processes call it. Removes options that begin with --acp- from the arguments, each with its value; of these,
- * --acp-size-smem is the length of the starter memory (10,240 bytes without), and --acp-size-smem-dl that of the heap of each process (64 MiB without; only
- * what is used of it takes memory); all processes choose them alike. Both arguments may be NULL.
+ * Joins the job; all processes call it, each once. Removes options that begin with --acp- from the arguments, each with its value:
+ * --acp-size-smem is the length of the starter memory in bytes (10,240 by default), and --acp-size-smem-dl that of the heap of each process (64 MiB by
+ * default; only what is used of it takes memory). All processes must choose the same values. Both arguments may be NULL.
  *
  * Returns 0, or -1: an option is unknown or has no value, the launcher does not answer, or another one of the processes has gone.
  */
@@ -40,11 +40,11 @@ int acp_finalize(void);
 
 /*
  * Ends all registrations and channels, fills starter memory with zeros, and makes this process `rank`. All processes call it, each with another rank.
- * Returns 0, or -1: two want the same rank, or one that there is not; then nothing has changed on any process.
+ * Returns 0, or -1: two want the same rank, or one that does not exist; then nothing has changed in any process.
  */
 int acp_reset(int rank);
 
-/* Says str and the message of errno on standard error, and ends the whole job. */
+/* Prints str and the message of errno to standard error, and ends the whole job. */
 void acp_abort(const char *str);
 
 /* Waits until all processes have called it; sleeps meanwhile. Returns 0, or -1. */
@@ -68,8 +68,8 @@ typedef uint64_t acp_atkey_t;
 acp_ga_t acp_query_starter_ga(int rank);
 
 /*
- * Lets all processes access memory, which stays mapped until it was unregistered. Accesses take the connection of this colour:
- * on the device any, colour 0 is the best path, and colour 1 a network, also to processes of this host.
+ * Lets all processes access memory, which must stay mapped until it is unregistered. Accesses take the connection of this colour:
+ * on the device "any", colour 0 is the best path, and colour 1 a network, even to processes of this host.
  * ACP_ATKEY_NULL: addr is NULL, size is 0, or there is no such colour.
  */
 acp_atkey_t acp_register_memory(void *addr, size_t size, int color);
@@ -83,7 +83,7 @@ acp_ga_t acp_query_ga(acp_atkey_t atkey, void *addr);
 /* The byte of this process that an address names. NULL: it is another process's, or not registered. */
 void *acp_query_address(acp_ga_t ga);
 
-/* Whose memory an address names, and its colour; -1 for ACP_GA_NULL and what is no address. */
+/* Whose memory an address names, and its colour; -1 for ACP_GA_NULL and for a value that is no address. */
 int acp_query_rank(acp_ga_t ga);
 int acp_query_color(acp_ga_t ga);
 
@@ -100,26 +100,26 @@ typedef int64_t acp_handle_t;
 /* As an order: start when all operations of this process have ended. To acp_complete() and acp_inquire(): all operations. */
 #define ACP_HANDLE_ALL ((acp_handle_t)-1)
 /*
- * As an order: where ranks and colours are those of the operation before, start under its condition, and do not overtake it; else as
+ * As an order: if ranks and colours are those of the operation before, start under its condition, and do not overtake it; otherwise like
  * ACP_HANDLE_ALL.
  */
 #define ACP_HANDLE_CONT ((acp_handle_t)-2)
 
 /*
  * Each starts an operation and returns its handle. Any other order than those above is a handle: start when that operation and all before it have
- * ended. Operations end in the order in which they were started; any number may be under way.
+ * ended. Operations end in the order in which they were started; any number may be in progress.
  *
  * ACP_HANDLE_NULL: an address names no process or colour, memory of this process is not registered, an atomic operation's address is not a
  * multiple of its width, or its dst is not of this process.
  *
- * An operation on memory that another process has not registered does nothing. acp_complete() of it, or of a later one, sets what cci_last_error() says;
- * what is ordered behind it is not started.
+ * An operation on memory that another process has not registered does nothing. acp_complete() of it, or of a later one, makes cci_last_error() say so;
+ * operations that are ordered after it are not started.
  */
 
-/* Copies size bytes; source and destination are any processes'. */
+/* Copies size bytes; source and destination may be in any processes. */
 acp_handle_t acp_copy(acp_ga_t dst, acp_ga_t src, size_t size, acp_handle_t order);
 
-/* Change the 4 or 8 bytes at src, of any process, atomically. The value from before is put to dst, which is of this process. */
+/* Change the 4 or 8 bytes at src, of any process, atomically. The value from before is stored at dst, which must be of this process. */
 acp_handle_t acp_cas4(acp_ga_t dst, acp_ga_t src, uint32_t oldval, uint32_t newval, acp_handle_t order);
 acp_handle_t acp_cas8(acp_ga_t dst, acp_ga_t src, uint64_t oldval, uint64_t newval, acp_handle_t order);
 acp_handle_t acp_swap4(acp_ga_t dst, acp_ga_t src, uint32_t value, acp_handle_t order);
@@ -141,14 +141,14 @@ int acp_inquire(acp_handle_t handle);
 
 /* ---- Channels ---------------------------------------------------------------------------------------------------------------------- */
 
-/* One end of a channel, and what was started on it, until it was waited for. */
+/* One end of a channel; an operation that was started on it, until it was waited for. */
 typedef struct acp_ch *acp_ch_t;
 typedef struct acp_request *acp_request_t;
 
 #define ACP_CH_NULL ((acp_ch_t)0)
 #define ACP_REQUEST_NULL ((acp_request_t)0)
 
-/* So many requests at most of an end that were not waited for. */
+/* The most requests of one end that were not waited for. */
 #define ACP_CH_REQUESTS_MAX 8
 
 /*
@@ -167,12 +167,12 @@ acp_request_t acp_nbsend_ch(acp_ch_t ch, void *buf, size_t size);
 acp_request_t acp_nbrecv_ch(acp_ch_t ch, void *buf, size_t size);
 
 /*
- * Starts to free an end, behind what was started on it. It may not be used any more. A sender's request ends when its messages have left; a receiver's, which
+ * Starts to free an end, after what was started on it. It must not be used any more. A sender's request ends when its messages have left; a receiver's, which
  * drops what was not received, when the sender has freed its end, too. ACP_REQUEST_NULL: the channel is none, or was freed.
  */
 acp_request_t acp_nbfree_ch(acp_ch_t ch);
 
-/* Does so, and waits. Returns 0, or -1. */
+/* Frees an end, and waits until that is done. Returns 0, or -1. */
 int acp_free_ch(acp_ch_t ch);
 
 /*
@@ -189,16 +189,16 @@ size_t acp_wait_ch(acp_request_t request);
 int acp_waitall_ch(acp_request_t *requests, int n, size_t *sizes);
 
 /*
- * How many bytes of memory an end takes, now and until it is freed: its slots and what is kept beside them, without requests under way. Beyond the published
- * interface. 0: the channel is none, or was freed.
+ * How many bytes of memory an end takes, now and until it is freed: its slots and what is kept beside them, without requests in progress. Not in the
+ * published interface. 0: there is no such channel, or it was freed.
  */
 size_t acp_query_ch_bytes(acp_ch_t ch);
 
 /* ---- Segmented buffers ------------------------------------------------------------------------------------------------------------- */
 
 /*
- * One end of a ring of segments, which bring data from memory of the program's at the source to memory of the program's at the destination, without a
- * copy between. Both ends have as many segments of the same length. Segment n, counted from 0, is at place n modulo their number.
+ * One end of a ring of segments, which bring data from the program's memory at the source to the program's memory at the destination, without a
+ * copy in between. Both ends have the same number of segments, of the same length. Segment n, counted from 0, is at place n modulo their number.
  */
 typedef struct acp_segbuf *acp_segbuf_t;
 
@@ -218,20 +218,21 @@ int acp_connect_segbuf(acp_segbuf_t segbuf);
 int acp_isconnected_segbuf(acp_segbuf_t segbuf);
 
 /*
- * At the source: whether the segment at the tail may be written to (0), or not yet (1). Publishes it: all of it comes to the destination. It is not written to again
- * before the destination has released it. -1: the buffer was disconnected, the other process is gone, or there was no room.
+ * At the source. acp_isready_segbuf(): whether the segment at the tail may be written to (0), or not yet (1). acp_ack_segbuf() publishes that segment: all of it
+ * comes to the destination. It must not be written to again before the destination has released it. -1: the buffer was disconnected, the other process is
+ * gone, or there was no space.
  */
 int acp_isready_segbuf(acp_segbuf_t segbuf);
 int acp_ack_segbuf(acp_segbuf_t segbuf);
 
 /*
- * At the destination: whether the segment at the head is there (0), or not yet (1). Releases it: the source may fill it anew. -1: it is not there, and will not
- * come, as the buffer was disconnected or the other process is gone; or there was none to be released.
+ * At the destination. acp_isacked_segbuf(): whether the segment at the head is there (0), or not yet (1). acp_ready_segbuf() releases that segment: the source
+ * may fill it again. -1: it is not there, and will not come, because the buffer was disconnected or the other process is gone; or there was none to release.
  */
 int acp_isacked_segbuf(acp_segbuf_t segbuf);
 int acp_ready_segbuf(acp_segbuf_t segbuf);
 
-/* How many segments the destination has released (head), the source has published (tail), and are at the destination (sent), as far as this end knows. -1: no buffer. */
+/* How many segments the destination has released (head), the source has published (tail), and have arrived (sent), as far as this end knows. -1: no buffer. */
 int64_t acp_query_segbuf_head(acp_segbuf_t segbuf);
 int64_t acp_query_segbuf_tail(acp_segbuf_t segbuf);
 int64_t acp_query_segbuf_sent(acp_segbuf_t segbuf);
@@ -239,7 +240,7 @@ int64_t acp_query_segbuf_sent(acp_segbuf_t segbuf);
 /* Ends the connection; a source waits until all that it has published is there. What has come can be taken afterwards. Returns 0, or -1. */
 int acp_disconnect_segbuf(acp_segbuf_t segbuf);
 
-/* Does so, too, and frees the end. The memory is the program's alone again. Returns 0, or -1: there is no such buffer. */
+/* Ends the connection as acp_disconnect_segbuf() does, and frees the end. The memory is the program's alone again. Returns 0, or -1: there is no such buffer. */
 int acp_free_segbuf(acp_segbuf_t segbuf);
 
 /* ---- Data library ------------------------------------------------------------------------------------------------------------------ */
@@ -247,11 +248,11 @@ int acp_free_segbuf(acp_segbuf_t segbuf);
 /*
  * Each process has a heap, in which any process allocates memory, and containers are in the heaps. A container is memory and nothing else: any
  * process that has its handle, a small structure that may be sent as bytes, works on it at any time, wherever it is. Processes whose memory it is
- * take no part. Each call is one step for all others, unless its description says that it is several. If a process that survives deaths works on a
+ * take no part. Each call is atomic for all others, unless its description says that it takes several steps. If a process that survives deaths works on a
  * container, another one's death does not keep it from that.
  *
  * Where a call takes bytes, it takes them from global memory of any process. Calls that fail change nothing, unless their descriptions say so, and
- * return what has ACP_GA_NULL as its address: a handle's ga, an iterator's elem (or its container's ga), an element's ga. Those that return numbers
+ * return a value with ACP_GA_NULL as its address: a handle's ga, an iterator's elem (or its container's ga), an element's ga. Those that return numbers
  * return 0, and those that ask whether there is nothing return 1.
  *
  * Names end with the container's: acp_insert_map(), acp_increment_map_it(). acp_insert(map, ...) is the same as acp_insert_map(...), and
@@ -259,7 +260,7 @@ int acp_free_segbuf(acp_segbuf_t segbuf);
  */
 
 /*
- * Allocates memory on a rank, at a multiple of 16; a size of 0 is right, too. ACP_GA_NULL: the heap there has no such memory, or there is no such
+ * Allocates memory on a rank, at a multiple of 16; size may be 0. ACP_GA_NULL: the heap there has no such memory, or there is no such
  * rank.
  */
 acp_ga_t acp_malloc(size_t size, int rank);
@@ -285,13 +286,13 @@ typedef acp_ga_t acp_wsd_t;
 acp_wsd_t acp_create_ws(size_t size);
 
 /*
- * Says how workspaces are made from now on: in chunks of `size_default` bytes (1 MiB without), the first one on `proc_start` (0 without), the next
- * ones on the ranks behind it, in turn. What rank 0 says counts. Returns 0, or -1: there is no such rank, or the size is 0.
+ * Says how workspaces are made from now on: in chunks of `size_default` bytes (at first 1 MiB), the first one on `proc_start` (at first 0), the next
+ * ones on the ranks after it, in turn. The values of rank 0 count. Returns 0, or -1: there is no such rank, or the size is 0.
  */
 int acp_setparams_ws(int proc_start, size_t size_default);
 
 /*
- * Copy up to `size` bytes between global memory and a workspace, from an offset in the workspace on. Return how many: fewer at its end, 0 behind
+ * Copy up to `size` bytes between global memory and a workspace, from an offset in the workspace on. Return how many: fewer at its end, 0 beyond
  * it. -1: there is no such workspace, or the memory is not registered.
  */
 int64_t acp_read_ws(acp_wsd_t wsd, acp_ga_t ga, size_t size, size_t offset);
@@ -314,7 +315,7 @@ typedef struct {
 acp_vector_t acp_create_vector(size_t size, int rank);
 void acp_destroy_vector(acp_vector_t vector);
 
-/* How many bytes it has, whether none, and for how many it has space. */
+/* How many bytes it has, whether it has none, and for how many it has space. */
 size_t acp_size_vector(acp_vector_t vector);
 int acp_empty_vector(acp_vector_t vector);
 size_t acp_capacity_vector(acp_vector_t vector);
@@ -366,7 +367,7 @@ typedef struct {
 acp_deque_t acp_create_deque(size_t size, int rank);
 void acp_destroy_deque(acp_deque_t deque);
 
-/* How many bytes it has, whether none, and for how many it has space. */
+/* How many bytes it has, whether it has none, and for how many it has space. */
 size_t acp_size_deque(acp_deque_t deque);
 int acp_empty_deque(acp_deque_t deque);
 size_t acp_capacity_deque(acp_deque_t deque);
@@ -438,13 +439,13 @@ void acp_push_front_list(acp_list_t list, acp_element_t elem, int rank);
 /* Puts in copies of a range before an iterator. Returns the first of them. In several steps. */
 acp_list_it_t acp_insert_range_list(acp_list_it_t it, acp_list_it_t start, acp_list_it_t end);
 
-/* Remove an element, or a range, in several steps. Return what is behind. */
+/* Remove an element, or a range, in several steps. Return the element after it. */
 acp_list_it_t acp_erase_list(acp_list_it_t it);
 acp_list_it_t acp_erase_range_list(acp_list_it_t start, acp_list_it_t end);
 void acp_pop_back_list(acp_list_t list);
 void acp_pop_front_list(acp_list_t list);
 
-/* Remove all elements with the bytes of elem, and all that are as the one before them. */
+/* Remove all elements with the bytes of elem; remove each element that equals the one before it. */
 void acp_remove_list(acp_list_t list, acp_element_t elem);
 void acp_unique_list(acp_list_t list);
 
@@ -452,8 +453,8 @@ void acp_reverse_list(acp_list_t list);
 
 /*
  * Sort a list, and merge copies of the elements of list2, which stays as it is, into list1, both of which are sorted. comp returns less than 0, 0
- * or more than 0, as elem1 comes before elem2, is equal or comes behind; equal ones stay in their order. It may call this library, and no other
- * process changes the lists meanwhile: otherwise nothing is sorted, or merged in part.
+ * or more than 0, if elem1 comes before elem2, is equal to it, or comes after it; equal ones stay in their order. comp may call this library. No other
+ * process may change the lists meanwhile: otherwise nothing is sorted, or the lists are merged in part.
  */
 void acp_sort_list(acp_list_t list, int (*comp)(acp_element_t elem1, acp_element_t elem2));
 void acp_merge_list(acp_list_t list1, acp_list_t list2, int (*comp)(acp_element_t elem1, acp_element_t elem2));
@@ -470,7 +471,7 @@ void acp_swap_list(acp_list_t list1, acp_list_t list2);
 
 acp_list_it_t acp_begin_list(acp_list_t list);
 acp_list_it_t acp_end_list(acp_list_t list);
-/* So many elements further on, or back. The end is behind the last one; there is nothing behind it. */
+/* The iterator n elements further on, or back. The end is after the last element; there is nothing after the end. */
 acp_list_it_t acp_advance_list_it(acp_list_it_t it, int n);
 acp_list_it_t acp_increment_list_it(acp_list_it_t it);
 acp_list_it_t acp_decrement_list_it(acp_list_it_t it);
@@ -521,15 +522,15 @@ void acp_merge_local_set(acp_set_t set1, acp_set_t set2);
 void acp_move_set(acp_set_t set1, acp_set_t set2);
 void acp_move_local_set(acp_set_t set1, acp_set_t set2);
 
-/* Gives two each other's elements. Both were made with as many ranks. */
+/* Gives two each other's elements. Both must have been made with the same number of ranks. */
 void acp_swap_set(acp_set_t set1, acp_set_t set2);
 
 /* The element with a key, or the end. */
 acp_set_it_t acp_find_set(acp_set_t set, acp_element_t key);
 
 /*
- * Go through the elements, in no order: all, or those in the caller's memory. What changes meanwhile may be seen or not; behind an element that was
- * removed come those of the next bucket.
+ * Go through the elements, in no order: all, or those in the caller's memory. What changes meanwhile may be seen or not; after an element that was
+ * removed, those of the next bucket follow.
  */
 acp_set_it_t acp_begin_set(acp_set_t set);
 acp_set_it_t acp_begin_local_set(acp_set_t set);
@@ -585,15 +586,15 @@ void acp_merge_local_multiset(acp_multiset_t set1, acp_multiset_t set2);
 void acp_move_multiset(acp_multiset_t set1, acp_multiset_t set2);
 void acp_move_local_multiset(acp_multiset_t set1, acp_multiset_t set2);
 
-/* Gives two each other's elements. Both were made with as many ranks. */
+/* Gives two each other's elements. Both must have been made with the same number of ranks. */
 void acp_swap_multiset(acp_multiset_t set1, acp_multiset_t set2);
 
 /* The element with a key, or the end. */
 acp_multiset_it_t acp_find_multiset(acp_multiset_t set, acp_element_t key);
 
 /*
- * Go through the elements, in no order: all, or those in the caller's memory. What changes meanwhile may be seen or not; behind an element that was
- * removed come those of the next bucket.
+ * Go through the elements, in no order: all, or those in the caller's memory. What changes meanwhile may be seen or not; after an element that was
+ * removed, those of the next bucket follow.
  */
 acp_multiset_it_t acp_begin_multiset(acp_multiset_t set);
 acp_multiset_it_t acp_begin_local_multiset(acp_multiset_t set);
@@ -650,15 +651,15 @@ void acp_merge_local_map(acp_map_t map1, acp_map_t map2);
 void acp_move_map(acp_map_t map1, acp_map_t map2);
 void acp_move_local_map(acp_map_t map1, acp_map_t map2);
 
-/* Gives two each other's elements. Both were made with as many ranks. */
+/* Gives two each other's elements. Both must have been made with the same number of ranks. */
 void acp_swap_map(acp_map_t map1, acp_map_t map2);
 
 /* The element with a key, or the end. */
 acp_map_it_t acp_find_map(acp_map_t map, acp_element_t key);
 
 /*
- * Go through the elements, in no order: all, or those in the caller's memory. What changes meanwhile may be seen or not; behind an element that was
- * removed come those of the next bucket.
+ * Go through the elements, in no order: all, or those in the caller's memory. What changes meanwhile may be seen or not; after an element that was
+ * removed, those of the next bucket follow.
  */
 acp_map_it_t acp_begin_map(acp_map_t map);
 acp_map_it_t acp_begin_local_map(acp_map_t map);

@@ -114,7 +114,7 @@ typedef enum cci_status {
  * matched by a cci_finalize().
  *
  *   abi_ver   CCI_ABI_VERSION
- *   flags     0, or CCI_INIT_SINGLE_THREADED (an extension, see there)
+ *   flags     0, or CCI_INIT_SINGLE_THREADED (an extension)
  *   caps      out: the library's capabilities, a combination of CCI_CAP_...
  *
  * Errors: CCI_EINVAL (caps is NULL, wrong version, unknown flags, or flags other than at the first call),
@@ -430,7 +430,7 @@ typedef const union cci_event {
 int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event);
 
 /*
- * Returns an event, and the buffer in it. Events may be kept, and returned in any order and by any thread, also after
+ * Returns an event, and the buffer in it. Events may be kept, and returned in any order and by any thread, even after
  * their endpoint was destroyed. (With CCI_INIT_SINGLE_THREADED, they must be returned by the endpoint's thread.)
  *
  * Errors: CCI_EINVAL (NULL, returned already, or a connection request that was neither accepted nor rejected; the
@@ -464,8 +464,8 @@ int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags);
  *   flags        0
  *   timeout      how long to try; NULL: for ever
  *
- * Multicast (UDP): server_uri names a group and a port, "udp://239.1.2.3:5000" or "udp://[ff15::1]:5000". Nobody is
- * asked: a connection of the attribute CCI_CONN_ATTR_UU_MC_RX joins the group on the device's interface and gets what is
+ * Multicast (UDP): server_uri names a group and a port, "udp://239.1.2.3:5000" or "udp://[ff15::1]:5000". Nobody has to
+ * accept: a connection of the attribute CCI_CONN_ATTR_UU_MC_RX joins the group on the device's interface and gets what is
  * sent there, one of CCI_CONN_ATTR_UU_MC_TX sends to it. The CCI_EVENT_CONNECT is there at once. There is no payload.
  * cci_disconnect() leaves the group. Messages may be lost, and are lost if there is no receive buffer; they come once at
  * most. An endpoint does not receive its own messages, unless multicast_loop = on in the configuration.
@@ -543,8 +543,8 @@ typedef enum cci_opt_name {
      * gets CCI_ERR_DISCONNECTED when it next uses one. */
     CCI_OPT_EXT_ENDPT_DISCONNECT_EVENTS = 1002,
     /* Of a connection, set only: 1 = messages that the peer lends (cci_loan) are received where they lie, where that is possible; 0
-     * (at first) = they are copied. A message in place is read like any other; but the peer's process could still change it, so 1
-     * says that the program trusts that process to leave it alone until it is returned. A program that does not, copies. */
+     * (at first) = they are copied. A message in place is read like any other, but the peer's process could still change it. So set
+     * 1 only if the program trusts that process to leave the message alone until it is returned. */
     CCI_OPT_EXT_CONN_LOANS = 1003
 } cci_opt_name_t;
 
@@ -611,7 +611,7 @@ int cci_send(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len
 
 /*
  * Sends one message that is gathered from iovcnt segments (1024 at most; more than 16 cost an allocation). The array
- * itself is the caller's again when the call returns, also with CCI_FLAG_NO_COPY. All else is as in cci_send().
+ * itself is the caller's again when the call returns, even with CCI_FLAG_NO_COPY. All else is as in cci_send().
  */
 int cci_sendv(cci_connection_t *connection, const struct iovec *data, uint32_t iovcnt, const void *context, int flags);
 
@@ -702,8 +702,8 @@ const char *cci_strerror(cci_endpoint_t *endpoint, enum cci_status status);
 
 /* ============================================================================================== extensions ===
  *
- * These calls are in the CCI paper of 2011 and were dropped by version 2, or help to see why something is slow or fails.
- * Nothing above needs anything below.
+ * What published CCI 2.x does not have: calls of the CCI paper of 2011 that version 2 dropped, and calls that are new here. Nothing above needs
+ * anything below.
  */
 
 /*
@@ -761,25 +761,25 @@ typedef struct cci_security {
 typedef struct cci_endpoint_options {
     /* sizeof(cci_endpoint_options_t). */
     uint32_t size;
-    /* Receive buffers, shared by all peers; each message that the program keeps occupies one. */
+    /* Receive buffers, shared by all peers: 1024. Each message that the program keeps occupies one. */
     uint32_t recv_buf_count;
     /* Sends that may be in progress at once, of any length, whether their peers take them or not: 16384. Those for
      * which the transport has no space wait in memory that is borrowed under the cap. While several connections are open,
      * one may have no more than are left for the others. */
     uint32_t send_buf_count;
-    /* How long a reliable send may take, microseconds. One that waits for space while the peer goes on taking others has more
-     * time: as long as those before it need at 64 KiB a second. */
+    /* How long a reliable send may take, microseconds: 10,000,000. A send that waits for space while the peer goes on taking
+     * others has more time: as long as those before it need at 64 KiB a second. */
     uint32_t send_timeout_us;
     /* Raise CCI_EVENT_KEEPALIVE_TIMEDOUT when a peer is silent for so long, microseconds; 0 = off. */
     uint32_t keepalive_timeout_us;
     /* RMA operations and atomics that may be in progress at once: 16384. Memory for them is borrowed as they are begun. */
     uint32_t rma_op_count;
-    /* Cap on every byte that the endpoint holds for buffers, queues, connections and mappings of peers' memory.
+    /* Cap on every byte that the endpoint holds for buffers, queues, connections and mappings of peers' memory: 256 MiB.
      * (This interface adds 32 bytes for each connection and 96 for each event that is kept. They are bounded by those numbers
      * and not under the cap; nor are registered regions, and memory from cci_rma_alloc().) */
     uint64_t memory_cap_bytes;
     /* Not 0: a thread of the library serves peers (their RMA, acknowledgements, time-outs) while the program computes
-     * and calls nothing. It starts to within a millisecond, and sleeps when there is nothing to do. It takes no events, handles
+     * and calls nothing. It begins within a millisecond of the program's last call, and sleeps when there is nothing to do. It takes no events, handles
      * no signals, and ends with the endpoint; a fork() child has none. Not with CCI_INIT_SINGLE_THREADED. */
     uint32_t progress_thread;
     /* Must be 0. */
@@ -822,7 +822,7 @@ int cci_send2(cci_connection_t *connection, const void *header_ptr, uint32_t hea
               uint32_t data_len, const void *context, int flags);
 
 /*
- * Sends several messages, in order, as if each were sent by cci_send(): the receiver can't tell that they were sent together. It costs
+ * Sends several messages, in order, as if each were sent by cci_send(); the receiver sees no difference. It costs
  * less than sending each by itself. They are copied before the call returns.
  *
  *   messages   where each message is, and its length
@@ -831,11 +831,11 @@ int cci_send2(cci_connection_t *connection, const void *header_ptr, uint32_t hea
  *   flags      0 or CCI_FLAG_SILENT
  *   taken      out: how many were taken, from the first on; 0 if the call fails
  *
- * On a connection with nothing under way they leave at once. Behind others they leave as soon as there is a batch, and at the latest with
- * the next call that makes progress (cci_get_event(), cci_poll()). A program that has more to send does that where there is no space, and
- * behind its last burst: progress behind each burst would send batches that are not full.
+ * If nothing is in progress on the connection, they leave at once. Otherwise they leave as soon as there is a batch, and at the latest with
+ * the next call that makes progress (cci_get_event(), cci_poll()). A program that has more to send makes such a call when there is no space,
+ * and after its last burst. After every burst it would send batches that are not full.
  *
- * Fewer than all are taken where there is no space for more, or where the next one can't be sent; another call with the rest tells why.
+ * Fewer than all are taken if there is no space for more, or if the next one can't be sent; another call with the rest returns the reason.
  * All that were taken end in one CCI_EVENT_SEND together, once the last of them has ended: with CCI_SUCCESS, or with the status of the
  * first of them that failed. There is no event with CCI_FLAG_SILENT, or if none was taken.
  *
@@ -846,15 +846,16 @@ int cci_send_burst(cci_connection_t *connection, const struct iovec *messages, u
                    int flags, uint32_t *taken);
 
 /*
- * What cci_poll() calls with each event. The event, and the message in it, are lent to the handler: they are its own until it returns,
- * and go back by themselves. It must not return them; it may keep them (cci_keep_event). Of the endpoint that called it a handler may use
- * nothing: such calls fail with CCI_EBUSY, except cci_return_event() for events that were kept before. It must not jump or unwind out.
+ * What cci_poll() calls with each event. The event, and the message in it, are lent to the handler until it returns. It must not return
+ * them; it may keep them (cci_keep_event). A handler must not use the endpoint that called it: such calls fail with CCI_EBUSY, except
+ * cci_return_event() for events that were kept before. It must not leave by longjmp() or an exception.
  */
 typedef void (*cci_ext_handler_t)(cci_event_t *event, void *arg);
 
 /*
- * Makes progress, and gives what came to a handler, in the order in which cci_get_event() would give it, but that messages may come
- * before completions that were ready before them. It never blocks. It costs less than cci_get_event() and cci_return_event() for each event. Other threads that use the endpoint wait until it returns.
+ * Makes progress, and gives what came to a handler. The order is that of cci_get_event(), except that messages may come before completions
+ * that were ready before them. It never blocks. It costs less than cci_get_event() and cci_return_event() for each event. Other threads that
+ * use the endpoint wait until it returns.
  *
  *   max       the most events to handle
  *   handler   called once for each
@@ -869,8 +870,8 @@ typedef void (*cci_ext_handler_t)(cci_event_t *event, void *arg);
 int cci_poll(cci_endpoint_t *endpoint, uint32_t max, cci_ext_handler_t handler, void *arg, uint32_t *count);
 
 /*
- * Makes an event that is lent to a handler an ordinary one of the program's. It counts as any that cci_get_event() gives, holds a receive
- * buffer if it is a message, and must be returned by cci_return_event(). Only a handler may call it, with the event that it was given.
+ * Makes an event that is lent to a handler one of the program's own. It counts like any that cci_get_event() gives, holds a receive
+ * buffer if it is a message, and must be returned by cci_return_event(). Only a handler may call this, with the event that it was given.
  *
  *   lent   the event; not to be used any more after this
  *   kept   out: the event to use from now on, which may be elsewhere; NULL if the call fails
@@ -881,7 +882,7 @@ int cci_keep_event(cci_event_t *lent, cci_event_t **kept);
 
 /*
  * Lends memory for one message. The program writes the message there and sends it by cci_send_loan(). That saves a buffer and, over shared
- * memory, from 2 KiB on, the copies: the peer gets the message where it lies (CCI_OPT_EXT_CONN_LOANS), or makes the only copy. The first loans
+ * memory, from 2 KiB on, copies: the peer gets the message where it lies (CCI_OPT_EXT_CONN_LOANS), or copies it once. The first loans
  * of a connection may have to be copied when they are sent, as other messages are, since the peer has to map the memory first.
  *
  *   len      the length of the message, at most connection->max_send_size
@@ -894,8 +895,8 @@ int cci_loan(cci_connection_t *connection, uint32_t len, void **memory);
 
 /*
  * Sends the message that was written to memory from cci_loan(). This ends in one CCI_EVENT_SEND with this context, unless
- * CCI_FLAG_SILENT: when the memory is the library's again to lend. If the message was received where it lies, that is when the receiver has returned
- * it, or the connection has ended, so this event has no place in the order of the others; the message has.
+ * CCI_FLAG_SILENT, when the library can lend the memory again. If the message was received where it lies, that is when the receiver has
+ * returned it, or the connection has ended; so this event may come out of the order of the others. The message itself arrives in order.
  *
  *   memory    from cci_loan(), for this connection; not to be used any more after this, unless the call fails
  *   len       the length of the message, at most what was asked for
@@ -1102,7 +1103,7 @@ int cci_explain(cci_connection_t *connection, char **text);
 
 /*
  * Gives counters as one JSON object: messages, bytes, RMA operations, atomics, accesses of peers that were refused
- * (rma_refused; for want of a right of the peer's name: rma_refused_by_name), registered regions, how often registering
+ * (rma_refused; because the peer's name lacks a right: rma_refused_by_name), registered regions, how often registering
  * needed no check (registration_hits), retransmissions, round trip (rtt_ns), drops by reason, memory by kind.
  *
  *   endpoint     the endpoint whose counters are wanted, if connection is NULL

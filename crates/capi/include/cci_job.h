@@ -6,14 +6,14 @@
  * `cci run`, or a launcher that speaks PMIx or PMI-1, starts the processes of a job. Each calls cci_job_join() once. In between, keys, exchanges
  * and barriers go through the launcher: they are for the start and the end of a program.
  *
- * What cci.h says of return values and pointers holds here; cci_init() is not needed but for endpoints. A call that fails has changed nothing, unless its
- * description says otherwise, and cci_last_error() says what was wrong. All calls with a job but cci_job_join() also give:
+ * What cci.h says about return values and pointers holds here; only endpoints need cci_init(). A call that fails has changed nothing, unless its
+ * description says otherwise, and cci_last_error() says what was wrong. All calls that take a job also return:
  *
  *   CCI_EINVAL             the job is NULL, or this process has left it
  *   CCI_EBUSY              another thread is in a call with the job
- *   CCI_ERROR              the launcher is gone or answers nonsense; or another process has joined, of which this one is a copy (fork())
+ *   CCI_ERROR              the launcher is gone or answers nonsense; or this process is a fork() child of the one that has joined
  *   CCI_ECONNREFUSED       the launcher refuses
- *   CCI_ERR_DISCONNECTED   a rank has ended or left, without which this can't be done
+ *   CCI_ERR_DISCONNECTED   a rank has ended or left that this needs
  */
 #ifndef CCI_JOB_H
 #define CCI_JOB_H
@@ -74,14 +74,14 @@ typedef struct cci_job_value {
  *
  *   job   out: the job, until cci_job_leave()
  *
- * Errors: CCI_EINVAL (job is NULL), CCI_EBUSY (this process takes part in a job already), CCI_ERROR (there are a launcher's variables, and it
+ * Errors: CCI_EINVAL (job is NULL), CCI_EBUSY (this process takes part in a job already), CCI_ERROR (a launcher's variables are set, and it
  * does not answer), CCI_ECONNREFUSED (it refuses, or another rank has another version of CCI), CCI_ERR_DISCONNECTED (a rank has ended before it
  * joined).
  */
 int cci_job_join(cci_job_t **job);
 
 /*
- * Leaves the job. The others' exchanges and barriers fail from now on. Waits for nobody: call cci_job_barrier() before.
+ * Leaves the job. The others' exchanges and barriers fail from now on. It waits for nobody, so call cci_job_barrier() first.
  */
 int cci_job_leave(cci_job_t *job);
 
@@ -140,37 +140,38 @@ int cci_job_abort(cci_job_t *job, int code, const char *reason);
 
 /*
  * Says that this rank goes on when another one dies. By default a death ends the job; once every living rank has called this, it does not.
- * Exchanges and barriers then give CCI_ERR_DISCONNECTED, and connections with the dead rank end: of ACP and CCS over any device some 2 s after the
- * launcher has seen the end at the latest, of endpoints over datagrams when their peer was silent for too long.
+ * Exchanges and barriers then return CCI_ERR_DISCONNECTED, and connections with the dead rank end: those of ACP and CCS some 2 s after the
+ * launcher has seen the death at the latest, over any device; those of other endpoints over datagrams when their peer was silent for too long.
  *
  * Errors: CCI_ECONNREFUSED (the launcher can't be asked: only `cci run` can).
  */
 int cci_job_survive(cci_job_t *job);
 
 /*
- * Says what has become of a rank. So one that goes on when others die learns why they did: the launcher sees it an instant later than they do.
+ * Says what has become of a rank, so that a rank which survives others can learn why they died. The launcher may learn of a death a little
+ * later than ranks do.
  *
- *   timeout   how long to wait for the rank's process to end, where it has not; NULL: until it has
- *   status      out
+ *   timeout   how long to wait for the rank's process to end if it has not; NULL: for ever
+ *   status    out
  *
- * Errors: CCI_EINVAL (NULL, or a timeout that is none), CCI_ERANGE (no such rank), CCI_ECONNREFUSED (the launcher can't be asked: only `cci run`
+ * Errors: CCI_EINVAL (NULL, or a bad timeout), CCI_ERANGE (no such rank), CCI_ECONNREFUSED (the launcher can't be asked: only `cci run`
  * can).
  */
 int cci_job_status(cci_job_t *job, uint32_t rank, const struct timeval *timeout, cci_job_status_t *status);
 
 /*
  * Opens an endpoint on each rank, by which they connect by number. All ranks call it, in the same order with cci_job_exchange() and
- * cci_job_barrier(), each with the device that it likes: "any" reaches ranks of this host by shared memory. It blocks until all have, and
- * ranks that wait learn of one for which it failed when that one leaves.
+ * cci_job_barrier(), each with the device of its choice: "any" reaches ranks of this host by shared memory. It blocks until all have called it.
+ * If it fails on one rank, the others learn that when that rank leaves.
  *
- * The endpoint is one of cci.h, but for this:
+ * The endpoint is one of cci.h, with these differences:
  *
  *   - Connections come by cci_job_connect(); cci_connect(), and cci_accept_on() of requests of other endpoints, give CCI_EINVAL.
  *   - It admits ranks of this job only, without CCI_EVENT_CONNECT_REQUEST: a connection that a rank has asked for comes as CCI_EVENT_ACCEPT,
  *     with the context NULL. If both ranks ask at once, one connection comes of it, with CCI_EVENT_CONNECT on both.
  *   - Each connection that its peer, or a time-out, has ended gives CCI_EVENT_EXT_DISCONNECTED, which can't be switched off.
- *   - It has the job's security where its device has any, and with more than 16 ranks on this host a cap of 40 MB on its memory where options
- *     has none.
+ *   - It has the job's security where its device can have security. With more than 16 ranks on this host its memory has a cap of 40 MB, unless
+ *     options has another one.
  *
  *   device     as for cci_create_endpoint()
  *   options    as for cci_create_endpoint_with(); NULL: the defaults
@@ -183,14 +184,14 @@ int cci_job_create_endpoint(cci_job_t *job, cci_device_t *device, const cci_endp
                             cci_endpoint_t **endpoint, cci_os_handle_t *fd);
 
 /*
- * Asks for the connection with a rank, of which there is one at most for each attribute. A rank connects to itself, too,
+ * Asks for the connection with a rank, of which there is one at most for each attribute. A rank may connect to itself,
  * but not over UDP or TCP alone. Never blocks.
  *
  *   attribute    CCI_CONN_ATTR_RO, _RU or _UU
  *   context      of the connection and of its CCI_EVENT_CONNECT, if this call is the first of this rank's for it
- *   timeout      how long the rank may take to answer; NULL: as long as it likes
+ *   timeout      how long the rank may take to answer; NULL: for ever
  *   connection   out: the connection if it is open, whoever has asked for it. Else NULL: CCI_EVENT_CONNECT will come once, with the
- *                connection, or with why there is none, after which the next call asks again.
+ *                connection, or with the reason why there is none; then the next call asks again.
  *
  * Errors: CCI_EINVAL (NULL, a multicast attribute, or an endpoint that is none of a job), CCI_ERANGE (no such rank), CCI_ERROR (the endpoint
  * can't connect).

@@ -9,7 +9,7 @@
  *
  *   1. cci_init() finds the devices; cci_messenger_open() opens a messenger on one of them.
  *   2. cci_messenger_connect() and cci_messenger_accept() make connections.
- *   3. cci_messenger_send() starts to send a message. cci_messenger_call() asks, and cci_messenger_reply() answers.
+ *   3. cci_messenger_send() starts to send a message. cci_messenger_call() sends a request, and cci_messenger_reply() answers one.
  *   4. cci_messenger_get_event() gives the next event, and cci_messenger_return_event() gives it back, with what it shows.
  *
  * Nothing blocks except cci_messenger_wait_event(), and cci_messenger_close() and the last cci_finalize() for a second at most for each
@@ -34,8 +34,8 @@ typedef struct cci_messenger cci_messenger_t;
 /* A connection of a messenger. */
 typedef uint64_t cci_messenger_connection_t;
 
-/* How an operation of a messenger ended, beside the values of cci_status_t. They are no enumerators of that, so that compilers do not
- * warn of missing cases in older programs. */
+/* How an operation of a messenger ended, beside the values of cci_status_t. They are not enumerators of cci_status_t, so that compilers do
+ * not warn of missing cases in older programs. */
 enum {
     /* It was taken back: by this side, or, of an offer, by the sender. */
     CCI_EXT_CANCELLED = ECANCELED,
@@ -51,19 +51,19 @@ enum {
 
 /* ------------------------------------------------------------------------------------------ opening and closing --- */
 
-/* What a messenger takes. Zeros take the defaults, and every default is meant to be right. */
+/* What a messenger accepts and holds at most. Set size, clear all other fields, then set those that should differ: 0 is the default. */
 typedef struct cci_messenger_limits {
     /* sizeof(cci_messenger_limits_t). */
     uint32_t size;
     /* Must be 0. */
     uint32_t reserved;
-    /* The longest message that comes whole, bytes: 1 MiB. Longer ones are offered first (CCI_MESSENGER_OFFER). With 1, each message that
-     * does not fit one of the endpoint's is. No more than lent_bytes_max. */
+    /* The longest message that comes whole, bytes: 1 MiB. Longer ones are offered first (CCI_MESSENGER_OFFER). With 1, every message
+     * that does not fit into one of the endpoint's is offered. No more than lent_bytes_max. */
     uint64_t whole_bytes_max;
     /* The longest message that is taken at all, bytes: 1 TiB. Longer ones are refused without asking the program. */
     uint64_t message_bytes_max;
     /* Cap on the memory that the library lends for long messages, bytes: 64 MiB. When it is reached, messages wait until the program
-     * returns some. While one connection's messages, on their way, hold more of it than they leave, further ones of it wait. */
+     * returns some. While the incoming messages of one connection hold more of it than they leave, further ones of that connection wait. */
     uint64_t lent_bytes_max;
     /* Cap on copies of long messages that are being sent, bytes: 64 MiB. When it is reached, sends give CCI_ENOBUFS. */
     uint64_t staged_bytes_max;
@@ -106,7 +106,7 @@ int cci_messenger_uri(cci_messenger_t *messenger, char **uri);
 
 /* -------------------------------------------------------------------------------------------------------- events --- */
 
-/* The kinds of events, and which fields hold beside type. Those not named are 0. */
+/* The kinds of events, and which fields are valid beside type. Those not named are 0. */
 typedef enum cci_messenger_event_type {
     /* A send has ended: exactly once for each, unless CCI_FLAG_SILENT. status; connection; context. CCI_SUCCESS: the peer's library has
      * all of the message (on an unreliable connection: it has left). CCI_EXT_REFUSED: with the code. CCI_EMSGSIZE: len is the longest
@@ -142,7 +142,7 @@ typedef enum cci_messenger_event_type {
     CCI_MESSENGER_ACCEPT = 10,
     /* A peer was silent for longer than the keepalive time. connection; context is the connection's. */
     CCI_MESSENGER_KEEPALIVE_TIMEDOUT = 11,
-    /* A connection has ended that this program has not disconnected, behind the ends of everything that was under way on it: exactly
+    /* A connection has ended that this program has not disconnected; it comes after the ends of everything that was in progress on it: exactly
      * once for each. connection; context is the connection's; code is a cci_ext_disconnect_reason_t. Nothing need be done. */
     CCI_MESSENGER_DISCONNECTED = 12,
     /* The device failed: everything ends with errors. Close the messenger. */
@@ -189,8 +189,8 @@ int cci_messenger_wait_event(cci_messenger_t *messenger, const struct timeval *t
 
 /*
  * Returns an event, and the memory of what it shows: a short message holds a receive buffer, a long one counts against lent_bytes_max.
- * Events may be kept, and returned in any order and by any thread, also after their messenger was closed. A request that was not
- * answered is dropped, of which its client is notified; a connection request that was not answered is rejected.
+ * Events may be kept, and returned in any order and by any thread, even after their messenger was closed. A request that was not
+ * answered is dropped, and its client is notified; a connection request that was not answered is rejected.
  *
  * Errors: CCI_EINVAL (NULL, or returned already), CCI_EBUSY (another thread is answering it).
  */
@@ -200,7 +200,7 @@ int cci_messenger_return_event(cci_messenger_event_t *event);
 
 /*
  * Starts connecting to another messenger; never blocks. The attempt ends in one CCI_MESSENGER_CONNECT with this context. An endpoint that
- * is no messenger may or may not accept, and does not understand what is sent then.
+ * is no messenger may accept, but does not understand what is sent then.
  *
  *   data_ptr, data_len   payload, shown to the peer's program with the request; 1,016 bytes at most
  *   attribute            RO, RU or UU. Long messages and calls need a reliable connection (RO or RU)
@@ -229,7 +229,7 @@ int cci_messenger_reject(cci_messenger_t *messenger, cci_messenger_event_t *conn
 
 /*
  * Closes a connection from this side; never blocks. Short messages that were sent before are still delivered, or fail. Long ones that
- * are under way, in either direction, end with CCI_ERR_DISCONNECTED, as calls do, and messages that waited behind them are dropped:
+ * are in progress, in either direction, end with CCI_ERR_DISCONNECTED, as calls do, and messages that waited behind them are dropped:
  * wait for their ends first. There is no CCI_MESSENGER_DISCONNECTED for it.
  *
  * Errors: CCI_EINVAL (NULL, closed already, or no connection of this messenger).
@@ -267,10 +267,10 @@ int cci_messenger_free(cci_messenger_t *messenger, void *start);
  *
  *   ptr, len   the message; copied before the call returns, unless CCI_FLAG_NO_COPY
  *   flags      CCI_FLAG_NO_COPY: the memory stays as it is until the send has ended, and long messages are fetched from it. CCI_FLAG_SILENT:
- *              no event; not together with CCI_FLAG_NO_COPY, since nothing would tell when the memory is free
+ *              no event; not together with CCI_FLAG_NO_COPY, since nothing would show when the memory is free
  *   send       out: the number of the send, for cci_messenger_cancel(); 0 for a short message, which can't be cancelled. NULL: not wanted
  *
- * Errors: CCI_ENOBUFS (as many sends, or long messages, are under way as may be, or messages behind a long one; or the memory for
+ * Errors: CCI_ENOBUFS (the limit of sends, of long messages in progress, or of messages behind a long one is reached, or the memory for
  * copies is used up: get events, then try again), CCI_EMSGSIZE (longer than the connection takes: an unreliable one takes what fits
  * one message of the endpoint, and a message that is copied must fit staged_bytes_max), CCI_ERR_DISCONNECTED (the connection has ended, or is
  * none of this messenger), CCI_EINVAL (NULL, unknown flags, or memory that is not mapped), CCI_ENOMEM.
@@ -346,7 +346,7 @@ int cci_messenger_receive_progress(cci_messenger_t *messenger, uint64_t offer, c
 /* --------------------------------------------------------------------------------------------- request and reply --- */
 
 /*
- * Asks the peer; never blocks. The call ends in one CCI_MESSENGER_REPLY with this context: when the reply is here, when the timeout has
+ * Sends a request to the peer; never blocks. The call ends in one CCI_MESSENGER_REPLY with this context: when the reply is here, when the timeout has
  * passed, or when it is known that there will be none. Replies come in any order. A request reaches the server once at most.
  *
  *   ptr, len   the request, copied before the call returns; as long as the peer's whole_bytes_max at most
@@ -360,7 +360,7 @@ int cci_messenger_call(cci_messenger_t *messenger, cci_messenger_connection_t co
                        const struct timeval *timeout, const void *context, uint64_t *call);
 
 /*
- * Asks the peer with a request that is gathered from iovcnt segments, as cci_messenger_sendv() gathers a message.
+ * Sends a request that is gathered from iovcnt segments, as cci_messenger_sendv() gathers a message.
  *
  *   flags   CCI_FLAG_NO_COPY: the memory stays as it is until the call has ended, and long requests are fetched from it
  *
@@ -402,7 +402,7 @@ int cci_messenger_replyv(cci_messenger_t *messenger, cci_messenger_event_t *requ
 int cci_messenger_reply_error(cci_messenger_t *messenger, cci_messenger_event_t *request, uint32_t code, const void *ptr,
                               uint64_t len);
 
-/* ---------------------------------------------------------------------------------------------------- looking in --- */
+/* --------------------------------------------------------------------------------------------------- diagnostics --- */
 
 /*
  * Says, in lines for people, which path a connection takes, and what holds it up now, as cci_explain() does.
@@ -417,8 +417,8 @@ int cci_messenger_explain(cci_messenger_t *messenger, cci_messenger_connection_t
 /*
  * Gives counters as one JSON object. With connection 0: those of the messenger's endpoint, as cci_get_counters() does, and in a
  * member "messenger" its own: long messages by how they ended (long_sent, long_received, long_failed), silent sends that failed
- * (silent_failed), peers that did not keep to the protocol (faults), what came for messages that had ended (late), connection requests
- * of no messengers (strangers), and memory (lent_bytes, staged_bytes; idle_lent_bytes and idle_staged_bytes: kept for later;
+ * (silent_failed), peers that broke the protocol (faults), what came for messages that had ended (late), connection requests
+ * of endpoints without a messenger (strangers), and memory (lent_bytes, staged_bytes; idle_lent_bytes and idle_staged_bytes: kept for later;
  * kept_regions). Otherwise those of the connection.
  *
  *   json   out: the object; the caller frees it with free()

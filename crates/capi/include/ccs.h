@@ -24,8 +24,8 @@ extern "C" {
 
 #define CCS_SUCCESS 0
 #define CCS_ERR_ARG 1            /* an argument that can never be right: nothing was done */
-#define CCS_ERR_STATE 2          /* not initialised, finalised, in a handler, once too often */
-#define CCS_ERR_AGAIN 3          /* not now: there is no space, or nothing ran */
+#define CCS_ERR_STATE 2          /* not now: not initialised, finalised, in a handler, or done already */
+#define CCS_ERR_AGAIN 3          /* there is no space at the moment, or nothing ran */
 #define CCS_ERR_NOMEM 4          /* memory or a limit is exhausted */
 #define CCS_ERR_TOO_LONG 5       /* the data is longer than it may be */
 #define CCS_ERR_EXISTS 6         /* the number of the handler is taken */
@@ -34,7 +34,7 @@ extern "C" {
 #define CCS_ERR_RANGE 9          /* no such rank, handler number or byte */
 #define CCS_ERR_SYSTEM 10        /* the system or the launcher refuses */
 #define CCS_ERR_UNSUPPORTED 11   /* not possible here */
-#define CCS_ERR_ABORTED 12       /* the receiver has ended it */
+#define CCS_ERR_ABORTED 12       /* the receiver did not want it */
 
 /* A code in words. It never fails, may be called at any time, and the text stays. */
 const char *CCS_strerror(int code);
@@ -42,7 +42,7 @@ const char *CCS_strerror(int code);
 /* ---- The job ---- */
 
 /* Joins the job that this process was started in; without a launcher it is a job of one. Returns when this process can send. A process joins
- * once: a second call, also after CCS_finalize, is CCS_ERR_STATE. If a launcher's variables are set and it does not answer, CCS_ERR_SYSTEM. */
+ * once: a second call, even after CCS_finalize, is CCS_ERR_STATE. CCS_ERR_SYSTEM: a launcher's variables are set, and it does not answer. */
 int CCS_init(void);
 
 /* Joins for threads: only one thread calls (SINGLE), one at a time (SERIALIZED, as with CCS_init), or any at any time (MULTIPLE). *provided is
@@ -59,7 +59,7 @@ int CCS_finalize(void);
 /* *flag is 1 between CCS_init and CCS_finalize, else 0. May be called at any time. */
 int CCS_initialized(int *flag);
 
-/* The number of this process, from 0 on, and how many there are; the same among those of this host. */
+/* The number of this process, from 0, and how many there are; and both among the processes of this host. */
 int CCS_rank(int *rank);
 int CCS_nprocs(int *n);
 int CCS_local_rank(int *rank);
@@ -85,8 +85,8 @@ int CCS_wait(int64_t timeout_ns);
     } while (0)
 int CCS_wait_for_change_(void);
 
-/* With on not 0, a thread of the library's makes progress and runs handlers and callbacks, while the program's threads compute; with 0 it ends,
- * when the handler has returned that it runs. It is off at first. Handlers run there and inside of calls, as before; one at a time, unless threads
+/* With on not 0, a thread of the library makes progress and runs handlers and callbacks, while the program's threads compute; with 0 it ends,
+ * after the handler that it runs has returned. It is off at first. Handlers run there and inside of calls, as before; one at a time, unless threads
  * are MULTIPLE. CCS_ERR_UNSUPPORTED with threads SINGLE; CCS_ERR_STATE in a handler. */
 int CCS_set_progress_thread(int on);
 
@@ -109,7 +109,7 @@ typedef intptr_t CCS_arg_t;
 int CCS_new_context(CCS_context_t *context);
 int CCS_new_named_context(const char *name, CCS_context_t *context);
 
-/* Frees a context, when the messages of this process are on their way. Those that come for it later are discarded. */
+/* Frees a context, once the messages of this process have left. Messages that come for it later are discarded. */
 int CCS_free_context(CCS_context_t context);
 
 /* Has messages for the number id (0 to 65,535) of a context call a function:
@@ -119,7 +119,7 @@ int CCS_free_context(CCS_context_t context);
  * where ... stands for up to 16 arguments of its own, each an integer or a pointer, as they were sent. The buffer is aligned to 16 bytes, has
  * the packed data (NULL if there are none) and is valid in the handler only, as the token is. Handlers run inside the calls of this interface
  * that poll or wait, one at a time, and never inside each other. A handler may start anything, and waits for nothing. A message for a number
- * without a handler waits for it, and so do those behind it from the same sender. CCS_ERR_EXISTS: the number is taken. */
+ * without a handler waits for one, and so do later messages from the same sender. CCS_ERR_EXISTS: the number is taken. */
 #define CCS_register_handler(context, id, fn) CCS_register_handler_((context), (id), (CCS_handler_t_)(fn))
 typedef void (*CCS_handler_t_)(void);
 int CCS_register_handler_(CCS_context_t context, int id, CCS_handler_t_ fn);
@@ -142,14 +142,14 @@ int CCS_amrequestv(CCS_context_t context, int node, const void *data, size_t cou
                    int nargs, const CCS_arg_t *args);
 int CCS_amreplyv(CCS_token_t token, const void *data, size_t count, CCS_datadesc_t desc, int handler_id, int nargs,
                  const CCS_arg_t *args);
-/* CCS_ERR_AGAIN instead of waiting for space. */
+/* Like CCS_amrequestv, but returns CCS_ERR_AGAIN instead of waiting for space. */
 int CCS_try_amrequestv(CCS_context_t context, int node, const void *data, size_t count, CCS_datadesc_t desc,
                        int handler_id, int nargs, const CCS_arg_t *args);
 
 /* The longest data of one active message, to any rank of this job; at least 4,096 bytes. */
 int CCS_am_max(size_t *bytes);
 
-/* Who has sent a message, and in which context: inside its handler. */
+/* Which rank has sent a message, and in which context. Only inside its handler. */
 int CCS_sender_rank(CCS_token_t token, int *rank);
 int CCS_token_context(CCS_token_t token, CCS_context_t *context);
 
@@ -159,7 +159,7 @@ int CCS_token_context(CCS_token_t token, CCS_context_t *context);
 typedef struct CCS_held_s_ *CCS_held_t;
 typedef void (*CCS_done_t)(void *arg, int status);
 
-/* `count` elements of described memory, which is the message's until done was called. done may be NULL. */
+/* `count` elements of described memory, which the program must leave alone until done was called. done may be NULL. */
 typedef struct {
     void *buffer;
     size_t count;
@@ -182,19 +182,19 @@ int CCS_register_large_handler(CCS_context_t context, int id,
                                void *user);
 
 /* Sends a large message to any process, this one too. The data stay as they are until done was called, which may be NULL. It is handled in its turn
- * among all messages to that process; the data of a held one come later, and it holds up none behind it. It waits where there is no space, also
- * when 256 large ones are under way to that process; in a handler it is CCS_ERR_AGAIN instead. */
+ * among all messages to that process; the data of a held one come later, and it holds up none behind it. It waits while there is no space, or
+ * while 256 large ones are in progress to that process; in a handler it is CCS_ERR_AGAIN instead. */
 int CCS_amlarge(CCS_context_t context, int node, const void *data, size_t count, CCS_datadesc_t desc, int handler_id,
                 CCS_done_t done, void *arg, int nargs, const CCS_arg_t *args);
 
-/* Keeps the message whose handler runs. It is answered once, at any time, by the one or the other: CCS_ERR_STATE for what is held no more. */
+/* Keeps the message whose handler runs. It is answered once, at any time, by CCS_large_accept or CCS_large_abort; CCS_ERR_STATE: it is not held any more. */
 int CCS_large_hold(CCS_token_t token, CCS_held_t *held);
 int CCS_large_accept(CCS_held_t held, const CCS_target_t *target);
 int CCS_large_abort(CCS_held_t held);
 
 /* Says, in lines for people, how things are between this process and another one: whether they are connected, or why not any more; which credits
- * are out, and which handler the first message waits for that came from there; what was not handled, since this process does not poll, or this
- * thread has a lock; and what the connection says (as cci_explain does). Call it at both ends when nothing gets on. It changes nothing, and may
+ * are out, and which handler the first message from there waits for; what was not handled because this process does not poll, or because this
+ * thread has a lock; and what the connection reports (as cci_explain does). Call it at both ends when nothing moves. It changes nothing, and may
  * be called anywhere. The caller frees *text with free(). CCS_ERR_RANGE: there is no such process. */
 int CCS_explain(int node, char **text);
 
@@ -230,7 +230,7 @@ int CCS_resume_interrupts(void);
 #define CCS_DATA32 ((CCS_datadesc_t)(uintptr_t)4)    /* 4 bytes */
 #define CCS_DATA64 ((CCS_datadesc_t)(uintptr_t)5)    /* 8 bytes */
 
-/* Elements one behind the other; blocks of them, at distances in extents of the base (vector, indexed, blockindexed) or in bytes (h...); blocks of
+/* Elements one after the other; blocks of them, at distances in extents of the base (vector, indexed, blockindexed) or in bytes (h...); blocks of
  * different elements; the same bytes with other bounds. */
 int CCS_datadesc_contiguous(size_t count, CCS_datadesc_t base, CCS_datadesc_t *out);
 int CCS_datadesc_vector(size_t count, size_t blocklen, ptrdiff_t stride, CCS_datadesc_t base, CCS_datadesc_t *out);
@@ -250,7 +250,7 @@ int CCS_datadesc_resized(CCS_datadesc_t base, ptrdiff_t lower_bound, size_t exte
 int CCS_datadesc_strided(int levels, const size_t *counts, const ptrdiff_t *strides_bytes, CCS_datadesc_t *out);
 /* Pieces of memory by their addresses, to be used with a null buffer and the count 1. */
 int CCS_datadesc_iov(size_t count, const struct iovec *iov, CCS_datadesc_t *out);
-/* Sets *desc to NULL. One of those that exist from the start, and one that was freed, are CCS_ERR_ARG. */
+/* Frees a description, and sets *desc to NULL. CCS_ERR_ARG: it is one of the constants above, or was freed before. */
 int CCS_datadesc_free(CCS_datadesc_t *desc);
 /* How many bytes an element has, packed; where it begins, and how far it is from one to the next. */
 int CCS_datadesc_size(CCS_datadesc_t desc, size_t *bytes);
@@ -268,14 +268,14 @@ int CCS_unpack(void *buf, size_t count, CCS_datadesc_t desc, size_t first_byte, 
 typedef void (*CCS_callback_t)(void *arg);
 
 /* Lets all processes of the job access memory of this one: heap, stack, static. It may be registered several times; others' rights end with the
- * last CCS_deregister_mem with these bounds. One too many is CCS_ERR_STATE. */
+ * last CCS_deregister_mem of the same range. A further one is CCS_ERR_STATE. */
 int CCS_register_mem(void *addr, size_t len);
 int CCS_deregister_mem(void *addr, size_t len);
 
 /* Writes to, or reads from, memory of a process, by its own addresses. Both sides describe the same number of bytes; all that the remote side
  * describes lies in one registration. The local memory needs none, and must stay as it is (CCS_put), or be left alone (CCS_get), until the
- * callback runs, once, or a fence returns: then the operation is complete there. If the remote memory is not registered, the error handler is
- * told CCS_ERR_NOT_REGISTERED and nothing is touched; the callback runs afterwards. */
+ * callback runs, once, or a fence returns: then the operation is complete there. If the remote memory is not registered, the error handler gets
+ * CCS_ERR_NOT_REGISTERED, and nothing is touched; the callback runs afterwards. */
 int CCS_put(int node, void *remote_buf, size_t remote_count, CCS_datadesc_t remote_desc, const void *local_buf,
             size_t local_count, CCS_datadesc_t local_desc, CCS_callback_t callback, void *cb_arg);
 int CCS_get(int node, const void *remote_buf, size_t remote_count, CCS_datadesc_t remote_desc, void *local_buf,
@@ -287,10 +287,11 @@ int CCS_put_am(int node, void *remote_buf, size_t remote_count, CCS_datadesc_t r
                size_t local_count, CCS_datadesc_t local_desc, CCS_callback_t callback, void *cb_arg, CCS_context_t context,
                int handler_id, int nargs, const CCS_arg_t *args);
 
-/* How the operation has ended whose callback runs: a code. */
+/* Inside a callback: how its operation has ended, as a code. */
 int CCS_callback_status(int *status);
 
-/* Waits until all puts, gets and atomics of this process on a process's memory are complete; on all; or those of all processes, who all call it. */
+/* CCS_fence waits until all puts, gets and atomics of this process on the memory of node are complete; CCS_fence_all, on that of all processes. CCS_gfence
+ * waits for those of all processes, which all call it. */
 int CCS_fence(int node);
 int CCS_fence_all(void);
 int CCS_gfence(void);
@@ -315,8 +316,8 @@ typedef int CCS_type_t;
 #define CCS_TYPE_F32 4
 #define CCS_TYPE_F64 5
 
-/* Changes a word of a process's memory, at a multiple of its width, atomically towards all such operations from any process, and puts the value
- * that it found to *result, if that is not NULL. CAS replaces it if it equals *compare, bit by bit. Bit operations on floats, and PROD, are
+/* Changes a word of a process's memory, at a multiple of its width, atomically towards all such operations from any process, and stores the value
+ * from before in *result, if that is not NULL. CAS replaces it if it equals *compare, bit by bit. Bit operations on floats, and PROD, are
  * CCS_ERR_ARG. MIN, MAX and sums of floats are repeated when somebody else changes the word at the same time. */
 int CCS_atomic(int node, void *remote, CCS_op_t op, CCS_type_t type, const void *operand, const void *compare,
                void *result, CCS_callback_t callback, void *cb_arg);
@@ -330,13 +331,13 @@ int CCS_accumulate(int node, void *remote_buf, size_t remote_count, CCS_datadesc
                    void *cb_arg);
 
 /* Writes bytes to where the 8-byte pointer at remote_pointer of a process points, and then moves the pointer on by bytes, atomically: so several
- * processes append to one buffer. Pointer and buffer are registered there. One that is refused moves nothing, and touches nothing. Nothing is
+ * processes append to one buffer. Pointer and buffer must be registered there. If it is refused, it moves nothing, and touches nothing. Data are not
  * aligned. The target's library does it while that process makes progress. */
 int CCS_indexed_put(int node, void *remote_pointer, const void *local_buf, size_t bytes, CCS_callback_t callback,
                     void *cb_arg);
 
 /* Allocates memory at the same address in every process, and registers it; all processes call it, with the same number of bytes. It is zeroed and
- * begins a page. On one host the processes map each other's, so that puts, gets and atomics are copies, of which the other program knows nothing.
+ * begins a page. On one host the processes map each other's, so that puts, gets and atomics are copies in which the other program takes no part.
  * CCS_ERR_ARG: no bytes, or processes differ in how many; CCS_ERR_NOMEM: some process can't have it. Then none has. */
 int CCS_symmetric_alloc(size_t bytes, void **addr);
 /* Frees it: all processes call it, when the operations on it are complete. CCS_ERR_ARG: no such memory begins there. */
@@ -344,8 +345,8 @@ int CCS_symmetric_free(void *addr);
 
 /* ---- Collectives ---- */
 
-/* Teams are of all processes, of those of this host, or of what CCS_team_split makes: the members of a team that give the same color are one, in
- * the order of their keys, and then of their numbers there. All members call it. Those that exist from the start are not freed. */
+/* A team has all processes, those of this host, or those that CCS_team_split puts together: the members of a team that give the same color form a new
+ * one, in the order of their keys, and with equal keys in the order of the old team. All members call it. The two constant teams can't be freed. */
 typedef struct CCS_team_s_ *CCS_team_t;
 #define CCS_TEAM_WORLD ((CCS_team_t)(uintptr_t)1)
 #define CCS_TEAM_NODE ((CCS_team_t)(uintptr_t)2)
@@ -356,7 +357,7 @@ int CCS_team_size(CCS_team_t team, int *size);
 
 /* All members of a team call a collective, and those of one team in the same order. The blocking form waits with handlers running meanwhile, and
  * is CCS_ERR_STATE in a handler; CCS_ERR_PEER if a member is lost. The form with _nb starts it, and calls back when it has ended
- * (CCS_callback_status says how); until then what comes goes where it was given, while what is sent was copied. Lengths are the same at all
+ * (CCS_callback_status says how); until then recv must be left alone, while send was copied. Lengths are the same at all
  * members: `bytes` is each member's (of CCS_alltoall: each pair's). send may be recv. Those that are not the root may give NULL for what only
  * the root needs. CCS_alltoallv has a length and a displacement for each member, in bytes. Reductions take CCS_OP_ADD, PROD, MIN, MAX, AND,
  * OR, XOR; all members get the same bits. CCS_scan gives each member the reduction of its own data and those before it. */

@@ -11,23 +11,23 @@
  *   2. ripc_send_short() and ripc_send_long() send. A service that is not known yet is looked for.
  *   3. ripc_receive() receives one message, and waits for it.
  *
- * DIRECTORY. Where services are, says the directory that the environment variable CCI_DIRECTORY names; without it, that of this host, which
+ * DIRECTORY. The directory that the environment variable CCI_DIRECTORY names knows where services are; without it, that of this host, which
  * needs no configuration. A service that is killed and started anew, or that has moved, is found again without a call by anybody.
  *
- * DELIVERY. A send returns when this process has done its part: nobody tells it whether the message has come. As long as both processes and
- * the path between them live, it does, once, and in order. What a service does not receive waits: at least 8 messages, up to 128 of one
- * sender and 256 of all; what is more is dropped. A message to a process that has just died is lost.
+ * DELIVERY. A send returns when this process has done its part, and does not learn whether the message has arrived. As long as both processes
+ * and the path between them live, it arrives, once, and in order. Messages that a service does not receive wait: at least 8, up to 128 of one
+ * sender and 256 of all; further ones are dropped. A message to a process that has just died is lost.
  *
  * PROGRESS. A thread, ripc-progress, serves others while the program makes no calls: receivers fetch long items from a sender that computes,
- * and a service is found whose program is busy. It sleeps while nothing happens, keeps out of the way of the program's own calls, and
+ * and a service is found whose program is busy. It sleeps while nothing happens, does nothing while the program makes calls, and
  * handles no signals.
  *
- * THREADS. All calls may be made from any thread at any time, and by several at once. After fork(), only the parent may make calls; what
- * the child calls fails.
+ * THREADS. Any thread may make any call at any time, several at once. After fork(), only the parent may make calls; those of
+ * the child fail.
  *
  * MEMORY. Long items and return buffers are lent to one partner: to be read until it has fetched them, or to be written once. Nobody else can
- * access them, and nobody can when an hour is over, or the time of ripc_service_set_lease(). They, and windows, must stay mapped meanwhile. Memory that ripc_buf_alloc() gives is
- * accessed directly by processes on the same host; other memory is registered when it is first used.
+ * access them, and nobody at all after an hour, or the time of ripc_service_set_lease(). They, and windows, must stay mapped meanwhile. Processes
+ * on the same host access memory of ripc_buf_alloc() directly; other memory is registered when it is first used.
  *
  * ERRORS. A call that fails has changed nothing, unless its description says otherwise. cci_last_error() of cci.h says why.
  */
@@ -41,9 +41,9 @@
 extern "C" {
 #endif
 
-/* Short items of one message have no more bytes together. One item of 1,900 bytes fits on every path. */
+/* The most bytes that the short items of one message have together. One item of 1,900 bytes fits on every path. */
 #define RECV_BUF_SIZE 2000
-/* As published. The library keeps more messages than so many for each service. */
+/* For programs that use it. The library keeps more messages for each service than this. */
 #define NUM_RECV_BUFFERS 10
 
 /* ---- Services ---------------------------------------------------------------------------------------------------------------------- */
@@ -65,15 +65,15 @@ uint16_t ripc_register_random_service_id(void);
 uint8_t ripc_register_service_id(int service_id);
 
 /*
- * Joins a group of this number, of which any number of processes are members. What a member sends from it, to it, comes to the others that
- * are registered; `from` is the group's number. Members hear of each other within 0.2 s. Returns what ripc_register_service_id() does.
+ * Joins a group of this number, of which any number of processes are members. What a member sends from the group's number to the group's
+ * number comes to all other members; `from` is the group's number there. Members hear of each other within 0.2 s. Returns what ripc_register_service_id() does.
  */
 uint8_t ripc_register_multicast_service_id(int service_id);
 
 /* ---- Buffers and windows ----------------------------------------------------------------------------------------------------------- */
 
 /*
- * A buffer of zeros, registered: from the pool, if one is there of this length up to twice of it, or else a new one. NULL: size is 0, or
+ * A registered buffer of zeros: from the pool, if it has one of this length or up to twice as long, or else a new one. NULL: size is 0, or
  * there is no memory.
  */
 void *ripc_buf_alloc(size_t size);
@@ -86,13 +86,13 @@ void *ripc_buf_realloc(void *buf, size_t size);
 
 /*
  * Puts the buffer that has this byte back into the pool; nothing happens if there is none. Nobody writes to it any more. A receiver that has
- * yet to fetch a long item from it still gets it: until then the buffer is not used again.
+ * yet to fetch a long item from it can still do so; until then the buffer is not used again.
  */
 void ripc_buf_free(void *buf);
 
 /*
- * Gives a window, which one long item of one message is fetched into: the first that is long enough, those of the service before those of
- * all services. Then it is the program's again; if fetching fails, it stays a window. base may be NULL: the library's memory is used, and
+ * Gives a window, into which one long item of one message is fetched: the first that is long enough, those of the service before those of
+ * all services. Afterwards it is the program's again; if fetching fails, it stays a window. base may be NULL: the library's memory is used, and
  * ripc_buf_free() frees it after the message. Returns 0, or 1: size is 0, the memory is in a buffer and reaches beyond its end, or the
  * service is not this process's.
  */
@@ -130,8 +130,8 @@ uint8_t ripc_send_short(uint16_t src, uint16_t dest, void **buf, uint32_t *lengt
 
 /*
  * Sends a message with up to 32 long items, none of them empty: those for which the receiver has offered return buffers are put there before
- * it returns; the receiver fetches the others when it receives the message. Leave them as they are until it has confirmed that it has.
- * Otherwise as ripc_send_short(); from a group it returns 1.
+ * it returns; the receiver fetches the others when it receives the message. Leave them as they are until it has confirmed that it has
+ * fetched them. All else is as with ripc_send_short(); from a group it returns 1.
  */
 uint8_t ripc_send_long(uint16_t src, uint16_t dest, void **buf, uint32_t *length, uint16_t num_items, void **return_bufs,
                        uint32_t *return_buf_lengths, uint16_t num_return_bufs);
@@ -146,16 +146,16 @@ uint8_t ripc_send_long(uint16_t src, uint16_t dest, void **buf, uint32_t *length
  *
  * Arrays are NULL where there are no items.
  *
- * Returns 0; 1 if a signal was handled meanwhile (alarm() is a way to wait for some time only), a place is NULL, or there is no memory:
- * there is no message then, and all numbers of items are 0. 1, too, if not all long items of a message could be fetched, since there were
- * not windows enough or its sender has died: num_long_items counts all. 255: it is no service of this process.
+ * Returns 0; 1 if a signal was handled meanwhile (so alarm() can end a wait), a place is NULL, or there is no memory:
+ * there is no message then, and all numbers of items are 0. Also 1 if not all long items of a message could be fetched, because there were
+ * too few windows or its sender has died: num_long_items counts all. 255: it is no service of this process.
  */
 uint8_t ripc_receive(uint16_t service_id, uint16_t *from_service_id, void ***short_items, uint32_t **short_item_sizes,
                      uint16_t *num_short_items, void ***long_items, uint32_t **long_item_sizes, uint16_t *num_long_items);
 
 /* ---- Beyond the published interface ------------------------------------------------------------------------------------------------ */
 
-/* As ripc_receive(), and 2 if nothing came for so many milliseconds. With 0 it never waits; with less, it waits for ever. */
+/* Like ripc_receive(), but returns 2 if nothing came for timeout_ms milliseconds. With 0 it never waits; with less, it waits for ever. */
 uint8_t ripc_receive_within(int timeout_ms, uint16_t service_id, uint16_t *from_service_id, void ***short_items,
                             uint32_t **short_item_sizes, uint16_t *num_short_items, void ***long_items,
                             uint32_t **long_item_sizes, uint16_t *num_long_items);
@@ -166,7 +166,7 @@ uint8_t ripc_receive_within(int timeout_ms, uint16_t service_id, uint16_t *from_
  */
 int ripc_descriptor(uint16_t service_id);
 
-/* Takes a service, or a membership, back. Who waits to receive from it gets 255. Returns 0, or 1: it is no service of this process. */
+/* Withdraws a service, or leaves a group. A thread that waits to receive for it gets 255. Returns 0, or 1: it is no service of this process. */
 uint8_t ripc_unregister(uint16_t service_id);
 
 /*
@@ -174,8 +174,8 @@ uint8_t ripc_unregister(uint16_t service_id);
  * service moves or is started anew, the request is sent again. One life of a service gets a request once, however often it comes. Programs in
  * Rust (Node::call, Node::answer) and in C call each other.
  *
- * What is sent with a request or an answer: short items as for ripc_send_short(), long items as for ripc_send_long(), and return buffers, into
- * which long items of an answer are put best. A member that is 0 is not there. Long items of requests are fetched when they are received, into
+ * What is sent with a request or an answer: short items as for ripc_send_short(), long items as for ripc_send_long(), and return buffers, which
+ * suit long items of an answer best. A member that is 0 is not there. Long items of requests are fetched when they are received, into
  * the windows that are there then, and those of answers when they come: give windows before the call, or return buffers with it. What is lent
  * with a call or an answer stays as it is until the other side has confirmed that it has it; ripc_buf_free() takes care of that.
  */
@@ -189,7 +189,7 @@ struct ripc_content {
     uint16_t num_short, num_long, num_return_bufs;
 };
 
-/* What was received, as by ripc_receive(). ripc_free_message() frees the short items and all arrays, and not what the long items are in. */
+/* What was received, as by ripc_receive(). ripc_free_message() frees the short items and all arrays, but not the memory of the long items. */
 struct ripc_message {
     void **short_items;
     uint32_t *short_sizes;
@@ -205,23 +205,23 @@ void ripc_free_message(struct ripc_message *message);
 #define RIPC_ONCE 1
 
 /* Ends of a call. */
-#define RIPC_REFUSED 3     /* the service does not do it: short item 0 of the reply says why */
+#define RIPC_REFUSED 3     /* the service refuses: short item 0 of the reply has the reason */
 #define RIPC_TIMED_OUT 4   /* the deadline came; the service has the request, and may have carried it out */
 #define RIPC_NOT_REACHED 5 /* the deadline came, and no service has got the request */
-#define RIPC_LOST 6        /* the service has died, may have carried it out, and the call is one of RIPC_ONCE */
+#define RIPC_LOST 6        /* only with RIPC_ONCE: the service has died, and may have carried it out */
 
 /*
- * Begins a call of dest by src, with a deadline so many milliseconds from now, and does not wait: whether the service is there shows in the
- * reply. Short items are the program's again when it returns; content may be NULL. Returns the number of the call, or 0: src is not this
+ * Begins a call of dest by src, with a deadline timeout_ms milliseconds from now, and does not wait: the reply shows whether the service is
+ * there. Short items are the program's again when it returns; content may be NULL. Returns the number of the call, or 0: src is not this
  * process's or is a group, timeout_ms is less than 1, too much was given, 256 calls of src have not ended, or 1,024 of the process have no
  * reply taken.
  */
 uint64_t ripc_call(uint16_t src, uint16_t dest, const struct ripc_content *content, int timeout_ms, int flags);
 
 /*
- * Takes the end of a call of src, and waits for it so many milliseconds; with 0 it never waits, with less it waits until the call ends. The
+ * Takes the end of a call of src, and waits for it timeout_ms milliseconds; with 0 it never waits, with less it waits until the call ends. The
  * number of the call is in *call; if it is 0, the first that has ended is taken, and its number put there. Each call ends once. A descriptor of
- * src is readable then, too.
+ * src (ripc_descriptor) is readable then, too.
  *
  * Returns 0: reply is the answer. 2: no such call has ended in the time, or before a signal was handled; it goes on. RIPC_REFUSED,
  * RIPC_TIMED_OUT, RIPC_NOT_REACHED, RIPC_LOST: it has ended without an answer. 1: it has ended, and the answer's long items could not be
@@ -243,14 +243,15 @@ uint8_t ripc_receive_request(int timeout_ms, uint16_t service_id, uint64_t *requ
 uint8_t ripc_answer(uint64_t request, const struct ripc_content *content);
 
 /*
- * As ripc_answer(), with one long item at least, and the program is notified when the long items are its own again: who lends bounds so what others
- * may keep. Returns 0, or 1: what ripc_answer() says, there is no long item, or 4,096 such answers lend or were not taken by ripc_returned().
+ * Like ripc_answer(), with one long item at least, and ripc_returned() reports when the long items are the program's again. So a service can
+ * bound what its clients keep. Returns 0, or 1: for the reasons of ripc_answer(), because there is no long item, or because 4,096 such answers still
+ * lend or were not taken by ripc_returned().
  */
 uint8_t ripc_lend_answer(uint64_t request, const struct ripc_content *content);
 
 /*
- * Takes the number of a request of this service whose answer, given by ripc_lend_answer(), lends no more; never waits. *fetched is 1 if the
- * client has fetched all long items, and 0 if it did not want them, has gone, or had them for as long as the service lends. Each comes once.
+ * Takes the number of a request of this service whose answer, given by ripc_lend_answer(), lends nothing any more; never waits. *fetched is 1 if
+ * the client has fetched all long items, and 0 if it did not want them, has gone, or had them for as long as the service lends. Each comes once.
  * While one is there, ripc_receive_request() returns 2 at once if there is nothing to receive, and the service's descriptor is readable.
  *
  * Returns 0; 2: nothing has returned; 1: a place is NULL; 255: it is no service of this process. What a service has lent is the program's again
@@ -259,15 +260,15 @@ uint8_t ripc_lend_answer(uint64_t request, const struct ripc_content *content);
 uint8_t ripc_returned(uint16_t service_id, uint64_t *request, uint8_t *fetched);
 
 /*
- * Says for how long a service lends from now on: for lease_ms at most, and the long items of an answer for disconnected_ms at most when the
- * connection of their client has ended: until then it may come back and ask for the answer again. As at first, both are an hour. Returns 0, or
+ * Says for how long a service lends from now on: for lease_ms at most. When the connection of a client has ended, the long items of an answer stay
+ * lent for disconnected_ms at most, during which the client may come back and ask for the answer again. At first both are an hour. Returns 0, or
  * 1: it is no service of this process, lease_ms is less than 1, or disconnected_ms less than 0.
  */
 uint8_t ripc_service_set_lease(uint16_t service_id, int lease_ms, int disconnected_ms);
 
 /*
- * Says how long ripc_send_short() and ripc_send_long() from a service look for another one that is not connected: 10 s, as at first. With 0
- * they fail at once; it is looked for all the same, and a later send may find it connected. Returns 0, or 1: it is no service of this process,
+ * Says how long ripc_send_short() and ripc_send_long() from a service look for another one that is not connected: at first 10 s. With 0
+ * they fail at once; the other service is looked for all the same, and a later send may find it connected. Returns 0, or 1: it is no service of this process,
  * or the time is less than 0.
  */
 uint8_t ripc_service_set_resolve_timeout(uint16_t service_id, int timeout_ms);

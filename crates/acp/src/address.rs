@@ -40,8 +40,8 @@ impl GlobalAddress {
         (self.0.get() >> PLACE_BITS) as u32 & ((1 << COLOR_BITS) - 1)
     }
 
-    /// `offset` bytes further on. None beyond all places that the rank has of this colour; whether it is still in the region shows when
-    /// it is used.
+    /// `offset` bytes further on. None if that is beyond all places of the rank. Whether it is still in the region shows when it is
+    /// used.
     pub fn checked_add(self, offset: u64) -> Option<GlobalAddress> {
         GlobalAddress::new(self.rank(), self.color(), self.place().checked_add(offset)?)
     }

@@ -44,8 +44,8 @@ pub struct Receiver {
 }
 
 impl Sender {
-    /// Makes the sending end of a channel to another rank (`acp_create_ch`), with slots of its own for what is on its way: `count` × `bytes` bytes of memory,
-    /// and 172 more. Does not wait for the other rank.
+    /// Makes the sending end of a channel to another rank (`acp_create_ch`), with slots of its own for messages that have yet to leave: `count` ×
+    /// `bytes` bytes of memory, and 172 more. Does not wait for the other rank.
     ///
     /// # Errors
     /// There is no such rank, or it is this one. The slots are none, or too many, or too short.
@@ -61,8 +61,8 @@ impl Sender {
         self.end.rank
     }
 
-    /// Sends a message: of any length, also none. Returns when all of it was copied, to slots or to the memory of the request that waits for it. Blocks while there are none; this rank serves the others
-    /// meanwhile. Messages come in the order in which they were sent.
+    /// Sends a message of any length, even none. Returns when all of it was copied, to slots or to the memory of the request that waits for it.
+    /// Blocks while neither is free; this rank serves the others meanwhile. Messages come in the order in which they were sent.
     ///
     /// # Errors
     /// The other rank is gone.
@@ -75,7 +75,8 @@ impl Sender {
         })?
     }
 
-    /// Starts to send all of this memory (`acp_nbsend_ch`). It must not change until the request has ended. Any number may be under way. Never blocks.
+    /// Starts to send all of this memory (`acp_nbsend_ch`). It must not change until the request has ended. Any number may be in progress. Never
+    /// blocks.
     ///
     /// # Errors
     /// The other rank is gone.
@@ -85,8 +86,8 @@ impl Sender {
         Ok(ChannelRequest(request))
     }
 
-    /// Frees this end (`acp_nbfree_ch`). The request ends when all that was sent has left. Does not wait for the receiver's program where nothing is left to
-    /// be sent.
+    /// Frees this end (`acp_nbfree_ch`). The request ends when all that was sent has left. If nothing is left to be sent, it does not wait for the
+    /// receiver's program.
     pub fn free(self, global: &mut GlobalMemory) -> Result<ChannelRequest> {
         Ok(ChannelRequest(global.channels.free_sender(&mut global.links, self.end)?))
     }
@@ -120,12 +121,12 @@ impl Receiver {
         self.end.rank
     }
 
-    /// Receives the next message, and returns its length. Of a shorter one, only its bytes are written. Blocks until it is there; this rank serves the
-    /// others meanwhile.
+    /// Receives the next message, and returns its length. What is behind it in `into` stays as it is. Blocks until the message is there; this rank
+    /// serves the others meanwhile.
     ///
     /// # Errors
-    /// [`AcpError::Truncated`](crate::AcpError::Truncated) of one that is longer: its first bytes are there, the rest is lost, and the next message is not touched. The sender has
-    /// freed the channel, or its rank is gone.
+    /// [`AcpError::Truncated`](crate::AcpError::Truncated) for a message that is longer: its first bytes are there, the rest is lost, and the next
+    /// message is not touched. The sender has freed the channel, or its rank is gone.
     pub fn receive(&self, global: &mut GlobalMemory, into: &mut [u8]) -> Result<usize> {
         global.wait_until(|global| {
             let GlobalMemory { channels, links, .. } = global;
@@ -133,11 +134,11 @@ impl Receiver {
         })?
     }
 
-    /// Starts to receive the next message into this memory (`acp_nbrecv_ch`). The request gives what [`Receiver::receive`] does. Any number may be under
-    /// way. Never blocks.
+    /// Starts to receive the next message into this memory (`acp_nbrecv_ch`). The request returns what [`Receiver::receive`] does. Any number may be
+    /// in progress. Never blocks.
     ///
-    /// Where the memory was allocated by the library and is [registered](GlobalMemory::register), as starter memory always is, a sender on this host copies a
-    /// long message straight there: that takes one copy, where slots take two. It is so once as many requests wait as there are slots.
+    /// Where the memory was allocated by the library and is [registered](GlobalMemory::register), as starter memory always is, a sender on this host
+    /// copies a long message straight there: that takes one copy, where slots take two. This needs as many waiting requests as there are slots.
     pub fn start(&self, global: &mut GlobalMemory, into: &Memory) -> Result<ChannelRequest> {
         let GlobalMemory { channels, links, regions, .. } = global;
         let request = channels.start_receive(links, self.end, into, regions)?;
@@ -156,7 +157,8 @@ impl Receiver {
 }
 
 impl ChannelRequest {
-    /// Waits until it has ended (`acp_wait_ch`), and returns the length of the message where it was to receive one, else 0. It can be waited for once.
+    /// Waits until it has ended (`acp_wait_ch`), and returns the length of the message that it has received, or 0 if it was no request to receive. It
+    /// can be waited for once.
     ///
     /// # Errors
     /// What became of it. It was waited for before.

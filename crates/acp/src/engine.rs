@@ -37,8 +37,8 @@ pub enum Order {
     After(Handle),
     /// After all that were issued before have ended (`ACP_HANDLE_ALL`).
     All,
-    /// If it is between the same memory as the operation before, by ranks and colours: when that one may, and without overtaking it, so that
-    /// a flag may follow its data. Else as [`Order::All`] (`ACP_HANDLE_CONT`).
+    /// If ranks and colours are those of the operation before: when that one may start, and without overtaking it, so that a flag may follow
+    /// its data. Otherwise like [`Order::All`] (`ACP_HANDLE_CONT`).
     Continue,
 }
 

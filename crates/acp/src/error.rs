@@ -32,7 +32,8 @@ pub enum AcpError {
         /// Bytes of the memory, which have its beginning.
         space_bytes: usize,
     },
-    /// Memory of a container or of a heap has what neither of them writes, and what that is: a program has written there, or has used a handle of something else.
+    /// Memory of a container or of a heap has content that neither writes, and which: a program has written there, or has used a handle of something
+    /// else.
     Corrupt(&'static str),
     /// A rank is gone.
     Gone {
@@ -41,7 +42,7 @@ pub enum AcpError {
         /// Why.
         why: String,
     },
-    /// An operation has failed: the first one up to the handle that was waited for. Those that were ordered behind it were not started.
+    /// An operation has failed: the first one up to the handle that was waited for. Those that were ordered after it were not started.
     Failed {
         /// The number of its handle.
         operation: u64,

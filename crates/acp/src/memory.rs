@@ -75,9 +75,10 @@ impl GlobalMemory {
         GlobalMemory::open_with_heap(job, device, options, starter_bytes, 0)
     }
 
-    /// Opens the global address space with starter memory of `starter_bytes` and a heap of `heap_bytes` on each rank, the same on all. In heaps ranks
-    /// [allocate](crate::allocate) memory of each other, and containers are there. Only what is used of a heap takes memory. Three times the heaps of all ranks of
-    /// this host are added to the [cap](field@Options::memory_bytes_max) of the endpoint's memory, so that it may map them. All ranks call it.
+    /// Opens the global address space with starter memory of `starter_bytes` and a heap of `heap_bytes` on each rank, the same on all. In the heaps,
+    /// ranks [allocate](crate::allocate) memory on each other; containers are in them, too. Only what is used of a heap takes memory. The
+    /// [cap](field@Options::memory_bytes_max) of the endpoint's memory is raised by three times the length of all heaps of this host, so that it may
+    /// map them. All ranks call it.
     ///
     /// # Errors
     /// Those of [`GlobalMemory::open`]. The heap is longer than 1 TiB.
@@ -166,7 +167,7 @@ impl GlobalMemory {
         &self.starter
     }
 
-    /// Allocates memory that other processes of this host access without this one's doing, once it is registered: zeroed, whole pages.
+    /// Allocates memory that other processes of this host access without this one's help, once it is registered: zeroed, whole pages.
     ///
     /// # Errors
     /// The length is 0, or the system has no memory.
@@ -174,8 +175,8 @@ impl GlobalMemory {
         Ok(self.links.endpoint().allocate(len_bytes)?)
     }
 
-    /// Gives memory global addresses, by which all ranks may read and change it from now on (`acp_register_memory`). Accesses go the way of this
-    /// colour. Memory may be registered any number of times.
+    /// Gives memory global addresses, by which all ranks may read and change it from now on (`acp_register_memory`). Accesses take the
+    /// connection of this colour. Memory may be registered any number of times.
     ///
     /// # Errors
     /// There is no such colour. There is no space left. The memory is not mapped as it should be.
@@ -194,7 +195,8 @@ impl GlobalMemory {
         self.regions.unregister(self.links.endpoint(), key)
     }
 
-    /// The global address of a byte of registered memory (`acp_query_ga`). The one behind the last byte has an address, too.
+    /// The global address of a byte of registered memory (`acp_query_ga`). The position after the last byte has an address,
+    /// too.
     ///
     /// # Errors
     /// The registration has ended, or the memory is shorter.
@@ -219,13 +221,13 @@ impl GlobalMemory {
         Ok((&region.memory, offset as usize))
     }
 
-    /// Starts to copy `len_bytes` from any rank's registered memory to any rank's, which may be the same (`acp_copy`). Neither rank's program takes
-    /// part where both have memory of [`GlobalMemory::allocate`] on one host; else it does so in its calls. Of a copy between two other ranks,
-    /// the one that has the source takes part in any case. Never blocks.
+    /// Starts to copy `len_bytes` from any rank's registered memory to any rank's, which may be the same (`acp_copy`). If both have memory of
+    /// [`GlobalMemory::allocate`] on one host, neither rank's program takes part; otherwise they take part in their calls. In a copy between two
+    /// other ranks, the one that has the source always takes part. Never blocks.
     ///
     /// # Errors
-    /// There is no such rank or colour. This process's own part is not registered. What another rank has not registered is found out later:
-    /// then [`GlobalMemory::complete`] says so.
+    /// There is no such rank or colour. This process's own part is not registered. That another rank has not registered its part is found
+    /// out later: then [`GlobalMemory::complete`] returns it.
     pub fn copy(
         &mut self,
         dst: GlobalAddress,
@@ -273,7 +275,7 @@ impl GlobalMemory {
         self.engine.handle(self.engine.last().number())
     }
 
-    /// Waits until this operation and all before it have ended (`acp_complete`). Serves other ranks meanwhile, and sleeps where that takes long.
+    /// Waits until this operation and all before it have ended (`acp_complete`). Serves other ranks meanwhile, and sleeps if that takes long.
     ///
     /// # Errors
     /// [`AcpError::Failed`] if one of them has failed: it is kept until [`GlobalMemory::take_failure`]. The system refuses to wait.
@@ -302,7 +304,7 @@ impl GlobalMemory {
     }
 
     /// Waits until all operations have ended, and forgets the failure of the first one that has failed, if any has. Until then everything that is
-    /// ordered behind it fails, too.
+    /// ordered after it fails, too.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -507,8 +509,8 @@ impl GlobalMemory {
         is_other.then_some(()).ok_or(AcpError::Argument("a channel or segmented buffer is between two ranks"))
     }
 
-    /// Waits until all ranks have called it (`acp_sync`). This rank serves the others meanwhile, and sleeps where that takes long. Operations
-    /// go on.
+    /// Waits until all ranks have called it (`acp_sync`). This rank serves the others meanwhile, and sleeps if that takes long. Operations go
+    /// on.
     ///
     /// # Errors
     /// A rank is gone.

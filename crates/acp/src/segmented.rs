@@ -63,7 +63,7 @@ impl SegmentSource {
         Ok(SegmentSource { end: buffers.create_source(links, destination, memory, segments)? })
     }
 
-    /// Waits until the destination was made, too (`acp_connect_segbuf`). A segment may be published before.
+    /// Waits until the destination was made, too (`acp_connect_segbuf`). Segments may be published before that.
     ///
     /// # Errors
     /// The destination has other segments, or its rank is gone.
@@ -191,7 +191,7 @@ impl SegmentDestination {
         })?
     }
 
-    /// Releases the segment at the head (`acp_ready_segbuf`): the source may fill it anew. Never blocks.
+    /// Releases the segment at the head (`acp_ready_segbuf`): the source may fill it again. Never blocks.
     ///
     /// # Errors
     /// It is not there. Those of [`SegmentDestination::has_data`].

@@ -1,9 +1,10 @@
 //! Global memory behind a lock, with a thread that serves other ranks while the program computes.
 //!
-//! Whoever calls makes progress itself, and the thread would only be in its way. So the thread goes by what the program does: it *naps*
-//! while calls come, and looks at the end of a nap whether there was one. If there was none it serves who has asked, and *watches*: asleep
-//! until something comes for the endpoint. The next call sends it to its nap. While a call takes long, it waits for the lock. So an idle
-//! process costs nothing, a busy one a look for each nap, and others wait for no more than a nap once the program has stopped calling.
+//! A thread that calls makes progress itself, and the progress thread would only compete with it. So the progress thread follows what the
+//! program does. It *naps* while calls come, and looks at the end of a nap whether there was one. If there was none, it serves the ranks
+//! that have asked, and *watches*: it sleeps until something comes for the endpoint. The next call sends it back to its nap. While a call
+//! takes long, it waits for the lock. So an idle process costs nothing, a busy one a look for each nap, and others wait for no more than a
+//! nap once the program has stopped calling.
 
 use crate::error::{AcpError, Result};
 use crate::memory::GlobalMemory;
@@ -22,7 +23,7 @@ const NAP: Duration = Duration::from_millis(1);
 /// Rounds of progress without a break, where there is always something to do.
 const ROUNDS_MAX: u32 = 64;
 
-/// What has global memory, perhaps among other things, and perhaps not any more.
+/// A value that has global memory, perhaps among other things, and perhaps not any more.
 pub trait HasGlobalMemory: Send + 'static {
     /// The global memory. None ends the progress thread.
     fn global_memory(&mut self) -> Option<&mut GlobalMemory>;
@@ -46,7 +47,8 @@ impl<T: HasGlobalMemory> HasGlobalMemory for Option<T> {
     }
 }
 
-/// What has global memory, behind a lock, with a progress thread: other ranks are served while the program computes and calls nothing.
+/// Global memory, or a value that has it, behind a lock, with a progress thread: other ranks are served while the program computes and
+/// makes no calls.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -110,8 +112,8 @@ impl Helper {
     }
 }
 
-/// The value of a [`Shared`], for as long as this thread has the lock. Others wait for it, and nobody else is served but by calls: hold it
-/// for a call, and not while the program computes.
+/// The value of a [`Shared`], for as long as this thread has the lock. Other threads wait for it, and other ranks are served only in calls
+/// meanwhile: hold it for a call, and not while the program computes.
 pub struct Locked<'a, T> {
     state: MutexGuard<'a, State<T>>,
 }
@@ -133,7 +135,7 @@ impl<T> DerefMut for Locked<'_, T> {
 }
 
 impl<T: HasGlobalMemory> Shared<T> {
-    /// Starts a progress thread, of which signals of the process are not delivered on. A job of one rank gets none.
+    /// Starts a progress thread, on which no signals of the process are delivered. A job of one rank gets none.
     ///
     /// # Errors
     /// There is no global memory in it. The system has no more descriptors or threads.
@@ -187,7 +189,7 @@ impl<T: HasGlobalMemory> Shared<T> {
         state
     }
 
-    /// Ends the progress thread. From then on others are served in calls.
+    /// Ends the progress thread. From then on other ranks are served in calls.
     pub fn stop(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(thread);

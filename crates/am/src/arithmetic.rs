@@ -26,9 +26,9 @@ pub enum Reduction {
     Add,
     /// Their product.
     Product,
-    /// The smaller one. What is no number is left out where the other is one.
+    /// The smaller one. If one is no number (NaN), the other one.
     Min,
-    /// The larger one. What is no number is left out where the other is one.
+    /// The larger one. If one is no number (NaN), the other one.
     Max,
     /// Bits that both have; of integers only.
     And,
@@ -43,7 +43,7 @@ pub enum Reduction {
 pub enum Accumulation {
     /// The data replace it.
     Set,
-    /// What comes of both replaces it.
+    /// The result of both replaces it.
     Reduce(Reduction),
 }
 
@@ -190,8 +190,8 @@ impl Number {
 pub enum Change {
     /// One that the core does.
     Core(Atomic),
-    /// The reduction of the word and an operand, which is in the low bytes. It takes one exchange with the word's rank more than there are changes
-    /// of others meanwhile, and one more at first.
+    /// The reduction of the word and an operand, which is in the low bytes. It takes two exchanges with the word's rank, and one more for each
+    /// change by others meanwhile.
     Reduce(Number, Reduction, u64),
 }
 

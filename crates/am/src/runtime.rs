@@ -27,10 +27,10 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 
 /// This process of a job, with active messages (CCS section 3.3): a message names a handler, which runs at the receiver.
 ///
-/// Messages of one process to another are handled in the order in which they were sent, across all contexts. Handlers run inside
-/// [`Runtime::poll`], [`Runtime::wait`], [`Runtime::barrier`] and [`Runtime::finish`], and inside a [`Runtime::request`] that waits for space; one at a time, and never
-/// inside another one. A handler may send and reply, and does not wait. No process keeps more than a bounded number of messages of another one,
-/// and handlers that flood each other's processes don't block each other.
+/// Messages of one process to another are handled in the order in which they were sent, across all contexts. Handlers run inside [`Runtime::poll`]
+/// and the calls that wait, such as [`Runtime::wait`], fences, barriers, collectives, [`Runtime::finish`], and a [`Runtime::request`] that waits for
+/// space. They run one at a time, and never inside another one. A handler may send and reply, but does not wait. A process keeps a bounded number of
+/// messages of another one, and handlers that flood each other's processes don't block each other.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -79,7 +79,7 @@ impl Runtime {
         Runtime::open_on(job, device, options)
     }
 
-    /// As [`Runtime::open`], on any device.
+    /// Does what [`Runtime::open`] does, on any device.
     ///
     /// # Errors
     /// Those of [`Ranks::open`].
@@ -87,7 +87,7 @@ impl Runtime {
         Ok(Runtime::over(Process::new(Ranks::open(job, device, options)?)))
     }
 
-    /// Over a process that nothing was done with.
+    /// A runtime over a process that was not used before.
     pub fn over(process: Process) -> Runtime {
         Runtime {
             process,
@@ -111,7 +111,7 @@ impl Runtime {
         self.process.size()
     }
 
-    /// Makes a context. The n-th one without a name of a process is the n-th of every other.
+    /// Makes a context. The n-th context without a name of one process is the n-th of every other.
     ///
     /// # Errors
     /// There are too many.
@@ -127,10 +127,10 @@ impl Runtime {
         self.process.named_context(name)
     }
 
-    /// Frees a context with its handlers, when all messages of this process are on their way. Messages that come for it later are discarded.
+    /// Frees a context with its handlers, once all messages of this process have left. Messages that come for it later are discarded.
     ///
     /// # Errors
-    /// It was freed before. In a handler: messages are on their way out.
+    /// It was freed before. Called in a handler while messages have yet to leave.
     pub fn free(&mut self, context: Context) -> Result<()> {
         waiting::for_space(self, |runtime| runtime.process.free(context))
     }
@@ -150,9 +150,9 @@ impl Runtime {
         Ok(())
     }
 
-    /// Has large messages for the number `id` of a context call a closure, before any of their data are there: it says where they go, with
-    /// [`Runtime::hold`] and [`Runtime::accept`], or keeps that for later. A message that it has not held is aborted when it returns. The
-    /// numbers are not those of [`Runtime::register`].
+    /// Has large messages for the number `id` of a context call a closure, before any of their data are there. The closure calls
+    /// [`Runtime::hold`], and [`Runtime::accept`] then or later, to say where they go. A message that it has not held is aborted when it
+    /// returns. The numbers are not those of [`Runtime::register`].
     ///
     /// # Errors
     /// The number is taken, or the context was freed.
@@ -196,8 +196,9 @@ impl Runtime {
         self.process.hold(token)
     }
 
-    /// Has the data of a held message go to elements in memory, the first of which has its origin `origin` bytes from its beginning. `done` is
-    /// called once: when they are there, or with [`AmError::Differs`] if they are more or fewer, and nothing comes.
+    /// Has the data of a held message fetched to elements in memory, of which the first has its origin `origin` bytes from the beginning of
+    /// `memory`. `done` is called once: when the data are there, or with [`AmError::Differs`] if they have more or fewer bytes, and then
+    /// nothing comes.
     ///
     /// # Errors
     /// It is not held, or not any more; described bytes are outside of the memory. `done` is not called.
@@ -212,7 +213,7 @@ impl Runtime {
         operating::start(self, start, Box::new(Done(done)))
     }
 
-    /// Ends a held message, of which nothing comes: its sender is told [`AmError::Aborted`].
+    /// Ends a held message without fetching its data: its sender gets [`AmError::Aborted`].
     ///
     /// # Errors
     /// It is not held, or not any more.
@@ -220,13 +221,14 @@ impl Runtime {
         self.process.abort(held)
     }
 
-    /// Has ranks that are gone reported to a closure. Without one, they show by what is started for them, and at barriers.
+    /// Has ranks that are gone reported to a closure. Without one, they show by errors of what is started for them, and of
+    /// barriers.
     pub fn on_gone(&mut self, report: impl FnMut(u32, &str) + 'static) {
         self.on_gone = Some(Box::new(report));
     }
 
-    /// Sends a message to the handler `id` of a context, at any rank, this one too. The data are copied or sent when this returns. If as many
-    /// messages are under way to that rank as may be, it runs handlers until there is space.
+    /// Sends a message to the handler `id` of a context, at any rank, even this one. The data are copied or sent when this returns. If the
+    /// limit of messages in progress to that rank is reached, it runs handlers until there is space.
     ///
     /// # Errors
     /// There is no such rank, or it is gone; the context was freed; there are more than 16 arguments, or too much data. [`AmError::Again`] in a
@@ -239,8 +241,8 @@ impl Runtime {
         waiting::for_space(self, |runtime| runtime.process.request(starter, context, rank, id, args, data))
     }
 
-    /// As [`Runtime::request`], with `count` elements of described data, the first of which has its origin at the beginning of the memory. They
-    /// arrive packed.
+    /// Does what [`Runtime::request`] does, with `count` elements of described data, the first of which has its origin at the beginning of the
+    /// memory. They arrive packed.
     ///
     /// # Errors
     /// Those of [`Runtime::request`], and [`AmError::Described`] if described bytes lie outside of the memory.
@@ -263,7 +265,7 @@ impl Runtime {
         })
     }
 
-    /// As [`Runtime::request`], but it never waits.
+    /// Does what [`Runtime::request`] does, but never waits.
     ///
     /// # Errors
     /// Those of [`Runtime::request`], and [`AmError::Again`] if there is no space.
@@ -333,7 +335,7 @@ impl Runtime {
         self.process.register_memory(memory)
     }
 
-    /// Takes back one registration. When the last one is taken back, nobody accesses the memory any more.
+    /// Ends one registration. When the last one has ended, nobody accesses the memory any more.
     ///
     /// # Errors
     /// It is not registered.
@@ -341,8 +343,9 @@ impl Runtime {
         self.process.deregister_memory(memory.as_ptr().addr() as u64, memory.len())
     }
 
-    /// Writes a part of this process's memory (a [`Part`], or a reference to one) to an address of a rank's, which has registered the memory there. `done` is called once, as
-    /// handlers are: when all is there, or nothing of it because it could not be. The part must not change until then.
+    /// Writes a part of this process's memory (a [`Part`], or a reference to one) to an address of a rank's, which has registered the memory there.
+    /// `done` is called once, as handlers are: when all is there, or with an error if nothing of it could be written. The part must not change until
+    /// then.
     ///
     /// # Errors
     /// There is no such rank, the part is not inside of its memory, or there are no such addresses: `done` is not called. [`AmError::Again`] in a
@@ -422,8 +425,8 @@ impl Runtime {
         operating::start(self, start, Box::new(Done(done)))
     }
 
-    /// Has a rank put a part of this process's memory to where a pointer of 8 bytes at the address `pointer` there points, and move the pointer
-    /// on by the part's length, atomically, when the data are there. So several ranks append to one buffer. The rank does it while it makes
+    /// Has a rank write a part of this process's memory to where a pointer of 8 bytes at its address `pointer` points, and move the pointer on
+    /// by the part's length, atomically, when the data are there. So several ranks append to one buffer. The rank does it while it makes
     /// progress; nothing moves if it is refused. In all else it does what [`Runtime::put`] does.
     ///
     /// # Errors
@@ -439,8 +442,8 @@ impl Runtime {
         operating::start(self, start, Box::new(Done(done)))
     }
 
-    /// Changes a word at an address of a rank's atomically, with regard to all such operations from any rank. `done` gets the value that it
-    /// found; a word of 4 bytes has zeros above.
+    /// Changes a word at an address of a rank's atomically, with regard to all such operations from any rank. `done` gets the value from
+    /// before; the upper half is 0 for a word of 4 bytes.
     ///
     /// # Errors
     /// There is no such rank, or the address is no multiple of the width: `done` is not called. [`AmError::Again`] in a handler, if 4,096 operations
@@ -560,7 +563,7 @@ impl Runtime {
         self.process.team(team)
     }
 
-    /// Forgets a team. What goes on in it goes on.
+    /// Forgets a team. Collectives that were started in it go on.
     ///
     /// # Errors
     /// There is no such team, or it exists from the start.
@@ -568,8 +571,8 @@ impl Runtime {
         self.process.free_team(team)
     }
 
-    /// Waits until nothing is under way anywhere: all messages of all ranks have been handled, with all that came of them. All ranks call
-    /// it, in the same order with barriers.
+    /// Waits until nothing is in progress anywhere: all messages of all ranks have been handled, and so have those that their handlers
+    /// have sent. All ranks call it, in the same order with barriers.
     ///
     /// # Errors
     /// A rank is gone. It is called in a handler.

@@ -95,13 +95,13 @@ impl Context {
         Ok(Context { devices, notes, services_directory })
     }
 
-    /// What in the configuration file is no error, and may not be what its author meant. Empty without a file.
+    /// What the configuration file says that is no error, but may not be what its author meant. Empty without a file.
     pub fn notes(&self) -> &[ConfigNote] {
         &self.notes
     }
 
     /// What the section `[services]` of the configuration file gives as `directory`: where services are found by name, for the layer that
-    /// does so. The core makes nothing of it.
+    /// does so. The core does not use it.
     pub fn services_directory(&self) -> Option<&str> {
         self.services_directory.as_deref()
     }
@@ -119,8 +119,8 @@ impl Context {
     }
 
     /// The default device, whose endpoints connect to every URI that any of the devices leads to. An endpoint of it listens where
-    /// one of [`Context::default_device`] does, and nowhere else: what it dials by another device gets a socket of its
-    /// own at that moment, which lets nobody else in. It is what C programs get that name no device.
+    /// one of [`Context::default_device`] does, and nowhere else: another device gets a socket when it is first dialled, and that
+    /// socket admits nobody. C programs that name no device get this one.
     ///
     /// ```
     /// use cci::{Attribute, Context, Endpoint, Event, Options};

@@ -193,7 +193,7 @@ impl Endpoint {
     }
 
     /// Closes a connection from this side; its handle is refused from now on. What was sent before is still delivered, or fails with
-    /// a completion of its own. The peer gets [`Event::Disconnected`] behind the last message. Connections that are unknown or closed
+    /// a completion of its own. The peer gets [`Event::Disconnected`] after the last message. Connections that are unknown or closed
     /// already are ignored.
     pub fn disconnect(&mut self, connection: Connection) {
         let ours = self.is_ours();
@@ -449,9 +449,9 @@ impl Endpoint {
         }
     }
 
-    /// Prepares for sleep on [`Endpoint::os_handle`]. Returns true if there is something now, so that nobody may sleep. Only programs
-    /// that sleep without having seen [`Endpoint::next_event`] return `None` need this; `next_event` does it once the handle was asked
-    /// for.
+    /// Prepares for sleep on [`Endpoint::os_handle`]. Returns true if there is something now, so that the program must not sleep. Only
+    /// programs that sleep without having seen [`Endpoint::next_event`] return `None` need this: once the handle was asked for,
+    /// `next_event` does it.
     pub fn arm(&mut self) -> bool {
         if !self.is_ours() {
             return false;

@@ -7,17 +7,17 @@
 //!   a URI ([`Context::device_for`]);
 //! - an [`Endpoint`] is opened on a device and owns every buffer, queue and descriptor; its memory has a cap;
 //! - a [`Connection`] leads from one endpoint to another and is a small handle: it holds no buffers;
-//! - an [`Event`] tells what happened: a message came ([`Message`]), a send completed, somebody wants to connect, a peer has gone
+//! - an [`Event`] says what happened: a message came ([`Message`]), a send completed, somebody wants to connect, a peer has gone
 //!   ([`Event::Disconnected`]);
-//! - [`Memory`], or memory of the program's own, is registered for remote access: who has its [`RegionHandle`] reads, writes and
-//!   changes it ([`Rma`]);
+//! - [`Memory`], or memory of the program's own, is registered for remote access: a peer that has its [`RegionHandle`] reads,
+//!   writes and changes it ([`Rma`]);
 //! - [`Security`] has peers prove who they are, and everything between them encrypted.
 //!
-//! What blocks says so: calls with `wait` or `blocking` in their names, [`resolve()`], [`Endpoint::close`] and dropping an endpoint (a
-//! second at most). [`Endpoint::deregister`] waits for a peer that was stopped in the middle of a copy, 0.1 s at most for each process.
-//! Nothing else blocks. No thread is started but by [`SharedEndpoint::with_progress_thread`], no signal handler is installed, nothing is
-//! printed. An endpoint makes progress when its owner calls it; in an event loop it is registered by its descriptor
-//! ([`Endpoint::os_handle`], `AsFd`).
+//! These block: calls with `wait` or `blocking` in their names, [`resolve()`], [`Endpoint::close`] and dropping an endpoint (a second at
+//! most). [`Endpoint::deregister`] waits for a peer that was stopped in the middle of a copy, 0.1 s at most for each process. Nothing
+//! else blocks. Only [`SharedEndpoint::with_progress_thread`] starts a thread; no signal handler is installed, and nothing is printed.
+//! An endpoint makes progress when its owner calls it; in an event loop it is registered by its descriptor ([`Endpoint::os_handle`],
+//! `AsFd`).
 //!
 //! Two features are on by default: `sealing` (encryption, by rustls, snow and ring) and `xdp` (AF_XDP for raw Ethernet). `docs/guide.md`
 //! begins with CCI in ten minutes.

@@ -10,15 +10,15 @@ pub const RECV_BUFFERS_MAX: u32 = 1 << 20;
 pub const SENDS_DEFAULT: u32 = 16 * 1024;
 /// The largest number of sends in progress that an endpoint may be opened with.
 pub const SENDS_MAX: u32 = 1 << 22;
-/// Remote memory operations started and not yet completed, per endpoint, by default: as many as programs post that
-/// were written for the published library. What they need is borrowed as they are begun.
+/// Remote memory operations started and not yet completed, per endpoint, by default: as many as programs for the
+/// published library post. Their memory is borrowed when they begin.
 pub const RMA_OPERATIONS_DEFAULT: u32 = 16 * 1024;
 /// Remote memory operations whose completions have a place in the queue of events from the beginning.
 pub const RMA_EVENTS_RESERVED: u32 = 4 * 1024;
 /// The largest number of remote memory operations in progress that an endpoint may be opened with.
 pub const RMA_OPERATIONS_MAX: u32 = 1 << 20;
-/// The least rate at which a peer has to take, or to bring, what remote operations over a channel move, bytes a second. An
-/// operation has so much more time than its send timeout.
+/// The least rate at which a peer has to take, or deliver, the data of remote operations over a channel, bytes a second.
+/// The time that an operation needs at this rate is added to its send timeout.
 pub const RMA_BYTES_PER_S_MIN: u64 = 64 << 10;
 /// Bytes that an operation counts for beside its data, since answering it takes time, too.
 pub const RMA_OPERATION_BYTES: u64 = 256;
@@ -32,7 +32,8 @@ pub const MESSAGE_BYTES_MAX: u32 = 8 * 1024;
 pub const SEND_TIMEOUT_NS_DEFAULT: u64 = 10_000_000_000;
 /// Messages that may be out as loans at a time: to each process of the host that maps them, and all those of an endpoint that are copied.
 pub const LOANS_MAX: u32 = 32;
-/// The shortest message that is handed over mapped, bytes: it costs the return, which for shorter ones is more than the copies.
+/// The shortest message that is handed over mapped, bytes. The slot has to be returned, which costs more than copying a shorter
+/// one.
 pub const LOAN_MAPPED_BYTES_MIN: usize = 2 * 1024;
 /// Cap on the memory of one endpoint, all kinds together, by default.
 pub const MEMORY_BYTES_DEFAULT: u64 = 256 << 20;
@@ -48,7 +49,7 @@ pub const SPIN_NS_MAX: u64 = 50_000;
 /// Shortest spin: long enough to notice that spinning has begun to pay again.
 pub const SPIN_NS_MIN: u64 = 2_000;
 /// How often a spinning wait makes progress between two readings of the clock. With slow transports, whose progress takes a microsecond, a
-/// wait is longer by as many.
+/// wait may last as many microseconds longer.
 pub const LOOKS_PER_CLOCK: u32 = 8;
 /// How often a blocking send that found no space tries again.
 pub const SPACE_POLL_NS: u64 = 1_000_000;
@@ -57,7 +58,7 @@ pub const SPACE_POLL_NS: u64 = 1_000_000;
 pub const PROGRESS_NAP_NS: u64 = 1_000_000;
 /// Events taken before progress is made all the same, at most.
 pub const EVENTS_PER_PROGRESS: u32 = 16;
-/// How long taking events may go on before progress is made, about: acknowledgements are due sooner than in twice this.
+/// About how long a program may take events before progress is made: acknowledgements are due in less than twice this.
 pub const PROGRESS_NS: u64 = 50_000;
 /// If a read leaves more events than this in the queue, a program that is quick takes some of them before the next read.
 pub const EVENTS_MANY: usize = 128;
@@ -75,7 +76,7 @@ pub const TCP_IDLE_S: u64 = 30;
 pub const TCP_IDLE_JITTER_S: u64 = 15;
 /// TCP: seconds between two such questions.
 pub const TCP_ASK_S: u64 = 10;
-/// TCP: questions in vain after which the connection is broken.
+/// TCP: questions without an answer after which the connection is broken.
 pub const TCP_ASKS: u32 = 9;
 /// A transport lends its part of the memory cap to sends that wait for space, except for one part in this many.
 pub const KEPT_SHARE: u64 = 8;
@@ -92,14 +93,14 @@ pub const CALLS_ALL_MAX: u32 = 1 << 20;
 pub const LONG_SEGMENTS_MAX: usize = 4;
 /// Long messages of one endpoint that may be under way at once, in each direction.
 pub const LONG_MESSAGES_ALL_MAX: u32 = 1 << 20;
-/// Long messages are fetched in pieces of so many bytes.
+/// The length of the pieces in which long messages are fetched, bytes.
 pub const LONG_PIECE_BYTES: u64 = 256 << 10;
 /// Pieces of one long message that are under way at once, at most.
 pub const LONG_PIECES_MAX: u32 = 8;
 /// While so many bytes of a connection's long messages are still to come, no further one is given memory of the library: more under way would
 /// make none of them faster, and so many buffers leave the processor's caches.
 pub const LONG_AHEAD_BYTES: u64 = LONG_PIECES_MAX as u64 * LONG_PIECE_BYTES;
-/// The receiver of a long message reports its progress to the sender each time it has so many bytes more.
+/// How often the receiver of a long message reports its progress to the sender: each time it has this many more bytes.
 pub const LONG_PROGRESS_BYTES: u64 = 4 << 20;
 /// The longest message that comes whole, by default, bytes.
 pub const WHOLE_BYTES_DEFAULT: u64 = 1 << 20;

@@ -12,7 +12,7 @@ pub type Result<T, E = JobError> = std::result::Result<T, E>;
 pub enum JobError {
     /// The caller's fault: an argument. Nothing has changed.
     Argument(String),
-    /// The launcher's variables are here, and it does not answer, or it answers nonsense.
+    /// The launcher's variables are set, and it does not answer, or it answers nonsense.
     Launcher(String),
     /// The launcher, or another rank, refuses: another version of CCI, a wrong key, a rank that is there already.
     Refused(String),

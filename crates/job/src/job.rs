@@ -45,7 +45,7 @@ impl Job {
     /// speaks PMIx or PMI-1. Without any, it is a job of one. Returns when all ranks have joined. A process joins once.
     ///
     /// # Errors
-    /// There are a launcher's variables, and it does not answer, answers nonsense or refuses; another rank has another
+    /// A launcher's variables are set, and it does not answer, answers nonsense or refuses; another rank has another
     /// version of CCI; a rank has ended before it joined.
     pub fn join() -> Result<Job> {
         let mut joined = bootstrap::join()?;
@@ -203,9 +203,9 @@ impl Job {
         Ok(())
     }
 
-    /// What has become of a rank: how its process ended, as far as the launcher knows. Where it has not ended yet, waits for that for up to
-    /// `limit`. So a rank that was told of a death, by [`JobError::Gone`] or the end of a connection, learns its cause, which the launcher
-    /// sees an instant later than others.
+    /// What has become of a rank: how its process ended, as far as the launcher knows. If it has not ended yet, waits for that for up to
+    /// `limit`. So a rank that learned of a death, by [`JobError::Gone`] or the end of a connection, learns its cause, which the launcher
+    /// may see a little later.
     ///
     /// # Errors
     /// There is no such rank. The launcher can't be asked ([`JobError::Refused`]): only `cci run` can. The launcher is gone.

@@ -182,7 +182,7 @@ impl Kept {
         &self.head
     }
 
-    /// Says in a request which number is the client's oldest that has no answer yet.
+    /// Says in a request which is the client's oldest number without an answer.
     #[inline]
     pub fn set_oldest(&mut self, oldest: u64) {
         self.head.oldest = oldest;

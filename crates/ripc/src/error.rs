@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-/// A directory has a record that is none.
+/// A directory has a record that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
     /// What is wrong with it.
@@ -71,7 +71,7 @@ pub enum OpenError {
     System(cci::SysError),
 }
 
-/// A message, a call or an answer was not taken. Nothing was sent, and nothing of it will come.
+/// A message, a call or an answer was not taken. Nothing was sent, and no event will come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
@@ -123,7 +123,7 @@ pub enum ReachError {
         /// What it says.
         reason: String,
     },
-    /// The directory says where it is, and it can't be connected to there.
+    /// It can't be connected to where the directory says that it is.
     NotThere {
         /// Who was looked for.
         service: ServiceName,

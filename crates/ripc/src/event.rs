@@ -38,7 +38,7 @@ impl Request {
     }
 }
 
-/// What a service is told. Later versions may tell more: a program passes over what it does not know.
+/// What happens to a service. Later versions may report more: a program ignores what it does not know.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {

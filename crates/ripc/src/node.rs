@@ -53,8 +53,8 @@ pub struct CallOptions {
     pub timeout: Duration,
     /// Comes back with its end.
     pub context: u64,
-    /// Whether it may be sent again to a service that was started anew after it died with the request, and so may carry it out twice: yes.
-    /// One life of a service carries it out once in any case.
+    /// Whether it may be sent again, if the service died with the request and was started anew, so that it may be carried out twice: by
+    /// default yes. One life of a service carries it out once in any case.
     pub is_repeatable: bool,
 }
 
@@ -89,7 +89,7 @@ impl CallOptions {
 pub struct Counters {
     /// Messages that were dropped because their service did not receive them.
     pub dropped: u64,
-    /// Connections that were closed because the partner did not keep to the protocol.
+    /// Connections that were closed because the partner broke the protocol.
     pub malformed: u64,
     /// Messages whose long items are lent.
     pub leases: u64,
@@ -219,7 +219,7 @@ impl Node {
         Ok(service)
     }
 
-    /// Takes a service back. Its calls end with [`CallError::Closed`], which nobody is told any more; what it has lent ends.
+    /// Withdraws a service. Its calls end without an event, and what it has lent ends, too.
     pub fn unregister(&mut self, service: Service) {
         let Some(state) = self.engine.base.services.get(service) else { return };
         let (name, instance, listing) = (state.name.clone(), state.instance, state.listing);
@@ -285,9 +285,10 @@ impl Node {
     }
 
     /// Sends a message: its short items as one message, whole or not at all, and what describes the long ones (RIPC-016, RIPC-020). It does
-    /// not wait for the partner, nor learn whether it has come (RIPC-013, RIPC-017): as long as partner and path live, it does, in order with
-    /// other messages without long items. A partner that is not known yet is looked for, and the message waits; if it is not found in time,
-    /// [`Event::Unreachable`] says so. A partner's service that does not receive drops what is too much for it.
+    /// not wait for the partner, nor learn whether the message has arrived (RIPC-013, RIPC-017): as long as partner and path live, it
+    /// arrives, in order with other messages without long items. A partner that is not known yet is looked for, and the message waits; if
+    /// the partner is not found in time, [`Event::Unreachable`] says so. A partner's service that does not receive drops messages beyond
+    /// its limits.
     ///
     /// # Errors
     /// After any [`SendError`], nothing was sent.
@@ -306,7 +307,7 @@ impl Node {
         self.engine.send(partner, Kept::new(head, &content))
     }
 
-    /// Sends short items to all other members of a group that are known. Returns how many that are. Members that are not reached, or do not
+    /// Sends short items to all other members of a group that are known, and returns their number. Members that are not reached, or do not
     /// receive, miss the message.
     ///
     /// # Errors
@@ -332,9 +333,9 @@ impl Node {
         Ok(sent_to)
     }
 
-    /// Asks a service, and gets exactly one [`Event::Answer`]. The request goes to wherever the service is, now or until the deadline: if
-    /// the service moves or is started anew, it is sent again, as far as `options` allow. A request that comes twice to one life of the
-    /// service is carried out once, and answered from memory.
+    /// Sends a request to a service, and gets exactly one [`Event::Answer`]. The request goes to wherever the service is, now or until
+    /// the deadline: if the service moves or is started anew, it is sent again, as far as `options` allow. A request that comes twice to
+    /// one life of the service is carried out once, and answered from memory.
     ///
     /// # Errors
     /// After any [`SendError`], nothing was begun. [`SendError::Busy`]: 256 calls of this service have no answer yet.
@@ -379,10 +380,11 @@ impl Node {
         Ok(id)
     }
 
-    /// Asks a service, and waits for the answer. Other events of the service stay for [`Node::next_event`].
+    /// Sends a request to a service, and waits for the answer. Other events of the service stay for
+    /// [`Node::next_event`].
     ///
     /// # Errors
-    /// [`CallError`], also where the call was not begun.
+    /// [`CallError`], even if the call was not begun.
     pub fn call_blocking<'a>(
         &mut self,
         partner: Partner,
@@ -478,7 +480,8 @@ impl Node {
     }
 
     /// Gives a window: memory that one long item of a message is fetched into (RIPC-022). The first that is large enough is used, those of
-    /// the service before those of none; then it is the program's again, in the message. Without windows the library uses memory of its own.
+    /// the service before those for all services. Then it is the program's again, in the message. Without windows the library uses memory of
+    /// its own.
     ///
     /// # Errors
     /// [`SendError::Unknown`] if there is no such service.
@@ -634,8 +637,8 @@ impl Node {
         }
     }
 
-    /// Gives a service away to the process that asked for it ([`Event::TakeOver`]), with whatever `content` passes on to it. Requests that
-    /// come from now on are sent to the new process by their clients; those that the program has already, it answers.
+    /// Gives a service away to the process that asked for it ([`Event::TakeOver`]), with whatever `content` passes on to it. Clients send
+    /// later requests to the new process; the program still answers those that it has.
     ///
     /// # Errors
     /// Those of [`Node::answer`]; the service is still this process's then.
@@ -652,8 +655,8 @@ impl Node {
         self.answer(ticket, content)
     }
 
-    /// Becomes a service that another process is now, by asking it for it. Returns the service, and what the other process has passed on;
-    /// nothing, if nobody was that service. Then it does not wait.
+    /// Asks the process that has a service to hand it over. Returns the service, and what the other process has passed on. If nobody has
+    /// the service, it is registered without waiting, and nothing was passed on.
     ///
     /// # Errors
     /// [`CallError`] if the other process did not give it away in time, or somebody else got the name.

@@ -7,7 +7,7 @@ use cci::Device;
 use std::fmt;
 use std::time::Duration;
 
-/// How a node is opened. Every default is meant to be right; change one for a reason.
+/// How a node is opened. The defaults suit most programs.
 #[non_exhaustive]
 pub struct Options {
     /// The device that the node listens on. None: shared memory, or what the configuration file marks as default; other devices are
@@ -17,16 +17,18 @@ pub struct Options {
     pub endpoint: cci::Options,
     /// Where services are. None: what the environment variable `CCI_DIRECTORY` says, or else the directory of this host.
     pub directory: Option<Box<dyn Directory>>,
-    /// Who may register which services, and who may reach them, by what partners have proved to be. By default everybody.
+    /// Who may register which services, and who may reach them, by the identities that partners have proved. By default
+    /// everybody.
     pub policy: Policy,
     /// How long a service is looked for before what waits for it fails: 10 s.
     pub resolve_timeout: Duration,
     /// How long memory is lent to one partner, at most: 60 s.
     pub lease: Duration,
-    /// Bytes that long items may be fetched into where a program has given no windows: 256 MiB at a time. With 0, only windows are used.
+    /// Memory of the library into which long items are fetched when a program has given no windows, at a time, bytes: 256 MiB. With 0,
+    /// only windows are used.
     pub fetched_bytes_max: u64,
     /// Whether long items are fetched when the program receives their message, into the windows that it has given by then, and not
-    /// already when the message comes: no.
+    /// when the message comes: by default not.
     pub fetch_on_receive: bool,
 }
 

@@ -3,8 +3,8 @@
 use crate::name::ServiceName;
 use cci::{Identity, Names};
 
-/// Rules about services, by what partners have proved to be ([`cci::Security`]). The first rule that fits a name counts; a name that none
-/// fits is everybody's. Rules concern partners with an identity, and keep out those without one.
+/// Rules about services, by the identities that partners have proved ([`cci::Security`]). The first rule that fits a name counts; a name
+/// that no rule fits is open to everybody. Partners without an identity fit no rule's names, and are kept out.
 ///
 /// ```
 /// use cci::Names;

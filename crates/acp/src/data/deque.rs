@@ -17,8 +17,8 @@ const CAPACITY_MIN: u64 = 64;
 /// Where the first byte of an empty deque is: as many may come before it as after it.
 const MIDDLE: u64 = 1 << 63;
 
-/// Bytes in a row on one rank, which grow and shrink at both ends (`acp_deque_t`). Lengths and positions are in bytes. Any rank that has its handle works on
-/// it at any time; each call is one step for all others, and one at an end is done or not done, also if the rank dies meanwhile.
+/// Bytes in a row on one rank, which grow and shrink at both ends (`acp_deque_t`). Lengths and positions are in bytes. Any rank that has its handle
+/// works on it at any time; each call is atomic for all others, and a change at one end is done or not done, even if the rank dies meanwhile.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Deque {
     control: GlobalAddress,

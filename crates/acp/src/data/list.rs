@@ -26,8 +26,8 @@ const HEAD_BYTES: u64 = 4 * WORD_BYTES;
 const FORWARD: u64 = 0;
 const BACK: u64 = 1;
 
-/// A list of byte strings, each on a rank of its own choice (`acp_list_t`). Any rank that has its handle works on it at any time; each call is one step for all
-/// others.
+/// A list of byte strings, each on a rank of its own choice (`acp_list_t`). Any rank that has its handle works on it at any time; each call is atomic
+/// for all others.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct List {
     control: GlobalAddress,
@@ -127,7 +127,7 @@ impl List {
         self.with(space, |_, ends| Ok(ends.last.map(|element| Position { element })))
     }
 
-    /// The element behind one (`acp_increment_list_it`).
+    /// The element after `at` (`acp_increment_list_it`).
     ///
     /// # Errors
     /// It is not in this list. A rank is gone.
@@ -137,7 +137,7 @@ impl List {
         })
     }
 
-    /// The element before one (`acp_decrement_list_it`).
+    /// The element before `at` (`acp_decrement_list_it`).
     ///
     /// # Errors
     /// It is not in this list. A rank is gone.
@@ -173,10 +173,10 @@ impl List {
         Ok(elements.into_iter().map(|element| Position { element }).collect())
     }
 
-    /// Gives the list another order of its elements, which are all of them, each once.
+    /// Gives the list another order: `order` has all of its elements, each once.
     ///
     /// # Errors
-    /// They are not: nothing has changed. A rank is gone.
+    /// `order` does not: nothing has changed. A rank is gone.
     pub fn arrange(self, space: &mut impl Space, order: &[Position]) -> Result<()> {
         self.with(space, |space, ends| {
             let order: Vec<GlobalAddress> = order.iter().map(|position| position.element).collect();
@@ -268,7 +268,7 @@ impl List {
         self.with(space, |space, ends| self.link(space, ends, at.map(|at| at.element), bytes, rank))
     }
 
-    /// Removes an element (`acp_erase_list`). Returns the one behind it.
+    /// Removes an element (`acp_erase_list`). Returns the one after it.
     ///
     /// # Errors
     /// It is not in this list. A rank is gone.
@@ -331,7 +331,7 @@ impl List {
         self.retain(space, |_, element| element != bytes)
     }
 
-    /// Removes elements that are as the one before them (`acp_unique_list`).
+    /// Removes each element that equals the one before it (`acp_unique_list`).
     ///
     /// # Errors
     /// A rank is gone.
@@ -339,7 +339,8 @@ impl List {
         self.retain(space, |before, element| before != Some(element))
     }
 
-    /// Keeps the elements of which `keep` says so, given the one before, which stays, and the bytes. Others wait meanwhile.
+    /// Keeps the elements for which `keep` returns true. It gets the bytes of the last element that stays, and those of
+    /// this one. Other ranks wait meanwhile.
     ///
     /// # Errors
     /// A rank is gone.
@@ -379,7 +380,7 @@ impl List {
         })
     }
 
-    /// Sorts by the bytes of elements (`acp_sort_list`); equal ones stay in their order. Others wait meanwhile.
+    /// Sorts by the bytes of elements (`acp_sort_list`); equal ones stay in their order. Other ranks wait meanwhile.
     ///
     /// # Errors
     /// A rank is gone.

@@ -5,8 +5,8 @@ use crate::data::table::{Change, Entries, Table};
 use crate::error::Result;
 use crate::space::Space;
 
-/// A map from bytes to bytes over the memory of several ranks (`acp_map_t`). Any rank that has its [handle](Map::handle) works on it at any time; each call is
-/// one step for all others. A key belongs to a bucket on one of the ranks, and is in that rank's [heap](crate::allocate).
+/// A map from bytes to bytes over the memory of several ranks (`acp_map_t`). Any rank that has its [handle](Map::handle) works on it at any time;
+/// each call is atomic for all others. A key belongs to a bucket on one of the ranks, and is in that rank's [heap](crate::allocate).
 #[derive(Clone, Debug)]
 pub struct Map {
     table: Table,
@@ -59,7 +59,8 @@ impl Map {
         Ok(was.is_none())
     }
 
-    /// Enters a value in place of the one that the key has, and returns that. A value of 8 bytes is replaced where it is; others get new memory.
+    /// Enters a value, in place of the one that the key has, if any, and returns that. A value of 8 bytes is replaced where it is; others get
+    /// new memory.
     ///
     /// # Errors
     /// Those of [`Map::insert`].
@@ -67,8 +68,8 @@ impl Map {
         self.table.change(space, key, |_| Change::Put(value.into()))
     }
 
-    /// Changes a value by a function, while no other rank changes it: none is there if `update` gets none, and none stays if it returns none. Returns
-    /// what was there before. The function must not take long, since others wait for it.
+    /// Changes a value by a function, while no other rank changes it. `update` gets `None` if the key has no value, and returns `None` to remove it.
+    /// Returns the value from before. The function must not take long, since others wait for it.
     ///
     /// # Errors
     /// Those of [`Map::insert`].

@@ -12,8 +12,9 @@ const CONTROL_BYTES: u64 = 4 * WORD_BYTES;
 /// A vector that grows doubles its space, and has this much at least.
 const CAPACITY_MIN: u64 = 64;
 
-/// Bytes in a row on one rank, which grow (`acp_vector_t`). Lengths and positions are in bytes. Any rank that has its handle works on it at any time; each call
-/// is one step for all others, but if a rank dies in the middle of one, the bytes that it was about to move may be in both places or in neither.
+/// Bytes in a row on one rank, which grow (`acp_vector_t`). Lengths and positions are in bytes. Any rank that has its handle works on it at any time;
+/// each call is atomic for all others, but if a rank dies in the middle of one, the bytes that it was about to move may be in both places or in
+/// neither.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Vector {
     control: GlobalAddress,

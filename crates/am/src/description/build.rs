@@ -17,12 +17,13 @@ impl Description {
         Ok(Description { layout: Some(layout), bounds: Some(bounds) })
     }
 
-    /// `count` elements, one behind the other.
+    /// `count` elements, one after the other.
     pub fn contiguous(count: usize, base: &Description) -> Result<Description, DescriptionError> {
         base.repeated(count, base.extent())
     }
 
-    /// `count` blocks of `block_len` elements; a block begins `stride` elements behind the last one's beginning.
+    /// `count` blocks of `block_len` elements; each block begins `stride` elements after the beginning of the one
+    /// before.
     pub fn vector(
         count: usize,
         block_len: usize,
@@ -111,7 +112,7 @@ impl Description {
         Ok(Description { layout: base.layout.clone(), bounds: Some(bounds) })
     }
 
-    /// ARMCI's strided data: `counts[0]` bytes, that `counts[1]` times at distances of `strides_bytes[0]`, and so on.
+    /// ARMCI's strided data: `counts[0]` bytes, these `counts[1]` times at distances of `strides_bytes[0]`, and so on.
     /// There is one count more than there are strides.
     pub fn strided(counts: &[usize], strides_bytes: &[isize]) -> Result<Description, DescriptionError> {
         let [len, counts @ ..] = counts else { return Err(DescriptionError::ListsDiffer) };

@@ -33,7 +33,7 @@ impl Endpoint {
 
     /// Starts to connect to `uri`, where somebody named `peer` must be. The peer proves the name by [`crate::Security`]: by a
     /// certificate that has the name, or by the pre-shared key of that name, which this side then uses instead of its own, so that a
-    /// peer without the key gives no answer. Nobody else learns anything of the request. The attempt fails with
+    /// peer without the key gives no answer. Nobody else sees anything of the request. The attempt fails with
     /// [`crate::ConnectFailure::WrongPeer`] if somebody else turns out to be there. In all else it does what [`Endpoint::connect`] does.
     ///
     /// # Errors
@@ -108,8 +108,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Accepts a request that came to this endpoint, or to another one of the same kind of device: a broker hands connections to workers
-    /// that way (CCI-037). It ends in exactly one [`Event::Accept`](crate::Event::Accept) with `context`, on this endpoint.
+    /// Accepts a request that came to this endpoint, or to another one of the same kind of device: so a broker can give connections to
+    /// workers (CCI-037). It ends in exactly one [`Event::Accept`](crate::Event::Accept) with `context`, on this endpoint.
     ///
     /// # Errors
     /// After any [`AcceptError`], the request was refused, the peer learns of it, and no event will come.

@@ -12,9 +12,9 @@ use cci_memory::pool::SlotPool;
 
 impl Endpoint {
     /// Lends memory for one message of `len_bytes` bytes on a connection. The program writes the message there and sends it by
-    /// [`Endpoint::send_loan`]. That saves the program a buffer of its own and, over shared memory, from 2 KiB on, the copies: the peer
-    /// gets the message where it lies, or makes the only copy ([`Endpoint::receive_loans`]). The first loans of a connection may have to
-    /// be copied as other messages are, since the peer has to map the memory first.
+    /// [`Endpoint::send_loan`]. That saves the program a buffer of its own and, over shared memory, from 2 KiB on, copies: the peer gets
+    /// the message where it lies, or copies it once ([`Endpoint::receive_loans`]). The first loans of a connection may have to be copied
+    /// as other messages are, since the peer has to map the memory first.
     ///
     /// # Errors
     /// Those of [`Endpoint::send`]. `WouldBlock` means that all memory for loans is out: a completion of a loan says that some is back.
@@ -33,9 +33,9 @@ impl Endpoint {
     }
 
     /// Sends the message that was written to a loan. It ends in exactly one [`Event::Send`](crate::Event::Send) with `context`, unless it
-    /// is silent: when the memory is this side's again. If it was handed over mapped, that is when the receiver has dropped the
-    /// message, or the connection has ended; so this completion has no place in the order of the connection's other ones. The message
-    /// itself has: it comes after those sent before it, and before those sent after it.
+    /// is silent, when the memory is this side's again. If it was handed over mapped, that is when the receiver has dropped the message,
+    /// or the connection has ended; so this completion may come out of order. The message itself arrives in order: after those sent
+    /// before it, and before those sent after it.
     ///
     /// ```
     /// use cci::{Connection, Endpoint, SendError, SendFlags};

@@ -10,8 +10,8 @@ use crate::rma::{BlockRun, Memory, RegionAddress, RegionHandle, RmaFlags};
 use crate::transport::{Action, AtomicRequest, RmaRequest};
 use cci_proto::{Atomic, RemoteAddress, RmaKind};
 
-/// A peer's region that is mapped, as [`Endpoint::mapped_target`] has found it: an operation on it looks for nothing. It is good as long as nothing has
-/// happened to it; then operations on it do nothing, and say so.
+/// A peer's mapped region, as [`Endpoint::mapped_target`] has found it, so that operations on it need not look for it. Once the region or its
+/// connection has ended, operations on it do nothing, and return that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedTarget(Kept);
 
@@ -44,9 +44,9 @@ impl Endpoint {
     }
 
     /// Copies blocks between local memory, which need not be registered, and a peer's region that is mapped, as those of library memory on the
-    /// same host are once they were used. All blocks are there when this returns; no event will come. False: that is not possible, or not
-    /// now, and some blocks may have been copied. [`Endpoint::rma`] can do it, and says what is wrong. Blocks of up to 1 MiB together may be
-    /// copied in one call.
+    /// same host are once they were used. All blocks are there when this returns; no event will come. False: that is not possible, or not at
+    /// the moment, and some blocks may have been copied; [`Endpoint::rma`] can do it, or returns what is wrong. Blocks of up to 1 MiB together
+    /// may be copied in one call.
     #[inline]
     pub fn copy_blocks_at_once(
         &mut self,
@@ -135,8 +135,8 @@ impl Endpoint {
         self.core.regions.pairs.keep(known).map(MappedTarget)
     }
 
-    /// Copies as [`Endpoint::copy_at_once`] does, with a region that was found before, `offset` bytes from its beginning on. False: as there, or it has
-    /// to be found again, since its connection has ended, its peer has taken it back, or too many others were used.
+    /// Copies as [`Endpoint::copy_at_once`] does, with a region that was found before, `offset` bytes from its beginning on. False: for the same
+    /// reasons, or because it has to be found again: its connection has ended, its peer has taken it back, or too many others were used.
     #[inline(always)]
     pub fn copy_mapped_at_once(
         &mut self,
@@ -179,8 +179,8 @@ impl Endpoint {
         read
     }
 
-    /// Changes a value as [`Endpoint::fetch_at_once`] does, in a region that was found before, `offset` bytes from its beginning. None: as there, or it
-    /// has to be found again.
+    /// Changes a value as [`Endpoint::fetch_at_once`] does, in a region that was found before, `offset` bytes from its beginning. None: for the same
+    /// reasons, or because it has to be found again.
     #[inline(always)]
     pub fn fetch_mapped_at_once(
         &mut self,

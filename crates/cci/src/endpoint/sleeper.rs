@@ -20,8 +20,8 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// Sleeps until something comes for the endpoint, or until [`Sleeper::wake`], also one from before. Have the endpoint's owner call
-    /// [`Endpoint::arm`] immediately before, and sleep only where that returns false. One thread at a time.
+    /// Sleeps until something comes for the endpoint, or until [`Sleeper::wake`] is called; one from before counts, too. The
+    /// endpoint's owner must call [`Endpoint::arm`] immediately before; sleep only if that returns false. One thread at a time.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -51,8 +51,8 @@ impl AsFd for Sleeper {
 }
 
 impl Endpoint {
-    /// For a layer that owns the endpoint behind a lock and has a thread that serves it while the program calls nothing: what that thread
-    /// sleeps on, without the lock. It costs the endpoint nothing while nobody sleeps, other than [`Endpoint::os_handle`].
+    /// What a thread sleeps on without having the endpoint: for a layer that has the endpoint behind a lock, and a thread that serves it
+    /// while the program makes no calls. Unlike [`Endpoint::os_handle`], it costs the endpoint nothing while nobody sleeps.
     ///
     /// # Errors
     /// The system has no more descriptors.

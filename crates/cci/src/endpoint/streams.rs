@@ -10,10 +10,10 @@ use crate::options::{Attribute, SendFlags};
 use cci_memory::ring::Line;
 
 impl Endpoint {
-    /// Makes progress and gives what came to `handler`, in the order in which [`Endpoint::next_event`] would return it, but that messages
-    /// may come before completions that were ready before them: up to `max` messages and events. A message is lent for the length of the
-    /// handler's call, which costs less than an event does; [`LentMessage::keep`] makes it an ordinary one. Returns how many times the
-    /// handler was called; 0 means that nothing was there.
+    /// Makes progress and gives what came to `handler`, in the order in which [`Endpoint::next_event`] would return it, except that
+    /// messages may come before completions that were ready before them: up to `max` messages and events. A message is lent for the
+    /// length of the handler's call, which costs less than an event does; [`LentMessage::keep`] makes it an ordinary one. Returns how
+    /// many times the handler was called; 0 means that nothing was there.
     ///
     /// It never blocks. The handler can't use this endpoint, which is borrowed: it notes what is to be done, and the program does that
     /// after the call. If the handler panics, what it was given is gone; everything else comes with the next call.
@@ -60,9 +60,9 @@ impl Endpoint {
         self.takes_short
     }
 
-    /// Copies the next message to `line` if it is a short one, comes before everything else, and is all that there is to do now, as the
-    /// one of an exchange is: in less time than [`Endpoint::poll_messages`], which does what is not done here. It counts as a poll,
-    /// unless it finds [`Short::Other`].
+    /// Copies the next message to `line` if it is a short one, comes before everything else, and is all that there is to do now, as in
+    /// an exchange of single messages. That takes less time than [`Endpoint::poll_messages`], which does everything else. It counts as
+    /// a poll, unless it returns [`Short::Other`].
     #[doc(hidden)]
     #[inline]
     pub fn take_short(&mut self, line: &mut Line) -> Short {
@@ -143,16 +143,16 @@ impl Endpoint {
         lent
     }
 
-    /// Sends several messages of 0 bytes up to [`Endpoint::max_send_size`] each, in order, as single messages: the receiver can't tell
-    /// that they were sent together. It costs less than sending each by itself. They are copied before the call returns.
+    /// Sends several messages of 0 bytes up to [`Endpoint::max_send_size`] each, in order, as single messages; the receiver sees no
+    /// difference. It costs less than sending each by itself. They are copied before the call returns.
     ///
-    /// On a connection with nothing under way they leave at once. Behind others they leave as soon as there is a batch, and at the latest
-    /// when the program next makes progress. So a program that has more to send makes progress where there is no space, and behind its
-    /// last burst: progress behind each burst would send batches that are not full.
+    /// If nothing is in progress on the connection, they leave at once. Otherwise they leave as soon as there is a batch, and at the
+    /// latest when the program next makes progress. So a program that has more to send makes progress when there is no space, and after
+    /// its last burst; after every burst it would send batches that are not full.
     ///
-    /// Returns how many were taken, from the first on: fewer than all where there is no space for more, or where the next one can't be
-    /// sent. The program goes on with the rest in another call, which tells the error. The messages that were taken end in exactly one
-    /// [`Event::Send`] with `context`, once all of them have ended: with success, or as the first of them did that failed. With
+    /// Returns how many were taken, from the first on: fewer than all if there is no space for more, or if the next one can't be sent.
+    /// The program goes on with the rest in another call, which returns the error. The messages that were taken end in exactly one
+    /// [`Event::Send`] with `context`, once all of them have ended: with success, or with the status of the first that failed. With
     /// [`SendFlags::SILENT`], or if none was taken, there is no event. Each message counts as a send of its own where the sends in
     /// progress are limited.
     ///

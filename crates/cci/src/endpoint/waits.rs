@@ -75,7 +75,7 @@ impl Endpoint {
     }
 
     /// Has [`Endpoint::os_handle`] readable, too, as long as another descriptor is, and ends each sleep of [`Endpoint::wait_or_wake`] then: for
-    /// a program or layer that waits for something beside events. The descriptor is watched until it is closed. [`Endpoint::wait`] and
+    /// a program or layer that waits for something else, too. The descriptor is watched until it is closed. [`Endpoint::wait`] and
     /// [`Endpoint::wait_any`] must not be used any more, since they would not sleep while it is readable.
     ///
     /// # Errors

@@ -121,7 +121,7 @@ impl ConnectRequest {
         }
     }
 
-    /// Says no. The peer's attempt ends with [`ConnectFailure::Refused`]. The same as dropping it.
+    /// Rejects the request, as dropping it does. The peer's attempt ends with [`ConnectFailure::Refused`].
     pub fn reject(self) {}
 }
 
@@ -146,7 +146,7 @@ impl fmt::Debug for ConnectRequest {
     }
 }
 
-/// What an endpoint has to tell. Later versions may tell more: a program passes over what it does not know.
+/// What an endpoint reports. Later versions may report more: a program ignores what it does not know.
 ///
 /// A server that keeps a table of its clients:
 ///
@@ -207,7 +207,7 @@ pub enum Event {
         /// Which.
         connection: Connection,
     },
-    /// A connection has ended that this program has not disconnected: its peer has closed, or is lost. Exactly once for each, behind
+    /// A connection has ended that this program has not disconnected: its peer has closed, or is lost. Exactly once for each, after
     /// its last message and the last completion of its sends and operations; never for one that the program disconnects first.
     /// Nothing of the connection is left then, and the handle is refused, without a call of [`Endpoint::disconnect`].
     ///
@@ -220,7 +220,7 @@ pub enum Event {
         /// Why.
         reason: DisconnectReason,
     },
-    /// The device failed: everything on this endpoint ends with errors; destroy it.
+    /// The device failed: everything on this endpoint ends with errors; drop it.
     DeviceFailed,
 }
 

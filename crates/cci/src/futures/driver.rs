@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// How an executor's reactor tells that the descriptor of one messenger is readable.
+/// How an executor's reactor shows that the descriptor of one messenger is readable.
 pub trait Reactor: Send + Unpin + 'static {
     /// If the descriptor may be readable, calls `look`, and returns `Ready` if that finds something. Otherwise it has the task woken when
     /// the descriptor becomes readable, and returns `Pending`. A reactor that reports edges must not forget one that came while

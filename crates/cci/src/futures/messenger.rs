@@ -70,7 +70,7 @@ impl Messenger {
     }
 
     /// Has the messenger beneath do something that needs no waiting: allocate memory, count, explain. Its events go to the tasks that
-    /// they concern; what else is started here, with 0 for its context, has events that nobody gets.
+    /// they concern. If something else is started here, with 0 for its context, nobody gets its events.
     pub fn with<T>(&self, act: impl FnOnce(&mut messages::Messenger) -> T) -> T {
         let mut state = self.shared.lock();
         let done = act(&mut state.messenger);

@@ -8,11 +8,11 @@ use crate::messages::{Message, Offer, Request, RequestId};
 pub enum Received {
     /// A message, whole.
     Message(Message),
-    /// The peer asks: see [`Request::reply`].
+    /// A request, to be answered by [`Request::reply`].
     Request(Request),
     /// The peer does not wait for the answer to this request any more.
     RequestCancelled(RequestId),
-    /// A message that is longer than comes whole: [`Connection::receive_into`](super::Connection::receive_into),
+    /// A message that is too long to come whole: [`Connection::receive_into`](super::Connection::receive_into),
     /// [`receive_lent`](super::Connection::receive_lent) or [`refuse`](super::Connection::refuse).
     Offer(Offer),
 }

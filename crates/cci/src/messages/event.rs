@@ -10,8 +10,8 @@ use crate::error::ConnectFailure;
 use cci_memory::slab::Key;
 
 /// A long message that a peer wants to send. Nothing of it has moved yet. The program accepts it into memory of its own or of the
-/// library, refuses it, or leaves it for later; meanwhile, on a reliable ordered connection, what the peer sends behind it waits. A
-/// small handle, free to copy: one of a message that has ended is refused.
+/// library, refuses it, or leaves it for later; meanwhile, on a reliable ordered connection, what the peer sends after it waits. A
+/// small handle, free to copy; that of a message that has ended is refused.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Offer {
     pub(super) key: Key,
@@ -36,7 +36,7 @@ impl Offer {
     }
 }
 
-/// What a [`Messenger`](super::Messenger) reports. Later versions may report more: a program passes over what it does not know.
+/// What a [`Messenger`](super::Messenger) reports. Later versions may report more: a program ignores what it does not know.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -63,7 +63,7 @@ pub enum Event {
         /// `Ok`: all of it is in the program's memory.
         result: Result<(), ReceiveFailure>,
     },
-    /// A client asks. The program answers the request, on any thread and in any order.
+    /// A client has sent a request. The program answers it, on any thread and in any order.
     Request(Request),
     /// A client does not wait for the answer to a request any more, which the program has not answered. Its answer would be dropped.
     RequestCancelled(RequestId),
@@ -97,8 +97,8 @@ pub enum Event {
         /// Which.
         connection: Connection,
     },
-    /// A connection has ended that this program has not disconnected, behind the ends of everything that was under way on it. Exactly
-    /// once for each.
+    /// A connection has ended that this program has not disconnected. It comes after the ends of everything that was in progress on
+    /// it, exactly once for each.
     Disconnected {
         /// Which.
         connection: Connection,
@@ -107,7 +107,7 @@ pub enum Event {
         /// Why.
         reason: DisconnectReason,
     },
-    /// The device failed: everything on this endpoint ends with errors; destroy it.
+    /// The device failed: everything on this endpoint ends with errors; drop the messenger.
     DeviceFailed,
 }
 

@@ -156,10 +156,11 @@ impl Messenger {
         self.sending.progress(send)
     }
 
-    /// Asks the peer, and returns at once. The call ends in exactly one [`Event::Reply`] with `context`: when the reply is here, when
-    /// `timeout` has passed, or when it is known that there will be none. The request is copied as by [`Messenger::send`], and may be
-    /// as long as the peer's [`Limits::whole_bytes_max`]. Replies come in any order, and on a reliable ordered connection behind
-    /// what the server has sent before. A request reaches the server once at most: nothing is repeated.
+    /// Sends a request to the peer, and returns at once. The call ends in exactly one [`Event::Reply`] with `context`: when the reply
+    /// is here, when `timeout` has passed, or when it is known that there will be none. The request is copied as by
+    /// [`Messenger::send`], and may be as long as the peer's [`Limits::whole_bytes_max`]. Replies come in any order; on a reliable
+    /// ordered connection, each comes after what the server has sent before it. A request reaches the server once at most: nothing is
+    /// repeated.
     ///
     /// # Errors
     /// After any [`SendError`], nothing was sent and no event will come. [`SendError::WouldBlock`] also if

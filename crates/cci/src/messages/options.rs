@@ -3,7 +3,7 @@
 use crate::error::CreateError;
 use crate::limits;
 
-/// Limits of a [`Messenger`](super::Messenger). Every default is meant to be right; change one for a reason.
+/// Limits of a [`Messenger`](super::Messenger). The defaults suit most programs.
 ///
 /// ```
 /// // Every message that is too long for one message of the endpoint is offered first.
@@ -18,7 +18,7 @@ pub struct Limits {
     /// The longest message that is taken at all: 1 TiB. Longer ones are refused without asking the program.
     pub message_bytes_max: u64,
     /// Cap on the memory that the library lends for long messages: 64 MiB. When it is reached, messages wait until the program gives
-    /// some back. While one connection's messages, on their way, hold more of it than they leave, further ones of that connection wait.
+    /// some back. While the incoming messages of one connection hold more of it than they leave, further ones of that connection wait.
     pub lent_bytes_max: u64,
     /// Cap on copies of long messages that are sent from slices: 64 MiB. When it is reached, such sends return `WouldBlock`.
     pub staged_bytes_max: u64,
@@ -92,7 +92,7 @@ pub struct Counters {
     pub long_failed: u64,
     /// Silent sends that failed.
     pub silent_failed: u64,
-    /// Times that a peer did not keep to the protocol, which ended its connection.
+    /// Times that a peer broke the protocol, which ended its connection.
     pub faults: u64,
     /// Answers and cancellations for messages that had ended already.
     pub late: u64,

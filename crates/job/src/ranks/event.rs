@@ -4,7 +4,7 @@ use super::peer::Peer;
 use crate::error::Result;
 use cci::{ConnectFailure, Connection, DisconnectReason, Event};
 
-/// What [`super::Ranks`] have to tell. Later versions may tell more.
+/// What [`super::Ranks`] report. Later versions may report more.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RankEvent {

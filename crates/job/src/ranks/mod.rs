@@ -27,9 +27,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use watch::Watch;
 
-/// An endpoint that all ranks of a job have, and its connections by rank. A connection opens when one of its two ranks
-/// first asks for it, and both get [`RankEvent::Connected`]. If both ask at once, one connection comes of it. Only ranks of this
-/// job are admitted, without a question to the program.
+/// An endpoint that all ranks of a job have, and its connections by rank. A connection opens when one of its two ranks first
+/// asks for it, and both get [`RankEvent::Connected`]. If both ask at once, they get one connection. Ranks of this job are
+/// admitted without asking the program, and nobody else is.
 ///
 /// ```no_run
 /// # use cci_job::{Job, JobError, Peer, RankEvent, Ranks};
@@ -71,9 +71,10 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// Opens an endpoint on each rank. All ranks call it in the same order with exchanges and barriers, each with the device that
-    /// it likes: `any` reaches ranks of this host by shared memory. The endpoint gets the job's security where its device has any, and
-    /// with more than 16 ranks on this host a cap of 40 MB on its memory, if `options` has not another one than the default.
+    /// Opens an endpoint on each rank. All ranks call it in the same order with exchanges and barriers, each with the device of its
+    /// choice: `any` reaches ranks of this host by shared memory. The endpoint gets the job's security if its device can have
+    /// security. With more than 16 ranks on this host its memory has a cap of 40 MB, unless `options` has another one than the
+    /// default.
     ///
     /// # Errors
     /// The endpoint can't be opened. Those of [`Job::exchange`].
@@ -107,13 +108,14 @@ impl Ranks {
 
     /// Starts a barrier, which ends in exactly one [`RankEvent::Barrier`] when all ranks have started theirs. Other events come meanwhile.
     /// Its messages travel over connections of their own with up to eight ranks, which open at the first barrier. A rank that takes no events
-    /// for `limit` while another one has something to tell it counts as gone: give more than the longest time that ranks work between
-    /// two calls of [`Ranks::next_event`] or [`Ranks::wait`]. Never blocks.
+    /// for `limit` while another one has sent it something counts as gone: give more than the longest time that ranks work between two calls
+    /// of [`Ranks::next_event`] or [`Ranks::wait`]. Never blocks.
     ///
     /// A rank that closes its endpoint or dies ends this barrier and all later ones, on every rank. Ranks may learn of it in different barriers.
     ///
     /// # Errors
-    /// A barrier is under way. A rank is gone, and which. The endpoint can't connect. Nothing was started.
+    /// A barrier is in progress. A rank is gone, which the error names. The endpoint can't connect. Nothing was
+    /// started.
     pub fn barrier(&mut self, limit: Duration) -> Result<()> {
         if self.barrier.is_running() {
             return Err(JobError::Argument("a barrier is under way: wait for its event first".into()));
@@ -227,14 +229,14 @@ impl Ranks {
         self.connections.size()
     }
 
-    /// Has connections with this label go over a network, also with ranks of this host, where a rank's endpoint is reached by several paths, as one
-    /// on the device `any` is. All ranks call it alike, before they connect.
+    /// Has connections with this label go over a network, even with ranks of this host, if endpoints are reached by several paths, as on the device
+    /// `any`. All ranks must call it for the same labels, before they connect.
     pub fn prefer_network(&mut self, label: u16) {
         self.connections.prefer_network(label);
     }
 
-    /// Returns the connection if it is open. Else it is asked for, unless it was before, and becomes
-    /// [`RankEvent::Connected`], or [`RankEvent::Failed`] after `limit` at the latest. Never blocks. A rank connects to itself, too.
+    /// Returns the connection if it is open. Otherwise asks for it, unless that was done before, which ends in
+    /// [`RankEvent::Connected`], or [`RankEvent::Failed`] after `limit` at the latest. Never blocks. A rank may connect to itself.
     ///
     /// # Errors
     /// There is no such rank, or the endpoint can't connect: nothing was started.
@@ -260,7 +262,7 @@ impl Ranks {
     }
 
     /// The endpoint, for messages and remote memory. Get events from [`Ranks::next_event`] and [`Ranks::wait`] only, and connect by
-    /// [`Ranks::connect`]: what the endpoint itself is asked for is lost to the ranks.
+    /// [`Ranks::connect`]: events that are taken from the endpoint itself are lost to `Ranks`.
     pub fn endpoint(&mut self) -> &mut Endpoint {
         &mut self.endpoint
     }
@@ -270,7 +272,7 @@ impl Ranks {
         self.connections.requests_refused()
     }
 
-    /// Bytes that this process alone holds to find ranks. None where a rank of this host has the list for all, in memory that nobody can
+    /// Bytes that this process alone holds to find ranks: 0 if a rank of this host has the list for all, in memory that nobody can
     /// change any more.
     pub fn book_bytes(&self) -> usize {
         self.connections.book_bytes()
@@ -297,8 +299,8 @@ impl Ranks {
         self.end_what_is_over()
     }
 
-    /// Looks now and then whether ranks have ended. Returns whether [`Ranks::next_event`] has something of that: layers that get messages from
-    /// the endpoint ask with each poll.
+    /// Looks now and then whether ranks have ended. Returns whether [`Ranks::next_event`] has such an event: layers that get messages from the
+    /// endpoint call this with each poll.
     #[doc(hidden)]
     #[inline]
     pub fn watches(&mut self) -> bool {
@@ -310,7 +312,7 @@ impl Ranks {
     }
 
     /// How long a sleep may last: nothing wakes a rank because another one has ended, so that it has to look. None: until something comes.
-    /// Looks now, and returns 0 if [`Ranks::next_event`] has something of that.
+    /// Looks now, and returns 0 if [`Ranks::next_event`] has such an event.
     pub fn sleep_max(&mut self) -> Option<Duration> {
         let Ranks { watch: Some(watch), connections, endpoint, .. } = self else { return None };
         let left = watch.look(connections, endpoint);
@@ -359,7 +361,8 @@ impl Ranks {
         (messages - kept.len(), has_events || !kept.is_empty())
     }
 
-    /// Waits for the next event for up to `timeout`, or for ever; it sleeps where that takes long. None after `timeout`.
+    /// Waits for the next event for up to `timeout`, or for ever; it spins for a while, and then sleeps. None after
+    /// `timeout`.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -398,7 +401,7 @@ impl Ranks {
     }
 
     /// Prepares for a sleep on the endpoint's [`cci::Sleeper`]. Returns false if [`Ranks::next_event`] may have something now, so that nobody
-    /// may sleep. Where the job survives deaths, nobody should sleep for longer than [`Ranks::sleep_max`].
+    /// must sleep. If the job survives deaths, do not sleep for longer than [`Ranks::sleep_max`].
     pub fn arm(&mut self) -> bool {
         if self.sleep_max() == Some(Duration::ZERO) {
             return false;

@@ -12,8 +12,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// None if the label is not below [`LABELS_MAX`], or the attribute is one of multicast groups. Layers take a label each, so
-    /// that one does not get another's messages.
+    /// None if the label is not below [`LABELS_MAX`], or the attribute is one of multicast groups. Each layer takes a label of
+    /// its own, so that it does not get another one's messages.
     pub fn new(rank: u32, label: u16, attribute: Attribute) -> Option<Peer> {
         (label < LABELS_MAX && !attribute.is_multicast()).then_some(Peer { rank, label, attribute })
     }

@@ -1,8 +1,8 @@
 //! Where services are: directories, behind one interface.
 //!
 //! A directory keeps a [`Record`] for each service while its process lives. [`Node`](crate::Node) claims the names of its services there,
-//! asks for those of others, and gets answers and changes as [`News`]. Whatever comes from a directory is checked; nobody else than the
-//! partners themselves is believed about who they are.
+//! asks for those of others, and gets answers and changes as [`News`]. Whatever comes from a directory is checked. Who partners are is
+//! believed only of the partners themselves.
 
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -28,11 +28,11 @@ use std::env::VarError;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-/// What a directory has to tell.
+/// What a directory reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Where a service is, or all members of a group that are known: at least one record, all of this name. It replaces what was said of
-    /// the name before.
+    /// Where a service is, or all members of a group that are known: at least one record, all of this name. It replaces what was
+    /// reported of the name before.
     Found {
         /// Whose.
         service: ServiceName,
@@ -94,7 +94,7 @@ const VARIABLE: &str = "CCI_DIRECTORY";
 const TEXTS: &str = "write host, host:/FOLDER, file:/PATH, multicast://GROUP:PORT?interface=NAME or etcd://HOST:PORT?prefix=/PREFIX";
 
 /// Opens the directory that the environment variable `CCI_DIRECTORY` names; else the one that the section `[services]` of the
-/// configuration file names, which `CCI_CONFIG` does; without both, that of this host.
+/// configuration file (`CCI_CONFIG`) names; without both, that of this host.
 ///
 /// # Errors
 /// [`DirectoryError`] says what is wrong with the text or the file, or why the directory can't be used.

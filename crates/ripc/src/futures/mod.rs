@@ -43,8 +43,8 @@
 //!
 //! # Back-pressure
 //!
-//! What has come waits in the node until a task takes it; what is too much for it is dropped or refused there, as without tasks.
-//! [`Partner::call`] waits while the service has as many calls under way as it may have.
+//! What has come waits in the node until a task takes it; what exceeds its limits is dropped or refused there, as without tasks.
+//! [`Partner::call`] waits while the service has as many calls in progress as it may have.
 
 mod driver;
 mod node;

@@ -63,8 +63,8 @@ impl Node {
         Ok(Service::new(&self.shared, service))
     }
 
-    /// Has the node beneath do something that needs no waiting: allocate memory, give windows, count. What else is begun here has events that
-    /// nobody gets.
+    /// Has the node beneath do something that needs no waiting: allocate memory, give windows, count. Nobody gets the events of what else is
+    /// begun here.
     pub fn with<T>(&self, act: impl FnOnce(&mut node::Node) -> T) -> T {
         let mut state = self.shared.lock();
         let done = act(&mut state.node);

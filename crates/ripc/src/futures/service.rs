@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A service of a node, and a [`Stream`] of its events. Dropping it takes the service back.
+/// A service of a node, and a [`Stream`] of its events. Dropping it withdraws the service.
 pub struct Service {
     shared: Arc<Shared>,
     service: handles::Service,

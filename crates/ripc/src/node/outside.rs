@@ -18,13 +18,14 @@ impl Node {
         self.engine.base.services.get(service).is_none_or(super::services::State::has_events)
     }
 
-    /// Takes what waits for a service and is no message, request or answer, without the events before it: for programs that receive
-    /// seldom.
+    /// Takes the first event of a service that is no message, request or answer, past the events before it: for programs that
+    /// receive seldom.
     pub fn next_notice(&mut self, service: Service) -> Option<Event> {
         self.engine.base.services.get_mut(service)?.take_notice()
     }
 
-    /// Takes the first [`Event::Answer`] of a service, without the events before it: for programs that wait for calls and for messages apart.
+    /// Takes the first [`Event::Answer`] of a service, past the events before it: for programs that wait for calls and for messages
+    /// separately.
     pub fn next_answer(&mut self, service: Service) -> Option<Event> {
         self.engine.base.services.get_mut(service)?.next_answer()
     }
@@ -76,7 +77,7 @@ impl Node {
         self.engine.look(clock::now_ns());
     }
 
-    /// What threads of a program that has the node behind a lock sleep on, without the lock. Other than [`Node::os_handle`] it costs nothing
+    /// What threads sleep on without having the node: for programs that have it behind a lock. Unlike [`Node::os_handle`], it costs nothing
     /// while nobody sleeps. See [`Node::arm`].
     ///
     /// # Errors
@@ -85,8 +86,8 @@ impl Node {
         self.engine.base.endpoint.sleeper()
     }
 
-    /// Sees to it that what comes from now on wakes those who sleep on a [`Sleeper`] of this node. What has come already, and what this finds,
-    /// does so at once. Call it after whatever was done with the node while somebody sleeps, or is about to.
+    /// Ensures that whatever comes from now on wakes the threads that sleep on a [`Sleeper`] of this node. What has come already, and what
+    /// this call finds, wakes them at once. Call it after each use of the node while a thread sleeps, or is about to.
     pub fn arm(&mut self) {
         let _descriptor_is_readable = self.engine.base.endpoint.arm();
     }
@@ -124,9 +125,9 @@ impl Node {
             || base.partners.iter().any(|(_, state)| state.waiting.iter().any(|frame| frame.lends(part)))
     }
 
-    /// For how long a service lends from now on, instead of [`Options::lease`](field@crate::Options::lease): `lease` at most, and the memory
-    /// of answers for `disconnected` at most once their client's connection has ended. Until then the client may come back and ask for the
-    /// answer again.
+    /// Sets for how long a service lends from now on, instead of [`Options::lease`](field@crate::Options::lease): `lease` at most, and the
+    /// memory of answers for `disconnected` at most once their client's connection has ended. Until then the client may come back and ask
+    /// for the answer again.
     ///
     /// # Errors
     /// [`SendError::Unknown`] if there is no such service.
@@ -150,7 +151,7 @@ impl Node {
         self.engine.calls.get_mut(service).and_then(|calls| calls.remove(call));
     }
 
-    /// Whether there is this partner still.
+    /// Whether this partner still exists.
     pub fn has_partner(&self, partner: Partner) -> bool {
         self.engine.base.partners.get(partner).is_some()
     }

@@ -55,7 +55,7 @@ impl fmt::Display for JobError {
         match self {
             JobError::Argument(why) | JobError::Launcher(why) | JobError::Refused(why) => out.write_str(why),
             JobError::Gone { rank } => {
-                write!(out, "rank {rank} has left the job or ended, and the others wait for it in vain")
+                write!(out, "rank {rank} has left the job or ended, while the others wait for it")
             }
             JobError::Endpoint { what, error } => write!(out, "{what}: {error}"),
             JobError::System { what, error } => write!(out, "{what}: {error}"),

@@ -155,8 +155,8 @@ pub const IDLE_ASK_NS_MIN: u64 = 1_000_000_000;
 /// The longest time that such a peer has to answer one question.
 pub const IDLE_ASK_NS_MAX: u64 = 15_000_000_000;
 
-/// So many questions in vain, and the send timeout, have to pass before such a peer is given up: it may be a program that computes
-/// for a while.
+/// The questions that have to stay without an answer, besides the send timeout, before such a peer is given up: its program may
+/// compute for a while.
 pub const IDLE_ASKS_MIN: u8 = 12;
 
 /// Bytes before the data of a part of a bundle.
@@ -191,8 +191,8 @@ pub const PATH_RETRY_NS_MAX: u64 = 500_000_000;
 /// of a link that has just been filled.
 pub const PATH_SILENCE_NS: u64 = 50_000_000;
 
-/// So many probes in a row in vain keep new bundles from a path, if there is another: the first may only have come behind a
-/// queue.
+/// The probes in a row without an answer that keep new bundles from a path, if there is another: the first one may only be
+/// delayed by a queue.
 pub const PATH_PROBES_TRUSTED: u32 = 2;
 
 /// A path that nothing came by for so long is asked, while the other is in use.

@@ -61,8 +61,8 @@ impl Timers {
         self.heap.first().map(|&(when, _)| when)
     }
 
-    /// Makes the deadline no later than `when`. One that is earlier stays: it costs one look in vain, where
-    /// moving it would cost something on every packet.
+    /// Makes the deadline no later than `when`. One that is earlier stays: it costs one needless look, where moving it
+    /// would cost something with every packet.
     #[inline]
     pub fn at_most(&mut self, id: TimerId, when: Time) {
         let position = self.slots[id.0 as usize].position;

@@ -45,7 +45,7 @@ pub struct Options {
 }
 
 /// Flushes in a row of which the kernel took nothing before the frame at the head is taken for one that never leaves.
-const IN_VAIN_MAX: u32 = 4;
+const FRUITLESS_MAX: u32 = 4;
 /// Frames in a row that one flush gives up at most.
 const GIVEN_UP_MAX: u32 = 64;
 
@@ -64,7 +64,7 @@ pub struct Socket {
     /// Of those, the newest ones, which the kernel has not looked at.
     unsent: usize,
     /// Flushes in a row in which the kernel took none of them.
-    in_vain: u32,
+    fruitless: u32,
     /// The length of the shortest frame that never left; [`u32::MAX`] if all do. Those as long are not tried as often.
     refused_bytes: u32,
     /// A frame was begun, with space for so many bytes.
@@ -113,7 +113,7 @@ impl Socket {
             lent: false,
             in_use: 0,
             unsent: 0,
-            in_vain: 0,
+            fruitless: 0,
             refused_bytes: u32::MAX,
             reserved: None,
             stats: FrameStats::default(),
@@ -156,7 +156,7 @@ impl Socket {
     /// The kernel takes frames in order, and one that the interface refuses for ever (too long for who is behind it) stays
     /// at the head. Its payload is given up, as datagrams may be lost: its headers, which mean nothing alone, are let go.
     fn pass_refused(&mut self) {
-        self.in_vain = 0;
+        self.fruitless = 0;
         self.stats.refused += 1;
         // SAFETY: the kernel looks at the slot only while `sendto` runs, which takes `&mut self`.
         unsafe { self.rings.write(self.send.back(self.unsent) + ring::LEN_OFFSET, PAYLOAD_OFFSET as u32) };
@@ -165,9 +165,9 @@ impl Socket {
     /// Whether the frame at the head, which has just been refused, is one that never leaves. Then it has been given up.
     fn gives_up(&mut self, took_some: bool) -> bool {
         let len_bytes = self.oldest_unsent_bytes();
-        self.in_vain = if took_some { 1 } else { self.in_vain + 1 };
+        self.fruitless = if took_some { 1 } else { self.fruitless + 1 };
         if len_bytes < self.refused_bytes {
-            if self.in_vain < IN_VAIN_MAX || len_bytes <= PAYLOAD_OFFSET as u32 {
+            if self.fruitless < FRUITLESS_MAX || len_bytes <= PAYLOAD_OFFSET as u32 {
                 return false;
             }
             self.refused_bytes = len_bytes;
@@ -246,7 +246,7 @@ impl FrameSocket for Socket {
             let took_some = self.unsent != before;
             match outcome {
                 Ok(()) => {
-                    self.in_vain = 0;
+                    self.fruitless = 0;
                     return Ok(());
                 }
                 Err(error) => match error.raw_os_error() {

@@ -234,8 +234,8 @@ impl Stream {
         Ok(sockopt::set_tcp_user_timeout(&self.fd, timeout_ms)?)
     }
 
-    /// Has the kernel ask the peer's whether the stream is still there once it was idle for so long, then once each `interval`, and
-    /// break it after so many questions in vain. Where there is a user timeout that counts in place of `tries`.
+    /// Has the kernel ask the peer's whether the stream is still there once it was idle for `idle`, then once each `interval`, and
+    /// break it after `tries` questions without an answer. If there is a user timeout, that counts in place of `tries`.
     pub fn set_keepalive(&self, idle: Duration, interval: Duration, tries: u32) -> io::Result<()> {
         sockopt::set_tcp_keepidle(&self.fd, idle)?;
         sockopt::set_tcp_keepintvl(&self.fd, interval)?;

@@ -101,8 +101,8 @@ fn counted<T>(act: impl FnOnce() -> T) -> T {
     act()
 }
 
-/// One send and receive. The sender takes its completions and polls once in vain, as a program does that has nothing else to
-/// do; then the receiver takes what came.
+/// One send and receive. The sender takes its completions and makes one empty poll, as a program does that has nothing else
+/// to do; then the receiver takes what came.
 fn message(sender: &mut Endpoint, receiver: &mut Endpoint, connection: Connection, is_counted: bool) {
     let mut arrived = act(is_counted, || {
         sender.send(connection, &[7; BYTES], 1, SendFlags::NONE).expect("there is room");
@@ -268,7 +268,7 @@ fn completion(client: &mut Endpoint) -> bool {
     }
 }
 
-/// Polls in vain.
+/// Polls that find nothing.
 fn polls(mut pair: Pair, count: usize) {
     let _connections = pair.connect(Attribute::ReliableOrdered);
     let [client, _] = &mut pair.ends;

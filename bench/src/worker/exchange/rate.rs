@@ -41,7 +41,7 @@ pub fn take<C: Channel>(channel: &mut C, count: u64, len: u32) -> Outcome {
     let mut message = vec![0; len as usize];
     for (number, count) in [warm_up(count), count].into_iter().enumerate() {
         if C::RELIABLE {
-            // One that is missing is waited for in vain: that fails the turn.
+            // If one is missing, the wait for it fails the turn.
             channel.receive_all(count)?;
         } else {
             let came = take_until(channel, END - number as u64)?;

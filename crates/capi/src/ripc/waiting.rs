@@ -100,7 +100,8 @@ fn is_over(until: Option<Instant>) -> bool {
     until.is_some_and(|until| Instant::now() >= until)
 }
 
-/// Looks for a moment without sleep: what comes soon comes sooner. It looks for less time where that has been in vain.
+/// Spins for a moment before a sleep, so that what comes soon is taken sooner. It spins for less time if that has found
+/// nothing lately.
 fn spin<T>(
     until: Option<Instant>,
     look: &mut impl FnMut(&mut Live) -> Result<Option<T>>,

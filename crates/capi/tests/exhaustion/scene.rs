@@ -348,7 +348,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Waits in vain, and for something.
+    /// Waits until the time is up, and until something comes.
     fn sleep(&mut self) -> Result<(), Failure> {
         self.connect_up_to(1, Attribute::ReliableOrdered)?;
         let pair = self.connections[0];

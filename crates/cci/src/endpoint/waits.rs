@@ -14,10 +14,10 @@ use std::time::Duration;
 /// How a spin has ended.
 enum Spun<T> {
     Found(T),
-    /// The time is up for which whoever waits wanted to.
+    /// The caller's time is up.
     TimedOut,
-    /// It takes so long that a sleep is better.
-    InVain,
+    /// Nothing has come for so long that a sleep is better.
+    Nothing,
 }
 
 impl Endpoint {
@@ -35,7 +35,7 @@ impl Endpoint {
         loop {
             match self.spin(until_ns, Endpoint::look_for_event) {
                 Spun::Found(event) => return Ok(Some(event)),
-                Spun::InVain => self.sleep(until_ns, |endpoint| endpoint.core.has_events())?,
+                Spun::Nothing => self.sleep(until_ns, |endpoint| endpoint.core.has_events())?,
                 Spun::TimedOut => {}
             }
             if let Some(event) = self.next_event() {
@@ -47,7 +47,7 @@ impl Endpoint {
         }
     }
 
-    /// The next event, without care for the descriptor: whoever waits looks again and again.
+    /// The next event, without keeping the level of the descriptor: a caller that waits looks again and again.
     #[inline]
     fn look_for_event(&mut self) -> Option<Event> {
         if !self.exported.get() {
@@ -107,7 +107,7 @@ impl Endpoint {
         };
         match self.spin(until_ns, look) {
             Spun::Found(()) | Spun::TimedOut => Ok(()),
-            Spun::InVain => self.sleep(until_ns, done),
+            Spun::Nothing => self.sleep(until_ns, done),
         }
     }
 
@@ -137,7 +137,7 @@ impl Endpoint {
                 return Spun::TimedOut;
             }
             if now_ns >= spin_until_ns {
-                return Spun::InVain;
+                return Spun::Nothing;
             }
         }
     }

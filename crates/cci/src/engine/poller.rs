@@ -196,8 +196,8 @@ impl Poller {
         Ok(())
     }
 
-    /// The descriptor becomes readable at `at_ns` on the monotonic clock, or sooner, in vain; None: it need not. A timer that goes off sooner
-    /// stays: deadlines move on with every message, and to be woken once in vain costs less than a system call for each.
+    /// The descriptor becomes readable at `at_ns` on the monotonic clock, or needlessly sooner; None: it need not. A timer that goes off
+    /// sooner stays: deadlines move on with every message, and one needless wake-up costs less than a system call for each.
     pub fn set_timer(&self, at_ns: Option<u64>) -> Result<(), SysError> {
         let at_ns = at_ns.unwrap_or(u64::MAX);
         let set_ns = self.timer_at_ns.load(Ordering::Relaxed);

@@ -23,7 +23,7 @@ use crate::timers::TimerId;
 use crate::wire::{Head, timestamp, timestamp_ns_between};
 use crate::{Blocked, ConnState, ConnectionCounters, Counters, DisconnectReason, PathState, Seq, Time};
 
-/// Probe time-outs in vain before the congestion window is made smaller.
+/// Probe time-outs without an answer before the congestion window is made smaller.
 const PROBES_BEFORE_SHRINKING: u32 = 3;
 
 /// What a connection borrows while something is going on.
@@ -75,7 +75,7 @@ pub(crate) struct Active {
     pub keepalive_ns: u64,
     /// When the next keepalive question or its time-out is due, or the answer to the last of `asks`.
     pub keepalive_due: Time,
-    /// Questions in vain whether the peer of this idle connection lives. 0: it is not asked.
+    /// Questions without an answer whether the peer of this idle connection lives. 0: it is not asked.
     pub asks: u8,
     /// How long a send may take, in milliseconds; 0: the endpoint's default.
     pub send_timeout_ms: u32,
@@ -368,8 +368,8 @@ impl Active {
         }
     }
 
-    /// A probe of this path was in vain: it is asked, and so is the other, for a sign of life. While it is in doubt, new
-    /// bundles go by the other.
+    /// A probe of this path had no answer: the path is asked for a sign of life, and so is the other one. While it is in
+    /// doubt, new bundles go by the other.
     //= wire.md R-PATH-7
     pub fn doubt(&mut self, which: u8, now: Time) {
         let first = self.paths.get(which).probes <= 1;

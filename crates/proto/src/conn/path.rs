@@ -19,7 +19,7 @@ pub(crate) struct Path {
     pub window: Window,
     /// What the bundles in flight on this path weigh.
     pub in_flight_bytes: u32,
-    /// Probes in vain.
+    /// Probes without an answer.
     pub probes: u32,
     /// Of the acknowledged bundles that went by this path, when the one sent last was sent, and how long its acknowledgement took.
     pub rack_at: Time,
@@ -112,7 +112,8 @@ pub(crate) struct BondedPath {
     /// When the next question is due, while there is one.
     pub step_due: Time,
     step_ns: u64,
-    /// Since the last probe in vain something came by this path, and bundles sent by this path were acknowledged.
+    /// Since the last probe without an answer, something came by this path, and bundles sent by this path were
+    /// acknowledged.
     heard: bool,
     delivered: bool,
     /// Something came by this path since the other one came into doubt.

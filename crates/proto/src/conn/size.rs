@@ -18,7 +18,7 @@ pub(crate) struct SizeSearch {
     lost: u8,
     /// The size that is being tried; 0: none.
     trying: u16,
-    /// How often the size was tried in vain.
+    /// How often the size was tried without success.
     tries: u8,
     /// A size that has just proved good; 0: none.
     good: u16,

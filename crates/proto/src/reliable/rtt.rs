@@ -75,7 +75,7 @@ impl Rtt {
         self.min_ns
     }
 
-    /// How long to wait for an acknowledgement before probing, after `tries` probes in vain.
+    /// How long to wait for an acknowledgement before probing, after `tries` probes without an answer.
     //= wire.md R-LOSS-3
     pub fn probe_ns(&self, tries: u32) -> u64 {
         let base_ns = self.smoothed_ns()

@@ -39,7 +39,7 @@ pub struct Finding {
 pub enum Found {
     /// A partner is connected.
     Connected(Partner),
-    /// A partner was looked for in vain for as long as messages wait.
+    /// A partner was not found for as long as messages wait.
     Unreached(Partner, ReachError),
     /// The directory says that a partner is elsewhere than where this connection leads.
     Elsewhere(Connection),

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fe
 const LINE_NS: u64 = 4_000_000;
 /// A rate is measured over so much at least: asking the system is some 30 ns vague.
 const MEASURE_NS: u64 = 2_000_000;
-/// Asking the system took so long: something came between, and nothing is measured by it.
+/// If asking the system took longer than this, something came between, and nothing is measured by it.
 const VAGUE_NS: u64 = 250;
 const TRIES: u32 = 3;
-/// So often in vain before the first line, and there will be none: where asking always takes long, under valgrind or where a
-/// hypervisor answers, each reading would ask six times more.
+/// Failed measurements before the first line after which there will be none: where asking always takes long, under valgrind
+/// or where a hypervisor answers, each reading would ask six times more.
 const VAGUE_MAX: u8 = 32;
 /// A rate that differs from the last by more than a part in so many means that counter and clock have parted.
 const RATE_PART: u64 = 512;

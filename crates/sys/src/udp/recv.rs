@@ -156,7 +156,7 @@ impl RecvBatch {
     /// has joined, at the price of a control message with each call.
     ///
     /// A wrong `first_len` only splits wrongly what the kernel has joined.
-    // Never inlined: a poll in vain would save the registers that what was received needs.
+    // Never inlined: otherwise an empty poll would save the registers that a received datagram needs.
     #[inline(never)]
     pub fn recv_framed(
         &mut self,

@@ -58,7 +58,7 @@ pub(super) struct Side {
     pub peer: Option<usize>,
     /// The program disconnected before the end of the run.
     pub hung_up: bool,
-    /// It asks in vain: its request was given to its own endpoint, which can't take it.
+    /// Its request can't succeed: it was given to its own endpoint, which can't take it.
     pub asks_itself: bool,
     /// The clock of one of the two hosts has jumped by more than what is under way may take.
     pub jumped: bool,

@@ -59,11 +59,11 @@ use std::ops::ControlFlow;
 const RECV_CALLS_MAX: u32 = 4;
 /// Receive calls in one progress that may bring mostly datagrams to be dropped. They cost little, and what honest peers have sent
 /// waits behind such a flood. More are made if the socket was not read for a while, since the flood has gathered in it.
-const RECV_CALLS_IN_VAIN: u32 = 32;
+const USELESS_CALLS: u32 = 32;
 /// The longest time for receive calls that bring mostly datagrams to be dropped: enough to read all that a socket holds.
-const RECV_IN_VAIN_NS_MAX: u64 = 10_000_000;
+const USELESS_NS_MAX: u64 = 10_000_000;
 /// The most receive calls in one progress that bring mostly datagrams to be dropped, whatever the clock says.
-const RECV_CALLS_IN_VAIN_MAX: u32 = 4_096;
+const USELESS_CALLS_MAX: u32 = 4_096;
 /// If one call brings fewer datagrams than this, the socket is taken to be empty.
 const RECV_MORE: usize = 16;
 /// The most rounds of filling and flushing the send batch in one progress.
@@ -248,7 +248,7 @@ impl<C: Carrier> Datagram<C> {
     #[inline(never)]
     fn take_in(&mut self, core: &mut Core, mut count: usize, mut lender: Option<&mut Lender<'_>>) {
         self.adapter.lending.is_open = lender.is_some() && !core.has_events();
-        let (mut calls, mut in_vain) = (0, 0);
+        let (mut calls, mut useless) = (0, 0);
         let mut until = None;
         let events_max = core.events_queued().saturating_add(core.records_left as usize);
         let events_max = events_max.max(limits::EVENTS_MANY);
@@ -295,14 +295,14 @@ impl<C: Carrier> Datagram<C> {
                     break;
                 }
             } else {
-                in_vain += 1;
-                let away_ns = now.since(self.received_at).min(RECV_IN_VAIN_NS_MAX);
+                useless += 1;
+                let away_ns = now.since(self.received_at).min(USELESS_NS_MAX);
                 let until = *until.get_or_insert_with(|| now.plus(away_ns));
-                if in_vain >= RECV_CALLS_IN_VAIN && now >= until {
+                if useless >= USELESS_CALLS && now >= until {
                     break;
                 }
             }
-            if calls == RECV_CALLS_MAX || in_vain == RECV_CALLS_IN_VAIN_MAX {
+            if calls == RECV_CALLS_MAX || useless == USELESS_CALLS_MAX {
                 break;
             }
             count = self.receive_once(core);

@@ -163,7 +163,7 @@ impl Link {
     }
 
     /// Whether something is under way that needs maintenance.
-    // Always inlined: polls in vain ask.
+    // Always inlined: empty polls ask.
     #[inline(always)]
     pub fn needs_maintenance(&self) -> bool {
         !self.out.fifo.is_empty()

@@ -614,7 +614,7 @@ impl Transport for Shm {
         if !self.links.have_nothing() {
             return self.progress_active(core);
         }
-        // Nothing is called before this: a poll in vain saves no registers.
+        // Nothing is called before this, so that an empty poll saves no registers.
         if self.pace.is_maintenance_due() {
             self.maintain(core);
         }

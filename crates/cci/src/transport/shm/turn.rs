@@ -18,7 +18,7 @@ pub(super) enum Turned {
     Corrupt,
 }
 
-/// Polls in vain before we look how far the peer of an active link has read. Each look takes a cache line away from the peer, and
+/// Empty polls before we look how far the peer of an active link has read. Each look takes a cache line away from the peer, and
 /// an answer, which carries the same position, may be on its way.
 const POLLS_PER_LOOK: u32 = 64;
 

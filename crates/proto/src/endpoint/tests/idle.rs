@@ -145,7 +145,7 @@ fn however_many_there_are_few_are_asked_at_a_time() {
         net.run(SECOND);
         most = most.max(net.ends[0].counters().idle_asks - before);
     }
-    // With the questions repeated that were in vain before.
+    // With the questions repeated that had no answer before.
     assert!(most > 0 && most <= IDLE_LOOKS_PER_SECOND_MAX, "{most} in a second");
     net.run_until(400 * SECOND, "all are missed", |net| ends(&net.apps[0]).len() == count as usize);
 }

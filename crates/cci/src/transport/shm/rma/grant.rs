@@ -159,7 +159,7 @@ pub(in crate::transport::shm) enum NotMapped {
     NoSpace,
     /// The system did not map it.
     System,
-    /// The target waited in vain for a copy of this process to end, and grants it nothing any more.
+    /// The target waited too long for a copy of this process to end, and grants it nothing any more.
     Barred,
     /// The peer's descriptor is not what its grant says, or the memory has holes. Never sent.
     Unsound,
@@ -215,7 +215,7 @@ impl NotMapped {
             NotMapped::NoSpace => "no space for another mapping",
             NotMapped::System => "the system did not map it",
             NotMapped::Barred => {
-                "the peer waited in vain for a copy of this process to end: it was stopped in the middle"
+                "the peer waited too long for a copy of this process to end: it was stopped in the middle"
             }
             NotMapped::Unsound => "the peer granted what is not memory of that length with all its pages",
             NotMapped::OverCap => {

@@ -356,5 +356,5 @@ fn whoever_changes_a_bit_ends_the_connection_and_no_wrong_byte_gets_through() {
         waited += u64::from(count("handshake-refused") + count("sealed-forged") == 0);
     }
     assert!(refused >= 10 && forged >= 20 && waited <= 8, "{refused} {forged} {waited}");
-    println!("{refused} handshakes refused, {forged} forged records, {waited} waited for more in vain");
+    println!("{refused} handshakes refused, {forged} forged records, {waited} waited for more");
 }

@@ -1,6 +1,7 @@
 //! Regions of other ranks that the endpoint has mapped: an operation on one of them has ended when it was started.
 //!
-//! Few regions are remembered, those of the last operations that have ended well. Whether they are mapped shows when it is tried.
+//! A few regions are remembered: those of the last operations that have ended well. Whether one is mapped shows when an operation
+//! on it is tried.
 
 use crate::address::GlobalAddress;
 use crate::limits::COLORS;
@@ -12,7 +13,7 @@ use cci::{Atomic, Connection, Endpoint, MappedTarget, Memory, RegionAddress, Reg
 const GROUPS: usize = 16;
 /// Regions in a group.
 const GROUP_REGIONS: usize = 4;
-/// A region that was not mapped so often is tried only now and then.
+/// A region that was not mapped this many times is tried only now and then.
 const REFUSALS_MAX: u32 = 16;
 const TRY_AGAIN: u32 = 256;
 
@@ -24,7 +25,7 @@ struct Region {
     handle: RegionHandle,
     /// Where the endpoint has it mapped. It may have to be found again.
     target: Option<MappedTarget>,
-    /// How often it was not mapped since it last was.
+    /// How often it was found unmapped since it last was mapped.
     refusals: u32,
 }
 
@@ -112,7 +113,7 @@ impl Mapped {
         Some(done)
     }
 
-    /// Tries an operation on another rank's memory, which the endpoint looks for and says whether it was done. None: it was not.
+    /// Tries an operation on another rank's memory, for which the endpoint looks. None: it was not done.
     #[cold]
     #[inline(never)]
     fn look_for<T>(

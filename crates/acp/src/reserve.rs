@@ -1,13 +1,13 @@
 //! Memory of heaps that this rank has taken ahead of time for its next short blocks.
 //!
-//! Ranks that allocate from one heap change the same word for each block, and lie beside each other in the same cache lines. A rank that takes
-//! memory for many blocks at a time does neither.
+//! Ranks that allocate from one heap change the same word for each block, and their blocks share cache lines. A rank that takes memory for
+//! many blocks at a time avoids both.
 
 /// Bytes that are taken ahead at a time.
 const RESERVE_BYTES: u64 = 4096;
-/// Of what was never used, all ranks together take no more ahead than one part in so many.
+/// All ranks together take no more ahead than one part in this many of what was never used.
 const SHARE: u64 = 32;
-/// Heaps of which this rank has some at the same time.
+/// Heaps of which this rank has a reserve at the same time.
 const RESERVES: usize = 16;
 const UNIT_BYTES: u64 = 16;
 
@@ -22,7 +22,8 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The first units of it, and the rest. A rest that is too short for a block stays with them. None: it has not so many.
+    /// Its first `units` units, and the rest. A rest that is too short for a block stays with them. None: it has fewer
+    /// units.
     pub fn cut(self, units: u64, least: u64) -> Option<(Block, Block)> {
         let rest = self.units.checked_sub(units)?;
         let units = if rest < least { self.units } else { units };
@@ -31,15 +32,15 @@ impl Block {
     }
 }
 
-/// What a rank has taken ahead of heaps, 4 KiB of each and of 16 at most. It belongs to a [space](crate::Space), which keeps it for
-/// [`allocate`](crate::allocate).
+/// What a rank has taken ahead from heaps: 4 KiB of each, of 16 heaps at most. It belongs to a [space](crate::Space), which keeps
+/// it for [`allocate`](crate::allocate).
 #[derive(Debug, Default)]
 pub struct Reserves {
     of: [(u32, Block); RESERVES],
 }
 
 impl Reserves {
-    /// Where a heap's is. Another heap's may be there.
+    /// The place of a heap's reserve. Another heap's may be there.
     #[inline]
     pub(crate) fn of(&mut self, rank: u32) -> &mut (u32, Block) {
         // The remainder is below the length.
@@ -54,7 +55,7 @@ impl Reserves {
     }
 }
 
-/// How many units to take ahead of so many that were never used, where each of so many ranks may do so.
+/// How many units to take ahead if `unused_units` were never used and each of `ranks` may take some.
 pub(crate) fn ahead(unused_units: u64, ranks: u32) -> u64 {
     (unused_units / SHARE / u64::from(ranks.max(1))).min(RESERVE_BYTES / UNIT_BYTES)
 }

@@ -1,9 +1,10 @@
-//! Fences in the threads of other processes, by which who seldom waits takes the cost of fences off those that do not wait.
+//! Fences in the threads of other processes: a side that seldom sleeps makes them, and then the fences of the side that
+//! sends cost nothing.
 //!
 //! A *heavy fence* has the kernel put a full fence into every running thread of the processes that have registered for it
 //! (`membarrier`, GLOBAL_EXPEDITED); a thread that is not running went through one when it stopped. It takes microseconds, and
-//! interrupts the processors that such threads run on. In return a fence of theirs that would pair with it can be a *light* one, which
-//! only keeps the compiler from reordering. The terms are those of the proposal for C++ (P1202, "Asymmetric thread fences").
+//! interrupts the processors that such threads run on. In return the fence that pairs with it in such a thread can be a *light* one,
+//! which only keeps the compiler from reordering. The terms are those of the proposal for C++ (P1202, "Asymmetric thread fences").
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,8 +15,8 @@ use crate::process;
 /// The process that has registered; 0: none. A fork child finds the number of its parent.
 static REGISTERED: AtomicU32 = AtomicU32::new(0);
 
-/// Registers this process, so that heavy fences of any process on this host reach its threads. False: the kernel has none, or keeps them
-/// from this process, so that it cannot make any, either.
+/// Registers this process, so that heavy fences of any process on this host reach its threads. False: the kernel has none, or forbids
+/// them to this process, so that it can't make any, either.
 pub fn register() -> bool {
     #[cfg(feature = "simulated")]
     if crate::simulated::fault("membarrier").is_err() {

@@ -156,8 +156,8 @@ impl Endpoint {
         copied
     }
 
-    /// Writes bytes as [`Endpoint::write_at_once`] does, to a region that was found before, `offset` bytes from its beginning on. False: as
-    /// [`Endpoint::copy_mapped_at_once`].
+    /// Writes bytes as [`Endpoint::write_at_once`] does, to a region that was found before, `offset` bytes from its beginning on. False: for the
+    /// reasons of [`Endpoint::copy_mapped_at_once`].
     #[inline]
     pub fn write_mapped_at_once(&mut self, bytes: &[u8], (target, offset): (&MappedTarget, u64)) -> bool {
         let written =
@@ -168,8 +168,8 @@ impl Endpoint {
         written
     }
 
-    /// Reads bytes as [`Endpoint::read_at_once`] does, from a region that was found before, `offset` bytes from its beginning on. False: as
-    /// [`Endpoint::copy_mapped_at_once`].
+    /// Reads bytes as [`Endpoint::read_at_once`] does, from a region that was found before, `offset` bytes from its beginning on. False: for the
+    /// reasons of [`Endpoint::copy_mapped_at_once`].
     #[inline]
     pub fn read_mapped_at_once(&mut self, (target, offset): (&MappedTarget, u64), bytes: &mut [u8]) -> bool {
         let read = self.may_be_target(target) && self.core.regions.pairs.get_kept((&target.0, offset), bytes);
@@ -208,8 +208,8 @@ impl Endpoint {
         self.is_ours() && self.core.order.is_empty()
     }
 
-    /// Where operations without a local region find this region of a peer's, which is looked for where it is mapped. `None`: it is not, or the
-    /// connection does not allow that now.
+    /// Where operations without a local region find this region of a peer; it is looked for if it is not remembered. `None`: it is not mapped,
+    /// or the connection does not allow that now.
     #[inline(always)]
     fn known(&mut self, connection: Connection, at: &RegionAddress) -> Option<Known> {
         if !self.may_be_mapped(connection, RmaFlags::SILENT) {
@@ -235,8 +235,8 @@ impl Endpoint {
         core.regions.pairs.known(connection, remote)
     }
 
-    /// Writes bytes, 1 MiB at most, to a peer's region that is mapped, as [`Endpoint::write_at_once`] does. It finds any number of regions, where that one
-    /// remembers a few; it looks for the region each time, which costs little beside some KiB.
+    /// Writes bytes, 1 MiB at most, to a peer's region that is mapped, as [`Endpoint::write_at_once`] does. It finds any number of regions, where
+    /// [`Endpoint::write_at_once`] remembers a few: it looks for the region each time, which costs little beside copying some KiB.
     // Not one function with that one: short operations took 8 % more instructions.
     #[inline(never)]
     pub fn write_long_at_once(
@@ -269,7 +269,7 @@ impl Endpoint {
             })
     }
 
-    /// Does an operation on a region of a peer's that is mapped. False: as where the operation says so, or nothing was done.
+    /// Does an operation on a peer's region that is mapped. False: the operation returned that, or nothing was done.
     fn long_at_once(
         &mut self,
         kind: RmaKind,

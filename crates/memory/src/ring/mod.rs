@@ -13,10 +13,10 @@
 //! | 200..208     | `light: u64`       | producer   | consumer |
 //! | 256..        | data, a power of two of bytes | producer | consumer |
 //!
-//! All words are in the byte order of the machine. The region starts as zeros, aligned to 64 bytes or better.
-//! `head` has a pair of lines of its own, because the consumer writes it often; `attention` has another, because the
-//! producer reads it after every batch and it seldom changes, so it stays in the producer's cache. `heavy` is written once.
-//! `direct` and `light` are the producer's, and the consumer looks at them hardly ever.
+//! All words are in the byte order of the machine. The region starts as zeros, aligned to 64 bytes or better. `head` has a
+//! pair of lines of its own, because the consumer writes it often; `attention` has another, because the producer reads it
+//! after every batch and it seldom changes, so it stays in the producer's cache. `heavy` is written once. The producer
+//! writes `direct` and `light`, and the consumer seldom looks at them.
 //!
 //! *Positions* count bytes since the region was made, are multiples of 64 and never wrap (64 bits last for centuries);
 //! position `p` lives at data offset `p mod data_bytes`.
@@ -84,8 +84,8 @@
 //! [`publish_head`](Consumer::publish_head), asks [`needs_progress_wake`](Producer::needs_progress_wake) of the ring
 //! that *it* writes.
 //!
-//! *Light and heavy fences.* The fence after each push takes longer than the push. In a stream, the producer's are *light*, which is
-//! nothing that the processor does, and the consumer, which seldom sleeps then, makes up for them by a *heavy* one: that has the kernel
+//! *Light and heavy fences.* The fence after each push takes longer than the push. In a stream, the producer's fences are *light*: the
+//! processor does nothing for them. The consumer, which seldom sleeps then, makes up for them by a *heavy* one, which has the kernel
 //! put a fence into every running thread of the processes that have registered for it (`membarrier`, GLOBAL_EXPEDITED). `heavy` says
 //! that the consumer can do that. The producer, whose process is registered, stores `light` = 1 and fences
 //! ([`begin_light_fences`](Producer::begin_light_fences)); its fences are light then until it stores `light` = 0 (Release,

@@ -429,7 +429,7 @@ impl Endpoint {
         self.pace.ended(self.transport.now_ns());
     }
 
-    /// Tells the transport what became of requests.
+    /// Passes what became of requests to the transport.
     #[cold]
     fn settle(&mut self, decisions: Vec<Decision>) {
         for decision in decisions {
@@ -656,7 +656,7 @@ impl Endpoint {
         let mut until_ns = clock::now_ns().saturating_add(limit_ns);
         let mut all_delivered = false;
         loop {
-            // A request among the events is refused by being dropped, and progress tells its peer so.
+            // A request among the events is refused by being dropped, and progress sends that to its peer.
             while self.core.pop_event().is_some() {}
             self.progress();
             let none_waits = self.core.operations.is_empty() && self.core.waiting.is_empty();

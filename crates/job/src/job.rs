@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Tells hosts apart where a launcher does not: it differs for each host, and for each start of it.
+/// Distinguishes hosts where a launcher does not: it differs for each host, and for each start of it.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// This process as a rank of its job.

@@ -1,4 +1,4 @@
-//! What a service is told.
+//! What happens to a service.
 
 use crate::content::Message;
 use crate::directory::Instance;

@@ -52,7 +52,7 @@ impl Endpoint {
         if count > self.core.options.send_buffers { Err(OptionError::Fixed) } else { Ok(()) }
     }
 
-    /// Tells the transport the defaults.
+    /// Gives the transport the defaults.
     fn pass_defaults(&mut self) {
         if !self.is_ours() {
             return;

@@ -112,7 +112,7 @@ impl Endpoint {
         held < remaining || remaining > 0 && self.is_alone()
     }
 
-    /// Tells the transport how much of its memory the waiting sends have borrowed.
+    /// Reports to the transport how much of its memory the waiting sends have borrowed.
     fn settle_loan(&mut self) {
         let bytes = self.core.waiting.borrowed_bytes();
         self.transport.configure(&mut self.core, Setting::Lent { bytes });

@@ -31,8 +31,8 @@ pub struct Peer {
     calls: Vec<Key>,
     /// Requests of the peer that this side has not answered.
     requests: Vec<Served>,
-    /// Requests that end without an answer, of which the endpoint has had no space to tell the peer. The peer waits for that, so they
-    /// count among those that it may have unanswered.
+    /// Requests that end without an answer, which the endpoint has had no space to report to the peer. The peer waits for that, so
+    /// they count among those that it may have unanswered.
     owed: Vec<CallNumber>,
 }
 

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A request of a client: readable in place like a message, and to be answered once. The thread of the messenger answers by
 /// [`Messenger::reply`](super::Messenger::reply) or [`Messenger::reply_error`](super::Messenger::reply_error), any thread by
-/// [`reply`](Request::reply) or [`reply_error`](Request::reply_error), in any order. A request that is dropped tells the client so.
+/// [`reply`](Request::reply) or [`reply_error`](Request::reply_error), in any order. If it is dropped, its client learns that there
+/// will be no answer.
 #[must_use = "a request that is dropped is refused"]
 pub struct Request {
     /// `None`: it was answered.

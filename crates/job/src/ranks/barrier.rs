@@ -1,7 +1,6 @@
 //! A barrier over connections. Ranks form a tree: those of a host below its first rank, and the first ranks of hosts below rank 0's. A rank
-//! that has called, and whose children have arrived, tells its parent; the root releases all. So each connection carries
-//! two messages a barrier, and hosts speak once with each other. Where there are two ranks, each tells the other one at once, which halves
-//! the time.
+//! that has called, and whose children have arrived, reports to its parent; the root releases all. So each connection carries two messages
+//! a barrier, and hosts speak once with each other. Two ranks report to each other at once, which halves the time.
 //!
 //! **Invariant:** every barrier that was started ends once: when all ranks have called it, or with a rank that is gone.
 
@@ -61,7 +60,7 @@ enum Phase {
     Outside,
     /// It has called, and some of its children have not arrived.
     Gathering,
-    /// It has told its parent.
+    /// It has reported to its parent.
     Reported,
 }
 
@@ -207,7 +206,7 @@ impl Barrier {
         for (_, arrived) in &mut self.children {
             *arrived = false;
         }
-        // Two ranks have told each other all that there is to say.
+        // Two ranks have sent each other everything.
         if self.size != 2 {
             self.tell_children(Said::Released);
         }

@@ -48,7 +48,7 @@ impl Connections {
         Ok(fitting(options, job.local_size()))
     }
 
-    /// Tells all ranks where this one's endpoint is, and learns where theirs are. All ranks call it in the same order with exchanges.
+    /// Sends all ranks where this one's endpoint is, and learns where theirs are. All ranks call it in the same order with exchanges.
     ///
     /// # Errors
     /// Those of [`Job::exchange`].

@@ -1,4 +1,4 @@
-//! What ranks have to tell.
+//! What happens to ranks.
 
 use super::peer::Peer;
 use crate::error::Result;

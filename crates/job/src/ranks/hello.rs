@@ -9,7 +9,7 @@ const MAGIC: &[u8; 8] = b"cci-job\x01";
 const LEN_BYTES: usize = MAGIC.len() + TICKET_BYTES + 4 + 2;
 
 /// A random number that rank 0 gives to all ranks: whoever shows it has taken part in their exchange. Shared memory has no
-/// security, so that this tells ranks from other programs of the user.
+/// security, so this distinguishes ranks from other programs of the user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ticket([u8; TICKET_BYTES]);
 

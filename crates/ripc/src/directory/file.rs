@@ -25,7 +25,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What tells one state of a file from another.
+/// What distinguishes one state of a file from another.
 #[derive(Copy, Clone, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -105,7 +105,7 @@ impl FileDirectory {
         }
     }
 
-    /// Reads the file again if it has changed, and tells of what is different.
+    /// Reads the file again if it has changed, and reports what is different.
     fn look(&mut self) {
         self.looked = Instant::now();
         let now = std::fs::metadata(&self.path).ok().map(|about| stamp(&about));

@@ -1,4 +1,4 @@
-//! News that a directory's thread has for the node, with a descriptor that tells of them.
+//! News that a directory's thread has for the node, with a descriptor that is readable while there are some.
 
 use super::News;
 use super::limits::NEWS_MAX;

@@ -74,7 +74,7 @@ pub trait Directory: Send {
     /// Takes a service out. Nothing happens if it is not there any more, or belongs to somebody else.
     fn withdraw(&mut self, service: &ServiceName, instance: Instance);
 
-    /// Asks for a service; never blocks. [`Directory::poll`] gives the answer, and may tell of later changes without being asked again.
+    /// Asks for a service; never blocks. [`Directory::poll`] gives the answer, and may report later changes without being asked again.
     fn ask(&mut self, service: &ServiceName);
 
     /// The next answer or change, if there is one; never blocks.

@@ -8,7 +8,7 @@ use std::fmt;
 /// Begins every record; the number is the version of the format.
 const HEAD: &str = "cci-service-1";
 
-/// Tells one life of a service from others of the same name: 64 random bits.
+/// Distinguishes one life of a service from others of the same name: 64 random bits.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Instance(pub u64);
 

@@ -201,16 +201,16 @@ impl Engine {
         self.never_lent(partner, std::slice::from_ref(frame));
         let (uri, waited) = (String::new(), Duration::ZERO);
         let error = ReachError::NotThere { service: name.clone(), uri, reason: error.to_string(), waited };
-        self.tell(service, Event::Unreachable { partner, name, error, messages: 1 });
+        self.raise(service, Event::Unreachable { partner, name, error, messages: 1 });
     }
 
-    /// Messages will not be sent: the memory of their long items is the program's again. That of answers is told by the end of their leases.
+    /// Messages will not be sent: the memory of their long items is the program's again. That of answers is reported when their leases end.
     fn never_lent(&mut self, partner: Partner, frames: &[Kept]) {
         let Some(service) = self.base.partners.get(partner).map(|state| state.service) else { return };
         for frame in
             frames.iter().filter(|frame| frame.head().kind == Kind::Message && !frame.long_items().is_empty())
         {
-            self.tell(service, Event::Returned { partner, context: frame.context(), fetched: false });
+            self.raise(service, Event::Returned { partner, context: frame.context(), fetched: false });
         }
     }
 
@@ -337,7 +337,7 @@ impl Engine {
             // It may still wait to be sent, and must not be any more.
             self.base.partners.forget_answer(&event, number);
         }
-        self.tell(service, event);
+        self.raise(service, event);
     }
 
     /// A request was not taken: it is sent again, later or elsewhere.
@@ -403,7 +403,7 @@ impl Engine {
         }
     }
 
-    /// The long items of a message are here, or will not come. Its sender is told.
+    /// The long items of a message are here, or will not come. Its sender is notified.
     fn fetched(&mut self, whole: Whole) {
         let is_complete = whole.long_items.iter().all(Option::is_some);
         self.fetching.delivered(&whole);
@@ -421,7 +421,7 @@ impl Engine {
         }
     }
 
-    /// Tells the sender of long items that they are not needed any more.
+    /// Notifies the sender of long items that they are not needed any more.
     fn tell_fetched(&mut self, whole: &Whole, is_complete: bool) {
         if whole.head.lease == 0 {
             return;
@@ -557,10 +557,10 @@ impl Engine {
     pub fn end_call(&mut self, service: Service, id: CallId, result: Result<Message, CallError>) {
         let ended = self.calls.get_mut(service).and_then(|calls| calls.remove(id));
         let Some(context) = ended else { return };
-        self.tell(service, Event::Answer { call: id, context, result });
+        self.raise(service, Event::Answer { call: id, context, result });
     }
 
-    pub fn tell(&mut self, service: Service, event: Event) {
+    pub fn raise(&mut self, service: Service, event: Event) {
         if let Some(state) = self.base.services.get_mut(service) {
             state.push(event);
         }
@@ -628,7 +628,7 @@ impl Engine {
             // A member of a group that is gone: the group's other members have the message.
             self.base.partners.remove(partner);
         } else if messages > 0 {
-            self.tell(service, Event::Unreachable { partner, name, error, messages });
+            self.raise(service, Event::Unreachable { partner, name, error, messages });
             self.never_lent(partner, &waiting);
         }
     }

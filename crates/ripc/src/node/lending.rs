@@ -231,7 +231,7 @@ impl Lending {
         endpoint: &mut Endpoint,
         partner: Partner,
         now_ns: u64,
-        mut tell: impl FnMut(Service, Event),
+        mut raise: impl FnMut(Service, Event),
     ) {
         let Lending { leases, terms, terms_of, next_end_ns, .. } = self;
         leases.retain(|_, lease| {
@@ -241,7 +241,7 @@ impl Lending {
             end(endpoint, &lease.handles);
             lease.handles.clear();
             if lease.answer.is_none() {
-                tell(lease.service, returned(lease));
+                raise(lease.service, returned(lease));
                 return false;
             }
             let terms = terms_of.get(&lease.service).unwrap_or(terms);
@@ -295,7 +295,7 @@ impl Lending {
     }
 
     /// Ends the leases whose time is over.
-    pub fn end_due(&mut self, endpoint: &mut Endpoint, now_ns: u64, mut tell: impl FnMut(Ended)) {
+    pub fn end_due(&mut self, endpoint: &mut Endpoint, now_ns: u64, mut raise: impl FnMut(Ended)) {
         if now_ns < self.next_end_ns {
             return;
         }
@@ -310,7 +310,7 @@ impl Lending {
             let stays = stays(lease.until_ns);
             if !stays {
                 end(endpoint, &lease.handles);
-                tell(Ended { service: lease.service, event: returned(lease), answer: lease.answer });
+                raise(Ended { service: lease.service, event: returned(lease), answer: lease.answer });
             }
             stays
         });

@@ -145,7 +145,7 @@ impl Node {
         Ok(())
     }
 
-    /// Forgets a call, whose end nobody will be told. It may have been carried out; what it lends stays lent until the lease ends.
+    /// Forgets a call, whose end raises no event. It may have been carried out; what it lends stays lent until the lease ends.
     #[cfg(feature = "futures")]
     pub(crate) fn give_up(&mut self, service: Service, call: crate::CallId) {
         self.engine.calls.get_mut(service).and_then(|calls| calls.remove(call));

@@ -11,7 +11,7 @@ use slotmap::{Key, KeyData, SlotMap, new_key_type};
 
 new_key_type! { struct PushKey; }
 
-/// Tells the completions of these writes from those of reads: keys of slot maps leave this bit clear.
+/// Distinguishes the completions of these writes from those of reads: keys of slot maps leave this bit clear.
 pub const PUSH: u64 = 1 << 63;
 
 struct Push {

@@ -57,7 +57,7 @@ impl Whole {
         Message { frame, from, partner, long_items }
     }
 
-    /// What the program of this service is told: a message, or a request.
+    /// What the program of this service gets: a message, or a request.
     pub fn into_event(self, service: Service) -> Event {
         match self.client {
             Some(client) => {

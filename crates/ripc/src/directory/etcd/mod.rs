@@ -1,4 +1,4 @@
-//! Services that are listed in etcd, by whose leases the dead vanish and by whose watches the living are told of moves.
+//! Services that are listed in etcd. Its leases remove dead services, and its watches report those that move.
 //!
 //! A thread of the directory's own, `cci-directory`, speaks to the cluster, over a runtime of its own. It ends when the directory is
 //! dropped, and takes this process's services out before. [`keys`] says where records are.

@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 /// How long one answer of the cluster may take.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// What the tasks of a session tell.
+/// What the tasks of a session report.
 pub(super) enum Event {
     /// Something changed under the keys of these names.
     Changed(BTreeSet<ServiceName>),
@@ -204,7 +204,7 @@ async fn keep_alive(mut client: Client, lease: i64, ttl_s: i64, events: Sender<E
     let _session_ended = events.send(Event::Failed(reason)).await;
 }
 
-/// Tells of changes, until that fails.
+/// Reports changes, until that fails.
 async fn follow(mut stream: WatchResponseStream, prefix: String, events: Sender<Event>) {
     let reason = loop {
         match stream.message().await {

@@ -75,18 +75,18 @@ impl Work {
         }
     }
 
-    /// Remembers why there is no session, and tells those who have asked.
+    /// Remembers why there is no session, and reports it to those who have asked.
     fn fail(&mut self, reason: String) {
         let servers = self.settings.servers.join(", ");
         let reason = format!("{servers}: {reason}; look whether etcd runs there and may be reached");
         self.fault = Some(reason.clone());
         for service in self.asked.keys().cloned().collect::<Vec<_>>() {
-            self.tell(News::Failed { service, reason: reason.clone() });
+            self.report(News::Failed { service, reason: reason.clone() });
         }
     }
 
-    /// Tells news that are news.
-    fn tell(&mut self, news: News) {
+    /// Reports news that were not reported before.
+    fn report(&mut self, news: News) {
         let (News::Found { service, .. } | News::Absent { service } | News::Failed { service, .. }) = &news
         else {
             return self.mailbox.push(news);
@@ -117,13 +117,13 @@ impl Work {
                 }
                 Some(Command::Ask(service)) => {
                     self.ask(&service);
-                    self.tell(News::Failed { service, reason: fault });
+                    self.report(News::Failed { service, reason: fault });
                 }
             }
         }
     }
 
-    /// Remembers that a name was asked for: whatever is found is told.
+    /// Remembers that a name was asked for: whatever is found is reported.
     fn ask(&mut self, service: &ServiceName) {
         if self.asked.len() >= NAMES_MAX && !self.asked.contains_key(service) {
             self.asked.clear();
@@ -207,7 +207,7 @@ impl Work {
         self.claims.push(record.clone());
         // Watched, so that it is seen when somebody removes it. If this fails, the name is this process's all the same.
         if let Ok(news) = session.find(&record.service).await {
-            self.tell(news);
+            self.report(news);
         }
         Ok(Ok(()))
     }
@@ -222,7 +222,7 @@ impl Work {
             }
             if let Claimed::Taken(to) = session.claim(&claim).await? {
                 self.claims.retain(|other| other != &claim);
-                self.tell(News::Lost { service: claim.service, to });
+                self.report(News::Lost { service: claim.service, to });
             }
         }
         Ok(())
@@ -230,7 +230,7 @@ impl Work {
 
     async fn find(&mut self, session: &mut Session, service: &ServiceName) -> Result<(), String> {
         let news = session.find(service).await?;
-        self.tell(news);
+        self.report(news);
         Ok(())
     }
 }

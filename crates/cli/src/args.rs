@@ -31,7 +31,7 @@ pub struct Cli {
 pub enum Command {
     /// Show the devices of this machine, their limits, and what is unavailable with its remedy
     Info(InfoArgs),
-    /// Ask a `cci serve` for echoes: round trip, loss, and why the connection goes where it goes
+    /// Ask a `cci serve` for echoes: round trip, loss, and which path the connection takes and why
     Ping(PingArgs),
     /// Measure latency and rate; every message is verified
     Perf(PerfArgs),
@@ -257,7 +257,7 @@ pub struct PerfArgs {
     /// More sizes, up to 64 MiB of memory, 0.2 s for each measurement: a minute or two for each device
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
-    /// Messages or transfers under way at once where the rate is measured; otherwise 1024, and 1 MiB at most
+    /// Messages or transfers in progress at once when the rate is measured [default: 1024, and 1 MiB at most]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub window: Option<u32>,
     /// Leave both processes to the scheduler instead of pinning them to a core each

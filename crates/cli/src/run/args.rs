@@ -10,13 +10,13 @@ pub const RANKS_MAX: u16 = 1024;
 /// Options of `cci run`.
 #[derive(Args)]
 #[command(after_help = "\
-Each rank has its number in CCI_JOB_RANK and their number in CCI_JOB_SIZE. Their output comes in whole lines. Rank 0 has
-the standard input of `cci run`, the others have none. Signals are passed on; a second Ctrl-C kills. Where one rank fails,
-the rest are ended. What ranks have started ends with the job.
+Each rank has its number in CCI_JOB_RANK and the number of all ranks in CCI_JOB_SIZE. Output comes in whole lines. Rank 0
+has the standard input of `cci run`, the others have none. Signals are passed on; a second Ctrl-C kills. If one rank fails,
+the others are ended. What ranks have started ends with the job.
 
 Hosts are filled in the order in which they are named. They have the same programs, folders and `cci` under the same paths;
-ssh must reach them without a question. What ssh and the shells there are told never has the program's arguments or the
-job's key in it: those travel over the connection.
+ssh must reach them without a question. No command line of ssh or of a shell there has the program's arguments or the job's
+key in it: those travel over the connection.
 
 Exit codes:
   that of the first rank that failed; 128 + N if signal N ended it; 124 after --timeout
@@ -33,7 +33,7 @@ pub struct RunArgs {
     #[arg(short = 'n', long, value_name = "N", required_unless_present_any = ["hosts", "hostfile", "agent"],
         value_parser = clap::value_parser!(u16).range(1..=i64::from(RANKS_MAX)))]
     pub ranks: Option<u16>,
-    /// Hosts, and how many ranks each takes (1 if it does not say), such as a,b:2
+    /// Hosts, and how many ranks each takes (1 if no number is given), such as a,b:2
     #[arg(long, value_name = "HOSTS", conflicts_with = "hostfile")]
     pub hosts: Option<String>,
     /// A file with a host in each line, such as `a`, `b:2` or `b slots=2`
@@ -48,10 +48,10 @@ pub struct RunArgs {
     /// End the job after this long, such as 90s
     #[arg(long, value_name = "T")]
     pub timeout: Option<humantime::Duration>,
-    /// Let the other ranks go on where one fails
+    /// Let the other ranks go on if one fails
     #[arg(long)]
     pub keep_going: bool,
-    /// What ranks are bound to; otherwise a core each where there are enough, else nothing
+    /// What ranks are bound to; by default a core each if there are enough, otherwise nothing
     #[arg(long, value_enum)]
     pub bind: Option<Bind>,
     /// The process that guards this one; `cci run` starts itself with it

@@ -1,9 +1,11 @@
-//! Each number of a requirement that code cites (`CCI-014`) is explained in docs/requirements.md.
+//! Each number of a requirement that code cites (`CCI-014`, `RIPC-028`) is explained in docs/requirements.md.
 
 use crate::workspace::{Source, Workspace};
 use std::collections::{BTreeMap, BTreeSet};
 
 const DOCUMENT: &str = "docs/requirements.md";
+/// What numbers begin with: the papers.
+const PAPERS: &[&str] = &["CCI-", "CCS-", "RIPC-", "SS-"];
 
 /// Lists numbers that nobody can look up.
 pub fn check(workspace: &Workspace, files: &[Source], breaches: &mut Vec<String>) {
@@ -19,11 +21,11 @@ pub fn check(workspace: &Workspace, files: &[Source], breaches: &mut Vec<String>
     }
 }
 
-/// Every `CCI-number` in the text.
+/// Every number of a paper in the text.
 fn numbers(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|word| {
-        word.strip_prefix("CCI-")
-            .is_some_and(|digits| digits.len() == 3 && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        let digits = PAPERS.iter().find_map(|paper| word.strip_prefix(paper));
+        digits.is_some_and(|digits| digits.len() == 3 && digits.bytes().all(|byte| byte.is_ascii_digit()))
     })
 }
 
@@ -33,7 +35,7 @@ mod tests {
 
     #[test]
     fn numbers_are_found_and_nothing_else() {
-        let found: Vec<_> = numbers("(CCI-014, CCI-037) and CCI-2, CCI-x, CCI-0141, R-CCI-014").collect();
-        assert_eq!(found, ["CCI-014", "CCI-037"]);
+        let found: Vec<_> = numbers("(CCI-014, RIPC-037) and CCI-2, CCI-x, CCI-0141, R-CCI-014").collect();
+        assert_eq!(found, ["CCI-014", "RIPC-037"]);
     }
 }

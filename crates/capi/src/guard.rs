@@ -19,7 +19,7 @@ pub(crate) struct Failure {
 #[derive(Debug)]
 struct Text(String);
 
-const _: () = assert!(size_of::<Result<(), Failure>>() == 16, "see there");
+const _: () = assert!(size_of::<Result<(), Failure>>() == 16, "it comes back in registers");
 
 impl Failure {
     /// A failure without a text.
@@ -68,12 +68,16 @@ pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
             failure.status.get()
         }
         Err(_) => {
-            remember(
-                "an internal error of the CCI library (a panic was caught); please report it".to_owned(),
-            );
+            remember_panic();
             CCI_ERROR
         }
     }
+}
+
+/// Keeps for [`last`] that a panic was caught.
+#[cold]
+pub(crate) fn remember_panic() {
+    remember("an internal error of the CCI library (a panic was caught); please report it".to_owned());
 }
 
 /// Keeps what [`last`] answers from now on.

@@ -44,6 +44,7 @@ mod security;
 mod status;
 mod streams;
 pub mod types;
+mod wrong;
 
 pub use acp::*;
 pub use ccs::*;

@@ -1,8 +1,8 @@
 //! Who takes part: the start and the end.
 
 use super::ends::Ends;
-use super::failure::{Result, Wrong, wrong};
-use super::live::{Chunks, Live, begin, call, end, guarded};
+use super::failure::{Result, Wrong, guarded, wrong};
+use super::live::{Chunks, Live, begin, call, end};
 use cci_acp::GlobalMemory;
 use cci_job::Job;
 use libc::{c_char, c_int};

@@ -1,11 +1,9 @@
 //! This process's part in the global address space, between `acp_init` and `acp_finalize`.
 
 use super::ends::Ends;
-use super::failure::{Result, Wrong, wrong};
-use crate::guard::remember;
+use super::failure::{Result, Wrong, guarded, wrong};
 use cci_acp::{GlobalMemory, HasGlobalMemory, Shared};
 use cci_job::Job;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What this process has, from `acp_init` on, with the progress thread; nothing any more from `acp_finalize` on.
@@ -36,23 +34,6 @@ impl Default for Chunks {
 impl HasGlobalMemory for Live {
     fn global_memory(&mut self) -> Option<&mut GlobalMemory> {
         Some(&mut self.global)
-    }
-}
-
-/// Runs a body, no panic of which reaches the program. What it returns where it fails is `failed`.
-pub(super) fn guarded<T>(failed: T, body: impl FnOnce() -> Result<T>) -> T {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(value)) => value,
-        Ok(Err(Wrong(why))) => {
-            remember(why);
-            failed
-        }
-        Err(_) => {
-            remember(
-                "an internal error of the CCI library (a panic was caught); please report it".to_owned(),
-            );
-            failed
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Codes: what a call returns, and in words.
 
 use super::types::*;
-use crate::guard::remember;
+use crate::guard::{remember, remember_panic};
 use cci_am::AmError;
 use cci_am::description::{DescriptionError, PackError};
 use libc::{c_char, c_int};
@@ -95,9 +95,7 @@ pub(super) fn call(body: impl FnOnce() -> Result<()>) -> c_int {
         Ok(Ok(())) => CCS_SUCCESS,
         Ok(Err(code)) => code.number(),
         Err(_) => {
-            remember(
-                "an internal error of the CCI library (a panic was caught); please report it".to_owned(),
-            );
+            remember_panic();
             CCS_ERR_SYSTEM
         }
     }

@@ -1,10 +1,10 @@
 //! Calls of other services, and answers to theirs.
 
 use super::given::{Array, check_len, long_parts, offered, slice};
-use super::live::{Awaited, Live, Result, Wrong, wrong};
+use super::live::{Awaited, Live, Result, Wrong, guarded, wrong};
 use super::places::{Places, give, give_one};
 use super::receiving::{receive, timeout_of};
-use super::shared::{call, guarded, with};
+use super::shared::{call, with};
 use super::waiting::{Wait, Waited, wait};
 use cci_ripc::{CallError, CallOptions, Content, Event, SendError};
 use libc::{c_int, c_void};

@@ -11,16 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a call fails.
-pub(super) struct Wrong(pub String);
-
-/// What a call comes to.
-pub(super) type Result<T> = std::result::Result<T, Wrong>;
-
-/// Fails with a reason.
-pub(super) fn wrong<T>(why: impl Into<String>) -> Result<T> {
-    Err(Wrong(why.into()))
-}
+pub(super) use crate::wrong::{Result, Wrong, guarded, wrong};
 
 impl From<SendError> for Wrong {
     fn from(error: SendError) -> Wrong {

@@ -1,8 +1,8 @@
 //! Buffers and windows.
 
-use super::live::{Live, Result, Wrong, wrong};
+use super::live::{Live, Result, Wrong, guarded, wrong};
 use super::services::begin;
-use super::shared::{call, guarded, with};
+use super::shared::{call, with};
 use libc::c_void;
 use std::ptr;
 

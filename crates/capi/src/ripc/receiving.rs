@@ -1,8 +1,8 @@
 //! Receiving.
 
-use super::live::{Awaited, Live, Result, wrong};
+use super::live::{Awaited, Live, Result, guarded, wrong};
 use super::places::{Places, give};
-use super::shared::{guarded, with};
+use super::shared::with;
 use super::waiting::{Wait, Waited, wait};
 use cci_ripc::{Event, Message, Service, Ticket};
 use libc::{c_int, c_void};

@@ -1,8 +1,8 @@
 //! Sending.
 
 use super::given::{Array, BYTES_MAX, ITEMS_MAX, check_len, long_parts, offered, slice};
-use super::live::{Awaited, Live, Result, wrong};
-use super::shared::{guarded, with};
+use super::live::{Awaited, Live, Result, guarded, wrong};
+use super::shared::with;
 use super::waiting::{Wait, Waited, wait};
 use cci_ripc::{Content, Partner, SendError};
 use libc::c_void;

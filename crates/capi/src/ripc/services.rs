@@ -1,8 +1,8 @@
 //! Services: the start, registering, and what programs wait on.
 
-use super::live::{Descriptor, Live, Registered, Result, Wrong, wrong};
+use super::live::{Descriptor, Live, Registered, Result, Wrong, guarded, wrong};
 use super::progress;
-use super::shared::{at_exit, guarded, in_child, lock, with};
+use super::shared::{at_exit, in_child, lock, with};
 use super::system::{EventFd, any_of, duplicate};
 use cci_ripc::{ClaimError, Node, Options, ServiceName};
 use libc::{c_char, c_int};

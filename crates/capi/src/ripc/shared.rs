@@ -1,9 +1,8 @@
 //! The lock, and how calls take it.
 
-use super::live::{Doing, Live, Result, Wrong, wrong};
-use crate::guard::remember;
+use super::live::{Doing, Live, Result, guarded, wrong};
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -91,23 +90,6 @@ pub(super) fn begin_rest(live: &mut Live) {
 pub(super) fn rest() {
     let resting = RESTING.lock().unwrap_or_else(PoisonError::into_inner);
     drop(CALLED.wait_while(resting, |resting| *resting));
-}
-
-/// Runs a body, no panic of which reaches the program. What it returns where it fails is `failed`.
-pub(super) fn guarded<T>(failed: T, body: impl FnOnce() -> Result<T>) -> T {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(value)) => value,
-        Ok(Err(Wrong(why))) => {
-            remember(why);
-            failed
-        }
-        Err(_) => {
-            remember(
-                "an internal error of the CCI library (a panic was caught); please report it".to_owned(),
-            );
-            failed
-        }
-    }
 }
 
 /// Runs the body of a call that needs a node.

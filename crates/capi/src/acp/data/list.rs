@@ -1,8 +1,8 @@
 //! Lists, whose elements are on any ranks.
 
 use super::{Element, int};
-use crate::acp::failure::{Result, Wrong, wrong};
-use crate::acp::live::{Live, call, guarded};
+use crate::acp::failure::{Result, Wrong, guarded, wrong};
+use crate::acp::live::{Live, call};
 use crate::acp::management::address;
 use cci_acp::{List, Position};
 use libc::c_int;

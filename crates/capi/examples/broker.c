@@ -69,7 +69,7 @@ int main(int argc, char **argv)
         cci_event_t *event;
         must("cci_wait_event", cci_wait_event(broker, NULL, &event));
         if (event->type == CCI_EVENT_CONNECT_REQUEST) {
-            /* The accept's event comes to the worker. If this fails, the client is told that it was refused. */
+            /* The accept's event comes to the worker. If this fails, the client learns that it was refused. */
             int status = cci_accept_on(event, workers[next], (void *)(intptr_t)next);
             if (status != CCI_SUCCESS)
                 fprintf(stderr, "a client could not be taken: %s\n", cci_last_error());

@@ -91,7 +91,7 @@ static void put(uint64_t key)
     size_t slot = find(key, 1), seq = slot + offsetof(struct kv_slot, seq);
     time_t start = time(NULL);
     uint64_t guess = 0, before;
-    /* Take the slot: from even to odd. A wrong guess tells what is there. */
+    /* Take the slot: from even to odd. A wrong guess shows what is there. */
     while ((before = change(CCI_ATOMIC_COMPARE_SWAP, seq, guess + 1, guess)) != guess) {
         guess = before & ~(uint64_t)1;
         retries += before != guess;

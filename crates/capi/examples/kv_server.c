@@ -30,7 +30,7 @@ static cci_device_t *find_device(const char *name)
     return NULL;
 }
 
-/* Lets clients in, and tells them the handle. Everything else they do without us. */
+/* Accepts clients, and sends them the handle. They do everything else without us. */
 static void serve_what_is_there(cci_endpoint_t *endpoint, const struct kv_offer *offer)
 {
     cci_event_t *event;

@@ -6,7 +6,7 @@
  *   rma_file_copy send FILE URI [DEVICE]    shows its progress on standard error
  *
  * The sender's request to connect says how long the file is; the receiver answers with the handle of its mapping. At the
- * end the sender tells its checksum, and the receiver whether it found the same.
+ * end the sender sends its checksum, and the receiver answers whether it found the same.
  */
 #include <cci.h>
 #include <fcntl.h>

@@ -70,7 +70,7 @@ static void publish(const char *group, unsigned count)
     for (unsigned number = 0; number < count; number++) {
         for (unsigned which = 0; which < 4; which++)
             send_tick(to, symbols[which], 10000 * (which + 1) + number);
-        /* Nobody tells a publisher to go slower: what listeners can't take is lost. */
+        /* Nothing slows a publisher down: what listeners can't take is lost. */
         cci_event_t *event;
         struct timeval pause = {0, 200};
         if (cci_wait_event(endpoint, &pause, &event) == CCI_SUCCESS)

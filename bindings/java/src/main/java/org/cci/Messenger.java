@@ -254,7 +254,7 @@ public final class Messenger extends Intake<MessengerEvent> {
         };
     }
 
-    /** What is told of a connection that is open here. */
+    /** What is reported about a connection that is open here. */
     private MessengerEvent translateOf(int type, MessengerConnection connection, long event) {
         return switch (type) {
             case RawMessenger.OFFER -> {

@@ -92,14 +92,14 @@ public final class MessengerConnection implements AutoCloseable {
     public Payload call(ByteBuffer request, Duration timeout) throws InterruptedException {
         Operation operation = new Operation("a call", null, false);
         operation.of = this;
-        // The library ends the call at its timeout, which is told a moment later.
+        // The library ends the call at its timeout, and reports that a moment later.
         Object reply = messenger.waitFor(
                 operation, timeout.plusSeconds(5), number -> startCall(operation, request, timeout, number));
         return (Payload) reply;
     }
 
     /**
-     * Asks the peer. Cancelling the future gives the call up, which the server is told.
+     * Sends a request to the peer. Cancelling the future gives the call up, and the server is notified.
      *
      * @param request the bytes that remain in the buffer, which are copied
      * @param timeout how long to wait

@@ -10,7 +10,7 @@ public final class Offer {
     private final MessengerConnection connection;
     private final long id;
     private final long length;
-    /** Tells of the end of the arena that it is received into. */
+    /** Reports the end of the arena that it is received into. */
     private ArenaEnd arenaEnd;
 
     Offer(Messenger messenger, MessengerConnection connection, long id, long length) {

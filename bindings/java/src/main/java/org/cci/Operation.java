@@ -14,7 +14,7 @@ final class Operation {
     ResultSlots.Slot slot;
     /** With an event at its end: the context that the program gave. */
     long eventContext;
-    /** Whether an event tells of its end. */
+    /** Whether an event reports its end. */
     boolean raisesEvent;
 
     /** The connection that it is of, if that is a messenger's. */

@@ -11,7 +11,7 @@ public final class Region implements AutoCloseable {
     final Memory memory;
     /** Where C has the handle; 0 when the region is closed. Under the lock. */
     private long address;
-    /** Tells of the end of the program's arena. */
+    /** Reports the end of the program's arena. */
     private ArenaEnd arenaEnd;
 
     Region(RegionTable table, MemorySegment segment, Memory memory, long address, ArenaEnd arenaEnd) {
@@ -89,7 +89,7 @@ public final class Region implements AutoCloseable {
             this.table = table;
         }
 
-        void tells(Region region) {
+        void watch(Region region) {
             this.region = region;
         }
 

@@ -75,7 +75,7 @@ final class RegionTable {
             MemorySegment unused = segment.reinterpret(arena, end);
             assert unused != null;
             Region region = new Region(this, segment, null, rawRegister(segment, only, flags), end);
-            end.tells(region);
+            end.watch(region);
             regions.add(region);
             return region;
         } finally {

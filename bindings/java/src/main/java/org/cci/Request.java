@@ -80,7 +80,7 @@ public final class Request implements AutoCloseable {
         }
     }
 
-    /** Drops it unless it was answered: its client is told. */
+    /** Drops it unless it was answered; its client is notified. */
     @Override
     public void close() {
         messenger.lock.lock();

@@ -287,7 +287,7 @@ public final class Service implements AutoCloseable {
      * @throws InterruptedException if the thread is interrupted; the call goes on, and its answer is thrown away
      * @throws IllegalArgumentException if there are more items or bytes, or the timeout is not more than zero
      * @throws IllegalStateException if this service is closed, also while waiting, or is a group
-     * @throws CallException if it ends without an answer, which tells how
+     * @throws CallException if it ends without an answer; it says how
      * @throws SystemException if 256 calls of this service, or 1024 of the process, have not ended
      */
     public ServiceMessage call(ServiceId to, Duration timeout, ByteBuffer... items) throws InterruptedException {
@@ -304,7 +304,7 @@ public final class Service implements AutoCloseable {
      * @throws InterruptedException if the thread is interrupted; the call goes on, and its answer is thrown away
      * @throws IllegalArgumentException if the timeout is not more than zero
      * @throws IllegalStateException if this service or a buffer is closed, this also while waiting, or it is a group
-     * @throws CallException if it ends without an answer, which tells how
+     * @throws CallException if it ends without an answer; it says how
      * @throws SystemException if 256 calls of this service, or 1024 of the process, have not ended
      */
     public ServiceMessage call(ServiceId to, ServiceContent content, Duration timeout) throws InterruptedException {
@@ -322,7 +322,7 @@ public final class Service implements AutoCloseable {
      * @throws InterruptedException if the thread is interrupted; the call goes on, and its answer is thrown away
      * @throws IllegalArgumentException if the timeout is not more than zero
      * @throws IllegalStateException if this service or a buffer is closed, this also while waiting, or it is a group
-     * @throws CallException if it ends without an answer, which tells how
+     * @throws CallException if it ends without an answer; it says how
      * @throws SystemException if 256 calls of this service, or 1024 of the process, have not ended
      */
     public ServiceMessage callOnce(ServiceId to, ServiceContent content, Duration timeout) throws InterruptedException {

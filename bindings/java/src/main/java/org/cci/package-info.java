@@ -3,7 +3,7 @@
  *
  * <p>{@link org.cci.Context#open()} finds the devices of the machine; {@link org.cci.Endpoint} is what a program opens on one
  * of them. {@link org.cci.Connection connections} between endpoints carry {@link org.cci.Message messages} of up to some KiB
- * and operations on {@link org.cci.Region remote memory}. {@link org.cci.Event events} tell what happened.
+ * and operations on {@link org.cci.Region remote memory}. {@link org.cci.Event Events} say what happened.
  * {@link org.cci.Messenger} carries messages of any length, and calls. A {@link org.cci.Service} is found by its name, wherever
  * it is.
  *

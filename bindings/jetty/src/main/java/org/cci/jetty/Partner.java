@@ -65,7 +65,7 @@ final class Partner {
     }
 
     final ServiceId id;
-    /** Whether it may be told by its announcements what it has fetched. */
+    /** Whether memory that it announces to have fetched is used again. */
     private final boolean reuses;
     /** Its streams: those that it opened, and those that were opened here. Under the lock of the multiplexer. */
     private final Map<Long, ServiceStream> accepted = new HashMap<>();

@@ -304,7 +304,7 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
         stuck.forEach(partner -> failAll(partner, new IOException("the peer takes nothing")));
     }
 
-    /** Tells the partner that a stream is over. */
+    /** Notifies the partner that a stream is over. */
     void reset(ServiceStream stream) {
         stream.partner.purge(stream);
         stream.partner.enqueue(new Frame(Frame.Kind.RESET, stream.openedHere, 0, stream.number), null, null);

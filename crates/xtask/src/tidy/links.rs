@@ -1,32 +1,45 @@
 //! Links between our documents lead somewhere.
 
 use crate::workspace::Workspace;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Lists links to files that are not there.
+/// Lists links to files, and to sections of documents, that are not there.
 pub fn check(workspace: &Workspace, breaches: &mut Vec<String>) -> Result<(), String> {
     let mut documents = Vec::new();
     collect(&workspace.root, false, &mut documents)?;
     collect(&workspace.root.join("docs"), true, &mut documents)?;
     for document in documents {
-        let text =
-            std::fs::read_to_string(&document).map_err(|error| format!("{}: {error}", document.display()))?;
         let folder = document.parent().unwrap_or(Path::new("."));
-        for target in targets(&text) {
-            if !folder.join(target).exists() {
+        for link in links(&read(&document)?) {
+            let (file, section) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { document.clone() } else { folder.join(file) };
+            let is_there = target.exists()
+                && (section.is_empty()
+                    || !is_document(&target)
+                    || sections(&read(&target)?).contains(section));
+            if !is_there {
                 let name = document.strip_prefix(&workspace.root).unwrap_or(&document);
-                breaches.push(format!("{}: the link to {target} leads nowhere", name.display()));
+                breaches.push(format!("{}: the link to {link} leads nowhere", name.display()));
             }
         }
     }
     Ok(())
 }
 
+fn read(document: &Path) -> Result<String, String> {
+    std::fs::read_to_string(document).map_err(|error| format!("{}: {error}", document.display()))
+}
+
+fn is_document(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "md")
+}
+
 fn collect(folder: &Path, deep: bool, into: &mut Vec<PathBuf>) -> Result<(), String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
     for entry in entries {
         let path = entry.map_err(|error| format!("{}: {error}", folder.display()))?.path();
-        if path.extension().is_some_and(|extension| extension == "md") {
+        if is_document(&path) {
             into.push(path);
         } else if deep && path.is_dir() {
             collect(&path, deep, into)?;
@@ -35,20 +48,40 @@ fn collect(folder: &Path, deep: bool, into: &mut Vec<PathBuf>) -> Result<(), Str
     Ok(())
 }
 
-/// The files that `[text](file#part)` links name; other schemes and links within the document are left out.
-fn targets(text: &str) -> impl Iterator<Item = &str> {
+/// The links to files and sections, such as `[text](file#section)`; other schemes are left out.
+fn links(text: &str) -> impl Iterator<Item = &str> {
     let links = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link);
-    let files = links.map(|link| link.split('#').next().unwrap_or_default());
-    files.filter(|file| !file.is_empty() && !file.contains(':') && !file.contains(char::is_whitespace))
+    links.filter(|link| !link.is_empty() && !link.contains(':') && !link.contains(char::is_whitespace))
+}
+
+/// The names of a document's sections, as links have them: the heading in lower case, with hyphens for spaces and without other
+/// punctuation.
+fn sections(text: &str) -> BTreeSet<String> {
+    let mut is_code = false;
+    let mut found = BTreeSet::new();
+    for line in text.lines() {
+        is_code ^= line.starts_with("```");
+        if let Some(heading) = line.strip_prefix('#').filter(|_| !is_code) {
+            let heading = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+            found.insert(heading.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect());
+        }
+    }
+    found
 }
 
 #[cfg(test)]
 mod tests {
-    use super::targets;
+    use super::{links, sections};
 
     #[test]
-    fn only_files_are_targets() {
-        let found: Vec<_> = targets("[a](docs/a.md#b) [c](https://x.y) [d](#here) `x[1](2 3)`").collect();
-        assert_eq!(found, ["docs/a.md"]);
+    fn links_of_other_schemes_are_left_out() {
+        let found: Vec<_> = links("[a](docs/a.md#b) [c](https://x.y) [d](#here) `x[1](2 3)`").collect();
+        assert_eq!(found, ["docs/a.md#b", "#here"]);
+    }
+
+    #[test]
+    fn sections_are_named_as_links_name_them() {
+        let found = sections("# A, b: `c_d`?\n```\n# none\n```\n## E-f (g)\ntext\n");
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a-b-c_d", "e-f-g"]);
     }
 }

@@ -40,6 +40,12 @@ public final class FetchBench {
 
     private static final double TIMES_MEMCPY = 0.8;
 
+    /** A row is warmed up when in so many rounds nobody was so many times as fast as before, or after so many rounds. */
+    private static final int STEADY_ROUNDS = 10;
+
+    private static final double FASTER = 1.05;
+    private static final int WARM_UP_ROUNDS_MAX = 60;
+
     private static final String USAGE = "usage: FetchBench [rounds=N] [ms=N] [sizes=BYTES,BYTES...] [wire=true] [out=FILE]";
     /** How processes at the ends of a virtual wire reach each other. */
     private static final String WIRE_DEVICE = "[wire]\ntransport = udp\ninterface = " + Wire.INTERFACE + "\n";
@@ -222,7 +228,6 @@ public final class FetchBench {
                 "Jetty over RIPC against Jetty over TCP, %s, %d rounds: times as fast (least and most of the rounds)%n",
                 options.isWire ? "across a virtual wire" : "one host", options.rounds);
         System.out.printf("%10s %-7s %24s %12s %8s%n", "bytes", "cache", "x TCP", "x memcpy", "goal");
-        warmUp();
         for (boolean isCached : new boolean[] {true, false}) {
             for (int bytes : options.sizes) {
                 oneByOne(bytes, isCached);
@@ -266,26 +271,6 @@ public final class FetchBench {
             if (fetcher.read(came) != bytes || came.getValue() != sum) {
                 throw new IOException(path + ": what came is not the file");
             }
-        }
-    }
-
-    /** Lets both JVMs compile what they run, for up to forty turns. */
-    private void warmUp() throws IOException {
-        long sum = file(AT_ONCE_BYTES);
-        long sumOfMany = file(MIB);
-        long began = System.nanoTime();
-        try (Fetcher tcp = Fetcher.tcp(address, TCP_BUFFER_BYTES);
-                Fetcher ripc = Fetcher.ripc(client, service)) {
-            do {
-                for (boolean isCached : new boolean[] {true, false}) {
-                    check(ripc, lent(isCached) + AT_ONCE_BYTES, AT_ONCE_BYTES, sum);
-                    check(ripc, lent(isCached) + MIB, MIB, sumOfMany);
-                    for (String path : paths(isCached)) {
-                        check(tcp, path + AT_ONCE_BYTES, AT_ONCE_BYTES, sum);
-                        check(tcp, path + MIB, MIB, sumOfMany);
-                    }
-                }
-            } while (System.nanoTime() - began < 40 * options.turnNs());
         }
     }
 
@@ -347,24 +332,45 @@ public final class FetchBench {
         }
     }
 
-    /** How often each is done in a second, by round. Two rounds before are for warming up. */
+    /** How often each is done in a second, by round. */
     private double[][] rates(List<Turn> turns) throws IOException {
+        warmUp(turns);
         double[][] rates = new double[options.rounds][turns.size()];
-        for (int round = -2; round < options.rounds; round++) {
+        for (double[] round : rates) {
             for (int which = 0; which < turns.size(); which++) {
-                Turn turn = turns.get(which);
-                long began = System.nanoTime();
-                long count = 0;
-                long took;
-                do {
-                    turn.run();
-                    count++;
-                    took = System.nanoTime() - began;
-                } while (took < (round < 0 ? 2 : 1) * options.turnNs());
-                rates[Math.max(round, 0)][which] = count * 1e9 / took;
+                round[which] = rate(turns.get(which));
             }
         }
         return rates;
+    }
+
+    /** Lets both JVMs compile what they run: until no contestant becomes faster. */
+    private void warmUp(List<Turn> turns) throws IOException {
+        double[] best = new double[turns.size()];
+        int steady = 0;
+        for (int round = 0; round < WARM_UP_ROUNDS_MAX && steady < STEADY_ROUNDS; round++) {
+            steady++;
+            for (int which = Readings.RIPC; which < best.length; which++) {
+                double rate = rate(turns.get(which));
+                if (rate > FASTER * best[which]) {
+                    steady = 0;
+                }
+                best[which] = Math.max(best[which], rate);
+            }
+        }
+    }
+
+    /** How often it is done in a second, for one turn. */
+    private double rate(Turn turn) throws IOException {
+        long began = System.nanoTime();
+        long count = 0;
+        long took;
+        do {
+            turn.run();
+            count++;
+            took = System.nanoTime() - began;
+        } while (took < options.turnNs());
+        return count * 1e9 / took;
     }
 
     /** Prints a line, and keeps it. The goal is that of one host; across a wire RIPC need only be as fast as TCP. */

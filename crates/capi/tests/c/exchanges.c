@@ -1,5 +1,5 @@
 /*
- * What `cargo xtask counts` runs under callgrind: `exchanges c-message-TRANSPORT ROUNDS`, or c-stream-TRANSPORT. As its
+ * What `cargo xtask counts` runs under callgrind: `exchanges c-message-TRANSPORT ROUNDS`, c-silent- or c-stream-TRANSPORT. As its
  * namesake in crates/testkit/examples, of which it is the part that a C program sees.
  */
 #include "check.h"
@@ -9,6 +9,8 @@
 #define BURST 32
 
 static unsigned long late;
+/* Of the messages. */
+static int flags;
 
 /* Takes events until a message; 0 when there is none. */
 static inline int receive(cci_endpoint_t *endpoint)
@@ -28,7 +30,7 @@ static inline int exchange(cci_endpoint_t *sender, cci_endpoint_t *receiver, cci
 {
     static const char message[8] = "1234567";
     cci_event_t *event;
-    OK(cci_send(connection, message, sizeof(message), (void *)1, 0));
+    OK(cci_send(connection, message, sizeof(message), (void *)1, flags));
     while (cci_get_event(sender, &event) == CCI_SUCCESS) {
         CHECK(event->type == CCI_EVENT_SEND);
         OK(cci_return_event(event));
@@ -123,7 +125,9 @@ int main(int count, char **words)
 {
     CHECK(count == 3);
     int is_stream = strncmp(words[1], "c-stream-", 9) == 0;
-    CHECK(is_stream || strncmp(words[1], "c-message-", 10) == 0);
+    int is_silent = strncmp(words[1], "c-silent-", 9) == 0;
+    CHECK(is_stream || is_silent || strncmp(words[1], "c-message-", 10) == 0);
+    flags = is_silent ? CCI_FLAG_SILENT : 0;
     void (*round_of)(cci_endpoint_t *, cci_endpoint_t *, cci_connection_t *, int) = is_stream ? burst : message;
     cci_device_t *device;
     cci_endpoint_t *ends[2];

@@ -83,6 +83,7 @@ const SCENARIOS: &[Scenario] = &[
     rust("stream-tcp4", 64),
     c("c-message-shm", 2),
     c("c-message-udp", 2),
+    c("c-silent-shm", 2),
     c("c-stream-shm", 64),
     rust("rma-shm", 1),
     rust("silent-shm", 1),

@@ -198,9 +198,9 @@ impl Active {
     /// Nothing is under way that an acknowledgement could be asked for.
     pub fn stop_probing(&mut self) {
         self.rack_due = Time::FAR;
-        self.paths.first.probe_due = Time::FAR;
-        if let Some(bond) = self.paths.bond.as_deref_mut() {
-            bond.second.probe_due = Time::FAR;
+        for which in self.paths.all() {
+            let path = self.paths.get_mut(which);
+            (path.probe_due, path.pinged_at) = (Time::FAR, Time::FAR);
         }
     }
 
@@ -276,7 +276,7 @@ impl Active {
         let patience = |path: &Path| (path.rack_at, path.rack_rtt_ns + path.reorder_ns());
         let patience = [patience(self.paths.get(FIRST)), patience(self.paths.get(SECOND))];
         self.rack_due = Time::FAR;
-        self.tx.irregular = false;
+        self.tx.irregular = self.paths.all().any(|which| self.paths.get(which).pinged_at != Time::FAR);
         let mut seq = self.tx.unacked;
         let mut lost: [(Option<Time>, u32); 2] = [(None, 0); 2];
         while seq != self.tx.unsent {
@@ -290,6 +290,11 @@ impl Active {
             }
             let due = slot.sent_at.plus(patience_ns);
             if due <= now {
+                // Its size may be to blame. A PING behind the next copy shows at once what has become of that, and that the
+                // peer lives; where more copies than a narrow path explains are lost, only probes ask.
+                if slot.depends_on_size() && (1..=SIZE_SUSPECT_COPIES).contains(&slot.resends) {
+                    self.wants |= want::PING;
+                }
                 self.take_back(slot);
                 let (sent_at, bytes) = &mut lost[which];
                 *bytes += weight(slot.body_bytes);
@@ -311,7 +316,7 @@ impl Active {
     pub fn take_back(&mut self, slot: &mut TxSlot) {
         if slot.has(mark::SIZE) {
             self.size.failed(slot.sent_at);
-        } else if slot.is_large() || slot.has(mark::PARTS) {
+        } else if slot.depends_on_size() {
             self.size.large_lost(slot.sent_at);
         }
         slot.marks = slot.marks & !(mark::IN_FLIGHT | mark::SIZE) | mark::RESEND;
@@ -432,7 +437,7 @@ impl Active {
         }
         self.tx.irregular = true;
         let path = self.paths.get_mut(which);
-        (path.probe_due, path.probe_credit) = (Time::FAR, 0);
+        (path.probe_due, path.pinged_at, path.probe_credit) = (Time::FAR, Time::FAR, 0);
         let Some(bond) = self.paths.bond.as_deref_mut() else { return };
         let bonded = bond.path(which);
         bonded.state = PathState::Down;
@@ -676,10 +681,6 @@ impl Active {
         if path.probes == PROBES_BEFORE_SHRINKING {
             path.window.on_silence(now);
         }
-        if path.probes + 1 >= u32::from(SIZE_SUSPECT_COPIES) && self.size.is_doubtful() {
-            // Something small: if that is answered and what is sent beside it is not, its size may be to blame.
-            self.wants |= want::PING;
-        }
         self.doubt(which, now);
         let Some(mut ring) = self.tx_ring.take() else {
             self.paths.get_mut(which).probe_due = Time::FAR;
@@ -702,6 +703,10 @@ impl Active {
     pub fn resend_one(&mut self, which: u8, ring: &mut TxRing, seq: Seq) {
         let slot = ring.at(seq);
         if seq.precedes(self.tx.unsent) && slot.is_in_progress(which) {
+            // Something small: if that is answered and what is sent beside it is not, its size may be to blame.
+            if slot.depends_on_size() {
+                self.wants |= want::PING;
+            }
             self.take_back(slot);
         }
     }

@@ -5,6 +5,7 @@ use crate::limits::{
     ACK_BUNDLES, PACING_BURST_NS, PACING_BURST_SHARE, PACING_RTT_NS_MIN, PATH_RETRY_NS_MAX, PATH_RETRY_NS_MIN,
 };
 use crate::reliable::rtt::Rtt;
+use crate::wire::TIMESTAMP_NS;
 use crate::{Address, PathState, Seq, Time};
 
 /// The path that every connection has.
@@ -26,6 +27,8 @@ pub(crate) struct Path {
     pub rack_rtt_ns: u64,
     /// When to probe if nothing is acknowledged.
     pub probe_due: Time,
+    /// When the PING left that has had no answer; [`Time::FAR`]: there is none.
+    pub pinged_at: Time,
     /// When the next paced bundle may leave.
     pub pace_due: Time,
     /// The timestamp that came last by this path, and when.
@@ -47,6 +50,7 @@ impl Path {
             rack_at: Time(0),
             rack_rtt_ns: 0,
             probe_due: Time::FAR,
+            pinged_at: Time::FAR,
             pace_due: Time(0),
             echo_at: now,
             echo: 0,
@@ -65,6 +69,34 @@ impl Path {
     #[inline]
     pub fn came(&mut self, timestamp: u32, now: Time) {
         (self.echo, self.echo_at) = (timestamp, now);
+    }
+
+    /// A PING has left by this path. True: its answer can show what is lost.
+    pub fn note_ping(&mut self, now: Time) -> bool {
+        if self.in_flight_bytes == 0 {
+            return false;
+        }
+        self.pinged_at = now;
+        true
+    }
+
+    /// What came by this path, with a round trip of `rtt_ns`, may answer the PING that went there. Then bundles that left before
+    /// the PING are overtaken, as by an acknowledged bundle. True: so they are.
+    //= wire.md R-LOSS-1
+    pub fn take_answer(&mut self, rtt_ns: u64, now: Time) -> bool {
+        // An echo that is not older than the PING is of the PING, or of what left later. (The peer may also have kept back the
+        // answer to something older: then bundles are sent again too early.) Both timestamps are exact to their unit.
+        let rtt_ns_min = rtt_ns.saturating_sub(2 * TIMESTAMP_NS);
+        if rtt_ns == 0 || self.pinged_at == Time::FAR || now.since(self.pinged_at) < rtt_ns_min {
+            return false;
+        }
+        let pinged_at = std::mem::replace(&mut self.pinged_at, Time::FAR);
+        if self.in_flight_bytes == 0 || pinged_at < self.rack_at {
+            return false;
+        }
+        (self.rack_at, self.rack_rtt_ns) = (pinged_at, rtt_ns);
+        self.rtt.sample(now, rtt_ns);
+        true
     }
 
     /// When to ask for an acknowledgement that does not come.

@@ -49,11 +49,6 @@ impl SizeSearch {
         self.lost = 0;
     }
 
-    /// True if it may look as if large bundles vanished once one more is lost.
-    pub fn is_doubtful(&self) -> bool {
-        self.lost + 1 >= SIZE_SUSPECT_COPIES
-    }
-
     /// Whether it looks as if large datagrams vanished: the last of several copies of one was sent after every large one
     /// that arrived, as were several others or its other copies, and the peer has been heard of since.
     pub fn is_black_hole(&self, sent_at: Time, heard_at: Time) -> bool {

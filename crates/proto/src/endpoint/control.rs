@@ -49,6 +49,7 @@ pub(super) fn send_wanted(
         if !send_bare(shared, conn, Kind::Ping, flags::PROBE, which, now, out) {
             return false;
         }
+        conn.active.tx.irregular |= conn.active.paths.get_mut(which).note_ping(now);
         clear(conn, want::PING);
     }
     if wants & want::CLOSE != 0 && conn.base.state == ConnState::Closing {

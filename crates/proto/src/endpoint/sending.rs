@@ -139,7 +139,8 @@ impl Sending {
         sink: &mut impl Sink,
     ) -> Result<(), PeerFault> {
         let active = &mut *conn.active;
-        let mut rtt_ns = timestamp_ns_between(head.echo, timestamp(now));
+        let echo_ns = timestamp_ns_between(head.echo, timestamp(now));
+        let mut rtt_ns = echo_ns;
         if active.paths.bond.is_some() && active.paths.sample_path(by, head, rtt_ns, now) {
             rtt_ns = 0; // counted
         }
@@ -172,6 +173,10 @@ impl Sending {
                     active.paths.get_mut(which).set_probe(now);
                 }
             }
+        }
+        if active.paths.get_mut(by).take_answer(echo_ns, now) {
+            active.find_losses(now);
+            active.paths.get_mut(by).set_probe(now);
         }
         let outcome = on_epoch(shared, conn, head, now);
         after_ack(shared, conn);

@@ -302,7 +302,7 @@ fn split_of_unusual(
         return Some(unsent.split);
     }
     //= wire.md R-MTU-4
-    let suspect = slot.resends >= SIZE_SUSPECT_COPIES - 1 && (slot.is_large() || slot.has(mark::PARTS));
+    let suspect = slot.resends >= SIZE_SUSPECT_COPIES - 1 && slot.depends_on_size();
     if suspect
         && conn.base.datagram_bytes > DATAGRAM_BYTES_MIN
         && active.size.is_black_hole(slot.sent_at, active.heard_at)

@@ -80,6 +80,12 @@ impl TxSlot {
         usize::from(self.body_bytes) + HEADER_BYTES > DATAGRAM_BYTES_MIN as usize && !self.has(mark::PARTS)
     }
 
+    /// Sent in datagrams, of which one may be longer than what every path takes.
+    #[inline]
+    pub fn depends_on_size(&self) -> bool {
+        self.is_large() || self.has(mark::PARTS)
+    }
+
     /// Sent by this path, and neither acknowledged nor taken for lost.
     pub fn is_in_progress(&self, which: u8) -> bool {
         self.has(mark::IN_FLIGHT) && self.path == which

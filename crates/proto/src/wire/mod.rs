@@ -64,6 +64,9 @@ const fn first_byte(kind: u8) -> u8 {
     VERSION << 4 | kind
 }
 
+/// The unit of a timestamp, in nanoseconds.
+pub(crate) const TIMESTAMP_NS: u64 = 64;
+
 //= wire.md R-GEN-7
 /// The clock as it travels: units of 64 ns, wrapping after 274 s.
 pub(crate) const fn timestamp(now: Time) -> u32 {

@@ -133,6 +133,44 @@ fn remote_memory_passes_a_black_hole() {
     }
 }
 
+/// Nothing small is under way, whose acknowledgement would show that the large ones are lost, and the round trip is known
+/// to vary, so that a probe comes late.
+#[test]
+fn a_black_hole_is_found_out_soon_where_all_that_is_under_way_is_large() {
+    for seed in 0..8 {
+        let attribute = if seed % 2 == 0 { Attribute::ReliableOrdered } else { Attribute::ReliableUnordered };
+        let mut net = Net::pair(seed);
+        net.jitter_ns = 40 * MS;
+        let (client, _) = net.join(attribute);
+        traffic(seed, attribute, 0, 100, &mut net, client);
+        net.jitter_ns = 0;
+        // First messages that are longer than the path takes, then parts of them that are.
+        for (largest, from) in [(1400, 100), (1300, 340)] {
+            net.largest = largest;
+            let start = net.now;
+            large(from, 40, &mut net, client);
+            let took_ns = net.now.since(start);
+            assert!(took_ns < 700 * MS, "{seed}: {took_ns} ns through a hole of {largest}");
+            // What was under way already is no trial of a size.
+            (0..20).for_each(|lot| large(from + 40 + lot * 10, 10, &mut net, client));
+        }
+        assert_eq!(net.ends[0].connection(client).unwrap().datagram_bytes_max, 1232);
+        net.run(SECOND);
+        assert_once(&net, 580);
+    }
+}
+
+/// So many messages of almost the greatest length, until all are complete.
+fn large(from: u64, count: u64, net: &mut Net, conn: ConnKey) {
+    for number in from..from + count {
+        let mut payload = vec![number as u8; 1400];
+        payload[..8].copy_from_slice(&number.to_le_bytes());
+        net.send(0, conn, &payload, number);
+    }
+    let done = (from + count) as usize;
+    net.run_until(60 * SECOND, "all complete", |net| net.apps[0].statuses().len() == done);
+}
+
 #[test]
 fn a_path_that_carries_nothing_is_not_taken_for_narrow() {
     let mut net = Net::pair(9);

@@ -1,11 +1,16 @@
 //! Advanced Communication Primitives (ACP): a global address space for the processes of a job.
 //!
-//! A process has [`GlobalMemory`]. Memory that it registers gets [global addresses](GlobalAddress), which are plain 64-bit numbers: they
-//! travel in any data, and name the same byte in every process of the job. Each process has starter memory, whose address all others know,
-//! so that they can give each other the addresses of the rest. Copies go between any two ranks' memory, and atomics change it, in [orders](Order) that the program gives.
-//! Channels ([`Sender`], [`Receiver`]) bring messages from one rank to another, in just as much memory as the program chooses. Segmented buffers
-//! ([`SegmentSource`], [`SegmentDestination`]) bring segments from memory of the program's to memory of the program's.
-//! With a heap on each rank there are containers that all ranks work on: [`Map`], [`Set`], [`MultiSet`], [`List`], [`Vector`], [`Deque`].
+//! - A process has [`GlobalMemory`]. Memory that it registers gets [global addresses](GlobalAddress), which are plain 64-bit numbers: they
+//!   travel in any data, and name the same byte in every process of the job. Each process has starter memory, whose address all others
+//!   know, so that they can give each other the addresses of the rest.
+//! - [Copies](GlobalMemory::copy) go between any two ranks' memory, and [atomics](GlobalMemory::atomic) change it, in the [`Order`] that the
+//!   program gives.
+//! - *Channels* ([`Sender`], [`Receiver`]) bring messages from one rank to another, in as much memory as the program chooses. *Segmented
+//!   buffers* ([`SegmentSource`], [`SegmentDestination`]) bring segments from the program's memory at one rank to its memory at another one.
+//! - With a heap on each rank there are *containers* on which all ranks work: [`Map`], [`Set`], [`MultiSet`], [`List`], [`Vector`],
+//!   [`Deque`], [`Workspace`].
+//! - [`Shared`] is global memory behind a lock, with a thread that serves other ranks while the program computes.
+//!
 //! The C interface of this crate is `acp.h`. What differs from the published ACP by intent is in the guide (`docs/guide.md`).
 #![forbid(unsafe_code)]
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.

@@ -1,11 +1,16 @@
-//! The Common Communication Subsystem (CCS, 2006), for runtimes: MPI, Global Arrays, UPC.
+//! The Common Communication Subsystem (CCS, 2006), for runtimes such as MPI, Global Arrays and UPC.
 //!
-//! A process of a job has a [`Runtime`]: active messages between ranks, in contexts that keep the libraries of a program apart, and one-sided
-//! memory, by the addresses of the process that has it: puts, gets and atomics. [Descriptions](description) are of data that do not lie in one
-//! piece; messages and transfers take them. Elements of a rank's memory are
-//! [accumulated](Runtime::accumulate), and buffers there [appended to](Runtime::indexed_put), by that rank itself. [Collectives](Collective) are of all ranks, or of
-//! [teams](Team) of some. [Symmetric memory](Runtime::allocate_symmetric) is at one address in all ranks. [Large messages](Runtime::send_large) have data of any
-//! length, for which the receiver's handler names a place.
+//! A process of a job has a [`Runtime`]:
+//!
+//! - *Active messages* name a handler, which runs at another rank with arguments and data. [Contexts](Context) keep the handlers of a
+//!   program's libraries apart. [Large messages](Runtime::send_large) have data of any length, and the receiver's handler says where they go.
+//! - *One-sided memory*: [puts](Runtime::put), [gets](Runtime::get) and [atomics](Runtime::atomic) access the memory of a rank by its own
+//!   addresses. A rank carries out [accumulates](Runtime::accumulate) and [indexed puts](Runtime::indexed_put) on its own memory for others.
+//!   [Symmetric memory](Runtime::allocate_symmetric) is at one address in all ranks.
+//! - [*Collectives*](Collective) are of all ranks, or of [teams](Team) of some.
+//! - [Descriptions](description) say where data are that do not lie in one piece; messages and transfers take them.
+//!
+//! The C interface of this crate is `ccs.h`.
 #![forbid(unsafe_code)]
 // What programs link: it never prints, and nothing received reaches a panic. Tests and examples may do both.
 #![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]

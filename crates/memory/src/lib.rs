@@ -6,7 +6,7 @@
 //!   is the layout of the shared memory and lists, word by word, who writes it and who waits for it.
 //! - [`pool`]: receive buffers that one thread hands out and any thread gives back, in any order.
 //! - [`returns`]: the stack by which pools get back what they lent.
-//! - [`fallible`]: allocation that answers with an error where there is no memory.
+//! - [`fallible`]: allocation that returns an error if there is no memory.
 //! - [`slab`]: a table with generation-checked keys, for connections and the like (safe code).
 //! - [`bytes`]: copies and atomics on memory that anybody may change meanwhile, for remote memory access.
 //! - `simulated`, a feature: shared memory as the processes of a simulation see it.

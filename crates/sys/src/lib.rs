@@ -1,8 +1,8 @@
 //! The system calls CCI needs, behind safe types. Linux only.
 //!
 //! **Invariant:** nothing here knows a wire format, a connection or a transport; no call blocks unless its name or
-//! documentation says so; no signal handler or environment variable is used, no thread but
-//! where [`thread`] is asked for one; nothing is printed.
+//! documentation says so; no signal handler or environment variable is used; only [`thread`] starts threads; nothing is
+//! printed.
 //!
 //! Errors carry what was tried and the errno ([`SysError`]); the data path ([`udp`], [`unix`], [`event`]) speaks
 //! plain [`std::io::Error`], which allocates nothing when it holds an errno.

@@ -58,7 +58,7 @@
 //!
 //! What a peer has sent waits in the endpoint's receive buffers until a task takes it. A connection whose task takes nothing
 //! holds no more of them than its quota, and its peer's sends wait. [`Connection::send`], [`Connection::post`],
-//! [`Connection::call`] and the sink wait while as much is under way as may be.
+//! [`Connection::call`] and the sink wait while the limits of what may be in progress are reached.
 
 mod connection;
 mod driver;

@@ -1,18 +1,18 @@
 //! Messages of any length, on every device.
 //!
-//! A [`Messenger`] owns an endpoint; everything on the endpoint's connections goes through it, and its peers are messengers, too. A
-//! message that fits one of the endpoint's is sent as one (*eager*). A longer one is offered, and fetched by the receiver from where it is, by reads of
-//! remote memory (*rendezvous*): the receiver is in command of its memory, and the sender's is open to that receiver and for that message only.
+//! A [`Messenger`] owns an endpoint; everything on the endpoint's connections goes through it, and its peers are messengers, too. A message that fits
+//! one of the endpoint's is sent as one (*eager*). A longer one is offered, and fetched by the receiver from where it is, by reads of remote memory
+//! (*rendezvous*): the receiver decides about its memory, and the sender's is open to that receiver alone, for that message.
 //!
 //! - Messages up to [`Limits::whole_bytes_max`] come whole, as [`Event::Message`]. Longer ones come as [`Event::Offer`] first: the program
 //!   takes them by [`Messenger::receive_into`] or [`Messenger::receive`], refuses them, or leaves them for later.
 //! - Each send ends in one [`Event::Sent`], when the receiver has all of the message.
-//! - On a reliable ordered connection the program gets everything in the order in which it was sent: what comes behind a long message
-//!   waits for its end. The sender sends at most [`HELD_MESSAGES_MAX`](crate::limits::HELD_MESSAGES_MAX) short messages behind one, and
-//!   then gets `WouldBlock`. On a reliable unordered connection each message comes once, when it is there. Unreliable connections take
-//!   only what fits one message of the endpoint.
-//! - [`Messenger::call`] asks the peer's program, which gets an [`Event::Request`] and answers it once, in any order and on any thread. Each
-//!   call ends in one [`Event::Reply`].
+//! - On a reliable ordered connection the program gets everything in the order in which it was sent: what follows a long message waits
+//!   for its end. The sender sends at most [`HELD_MESSAGES_MAX`](crate::limits::HELD_MESSAGES_MAX) short messages after one, and then
+//!   gets `WouldBlock`. On a reliable unordered connection each message comes once, when it is there. Unreliable connections take only
+//!   what fits one message of the endpoint.
+//! - [`Messenger::call`] sends a request to the peer's program, which gets an [`Event::Request`] and answers it once, in any order and on
+//!   any thread. Each call ends in one [`Event::Reply`].
 //!
 //! ```
 //! use cci::messages::{Event, Limits, Messenger};

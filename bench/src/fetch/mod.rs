@@ -30,10 +30,8 @@ pub fn emit(files: &[PathBuf], folder: Option<&Path>) -> Outcome {
         write(&folder.join(name), content)?;
     }
     for (file, readings) in files.iter().zip(&readings) {
-        let kept = beside.join(readings.site.file("json"));
-        if *file != kept {
-            fs::copy(file, &kept).map_err(|error| failed(&kept, &error))?;
-        }
+        // Read whole before it is written: it may be the kept file itself.
+        write(&beside.join(readings.site.file("json")), text(file)?)?;
     }
     eprintln!("written: {}", folder.join(PAGE).display());
     Ok(())
@@ -49,8 +47,11 @@ fn drawn(readings: &[Readings]) -> Outcome<Vec<(PathBuf, String)>> {
 }
 
 fn read(file: &Path) -> Outcome<Readings> {
-    let text = fs::read_to_string(file).map_err(|error| failed(file, &error))?;
-    readings::parse(&text).map_err(|error| failed(file, &error))
+    readings::parse(&text(file)?).map_err(|error| failed(file, &error))
+}
+
+fn text(file: &Path) -> Outcome<String> {
+    fs::read_to_string(file).map_err(|error| failed(file, &error))
 }
 
 fn write(path: &Path, content: String) -> Outcome {

@@ -64,6 +64,9 @@ fn everything_is_written_into_a_folder() {
     for name in ["jetty.md", "jetty/host.svg", "jetty/host.json"] {
         assert!(folder.join(name).exists(), "{name}");
     }
+    // The kept readings, by another path than they are written to.
+    emit(&[folder.join("jetty/../jetty/host.json")], Some(&folder)).unwrap();
+    assert_eq!(fs::read_to_string(folder.join("jetty/host.json")).unwrap(), READINGS);
     fs::remove_dir_all(&folder).unwrap();
 }
 

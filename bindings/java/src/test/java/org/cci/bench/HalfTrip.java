@@ -26,8 +26,6 @@ import org.cci.Context;
 import org.cci.Endpoint;
 import org.cci.EndpointOptions;
 import org.cci.Event;
-import org.cci.EventHandler;
-import org.cci.Message;
 import org.cci.internal.NativeLibrary;
 
 /**
@@ -219,25 +217,14 @@ public final class HalfTrip {
     // ---------------------------------------------------------------------------------------------------- the sides
 
     /** A side of the exchange. */
-    private static final class Side implements EventHandler {
+    private static final class Side extends Arrivals {
         private final Endpoint endpoint;
         private final Connection connection;
         private final ByteBuffer message = ByteBuffer.allocateDirect(BYTES);
-        private boolean came;
 
         Side(Endpoint endpoint, Connection connection) {
             this.endpoint = endpoint;
             this.connection = connection;
-        }
-
-        @Override
-        public void onMessage(Connection from, Message received) {
-            came = true;
-        }
-
-        @Override
-        public void onEvent(Event event) {
-            throw new IllegalStateException(event + " came in mid-run");
         }
 
         void send() {

@@ -22,8 +22,6 @@ import org.cci.Context;
 import org.cci.Endpoint;
 import org.cci.EndpointOptions;
 import org.cci.Event;
-import org.cci.EventHandler;
-import org.cci.Message;
 import org.cci.internal.NativeLibrary;
 
 /**
@@ -225,21 +223,6 @@ public final class Instructions {
 
     // --------------------------------------------------------------------------------------------------- the sending
 
-    /** One end of the connection. */
-    private static final class End implements EventHandler {
-        private boolean came;
-
-        @Override
-        public void onMessage(Connection from, Message received) {
-            came = true;
-        }
-
-        @Override
-        public void onEvent(Event event) {
-            throw new IllegalStateException(event + " came in mid-run");
-        }
-    }
-
     /** Sends from one endpoint to another one, and receives there, until the process is killed. */
     private static void send(int warmUp) throws Exception {
         try (Context context = Context.open();
@@ -269,18 +252,18 @@ public final class Instructions {
     }
 
     private static void exchange(Endpoint client, Endpoint server, Connection connection, MemorySegment sent) {
-        End end = new End();
+        Arrivals arrivals = new Arrivals();
         ByteBuffer message = ByteBuffer.allocateDirect(BYTES);
         for (int at = 0; at < BATCH_MESSAGES; at++) {
             message.clear();
             while (!connection.trySend(message)) {
-                client.poll(1, end);
+                client.poll(1, arrivals);
             }
-            client.poll(1, end);
-            while (!end.came) {
-                server.poll(1, end);
+            client.poll(1, arrivals);
+            while (!arrivals.came) {
+                server.poll(1, arrivals);
             }
-            end.came = false;
+            arrivals.came = false;
             sent.set(JAVA_LONG, 0, sent.get(JAVA_LONG, 0) + 1);
         }
     }

@@ -216,7 +216,7 @@ impl Active {
             path.rtt.sample(now, rtt_ns);
         }
         if alive {
-            path.probes = 0;
+            (path.probes, path.pinged_at) = (0, Time::FAR);
         }
         path.window.on_ack(now, acked_bytes, limited, &path.rtt);
     }
@@ -290,9 +290,10 @@ impl Active {
             }
             let due = slot.sent_at.plus(patience_ns);
             if due <= now {
-                // Its size may be to blame. A PING behind the next copy shows at once what has become of that, and that the
-                // peer lives; where more copies than a narrow path explains are lost, only probes ask.
-                if slot.depends_on_size() && (1..=SIZE_SUSPECT_COPIES).contains(&slot.resends) {
+                // Where nothing is acknowledged, its size may be to blame. A PING with the next copy shows at once what has become
+                // of that, and that the peer lives; where more copies are lost than a narrow path explains, only probes ask.
+                let in_doubt = self.paths.get(slot.path).probes != 0;
+                if in_doubt && slot.depends_on_size() && slot.resends <= SIZE_SUSPECT_COPIES {
                     self.wants |= want::PING;
                 }
                 self.take_back(slot);
@@ -677,6 +678,9 @@ impl Active {
     pub fn probe(&mut self, which: u8, now: Time, counters: &mut Counters) {
         counters.probe_timeouts += 1;
         let path = self.paths.get_mut(which);
+        if path.probes == 0 {
+            path.answers = 0;
+        }
         path.probes = path.probes.saturating_add(1);
         if path.probes == PROBES_BEFORE_SHRINKING {
             path.window.on_silence(now);

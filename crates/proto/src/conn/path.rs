@@ -2,7 +2,8 @@
 
 use crate::congestion::Window;
 use crate::limits::{
-    ACK_BUNDLES, PACING_BURST_NS, PACING_BURST_SHARE, PACING_RTT_NS_MIN, PATH_RETRY_NS_MAX, PATH_RETRY_NS_MIN,
+    ACK_BUNDLES, PACING_BURST_NS, PACING_BURST_SHARE, PACING_RTT_NS_MIN, PATH_RETRY_NS_MAX,
+    PATH_RETRY_NS_MIN, SIZE_SUSPECT_COPIES,
 };
 use crate::reliable::rtt::Rtt;
 use crate::wire::TIMESTAMP_NS;
@@ -27,7 +28,7 @@ pub(crate) struct Path {
     pub rack_rtt_ns: u64,
     /// When to probe if nothing is acknowledged.
     pub probe_due: Time,
-    /// When the PING left that has had no answer; [`Time::FAR`]: there is none.
+    /// When the PING behind a probe left that has had no answer; [`Time::FAR`]: there is none.
     pub pinged_at: Time,
     /// When the next paced bundle may leave.
     pub pace_due: Time,
@@ -38,6 +39,8 @@ pub(crate) struct Path {
     pub reorder_steps: u8,
     /// Bundles that must leave now, whatever the window says.
     pub probe_credit: u8,
+    /// PINGs answered since the first of the probes in vain.
+    pub answers: u8,
 }
 
 impl Path {
@@ -56,6 +59,7 @@ impl Path {
             echo: 0,
             reorder_steps: 1,
             probe_credit: 0,
+            answers: 0,
         }
     }
 
@@ -71,21 +75,20 @@ impl Path {
         (self.echo, self.echo_at) = (timestamp, now);
     }
 
-    /// A PING has left by this path. True: its answer can show what is lost.
+    /// A PING has left by this path. True: it goes with a probe, and its answer can show what is lost.
     pub fn note_ping(&mut self, now: Time) -> bool {
-        if self.in_flight_bytes == 0 {
-            return false;
+        let follows_probe = self.probes != 0 && self.in_flight_bytes != 0;
+        if follows_probe {
+            self.pinged_at = now;
         }
-        self.pinged_at = now;
-        true
+        follows_probe
     }
 
-    /// What came by this path, with a round trip of `rtt_ns`, may answer the PING that went there. Then bundles that left before
-    /// the PING are overtaken, as by an acknowledged bundle. True: so they are.
+    /// An ACK that acknowledges nothing new came by this path, with a round trip of `rtt_ns`. It may answer the PING that went
+    /// there: then bundles that left before the PING are overtaken, as by an acknowledged bundle. True: so they are.
     //= wire.md R-LOSS-1
     pub fn take_answer(&mut self, rtt_ns: u64, now: Time) -> bool {
-        // An echo that is not older than the PING is of the PING, or of what left later. (The peer may also have kept back the
-        // answer to something older: then bundles are sent again too early.) Both timestamps are exact to their unit.
+        // An echo that is not older than the PING is of the PING, or of what left later. Both timestamps are exact to their unit.
         let rtt_ns_min = rtt_ns.saturating_sub(2 * TIMESTAMP_NS);
         if rtt_ns == 0 || self.pinged_at == Time::FAR || now.since(self.pinged_at) < rtt_ns_min {
             return false;
@@ -94,9 +97,16 @@ impl Path {
         if self.in_flight_bytes == 0 || pinged_at < self.rack_at {
             return false;
         }
+        self.answers = self.answers.saturating_add(1);
         (self.rack_at, self.rack_rtt_ns) = (pinged_at, rtt_ns);
         self.rtt.sample(now, rtt_ns);
         true
+    }
+
+    /// Whether what was lost was lost often enough, while nothing is acknowledged, not to be chance: small datagrams passed beside it.
+    pub fn is_no_chance(&self) -> bool {
+        let often = u32::from(SIZE_SUSPECT_COPIES);
+        self.probes == 0 || u32::from(self.answers) + 1 >= often || self.probes >= often
     }
 
     /// When to ask for an acknowledgement that does not come.

@@ -14,7 +14,7 @@ use crate::reliable::sends::{Run, SendId, Sends, report};
 use crate::reliable::tx::{TxSlot, holds, mark};
 use crate::time::{ns_since, ticks};
 use crate::wire::{
-    Head, Sack, flags, set_void, timestamp, timestamp_ns_between, write_record, write_records,
+    Head, Kind, Sack, flags, set_void, timestamp, timestamp_ns_between, write_record, write_records,
 };
 use crate::{Attribute, Blocked, ConnState, PeerFault, SendError, Seq, Sink, Status, Taken, Time};
 
@@ -173,8 +173,7 @@ impl Sending {
                     active.paths.get_mut(which).set_probe(now);
                 }
             }
-        }
-        if active.paths.get_mut(by).take_answer(echo_ns, now) {
+        } else if head.kind == Kind::Ack && active.paths.get_mut(by).take_answer(echo_ns, now) {
             active.find_losses(now);
             active.paths.get_mut(by).set_probe(now);
         }

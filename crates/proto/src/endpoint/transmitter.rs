@@ -305,6 +305,7 @@ fn split_of_unusual(
     let suspect = slot.resends >= SIZE_SUSPECT_COPIES - 1 && slot.depends_on_size();
     if suspect
         && conn.base.datagram_bytes > DATAGRAM_BYTES_MIN
+        && active.paths.get(slot.path).is_no_chance()
         && active.size.is_black_hole(slot.sent_at, active.heard_at)
     {
         conn.base.datagram_bytes = DATAGRAM_BYTES_MIN;

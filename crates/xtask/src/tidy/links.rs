@@ -1,4 +1,4 @@
-//! Links between our documents lead somewhere.
+//! Links between our documents lead somewhere, and the index of decisions has each once.
 
 use crate::workspace::Workspace;
 use std::collections::BTreeSet;
@@ -22,6 +22,27 @@ pub fn check(workspace: &Workspace, breaches: &mut Vec<String>) -> Result<(), St
                 let name = document.strip_prefix(&workspace.root).unwrap_or(&document);
                 breaches.push(format!("{}: the link to {link} leads nowhere", name.display()));
             }
+        }
+    }
+    check_decisions(&workspace.root.join("docs/adr"), breaches)
+}
+
+/// Lists decisions that their index lacks, has more than once, or has under another title.
+fn check_decisions(folder: &Path, breaches: &mut Vec<String>) -> Result<(), String> {
+    let index = read(&folder.join("README.md"))?;
+    let mut pages = Vec::new();
+    collect(folder, false, &mut pages)?;
+    for page in pages {
+        let name = page.file_name().unwrap_or_default().to_string_lossy();
+        let text = read(&page)?;
+        let Some((number, title)) =
+            text.lines().next().and_then(|line| line.strip_prefix("# ")?.split_once(". "))
+        else {
+            continue;
+        };
+        let entry = format!("- [{number}]({name}) {title}");
+        if number != "NNNN" && index.lines().filter(|line| *line == entry).count() != 1 {
+            breaches.push(format!("docs/adr/README.md: lacks the line `{entry}`, or has it twice"));
         }
     }
     Ok(())

@@ -17,7 +17,7 @@ pub enum AmError {
     /// The call is not allowed here: inside a handler, for a token whose handler has returned, for a context that was freed.
     State(&'static str),
     /// There is no space now. Take what is due and try again.
-    Again,
+    WouldBlock,
     /// A limit is reached.
     Full(&'static str),
     /// The data is longer than any active message may have.
@@ -71,7 +71,7 @@ impl fmt::Display for AmError {
             AmError::Argument(what) | AmError::State(what) | AmError::Full(what) | AmError::Range(what) => {
                 out.write_str(what)
             }
-            AmError::Again => out.write_str("there is no space now: take what is due, and try again"),
+            AmError::WouldBlock => out.write_str("there is no space now: take what is due, and try again"),
             AmError::TooLong { len_bytes } => {
                 let max = crate::limits::DATA_BYTES_MAX;
                 write!(out, "an active message has up to {max} bytes of data, and not {len_bytes}")

@@ -231,7 +231,7 @@ impl Runtime {
     /// limit of messages in progress to that rank is reached, it runs handlers until there is space.
     ///
     /// # Errors
-    /// There is no such rank, or it is gone; the context was freed; there are more than 16 arguments, or too much data. [`AmError::Again`] in a
+    /// There is no such rank, or it is gone; the context was freed; there are more than 16 arguments, or too much data. [`AmError::WouldBlock`] in a
     /// handler, which can't wait.
     pub fn request(&mut self, context: Context, rank: u32, id: u16, args: &[i64], data: &[u8]) -> Result<()> {
         let starter = if self.is_handling { Starter::Handler } else { Starter::Program };
@@ -268,7 +268,7 @@ impl Runtime {
     /// Does what [`Runtime::request`] does, but never waits.
     ///
     /// # Errors
-    /// Those of [`Runtime::request`], and [`AmError::Again`] if there is no space.
+    /// Those of [`Runtime::request`], and [`AmError::WouldBlock`] if there is no space.
     pub fn try_request(
         &mut self,
         context: Context,
@@ -348,7 +348,7 @@ impl Runtime {
     /// then.
     ///
     /// # Errors
-    /// There is no such rank, the part is not inside of its memory, or there are no such addresses: `done` is not called. [`AmError::Again`] in a
+    /// There is no such rank, the part is not inside of its memory, or there are no such addresses: `done` is not called. [`AmError::WouldBlock`] in a
     /// handler, if 4,096 operations are under way.
     pub fn put(
         &mut self,
@@ -446,7 +446,7 @@ impl Runtime {
     /// before; the upper half is 0 for a word of 4 bytes.
     ///
     /// # Errors
-    /// There is no such rank, or the address is no multiple of the width: `done` is not called. [`AmError::Again`] in a handler, if 4,096 operations
+    /// There is no such rank, or the address is no multiple of the width: `done` is not called. [`AmError::WouldBlock`] in a handler, if 4,096 operations
     /// are under way.
     pub fn atomic(
         &mut self,
@@ -522,7 +522,7 @@ impl Runtime {
     /// what this member gets of it. It may be called in a handler.
     ///
     /// # Errors
-    /// There is no such team or root, a member is gone, or the data are not as they have to be: `done` is not called. [`AmError::Again`]: 256
+    /// There is no such team or root, a member is gone, or the data are not as they have to be: `done` is not called. [`AmError::WouldBlock`]: 256
     /// collectives are under way.
     pub fn collect(
         &mut self,

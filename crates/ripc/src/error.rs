@@ -94,7 +94,7 @@ pub enum SendError {
     /// A long item or a return buffer is empty or reaches beyond its memory.
     Range,
     /// The partner takes less than it is sent, or is still being looked for: get events, and try again.
-    Busy,
+    WouldBlock,
     /// The peer that the request came from is gone.
     Gone,
     /// The system refused.
@@ -229,7 +229,7 @@ impl fmt::Display for SendError {
             }
             SendError::TooManyItems { items, max } => write!(f, "{items} items are more than {max}"),
             SendError::Range => f.write_str("an item is empty, or reaches beyond its memory"),
-            SendError::Busy => {
+            SendError::WouldBlock => {
                 f.write_str("the partner takes less than it is sent: get events, and try again")
             }
             SendError::Gone => f.write_str("the partner that asked is gone"),

@@ -258,12 +258,12 @@ impl Node {
     /// Another service, as `service` sees it. Nothing is asked or sent before there is something to send.
     ///
     /// # Errors
-    /// [`SendError::Unknown`] if there is no such `service`, [`SendError::Busy`] if there are as many partners as there may be.
+    /// [`SendError::Unknown`] if there is no such `service`, [`SendError::WouldBlock`] if there are as many partners as there may be.
     pub fn partner(&mut self, service: Service, name: &ServiceName) -> Result<Partner, SendError> {
         if self.engine.base.services.get(service).is_none() {
             return Err(SendError::Unknown);
         }
-        self.engine.base.partners.named(service, name, None).ok_or(SendError::Busy)
+        self.engine.base.partners.named(service, name, None).ok_or(SendError::WouldBlock)
     }
 
     /// Looks for a partner and connects to it, unless that is done. Waits for `timeout` at most.
@@ -338,7 +338,7 @@ impl Node {
     /// one life of the service is carried out once, and answered from memory.
     ///
     /// # Errors
-    /// After any [`SendError`], nothing was begun. [`SendError::Busy`]: 256 calls of this service have no answer yet.
+    /// After any [`SendError`], nothing was begun. [`SendError::WouldBlock`]: 256 calls of this service have no answer yet.
     pub fn call<'a>(
         &mut self,
         partner: Partner,
@@ -358,7 +358,7 @@ impl Node {
         let state = self.engine.base.partners.get(partner).ok_or(SendError::Unknown)?;
         let calls = self.engine.calls.get_mut(state.service).ok_or(SendError::Unknown)?;
         if !calls.has_space() {
-            return Err(SendError::Busy);
+            return Err(SendError::WouldBlock);
         }
         let request = keep(kind, calls.numbers(), content)?;
         self.engine.base.check_len(partner, request.head(), content.items())?;

@@ -173,7 +173,7 @@ impl Channel for Messages {
     fn try_send(&mut self, message: &[u8]) -> Outcome<bool> {
         match self.runtime.try_request(self.context, self.other, HANDLER, &[], message) {
             Ok(()) => Ok(true),
-            Err(AmError::Again) => Ok(false),
+            Err(AmError::WouldBlock) => Ok(false),
             Err(error) => Err(am(error)),
         }
     }

@@ -163,7 +163,7 @@ impl Hasty {
                 let to = if process.rank() == 0 { self.messages % process.size() } else { 0 };
                 match process.request(Starter::Program, self.context, to, 0, &[], &[]) {
                     Ok(()) => self.messages -= 1,
-                    Err(AmError::Again) => break,
+                    Err(AmError::WouldBlock) => break,
                     Err(error) => panic!("{error}"),
                 }
             }

@@ -170,7 +170,7 @@ mod tests {
             );
             let library = all[0].named_context("library").unwrap();
             let mut sent = 0;
-            while !matches!(all[0].try_request(library, 1, 7, &[], b"for nobody"), Err(AmError::Again)) {
+            while !matches!(all[0].try_request(library, 1, 7, &[], b"for nobody"), Err(AmError::WouldBlock)) {
                 sent += 1;
             }
             turn(&mut all, |all| all[1].explain(0).unwrap().records_held == sent);

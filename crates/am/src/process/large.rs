@@ -52,7 +52,7 @@ impl LargeMessages {
         let end = offset.checked_add(*len_bytes).filter(|&end| end <= memory.len());
         let end = end.ok_or(AmError::Range("the local part ends behind its memory"))?;
         if links.link(rank).large_sent >= LARGE_MESSAGES_MAX {
-            return Err(AmError::Again);
+            return Err(AmError::WouldBlock);
         }
         let (mut handle, mut source) = (None, None);
         if *len_bytes > 0 {

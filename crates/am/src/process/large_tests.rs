@@ -189,13 +189,13 @@ fn held_messages_are_bounded_and_outlive_their_sender() {
         let process = all[0].process();
         match process.send_large(Starter::Program, context, 1, 3, &[], part(&from, 0, 8), u64::from(sent)) {
             Ok(()) => sent += 1,
-            Err(AmError::Again) => poll_all(&mut all),
+            Err(AmError::WouldBlock) => poll_all(&mut all),
             Err(error) => panic!("{error}"),
         }
     }
     turn(&mut all, |_| held.borrow().len() == LARGE_MESSAGES_MAX as usize);
     let more = all[0].process().send_large(Starter::Program, context, 1, 3, &[], part(&from, 0, 8), 0);
-    assert!(matches!(more, Err(AmError::Again)), "{more:?}");
+    assert!(matches!(more, Err(AmError::WouldBlock)), "{more:?}");
     // An active message still passes.
     let handled = Rc::new(Cell::new(0));
     let count = handled.clone();

@@ -163,7 +163,7 @@ impl Links {
             return Err(AmError::Gone { rank, why: why.clone() });
         }
         if link.credits <= kept_back {
-            return Err(AmError::Again);
+            return Err(AmError::WouldBlock);
         }
         link.credits -= 1;
         self.started += 1;

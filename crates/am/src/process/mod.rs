@@ -154,11 +154,11 @@ impl Process {
     /// Frees a context, with its handlers. Messages that come for it later are discarded.
     ///
     /// # Errors
-    /// [`AmError::Again`] as long as messages of this process are on their way out. It was freed before.
+    /// [`AmError::WouldBlock`] as long as messages of this process are on their way out. It was freed before.
     pub fn free(&mut self, context: Context) -> Result<()> {
         self.dispatcher.contexts.check(context)?;
         if !self.links.are_sent() {
-            return Err(AmError::Again);
+            return Err(AmError::WouldBlock);
         }
         self.dispatcher.has_new_handlers = true;
         self.dispatcher.contexts.free(context)
@@ -186,7 +186,7 @@ impl Process {
     /// change until [`Due::Done`] tells how it has ended: well, with [`AmError::Aborted`], or with [`AmError::Differs`].
     ///
     /// # Errors
-    /// Those of [`Process::request`]; the part is not inside of its memory, or can't be registered. [`AmError::Again`] also if 256 large ones are
+    /// Those of [`Process::request`]; the part is not inside of its memory, or can't be registered. [`AmError::WouldBlock`] also if 256 large ones are
     /// under way to that rank.
     #[expect(clippy::too_many_arguments, reason = "a message, and how its end is told")]
     pub fn send_large(
@@ -243,7 +243,7 @@ impl Process {
     /// Starts a message, which is copied or sent when this returns.
     ///
     /// # Errors
-    /// [`AmError::Again`]: as many messages of this process are under way to that rank as may be. Else there is no such rank, it is gone, the
+    /// [`AmError::WouldBlock`]: as many messages of this process are under way to that rank as may be. Else there is no such rank, it is gone, the
     /// context was freed, or there are too many arguments or too much data.
     #[inline(always)]
     pub fn request(
@@ -610,7 +610,7 @@ impl Process {
     /// when it is complete there, and the local part must not change until then; or this returns 0, as it is complete there already.
     ///
     /// # Errors
-    /// [`AmError::Again`]: 4,096 operations are under way. Else there is no such rank, the part is not inside of its memory, or there are no such
+    /// [`AmError::WouldBlock`]: 4,096 operations are under way. Else there is no such rank, the part is not inside of its memory, or there are no such
     /// addresses.
     pub fn transfer(
         &mut self,
@@ -690,7 +690,7 @@ impl Process {
     /// regard to all other such operations, from any rank.
     ///
     /// # Errors
-    /// [`AmError::Again`]: 4,096 operations are under way. Else there is no such rank, or the address is no multiple of the width.
+    /// [`AmError::WouldBlock`]: 4,096 operations are under way. Else there is no such rank, or the address is no multiple of the width.
     pub fn atomic(&mut self, rank: u32, remote: u64, change: Change, cookie: u64) -> Result<Option<u64>> {
         match self.fetch_at_once(rank, remote, change) {
             Some(Ok(value)) => return Ok(Some(value)),

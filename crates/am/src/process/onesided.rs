@@ -269,7 +269,7 @@ impl OneSided {
             return Err(AmError::Argument("there are no such remote addresses"));
         }
         if self.operations.len() + self.ended.len() >= OPERATIONS_MAX {
-            return Err(AmError::Again);
+            return Err(AmError::WouldBlock);
         }
         Ok(())
     }

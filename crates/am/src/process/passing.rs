@@ -97,7 +97,7 @@ impl Process {
     /// Starts a collective. All members of the team start it, and those of a team in the same order. [`Due::Collected`](super::Due::Collected) has what this member gets.
     ///
     /// # Errors
-    /// [`AmError::Again`]: 256 are under way. Else there is no such team or root, a member is gone, or the data are not as they have to be.
+    /// [`AmError::WouldBlock`]: 256 are under way. Else there is no such team or root, a member is gone, or the data are not as they have to be.
     pub fn collect(&mut self, team: Team, collective: Collective, cookie: u64) -> Result<()> {
         if team == Team::WORLD {
             self.offer_to_count();

@@ -27,7 +27,7 @@ impl Results {
             self.places = Some((memory, handle));
             self.free = (0..OPERATIONS_MAX as u16).rev().map(Slot).collect();
         }
-        self.free.pop().ok_or(AmError::Again)
+        self.free.pop().ok_or(AmError::WouldBlock)
     }
 
     pub fn give_back(&mut self, slot: Slot) {

@@ -153,7 +153,7 @@ fn handlers_that_flood_each_other_neither_block_nor_grow() {
                 let other = 1 - runtime.rank();
                 // What a handler starts has credits of its own, and an end.
                 let more = runtime.request(message.context(), other, 2, &[], &[]);
-                assert!(matches!(more, Ok(()) | Err(AmError::Again)));
+                assert!(matches!(more, Ok(()) | Err(AmError::WouldBlock)));
             };
             runtime.register(context, 0, answer).unwrap();
             runtime.register(context, 1, move |_, _| replies.set(replies.get() + 1)).unwrap();
@@ -189,7 +189,7 @@ fn messages_wait_for_their_handlers_in_order_and_hold_the_sender_back() {
     for _ in 0..100 {
         poll_all(&mut all);
     }
-    assert!(matches!(all[0].try_request(context, 1, 0, &[], b"one more"), Err(AmError::Again)));
+    assert!(matches!(all[0].try_request(context, 1, 0, &[], b"one more"), Err(AmError::WouldBlock)));
     // The context comes first, then one handler, then the other.
     let got = Rc::new(RefCell::new(Vec::new()));
     let theirs = all[1].context().unwrap();

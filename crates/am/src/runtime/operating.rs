@@ -117,7 +117,7 @@ fn start_or_end(
     let cookie = runtime.callbacks.number();
     let start = |runtime: &mut Runtime| {
         if !may_end(runtime) {
-            return Err(AmError::Again);
+            return Err(AmError::WouldBlock);
         }
         start(&mut runtime.process, cookie)
     };

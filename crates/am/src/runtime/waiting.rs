@@ -20,7 +20,7 @@ pub(super) fn for_space<R>(
     let mut has_polled = false;
     loop {
         let done = call(runtime);
-        if runtime.is_handling || !matches!(done, Err(AmError::Again)) {
+        if runtime.is_handling || !matches!(done, Err(AmError::WouldBlock)) {
             return done;
         }
         if has_polled {

@@ -195,7 +195,7 @@ impl Live {
         while let Some(Following { context, rank, handler, args }) = self.following.front() {
             let (rank, starter) = (*rank, Starter::Handler);
             match self.process.request(starter, *context, rank, *handler, args, &[]) {
-                Err(AmError::Again) => return,
+                Err(AmError::WouldBlock) => return,
                 Ok(()) => {}
                 Err(error) => {
                     let what = error.to_string();

@@ -54,7 +54,7 @@ impl From<AmError> for Code {
         let code = match &error {
             AmError::Argument(_) => Code::ARG,
             AmError::State(_) => Code::STATE,
-            AmError::Again => return Code::AGAIN,
+            AmError::WouldBlock => return Code::AGAIN,
             AmError::Full(_) => Code::NOMEM,
             AmError::TooLong { .. } | AmError::Differs { .. } => Code::TOO_LONG,
             AmError::Aborted => Code::ABORTED,

@@ -72,7 +72,7 @@ impl Partner {
                 state.called(self.service, call);
                 Poll::Ready(Ok(call))
             }
-            Err(SendError::Busy) if state.wait_for_space(self.service, context) => Poll::Pending,
+            Err(SendError::WouldBlock) if state.wait_for_space(self.service, context) => Poll::Pending,
             Err(error) => Poll::Ready(Err(CallError::Fetch(error.to_string()))),
         }
     }

@@ -34,7 +34,7 @@ impl Service {
     /// Another service, as this one sees it: see [`cci_ripc::Node::partner`](crate::Node::partner).
     ///
     /// # Errors
-    /// [`SendError::Busy`] if there are as many partners as there may be.
+    /// [`SendError::WouldBlock`] if there are as many partners as there may be.
     pub fn partner(&self, name: &ServiceName) -> Result<Partner, SendError> {
         let partner = self.shared.lock().node.partner(self.service, name)?;
         Ok(Partner::new(&self.shared, self.service, partner))

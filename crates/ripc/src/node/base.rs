@@ -155,13 +155,13 @@ impl Base {
     /// Sends a frame, or lets it wait for its turn. What waits leaves in order by [`Base::flush`].
     ///
     /// # Errors
-    /// [`SendError::Busy`] if as much waits as may.
+    /// [`SendError::WouldBlock`] if as much waits as may.
     pub fn send_or_wait(&mut self, partner: Partner, frame: Kept) -> Result<(), SendError> {
         let state = self.partners.get_mut(partner).ok_or(SendError::Unknown)?;
         let connection = state.connection().filter(|_| state.waiting.is_empty());
         let Some(connection) = connection else { return self.wait(partner, frame) };
         match self.send_frame(partner, connection, &frame, &[]) {
-            Err(SendError::Busy) => self.wait(partner, frame),
+            Err(SendError::WouldBlock) => self.wait(partner, frame),
             sent => sent,
         }
     }
@@ -169,10 +169,10 @@ impl Base {
     /// Sends a frame now.
     ///
     /// # Errors
-    /// [`SendError::Busy`] where there is no space or no connection.
+    /// [`SendError::WouldBlock`] where there is no space or no connection.
     pub fn send_now(&mut self, partner: Partner, frame: &Kept) -> Result<(), SendError> {
         let state = self.partners.get(partner).ok_or(SendError::Unknown)?;
-        let connection = state.connection().ok_or(SendError::Busy)?;
+        let connection = state.connection().ok_or(SendError::WouldBlock)?;
         self.send_frame(partner, connection, frame, &[])
     }
 
@@ -180,7 +180,7 @@ impl Base {
     pub fn wait(&mut self, partner: Partner, frame: Kept) -> Result<(), SendError> {
         let state = self.partners.get_mut(partner).ok_or(SendError::Unknown)?;
         if state.waiting.len() >= WAITING_MAX {
-            return Err(SendError::Busy);
+            return Err(SendError::WouldBlock);
         }
         state.waiting.push_back(frame);
         Ok(())
@@ -207,7 +207,7 @@ impl Base {
         {
             match self.send_frame(partner, connection, &frame, &[]) {
                 Ok(()) => {}
-                Err(SendError::Busy) => {
+                Err(SendError::WouldBlock) => {
                     if let Some(state) = self.partners.get_mut(partner) {
                         state.waiting.push_front(frame);
                     }
@@ -232,7 +232,7 @@ pub fn send_error(error: cci::SendError) -> SendError {
         cci::SendError::TooLong { len_bytes, max_bytes } => {
             SendError::TooLong { len_bytes, max_bytes: max_bytes as usize }
         }
-        cci::SendError::WouldBlock => SendError::Busy,
+        cci::SendError::WouldBlock => SendError::WouldBlock,
         cci::SendError::Disconnected | cci::SendError::UnknownConnection => SendError::Gone,
         error => SendError::System(error.to_string()),
     }

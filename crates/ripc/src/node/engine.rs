@@ -169,7 +169,7 @@ impl Engine {
         call.again_ns = None;
         match self.base.send_now(partner, &call.request) {
             Ok(()) => (call.sent_to, call.sent_ns) = (instance, now_ns),
-            Err(SendError::Busy | SendError::Gone) => {
+            Err(SendError::WouldBlock | SendError::Gone) => {
                 if is_connected {
                     calls.again_at(id, now_ns + BUSY_NS);
                     self.calls_due_by(now_ns + BUSY_NS);
@@ -233,7 +233,7 @@ impl Engine {
             (state.waiting.is_empty(), state.connection(), frame.as_plain())
         {
             match self.base.send_plain(connection, plain) {
-                Err(SendError::Busy) => {}
+                Err(SendError::WouldBlock) => {}
                 sent => return sent,
             }
         }

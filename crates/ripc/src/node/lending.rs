@@ -361,7 +361,7 @@ pub fn register(
     endpoint.register(&part.memory, registration).map_err(|error| match error {
         RegisterError::Length | RegisterError::Range { .. } => SendError::Range,
         RegisterError::UnknownConnection => SendError::Gone,
-        RegisterError::TooMany => SendError::Busy,
+        RegisterError::TooMany => SendError::WouldBlock,
         error => SendError::System(error.to_string()),
     })
 }

@@ -88,7 +88,7 @@ impl Pushing {
         let Push { partner, frame, placed, .. } = self.pushes.remove(key)?;
         let sent = match base.send_placed(partner, frame.clone(), &placed) {
             // What is in return buffers stays there; the message waits, and speaks of long items that are to be fetched.
-            Err(SendError::Busy) => base.wait(partner, frame.clone()),
+            Err(SendError::WouldBlock) => base.wait(partner, frame.clone()),
             sent => sent,
         };
         sent.err().map(|error| (frame, error))

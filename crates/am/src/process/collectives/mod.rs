@@ -177,7 +177,7 @@ impl Collectives {
         cookie: u64,
     ) -> Result<()> {
         if self.under_way.len() + counted.collecting() + self.ended.len() >= COLLECTIVES_MAX {
-            return Err(AmError::Again);
+            return Err(AmError::WouldBlock);
         }
         if team == Team::WORLD
             && !self.has_lost()

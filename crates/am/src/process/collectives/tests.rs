@@ -259,7 +259,7 @@ fn a_member_that_runs_ahead_is_held_back() {
     }
     assert!(ahead >= COLLECTIVES_MAX);
     for _ in 0..ahead {
-        while let Err(AmError::Again) = start(&mut all[1], 1) {
+        while let Err(AmError::WouldBlock) = start(&mut all[1], 1) {
             poll_all(&mut all);
         }
     }

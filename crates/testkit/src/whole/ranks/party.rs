@@ -428,7 +428,7 @@ impl Party {
                 model.done(self.rank, cookie, &Ok(value), Some(&bytes))?;
                 Ok(true)
             }
-            Err(AmError::Again) => {
+            Err(AmError::WouldBlock) => {
                 model.take_back();
                 Ok(false)
             }
@@ -469,7 +469,7 @@ impl Party {
 fn started(result: Result<(), AmError>, to: usize, model: &Model) -> Result<Option<bool>, String> {
     match result {
         Ok(()) => Ok(Some(true)),
-        Err(AmError::Again) => Ok(None),
+        Err(AmError::WouldBlock) => Ok(None),
         Err(AmError::Gone { rank, .. }) if model.is_dead(to) && rank as usize == to => Ok(Some(false)),
         Err(error) => Err(format!("a message was refused: {error}")),
     }

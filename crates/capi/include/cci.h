@@ -973,14 +973,14 @@ int cci_rma_free(cci_endpoint_t *endpoint, void *start);
 int cci_rma_invalidate(cci_endpoint_t *endpoint, const void *start, uint64_t length);
 
 /* A segment: a run of bytes in registered memory. */
-typedef struct cci_rma_piece {
+typedef struct cci_rma_segment {
     /* The memory: a handle, or a copy of one. */
     cci_rma_handle_t *handle;
     /* Where the segment begins, bytes from the start of the memory. */
     uint64_t offset;
     /* How long it is, bytes; may be 0. */
     uint64_t length;
-} cci_rma_piece_t;
+} cci_rma_segment_t;
 
 /*
  * One RMA operation on memory that is not contiguous: moves the segments of one list, in order, into those of the other.
@@ -995,8 +995,8 @@ typedef struct cci_rma_piece {
  * Errors: as cci_rma(); CCI_EINVAL also for an empty list, for lists of different length, and if they make more than
  * 1024 runs that are contiguous on both sides.
  */
-int cci_rmav(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len, const cci_rma_piece_t *local,
-             uint32_t local_count, const cci_rma_piece_t *remote, uint32_t remote_count, const void *context,
+int cci_rmav(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len, const cci_rma_segment_t *local,
+             uint32_t local_count, const cci_rma_segment_t *remote, uint32_t remote_count, const void *context,
              int flags);
 
 /* What an atomic operation does with its word. All wrap around. */

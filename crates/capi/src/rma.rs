@@ -135,7 +135,7 @@ thread_local! {
 /// # Safety
 /// `segments` points to `count` segments, whose handles are NULL or point to handles.
 unsafe fn take_segments(
-    segments: *const cci_rma_piece_t,
+    segments: *const cci_rma_segment_t,
     count: u32,
     into: &mut Vec<Segment>,
 ) -> Result<(), Failure> {
@@ -163,9 +163,9 @@ pub unsafe extern "C" fn cci_rmav(
     connection: *const cci_connection_t,
     msg_ptr: *const c_void,
     msg_len: u32,
-    local: *const cci_rma_piece_t,
+    local: *const cci_rma_segment_t,
     local_count: u32,
-    remote: *const cci_rma_piece_t,
+    remote: *const cci_rma_segment_t,
     remote_count: u32,
     context: *const c_void,
     flags: c_int,

@@ -395,7 +395,7 @@ pub struct cci_rma_handle_t {
 /// Extension: a run of bytes in registered memory.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct cci_rma_piece_t {
+pub struct cci_rma_segment_t {
     /// The registered memory: a handle, or a copy of one.
     pub handle: *const cci_rma_handle_t,
     /// Where the run begins, bytes.

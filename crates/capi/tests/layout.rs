@@ -151,7 +151,7 @@ fn objects() -> Vec<Item> {
     items.extend(object!(cci_alignment_t: 24, rma_write_local_addr @ 0, rma_write_remote_addr @ 4, rma_write_length @ 8, rma_read_local_addr @ 12, rma_read_remote_addr @ 16, rma_read_length @ 20));
     items.extend(object!(cci_rma_handle_t: 32, stuff @ 0));
     items.extend(object!(cci_atomic_op_t: 4));
-    items.extend(object!(cci_rma_piece_t: 24, handle @ 0, offset @ 8, length @ 16));
+    items.extend(object!(cci_rma_segment_t: 24, handle @ 0, offset @ 8, length @ 16));
     items.extend(object!(cci_endpoint_options_t: 48, size @ 0, recv_buf_count @ 4, send_buf_count @ 8, send_timeout_us @ 12, keepalive_timeout_us @ 16, rma_op_count @ 20, memory_cap_bytes @ 24, progress_thread @ 32, reserved @ 36, security @ 40));
     items.extend(object!(cci_security_t: 64, size @ 0, plain_peers @ 4, psk_file @ 8, certificate @ 16, private_key @ 24, authorities @ 32, allow_connect @ 40, allow_rma_read @ 48, allow_rma_write @ 56));
     items.extend(object!(cci_event_t: 24, r#type @ 0, send @ 0, recv @ 0, connect @ 0, request @ 0, accept @ 0, keepalive @ 0, dev_failed @ 0, ext_disconnected @ 0));

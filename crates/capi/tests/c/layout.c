@@ -121,10 +121,10 @@ static void objects(void)
     SIZE(cci_rma_handle_t);
     FIELD(cci_rma_handle_t, stuff);
     SIZE(cci_atomic_op_t);
-    SIZE(cci_rma_piece_t);
-    FIELD(cci_rma_piece_t, handle);
-    FIELD(cci_rma_piece_t, offset);
-    FIELD(cci_rma_piece_t, length);
+    SIZE(cci_rma_segment_t);
+    FIELD(cci_rma_segment_t, handle);
+    FIELD(cci_rma_segment_t, offset);
+    FIELD(cci_rma_segment_t, length);
     SIZE(cci_endpoint_options_t);
     FIELD(cci_endpoint_options_t, size);
     FIELD(cci_endpoint_options_t, recv_buf_count);

@@ -231,7 +231,7 @@ static void arguments(cci_connection_t *connection)
     if (connection->attribute == CCI_CONN_ATTR_RU)
         CHECK_STATUS(cci_rma(connection, NULL, 0, local, 0, remote, 0, 8, NULL, silent), CCI_EINVAL);
 
-    cci_rma_piece_t here = {local, 0, 16}, there = {remote, 0, 15}, nowhere = {NULL, 0, 16};
+    cci_rma_segment_t here = {local, 0, 16}, there = {remote, 0, 15}, nowhere = {NULL, 0, 16};
     CHECK_STATUS(cci_rmav(connection, NULL, 0, &here, 1, &there, 1, NULL, CCI_FLAG_READ), CCI_EINVAL);
     CHECK(strstr(cci_last_error(), "same total length"));
     CHECK_STATUS(cci_rmav(connection, NULL, 0, &here, 0, &there, 0, NULL, CCI_FLAG_READ), CCI_EINVAL);
@@ -254,7 +254,7 @@ static void arguments(cci_connection_t *connection)
 /* Unreliable connections have no remote memory. */
 static void unreliable(cci_connection_t *connection)
 {
-    cci_rma_piece_t here = {own_handle, 0, 8}, there = {&offer.all, 0, 8};
+    cci_rma_segment_t here = {own_handle, 0, 8}, there = {&offer.all, 0, 8};
     CHECK_STATUS(cci_rma(connection, NULL, 0, own_handle, 0, &offer.all, 0, 8, NULL, CCI_FLAG_WRITE), CCI_EINVAL);
     CHECK(strstr(cci_last_error(), "reliable"));
     CHECK_STATUS(cci_rmav(connection, NULL, 0, &here, 1, &there, 1, NULL, CCI_FLAG_READ), CCI_EINVAL);
@@ -365,7 +365,7 @@ static void refusals(cci_connection_t *connection, int is_first)
 static void scattered(cci_connection_t *connection)
 {
     enum { HERE = 500, THERE = 20 };
-    static cci_rma_piece_t here[HERE + 1], there[THERE + 1];
+    static cci_rma_segment_t here[HERE + 1], there[THERE + 1];
     const uint64_t unit = 40;
     uint64_t total = HERE * unit;
     struct question zero = {ZERO, 1, 0, 0, 0, AREA, 0}, look = {LOOK, 1, 0, 0, 0, total / THERE, 0};
@@ -375,12 +375,12 @@ static void scattered(cci_connection_t *connection)
         unsigned char *memory = (i & 1 ? library : own) + i * 2 * unit;
         for (uint64_t at = 0; at < unit; at++)
             memory[at] = pattern((uint32_t)(i * unit / look.length), (i * unit + at) % look.length);
-        here[i] = (cci_rma_piece_t){i & 1 ? library_handle : own_handle, i * 2 * unit, unit};
+        here[i] = (cci_rma_segment_t){i & 1 ? library_handle : own_handle, i * 2 * unit, unit};
     }
-    here[HERE] = (cci_rma_piece_t){own_handle, AREA, 0};
+    here[HERE] = (cci_rma_segment_t){own_handle, AREA, 0};
     for (uint64_t i = 0; i < THERE; i++)
-        there[i] = (cci_rma_piece_t){&offer.foreign, i * 10001, look.length};
-    there[THERE] = (cci_rma_piece_t){&offer.foreign, 0, 0};
+        there[i] = (cci_rma_segment_t){&offer.foreign, i * 10001, look.length};
+    there[THERE] = (cci_rma_segment_t){&offer.foreign, 0, 0};
     OK(cci_rmav(connection, NULL, 0, here, HERE + 1, there, THERE + 1, (void *)1, CCI_FLAG_WRITE));
     CHECK_STATUS(completion(connection, (void *)1), CCI_SUCCESS);
     for (uint32_t i = 0; i < THERE; i++) {

@@ -49,8 +49,8 @@ static int (*register_conn)(cci_connection_t *, void *, uint64_t, int, cci_rma_h
 static int (*rma_alloc)(cci_endpoint_t *, uint64_t, void **) = cci_rma_alloc;
 static int (*rma_free)(cci_endpoint_t *, void *) = cci_rma_free;
 static int (*rma_invalidate)(cci_endpoint_t *, const void *, uint64_t) = cci_rma_invalidate;
-static int (*rmav)(cci_connection_t *, const void *, uint32_t, const cci_rma_piece_t *, uint32_t,
-                   const cci_rma_piece_t *, uint32_t, const void *, int) = cci_rmav;
+static int (*rmav)(cci_connection_t *, const void *, uint32_t, const cci_rma_segment_t *, uint32_t,
+                   const cci_rma_segment_t *, uint32_t, const void *, int) = cci_rmav;
 static int (*atomic)(cci_connection_t *, cci_atomic_op_t, uint32_t, uint64_t, uint64_t, cci_rma_handle_t *, uint64_t,
                      cci_rma_handle_t *, uint64_t, const void *, int) = cci_atomic;
 static int (*explain)(cci_connection_t *, char **) = cci_explain;

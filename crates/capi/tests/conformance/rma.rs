@@ -105,9 +105,9 @@ fn rma(to: CConn, rma: &Rma<'_>, flags: c_int) -> c_int {
     let handles = |segments: &[Segment]| -> Vec<cci_rma_handle_t> {
         segments.iter().map(|segment| to_c(&segment.address.handle)).collect()
     };
-    let segments = |segments: &[Segment], handles: &[cci_rma_handle_t]| -> Vec<cci_rma_piece_t> {
+    let segments = |segments: &[Segment], handles: &[cci_rma_handle_t]| -> Vec<cci_rma_segment_t> {
         let both = segments.iter().zip(handles);
-        let segment = |(segment, handle): (&Segment, _)| cci_rma_piece_t {
+        let segment = |(segment, handle): (&Segment, _)| cci_rma_segment_t {
             handle: std::ptr::from_ref(handle),
             offset: segment.address.offset,
             length: segment.len_bytes,

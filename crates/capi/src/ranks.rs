@@ -29,9 +29,9 @@ impl Ranks {
         endpoint: &mut Endpoint,
         contexts: &mut Contexts,
         (peer, context): (Peer, u64),
-        limit: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Option<Connection>, JobError> {
-        let open = self.connections.connect(endpoint, peer, limit)?;
+        let open = self.connections.connect(endpoint, peer, timeout)?;
         if open.is_none() {
             contexts.entry(peer.to_context()).or_insert(context);
         }

@@ -643,17 +643,17 @@ impl Endpoint {
         }
     }
 
-    /// Disconnects all connections, and goes on delivering what was sent until that is done, or for `limit` at most. Returns whether
-    /// all of it was delivered or failed. Dropping the endpoint does this with a limit of a second.
-    pub fn close(mut self, limit: Duration) -> bool {
-        self.is_ours() && self.drain(as_ns(limit))
+    /// Disconnects all connections, and goes on delivering what was sent until that is done, or for `timeout` at most. Returns whether
+    /// all of it was delivered or failed. Dropping the endpoint does this with a timeout of a second.
+    pub fn close(mut self, timeout: Duration) -> bool {
+        self.is_ours() && self.drain(as_ns(timeout))
     }
 
-    fn drain(&mut self, limit_ns: u64) -> bool {
+    fn drain(&mut self, timeout_ns: u64) -> bool {
         for connection in self.core.connections() {
             self.disconnect(connection);
         }
-        let mut until_ns = clock::now_ns().saturating_add(limit_ns);
+        let mut until_ns = clock::now_ns().saturating_add(timeout_ns);
         let mut all_delivered = false;
         loop {
             // A request among the events is refused by being dropped, and progress sends that to its peer.

@@ -204,18 +204,18 @@ impl Job {
     }
 
     /// What has become of a rank: how its process ended, as far as the launcher knows. If it has not ended yet, waits for that for up to
-    /// `limit`. So a rank that learned of a death, by [`JobError::Gone`] or the end of a connection, learns its cause, which the launcher
+    /// `timeout`. So a rank that learned of a death, by [`JobError::Gone`] or the end of a connection, learns its cause, which the launcher
     /// may see a little later.
     ///
     /// # Errors
     /// There is no such rank. The launcher can't be asked ([`JobError::Refused`]): only `cci run` can. The launcher is gone.
-    pub fn status(&mut self, rank: u32, limit: Duration) -> Result<RankStatus> {
+    pub fn status(&mut self, rank: u32, timeout: Duration) -> Result<RankStatus> {
         self.check_rank(rank)?;
         let began = Instant::now();
         let mut pause = STATUS_PAUSE_MIN;
         loop {
             let status = self.bootstrap.status(rank)?;
-            let left = limit.saturating_sub(began.elapsed());
+            let left = timeout.saturating_sub(began.elapsed());
             if status.is_final() || left.is_zero() {
                 return Ok(status);
             }

@@ -728,16 +728,16 @@ impl Links {
         self.ranks.into_endpoint()
     }
 
-    /// Delivers what was sent for up to `limit`, and ends all connections.
-    pub fn close(mut self, limit: Duration) -> bool {
+    /// Delivers what was sent for up to `timeout`, and ends all connections.
+    pub fn close(mut self, timeout: Duration) -> bool {
         let start = Instant::now();
-        while !self.are_sent() && start.elapsed() < limit {
+        while !self.are_sent() && start.elapsed() < timeout {
             self.progress();
-            if !self.are_sent() && self.wait(Some(limit.saturating_sub(start.elapsed())), false).is_err() {
+            if !self.are_sent() && self.wait(Some(timeout.saturating_sub(start.elapsed())), false).is_err() {
                 break;
             }
         }
-        self.ranks.close(limit.saturating_sub(start.elapsed()))
+        self.ranks.close(timeout.saturating_sub(start.elapsed()))
     }
 }
 

@@ -790,10 +790,10 @@ impl Process {
         self.links.into_endpoint()
     }
 
-    /// Delivers what was sent for up to `limit`, and leaves. Others don't take it for a failure. Returns whether all of it was delivered.
-    pub fn close(mut self, limit: Duration) -> bool {
+    /// Delivers what was sent for up to `timeout`, and leaves. Others don't take it for a failure. Returns whether all of it was delivered.
+    pub fn close(mut self, timeout: Duration) -> bool {
         let lost = self.missing.as_ref().map(|(rank, _)| *rank);
         self.links.leave(lost, (self.barrier.number(), self.was_idle));
-        self.links.close(limit)
+        self.links.close(timeout)
     }
 }

@@ -30,13 +30,13 @@ pub(super) fn wait_for_collective<R>(look: impl FnMut(&mut Live) -> Result<Optio
     wait_until_at_most(None, Live::progress_collective, look).and_then(|found| found.ok_or(Code::AGAIN))
 }
 
-/// Waits until `look` has an answer, for up to `limit`.
+/// Waits until `look` has an answer, for up to `timeout`.
 pub(super) fn wait_until_at_most<R>(
-    limit: Option<Duration>,
+    timeout: Option<Duration>,
     progress: fn(&mut Live),
     mut look: impl FnMut(&mut Live) -> Result<Option<R>>,
 ) -> Result<Option<R>> {
-    let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
         let mut live = lock()?;
         progress(&mut live);
@@ -213,11 +213,11 @@ unsafe fn invoke(handler: usize, token: Token, data: &[u8], args: &[i64]) {
 }
 
 /// Waits until something ran, on any thread, since this thread's last return.
-pub(super) fn wait_for_run(limit: Option<Duration>) -> Result<()> {
+pub(super) fn wait_for_run(timeout: Option<Duration>) -> Result<()> {
     check_may_wait()?;
     let seen = Here::get().seen;
     let look = |live: &mut Live| Ok(Some(live.ran).filter(|&ran| ran != seen));
-    match wait_until_at_most(limit, Live::progress, look)? {
+    match wait_until_at_most(timeout, Live::progress, look)? {
         Some(ran) => {
             Here::change(|here| here.seen = ran);
             Ok(())

@@ -130,7 +130,7 @@ impl Connections {
         &mut self,
         endpoint: &mut Endpoint,
         peer: Peer,
-        limit: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Option<Connection>> {
         match self.states.get(&peer) {
             Some(State::Open(connection)) => return Ok(Some(*connection)),
@@ -145,7 +145,7 @@ impl Connections {
         }
         let hello = hello::encode(&self.ticket, self.rank, peer.label());
         endpoint
-            .connect(&uri, &hello, peer.attribute(), peer.to_context(), limit)
+            .connect(&uri, &hello, peer.attribute(), peer.to_context(), timeout)
             .map_err(|error| JobError::endpoint(format!("a connection with rank {}", peer.rank()), error))?;
         self.states.insert(peer, State::Asking { held: None });
         Ok(None)

@@ -38,11 +38,11 @@ use watch::Watch;
 /// let context = cci::Context::new()?;
 /// let device = context.device("any").ok_or("no device any")?;
 /// let mut ranks = Ranks::open(&mut job, device, cci::Options::default())?;
-/// let limit = std::time::Duration::from_secs(30);
+/// let timeout = std::time::Duration::from_secs(30);
 /// if job.rank() == 0 {
-///     ranks.connect(Peer::of(job.size() - 1), limit)?;
+///     ranks.connect(Peer::of(job.size() - 1), timeout)?;
 /// }
-/// while let Some(event) = ranks.wait(Some(limit))? {
+/// while let Some(event) = ranks.wait(Some(timeout))? {
 ///     match event {
 ///         RankEvent::Connected { peer, .. } => println!("connected with rank {}", peer.rank()),
 ///         RankEvent::Failed { peer, why } => println!("no connection with rank {}: {why}", peer.rank()),
@@ -63,7 +63,7 @@ pub struct Ranks {
     /// There was no send buffer for a message of the barrier.
     barrier_waits: bool,
     /// How long a rank may take no message of a barrier, if this rank has called one.
-    barrier_limit: Option<Duration>,
+    barrier_timeout: Option<Duration>,
     /// Events that come before those of the endpoint: they came while the last messages of a barrier were sent, or a handler has not taken them.
     kept: VecDeque<Event>,
     /// None where no launcher shows which ranks have ended.
@@ -100,7 +100,7 @@ impl Ranks {
             barrier_connections: Vec::new(),
             barrier_waits: false,
             hosts,
-            barrier_limit: None,
+            barrier_timeout: None,
             kept: VecDeque::new(),
             watch: ended.map(Watch::new),
         }
@@ -108,7 +108,7 @@ impl Ranks {
 
     /// Starts a barrier, which ends in exactly one [`RankEvent::Barrier`] when all ranks have started theirs. Other events come meanwhile.
     /// Its messages travel over connections of their own with up to eight ranks, which open at the first barrier. A rank that takes no events
-    /// for `limit` while another one has sent it something counts as gone: give more than the longest time that ranks work between two calls
+    /// for `timeout` while another one has sent it something counts as gone: give more than the longest time that ranks work between two calls
     /// of [`Ranks::next_event`] or [`Ranks::wait`]. Never blocks.
     ///
     /// A rank that closes its endpoint or dies ends this barrier and all later ones, on every rank. Ranks may learn of it in different barriers.
@@ -116,7 +116,7 @@ impl Ranks {
     /// # Errors
     /// A barrier is in progress. A rank is gone, which the error names. The endpoint can't connect. Nothing was
     /// started.
-    pub fn barrier(&mut self, limit: Duration) -> Result<()> {
+    pub fn barrier(&mut self, timeout: Duration) -> Result<()> {
         if self.barrier.is_running() {
             return Err(JobError::Argument("a barrier is under way: wait for its event first".into()));
         }
@@ -125,13 +125,13 @@ impl Ranks {
         }
         if self.barrier_connections.len() < self.barrier.neighbour_count() {
             for rank in self.barrier.neighbours().collect::<Vec<_>>() {
-                self.connect(Peer::of_barriers(rank), limit)?;
+                self.connect(Peer::of_barriers(rank), timeout)?;
             }
         }
-        if self.barrier_limit != Some(limit) {
-            self.barrier_limit = Some(limit);
+        if self.barrier_timeout != Some(timeout) {
+            self.barrier_timeout = Some(timeout);
             for (_, connection) in self.barrier_connections.clone() {
-                self.wait_for(connection, limit);
+                self.wait_for(connection, timeout);
             }
         }
         self.barrier.start();
@@ -140,8 +140,8 @@ impl Ranks {
     }
 
     /// A rank may work for longer than a send of the program may take. A connection that is unknown now has ended, and an event says so.
-    fn wait_for(&mut self, connection: Connection, limit: Duration) {
-        let _ = self.endpoint.set_send_timeout(connection, limit);
+    fn wait_for(&mut self, connection: Connection, timeout: Duration) {
+        let _ = self.endpoint.set_send_timeout(connection, timeout);
     }
 
     /// Sends what the barrier has to say, as far as there are connections and buffers. Returns whether it has sent anything.
@@ -236,11 +236,11 @@ impl Ranks {
     }
 
     /// Returns the connection if it is open. Otherwise asks for it, unless that was done before, which ends in
-    /// [`RankEvent::Connected`], or [`RankEvent::Failed`] after `limit` at the latest. Never blocks. A rank may connect to itself.
+    /// [`RankEvent::Connected`], or [`RankEvent::Failed`] after `timeout` at the latest. Never blocks. A rank may connect to itself.
     ///
     /// # Errors
     /// There is no such rank, or the endpoint can't connect: nothing was started.
-    pub fn connect(&mut self, peer: Peer, limit: Duration) -> Result<Option<Connection>> {
+    pub fn connect(&mut self, peer: Peer, timeout: Duration) -> Result<Option<Connection>> {
         if let Some(watch) = &mut self.watch
             && watch.has_ended(peer.rank())
             && self.connections.get(peer).is_none()
@@ -248,7 +248,7 @@ impl Ranks {
             watch.refuse(peer);
             return Ok(None);
         }
-        self.connections.connect(&mut self.endpoint, peer, Some(limit))
+        self.connections.connect(&mut self.endpoint, peer, Some(timeout))
     }
 
     /// The connection, if it is open.
@@ -409,9 +409,9 @@ impl Ranks {
         self.kept.is_empty() && !self.barrier_waits && !self.endpoint.arm()
     }
 
-    /// Closes the endpoint with all connections, and delivers what was sent for up to `limit`. Returns whether all of it was.
-    pub fn close(self, limit: Duration) -> bool {
-        self.endpoint.close(limit)
+    /// Closes the endpoint with all connections, and delivers what was sent for up to `timeout`. Returns whether all of it was.
+    pub fn close(self, timeout: Duration) -> bool {
+        self.endpoint.close(timeout)
     }
 
     fn on(&mut self, event: Event) -> Option<RankEvent> {
@@ -443,8 +443,8 @@ impl Ranks {
         match event {
             RankEvent::Connected { peer, connection } if peer.is_of_barriers() => {
                 self.barrier_connections.push((peer.rank(), connection));
-                if let Some(limit) = self.barrier_limit {
-                    self.wait_for(connection, limit);
+                if let Some(timeout) = self.barrier_timeout {
+                    self.wait_for(connection, timeout);
                 }
             }
             RankEvent::Failed { peer, .. } | RankEvent::Ended { peer, .. } if peer.is_of_barriers() => {

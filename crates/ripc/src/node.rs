@@ -274,11 +274,11 @@ impl Node {
         let until_ns = clock::now_ns().saturating_add(as_ns(timeout));
         loop {
             let now_ns = clock::now_ns();
-            if self.seek(partner) {
+            if self.try_reach(partner) {
                 return Ok(());
             }
             if now_ns >= until_ns || !self.has_partner(partner) {
-                return Err(self.obstacle(partner, timeout));
+                return Err(self.reach_error(partner, timeout));
             }
             let _woken = self.sleep(Some(until_ns));
         }

@@ -54,7 +54,7 @@ fn a_service_is_asked_for_again_when_its_answer_is_late_and_not_before() {
         let _service = server.register(&ServiceName::new("slow").unwrap()).unwrap();
         let me = client.client().unwrap();
         let partner = client.partner(me, &ServiceName::new("slow").unwrap()).unwrap();
-        while !client.seek(partner) {
+        while !client.try_reach(partner) {
             server.progress();
             assert!(Instant::now() < until);
         }

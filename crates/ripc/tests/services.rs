@@ -571,7 +571,7 @@ fn long_items_wait_for_windows_where_the_program_says_so() {
         let window = server.allocate(3_000).unwrap();
         server.give_window_part(Some(serving), Part::new(&window, 100..1_100)).unwrap();
         server.give_window_part(None, Part::new(&window, 2_000..3_000)).unwrap();
-        server.take_back(&Part::new(&window, 2_999..3_000));
+        server.withdraw_buffers(&Part::new(&window, 2_999..3_000));
         for (text, item) in [(&b"long"[..], Some(100)), (b"short", None)] {
             let message = until(&mut [&mut client, &mut server], |nodes| next_message(nodes[1], serving));
             assert_eq!(message.item(0), text, "in order");

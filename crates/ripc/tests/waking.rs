@@ -126,13 +126,13 @@ fn a_search_sleeps_until_the_directory_answers() {
     let (_source, mut node) = open();
     let me = node.client().unwrap();
     let partner = node.partner(me, &name()).unwrap();
-    assert!(!node.seek(partner));
+    assert!(!node.try_reach(partner));
     // It looks again and again for a moment, and then only asks once more now and then.
     let longest = Duration::from_millis(100);
     let until = std::time::Instant::now() + PATIENCE;
     while node.next_due() < longest {
         assert!(std::time::Instant::now() < until, "{:?}", node.next_due());
-        assert!(!node.seek(partner));
+        assert!(!node.try_reach(partner));
     }
 }
 

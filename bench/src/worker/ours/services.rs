@@ -271,7 +271,7 @@ fn contact(args: &WorkArgs, mut node: Node) -> Outcome {
             node.reach(partner, LIMIT).map_err(|error| dial::failed("reach")(&error))?;
         } else {
             let mut silent = Silence::default();
-            while !node.seek(partner) {
+            while !node.try_reach(partner) {
                 silent.look()?;
             }
         }

@@ -52,7 +52,7 @@ pub(super) struct Buffers {
     /// Addresses of pooled buffers that share memory, by their length.
     shared: BTreeMap<usize, VecDeque<usize>>,
     /// Addresses of the other pooled buffers, in the order in which they were freed.
-    alone: VecDeque<usize>,
+    unshared: VecDeque<usize>,
     /// Ranges of the program's own memory: length by address.
     registered: BTreeMap<usize, usize>,
 }
@@ -101,7 +101,7 @@ impl Buffers {
         let address = if len_bytes <= SHARED_BYTES_MAX {
             self.take_shared(node, len_bytes.next_power_of_two().max(SHARED_BYTES_MIN))?
         } else {
-            self.take_alone(node, len_bytes)?
+            self.take_unshared(node, len_bytes)?
         };
         let place = self.place(address)?;
         self.buffer(&place)?.len_bytes = len_bytes;
@@ -124,14 +124,14 @@ impl Buffers {
         Some(first)
     }
 
-    fn take_alone(&mut self, node: &mut Node, len_bytes: usize) -> Option<usize> {
-        for index in 0..self.alone.len() {
-            let address = self.alone[index];
+    fn take_unshared(&mut self, node: &mut Node, len_bytes: usize) -> Option<usize> {
+        for index in 0..self.unshared.len() {
+            let address = self.unshared[index];
             let fits = self.blocks.get(&address).is_some_and(|block| {
                 block.each_bytes >= len_bytes && block.each_bytes <= len_bytes.saturating_mul(2)
             });
             if fits && self.is_free(node, address) {
-                self.alone.remove(index);
+                self.unshared.remove(index);
                 return Some(address);
             }
         }
@@ -161,7 +161,7 @@ impl Buffers {
         if buffer.is_lent
             && let Some(whole) = self.whole(&place)
         {
-            node.take_back(&whole);
+            node.withdraw_buffers(&whole);
         }
         self.put_into_pool(&place);
     }
@@ -171,7 +171,7 @@ impl Buffers {
             Some(block) if block.buffers.len() > 1 => {
                 self.shared.entry(block.each_bytes).or_default().push_back(place.start);
             }
-            _ => self.alone.push_back(place.start),
+            _ => self.unshared.push_back(place.start),
         }
     }
 
@@ -190,7 +190,7 @@ impl Buffers {
         let Some(place) = self.place(address) else { return };
         let Some(buffer) = self.buffer(&place).filter(|buffer| buffer.len_bytes == 0) else { return };
         buffer.len_bytes = len_bytes;
-        self.alone.retain(|&pooled| pooled != place.start);
+        self.unshared.retain(|&pooled| pooled != place.start);
         if let Some(shared) =
             self.blocks.get(&place.block).and_then(|block| self.shared.get_mut(&block.each_bytes))
         {
@@ -253,7 +253,7 @@ impl Buffers {
         if let Some(place) = self.place(address) {
             let is_taken = self.buffer(&place).is_some_and(|buffer| buffer.len_bytes != 0);
             if is_taken && let Some(whole) = self.whole(&place) {
-                node.take_back(&whole);
+                node.withdraw_buffers(&whole);
             }
             return is_taken;
         }
@@ -264,7 +264,7 @@ impl Buffers {
         self.registered.remove(&start);
         if let Some(base) = NonNull::new(ptr::with_exposed_provenance_mut(start)) {
             // SAFETY: nothing accesses memory through it.
-            node.take_back(&Part::all(&Memory::foreign(unsafe { Foreign::new(base, len) })));
+            node.withdraw_buffers(&Part::all(&Memory::foreign(unsafe { Foreign::new(base, len) })));
         }
         true
     }

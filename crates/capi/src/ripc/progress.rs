@@ -73,7 +73,7 @@ fn step(wake: &EventFd, calls_seen: &mut u64, is_late: bool) -> Next {
     }
     wake.drain();
     if is_late {
-        live.node.look();
+        live.node.check_directory();
     }
     live.node.progress();
     live.take_notices();

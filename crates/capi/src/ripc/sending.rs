@@ -28,7 +28,7 @@ fn send_to(
     loop {
         let partner = with(|live| live.partner(src, dest))?;
         let look = |live: &mut Live| {
-            if live.node.is_reached(partner) || live.node.seek(partner) {
+            if live.node.is_reached(partner) || live.node.try_reach(partner) {
                 return Ok(Some(send(live, partner)?));
             }
             live.registered(src)?;
@@ -44,7 +44,7 @@ fn send_to(
             }
             Waited::Done(Err(error)) => return wrong(error.to_string()),
             Waited::TimedOut | Waited::Interrupted => {
-                return with(|live| wrong(live.node.obstacle(partner, began.elapsed()).to_string()));
+                return with(|live| wrong(live.node.reach_error(partner, began.elapsed()).to_string()));
             }
         }
     }
@@ -126,7 +126,7 @@ pub extern "C" fn ripc_short_item_size_max(src: u16, dest: u16) -> u32 {
         with(|live| {
             let partner = live.partner(src, dest)?;
             if !live.node.is_reached(partner) {
-                live.node.seek(partner);
+                live.node.try_reach(partner);
             }
             let bytes = live.node.short_item_bytes_max(partner).unwrap_or(0).min(BYTES_MAX);
             Ok(u32::try_from(bytes).unwrap_or(0))

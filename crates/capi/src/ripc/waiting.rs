@@ -83,7 +83,7 @@ pub(super) fn wait<T>(wait: Wait, mut look: impl FnMut(&mut Live) -> Result<Opti
             live.waiters.retain(|waiter| !Arc::ptr_eq(&waiter.wake, &wake));
             on_wake(live);
             if woken == Woken::TimedOut {
-                live.node.look();
+                live.node.check_directory();
             }
             look(live)?
         };

@@ -135,7 +135,7 @@ impl Fetch {
         let reason = if self.node.is_reached(self.from) {
             "the service does not answer".into()
         } else {
-            self.node.obstacle(self.from, silence).to_string()
+            self.node.reach_error(self.from, silence).to_string()
         };
         let timeout_s = self.timeout.as_secs();
         self.bar.suspend(|| eprintln!("{reason}; waiting for up to {timeout_s} s"));

@@ -85,12 +85,12 @@ impl Partner {
         let began = Instant::now();
         poll_fn(|context| {
             let mut state = self.shared.lock();
-            if state.node.seek(self.partner) {
+            if state.node.try_reach(self.partner) {
                 state.wake_driver();
                 return Poll::Ready(Ok(()));
             }
             if state.is_over || began.elapsed() >= timeout || !state.node.has_partner(self.partner) {
-                return Poll::Ready(Err(state.node.obstacle(self.partner, timeout)));
+                return Poll::Ready(Err(state.node.reach_error(self.partner, timeout)));
             }
             state.wait_for_turn(context);
             state.wake_driver();

@@ -654,7 +654,7 @@ impl Engine {
             }
             let reached = call.sent_to.is_some();
             let search = self.base.partners.get(partner).and_then(|state| state.search.as_ref());
-            let reason = search.and_then(|search| search.obstacle.clone()).filter(|_| !reached);
+            let reason = search.and_then(|search| search.reach_error.clone()).filter(|_| !reached);
             self.end_call(service, id, Err(CallError::TimedOut { reached, reason }));
         }
         let calls_ns = self.calls.values().map(Calls::next_due_ns).min().unwrap_or(u64::MAX);

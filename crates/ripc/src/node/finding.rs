@@ -92,7 +92,7 @@ impl Finding {
                     since_ns: now_ns,
                     ask_at_ns: Some(now_ns),
                     pause_ns: ASK_AGAIN_NS_MIN,
-                    obstacle: None,
+                    reach_error: None,
                     avoid: avoid.or(state.instance),
                     dialling: None,
                 };
@@ -146,7 +146,7 @@ impl Finding {
         if waited.as_nanos() >= self.timeout_ns.into() && (!wanted || !state.waiting.is_empty()) {
             let service = state.name.clone();
             let unknown = || ReachError::Unknown { service, directory: self.directory.describe(), waited };
-            let error = search.obstacle.clone().unwrap_or_else(unknown);
+            let error = search.reach_error.clone().unwrap_or_else(unknown);
             found.push(Found::Unreached(partner, error.after(waited)));
             if wanted {
                 return true;
@@ -255,7 +255,7 @@ impl Finding {
         let uri = record.uris.first().cloned().unwrap_or_default();
         let (service, waited) = (state.name.clone(), Duration::ZERO);
         if let Some(search) = &mut state.search {
-            search.obstacle = Some(ReachError::NotThere { service, uri, reason, waited });
+            search.reach_error = Some(ReachError::NotThere { service, uri, reason, waited });
             later(search, now_ns);
         }
     }
@@ -266,7 +266,7 @@ impl Finding {
         base: &mut Base,
         service: &ServiceName,
         now_ns: u64,
-        obstacle: impl Fn() -> ReachError,
+        reach_error: impl Fn() -> ReachError,
     ) {
         for &partner in &self.searching {
             let Some(state) = base.partners.get_mut(partner) else { continue };
@@ -274,7 +274,7 @@ impl Finding {
                 && state.pinned.is_none()
                 && let Some(search) = state.search.as_mut().filter(|search| search.dialling.is_none())
             {
-                search.obstacle = Some(obstacle());
+                search.reach_error = Some(reach_error());
                 later(search, now_ns);
             }
         }
@@ -299,7 +299,7 @@ impl Finding {
         let (instance, uri) =
             search.and_then(|search| search.dialling.take()).unwrap_or((Instance(0), String::new()));
         let name = state.name.clone();
-        let obstacle = match result {
+        let reach_error = match result {
             Ok(connection) => {
                 let identity = base.endpoint.peer_identity(connection);
                 if policy.may_register(&name, identity) {
@@ -322,7 +322,7 @@ impl Finding {
             }
         };
         if let Some(search) = base.partners.get_mut(partner).and_then(|state| state.search.as_mut()) {
-            search.obstacle = Some(obstacle);
+            search.reach_error = Some(reach_error);
             later(search, now_ns);
         }
         None

@@ -37,7 +37,7 @@ impl Node {
 
     /// Whether a partner is connected. If not, it is looked for, as by [`Node::reach`], without waiting: call it again when
     /// [`Node::next_due`] is over or the descriptor is readable.
-    pub fn seek(&mut self, partner: Partner) -> bool {
+    pub fn try_reach(&mut self, partner: Partner) -> bool {
         let now_ns = clock::now_ns();
         self.engine.finding.search(&mut self.engine.base, partner, None, now_ns);
         self.engine.look(now_ns);
@@ -55,16 +55,16 @@ impl Node {
         self.engine.base.short_item_bytes_max(partner)
     }
 
-    /// Why a partner was not reached, after it has been [looked for](Node::seek) for so long.
-    pub fn obstacle(&self, partner: Partner, waited: Duration) -> ReachError {
+    /// Why a partner was not reached, after it has been [looked for](Node::try_reach) for so long.
+    pub fn reach_error(&self, partner: Partner, waited: Duration) -> ReachError {
         let state = self.engine.base.partners.get(partner);
-        let obstacle = state.and_then(|state| state.search.as_ref()?.obstacle.clone());
+        let reach_error = state.and_then(|state| state.search.as_ref()?.reach_error.clone());
         let unknown = || ReachError::Unknown {
             service: state.map_or_else(|| ServiceName::number(0), |state| state.name.clone()),
             directory: self.engine.finding.directory.describe(),
             waited,
         };
-        obstacle.unwrap_or_else(unknown).after(waited)
+        reach_error.unwrap_or_else(unknown).after(waited)
     }
 
     /// Whether long items are being written into return buffers of a partner: their message leaves after that, and others may before.
@@ -73,7 +73,7 @@ impl Node {
     }
 
     /// Takes the news of the directory: for programs that sleep without [`Node::wait`], after each long sleep.
-    pub fn look(&mut self) {
+    pub fn check_directory(&mut self) {
         self.engine.look(clock::now_ns());
     }
 
@@ -109,7 +109,7 @@ impl Node {
     }
 
     /// Takes back the windows and the return buffers that have a byte of this memory: nothing will be put there.
-    pub fn take_back(&mut self, part: &Part) {
+    pub fn withdraw_buffers(&mut self, part: &Part) {
         let base = &mut self.engine.base;
         base.services.take_back_windows(part);
         base.lending.take_back_buffers(&mut base.endpoint, part);

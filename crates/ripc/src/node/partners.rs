@@ -48,7 +48,7 @@ pub struct Search {
     pub ask_at_ns: Option<u64>,
     pub pause_ns: u64,
     /// What stands in the way, as far as is known.
-    pub obstacle: Option<ReachError>,
+    pub reach_error: Option<ReachError>,
     /// Instances at which it was not, to pass over for now.
     pub avoid: Option<Instance>,
     /// What is being dialled.

@@ -286,7 +286,7 @@ fn of_two_ways_one_is_cut_again_and_again() {
             traffic.until_received(100);
         }
         let messages = traffic.finish();
-        let lost = traffic.client.counter("ways_lost") + traffic.server.counter("ways_lost");
+        let lost = traffic.client.counter("paths_lost") + traffic.server.counter("paths_lost");
         println!(
             "{attribute:?}: {messages} messages once, {lost} times a way was lost\n{}",
             traffic.client.explained()

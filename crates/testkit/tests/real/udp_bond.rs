@@ -205,7 +205,7 @@ fn survive(down: impl Fn(&Veth), up: impl Fn(&Veth), attribute: Attribute) {
     let after = [pair.counter("path1_datagram_bytes_sent"), pair.counter("path2_datagram_bytes_sent")];
     println!("bytes by each path afterwards: {}, {}", after[0] - before[0], after[1] - before[1]);
     assert!((0..2).all(|index| after[index] - before[index] > 500_000), "{}", pair.explained());
-    assert!(pair.counter("ways_lost") >= 1);
+    assert!(pair.counter("paths_lost") >= 1);
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub(super) fn counters(
         ("cookies_sent", of.cookies_sent),
         ("connections_broken", of.connections_broken),
         ("resets_sent", of.resets_sent),
-        ("ways_lost", of.paths_lost),
+        ("paths_lost", of.paths_lost),
         ("rma_bytes_sent", of.rma_bytes_sent),
         ("rma_bytes_received", of.rma_bytes_received),
     ]);

@@ -9,7 +9,7 @@
 //!   buffers* ([`SegmentSource`], [`SegmentDestination`]) bring segments from the program's memory at one rank to its memory at another one.
 //! - With a heap on each rank there are *containers* on which all ranks work: [`Map`], [`Set`], [`MultiSet`], [`List`], [`Vector`],
 //!   [`Deque`], [`Workspace`].
-//! - [`Shared`] is global memory behind a lock, with a thread that serves other ranks while the program computes.
+//! - [`SharedGlobalMemory`] is global memory behind a lock, with a thread that serves other ranks while the program computes.
 //!
 //! The C interface of this crate is `acp.h`. What differs from the published ACP by intent is in the guide (`docs/guide.md`).
 #![forbid(unsafe_code)]
@@ -54,5 +54,5 @@ pub use memory::GlobalMemory;
 pub use regions::RegionKey;
 pub use reserve::Reserves;
 pub use segmented::{SegmentDestination, SegmentSource};
-pub use shared::{HasGlobalMemory, Locked, Shared};
+pub use shared::{HasGlobalMemory, Locked, SharedGlobalMemory};
 pub use space::Space;

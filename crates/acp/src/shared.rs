@@ -56,14 +56,14 @@ impl<T: HasGlobalMemory> HasGlobalMemory for Option<T> {
 /// # let context = cci::Context::new()?;
 /// # let device = context.device("any").ok_or("no device any")?;
 /// let global = cci_acp::GlobalMemory::open(&mut job, device, cci::Options::default(), 10_240)?;
-/// let shared = cci_acp::Shared::with_progress_thread(global)?;
+/// let shared = cci_acp::SharedGlobalMemory::with_progress_thread(global)?;
 /// shared.lock()?.sync()?;
 /// // Here it may compute for as long as it likes.
 /// shared.into_inner()?.close()?;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Shared<T: HasGlobalMemory = GlobalMemory> {
+pub struct SharedGlobalMemory<T: HasGlobalMemory = GlobalMemory> {
     /// Dropped before `inner`, so that global memory is left by a thread of the program's. None: it was ended, or nobody needs it.
     thread: Mutex<Option<ProgressThread>>,
     helper: Arc<Helper>,
@@ -112,7 +112,7 @@ impl Helper {
     }
 }
 
-/// The value of a [`Shared`], for as long as this thread has the lock. Other threads wait for it, and other ranks are served only in calls
+/// The value of a [`SharedGlobalMemory`], for as long as this thread has the lock. Other threads wait for it, and other ranks are served only in calls
 /// meanwhile: hold it for a call, and not while the program computes.
 pub struct Locked<'a, T> {
     state: MutexGuard<'a, State<T>>,
@@ -134,12 +134,12 @@ impl<T> DerefMut for Locked<'_, T> {
     }
 }
 
-impl<T: HasGlobalMemory> Shared<T> {
+impl<T: HasGlobalMemory> SharedGlobalMemory<T> {
     /// Starts a progress thread, on which no signals of the process are delivered. A job of one rank gets none.
     ///
     /// # Errors
     /// There is no global memory in it. The system has no more descriptors or threads.
-    pub fn with_progress_thread(mut value: T) -> Result<Shared<T>> {
+    pub fn with_progress_thread(mut value: T) -> Result<SharedGlobalMemory<T>> {
         let global = value.global_memory().ok_or(AcpError::Argument("there is no global memory"))?;
         let sleeper = match global.size() {
             1 => None,
@@ -156,7 +156,7 @@ impl<T: HasGlobalMemory> Shared<T> {
         let made_by = fork::token();
         let start = |sleeper| ProgressThread::start(&helper, &inner, sleeper);
         let thread = watcher.map(start).transpose()?;
-        Ok(Shared { thread: Mutex::new(thread), helper, inner, made_by })
+        Ok(SharedGlobalMemory { thread: Mutex::new(thread), helper, inner, made_by })
     }
 
     /// Takes the lock, for a call or several in a row.

@@ -4,7 +4,7 @@
 mod roles;
 
 use cci::{Atomic, AtomicKind, AtomicWidth, Foreign, Memory};
-use cci_acp::{GlobalAddress, GlobalMemory, Order, Receiver, Sender, Shared, Slots, Space};
+use cci_acp::{GlobalAddress, GlobalMemory, Order, Receiver, Sender, SharedGlobalMemory, Slots, Space};
 use roles::{ROLE, all_ranks_do};
 use std::fs;
 use std::time::Duration;
@@ -93,7 +93,7 @@ fn served() {
         let request = receiver.start(&mut global, &into).unwrap();
         (receiver, request, into)
     });
-    let shared = Shared::with_progress_thread(global).unwrap();
+    let shared = SharedGlobalMemory::with_progress_thread(global).unwrap();
     progress_thread();
     match rank {
         0 => asks(&mut shared.lock().unwrap(), &memory, &all),
@@ -169,7 +169,7 @@ fn ranks_that_call_nothing_are_served() {
 fn idle() {
     let (job, mut global) = roles::open(STARTER_BYTES, 0);
     let (_memory, all) = exchange(&mut global);
-    let shared = Shared::with_progress_thread(global).unwrap();
+    let shared = SharedGlobalMemory::with_progress_thread(global).unwrap();
     let next = all[(job.rank() as usize + 1) % all.len()];
     for _ in 0..100 {
         let mut bytes = [0; 100];

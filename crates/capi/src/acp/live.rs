@@ -2,12 +2,12 @@
 
 use super::ends::Ends;
 use super::failure::{Result, Wrong, guarded, wrong};
-use cci_acp::{GlobalMemory, HasGlobalMemory, Shared};
+use cci_acp::{GlobalMemory, HasGlobalMemory, SharedGlobalMemory};
 use cci_job::Job;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What this process has, from `acp_init` on, with the progress thread; nothing any more from `acp_finalize` on.
-static LIVE: OnceLock<Shared<Option<Box<Live>>>> = OnceLock::new();
+static LIVE: OnceLock<SharedGlobalMemory<Option<Box<Live>>>> = OnceLock::new();
 /// Held while a process begins.
 static BEGINNING: Mutex<()> = Mutex::new(());
 
@@ -54,7 +54,7 @@ pub(super) fn begin(make: impl FnOnce() -> Result<Box<Live>>) -> Result<()> {
     if LIVE.get().is_some() {
         return wrong("acp_init() was called before");
     }
-    let shared = Shared::with_progress_thread(Some(make()?))?;
+    let shared = SharedGlobalMemory::with_progress_thread(Some(make()?))?;
     // Whoever else could have set it waits for the lock.
     let _ = LIVE.set(shared);
     Ok(())

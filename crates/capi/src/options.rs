@@ -128,7 +128,7 @@ fn set_connection(
         if name == CCI_OPT_CONN_SEND_TIMEOUT {
             endpoint.set_send_timeout(connection, send_timeout(value)?)?;
         } else if name == CCI_OPT_EXT_CONN_LOANS {
-            endpoint.receive_loans(connection, loans_of(value)?)?;
+            endpoint.set_loans(connection, loans_of(value)?)?;
         } else {
             endpoint.set_keepalive(connection, keepalive(value))?;
         }

@@ -16,7 +16,7 @@ pub struct Lent {
 impl From<Messages> for Lent {
     fn from(mut messages: Messages) -> Lent {
         // A connection that is gone shows when it is used.
-        let _ = messages.endpoint.receive_loans(messages.connection, Loans::Mapped);
+        let _ = messages.endpoint.set_loans(messages.connection, Loans::Mapped);
         Lent { messages, next: None }
     }
 }

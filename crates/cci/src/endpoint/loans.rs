@@ -13,7 +13,7 @@ use cci_memory::pool::SlotPool;
 impl Endpoint {
     /// Lends memory for one message of `len_bytes` bytes on a connection. The program writes the message there and sends it by
     /// [`Endpoint::send_loan`]. That saves the program a buffer of its own and, over shared memory, from 2 KiB on, copies: the peer gets
-    /// the message where it lies, or copies it once ([`Endpoint::receive_loans`]). The first loans of a connection may have to be copied
+    /// the message where it lies, or copies it once ([`Endpoint::set_loans`]). The first loans of a connection may have to be copied
     /// as other messages are, since the peer has to map the memory first.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`OptionError::UnknownConnection`] and [`OptionError::OtherProcess`].
-    pub fn receive_loans(&mut self, connection: Connection, loans: Loans) -> Result<(), OptionError> {
+    pub fn set_loans(&mut self, connection: Connection, loans: Loans) -> Result<(), OptionError> {
         let link = self.link(connection)?;
         self.transport.configure(&mut self.core, Setting::Loans { link, loans });
         Ok(())

@@ -183,7 +183,7 @@ pub enum Event {
     /// A message came.
     Recv(Message),
     /// A message came that lies in memory of the peer's and was not copied: only on connections for which the program has asked for
-    /// that, by [`Endpoint::receive_loans`](crate::Endpoint::receive_loans).
+    /// that, by [`Endpoint::set_loans`](crate::Endpoint::set_loans).
     Mapped(MappedMessage),
     /// An attempt to connect ended: exactly once for each.
     Connect {

@@ -221,7 +221,7 @@ impl Port for Endpoint {
     }
 
     fn receive_mapped(&mut self, connection: Connection) {
-        self.receive_loans(connection, Loans::Mapped).expect("the connection is open");
+        self.set_loans(connection, Loans::Mapped).expect("the connection is open");
     }
 
     fn wait(&mut self, timeout: Duration) -> Option<Happening<Endpoint>> {

@@ -93,7 +93,7 @@ impl Honest {
 #[test]
 fn a_message_is_handed_over_kept_in_any_order_and_returned() {
     let mut pair = Honest::connect(endpoint());
-    pair.server.receive_loans(pair.to_client, Loans::Mapped).unwrap();
+    pair.server.set_loans(pair.to_client, Loans::Mapped).unwrap();
     let first = pair.mapped();
     pair.send(first, 1, 1);
     for number in 2..=5 {
@@ -161,7 +161,7 @@ fn who_asks_for_nothing_gets_copies_and_a_short_loan_is_copied() {
 #[test]
 fn all_slots_that_are_out_are_waited_for_and_the_cap_holds() {
     let mut pair = Honest::connect(endpoint());
-    pair.server.receive_loans(pair.to_client, Loans::Mapped).unwrap();
+    pair.server.set_loans(pair.to_client, Loans::Mapped).unwrap();
     let first = pair.mapped();
     pair.send(first, 0, 0);
     for number in 1..LOANS_MAX {
@@ -204,7 +204,7 @@ fn where_there_is_no_space_for_the_mapping_everything_is_copied() {
     let options =
         Options { memory_bytes_max: 1 << 20, recv_buffers: 64, send_buffers: 16, ..Options::default() };
     let mut pair = Honest::connect(Endpoint::create(&builtin::shm("shm"), options).unwrap());
-    pair.server.receive_loans(pair.to_client, Loans::Mapped).unwrap();
+    pair.server.set_loans(pair.to_client, Loans::Mapped).unwrap();
     for number in 0..200 {
         let loan = pair.client.loan(pair.to_server, LEN).unwrap();
         assert!(!loan.is_mapped());
@@ -224,7 +224,7 @@ fn where_there_is_no_space_for_the_mapping_everything_is_copied() {
 #[test]
 fn a_sleeping_receiver_returns_what_another_thread_drops() {
     let mut pair = Honest::connect(endpoint());
-    pair.server.receive_loans(pair.to_client, Loans::Mapped).unwrap();
+    pair.server.set_loans(pair.to_client, Loans::Mapped).unwrap();
     let first = pair.mapped();
     pair.send(first, 1, 1);
     let Event::Mapped(message) = pair.receive() else { panic!() };
@@ -388,7 +388,7 @@ impl Liar {
     fn new(server: &mut Endpoint, loans: Loans) -> Liar {
         let attacker = ask(server, 1, Attribute::ReliableOrdered);
         let lie = confirm(server, attacker);
-        server.receive_loans(lie.connection, loans).unwrap();
+        server.set_loans(lie.connection, loans).unwrap();
         let (offer, memory) = (Offer { slots: 4, slot_bytes: 4096 }, Lending::create(4, 4096).unwrap());
         lie.stream.send(&offer.to_bytes(), &[memory.fd().unwrap()]).unwrap();
         let mut liar = Liar { lie, memory, out: Vec::new() };

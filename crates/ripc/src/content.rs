@@ -352,11 +352,6 @@ impl Message {
         &self.long_items
     }
 
-    /// The long items, taken out.
-    pub fn take_long_items(&mut self) -> Vec<Option<LongItem>> {
-        std::mem::take(&mut self.long_items)
-    }
-
     pub(crate) fn is_complete(&self) -> bool {
         self.long_items.iter().all(Option::is_some)
     }

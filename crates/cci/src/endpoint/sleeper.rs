@@ -12,10 +12,10 @@ const TOKEN_WAKE: u64 = 1;
 
 /// How a thread sleeps, without having the endpoint, until the endpoint has something to do: [`Endpoint::sleeper`].
 pub struct Sleeper {
-    bed: Epoll,
+    epoll: Epoll,
     wake: EventFd,
     woken: Mutex<Events>,
-    /// Its descriptor is in the bed.
+    /// Kept open, since its descriptor is in `epoll`.
     _poller: Arc<Poller>,
 }
 
@@ -27,7 +27,7 @@ impl Sleeper {
     /// The system refuses to wait.
     pub fn sleep(&self) -> Result<(), WaitError> {
         let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        self.bed.wait(&mut woken, None).map_err(|source| SysError::new("epoll_wait", source))?;
+        self.epoll.wait(&mut woken, None).map_err(|source| SysError::new("epoll_wait", source))?;
         if woken.iter().any(|event| event.token == TOKEN_WAKE) {
             // An eventfd of our own is never closed and has been written to.
             let _ = self.wake.drain();
@@ -46,7 +46,7 @@ impl Sleeper {
 /// any number of threads may sleep so at once.
 impl AsFd for Sleeper {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bed.as_fd()
+        self.epoll.as_fd()
     }
 }
 
@@ -58,9 +58,9 @@ impl Endpoint {
     /// The system has no more descriptors.
     pub fn sleeper(&self) -> Result<Sleeper, SysError> {
         let poller = self.poller();
-        let (bed, wake) = (Epoll::new()?, EventFd::new()?);
-        bed.add(poller.fd(), TOKEN_ENDPOINT, Interest::Read, Trigger::Level)?;
-        bed.add(wake.as_fd(), TOKEN_WAKE, Interest::Read, Trigger::Level)?;
-        Ok(Sleeper { bed, wake, woken: Mutex::new(Events::with_capacity(2)), _poller: poller })
+        let (epoll, wake) = (Epoll::new()?, EventFd::new()?);
+        epoll.add(poller.fd(), TOKEN_ENDPOINT, Interest::Read, Trigger::Level)?;
+        epoll.add(wake.as_fd(), TOKEN_WAKE, Interest::Read, Trigger::Level)?;
+        Ok(Sleeper { epoll, wake, woken: Mutex::new(Events::with_capacity(2)), _poller: poller })
     }
 }

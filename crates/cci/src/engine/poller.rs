@@ -49,15 +49,15 @@ struct Signals {
 /// What a progress thread sleeps on.
 struct Apart {
     /// What the transport waits for, the timer, and `wake`.
-    bed: Epoll,
+    epoll: Epoll,
     /// Wakes the thread and nobody else.
     wake: EventFd,
 }
 
 impl Apart {
     fn new() -> Result<Apart, SysError> {
-        let apart = Apart { bed: Epoll::new()?, wake: EventFd::new()? };
-        apart.bed.add(&apart.wake, TOKEN_PENDING, Interest::Read, Trigger::Level)?;
+        let apart = Apart { epoll: Epoll::new()?, wake: EventFd::new()? };
+        apart.epoll.add(&apart.wake, TOKEN_PENDING, Interest::Read, Trigger::Level)?;
         Ok(apart)
     }
 }
@@ -103,7 +103,7 @@ impl Poller {
     fn add(&self, fd: BorrowedFd<'_>, token: u64) -> Result<(), SysError> {
         self.epoll.add(fd, token, Interest::Read, Trigger::Level)?;
         let Some(apart) = &self.apart else { return Ok(()) };
-        apart.bed.add(fd, token, Interest::Read, Trigger::Level).inspect_err(|_| {
+        apart.epoll.add(fd, token, Interest::Read, Trigger::Level).inspect_err(|_| {
             let _ = self.epoll.remove(fd);
         })
     }
@@ -124,7 +124,7 @@ impl Poller {
         // One that is not in the set (a failed `watch`) is looked after by deadlines.
         let _ = self.epoll.modify(fd, token, interest, Trigger::Level);
         if let Some(apart) = &self.apart {
-            let _ = apart.bed.modify(fd, token, interest, Trigger::Level);
+            let _ = apart.epoll.modify(fd, token, interest, Trigger::Level);
         }
     }
 
@@ -140,7 +140,7 @@ impl Poller {
         // A descriptor that is not in the set any more is what we want.
         let _ = self.epoll.remove(fd);
         if let Some(apart) = &self.apart {
-            let _ = apart.bed.remove(fd);
+            let _ = apart.epoll.remove(fd);
         }
     }
 
@@ -189,7 +189,7 @@ impl Poller {
     /// Queued events do not wake it.
     pub fn sleep_apart(&self, woken: &mut Events) -> Result<(), SysError> {
         let Some(apart) = &self.apart else { return Ok(()) };
-        apart.bed.wait(woken, None).map_err(|source| SysError::new("epoll_wait", source))?;
+        apart.epoll.wait(woken, None).map_err(|source| SysError::new("epoll_wait", source))?;
         if woken.iter().any(|event| event.token == TOKEN_PENDING) {
             let _ = apart.wake.drain();
         }

@@ -233,11 +233,11 @@ impl DeviceInfo {
 }
 
 impl Device {
-    /// Its name: the section of the configuration file, or "shm", "udp-eth0", "udp-lo".
+    /// The device's name: the section of the configuration file, or "shm", "udp-eth0", "udp-lo".
     pub fn name(&self) -> &str {
         &self.0.name
     }
-    /// What drives it.
+    /// Which transport is behind the device.
     pub fn transport(&self) -> TransportKind {
         self.0.kind
     }
@@ -265,7 +265,7 @@ impl Device {
     pub fn pci(&self) -> Option<PciAddress> {
         self.0.pci
     }
-    /// 100 highest, 50 unless configured.
+    /// Its priority: 100 is the highest, 50 unless configured.
     pub fn priority(&self) -> u8 {
         self.0.priority
     }

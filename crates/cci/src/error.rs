@@ -85,7 +85,7 @@ pub enum CreateError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Somebody else listens there.
+    /// Another endpoint or program listens at this service.
     InUse {
         /// As it was given.
         service: String,
@@ -115,12 +115,12 @@ pub enum ConnectError {
     },
     /// The request's payload is longer than [`crate::limits::REQUEST_BYTES_MAX`].
     RequestTooLong {
-        /// Its length.
+        /// The length of the payload, bytes.
         len_bytes: usize,
     },
     /// A request's payload for a multicast group, where nobody would read it: connect without one.
     RequestToGroup {
-        /// Its length.
+        /// The length of the payload, bytes.
         len_bytes: usize,
     },
     /// The device does not offer this kind of connection.

@@ -13,13 +13,13 @@ pub enum Attribute {
     ReliableOrdered,
     /// RU: every message arrives once, in whatever order the network brings it.
     ReliableUnordered,
-    /// UU: a message arrives once at most. A host that loses one counts it. A send completes when it
-    /// has left.
+    /// UU: a message arrives once or not at all. A send completes when its message has left this host. A message that an
+    /// endpoint has to drop is counted there.
     Unreliable,
-    /// UU to every member of a multicast group (CCI-031): this end sends and receives nothing. Nobody is asked, so the
-    /// connection is there at once. By UDP only, that of a device `any` included.
+    /// UU to all members of a multicast group (CCI-031). Only sends. The connection is there at once, since no member is asked. Over
+    /// UDP only, on a `udp` device or on `any`.
     MulticastSend,
-    /// UU from every sender to a multicast group (CCI-031): this end receives and sends nothing. By UDP only.
+    /// UU from all senders to a multicast group (CCI-031). Only receives. Over UDP only, on a `udp` device or on `any`.
     MulticastReceive,
 }
 
@@ -56,8 +56,8 @@ impl SendFlags {
     /// No completion event. A failure is counted in `sends_failed`. One that ends the connection is followed by
     /// [`Event::Disconnected`](crate::Event::Disconnected).
     pub const SILENT: SendFlags = SendFlags(1);
-    /// The message need not be copied before the call returns. A permission the library may use or not: from
-    /// safe Rust it always copies, since a borrow can't outlive the call.
+    /// The library may read the message after the call has returned, instead of copying it. Only the C interface makes use of
+    /// this: safe Rust borrows a message for the length of the call, so it is always copied.
     pub const NO_COPY: SendFlags = SendFlags(2);
 
     /// True when all of `other` is in `self`.
@@ -90,30 +90,30 @@ pub struct Options {
     /// `any` a number is the port of UDP and TCP, and anything else is for shared memory; the library chooses the rest. None: what the
     /// device's configuration says (`port`, `endpoint`), or else the library chooses.
     pub service: Option<String>,
-    /// Receive buffers: 1,024, shared by all peers. A message that is kept holds one. At least 1. While several connections are
-    /// open, one gets no more than are left for all others; one that is alone may have all.
+    /// How many receive buffers there are: 1,024 by default, at least 1. All connections share them. A message takes one until the
+    /// program drops it. A connection holds no more of them than are left free for others, unless it is the only one.
     pub recv_buffers: u32,
-    /// Sends that may be in progress at once: 16,384, of whatever length, whether their peers take them or not. Those for which
-    /// the transport has no room wait in memory that is borrowed under the cap. At least 1. While several connections are open,
-    /// one may have no more than are left for all others.
+    /// How many sends of all connections may be in progress: 16,384 by default, at least 1. A send that the transport has no space
+    /// for is in progress, too: it waits in memory that counts for `memory_bytes_max`. A connection has no more sends than
+    /// are left for others, unless it is the only one.
     pub send_buffers: u32,
-    /// Remote memory operations that may be in progress at once: 16,384. Memory for them is borrowed as they are begun. At least
-    /// 1. While several connections are open, one may have no more than are left for all others.
+    /// How many operations on remote memory may be in progress on all connections: 16,384 by default, at least 1. They take memory
+    /// only while they are in progress. A connection has no more of them than are left for others, unless it is the only one.
     pub rma_operations: u32,
-    /// How long a reliable send may take before it fails with `ReceiverNotReady` or `TimedOut`: 10 s. One that waits for room while
-    /// the peer goes on taking others has more time, as long as those before it need at 64 KiB a second. Not zero.
+    /// How long a reliable send may take before it fails with `ReceiverNotReady` or `TimedOut`: 10 s by default, not zero. While a
+    /// send waits for those before it, and the peer takes these, it has more time: what they need at 64 KiB a second.
     pub send_timeout: Duration,
-    /// Raise [`Event::KeepaliveTimedOut`](crate::Event) when a peer is silent for so long. None: off. Peers that have gone are
-    /// found without it, and reported by [`Event::Disconnected`](crate::Event::Disconnected).
+    /// How long a peer may be silent before [`Event::KeepaliveTimedOut`](crate::Event) is raised. None, the default: for ever.
+    /// Peers that have gone are found without it, and reported by [`Event::Disconnected`](crate::Event::Disconnected).
     pub keepalive: Option<Duration>,
-    /// Cap on every byte the endpoint holds for buffers, queues, connections and mappings of peers' memory: 256 MiB. Memory from
-    /// [`Endpoint::allocate`](crate::Endpoint::allocate) counts beside it.
+    /// How many bytes the endpoint may hold for buffers, queues, connections and mappings of peers' memory: 256 MiB by default.
+    /// Memory from [`Endpoint::allocate`](crate::Endpoint::allocate) does not count.
     pub memory_bytes_max: u64,
-    /// How many bytes of the program's own memory the endpoint remembers as checked after they were deregistered: 64 MiB. With 0
-    /// every registration checks its memory anew; see [`Endpoint::forget_registrations`](crate::Endpoint::forget_registrations).
+    /// Of how many bytes of the program's own memory the endpoint remembers, after they were deregistered, that they are mapped: 64 MiB
+    /// by default. With 0 every registration checks its memory anew; see [`Endpoint::forget_registrations`](crate::Endpoint::forget_registrations).
     pub idle_registered_bytes_max: u64,
-    /// Who may be a peer, and that everything is encrypted. None: the device's configuration decides; without one, nothing is
-    /// encrypted. Needs the feature `sealing`, which is on by default; not for devices of shared memory.
+    /// Encrypts everything, and says who may be a peer. None: the device's configuration decides; without one, nothing is
+    /// encrypted. Needs the feature `sealing`, which is on by default. Devices of shared memory refuse it.
     pub security: Option<Security>,
 }
 

@@ -17,8 +17,8 @@ use thread::{Doing, Helper, ProgressThread};
 /// An [`Endpoint`] for several threads: clone it and hand the clones out. Each call takes a lock; a waiting thread
 /// does not hold it.
 ///
-/// One waiter at a time sleeps on the endpoint's descriptor; the others sleep until it tells them that something
-/// changed. So a completion that one thread brings in wakes the thread that waits for it.
+/// Of the threads that wait, one sleeps on the endpoint's descriptor. It makes progress when it wakes, and then wakes the others: what they
+/// wait for may have come.
 ///
 /// ```
 /// use cci::{Context, Endpoint, Options, SharedEndpoint};
@@ -309,7 +309,7 @@ impl SharedEndpoint {
         Ok(self.wait_for_blocking(context))
     }
 
-    /// Makes progress until there may be room: nothing announces it.
+    /// Makes progress for a moment, after which there may be space. No event announces space.
     fn pause_for_space(&self) {
         let until_ns = clock::now_ns() + limits::SPACE_POLL_NS;
         let _ = self.until(Some(until_ns), |_| None::<()>);

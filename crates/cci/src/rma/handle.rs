@@ -53,15 +53,14 @@ impl fmt::Debug for Access {
     }
 }
 
-/// Names a registered region to its owner and to peers (CCI-055, CCI-059): 32 plain bytes, the same on every machine,
-/// that may travel in any message. It holds the region's number, length and rights, and a key of 64 random bits: who
-/// was not given the handle can't guess it. What a handle says of itself is believed by nobody: the owner checks every
-/// access against its own table.
+/// Names a registered region to its owner and to peers (CCI-055, CCI-059). It is 32 plain bytes, the same on every machine, which
+/// may travel in any message. They hold the region's number, length and rights, and a random key of 64 bits, so that nobody can guess a
+/// handle. A peer that changes the bytes gains nothing: the owner checks each access against its own table.
 #[derive(Copy, Clone, PartialEq, Eq, Hash)]
 pub struct RegionHandle([u8; RegionHandle::BYTES]);
 
 impl RegionHandle {
-    /// Its length.
+    /// Length of a handle, bytes.
     pub const BYTES: usize = 32;
 
     pub(crate) fn new(region: u64, len_bytes: u64, key: u64, access: Access) -> RegionHandle {

@@ -13,15 +13,14 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Memory that peers may read and write at any time, and the program too: through the copying calls here, or through
-/// [`Memory::as_ptr`] with the care that such memory needs. A cheap handle: clone it freely. The memory lives until the
-/// last clone is gone and no region of it is registered any more.
+/// Memory that can be registered, so that peers read and write it. The program reads and writes it by the calls here, which copy, or
+/// through [`Memory::as_ptr`], knowing that peers may change it at any time. Clones are cheap, and are the same memory. It lives until
+/// the last clone is gone and no region of it is registered any more.
 ///
 /// [`Endpoint::allocate`](crate::Endpoint::allocate) gives memory of the library's own, which processes on the same host
 /// map directly; [`Memory::foreign`] takes memory that the program has from elsewhere.
 ///
-/// A child made by `fork` has the handle and not the library's memory: nothing is mapped there, and the calls here find
-/// everything beyond its end.
+/// In a child made by `fork` the library's memory is not mapped: the calls here find every byte beyond its end.
 ///
 /// ```
 /// use cci::{Access, Context, Endpoint, Options, RegionHandle};
@@ -280,14 +279,14 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// What to register, beyond the memory itself.
+/// How memory is registered: which part, for whom and with which rights.
 #[derive(Clone, Debug)]
 pub struct Registration {
     /// Which part of the memory; None: all of it. Parts may overlap (CCI-057).
     pub range: Option<Range<usize>>,
     /// What peers may do.
     pub access: Access,
-    /// The only connection over which they may; None: every connection of the endpoint (CCI-056).
+    /// The only connection whose peer may; None: the peers of all connections of the endpoint (CCI-056).
     pub only: Option<Connection>,
 }
 

@@ -6,13 +6,13 @@ use crate::options::Options;
 use crate::security::Security;
 use cci_secure::{Authorisation, Credentials, Identity, Method, Names, Rights};
 
-/// What an endpoint goes by.
+/// The security of an endpoint, from what its device and its program say.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealing {
     pub credentials: Credentials,
-    /// What comes plain is not for us.
+    /// What comes without encryption is refused.
     pub required: bool,
-    /// The device's and the program's together.
+    /// The rules of the device and of the program.
     pub authorisation: Authorisation,
 }
 

@@ -63,12 +63,12 @@ pub enum ConfigError {
     DatagramBytes,
     /// `memory_bytes_max` is too small for this datagram size and `sends_max`; at least `bytes_min` are needed.
     Memory {
-        /// The least that would do.
+        /// The least that would do, bytes.
         bytes_min: u64,
     },
     /// The system does not have the memory for the buffers.
     OutOfMemory {
-        /// So much they take.
+        /// How much the buffers take, bytes.
         bytes: u64,
     },
     /// `connections_max`, `requests_max`, `sends_max` or `operations_max` is 0, or above [`limits::INDEX_MAX`]; or

@@ -32,7 +32,7 @@ pub enum ClaimError {
     Taken {
         /// The name.
         service: ServiceName,
-        /// Who has it, for people.
+        /// Who has it, in words for people.
         by: String,
         /// Where it was claimed.
         directory: String,
@@ -44,7 +44,7 @@ pub enum ClaimError {
         /// Which rule says so.
         reason: String,
     },
-    /// The directory did not do it.
+    /// The directory could not enter the name.
     Directory {
         /// The name.
         service: ServiceName,
@@ -79,7 +79,7 @@ pub enum SendError {
     Unknown,
     /// The short items and what describes the rest do not fit into one message. They are never divided (RIPC-006, RIPC-014).
     TooLong {
-        /// What they take, bytes.
+        /// What they take together, bytes.
         len_bytes: usize,
         /// What one message to this partner may take, bytes.
         max_bytes: usize,

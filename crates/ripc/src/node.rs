@@ -84,7 +84,7 @@ impl CallOptions {
     }
 }
 
-/// What a node has done and holds.
+/// What a node has counted since it was opened, and what it holds.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages that were dropped because their service did not receive them.

@@ -4,7 +4,7 @@ use cci_memory::fallible;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// Of one chunk: two of the longest messages.
+/// How long a chunk is: two of the longest messages fit.
 pub(crate) const CHUNK_BYTES: usize = 16 << 10;
 /// Slots kept for the parts of one write.
 pub(crate) const PARTS_MAX: usize = 16;
@@ -27,12 +27,12 @@ impl Chunks {
         Chunks { spare: Vec::new(), made: 0, max: 0 }
     }
 
-    /// There may be so many more.
+    /// Raises the number of chunks that may be made.
     pub fn allow(&mut self, more: u32) {
         self.max = self.max.saturating_add(more);
     }
 
-    /// There may be so many fewer, of those that can be taken.
+    /// Lowers the number of chunks that may be made, by those at most that nobody has taken.
     pub fn forbid(&mut self, fewer: u32) {
         self.max -= fewer.min(self.unused());
         self.shrink_to(self.max);
@@ -64,7 +64,7 @@ impl Chunks {
         if self.made >= self.max {
             return None;
         }
-        // So that giving back never allocates.
+        // Reserved now, so that giving the chunk back never allocates.
         let missing = (self.made as usize + 1).saturating_sub(self.spare.len());
         self.spare.try_reserve(missing).ok()?;
         let chunk = fallible::zeroed(CHUNK_BYTES)?;
@@ -92,9 +92,9 @@ pub(crate) struct Queue {
     chunks: VecDeque<Box<[u8]>>,
     /// Position of the first byte of the first chunk.
     base: u64,
-    /// Of the first byte that is kept.
+    /// Position of the first byte that is kept.
     head: u64,
-    /// Behind the last.
+    /// Position behind the last byte.
     tail: u64,
 }
 

@@ -41,7 +41,7 @@ struct Entry {
     next: u32,
     /// The entry before it in the queue.
     previous: u32,
-    /// Of a send: the send behind it.
+    /// The next send behind this entry, if it is a send.
     next_send: u32,
     silent: bool,
     status: Option<Status>,

@@ -22,7 +22,7 @@ impl Pace {
         events >= self.events
     }
 
-    /// Progress begins although events wait, so many events after the last.
+    /// Progress begins although events wait. `events`: how many were taken since it was last made.
     pub fn begins(&mut self, events: u32, now_ns: u64) {
         if let Some(ended_at_ns) = self.ended_at_ns {
             let each_ns = now_ns.saturating_sub(ended_at_ns) / u64::from(events.max(1));
@@ -31,7 +31,7 @@ impl Pace {
         }
     }
 
-    /// It has ended.
+    /// Progress has ended.
     pub fn ended(&mut self, now_ns: u64) {
         self.ended_at_ns = Some(now_ns);
     }

@@ -1,10 +1,10 @@
-//! Who may have one more of what all connections share — receive buffers, remote operations — while it is scarce: a connection that holds fewer than are left for all others
-//! (Choudhury and Hahne's dynamic threshold). So nobody who floods, and nobody whose messages the program keeps, locks
-//! others out; see ADR 0019.
+//! Shares what all connections use: receive buffers and remote operations. While they are scarce, a connection gets one more only if it
+//! holds fewer than are free (Choudhury and Hahne's dynamic threshold). So neither a peer that floods, nor one whose messages the program
+//! keeps, locks others out; see ADR 0019.
 //!
-//! Nothing is counted while more than half of them are free: nobody can hold more than that then. Below it they
-//! are counted, which takes a look at each, so seldom that a message costs a few nanoseconds more; between two
-//! counts it is known what has changed, though not whose returned buffers were.
+//! While more than half are free, nobody can hold more than are free, and nothing is counted. Below that, who holds how many is counted by
+//! a look at each, so seldom that it adds a few nanoseconds to a message. Between two counts it is known how many were taken and returned,
+//! but not who had those that were returned.
 
 use crate::connection::Connection;
 use cci_memory::fallible;
@@ -14,9 +14,9 @@ const INDEX_BITS: u32 = 22;
 const _: () = assert!(crate::limits::CONNECTIONS_MAX <= 1 << INDEX_BITS && INDEX_BITS < 29);
 const _: () = assert!(cci_memory::pool::HOLDER_MAX == (1 << 29) - 1);
 
-/// No holder.
+/// The number of no holder.
 const NOBODY: u32 = u32::MAX;
-/// Buffers returned, or taken without a note, by which counts may be wrong: one in this many of those that are free.
+/// Counts may be wrong by one in this many of the buffers that are free, since buffers are returned, or taken without a note.
 const SLACK: u32 = 4;
 
 /// The number by which the buffers of a connection are known. Buffers of one that ended before, in the same slot of the

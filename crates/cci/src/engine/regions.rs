@@ -17,13 +17,13 @@ pub struct Region {
     pub bytes: Bytes,
     pub key: u64,
     pub access: Access,
-    /// Only over this connection.
+    /// The only connection over which peers may access it; None: all.
     pub only: Option<Connection>,
-    /// It is known that it can be written.
+    /// The memory was found to be writable, so that operations of this endpoint may write there.
     pub is_target: bool,
-    /// A peer was granted it to map, and may look there for as long as it lives.
+    /// A peer may have mapped it, and may read there for as long as that process lives.
     pub is_mapped: bool,
-    /// Where in `memory` it begins.
+    /// Where the region begins in `memory`.
     pub start: usize,
     /// Keeps the memory alive.
     pub memory: Memory,
@@ -157,7 +157,7 @@ impl Regions {
         self.named(at.region, at.key).filter(|region| !region.is_target).map(|region| region.bytes)
     }
 
-    /// It can.
+    /// Notes that the memory of a region was found to be writable.
     pub fn set_target(&mut self, at: RemoteAddress) {
         if let Some(region) = self.table.get_mut(Key::from_bits(at.region)) {
             region.is_target = true;

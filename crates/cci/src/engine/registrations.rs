@@ -57,11 +57,11 @@ pub(crate) struct Registrations {
     idle_bytes: u64,
     idle_bytes_max: u64,
     page_bytes: usize,
-    /// Counts releases.
+    /// How many releases there were: the clock by which the runs that are idle longest are found.
     now: u64,
     /// Registrations of which nothing had to be checked.
     hits: u64,
-    /// Those of which something had to be.
+    /// Registrations of which something had to be checked.
     misses: u64,
     /// Idle runs forgotten for the cap.
     evictions: u64,

@@ -15,16 +15,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// The part of a request only its transport understands.
 pub type RequestInner = Box<dyn Any + Send>;
 
-/// A request, whole.
+/// All that belongs to a request.
 pub struct RequestBody {
     pub payload: Vec<u8>,
     pub attribute: Attribute,
     pub peer: String,
-    /// Who that is, where peers are told apart.
+    /// Who the peer is, where that was proved.
     pub identity: Option<Peer>,
     /// The kind of transport by which it came; one endpoint may have several.
     pub via: TransportKind,
-    /// What that transport calls it.
+    /// The number by which that transport knows the request.
     pub ticket: u64,
     pub inner: RequestInner,
     pub inbox: Arc<RequestInbox>,

@@ -30,14 +30,14 @@ const _: () = assert!(
 /// What is known of a send that waits.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// The program's, returned unchanged.
+    /// What the program gave, returned unchanged with the completion.
     pub context: u64,
-    /// No event on success.
+    /// Raises no event on success.
     pub silent: bool,
     pub len_bytes: u32,
-    /// Its send timeout ends then.
+    /// When its send timeout ends.
     deadline_ns: u64,
-    /// A peer that goes on taking sends has until then, which leaves time for what waited before this one.
+    /// Until when it may wait while the peer goes on taking sends: later than `deadline_ns` by the time for what waited before it.
     limit_ns: u64,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct SendQueue {
     pub connection: Connection,
     stored: Queue,
     len: u32,
-    /// Of these, those that are not silent.
+    /// How many of them are not silent.
     unreported: u32,
     timeout_ns: u64,
     /// When the transport last took one of them, or the first of them came.

@@ -18,7 +18,7 @@ pub struct Capacity {
     buffers: Mutex<Buffers>,
     /// A message waits for memory.
     is_wanted: AtomicBool,
-    /// Some came back since.
+    /// Memory has come back since a message began to wait for some.
     has_news: AtomicBool,
     waker: Waker,
 }

@@ -15,7 +15,7 @@ enum Held<K, T> {
     Message(T),
     /// A long message that has not ended.
     Pending(K),
-    /// What became of one that has.
+    /// The outcome of a long message that has ended.
     Ended(T),
 }
 

@@ -44,7 +44,7 @@ pub struct CallNumber {
 }
 
 impl CallNumber {
-    /// Of no call.
+    /// The number of a message that belongs to no call.
     pub const NONE: CallNumber = CallNumber { index: 0, tag: 0 };
 
     /// `None`: no honest client has as many calls.
@@ -67,12 +67,12 @@ impl CallNumber {
         self.index
     }
 
-    /// As a key, for contexts.
+    /// The number as a key, to be kept in contexts.
     pub fn to_key(self) -> Key {
         Key { index: self.index, generation: self.tag.into() }
     }
 
-    /// What [`CallNumber::to_key`] has made.
+    /// The number of a key that [`CallNumber::to_key`] has made.
     pub fn from_key(key: Key) -> CallNumber {
         CallNumber::of(key)
     }

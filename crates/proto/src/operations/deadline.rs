@@ -54,7 +54,7 @@ impl Progress {
         *self = Progress { at_ticks: now_ticks, remainder_ns: 0 };
     }
 
-    /// So many bytes were sent or have come.
+    /// Notes that `bytes` bytes were sent or have come.
     #[inline]
     pub fn note(&mut self, bytes: u64, now_ticks: u32) {
         let moved_ns = progress_ns(bytes) + u64::from(self.remainder_ns);

@@ -5,7 +5,7 @@ use crate::pool::Buf;
 use crate::reliable::sends::SendId;
 use crate::{Seq, Time};
 
-/// What has happened to a bundle.
+/// Bits that say what has happened to a bundle.
 pub(crate) mod mark {
     /// Counted as in flight.
     pub const IN_FLIGHT: u8 = 1;
@@ -21,7 +21,7 @@ pub(crate) mod mark {
     pub const SIZE: u8 = 32;
 }
 
-/// What a bundle holds besides messages.
+/// Bits that say what a bundle holds besides messages.
 pub(crate) mod holds {
     /// Records of remote memory access.
     pub const RMA: u8 = 1;
@@ -47,7 +47,7 @@ pub(crate) struct TxSlot {
     pub marks: u8,
     /// Times it was sent again, up to 255.
     pub resends: u8,
-    /// From [`holds`].
+    /// Bits of [`holds`].
     pub holds: u8,
     /// The path that it went by last.
     pub path: u8,

@@ -31,7 +31,7 @@ impl RemoteAddress {
         [self.region, self.key, self.offset]
     }
 
-    /// From the words of a record.
+    /// Makes an address from the words of a record.
     #[inline]
     #[must_use]
     pub const fn from_words([region, key, offset]: [u64; 3]) -> RemoteAddress {

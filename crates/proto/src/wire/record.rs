@@ -34,13 +34,13 @@ pub(crate) enum Holds {
     Part,
 }
 
-/// The messages of a body that holds nothing else. Of any other body, which may hold records that were given up, nothing is said: all is 0.
+/// What a body of messages alone holds. All is 0 for any other body, which may hold records that were given up.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub messages: u16,
-    /// Of all messages together.
+    /// Length of all messages together, bytes.
     pub bytes: u16,
-    /// No message is longer, though perhaps all are shorter.
+    /// No message is longer than this, bytes; perhaps all are shorter.
     pub len_bound: u16,
 }
 

@@ -34,21 +34,21 @@ pub enum News {
     /// Where a service is, or all members of a group that are known: at least one record, all of this name. It replaces what was
     /// reported of the name before.
     Found {
-        /// Whose.
+        /// The name.
         service: ServiceName,
-        /// Where.
+        /// Where the service is, or the members are.
         records: Vec<Record>,
     },
     /// Nobody has this name now.
     Absent {
-        /// Which.
+        /// The name.
         service: ServiceName,
     },
     /// A name that was claimed here belongs to somebody else from now on.
     Lost {
-        /// Which.
+        /// The name.
         service: ServiceName,
-        /// To whom, for people.
+        /// Who has it now, in words for people.
         to: String,
     },
     /// The directory could not answer.

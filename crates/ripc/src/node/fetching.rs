@@ -29,7 +29,7 @@ enum Item {
         remote: RegionHandle,
         len_bytes: u64,
     },
-    /// It is here.
+    /// It has come.
     Here(LongItem),
 }
 
@@ -47,7 +47,7 @@ struct Fetch {
 /// All long messages that are being fetched.
 pub struct Fetching {
     fetches: SlotMap<FetchKey, Fetch>,
-    /// Those that may ask for more.
+    /// Which of `fetches` may ask for more items.
     ready: VecDeque<FetchKey>,
     /// Messages of partners of whom as many are being fetched as may.
     waiting: VecDeque<Whole>,

@@ -25,7 +25,7 @@ pub enum Listing {
 
 /// What waits to be received.
 pub enum Waiting {
-    /// It is here.
+    /// An event that is complete.
     Event(Event),
     /// A message whose long items are fetched when the program receives it.
     Unfetched(Box<Whole>),

@@ -6,14 +6,14 @@ use crate::engine::waiting::Head;
 /// How the completion of a send reaches the program.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SendOp {
-    /// The program's, returned unchanged.
+    /// What the program gave, returned unchanged with the completion.
     pub context: u64,
-    /// No event on success.
+    /// Raises no event on success.
     pub silent: bool,
 }
 
 impl SendOp {
-    /// Of a send that waits.
+    /// What belongs to a send that has waited.
     pub fn of(head: &Head) -> SendOp {
         SendOp { context: head.context, silent: head.silent }
     }
@@ -22,9 +22,9 @@ impl SendOp {
 /// How the completion of an operation on remote memory reaches the program.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct OperationOp {
-    /// The program's, returned unchanged.
+    /// What the program gave, returned unchanged with the completion.
     pub context: u64,
-    /// No event on success.
+    /// Raises no event on success.
     pub silent: bool,
     /// Completions of its connection come in the order in which operations and messages were started.
     pub is_ordered: bool,

@@ -277,7 +277,7 @@ fn as_json(context: &Context) -> Value {
             "sends_max": SENDS_MAX,
             "rma_operations_default": RMA_OPERATIONS_DEFAULT,
             "rma_operations_max": RMA_OPERATIONS_MAX,
-            "rma_pieces_max": RMA_SEGMENTS_MAX,
+            "rma_segments_max": RMA_SEGMENTS_MAX,
             "memory_bytes_default": MEMORY_BYTES_DEFAULT,
             "send_timeout_ns_default": SEND_TIMEOUT_NS_DEFAULT,
             "connections_max": CONNECTIONS_MAX,

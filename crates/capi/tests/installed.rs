@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Chooses how it is built. In the short form of the tests, that is as everything else is.
 const PROFILE: &str = "CCI_INSTALL_PROFILE";
+/// The profile of the tests.
+const BUILT: &str = "dev";
 
 /// Installs, once.
 fn prefix() -> &'static Path {
@@ -19,10 +21,19 @@ fn prefix() -> &'static Path {
         let prefix = common::scratch().join("prefix");
         let _ = fs::remove_dir_all(&prefix);
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
-        let mut install = common::cargo();
-        install.args(["run", "--quiet", "--locked", "-p", "xtask", "--", "install", "--prefix"]).arg(&prefix);
-        let profile = std::env::var(PROFILE).unwrap_or_else(|_| "dev".to_owned());
-        install.args(["--profile", &profile]);
+        let profile = std::env::var(PROFILE).unwrap_or_else(|_| BUILT.to_owned());
+        let mut install = match common::xtask_that_built() {
+            Some(xtask) => Command::new(xtask),
+            None => {
+                let mut run = common::cargo();
+                run.args(["run", "--quiet", "--locked", "-p", "xtask", "--"]);
+                run
+            }
+        };
+        install.args(["install", "--profile", &profile, "--prefix"]).arg(&prefix);
+        if common::xtask_that_built().is_some() && profile == BUILT {
+            install.arg("--built");
+        }
         common::succeed(install.current_dir(common::package_folder()).env("CARGO_TARGET_DIR", target));
         prefix
     })

@@ -18,11 +18,14 @@ const COMPLETIONS: &[(&str, &str)] = &[
     ("fish", "share/fish/vendor_completions.d/cci.fish"),
 ];
 
-/// Builds with this profile of Cargo.toml and installs below `prefix`.
-pub fn run(prefix: &Path, profile: &str) -> Result<(), String> {
+/// Builds with this profile of Cargo.toml, unless that is done, and installs below `prefix`.
+pub fn run(prefix: &Path, profile: &str, is_built: bool) -> Result<(), String> {
     let workspace = Workspace::load()?;
-    let mut build = cargo(&["build", "--profile", profile, "--locked", "-p", "cci-capi", "-p", "cci-cli"]);
-    process::run("build", &mut build)?;
+    if !is_built {
+        let mut build =
+            cargo(&["build", "--profile", profile, "--locked", "-p", "cci-capi", "-p", "cci-cli"]);
+        process::run("build", &mut build)?;
+    }
     fs::create_dir_all(prefix).map_err(|error| format!("{}: {error}", prefix.display()))?;
     let prefix = prefix.canonicalize().map_err(|error| format!("{}: {error}", prefix.display()))?;
     // Cargo's folder of the profile `dev` has another name.

@@ -111,6 +111,9 @@ enum Task {
         /// How it is built: `profiling` is the same with line tables, for perf
         #[arg(long, default_value = "release")]
         profile: String,
+        /// Build nothing: install what was built with this profile
+        #[arg(long)]
+        built: bool,
     },
 }
 
@@ -134,7 +137,7 @@ fn main() -> ExitCode {
         Task::Sanitize { sanitizer } => sanitize::run(sanitizer.as_deref()),
         Task::Bpf { check: false } => bpf::build(),
         Task::Bpf { check: true } => bpf::check(),
-        Task::Install { prefix, profile } => install::run(&prefix, &profile),
+        Task::Install { prefix, profile, built } => install::run(&prefix, &profile, built),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

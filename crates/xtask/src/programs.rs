@@ -76,9 +76,11 @@ pub fn run(
     beside: Vec<Job>,
     limit: Duration,
 ) -> Result<Tally, String> {
-    let mut build =
-        cargo(&["test", "--workspace", "--no-run", "--locked", "--message-format=json-render-diagnostics"]);
-    let messages = run_quietly("building the tests", build.current_dir(&workspace.root), limit)?;
+    // What `cargo test` builds, and the libraries for C where they are found.
+    let mut build = cargo(&["build", "--workspace", "--lib", "--bins", "--tests", "--examples", "--locked"]);
+    build.arg("--message-format=json-render-diagnostics").current_dir(&workspace.root);
+    let messages = run_quietly("building the tests", &mut build, limit)?;
+    workspace.is_built.set(true);
     let mut programs: Vec<Program> = messages.iter().filter_map(|line| Program::parse(line)).collect();
     programs.sort_by_key(Program::place);
     let mut documentation = cargo(&["test", "--workspace", "--doc", "--no-fail-fast", "--locked"]);

@@ -146,6 +146,8 @@ fn tests(workspace: &Workspace, form: Form, beside: Vec<Job>) -> Result<Tally, S
         println!("--- properties: {PROPERTY_SEED}={seed} repeats this run");
         tests.env(PROPERTY_SEED, seed.to_string());
     }
+    // Tests of what is installed have all they need built with them, and need this program only.
+    tests.env("CCI_XTASK", std::env::current_exe().map_err(|error| error.to_string())?);
     let report = devices::record(workspace, &mut tests)?;
     let figures = reliability::record(workspace, &mut tests)?;
     let limit = if form == Form::Long { LONG_LIMIT } else { PROGRAM_LIMIT };

@@ -1,6 +1,7 @@
 //! Where things are: the root, the target directory, and every source file.
 
 use serde_json::Value;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,6 +13,8 @@ pub struct Workspace {
     pub target: PathBuf,
     /// Its members.
     pub packages: Vec<Package>,
+    /// Set when its tests, libraries and commands were built.
+    pub is_built: Cell<bool>,
 }
 
 /// One crate of the workspace.
@@ -49,6 +52,7 @@ impl Workspace {
             root: text(&metadata["workspace_root"]).into(),
             target: text(&metadata["target_directory"]).into(),
             packages: packages.iter().map(package).collect(),
+            is_built: Cell::new(false),
         })
     }
 

@@ -30,17 +30,25 @@ pub fn cargo() -> Command {
     command
 }
 
+/// The program `xtask`, where it runs these tests and has built the libraries and the command with them. Built anew, they would have other
+/// features than all of the workspace together, and so would half of what they depend on.
+pub fn xtask_that_built() -> Option<PathBuf> {
+    std::env::var_os("CCI_XTASK").map(PathBuf::from)
+}
+
 /// A folder laid out like an installed prefix's `lib`: `libcci.so.2`, `libcci.so` and `libcci.a`.
 pub fn libraries() -> &'static Path {
     static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").to_owned();
-        let mut build = cargo();
-        // With the command, as `cargo xtask install` builds both: alone, the library would have what it depends on with other features.
-        build
-            .args(["build", "--quiet", "--locked", "-p", "cci-capi", "-p", "cci-cli", "--target-dir"])
-            .arg(&target);
-        succeed(build.current_dir(package_folder()));
+        if xtask_that_built().is_none() {
+            let mut build = cargo();
+            // With the command, as `cargo xtask install` builds both: alone, the library would have what it depends on with other features.
+            build
+                .args(["build", "--quiet", "--locked", "-p", "cci-capi", "-p", "cci-cli", "--target-dir"])
+                .arg(&target);
+            succeed(build.current_dir(package_folder()));
+        }
         let lib = scratch().join("lib");
         fs::create_dir_all(&lib).expect("a folder");
         let built = target.join("debug");

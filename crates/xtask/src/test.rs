@@ -170,6 +170,8 @@ fn loom(workspace: &Workspace) -> Tally {
     }
     let mut command = cargo(&["test", "-p", "cci-memory", "--release", "--locked", "--test", "loom"]);
     command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", workspace.target.join("loom"));
+    // It would take as long as all models together.
+    command.env("CARGO_PROFILE_RELEASE_LTO", "off");
     run_tests("loom", &mut command, LOOM_LIMIT)
 }
 

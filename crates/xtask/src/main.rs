@@ -12,6 +12,7 @@ mod fuzz;
 mod install;
 mod java;
 mod lint;
+mod miri;
 mod netem;
 mod process;
 mod programs;

@@ -3,6 +3,7 @@
 use crate::etcd;
 use crate::form::Form;
 use crate::fuzz;
+use crate::miri;
 use crate::process::{Tally, cargo, run_tests};
 use crate::sanitize;
 use crate::workspace::Workspace;
@@ -34,6 +35,7 @@ const SHARES: &[Share] = &[
     Share { name: "errors with memory", run: |workspace, _| sanitize::test(workspace, &["address"]) },
     Share { name: "undefined behaviour", run: |workspace, _| sanitize::test(workspace, &["undefined"]) },
     Share { name: "directories in etcd", run: |workspace, _| etcd::test(workspace) },
+    Share { name: "parts of the protocol under miri", run: |workspace, _| miri::proto(workspace) },
     Share { name: "races of threads", run: |workspace, _| sanitize::test(workspace, &["thread"]) },
 ];
 

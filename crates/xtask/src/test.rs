@@ -7,12 +7,12 @@ use crate::etcd;
 use crate::form::Form;
 use crate::fuzz;
 use crate::java;
+use crate::miri;
 use crate::process::{Job, Spent, Tally, cargo, run_tests};
 use crate::programs;
 use crate::reliability;
 use crate::sanitize;
 use crate::share;
-use crate::toolchain::{have_miri, nightly};
 use crate::workspace::Workspace;
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
@@ -21,7 +21,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Processor time that each program may use, several times what it takes: a step may not go on for ever.
 const PROGRAM_LIMIT: Duration = MINUTE.saturating_mul(30);
 const LOOM_LIMIT: Duration = MINUTE.saturating_mul(10);
-const MIRI_LIMIT: Duration = MINUTE.saturating_mul(12);
 /// The long form is for a night.
 const LONG_LIMIT: Duration = MINUTE.saturating_mul(6 * 60);
 
@@ -59,7 +58,8 @@ const STEPS: &[Step] = &[
     },
     // Its feature builds much that nothing else needs.
     Step { name: "etcd", run: |workspace, _| Ok(etcd::test(workspace)), place: Place::Long },
-    Step { name: "miri", run: |workspace, _| Ok(miri(workspace)), place: Place::Beside },
+    Step { name: "miri", run: |workspace, _| Ok(miri::memory(workspace)), place: Place::Beside },
+    Step { name: "miri-proto", run: |workspace, _| Ok(miri::proto(workspace)), place: Place::Long },
     Step { name: "loom", run: |workspace, _| Ok(loom(workspace)), place: Place::Beside },
     // Behind the workspace's own, which build the library.
     Step { name: "java", run: |workspace, _| Ok(java::test(workspace)), place: Place::Alone },
@@ -173,36 +173,4 @@ fn loom(workspace: &Workspace) -> Tally {
     // It would take as long as all models together.
     command.env("CARGO_PROFILE_RELEASE_LTO", "off");
     run_tests("loom", &mut command, LOOM_LIMIT)
-}
-
-/// Of `cci-proto`, what the interpreter gets through in time, by the names of its modules: no whole endpoints, no properties.
-const MIRI_PROTO: &[&str] = &[
-    "address::",
-    "conn::state",
-    "conn::table",
-    "counters::",
-    "pool::",
-    "reliable::rtt",
-    "reliable::sends",
-    "secret::",
-    "time::",
-];
-
-/// The unsafe code of `cci-memory` under an interpreter that knows undefined behaviour, and the arithmetic of the protocol.
-/// Needs a nightly toolchain.
-fn miri(workspace: &Workspace) -> Tally {
-    if let Err(reason) = have_miri() {
-        println!("--- miri: skipped, {reason}");
-        return Tally::default();
-    }
-    let mut tally = Tally::default();
-    let mut memory = nightly(&["cargo", "miri", "test", "--locked", "-p", "cci-memory"]);
-    memory.env("CARGO_TARGET_DIR", workspace.target.join("miri"));
-    tally.add(run_tests("miri on memory", &mut memory, MIRI_LIMIT));
-    let mut proto = nightly(&["cargo", "miri", "test", "--locked", "-p", "cci-proto", "--lib", "--"]);
-    // One of them reads a file.
-    proto.args(MIRI_PROTO).env("MIRIFLAGS", "-Zmiri-disable-isolation");
-    proto.env("CARGO_TARGET_DIR", workspace.target.join("miri"));
-    tally.add(run_tests("miri on proto", &mut proto, MIRI_LIMIT));
-    tally
 }

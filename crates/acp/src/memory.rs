@@ -1,16 +1,17 @@
 //! What programs call: this process's part in the global address space.
 
+mod turns;
+
 use crate::address::GlobalAddress;
-use crate::buffers::{self, Buffers};
-use crate::channels::{Channels, End};
+use crate::buffers::Buffers;
+use crate::channels::Channels;
 use crate::data;
 use crate::engine::{Direct, Engine, Handle, Order};
 use crate::error::{AcpError, Result};
 use crate::limits::{
-    ALIGN_BYTES, CLOSE_LIMIT, COLORS, LOOK_BYTES, LOOKS, RANKS_MAX, SCRATCH_BYTES, SILENCE_LIMIT,
-    STARTER_PLACE, TURN_EVENTS, TURN_MESSAGES,
+    ALIGN_BYTES, CLOSE_LIMIT, COLORS, RANKS_MAX, SCRATCH_BYTES, SILENCE_LIMIT, STARTER_PLACE,
 };
-use crate::links::{Lane, Links, News};
+use crate::links::Links;
 use crate::numbering::Numbering;
 use crate::regions::{RegionKey, Regions};
 use crate::reserve::Reserves;
@@ -333,170 +334,6 @@ impl GlobalMemory {
     /// Records that were ignored because no process that keeps to the protocol sends them.
     pub fn faults(&self) -> u64 {
         self.links.faults
-    }
-
-    /// Makes progress. Returns how a barrier has ended, if one has.
-    fn turn(&mut self) -> Option<Result<()>> {
-        self.take_events(TURN_MESSAGES, |_| false);
-        self.advance();
-        self.barrier_end.take()
-    }
-
-    /// Makes progress until this is so, and no further: to find out that nothing else has come costs as much as to take a message. Returns
-    /// whether it is so.
-    pub(crate) fn turn_until(&mut self, is_done: impl Fn(&GlobalMemory) -> bool) -> bool {
-        let is_enough = self.take_events(self.channels.awaited().clamp(1, TURN_MESSAGES), &is_done);
-        self.advance();
-        is_enough || is_done(self)
-    }
-
-    /// Takes what has come before a long message is sent on a channel, if nothing says yet where that goes.
-    #[inline]
-    pub(crate) fn look_before(&mut self, end: End, len_bytes: usize) {
-        if len_bytes >= LOOK_BYTES {
-            self.look_for_request(end);
-        }
-    }
-
-    #[inline(never)]
-    fn look_for_request(&mut self, end: End) {
-        if self.channels.lacks_request(end) {
-            self.take_events(TURN_MESSAGES, |global| !global.channels.lacks_request(end));
-        }
-    }
-
-    /// Takes the events that are there, or those until this is so, with up to so many messages at a time. Returns whether it is so.
-    #[inline]
-    fn take_events(&mut self, messages_max: usize, mut is_enough: impl FnMut(&GlobalMemory) -> bool) -> bool {
-        let (messages, has_events) = self.take_messages(messages_max);
-        if messages > 0 && is_enough(self) {
-            return true;
-        }
-        if messages == 0 && !has_events {
-            return false;
-        }
-        self.take_more_events(has_events, (messages, messages_max), &mut is_enough)
-    }
-
-    /// Does what [`GlobalMemory::take_events`] does, behind the first messages.
-    #[inline(never)]
-    fn take_more_events(
-        &mut self,
-        mut has_events: bool,
-        (mut messages, messages_max): (usize, usize),
-        is_enough: &mut impl FnMut(&GlobalMemory) -> bool,
-    ) -> bool {
-        let mut events_left = TURN_EVENTS;
-        loop {
-            events_left = events_left.saturating_sub(messages);
-            if has_events {
-                if !self.take_event(&mut events_left) {
-                    return false;
-                }
-                if is_enough(self) {
-                    return true;
-                }
-            }
-            if events_left == 0 {
-                return false;
-            }
-            (messages, has_events) = self.take_messages(messages_max);
-            if messages > 0 && is_enough(self) {
-                return true;
-            }
-            if messages == 0 && !has_events {
-                return false;
-            }
-        }
-    }
-
-    /// Takes up to so many short messages. Returns how many there were, and whether events wait.
-    #[inline]
-    fn take_messages(&mut self, max: usize) -> (usize, bool) {
-        let GlobalMemory { links, channels, .. } = self;
-        links.poll_messages(max, |rank, message| channels.take_short(rank, message))
-    }
-
-    /// Takes one event that is no short message. Returns false if there was none.
-    #[inline(never)]
-    fn take_event(&mut self, events_left: &mut usize) -> bool {
-        let Some(news) = self.links.next(events_left) else { return false };
-        match news {
-            News::Barrier(barrier) => self.barrier_end = Some(barrier.map_err(AcpError::from)),
-            News::OfChannels(rank, message) => {
-                let is_right = if buffers::is_record(&message) {
-                    self.buffers.said(&mut self.links, rank, &message)
-                } else {
-                    self.channels.said(&mut self.links, rank, &message)
-                };
-                self.links.faults += u64::from(!is_right);
-            }
-            News::Ended { context, status }
-                if self.buffers.write_ended(context, status)
-                    || self.channels.write_ended(context, status) => {}
-            News::Gone(Lane { rank, color: COLORS }) => {
-                self.channels.lose(&mut self.links, rank);
-                self.buffers.lose(rank);
-            }
-            news => self.engine.on(&mut self.links, &self.regions, news),
-        }
-        true
-    }
-
-    /// Starts and sends what can be by now.
-    #[inline]
-    fn advance(&mut self) {
-        self.engine.begin_turn();
-        self.channels.waits_for_space = false;
-        self.buffers.waits_for_space = false;
-        // No branch for each: in most turns nothing is to be done.
-        let is_idle =
-            self.links.is_idle() & self.engine.is_idle() & self.channels.is_idle() & self.buffers.is_idle();
-        if !is_idle {
-            self.advance_all();
-        }
-    }
-
-    #[inline(never)]
-    fn advance_all(&mut self) {
-        self.links.send();
-        self.engine.advance(&mut self.links, &self.regions);
-        self.channels.advance(&mut self.links);
-        self.buffers.advance(&mut self.links);
-    }
-
-    /// Makes progress until there is a result, and sleeps where that takes long. A wait of the endpoint gives messages as events, which takes longer than to
-    /// take them where they are lent: so it comes after a few looks.
-    pub(crate) fn wait_until<T>(
-        &mut self,
-        mut result: impl FnMut(&mut GlobalMemory) -> Option<T>,
-    ) -> Result<T> {
-        let (mut has_come, mut looks_left) = (true, LOOKS);
-        loop {
-            if let Some(result) = result(self) {
-                return Ok(result);
-            }
-            if has_come {
-                looks_left = LOOKS;
-            } else if looks_left > 0 {
-                looks_left -= 1;
-                std::hint::spin_loop();
-            } else {
-                self.wait()?;
-            }
-            // Each event may be the one that is waited for.
-            has_come = false;
-            self.take_events(self.channels.awaited().clamp(1, TURN_MESSAGES), |_| {
-                has_come = true;
-                true
-            });
-            self.advance();
-        }
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        let for_space = self.channels.waits_for_space || self.buffers.waits_for_space;
-        self.links.wait(self.engine.waits_for_space || for_space)
     }
 
     /// Fails for this rank, and for one that is not there.

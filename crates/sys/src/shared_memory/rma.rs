@@ -3,6 +3,7 @@
 use std::fs;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 use cci_memory::bytes::{Backing, Bytes};
 use rustix::fs::MemfdFlags;
@@ -35,9 +36,9 @@ impl SharedMemory {
     /// write to). In normal pages this costs zeros; in huge ones the next access takes a free huge page, and
     /// **is a SIGBUS if there is none**. So huge ones are for peers that are trusted that far (the same user).
     pub fn create_for_rma(len_bytes: usize) -> Result<SharedMemory> {
-        match huge_page_bytes() {
-            Some(huge) if len_bytes >= huge => SharedMemory::create_huge(len_bytes, huge),
-            _ => Err(SysError::refused("find huge pages", "none that this fills")),
+        match huge_page_bytes(len_bytes) {
+            Some(huge) => SharedMemory::create_huge(len_bytes, huge),
+            None => Err(SysError::refused("find huge pages", "none that this fills")),
         }
         .or_else(|_| SharedMemory::create_small(len_bytes))
     }
@@ -54,8 +55,7 @@ impl SharedMemory {
             let len = whole_pages(len_bytes, page_bytes)?;
             SharedMemory::map_at(new_file(len, kind)?, len, WRITABLE, Some(address))
         };
-        if let Some(huge) = huge_page_bytes()
-            && len_bytes >= huge
+        if let Some(huge) = huge_page_bytes(len_bytes)
             && address.get().is_multiple_of(huge)
             && let Ok(memory) = make(huge, MemfdFlags::HUGETLB)
         {
@@ -175,20 +175,33 @@ fn advise_huge(at: *mut u8, len: usize) {
     let _ = unsafe { rustix::mm::madvise(at.cast(), len, Advice::LinuxHugepage) };
 }
 
-/// The size of the system's default huge pages, if any of them are free.
-fn huge_page_bytes() -> Option<usize> {
-    parse_huge(&fs::read_to_string("/proc/meminfo").ok()?)
+/// The size of the system's default huge pages, if so many bytes fill one and any of them are free.
+fn huge_page_bytes(len_bytes: usize) -> Option<usize> {
+    // It stays as long as the system runs. To read the table takes as long as to make several pages.
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    let read = || fs::read_to_string("/proc/meminfo").ok();
+    let size = match SIZE.get() {
+        Some(&size) => size,
+        None => {
+            let size = huge_page_size(&read()?)?;
+            *SIZE.get_or_init(|| size)
+        }
+    };
+    (len_bytes >= size && has_free_huge_pages(&read()?)).then_some(size)
 }
 
-fn parse_huge(meminfo: &str) -> Option<usize> {
-    let number = |key: &str| {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-        line.split_whitespace().next()?.parse::<usize>().ok()
-    };
-    if number("HugePages_Free")? == 0 {
-        return None;
-    }
-    number("Hugepagesize")?.checked_mul(1024).filter(|bytes| bytes.is_power_of_two())
+fn huge_page_size(meminfo: &str) -> Option<usize> {
+    let bytes = number_of(meminfo, "Hugepagesize")?.checked_mul(1024);
+    bytes.filter(|bytes| bytes.is_power_of_two())
+}
+
+fn has_free_huge_pages(meminfo: &str) -> bool {
+    number_of(meminfo, "HugePages_Free").is_some_and(|free| free > 0)
+}
+
+fn number_of(meminfo: &str, key: &str) -> Option<usize> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

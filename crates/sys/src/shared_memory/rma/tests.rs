@@ -52,7 +52,7 @@ fn memory_lies_where_it_is_wanted_or_not_at_all() {
 /// On a machine without huge pages too: that is the point.
 #[test]
 fn large_memory_is_made_with_or_without_huge_pages() {
-    let huge = huge_page_bytes();
+    let huge = huge_page_bytes(usize::MAX);
     let made = SharedMemory::create_for_rma(5 << 20).unwrap();
     match made.is_huge() {
         true => assert!(made.len().is_multiple_of(huge.unwrap()) && made.page_bytes() == huge.unwrap()),
@@ -81,10 +81,11 @@ fn a_file_of_huge_pages_without_pages_is_an_error_and_no_sigbus() {
 #[test]
 fn free_huge_pages_are_read_from_the_kernels_table() {
     let table = |free| format!("MemFree: 3 kB\nHugePages_Free:    {free}\nHugepagesize:       2048 kB\n");
-    assert_eq!(parse_huge(&table(4)), Some(2 << 20));
-    assert_eq!(parse_huge(&table(0)), None);
-    assert_eq!(parse_huge(""), None);
-    assert_eq!(parse_huge("HugePages_Free: x\nHugepagesize: 2048 kB"), None);
+    assert_eq!([4, 0].map(|free| huge_page_size(&table(free))), [Some(2 << 20); 2]);
+    assert_eq!([4, 0].map(|free| has_free_huge_pages(&table(free))), [true, false]);
+    let none = ["", "HugePages_Free: x\nHugepagesize: 0 kB"];
+    assert!(none.iter().all(|table| huge_page_size(table).is_none() && !has_free_huge_pages(table)));
+    assert_eq!(huge_page_bytes(4096), None, "no system has huge pages of this size");
 }
 
 #[test]

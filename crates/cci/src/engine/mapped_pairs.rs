@@ -309,6 +309,12 @@ impl MappedPairs {
         is_of(pair, connection, NO_REGION, remote.into()).then_some(Known(place))
     }
 
+    /// A [known](MappedPairs::known) region itself.
+    #[inline]
+    pub fn mapped(&self, known: Known) -> Option<&MappedRegion> {
+        Some(&self.pairs[known.0 % PAIRS].as_ref()?.mapped)
+    }
+
     /// What finds a [known](MappedPairs::known) region later.
     pub fn keep(&self, Known(place): Known) -> Option<Kept> {
         let stamp = self.pairs.get(place)?.as_ref()?.stamp;

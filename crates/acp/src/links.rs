@@ -4,7 +4,7 @@ use crate::error::{AcpError, Result};
 use crate::limits::{COLORS, NETWORK_COLOR, OUTBOX_RECORDS_MAX, SILENCE_LIMIT, SPACE_PAUSE};
 use crate::numbering::Numbering;
 use crate::wire::Record;
-use cci::{Attribute, Connection, Endpoint, Event, Message, SendError, SendFlags, Status};
+use cci::{Attribute, Connection, Endpoint, Event, Line, Message, SendError, SendFlags, Short, Status};
 use cci_job::numbered::Numbered;
 use cci_job::{JobError, Peer, RankEvent, Ranks};
 use std::collections::VecDeque;
@@ -218,6 +218,28 @@ impl Links {
         ranks.poll_messages(max, |connection, message| {
             origins.rank(connection, numbering).is_some_and(|rank| take(rank, message))
         })
+    }
+
+    /// Copies the next message to `line`, if it is a short one and all that there is to do now, in less time than [`Links::poll_messages`] takes.
+    #[inline]
+    pub fn take_short(&mut self, line: &mut Line) -> Short {
+        if self.taken.is_some() { Short::Other } else { self.ranks.take_short(line) }
+    }
+
+    /// The number of the rank that a connection of channels is with.
+    #[inline]
+    pub fn rank_of_channels(&mut self, connection: Connection) -> Option<u32> {
+        self.origins.rank(connection, &self.numbering)
+    }
+
+    /// Whose a message is that [`Links::take_short`] has taken. None: it is not for whoever has the links.
+    pub fn lane_of(&mut self, connection: Connection, message: &[u8]) -> Option<Lane> {
+        if self.ranks.take_said(connection, message) {
+            return None;
+        }
+        let lane = self.ranks.peer(connection).and_then(|peer| self.lane(peer));
+        self.faults += u64::from(lane.is_none());
+        Some(self.numbered(lane?))
     }
 
     /// Sleeps until something comes, or for a moment where something waits for space.

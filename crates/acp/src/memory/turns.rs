@@ -6,6 +6,8 @@ use crate::channels::End;
 use crate::error::{AcpError, Result};
 use crate::limits::{COLORS, LOOK_BYTES, LOOKS, TURN_EVENTS, TURN_MESSAGES};
 use crate::links::{Lane, News};
+use crate::wire::Record;
+use cci::{Connection, Line, Short};
 
 impl GlobalMemory {
     /// Makes progress. Returns how a barrier has ended, if one has.
@@ -41,7 +43,15 @@ impl GlobalMemory {
     /// Takes the events that are there, or those until this is so, with up to so many messages at a time. Returns whether it is so.
     #[inline]
     fn take_events(&mut self, messages_max: usize, mut is_enough: impl FnMut(&GlobalMemory) -> bool) -> bool {
-        let (messages, has_events) = self.take_messages(messages_max);
+        let mut line = Line::EMPTY;
+        let (messages, has_events) = match self.links.take_short(&mut line) {
+            Short::Nothing => return false,
+            Short::Message(connection) => {
+                self.take_alone(connection, line.bytes());
+                (1, false)
+            }
+            Short::Other => self.take_messages(messages_max),
+        };
         if messages > 0 && is_enough(self) {
             return true;
         }
@@ -49,6 +59,36 @@ impl GlobalMemory {
             return false;
         }
         self.take_more_events(has_events, (messages, messages_max), &mut is_enough)
+    }
+
+    /// Takes a short message that has come alone.
+    #[inline]
+    fn take_alone(&mut self, connection: Connection, message: &[u8]) {
+        let rank = self.links.rank_of_channels(connection);
+        if !rank.is_some_and(|rank| self.channels.take_short(rank, message)) {
+            self.take_record(connection, message);
+        }
+    }
+
+    /// Takes a record that is no short message of an open channel.
+    #[inline(never)]
+    fn take_record(&mut self, connection: Connection, record: &[u8]) {
+        let Some(lane) = self.links.lane_of(connection, record) else { return };
+        match Record::decode(record) {
+            _ if lane.color == COLORS => self.take_of_channels(lane.rank, record),
+            Some(said) => self.engine.on(&mut self.links, &self.regions, News::Said(lane, said)),
+            None => self.links.faults += 1,
+        }
+    }
+
+    /// Takes a record of channels or segmented buffers.
+    fn take_of_channels(&mut self, rank: u32, record: &[u8]) {
+        let is_right = if buffers::is_record(record) {
+            self.buffers.said(&mut self.links, rank, record)
+        } else {
+            self.channels.said(&mut self.links, rank, record)
+        };
+        self.links.faults += u64::from(!is_right);
     }
 
     /// Does what [`GlobalMemory::take_events`] does, behind the first messages.
@@ -96,14 +136,7 @@ impl GlobalMemory {
         let Some(news) = self.links.next(events_left) else { return false };
         match news {
             News::Barrier(barrier) => self.barrier_end = Some(barrier.map_err(AcpError::from)),
-            News::OfChannels(rank, message) => {
-                let is_right = if buffers::is_record(&message) {
-                    self.buffers.said(&mut self.links, rank, &message)
-                } else {
-                    self.channels.said(&mut self.links, rank, &message)
-                };
-                self.links.faults += u64::from(!is_right);
-            }
+            News::OfChannels(rank, message) => self.take_of_channels(rank, &message),
             News::Ended { context, status }
                 if self.buffers.write_ended(context, status)
                     || self.channels.write_ended(context, status) => {}

@@ -20,7 +20,7 @@ use crate::error::{JobError, Result};
 use crate::job::Job;
 use crate::limits::{BARRIER_EVENTS_MAX, BARRIER_RETRY_MS};
 use barrier::{Barrier, SAID_BYTES, Said, Sent};
-use cci::{Connection, Device, Endpoint, Event, Options, SendError, SendFlags};
+use cci::{Connection, Device, Endpoint, Event, Line, Options, SendError, SendFlags, Short};
 use hello::Ticket;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -349,7 +349,7 @@ impl Ranks {
         max: usize,
         mut handler: impl FnMut(Connection, &[u8]) -> bool,
     ) -> (usize, bool) {
-        if self.barrier_waits || !self.kept.is_empty() || self.barrier.has_end() || self.watches() {
+        if self.has_more_than_messages() {
             return (0, true);
         }
         let Ranks { endpoint, kept, .. } = self;
@@ -359,6 +359,32 @@ impl Ranks {
             }
         });
         (messages - kept.len(), has_events || !kept.is_empty())
+    }
+
+    /// Whether [`Ranks::next_event`] has something to do that comes before messages.
+    #[inline]
+    fn has_more_than_messages(&mut self) -> bool {
+        self.barrier_waits || !self.kept.is_empty() || self.barrier.has_end() || self.watches()
+    }
+
+    /// Copies the next message to `line`, if it is a short one and all that there is to do now: see [`Endpoint::take_short`]. One that the caller does
+    /// not know is for [`Ranks::take_said`].
+    #[doc(hidden)]
+    #[inline]
+    pub fn take_short(&mut self, line: &mut Line) -> Short {
+        if !self.endpoint.takes_short() || self.has_more_than_messages() {
+            return Short::Other;
+        }
+        self.endpoint.take_short(line)
+    }
+
+    /// Takes a message that came short, if it is one of barriers: what comes of it is an event. Returns whether it is.
+    #[doc(hidden)]
+    pub fn take_said(&mut self, connection: Connection, message: &[u8]) -> bool {
+        let Some(peer) = self.peer(connection).filter(Peer::is_of_barriers) else { return false };
+        self.barrier.on_said(peer.rank(), Said::decode(message));
+        self.say();
+        true
     }
 
     /// Waits for the next event for up to `timeout`, or for ever; it spins for a while, and then sleeps. None after

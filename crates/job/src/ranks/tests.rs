@@ -217,6 +217,61 @@ fn barriers_hold_all_until_the_last_has_called_and_keep_apart_from_messages() {
 }
 
 #[test]
+fn messages_that_come_short_are_those_of_barriers_or_the_callers() {
+    for device in ["shm", "any", "udp-lo"] {
+        let mut all = ranks(device, 2);
+        run(&mut all, |all, rank, _| {
+            all[rank as usize].connect(Peer::of(1 - rank), LIMIT).unwrap();
+            open(all, Peer::of) == 2
+        });
+        let (mut short, mut of_barriers, mut line) = (0, 0, Line::EMPTY);
+        let start = Instant::now();
+        for turn in 0..200_u32 {
+            for (rank, ranks) in (0..).zip(&mut all) {
+                if turn % 2 == 0 {
+                    ranks.barrier(LIMIT).unwrap();
+                } else {
+                    let connection = ranks.connection(Peer::of(1 - rank)).unwrap();
+                    let message = turn.to_ne_bytes();
+                    ranks.endpoint().send(connection, &message, 0, SendFlags::SILENT).unwrap();
+                }
+            }
+            let mut missing = [1; 2];
+            while missing != [0; 2] {
+                assert!(start.elapsed() < LIMIT, "{device}: {missing:?} in turn {turn}");
+                for (rank, ranks) in all.iter_mut().enumerate() {
+                    let event = match ranks.take_short(&mut line) {
+                        Short::Nothing => continue,
+                        Short::Message(connection) if ranks.take_said(connection, line.bytes()) => {
+                            of_barriers += 1;
+                            continue;
+                        }
+                        Short::Message(connection) => {
+                            assert_eq!(Some(connection), ranks.connection(Peer::of(1 - rank as u32)));
+                            assert_eq!(line.bytes(), turn.to_ne_bytes());
+                            short += 1;
+                            missing[rank] -= 1;
+                            continue;
+                        }
+                        Short::Other => ranks.next_event(),
+                    };
+                    match event {
+                        Some(RankEvent::Barrier(end)) => end.unwrap(),
+                        Some(RankEvent::Endpoint(Event::Recv(message))) => {
+                            assert_eq!(*message, turn.to_ne_bytes());
+                        }
+                        Some(other) => panic!("{device}: {other:?}"),
+                        None => continue,
+                    }
+                    missing[rank] -= 1;
+                }
+            }
+        }
+        assert_eq!([short > 0, of_barriers > 0], [device != "udp-lo"; 2], "{device}: {short}, {of_barriers}");
+    }
+}
+
+#[test]
 fn a_rank_that_has_left_a_barrier_need_not_make_progress_for_the_others() {
     let devices = ["shm", "udp-lo", "tcp-lo", "any"];
     for (device, count) in devices.into_iter().flat_map(|device| [(device, 6), (device, 2)]) {

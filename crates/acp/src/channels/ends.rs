@@ -62,6 +62,12 @@ impl<T> Ends<T> {
 
     /// The end that was asked for last, if it is still there.
     #[inline]
+    pub fn last(&self) -> Option<&T> {
+        self.entries.get(self.last as usize)?.as_ref().map(|(_, item)| item)
+    }
+
+    /// The end that was asked for last, if it is still there, with its name.
+    #[inline]
     pub fn last_mut(&mut self) -> Option<(End, &mut T)> {
         self.entries.get_mut(self.last as usize)?.as_mut().map(|(end, item)| (*end, item))
     }

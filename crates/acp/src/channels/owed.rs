@@ -23,6 +23,12 @@ impl Unsaid {
         is_due
     }
 
+    /// How many more segments leave their slots before that is to be said; at least 1.
+    #[inline]
+    pub fn until_due(&self, count: u32) -> usize {
+        (count / 2).saturating_sub(self.0).max(1) as usize
+    }
+
     /// Whether it is worth a place in a message.
     #[inline]
     pub fn is_to_carry(&self, count: u32) -> bool {

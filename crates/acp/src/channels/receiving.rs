@@ -223,6 +223,12 @@ impl Receiving {
         }
     }
 
+    /// How many segments are taken before the sender is to learn of them in a record of its own; at least 1.
+    #[inline]
+    pub fn until_news(&self) -> usize {
+        self.unsaid.until_due(self.slots.count)
+    }
+
     /// Whether there is enough news for a message to the sender to take along.
     #[inline]
     pub fn has_news(&self) -> bool {

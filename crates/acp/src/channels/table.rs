@@ -11,7 +11,7 @@ use super::straight::Straight;
 use super::wire::{Message, Record, Segment, Taken};
 use super::{End, Slots, lane, of_context};
 use crate::error::{AcpError, Result};
-use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS};
+use crate::limits::{BUFFER_BIT, CHANNEL_BITS, CHANNELS_BITS, TURN_MESSAGES};
 use crate::links::Links;
 use crate::regions::Regions;
 use cci::{Memory, Status};
@@ -483,10 +483,12 @@ impl Channels {
         }
     }
 
-    /// How many requests wait for messages.
+    /// How many messages to take at a time: as many as requests wait for, up to a few dozen, and no more than until a sender is to learn that slots are
+    /// free. It may be waiting for that, and nothing can be said while messages are taken.
     #[inline]
-    pub fn awaited(&self) -> usize {
-        self.requests.awaited()
+    pub fn batch_max(&self) -> usize {
+        let awaited = self.requests.awaited().clamp(1, TURN_MESSAGES);
+        self.receivers.last().map_or(awaited, |receiving| awaited.min(receiving.until_news()))
     }
 
     #[inline]

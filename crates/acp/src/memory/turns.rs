@@ -20,7 +20,7 @@ impl GlobalMemory {
     /// Makes progress until this is so, and no further: to find out that nothing else has come costs as much as to take a message. Returns
     /// whether it is so.
     pub(crate) fn turn_until(&mut self, is_done: impl Fn(&GlobalMemory) -> bool) -> bool {
-        let is_enough = self.take_events(self.channels.awaited().clamp(1, TURN_MESSAGES), &is_done);
+        let is_enough = self.take_events(self.channels.batch_max(), &is_done);
         self.advance();
         is_enough || is_done(self)
     }
@@ -192,7 +192,7 @@ impl GlobalMemory {
             }
             // Each event may be the one that is waited for.
             has_come = false;
-            self.take_events(self.channels.awaited().clamp(1, TURN_MESSAGES), |_| {
+            self.take_events(self.channels.batch_max(), |_| {
                 has_come = true;
                 true
             });

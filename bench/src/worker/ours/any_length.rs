@@ -93,22 +93,21 @@ pub fn messenger(args: &WorkArgs) -> Outcome<Messenger> {
     made.map_err(|error| dial::failed("messenger")(&error))
 }
 
-/// Accepts requests until so many connections stand.
-pub fn accept(messenger: &mut Messenger, count: usize) -> Outcome<Vec<Connection>> {
-    let (mut open, until_ns) = (Vec::new(), clock::now_ns() + LIMIT_NS);
-    while open.len() < count {
+/// Accepts the first request, and waits until the connection stands.
+fn accept(messenger: &mut Messenger) -> Outcome<Connection> {
+    let until_ns = clock::now_ns() + LIMIT_NS;
+    while clock::now_ns() < until_ns {
         match messenger.next_event() {
             Some(Event::ConnectRequest(request)) => {
                 messenger.accept(request, 0).map_err(|error| dial::failed("accept")(&error))?;
             }
             Some(Event::Accept { result, .. }) => {
-                open.push(result.map_err(|error| dial::failed("accept")(&error))?);
+                return result.map_err(|error| dial::failed("accept")(&error));
             }
-            _ if clock::now_ns() > until_ns => return Err(Failure::new("nobody connects")),
             _ => {}
         }
     }
-    Ok(open)
+    Err(Failure::new("nobody connects"))
 }
 
 /// Connects, and waits for the answer.
@@ -134,8 +133,7 @@ impl Dialled for AnyLength {
     }
 
     fn accept(mut messenger: Messenger, _args: &WorkArgs) -> Outcome<AnyLength> {
-        let open = accept(&mut messenger, 1)?;
-        let connection = *open.first().ok_or_else(|| Failure::new("nobody connects"))?;
+        let connection = accept(&mut messenger)?;
         Ok(AnyLength { messenger, connection, came: None, message: None })
     }
 

@@ -1,6 +1,6 @@
 //! CCI's requests and replies: clients that have one call under way each, and a server that sends back what it was asked.
 
-use super::any_length::{accept, connect, messenger, taken};
+use super::any_length::{connect, messenger, taken};
 use super::dial;
 use crate::args::WorkArgs;
 use crate::reading::Reading;
@@ -39,7 +39,6 @@ fn run(args: &WorkArgs, len: u32, clients: u32) -> Outcome<Option<u64>> {
     let uri = messenger.endpoint().uri().to_owned();
     let partner = Partner::start(args, &site, &uri)?;
     partner::pin(args)?;
-    accept(&mut messenger, clients as usize)?;
     let took_ns = serve(&mut messenger, warm_up(args.count) + args.count)?;
     partner.end(|| drop(messenger.next_event()))?;
     Ok(Some(took_ns))
@@ -50,7 +49,7 @@ pub const fn warm_up(count: u64) -> u64 {
     count / 10 + 1
 }
 
-/// Answers so many requests with what is in them, and then takes the time.
+/// Accepts clients, answers so many requests with what is in them, and then takes the time. A client may ask before the last one is accepted.
 fn serve(messenger: &mut Messenger, count: u64) -> Outcome<u64> {
     let (mut served, mut silent) = (0, Silence::default());
     loop {
@@ -61,6 +60,10 @@ fn serve(messenger: &mut Messenger, count: u64) -> Outcome<u64> {
                 served += 1;
                 silent = Silence::default();
             }
+            Some(Event::ConnectRequest(request)) => {
+                messenger.accept(request, 0).map_err(|error| dial::failed("accept")(&error))?;
+            }
+            Some(Event::Accept { result: Err(failure), .. }) => return Err(dial::failed("accept")(&failure)),
             Some(Event::Message(message)) => {
                 let took_ns = message.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
                 return took_ns.ok_or_else(|| Failure::new("no time"));

@@ -86,7 +86,9 @@ mod tests {
         let (mut unsaid, mut known, mut said) = (Unsaid::default(), 0, 0);
         for segments in 1..=1000 {
             assert!(segments <= known + u64::from(count), "it was sent before {count} others were taken");
-            if unsaid.took(count) {
+            let is_due = unsaid.until_due(count) == 1;
+            assert_eq!(unsaid.took(count), is_due, "batches end where this is due");
+            if is_due {
                 (known, said) = (segments, said + 1);
             }
             if carries(segments) && unsaid.is_to_carry(count) {

@@ -1,8 +1,11 @@
-//! Links between our documents lead somewhere, and the index of decisions has each once.
+//! Links between our documents lead somewhere. Decisions are short, and their index has each once.
 
 use crate::workspace::Workspace;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+/// Lines of a page of a decision (ADR 1).
+const DECISION_LINES_MAX: usize = 80;
 
 /// Lists links to files, and to sections of documents, that are not there.
 pub fn check(workspace: &Workspace, breaches: &mut Vec<String>) -> Result<(), String> {
@@ -27,25 +30,35 @@ pub fn check(workspace: &Workspace, breaches: &mut Vec<String>) -> Result<(), St
     check_decisions(&workspace.root.join("docs/adr"), breaches)
 }
 
-/// Lists decisions that their index lacks, has more than once, or has under another title.
+/// Lists what is wrong with the pages of decisions and their index.
 fn check_decisions(folder: &Path, breaches: &mut Vec<String>) -> Result<(), String> {
     let index = read(&folder.join("README.md"))?;
     let mut pages = Vec::new();
     collect(folder, false, &mut pages)?;
     for page in pages {
         let name = page.file_name().unwrap_or_default().to_string_lossy();
-        let text = read(&page)?;
-        let Some((number, title)) =
-            text.lines().next().and_then(|line| line.strip_prefix("# ")?.split_once(". "))
-        else {
-            continue;
-        };
-        let entry = format!("- [{number}]({name}) {title}");
-        if number != "NNNN" && index.lines().filter(|line| *line == entry).count() != 1 {
-            breaches.push(format!("docs/adr/README.md: lacks the line `{entry}`, or has it twice"));
-        }
+        check_decision(&name, &read(&page)?, &index, breaches);
     }
     Ok(())
+}
+
+/// Refuses a decision that is too long, and one that the index lacks, has more than once, or has under another title.
+fn check_decision(name: &str, text: &str, index: &str, breaches: &mut Vec<String>) {
+    let Some((number, title)) =
+        text.lines().next().and_then(|line| line.strip_prefix("# ")?.split_once(". "))
+    else {
+        return;
+    };
+    let lines = text.lines().count();
+    if lines > DECISION_LINES_MAX {
+        breaches.push(format!(
+            "docs/adr/{name}: {lines} lines, limit {DECISION_LINES_MAX}; divide it by decision, or shorten it"
+        ));
+    }
+    let entry = format!("- [{number}]({name}) {title}");
+    if number != "NNNN" && index.lines().filter(|line| *line == entry).count() != 1 {
+        breaches.push(format!("docs/adr/README.md: lacks the line `{entry}`, or has it twice"));
+    }
 }
 
 fn read(document: &Path) -> Result<String, String> {
@@ -92,12 +105,32 @@ fn sections(text: &str) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{links, sections};
+    use super::{DECISION_LINES_MAX, check_decision, links, sections};
 
     #[test]
     fn links_of_other_schemes_are_left_out() {
         let found: Vec<_> = links("[a](docs/a.md#b) [c](https://x.y) [d](#here) `x[1](2 3)`").collect();
         assert_eq!(found, ["docs/a.md#b", "#here"]);
+    }
+
+    #[test]
+    fn a_decision_is_short_and_in_the_index_once() {
+        let breaches = |lines, index: &str| {
+            let mut breaches = Vec::new();
+            check_decision(
+                "0007-a.md",
+                &format!("# 0007. A\n{}", "\n".repeat(lines - 1)),
+                index,
+                &mut breaches,
+            );
+            breaches.len()
+        };
+        let entry = "- [0007](0007-a.md) A\n";
+        assert_eq!(breaches(DECISION_LINES_MAX, entry), 0);
+        assert_eq!(breaches(DECISION_LINES_MAX + 1, entry), 1, "too long");
+        assert_eq!(breaches(2, ""), 1, "not in the index");
+        assert_eq!(breaches(2, &entry.repeat(2)), 1, "in the index twice");
+        assert_eq!(breaches(2, "- [0007](0007-a.md) Another title\n"), 1);
     }
 
     #[test]

@@ -11,28 +11,28 @@ use std::net::SocketAddr;
 pub(super) struct Base {
     /// The engine's handle.
     pub connection: Connection,
-    /// Its name in the endpoint's table, and in which lists it is.
+    /// The connection's key in the endpoint's table, and the lists that have it.
     pub listed: Listed,
-    /// In the list of [`Deadlines`](super::deadlines::Deadlines).
+    /// Whether [`Deadlines`](super::deadlines::Deadlines) lists the connection.
     pub has_deadline: bool,
     pub is_reliable: bool,
-    /// Where the peer is, or was dialled at.
+    /// The peer's address, or the address that was dialled.
     pub peer: SocketAddr,
-    /// The longest message, both sides considered; 0 until the peer has said what it takes.
+    /// The longest message that both sides take; 0 until the peer has said what it takes.
     pub mss: u32,
     pub send_timeout_ns: u64,
-    /// 0: off.
+    /// 0 means that keepalive is off.
     pub keepalive_ns: u64,
     pub messages_sent: u64,
     pub bytes_sent: u64,
     pub messages_received: u64,
     pub bytes_received: u64,
-    /// Times the peer had no receive buffer.
+    /// How often the peer had no receive buffer.
     pub not_ready: u64,
 }
 
 impl Base {
-    /// A connection without a name: the table gives it one.
+    /// Makes a connection without a key. The table assigns one.
     pub fn new(connection: Connection, peer: SocketAddr, is_reliable: bool) -> Base {
         Base {
             connection,
@@ -51,7 +51,7 @@ impl Base {
         }
     }
 
-    /// Where the peer is, as far as quotas tell.
+    /// The peer's host, as the quotas count hosts.
     #[inline]
     pub fn host(&self) -> Host {
         Host::from(self.peer)

@@ -1,4 +1,4 @@
-//! A connection, from when it is dialled or accepted until the program has disconnected and the stream has ended.
+//! A connection's life: from when it is dialled or accepted until the program has disconnected and the stream has ended.
 
 use super::base::Base;
 use super::established::Established;
@@ -20,15 +20,15 @@ pub(super) enum Conn {
 pub(super) struct Dialling {
     pub base: Base,
     pub attempt: Attempt,
-    /// HELLO, in case that the peer is tried again.
+    /// HELLO, kept for another attempt.
     pub hello: Vec<u8>,
-    /// REQUEST, which is sent once HEARD has come; empty: it was sent, or HELLO had all.
+    /// The REQUEST that is sent when HEARD has come. It is empty if it was sent, or if HELLO carried the whole request.
     pub request: Vec<u8>,
-    /// What was read of the answer.
+    /// The part of the answer that was read.
     pub answer: Vec<u8>,
-    /// The peer's library has answered HELLO.
+    /// Whether the peer's library has answered HELLO.
     pub is_heard: bool,
-    /// The name of who must be at the other end.
+    /// The name that the peer must prove.
     pub expected: Option<Box<str>>,
     /// When the attempt to connect fails.
     pub until_ns: u64,
@@ -36,9 +36,9 @@ pub(super) struct Dialling {
 
 /// How far an attempt to reach a peer is.
 pub(super) enum Attempt {
-    /// The peer could not be reached and is tried again then.
+    /// The peer could not be reached, and is tried again at this time.
     Later { at_ns: u64 },
-    /// The stream is being made, or is there; `out` is what goes over it.
+    /// The stream exists, or is being connected. `out` holds what is sent over it.
     Made { stream: Watched, out: Out },
 }
 
@@ -84,7 +84,7 @@ impl Conn {
         }
     }
 
-    /// When it has to be made, to be dialled again or to be gone; `None`: it has no deadline of its own.
+    /// The deadline of this connection's stage; `None` if the stage has none.
     pub fn due_ns(&self) -> Option<u64> {
         match self {
             Conn::Dialling(dialling) => Some(dialling.due_ns()),
@@ -95,7 +95,7 @@ impl Conn {
 }
 
 impl Dialling {
-    /// Gives up the stream; the peer is tried again then.
+    /// Gives up the stream and tries the peer again at `at_ns`.
     pub fn give_up_until(&mut self, core: &Core, at_ns: u64) {
         if let Attempt::Made { stream, .. } = &mut self.attempt {
             stream.watch(&core.poller, None);
@@ -103,12 +103,12 @@ impl Dialling {
         self.attempt = Attempt::Later { at_ns };
     }
 
-    /// Takes the stream out: it goes on as that of an established connection.
+    /// Takes the stream out, to become that of an established connection.
     pub fn take_attempt(&mut self) -> Attempt {
         std::mem::replace(&mut self.attempt, Attempt::Later { at_ns: u64::MAX })
     }
 
-    /// When it is dialled again, or fails.
+    /// When the peer is dialled again, or the attempt fails.
     pub fn due_ns(&self) -> u64 {
         match self.attempt {
             Attempt::Later { at_ns } => at_ns.min(self.until_ns),

@@ -5,10 +5,10 @@ use super::established::Established;
 use crate::limits;
 use cci_memory::slab::{Key, Slab};
 
-/// A connection's entry in the table.
+/// Bytes of a connection's entry in the table.
 const CONN_BYTES: usize = size_of::<Option<Conn>>() + 8;
 
-/// What connections made from now on have.
+/// Settings of new connections.
 pub(super) struct Defaults {
     pub send_timeout_ns: u64,
     pub keepalive_ns: u64,
@@ -17,7 +17,7 @@ pub(super) struct Defaults {
 /// The table of connections.
 pub(super) struct Conns {
     table: Slab<Conn>,
-    /// What the table may grow to.
+    /// The most bytes that the table may take.
     bytes_max: u64,
     /// One more than the highest index that a connection ever had.
     end: u32,
@@ -29,7 +29,7 @@ impl Conns {
         Conns { table: Slab::new(limits::CONNECTIONS_MAX), bytes_max, end: 0, defaults }
     }
 
-    /// Enters what `make` makes of `seed`, if it fits under the cap; otherwise gives `seed` back.
+    /// Enters the connection that `make` makes of `seed`, if the table still fits under the cap. Otherwise gives `seed` back.
     pub fn insert<S>(&mut self, seed: S, make: impl FnOnce(S, Key) -> Conn) -> Result<Key, S> {
         // The table doubles when it is full.
         let bytes = self.table.bytes();

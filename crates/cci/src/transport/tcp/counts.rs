@@ -1,27 +1,27 @@
-//! What an endpoint counts, and what it counts faults by.
+//! What an endpoint counts, and the faults of peers that it counts.
 
 /// Why a connection or a handshake was cut off.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// No honest peer sends such a record.
+    /// A record that no honest peer sends.
     Record,
-    /// No honest peer sends such a handshake.
+    /// A handshake that no honest peer sends.
     Handshake,
-    /// A second stream for a connection that there is not, or with another secret.
+    /// A second stream for a connection that does not exist, or with a wrong secret.
     Ticket,
-    /// A client said nothing for too long, or had to make space for others.
+    /// A client sent nothing for too long, or had to make space for others.
     Silent,
-    /// Sent records that want an answer, and did not read the answers.
+    /// The peer sent records that need answers, and did not read the answers.
     Answers,
-    /// Not somebody who may connect, or nobody who proves who it is.
+    /// The peer may not connect, or did not prove who it is.
     Refused,
-    /// A record that the peer has not sealed.
+    /// A record that was not sealed by the peer.
     Forged,
     /// A handshake of another version.
     Version,
-    /// A handshake that this endpoint began itself.
+    /// A handshake that this endpoint itself began.
     Own,
-    /// Began a record, or asked for a message, and did not go on.
+    /// The peer began a record, or asked for a message, and did not go on.
     Unfinished,
 }
 
@@ -55,7 +55,7 @@ impl Fault {
     }
 }
 
-/// Counted since the endpoint was opened.
+/// Counts since the endpoint was opened.
 #[derive(Default)]
 pub(super) struct Counts {
     pub bytes_written: u64,
@@ -63,9 +63,9 @@ pub(super) struct Counts {
     pub writes: u64,
     pub reads: u64,
     pub reads_empty: u64,
-    /// Messages that left in a write of their own.
+    /// Messages that were written alone.
     pub lone: u64,
-    /// Writes that took what several calls had queued.
+    /// Writes that carried what several calls had queued.
     pub batches: u64,
     pub kernel_polls: u64,
     pub acks_sent: u64,
@@ -77,7 +77,7 @@ pub(super) struct Counts {
     /// Looks at connections with a message that waits for a receive buffer.
     pub starved_looks: u64,
     faults: [u64; Fault::ALL.len()],
-    // Dropped.
+    // Dropped messages and records.
     pub unreliable_no_buffer: u64,
     pub after_close: u64,
     pub handshake_timed_out: u64,

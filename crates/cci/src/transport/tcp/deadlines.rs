@@ -7,15 +7,15 @@ use super::shared::Shared;
 use crate::engine::core::Core;
 use cci_memory::slab::Key;
 
-/// Which connections have deadlines and keepalives, and when the first of these is due.
+/// The connections that have deadlines or keepalives, and when the first of these is due.
 pub(super) struct Deadlines {
     /// Connections that are being made or left.
     listed: Vec<Key>,
-    /// None of these is due before.
+    /// No listed connection is due earlier.
     pub due_ns: u64,
     /// Connections whose keepalive is on.
     kept_alive: Vec<Key>,
-    /// When these are to be looked at.
+    /// When the connections with keepalive are checked next.
     keepalive_due_ns: u64,
 }
 
@@ -37,29 +37,30 @@ impl Deadlines {
         self.listed.get(at).copied()
     }
 
-    /// Takes one out; another one may be there then.
+    /// Removes the connection at this place. Another one may take its place.
     pub fn take(&mut self, at: usize) {
         self.listed.swap_remove(at);
     }
 
-    /// When something is due at the latest.
+    /// The latest time at which something must be done.
     #[inline]
     pub fn first_ns(&self) -> u64 {
         self.due_ns.min(self.keepalive_due_ns)
     }
 
-    /// The keepalive of a connection is on from now on.
+    /// Switches the keepalive of a connection on.
     pub fn keep_alive(&mut self, key: Key) {
         self.kept_alive.push(key);
         self.keepalive_due_ns = 0;
     }
 
-    /// The keepalive of a connection is off from now on.
+    /// Switches the keepalive of a connection off.
     pub fn let_be(&mut self, key: Key) {
         self.kept_alive.retain(|kept| *kept != key);
     }
 
-    /// Asks silent peers for a sign of life, and reports those to the program that give none; keepalive is off for these then.
+    /// Asks silent peers for a sign of life. A peer that gives none is reported to the program, and its keepalive is switched
+    /// off.
     pub fn ask_silent(&mut self, shared: &mut Shared, core: &mut Core, conns: &mut Conns) {
         let now_ns = shared.now_ns;
         if self.keepalive_due_ns > now_ns {

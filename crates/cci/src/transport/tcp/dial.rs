@@ -26,10 +26,10 @@ use cci_sys::tcp::Stream;
 use cci_sys::{SysError, clock};
 use std::io::{self, ErrorKind};
 
-/// Time after which a peer is tried again that the network does not reach, or that has too many clients.
+/// Time between attempts while the network does not reach the peer, or the peer has too many clients.
 pub(super) const AGAIN_NS: u64 = 100_000_000;
 
-/// What dialling takes, as long as a call lasts.
+/// What dialling needs during one call.
 pub(super) struct Dialler<'a> {
     pub local: &'a Local,
     pub links: &'a mut Links,
@@ -61,12 +61,12 @@ impl Dialler<'_> {
         }
         self.links.shared.now_ns = clock::now_ns();
         let stream = match Stream::connect(self.local.address, peer) {
-            // The program learns now what this process lacks now. If something is lacking later, the attempt waits for it.
+            // If this process lacks something now, the call fails. If it lacks something later, the attempt waits for it.
             Err(error) if error.is_exhaustion() => return Err(ConnectError::System(error)),
             stream => stream,
         };
         let payload = to.request.to_vec();
-        // Where there are other ways to the peer, its program hears of this one only once it is settled on (ADR 11).
+        // Where several paths lead to the peer, its program gets the request only when this path is chosen (ADR 11).
         let (payload, request) = if to.is_one_of_several {
             (None, Preamble::Request { payload }.bytes())
         } else {
@@ -103,7 +103,7 @@ impl Dialler<'_> {
         self.called(key, Stream::connect(self.local.address, peer));
     }
 
-    /// Goes on with a stream that is being connected.
+    /// Handles a stream that is being connected.
     fn called(&mut self, key: Key, stream: Result<Stream, SysError>) {
         let security = self.local.security.as_ref();
         let Some(dialling) = self.links.conns.get_mut(key).and_then(Conn::dialling_mut) else { return };
@@ -115,7 +115,7 @@ impl Dialler<'_> {
             Ok(stream) => {
                 let mut out = Out::new();
                 out.send_first(&dialling.hello);
-                // A stream that is not connected yet has no space; the kernel tells when it has.
+                // A stream that is not connected has no space yet. The kernel reports when it has.
                 out.blocked = true;
                 let is_connected = stream.peer_addr().is_ok();
                 let mut stream = Watched::new(stream, token::make(token::CONN, key));
@@ -129,7 +129,7 @@ impl Dialler<'_> {
         }
     }
 
-    /// Deals with the kernel's report of a stream that was dialled.
+    /// Handles the kernel's report of a stream that was dialled.
     pub fn ready(&mut self, key: Key, is_input: bool) {
         let Some(Dialling { attempt: Attempt::Made { stream, out }, .. }) = self.dialling(key) else {
             return;
@@ -137,7 +137,8 @@ impl Dialler<'_> {
         if stream.is_watched_for_space() || out.blocked {
             self.connected(key);
         }
-        // As long as the streams shake hands only `connected` reads. HELLO waits for that, and nobody would report that it can go.
+        // During a sealed handshake only `connected` reads. HELLO waits for the end of the handshake, which the kernel does not
+        // report.
         if is_input && !self.is_in_handshake(key) {
             self.answered(key);
         }
@@ -148,14 +149,14 @@ impl Dialler<'_> {
         matches!(attempt, Some(Attempt::Made { stream, .. }) if stream.is_in_handshake())
     }
 
-    /// Goes on with a stream that can be written, or has failed.
+    /// Handles a stream that has become writable or has failed.
     fn connected(&mut self, key: Key) {
         let Some(dialling) = self.links.conns.get_mut(key).and_then(Conn::dialling_mut) else { return };
         let Attempt::Made { stream, out } = &mut dialling.attempt else { return };
         if let Err(error) = stream.take_error() {
             return self.call_failed(key, &error);
         }
-        // A stream may meet itself, where nobody listens on the port that it was given.
+        // If nobody listens on a port, a stream that was given the same port connects to itself.
         if stream.local_addr().is_ok() && stream.local_addr().ok() == stream.peer_addr().ok() {
             return self.links.fail(self.core, key, ConnectFailure::Refused);
         }
@@ -166,11 +167,11 @@ impl Dialler<'_> {
         stream.watch(&self.core.poller, Some(if waits { Interest::Both } else { Interest::Read }));
     }
 
-    /// Deals with an error that says why the peer was not reached.
+    /// Handles an error of an attempt to connect.
     fn call_failed(&mut self, key: Key, error: &io::Error) {
         let now_ns = self.links.shared.now_ns;
         let Some(dialling) = self.links.conns.get_mut(key).and_then(Conn::dialling_mut) else { return };
-        // Whoever has been called, and cuts the stream before the handshake is over, does not want this side.
+        // A peer that was reached, and cuts the stream before the handshake ends, refuses this side.
         let is_cut = matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
             && matches!(&dialling.attempt, Attempt::Made { stream, .. } if stream.is_in_handshake());
         let cut = Refusal { fault: Fault::Refused, why: ConnectFailure::NotPermitted };
@@ -179,7 +180,7 @@ impl Dialler<'_> {
             return self.links.fail(self.core, key, refusal.why);
         }
         if dialling.is_heard {
-            // The peer has got the request, which must not reach it twice.
+            // The peer has the request already, and must not get it twice.
             return self.links.fail(self.core, key, ConnectFailure::Disconnected);
         }
         match error.kind() {
@@ -187,7 +188,8 @@ impl Dialler<'_> {
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
                 self.links.fail(self.core, key, ConnectFailure::Disconnected);
             }
-            // The network may come back, ports and descriptors may become free: it is tried until the attempt times out.
+            // The network may come back, and ports and descriptors may become free. So the peer is tried until the attempt times
+            // out.
             _ => {
                 let at_ns = now_ns + AGAIN_NS;
                 dialling.give_up_until(self.core, at_ns);
@@ -272,7 +274,7 @@ impl Dialler<'_> {
         }
     }
 
-    /// Ends or goes on with connections whose own deadline is over: those being made, and those being left.
+    /// Handles connections whose own deadline has passed: attempts to connect, and connections that close.
     pub fn time_out(&mut self) {
         let now_ns = self.links.shared.now_ns;
         let (mut at, mut first_ns) = (0, u64::MAX);
@@ -303,7 +305,7 @@ impl Dialler<'_> {
 
     /// Fails an attempt to connect that has taken too long.
     fn give_up(&mut self, key: Key) {
-        // The answer may have come in this very moment.
+        // The answer may just have come.
         self.answered(key);
         if self.dialling(key).is_some() {
             self.links.shared.counts.handshake_timed_out += 1;

@@ -27,20 +27,20 @@ use std::time::Duration;
 const BATCH_BYTES: u64 = 48 << 10;
 /// Chunks that a connection may always have, if there are any.
 const CHUNKS_MIN: u32 = 4;
-/// Chunks that a connection may have at most: a megabyte.
+/// The most chunks that a connection may have: a megabyte.
 const CHUNKS_MAX: u32 = 64;
-/// The part of the unused chunks that a connection may have, between these limits: so one slow peer does not take them all.
+/// A connection may have this part of the unused chunks, between the two limits. So one slow peer does not take all of them.
 const CHUNKS_SHARE: u32 = 4;
-/// How long a record may take from its first byte to its last, unless the send timeout is longer. Time in which this side does
-/// not read does not count, so only a peer that stops in the middle of a record takes so long.
+/// The time that a record may take from its first byte to its last, unless the send timeout is longer. Time in which this side
+/// does not read is not counted. So only a peer that stops in the middle of a record exceeds it.
 const RECORD_NS_MAX: u64 = if cfg!(test) { 1_500_000_000 } else { 30_000_000_000 };
 
-/// How long a record may take on a connection with this send timeout.
+/// The time that a record may take on a connection with this send timeout.
 pub(super) fn record_ns_max(send_timeout_ns: u64) -> u64 {
     RECORD_NS_MAX.max(send_timeout_ns)
 }
 
-/// Where an established connection stands. `until_ns` is the deadline of a stage that has to end.
+/// The stage of an established connection. `until_ns` is the deadline of a stage that must end.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// This side has accepted; the peer has not confirmed.
@@ -48,27 +48,27 @@ pub(super) enum Stage {
         until_ns: u64,
     },
     Open,
-    /// The peer's program has disconnected; what it sent before still comes.
+    /// The peer's program has disconnected. What it sent before may still come.
     PeerClosing,
-    /// The peer has closed; what it has answered over the second stream still comes.
+    /// The peer has closed. What it has answered over the second stream may still come.
     PeerClosed {
         until_ns: u64,
     },
-    /// Our program has disconnected; what it sent before is still on its way. `sent` and `came` say whether CLOSING was sent
-    /// and whether it has come.
+    /// Our program has disconnected. What it sent before is still on its way. `sent` and `came` say whether CLOSING was sent and
+    /// has come.
     Closing {
         until_ns: u64,
         sent: bool,
         came: bool,
     },
-    /// CLOSE was sent, the program's handle is gone; the peer's end of the stream is awaited.
+    /// CLOSE was sent and the program's handle is gone. The peer has not closed its end of the stream yet.
     Lingering {
         until_ns: u64,
     },
 }
 
 impl Stage {
-    /// Whether it may come to its end with any read or write.
+    /// Whether any read or write may end the connection.
     #[inline]
     pub fn may_end(self) -> bool {
         matches!(self, Stage::Closing { .. } | Stage::PeerClosed { .. })
@@ -79,7 +79,7 @@ impl Stage {
         matches!(self, Stage::Closing { .. } | Stage::Lingering { .. })
     }
 
-    /// Whether what has come is acknowledged.
+    /// Whether received messages are acknowledged.
     pub fn acknowledges(self) -> bool {
         matches!(self, Stage::Open | Stage::PeerClosing | Stage::Closing { .. })
     }
@@ -89,7 +89,7 @@ impl Stage {
         matches!(self, Stage::PeerClosing | Stage::Closing { came: true, .. })
     }
 
-    /// Its deadline, if it has one.
+    /// The stage's deadline, if it has one.
     pub fn until_ns(self) -> Option<u64> {
         match self {
             Stage::Accepting { until_ns }
@@ -101,39 +101,39 @@ impl Stage {
     }
 }
 
-/// Which side has dialled.
+/// The side that dialled.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// This one, which dials the second stream, too: at this address of the peer's.
+    /// This side has dialled. It also dials the second stream, at this address of the peer.
     Dialled {
         second_at: SocketAddr,
     },
     Accepted,
 }
 
-/// What came of writing on a connection.
+/// The result of writing on a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Written {
     Done,
-    /// The stream is of no use any more. What the peer sent before may still be there.
+    /// The stream has failed. There may still be input that the peer sent before.
     Failed,
-    /// The connection closes, and may have come a step further.
+    /// The connection is closing, and may have reached its next stage.
     MayClose,
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Batch {
-    /// Bytes to deal with: those that were kept, and those that have come.
+    /// Bytes to handle: those kept from before, and those that have come.
     pub filled: usize,
     /// Bytes that came.
     fresh: usize,
-    /// Whether they have left the kernel. Otherwise only those leave it that are dealt with.
+    /// Whether the bytes have left the kernel. If not, only those that are handled leave it.
     pub keeps: bool,
 }
 
-/// What was read from a stream and is not dealt with yet: all behind the first `used` bytes of the batch, in the read buffer.
+/// Input that was read and is not handled yet: everything behind the first `used` bytes of the batch, in the read buffer.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Rest {
     pub key: Key,
@@ -141,7 +141,7 @@ pub(super) struct Rest {
     pub used: usize,
 }
 
-/// Why nothing more is read.
+/// Why reading has stopped.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReadError {
     Fault(Fault),
@@ -152,40 +152,40 @@ pub(super) enum ReadError {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     At(u64),
-    /// It is overdue and can't be taken back, so the connection has to end.
+    /// A send is overdue and can't be taken back, so the connection must end.
     Over,
-    /// Nothing is under way.
+    /// No send is under way.
     Never,
 }
 
-/// A connection with a stream, from when it was accepted until its stream is gone.
+/// A connection with a stream: from when it was accepted until its stream has ended.
 pub(super) struct Established {
     pub base: Base,
     pub stream: Watched,
     pub stage: Stage,
     pub side: Side,
-    /// What proves that a second stream belongs to this connection. The side that accepted has made it.
+    /// Proves that a second stream belongs to this connection. The side that accepted has made it.
     pub ticket: Ticket,
     pub input: Input,
     pub out: Out,
-    /// Since when a part of a record of the first stream is here.
+    /// When the first part of an incomplete record of the first stream came.
     pub record_ns: Option<u64>,
     /// Whether that part was left in the kernel, which reports the stream when the record is complete.
     leaves_part: bool,
-    /// Whether the kernel has space for what follows such a part.
+    /// Whether the kernel was given enough space for the rest of such a record.
     has_space_behind_parts: bool,
-    /// Polls that found something by asking the stream itself, since the last sleep.
+    /// How many polls since the last sleep found something by reading this stream directly.
     pub active_reads: u32,
-    /// When the peer was last heard of, and asked for a sign of life.
+    /// When the peer last sent something, and when it was last asked for a sign of life.
     pub heard_ns: u64,
     pub pinged_ns: u64,
     /// When the peer last took something, or had nothing to take.
     pub moved_ns: u64,
-    /// Of the sends in progress, those that are not silent.
+    /// Sends in progress that are not silent.
     pub unreported: u32,
-    /// Whether the second stream was asked for, or is being dialled.
+    /// Whether the second stream was requested, or is being dialled.
     pub wants_second: bool,
-    /// The second stream and all of remote memory access.
+    /// The second stream and the state of remote memory access.
     pub second: Second,
 }
 
@@ -218,7 +218,7 @@ impl Established {
         }
     }
 
-    /// A header that says how much was taken from the peer.
+    /// Makes a header that says how many messages were taken from the peer.
     #[inline]
     pub fn header(&mut self, kind: Kind, len: u16) -> Header {
         Header { kind, len, ack: self.input.announce() }
@@ -228,14 +228,14 @@ impl Established {
     pub fn send_control(&mut self, streams: &mut Streams, kind: Kind) {
         let header = self.header(kind, 0);
         if !self.out.send_control(header, None) {
-            // The peer lets too many pile up.
+            // The peer lets too many control records pile up.
             streams.doom(self.base.listed.key);
         }
         streams.write_later(&mut self.base.listed);
     }
 
-    /// Takes a message, and writes it at once if it is alone: a lone message must not wait for the next progress. One behind
-    /// others may, and shares their write.
+    /// Sends a message. A message that is alone is written at once, since it must not wait for the next progress. One behind
+    /// others may wait, and shares their write.
     #[inline]
     pub fn send(
         &mut self,
@@ -271,8 +271,8 @@ impl Established {
         Ok(self.write_behind_others(shared, core))
     }
 
-    /// Takes messages of a burst, from the first on, as far as there is space for them and none is longer than `mss`. They leave at once
-    /// where a lone message does.
+    /// Sends messages of a burst, from the first on, until there is no space or one is longer than `mss`. They are written at
+    /// once where a lone message would be.
     pub fn send_burst(
         &mut self,
         shared: &mut Shared,
@@ -316,7 +316,7 @@ impl Established {
         (taken, self.write_behind_others(shared, core))
     }
 
-    /// Writes what was queued, unless more can still share its write.
+    /// Writes what was queued, unless more messages can share the write.
     #[inline(always)]
     fn write_behind_others(&mut self, shared: &mut Shared, core: &mut Core) -> Written {
         shared.streams.write_later(&mut self.base.listed);
@@ -346,7 +346,7 @@ impl Established {
         self.after_write(shared, core, wrote)
     }
 
-    /// What follows from a write.
+    /// Handles the result of a write.
     #[inline]
     fn after_write(&mut self, shared: &mut Shared, core: &mut Core, wrote: io::Result<Wrote>) -> Written {
         let Ok(Wrote { bytes, writes }) = wrote else { return Written::Failed };
@@ -368,7 +368,7 @@ impl Established {
         match self.stage {
             Stage::Closing { .. } => return Written::MayClose,
             Stage::Lingering { .. } if !self.out.wants() && !self.stream.has_unsent() => {
-                // One that fails has nothing to shut down any more.
+                // If this fails, the stream is closed already.
                 let _ = self.stream.shutdown_write();
             }
             _ => {}
@@ -376,7 +376,7 @@ impl Established {
         Written::Done
     }
 
-    /// Has the kernel tell when there is space, or no longer.
+    /// Changes whether the kernel reports that the stream has space.
     #[inline]
     fn watch_for_space(&mut self, core: &Core) {
         let is_read = self.stream.interest().is_some();
@@ -385,7 +385,7 @@ impl Established {
         }
     }
 
-    /// Has the kernel tell of the stream, if it does not.
+    /// Has the kernel report the stream, if it does not yet.
     pub fn watch(&mut self, core: &Core) {
         if self.stream.interest().is_none() && !self.is_peer_closed() {
             self.stream.watch(&core.poller, Some(self.interest()));
@@ -397,18 +397,18 @@ impl Established {
         if self.out.blocked { Interest::Both } else { Interest::Read }
     }
 
-    /// Whether the peer has closed, so that nothing is to be read or written any more.
+    /// Whether the peer has closed, so that nothing more is read or written.
     #[inline]
     fn is_peer_closed(&self) -> bool {
         matches!(self.stage, Stage::PeerClosed { .. })
     }
 
-    /// Has the kernel tell nothing of the stream.
+    /// Stops the kernel from reporting the stream.
     pub fn unwatch(&mut self, core: &Core) {
         self.stream.watch(&core.poller, None);
     }
 
-    /// When a record of which a part has come has to be whole, on whichever stream that is.
+    /// The deadline of an incomplete record, on whichever stream it came.
     pub fn record_due_ns(&self, now_ns: u64) -> Option<u64> {
         let second = self.second.get().and_then(|second| second.part_since_ns(now_ns));
         let since_ns = [self.record_ns, second].into_iter().flatten().min()?;
@@ -472,7 +472,7 @@ impl Established {
         false
     }
 
-    /// Tells the peer that there are receive buffers again, for so many messages. False: it lets too many answers pile up.
+    /// Tells the peer that there are receive buffers again, for so many messages. Returns false if it lets too many answers pile up.
     pub fn send_ready(&mut self, shared: &mut Shared, window: u32) -> bool {
         //= wire.md R-TCP-11
         self.input.take = Take::Awaited;
@@ -526,7 +526,7 @@ impl Established {
         Ok(Some(Batch { filled: kept + len, fresh: len, keeps }))
     }
 
-    /// Keeps what was read and not dealt with, which is all behind the first `used` bytes. Answers whether something came that
+    /// Keeps what was read and not dealt with, which is all behind the first `used` bytes. Returns whether something came that
     /// is of use.
     #[inline(always)]
     pub fn keep_remainder(

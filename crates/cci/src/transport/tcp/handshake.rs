@@ -1,5 +1,5 @@
-//! Streams that are no connection's yet: of clients that have not said what they want or not proved who they are, and second
-//! streams being made.
+//! Streams that belong to no connection yet: those of clients that have not sent their request or not proved who they are, and
+//! second streams that are being made.
 
 use super::counts::Fault;
 use super::pipe::{self, HANDSHAKE_BYTES, Pipe, Refusal};
@@ -10,46 +10,46 @@ use cci_secure::{Challenge, NONCE_BYTES};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-/// Streams that are no connection's yet.
+/// The most streams that belong to no connection yet.
 const HANDSHAKES_MAX: u32 = 64 << 10;
 
-/// What a client wants.
+/// A client's request.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Wanted {
     pub attribute: Attribute,
     pub mss: u32,
 }
 
-/// A stream whose peer has not said all that makes it a connection's.
+/// A stream that belongs to no connection yet.
 pub(super) struct Handshake {
     pub stream: Pipe,
-    /// The address of the client; `None`: this side has dialled.
+    /// The client's address; `None` if this side has dialled.
     pub peer: Option<SocketAddr>,
-    /// When it began, and when it ends whatever the peer sends.
+    /// When the handshake began, and when it ends, whatever the peer sends.
     pub since_ns: u64,
     pub until_ns: u64,
-    /// What was read so far of the peer's preamble, or what of this side's is to be written.
+    /// The part of the peer's preamble that was read, or the part of this side's that is to be written.
     pub bytes: Vec<u8>,
     pub stage: Stage,
 }
 
 pub(super) enum Stage {
-    /// A client that has not said HELLO, nor BULK.
+    /// The client has sent neither HELLO nor BULK.
     Silent,
     /// A client whose HELLO was heard, and whose request follows.
     Heard(Wanted),
-    /// A client whose request waits until fewer of its host's are with the program.
+    /// The request waits until the program has fewer requests of the client's host.
     Waiting { wanted: Wanted, payload: Vec<u8>, was_heard: bool },
-    /// A client that wants a second stream for this connection, and was asked to prove that it may.
+    /// The client wants to be the second stream of this connection, and was asked for a proof.
     Challenged { conn: Key, challenge: Challenge },
-    /// Our second stream, being connected.
+    /// This side dials a second stream, which is being connected.
     Dialled { conn: Key, nonce: [u8; NONCE_BYTES] },
-    /// Our second stream is to be proved by the peer first.
+    /// The peer must first prove that this second stream leads to it.
     Named { conn: Key, nonce: [u8; NONCE_BYTES] },
 }
 
 impl Stage {
-    /// Whether a client has begun it; otherwise this side has, for a second stream.
+    /// Whether a client has begun the handshake. Otherwise this side has, for a second stream.
     pub fn is_client(&self) -> bool {
         match self {
             Stage::Silent | Stage::Heard(_) | Stage::Waiting { .. } | Stage::Challenged { .. } => true,
@@ -57,7 +57,7 @@ impl Stage {
         }
     }
 
-    /// Whether it waits for the program to decide on others.
+    /// Whether the request waits until the program has decided on others.
     pub fn is_waiting(&self) -> bool {
         matches!(self, Stage::Waiting { .. })
     }
@@ -66,7 +66,7 @@ impl Stage {
 /// All handshakes of an endpoint.
 pub(super) struct Table {
     table: Slab<Handshake>,
-    /// Table that clients have begun.
+    /// Handshakes that clients have begun.
     pub clients: u32,
 }
 
@@ -75,7 +75,7 @@ impl Table {
         Table { table: Slab::new(HANDSHAKES_MAX), clients: 0 }
     }
 
-    /// `None`: there are too many, and the stream is closed.
+    /// Enters a handshake. `None` if there are too many; the stream is closed then.
     pub fn insert(&mut self, handshake: Handshake) -> Option<Key> {
         let is_client = handshake.stage.is_client();
         let key = self.table.insert(handshake).ok()?;
@@ -109,7 +109,7 @@ impl Table {
         self.table.is_empty()
     }
 
-    /// Clients whose streams shake hands.
+    /// Clients whose sealed handshake is in progress.
     pub fn in_handshake(&self) -> impl Iterator<Item = (Key, &Handshake)> {
         self.table
             .iter()
@@ -127,15 +127,15 @@ impl Table {
 pub(super) enum Unread {
     /// The peer has closed, or died.
     Gone,
-    /// One side did not prove to be somebody whom the other wants.
+    /// One side did not prove an identity that the other accepts.
     Refused(Refusal),
-    /// Something came that the peer has not sealed.
+    /// Bytes came that were not sealed by the peer.
     Forged,
     Fault,
 }
 
 impl Unread {
-    /// What is counted of it.
+    /// The fault to count, if any.
     pub fn fault(&self) -> Option<Fault> {
         match self {
             Unread::Gone => None,
@@ -146,7 +146,7 @@ impl Unread {
     }
 }
 
-/// Reads one preamble record, and no byte behind it. `None`: it has not come whole.
+/// Reads one preamble record, and no byte behind it. Returns `None` if the record is incomplete.
 pub(super) fn read_preamble(stream: &mut Pipe, bytes: &mut Vec<u8>) -> Result<Option<Preamble>, Unread> {
     loop {
         //= wire.md R-TCP-2

@@ -1,9 +1,9 @@
-//! Streams that are to become a connection's: those of clients that the endpoint lets in, and second streams, which either
-//! side has dialled.
+//! The work on streams that are to become a connection's: those of clients that the endpoint admits, and second streams, which
+//! either side has dialled.
 //!
-//! The side that dialled the first stream of a connection dials the second one, and each side proves to the other that it knows
-//! the secret that came with ACCEPT, before anything else is sent. So nothing of a connection goes to a stranger who listens
-//! at the address of the second stream.
+//! The side that dialled the first stream of a connection dials the second one. Before anything else is sent, each side proves to
+//! the other that it knows the secret that came with ACCEPT. So a stranger who listens at the address of the second stream gets
+//! nothing of the connection.
 
 use super::base::Base;
 use super::conn::Conn;
@@ -36,9 +36,9 @@ use cci_sys::{SysError, clock, random};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
-/// Clients that one poll lets in at most.
+/// The most clients that one poll accepts.
 const LET_IN_MAX: usize = 32;
-/// Time for which an endpoint does not listen when no more clients can be let in.
+/// How long an endpoint stops listening when it can't accept more clients.
 const LISTEN_AGAIN_NS: u64 = 5_000_000;
 /// How long an accepted client may take to confirm, at least and at most.
 const CONFIRM_NS_MIN: u64 = 1_000_000_000;
@@ -50,7 +50,7 @@ const SECOND_NS_MAX: u64 = 30_000_000_000;
 pub(super) const CLIENTS_MAX: u32 = 256;
 /// How long a client may take to send its request after it connected.
 const SILENCE_NS_MAX: u64 = 5_000_000_000;
-/// A client has at least this long, however many others come.
+/// A client has at least this time, however many others come.
 const SILENCE_NS_MIN: u64 = 200_000_000;
 /// How long a request waits to be shown to the program.
 const WAITING_NS_MAX: u64 = 30_000_000_000;
@@ -58,13 +58,13 @@ const WAITING_NS_MAX: u64 = 30_000_000_000;
 /// All handshakes of an endpoint: its listener, clients, requests and second streams.
 pub(super) struct Handshakes {
     pub local: Local,
-    /// None: the endpoint only dials.
+    /// `None` if the endpoint only dials.
     listener: Option<Listener>,
-    /// Until then the endpoint does not listen, as there are too many clients, or no descriptors.
+    /// The endpoint does not listen before this time, since it has too many clients or no descriptors.
     listen_again_ns: Option<u64>,
-    /// Clients whose sealed streams may be in their handshake at a time.
+    /// The most clients whose sealed handshakes may be in progress at a time.
     client_handshakes_max: usize,
-    /// Steps of clients' sealed handshakes that may still be made before the next poll.
+    /// How many steps of clients' sealed handshakes may still be made before the next poll.
     handshakes_budget: u32,
     table: Table,
     due_ns: u64,
@@ -72,7 +72,7 @@ pub(super) struct Handshakes {
     shown: Shown,
     /// Clients whose requests wait for the program to decide on others.
     waiting: VecDeque<Key>,
-    /// Connections whose second stream is to be tried again.
+    /// Connections whose second stream is to be dialled again.
     seconds_again: Vec<Key>,
 }
 
@@ -102,12 +102,12 @@ impl Handshakes {
         self.table.key_at(token::index(name)).filter(|key| token::names(name, *key))
     }
 
-    /// Begins a poll, in which so many steps of clients' sealed handshakes may be made.
+    /// Begins a poll in which at most this many steps of clients' sealed handshakes are made.
     pub fn begin_round(&mut self, handshakes: u32) {
         self.handshakes_budget = handshakes;
     }
 
-    /// When something is due at the latest.
+    /// The latest time at which something must be done.
     #[inline]
     pub fn due_ns(&self) -> u64 {
         self.due_ns.min(self.listen_again_ns.unwrap_or(u64::MAX))
@@ -147,7 +147,7 @@ impl Handshakes {
                 Ok(client) => client,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    // There may be no descriptors, for example. Clients in the backlog go on waiting.
+                    // Descriptors may be lacking, for example. Clients in the backlog go on waiting.
                     links.shared.counts.refused_system += 1;
                     return self.pause(core, links);
                 }
@@ -160,7 +160,7 @@ impl Handshakes {
             let Some(key) = self.table.insert(handshake) else { return self.pause(core, links) };
             self.due_ns = self.due_ns.min(until_ns);
             self.watch_handshake(core, links, key, Interest::Read);
-            // As a rule its request has already come.
+            // Usually its request has come already.
             self.handshake_ready(core, links, key);
         }
     }
@@ -196,7 +196,7 @@ impl Handshakes {
             self.request_decided(request.ticket);
         }
         links.shared.now_ns = clock::now_ns();
-        // A client that has given up has closed its end.
+        // A client that has given up has closed its end of the stream.
         let gone = match inner.stream.peek(&mut [0]) {
             Err(error) => error.kind() != ErrorKind::WouldBlock,
             // A client sends nothing before it is accepted.
@@ -208,7 +208,7 @@ impl Handshakes {
         let Request { mut stream, peer, mss } = *inner;
         let is_reliable = request.attribute.is_reliable();
         if is_reliable && stream.local_addr().is_ok_and(|at| at.ip() != self.local.address.ip()) {
-            // The client dials the second stream where it has dialled the first.
+            // The client dials the second stream at the address at which it has dialled the first.
             let _ = stream.send(&Preamble::Reject { no_memory: false }.bytes());
             return Err(AcceptError::OtherDevice);
         }
@@ -248,11 +248,11 @@ impl Handshakes {
             links.deadlines.add(&mut conn.base, until_ns);
         }
         links.flush(core, key);
-        // If the connection has ended at once, its event is queued already, and the key names nothing any more.
+        // If the connection has ended at once, its event is queued already, and the key is no longer valid.
         Ok(key)
     }
 
-    /// Ends handshakes that took too long: of silent clients, and of second streams that were not made.
+    /// Ends handshakes that took too long: those of silent clients, and those of second streams that were not made.
     pub fn time_out_handshakes(&mut self, core: &mut Core, links: &mut Links) {
         let now_ns = links.shared.now_ns;
         let over: Vec<Key> = self
@@ -282,7 +282,7 @@ impl Handshakes {
         }
     }
 
-    /// Goes on with a handshake whose stream the kernel reports.
+    /// Continues a handshake whose stream the kernel reports.
     pub fn handshake_ready(&mut self, core: &mut Core, links: &mut Links, key: Key) {
         let in_handshake =
             |handshake: &Handshake| handshake.stage.is_client() && handshake.stream.is_in_handshake();
@@ -299,7 +299,7 @@ impl Handshakes {
         }
     }
 
-    /// Deals with the preamble records that have come.
+    /// Handles the preamble records that have come.
     fn hear(&mut self, core: &mut Core, links: &mut Links, key: Key) {
         loop {
             let Some(handshake) = self.table.get_mut(key).filter(|handshake| !handshake.stage.is_waiting())
@@ -331,9 +331,9 @@ impl Handshakes {
                 (Stage::Silent, Preamble::OtherHello) => {
                     //= wire.md R-TCP-4
                     if let Some(mut handshake) = self.take_handshake(core, key) {
-                        // What is not read would have the kernel reset the stream, and the answer might be lost.
+                        // If input is left unread, the kernel resets the stream, and the answer may be lost.
                         let _ = handshake.stream.recv(&mut [0; PREAMBLE_BYTES_MAX]);
-                        // A new stream has space for a record so short. If not, the client learns by the end of the stream.
+                        // A new stream has space for such a short record. If it has not, the client sees the end of the stream.
                         let _ = handshake.stream.send(&Preamble::OtherHello.bytes());
                     }
                     return;
@@ -362,15 +362,15 @@ impl Handshakes {
                 links.end(core, conn, reason);
             }
             Stage::Waiting { .. } => {
-                // If the stream has no space for it, the client learns by the end of the stream.
+                // If the stream has no space for the record, the client sees the end of the stream.
                 let _ = handshake.stream.send(&Preamble::Reject { no_memory: true }.bytes());
             }
             Stage::Silent | Stage::Heard(_) | Stage::Challenged { .. } => {}
         }
     }
 
-    /// Makes space for one more client. If there are too many, the host with the most loses its oldest one, unless that came
-    /// only just now. False: there is no space.
+    /// Makes space for one more client. If there are too many, the host with the most clients loses its oldest one, unless that
+    /// one has just come. Returns false if there is no space.
     pub fn make_space_for_client(&mut self, core: &mut Core, links: &mut Links) -> bool {
         let handshakes_max = self.client_handshakes_max;
         let may_be_full = self.table.clients as usize >= handshakes_max;
@@ -390,7 +390,7 @@ impl Handshakes {
         true
     }
 
-    /// Takes a client's HELLO, which carries its whole request, or says that the request follows.
+    /// Handles a client's HELLO, which carries the whole request or says that the request follows.
     pub fn hello_came(
         &mut self,
         core: &mut Core,
@@ -411,7 +411,7 @@ impl Handshakes {
         }
     }
 
-    /// Ends the handshake of a client that may not connect. True: it did.
+    /// Ends the handshake of a client that may not connect, and returns true if it did.
     fn is_barred(&mut self, core: &mut Core, links: &mut Links, key: Key) -> bool {
         let who = self.table.get(key).and_then(|handshake| self.local.peer_on(&handshake.stream));
         let is_barred = who.is_some_and(|who| !who.rights.connect);
@@ -421,7 +421,7 @@ impl Handshakes {
         is_barred
     }
 
-    /// Answers a client that its HELLO was understood. False: it is gone.
+    /// Answers a client that its HELLO was understood. Returns false if the client is gone.
     fn send_heard(&mut self, core: &mut Core, links: &mut Links, key: Key) -> bool {
         let Some(handshake) = self.table.get_mut(key) else { return false };
         let is_sent = handshake.stream.send(&Preamble::Heard.bytes()).is_ok();
@@ -431,7 +431,7 @@ impl Handshakes {
         is_sent
     }
 
-    /// Shows a request to the program, or has it wait until others of its host have been decided on.
+    /// Shows a request to the program, or lets it wait until the program has decided on others of the same host.
     pub fn ask_program(
         &mut self,
         core: &mut Core,
@@ -474,7 +474,8 @@ impl Handshakes {
         });
     }
 
-    /// A client whose request waits sends nothing, so its stream is readable only when it ends, or breaks the protocol.
+    /// A client whose request waits sends nothing. So its stream is readable only when it has ended, or when the client breaks
+    /// the protocol.
     pub fn waiting_readable(&mut self, core: &mut Core, links: &mut Links, key: Key) {
         let Some(handshake) = self.table.get(key) else { return };
         match handshake.stream.peek(&mut [0]) {
@@ -484,7 +485,7 @@ impl Handshakes {
         }
     }
 
-    /// Shows the program requests that waited, where others of their hosts have been decided on.
+    /// Shows the program requests that waited, if it has decided on others of their hosts.
     pub fn show_waiting(&mut self, core: &mut Core, links: &mut Links) {
         for _ in 0..self.waiting.len() {
             let Some(key) = self.waiting.pop_front() else { return };
@@ -499,7 +500,7 @@ impl Handshakes {
             handshake.stage = if was_heard { Stage::Heard(wanted) } else { Stage::Silent };
             self.ask_program(core, links, key, wanted, payload);
             if let Some(handshake) = self.table.get_mut(key) {
-                // If it waits again, then no longer than before.
+                // If the request must wait again, its deadline does not change.
                 handshake.until_ns = until_ns;
             }
         }
@@ -517,7 +518,7 @@ impl Handshakes {
     pub fn refuse(&mut self, ticket: u64, inner: RequestInner) {
         self.request_decided(ticket);
         if let Ok(mut request) = inner.downcast::<Request>() {
-            // A new stream has space for a record so short. If not, the client learns by the end of the stream.
+            // A new stream has space for such a short record. If it has not, the client sees the end of the stream.
             let _ = request.stream.send(&Preamble::Reject { no_memory: false }.bytes());
         }
     }
@@ -530,7 +531,7 @@ impl Handshakes {
         }
     }
 
-    /// Tries those second streams again for which descriptors were lacking.
+    /// Dials second streams again for which descriptors were lacking.
     pub fn dial_seconds_again(&mut self, core: &mut Core, links: &mut Links) {
         for key in std::mem::take(&mut self.seconds_again) {
             self.dial_second(core, links, key);
@@ -545,13 +546,13 @@ impl Handshakes {
         if let Err(error) = &stream
             && error.is_exhaustion()
         {
-            // Descriptors may become free. The connection that waits for the stream has a deadline of its own.
+            // Descriptors may become free. The connection that waits for the stream has its own deadline.
             links.shared.counts.refused_system += 1;
             self.seconds_again.push(key);
             self.due_ns = self.due_ns.min(links.shared.now_ns.saturating_add(AGAIN_NS));
             return;
         }
-        // The second stream must lead to the same peer as the first one, by the same key if it has one.
+        // The second stream must lead to the same peer as the first, with the same key if there is one.
         let peer = conn.stream.peer().and_then(|peer| peer.identity);
         let expected = peer.as_ref().map(Identity::name);
         let (security, host) = (self.local.security.as_ref(), conn.base.host());
@@ -570,15 +571,15 @@ impl Handshakes {
         self.watch_handshake(core, links, handshake, Interest::Write);
     }
 
-    /// Goes on with a second stream of ours: it is connected, or could not be, or its handshake goes on.
+    /// Continues a second stream that this side has dialled: it is connected, has failed, or its handshake goes on.
     pub fn second_connected(&mut self, core: &mut Core, links: &mut Links, key: Key) {
         let Some(handshake) = self.table.get_mut(key) else { return };
         let Stage::Dialled { conn, nonce } = handshake.stage else { return };
         let sent = handshake.stream.take_error().and_then(|()| handshake.stream.send(&handshake.bytes));
         let token = token::make(token::HANDSHAKE, key);
         if sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
-            // A stream that is not connected, or has no space, becomes writable later. One that waits for the peer's part of
-            // the handshake is writable always.
+            // A stream that is not connected, or has no space, becomes writable later. A stream that waits for the peer's part of
+            // the handshake is always writable.
             let interest = if handshake.stream.waits_for_space() { Interest::Write } else { Interest::Read };
             core.poller.rewatch(handshake.stream.as_fd(), token, interest);
             return;
@@ -594,8 +595,8 @@ impl Handshakes {
         core.poller.rewatch(handshake.stream.as_fd(), token, Interest::Read);
     }
 
-    /// Answers a stream that claims to be the second one of a connection: proves that this side knows the secret, and asks
-    /// for the same proof.
+    /// Answers a stream whose dialler says that it is the second one of a connection: proves that this side knows the secret, and
+    /// asks for the same proof.
     pub fn second_named(
         &mut self,
         core: &mut Core,
@@ -622,7 +623,7 @@ impl Handshakes {
         let proof = challenge.prove(&known.ticket.secret, Prover::Acceptor);
         handshake.stage = Stage::Challenged { conn, challenge };
         let record = Preamble::Challenge { nonce: acceptor, proof }.bytes();
-        // A new stream has space for a record so short. If not, the handshake is over.
+        // A new stream has space for such a short record. If it has not, the handshake ends.
         if handshake.stream.send(&record).ok() != Some(record.len()) {
             self.end_handshake(core, links, key, None);
         }
@@ -656,7 +657,8 @@ impl Handshakes {
         }
     }
 
-    /// Checks the proof of the side that dialled the second stream. If it holds, the connection has its second stream.
+    /// Checks the proof of the side that dialled the second stream. If it is right, the stream becomes the connection's second
+    /// one.
     pub fn second_came(&mut self, core: &mut Core, links: &mut Links, key: Key, proof: &[u8; PROOF_BYTES]) {
         let Some(handshake) = self.table.get(key) else { return };
         let Stage::Challenged { conn, challenge } = &handshake.stage else { return };
@@ -675,7 +677,7 @@ impl Handshakes {
     }
 }
 
-/// The oldest handshake of the host that has the most, and when it began.
+/// The oldest handshake of the host that has the most of them, and when it began.
 fn oldest_by_host<'a>(handshakes: impl Iterator<Item = (Key, &'a Handshake)>) -> Option<(Key, u64)> {
     oldest_of_most(
         handshakes.map(|(key, handshake)| (handshake.peer.map(Host::from), handshake.since_ns, key)),
@@ -692,7 +694,7 @@ mod tests {
     use std::path::Path;
     use std::time::{Duration, Instant};
 
-    /// The client goes away between the last check of its stream and the answer to it.
+    /// A client goes away between the last check of its stream and the answer to it.
     #[test]
     fn a_client_lost_in_the_moment_of_accepting_is_reported() {
         for transport in ["tcp", "any"] {
@@ -712,7 +714,7 @@ mod tests {
                 match server.next_event() {
                     Some(Event::ConnectRequest(request)) => {
                         let inner = &request.body.as_ref().unwrap().inner;
-                        // What is written fails now, though the peer has not closed.
+                        // Writing fails now, though the peer has not closed.
                         inner.downcast_ref::<Request>().unwrap().stream.shutdown_write().unwrap();
                         server.accept(request, 5).unwrap();
                     }

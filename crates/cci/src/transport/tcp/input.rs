@@ -1,45 +1,44 @@
-//! What a connection keeps of what it has read. Whole records are handled at once; a part of a record waits here for the
-//! next read.
+//! What a connection keeps of its input. Complete records are handled at once; an incomplete record is kept for the next read.
 
 use super::wire::RECORD_BYTES_MAX;
 use crate::transport::quota::{Host, Quota};
 use cci_memory::fallible;
 use std::net::Ipv4Addr;
 
-/// Taken by one read at most.
+/// The most bytes that one read takes.
 pub(super) const READ_BYTES: usize = 64 << 10;
 /// Space for one read, and for an incomplete record from before.
 pub(super) const SCRATCH_BYTES: usize = READ_BYTES + RECORD_BYTES_MAX;
-/// Keepers that are kept for the next connection that needs one.
+/// How many free keepers are stored for the connections that need one next.
 const SPARES_MAX: usize = 16;
 
 /// Whether messages are taken.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Take {
     All,
-    /// A message waits for a receive buffer, until then.
+    /// A message waits for a receive buffer until this time.
     Holding {
         until_ns: u64,
     },
-    /// Messages are dropped until there are buffers, of which the peer is then informed.
+    /// Messages are dropped until there are receive buffers again. Then the peer is informed.
     Dropping,
-    /// Messages are dropped, the peer knows that there are buffers, and it has not resumed yet.
+    /// Messages are dropped. The peer knows that there are receive buffers, and has not resumed yet.
     Awaited,
 }
 
-/// The receiving side of a connection: what was read and not dealt with, and how far messages were taken.
+/// The receiving side of a connection: input that was not handled yet, and how many messages were taken.
 pub(super) struct Input {
-    /// What was read and not dealt with; begins with a record.
+    /// Input that was not handled yet. It begins with a record.
     kept: Keeper,
-    /// Up to here what is kept has been dealt with.
+    /// How many bytes of the kept input have been handled.
     kept_at: usize,
     pub take: Take,
-    /// Messages taken, modulo 2^32, and how many of them have been acknowledged.
+    /// How many messages were taken, modulo 2^32, and how many of these were acknowledged.
     taken: u32,
     announced: u32,
     /// The last acknowledgement that came.
     pub acked: u32,
-    /// The poll in which a message last came.
+    /// The poll in which a message came last.
     pub poll: u32,
 }
 
@@ -48,7 +47,7 @@ impl Input {
         Input { kept: Keeper::NONE, kept_at: 0, take: Take::All, taken: 0, announced: 0, acked: 0, poll: 0 }
     }
 
-    /// How many messages were taken, for a header that leaves now: they count as acknowledged.
+    /// Returns how many messages were taken, for a header that leaves now. They count as acknowledged from now on.
     #[inline]
     pub fn announce(&mut self) -> u32 {
         self.announced = self.taken;
@@ -71,26 +70,26 @@ impl Input {
         matches!(self.take, Take::Holding { .. })
     }
 
-    /// What was read and not dealt with.
+    /// Input that was not handled yet.
     pub fn kept(&self) -> &[u8] {
         self.kept.bytes.get(self.kept_at..).unwrap_or_default()
     }
 
-    /// Messages were taken, in this poll.
+    /// Notes that messages were taken in this poll.
     #[inline]
     pub fn took(&mut self, messages: u32, poll: u32) {
         self.taken = self.taken.wrapping_add(messages);
         self.poll = poll;
     }
 
-    /// Forgets what is kept.
+    /// Discards the kept input.
     pub fn drop_kept(&mut self, keepers: &mut Keepers) {
         self.kept_at = 0;
         keepers.give_back(std::mem::take(&mut self.kept));
     }
 
-    /// Keeps bytes that were not dealt with, at least one, on a host's account. The caller has made sure that the cap leaves space. False: the
-    /// system has no memory, and it is lost.
+    /// Keeps at least one byte of input, on a host's account. The caller has checked that the cap leaves space. Returns false if
+    /// the system has no memory; the input is lost then.
     #[must_use]
     pub fn keep(&mut self, keepers: &mut Keepers, host: Host, tail: &[u8]) -> bool {
         let Some(keeper) = keepers.lend(host, tail.len()) else { return false };
@@ -100,12 +99,12 @@ impl Input {
         true
     }
 
-    /// Takes out what is kept, to be dealt with: the keeper, and up to where it was.
+    /// Takes the kept input out, to be handled: the keeper, and how many of its bytes were handled.
     pub fn lift(&mut self) -> (Keeper, usize) {
         (std::mem::take(&mut self.kept), std::mem::take(&mut self.kept_at))
     }
 
-    /// Puts it back, with more of it dealt with. Where that is all of it, the keeper is free again.
+    /// Puts the keeper back after more of it was handled. If all of it was, the keeper is free again.
     pub fn put_back(&mut self, keepers: &mut Keepers, kept: Keeper, at: usize) {
         (self.kept, self.kept_at) = (kept, at);
         if self.kept().is_empty() {
@@ -114,17 +113,17 @@ impl Input {
     }
 }
 
-/// What one input is kept in.
+/// Memory that keeps the input of one connection.
 pub(super) struct Keeper {
     bytes: Vec<u8>,
-    /// On whose account.
+    /// The host on whose account it is.
     host: Host,
 }
 
 impl Keeper {
     const NONE: Keeper = Keeper { bytes: Vec::new(), host: Host::V4(Ipv4Addr::UNSPECIFIED) };
 
-    /// What of it comes behind the first `at` bytes.
+    /// The kept bytes behind the first `at`.
     pub fn behind(&self, at: usize) -> &[u8] {
         self.bytes.get(at..).unwrap_or_default()
     }
@@ -136,10 +135,10 @@ impl Default for Keeper {
     }
 }
 
-/// What the inputs of one endpoint are kept in. Hosts share it by the threshold.
+/// The keepers of one endpoint. Hosts share them by the threshold.
 pub(super) struct Keepers {
     bytes_max: u64,
-    /// Bytes of all keepers, spare ones too.
+    /// Bytes of all keepers, including free ones.
     bytes: u64,
     spare: Vec<Vec<u8>>,
     lent: Quota,
@@ -155,19 +154,19 @@ impl Keepers {
         self.bytes + self.lent.bytes()
     }
 
-    /// Whether so much is left that any host may have one more keeper.
+    /// Whether so much memory is left that any host may have one more keeper.
     #[inline]
     pub fn has_plenty(&self) -> bool {
         self.lent.has_plenty_for(SCRATCH_BYTES as u64)
     }
 
-    /// Whether a host may have one more keeper, even of the greatest length.
+    /// Whether a host may have one more keeper of the greatest length.
     #[inline]
     pub fn has_space(&mut self, host: Host) -> bool {
         self.lent.has_space_for(host, SCRATCH_BYTES as u64)
     }
 
-    /// Lends an empty keeper with space for so many bytes.
+    /// Lends an empty keeper with space for `len` bytes.
     fn lend(&mut self, host: Host, len: usize) -> Option<Keeper> {
         if !self.lent.can_note() {
             return None;
@@ -182,7 +181,7 @@ impl Keepers {
 
     fn make(&mut self, len: usize) -> Option<Vec<u8>> {
         let len = if len <= RECORD_BYTES_MAX { RECORD_BYTES_MAX } else { SCRATCH_BYTES };
-        // Spare keepers that are too short are freed to make space.
+        // Free keepers that are too short are released, to make space.
         while self.bytes.saturating_add(len as u64) > self.bytes_max
             && let Some(short) = self.spare.pop()
         {

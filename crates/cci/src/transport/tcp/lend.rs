@@ -1,7 +1,8 @@
-//! The shortest way of a message out of a stream: it is copied from where the stream was read into to where it is lent to a handler from.
+//! The shortest path of a message from a stream to a handler: one copy, from the read buffer to the buffer that is lent to the
+//! handler.
 //!
-//! What a handler does not get in one call stays in the read buffer as a [`Rest`], with which the next poll begins. So a handler that
-//! panics leaves nothing behind that is not in order.
+//! Messages that a handler does not get in one call stay in the read buffer as a [`Rest`], with which the next poll begins. So
+//! the state stays consistent if a handler panics.
 
 use super::conns::Conns;
 use super::established::Rest;
@@ -18,19 +19,19 @@ use cci_memory::slab::Key;
 
 /// What is next in a rest.
 enum Next {
-    /// Short messages, which were copied to the lender's lines: so many, of so many bytes.
+    /// Short messages, copied to the lender's lines: how many, and their bytes.
     Lines(Connection, usize, u64),
-    /// A message of this length, which was copied to the lender's buffer.
+    /// One message of this length, copied to the lender's buffer.
     Long(Connection, usize),
     /// A record that only acknowledges.
     Acknowledgement,
     /// A message that the lender does not take any more.
     TooMany,
-    /// Something else, which goes the ordinary way with all that is behind it.
+    /// Anything else. It is handled in the ordinary way, with everything behind it.
     Other,
 }
 
-/// Reads a connection once, lends the messages that came, and deals with everything else. Answers whether something came.
+/// Reads a connection once, lends the messages that came, and handles everything else. Returns whether something came.
 #[inline]
 pub(super) fn read(links: &mut Links, core: &mut Core, key: Key, lender: &mut Lender<'_>) -> bool {
     let conn = links.conns.established_mut(key).filter(|conn| conn.takes_messages());
@@ -54,7 +55,7 @@ pub(super) fn read(links: &mut Links, core: &mut Core, key: Key, lender: &mut Le
     true
 }
 
-/// Lends messages of the rest, as far as the lender takes them. What can't be lent is dealt with in the ordinary way.
+/// Lends messages of the rest until the lender takes no more. What can't be lent is handled in the ordinary way.
 pub(super) fn lend(links: &mut Links, core: &mut Core, lender: &mut Lender<'_>) {
     while let Some(rest) = &mut links.rest {
         let Links { conns, shared, scratch, .. } = links;
@@ -70,7 +71,7 @@ pub(super) fn lend(links: &mut Links, core: &mut Core, lender: &mut Lender<'_>) 
     }
 }
 
-/// Takes what is next in a rest, and copies it if it is to be lent.
+/// Takes the next part of a rest, and copies it if it is to be lent.
 #[inline]
 fn next_in(
     rest: &mut Rest,
@@ -90,7 +91,7 @@ fn next_in(
     let len = usize::from(header.len);
     let Some(payload) = behind.get(..len) else { return Next::Other };
     let mut receiver = Receiver { conn: &mut *conn, shared: &mut *shared, core: &mut *core, may_hold: true };
-    // A fault is found again in the ordinary way.
+    // The ordinary path finds the fault again and handles it.
     if receiver.note_acknowledged(header.ack).is_err() || header.ack != conn.input.acked {
         return Next::Other;
     }
@@ -139,7 +140,7 @@ fn copy_alike(records: &[u8], like: Header, mss: u32, lines: &mut [Line]) -> (us
     let (mut left, mut count) = (records, 0);
     for line in lines {
         let Some((header, behind)) = left.split_first_chunk::<HEADER_BYTES>() else { break };
-        // What is left when all else is as expected is the length.
+        // If everything else is as expected, this is the length.
         let len = u64::from_le_bytes(*header) ^ like;
         if len > len_max || !line.fill(behind, len as usize) {
             break;

@@ -1,4 +1,4 @@
-//! What TCP lends of its part of the memory cap to sends that wait for space ([`crate::engine::waiting`]): first what is set
+//! The part of TCP's memory cap that it lends to sends that wait for space ([`crate::engine::waiting`]): first memory that is set
 //! aside for them, then chunks that no connection holds.
 
 use crate::engine::chunks::{CHUNK_BYTES, Chunks};
@@ -6,10 +6,10 @@ use crate::limits::KEPT_SHARE;
 
 /// The part of the memory cap that is lent to waiting sends.
 pub(super) struct Lent {
-    /// Set aside when the endpoint was opened.
+    /// Bytes that were set aside when the endpoint was opened.
     own_bytes: u64,
     lent_bytes: u64,
-    /// Chunks that are lent, and may not be made meanwhile.
+    /// Chunks that are lent. They may not be allocated meanwhile.
     chunks: u32,
 }
 
@@ -18,16 +18,16 @@ impl Lent {
         Lent { own_bytes, lent_bytes: 0, chunks: 0 }
     }
 
-    /// Bytes that may be lent beyond those that are lent already.
+    /// How many more bytes may be lent.
     pub fn spare_bytes(&self, chunks: &Chunks) -> u64 {
         let kept = (chunks.max() + self.chunks) / KEPT_SHARE as u32 + 1;
         let spare = u64::from(chunks.unused().saturating_sub(kept)) * CHUNK_BYTES as u64;
-        // What was lent of the chunks is counted in whole ones.
+        // Chunks are lent whole.
         let own_bytes = self.own_bytes + u64::from(self.chunks) * CHUNK_BYTES as u64;
         own_bytes.saturating_sub(self.lent_bytes) + spare
     }
 
-    /// Lends so many bytes, instead of those that were lent.
+    /// Lends this many bytes in all, instead of those that were lent before.
     pub fn lend(&mut self, chunks: &mut Chunks, bytes: u64) {
         self.lent_bytes = bytes;
         let wanted = bytes.saturating_sub(self.own_bytes).div_ceil(CHUNK_BYTES as u64);

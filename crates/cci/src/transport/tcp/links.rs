@@ -1,5 +1,5 @@
-//! All connections of an endpoint: what polls do with one after the other, and how a connection gets from one stage to the
-//! next, up to its end.
+//! All connections of an endpoint: the work that polls do on each, and how a connection gets from one stage to the next, up to
+//! its end.
 
 use super::conn::Conn;
 use super::conns::Conns;
@@ -23,18 +23,18 @@ use cci_memory::slab::Key;
 use cci_sys::clock;
 use std::io::ErrorKind;
 
-/// Connections without a receive buffer that are looked at in one poll; the others have their turn in the next ones.
+/// How many connections without a receive buffer one poll handles. The others have their turn in the next polls.
 const FED_MAX: usize = 64;
-/// Unacknowledged messages from which on an acknowledgement does not wait for the peer to pause.
+/// How many unacknowledged messages there may be before an acknowledgement no longer waits for the peer to pause.
 const UNANNOUNCED_MAX: u32 = 256;
-/// How long the peer's end of a stream is awaited once CLOSE was sent.
+/// How long this side waits for the peer's end of a stream after it has sent CLOSE.
 const LINGER_NS: u64 = 1_000_000_000;
-/// Time that a connection that closes has beyond the deadlines of what is under way.
+/// How long a connection that closes may outlast the deadlines of what is under way.
 const CLOSING_NS_MIN: u64 = 1_000_000_000;
 
-/// Connections that one look ends at most, so that those that wait get memory.
+/// The most connections that one look ends to free memory for those that wait.
 const CROWDING_MAX: usize = 8;
-/// The table of connections, and what they share.
+/// The table of connections, and what the connections share.
 pub(super) struct Links {
     pub conns: Conns,
     pub shared: Shared,
@@ -42,9 +42,9 @@ pub(super) struct Links {
     pub deadlines: Deadlines,
     /// Connections whose second stream this side is to dial.
     pub seconds_wanted: Vec<Key>,
-    /// Where streams are read into; empty while it is worked in.
+    /// The read buffer. It is empty while a call uses it.
     pub scratch: Box<[u8]>,
-    /// What of it is still to be lent. Nothing is read meanwhile.
+    /// The input in the read buffer that is still to be lent. Nothing is read while there is some.
     pub rest: Option<Rest>,
 }
 
@@ -73,7 +73,7 @@ impl Links {
         Ok(())
     }
 
-    /// Takes messages of a burst, as far as there is space.
+    /// Sends messages of a burst, as many as there is space for.
     pub fn send_burst(&mut self, core: &mut Core, key: Key, burst: (&[&[u8]], u32), op: SendOp) -> Taken {
         let is_alone = self.conns.len() < 2;
         let Some(conn) = self.conns.established_mut(key).filter(|conn| conn.stage == Stage::Open) else {
@@ -98,7 +98,7 @@ impl Links {
         self.written(core, key, written);
     }
 
-    /// What follows from a write.
+    /// Handles the result of a write.
     fn written(&mut self, core: &mut Core, key: Key, written: Written) {
         match written {
             Written::Done => {}
@@ -107,7 +107,7 @@ impl Links {
         }
     }
 
-    /// Reads what the peer has sent before it went, and the end of the stream behind it, after a write has failed.
+    /// After a write has failed, reads what the peer sent before, and the end of the stream behind it.
     fn write_failed(&mut self, core: &mut Core, key: Key) {
         while self.read_apart(core, key) {}
         let holds = self.conns.established(key).is_some_and(|conn| conn.input.is_holding());
@@ -126,15 +126,15 @@ impl Links {
             let written = conn.flush(&mut self.shared, core);
             self.written(core, key, written);
         }
-        // What was queued meanwhile is for the next time.
+        // What was queued meanwhile is written next time.
         self.shared.streams.put_back(unwritten);
         while let Some(key) = self.shared.streams.next_doomed() {
             self.fault(core, key, Fault::Answers);
         }
     }
 
-    /// Acknowledges what came, where nothing went the other way that could carry it. A peer that goes on sending is
-    /// told now and then; `all`: nobody is to wait.
+    /// Acknowledges what came, unless something else that is sent carries the acknowledgement. A peer that goes on sending gets
+    /// an acknowledgement now and then. With `all`, every peer gets one now.
     #[cold]
     pub fn acknowledge(&mut self, core: &mut Core, all: bool) {
         let mut at = 0;
@@ -164,14 +164,14 @@ impl Links {
         }
     }
 
-    /// Reads once, where that is not in the way of every message, and something may be left to be lent.
+    /// Handles input that was still to be lent, then reads once. It is not inlined, to keep it out of the path of every message.
     #[inline(never)]
     pub fn read_apart(&mut self, core: &mut Core, key: Key) -> bool {
         self.finish_rest(core);
         self.read(core, key)
     }
 
-    /// Reads once and deals with what came; nothing is left to be lent. Answers whether something came.
+    /// Reads once and handles what came. No input may be left to be lent. Returns whether something came.
     #[inline(always)]
     pub fn read(&mut self, core: &mut Core, key: Key) -> bool {
         let Some(conn) = self.conns.established_mut(key) else { return false };
@@ -184,7 +184,7 @@ impl Links {
             }
             _ => {}
         }
-        // Taken out as long as it is worked in, and put back whatever goes wrong meanwhile.
+        // The buffer is taken out while it is used, and put back whatever fails meanwhile.
         let mut scratch = std::mem::take(&mut self.scratch);
         let came = match conn.read(&mut self.shared, &mut scratch) {
             Ok(None) => false,
@@ -198,7 +198,7 @@ impl Links {
         came
     }
 
-    /// Deals with what was still to be lent in the ordinary way. Answers whether something came of it.
+    /// Handles input that was still to be lent in the ordinary way. Returns whether something came.
     #[cold]
     pub fn finish_rest(&mut self, core: &mut Core) -> bool {
         let Some(Rest { key, batch, used }) = self.rest.take() else { return false };
@@ -208,7 +208,7 @@ impl Links {
         came
     }
 
-    /// Deals with what was read, behind the first `used` bytes. Answers whether something came of it.
+    /// Deals with what was read, behind the first `used` bytes. Returns whether something came of it.
     // Apart, so that a poll that finds nothing saves no registers for it.
     #[inline(never)]
     fn took(&mut self, core: &mut Core, key: Key, scratch: &mut [u8], batch: &Batch, used: usize) -> bool {
@@ -260,7 +260,7 @@ impl Links {
         }
     }
 
-    /// Goes on with connections whose messages wait for receive buffers, if there are some or the wait was too long.
+    /// Continues connections whose messages wait for receive buffers, if there are some or the wait was too long.
     #[cold]
     pub fn feed(&mut self, core: &mut Core) {
         for _ in 0..self.shared.streams.starved().min(FED_MAX) {
@@ -290,7 +290,7 @@ impl Links {
         }
     }
 
-    /// Goes on with what was held: delivers it, or drops it.
+    /// Continues with the messages that were held: delivers or drops them.
     fn feed_held(&mut self, core: &mut Core, key: Key, drop: bool) {
         let Some(conn) = self.conns.established_mut(key) else { return };
         let (kept, at) = conn.input.lift();
@@ -305,7 +305,7 @@ impl Links {
         conn.input.put_back(&mut self.shared.keepers, kept, at + used);
         if !conn.input.is_holding() {
             if !conn.input.kept().is_empty() || conn.stream.has_part() {
-                // An incomplete record was behind what was held. It has a deadline from now on.
+                // An incomplete record is behind what was held. It has a deadline from now on.
                 conn.record_ns = Some(self.shared.now_ns);
                 conn.await_remainder(&mut self.shared);
             }
@@ -314,7 +314,7 @@ impl Links {
         }
     }
 
-    /// Reads a stream of which nothing but the end is wanted.
+    /// Reads a stream of which only the end is awaited.
     fn read_last(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.established_mut(key) else { return };
         match conn.stream.recv(&mut self.scratch) {
@@ -326,14 +326,14 @@ impl Links {
         self.remove(core, key);
     }
 
-    /// The program is done with a connection.
+    /// Closes a connection, after the program has disconnected.
     pub fn disconnect(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         let connection = conn.base().connection;
         if let Conn::Established(conn) = conn {
             match conn.stage {
                 Stage::Open | Stage::PeerClosing => {
-                    // Whatever is under way has a deadline; this one is for a peer that never lets closing come to its end.
+                    // Everything that is under way has a deadline. This one is for a peer that never finishes closing.
                     let timeout_ns =
                         conn.base.send_timeout_ns.saturating_mul(2).saturating_add(CLOSING_NS_MIN);
                     let allowance_ns = self.transfers.allowance_ns(conn);
@@ -353,7 +353,7 @@ impl Links {
         self.remove(core, key);
     }
 
-    /// A connection that closes may have come a step further.
+    /// Brings a connection that closes to its next stage, if it may go there.
     #[inline]
     pub fn go_on_closing(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.established_mut(key) else { return };
@@ -391,8 +391,8 @@ impl Links {
         self.flush(core, key);
     }
 
-    /// The peer's program has disconnected: it takes no more messages. What it answers to remote operations still comes, over a
-    /// stream of its own.
+    /// Handles CLOSING: the peer's program has disconnected and takes no more messages. Its answers to remote operations still
+    /// come, over the second stream.
     fn peer_closing(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.established_mut(key) else { return };
         let was_open = conn.stage == Stage::Open;
@@ -411,7 +411,7 @@ impl Links {
         }
     }
 
-    /// The peer has sent CLOSE.
+    /// Handles CLOSE, the last record of the peer.
     #[cold]
     fn peer_closed(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.established_mut(key) else { return };
@@ -427,7 +427,7 @@ impl Links {
         self.deadlines.add(&mut conn.base, until_ns);
     }
 
-    /// A peer that is not to be believed.
+    /// Counts a fault of the peer, and ends its connection.
     #[cold]
     pub fn fault(&mut self, core: &mut Core, key: Key, fault: Fault) {
         //= wire.md R-TCP-1
@@ -435,7 +435,7 @@ impl Links {
         self.end(core, key, DisconnectReason::Refused);
     }
 
-    /// The stream has ended, or is of no use any more.
+    /// Ends a connection whose stream has ended or has failed.
     #[cold]
     pub fn end(&mut self, core: &mut Core, key: Key, reason: DisconnectReason) {
         if self.rest.is_some_and(|rest| rest.key == key) {
@@ -455,7 +455,7 @@ impl Links {
         match stage {
             Stage::Accepting { .. } => return self.fail(core, key, ConnectFailure::Disconnected),
             Stage::Lingering { .. } => return self.remove(core, key),
-            // One that has closed in an orderly way is not broken.
+            // A connection that has closed in an orderly way does not count as broken.
             Stage::Open => self.shared.counts.broken += 1,
             Stage::PeerClosing | Stage::PeerClosed { .. } | Stage::Closing { .. } => {}
         }
@@ -469,13 +469,13 @@ impl Links {
                 core.closed(connection);
                 self.remove(core, key);
             }
-            // Whatever ends it then, its peer had closed before.
+            // Whatever ends the stream now, the peer has closed before.
             Stage::PeerClosed { .. } => core.ended(connection, DisconnectReason::Closed),
             _ => core.ended(connection, reason),
         }
     }
 
-    /// A connection has taken too long to get from this stage to the next one.
+    /// Ends the stage of a connection that has taken too long to reach the next one.
     pub fn stage_timed_out(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.established(key) else { return };
         match conn.stage {
@@ -491,7 +491,7 @@ impl Links {
         }
     }
 
-    /// A connection does not come about.
+    /// Fails an attempt to connect.
     pub fn fail(&mut self, core: &mut Core, key: Key, why: ConnectFailure) {
         if let Some(conn) = self.conns.get(key) {
             core.failed(conn.base().connection, why);
@@ -499,7 +499,7 @@ impl Links {
         self.remove(core, key);
     }
 
-    /// Forgets a connection, whose sends have ended.
+    /// Removes a connection whose sends have ended.
     pub fn remove(&mut self, core: &mut Core, key: Key) {
         match self.conns.remove(key) {
             Some(Conn::Established(mut conn)) => {
@@ -512,7 +512,7 @@ impl Links {
         }
     }
 
-    /// A connection is made.
+    /// Opens a connection, and informs the program.
     pub fn open(&mut self, core: &mut Core, key: Key) {
         let now_ns = self.shared.now_ns;
         let Some(conn) = self.conns.established_mut(key) else { return };
@@ -526,7 +526,7 @@ impl Links {
         self.activate(core, key);
     }
 
-    /// Enters an operation of remote memory, and does of it what can be done now.
+    /// Enters an operation of remote memory, and starts what can be done of it now.
     #[inline]
     pub fn start(&mut self, core: &mut Core, key: Key, mut start: Start<'_>) -> Result<(), SendError> {
         let Some(conn) = self.conns.established_mut(key).filter(|conn| conn.stage == Stage::Open) else {
@@ -555,10 +555,10 @@ impl Links {
         }
     }
 
-    /// The second stream of a connection is there.
+    /// Attaches the second stream of a connection.
     pub fn second_came(&mut self, core: &mut Core, key: Key, stream: Pipe) {
         if self.conns.established(key).is_some_and(|conn| matches!(conn.stage, Stage::Accepting { .. })) {
-            // Only the peer knows the ticket, so its CONFIRM is on the way.
+            // Only the peer knows the ticket, so its CONFIRM must be on the way.
             self.open(core, key);
         }
         let Some(conn) = self.conns.established_mut(key).filter(|conn| conn.second_may_come()) else {
@@ -566,7 +566,7 @@ impl Links {
         };
         conn.wants_second = true;
         match self.transfers.attach(core, conn, stream) {
-            // What has waited can be sent. The kernel reports what comes.
+            // Records that have waited can be sent. The kernel reports what comes.
             Some(true) => self.work(core, key, Work::Everything),
             Some(false) => {}
             None => {
@@ -576,13 +576,13 @@ impl Links {
         }
     }
 
-    /// Deals with the kernel's report of a second stream. Returns whether it is one that polls did not look at.
+    /// Handles the kernel's report of a second stream. Returns whether it is one that polls did not look at.
     pub fn second_ready(&mut self, core: &Core, key: Key, hung_up: bool) -> bool {
         let Some(conn) = self.conns.established_mut(key) else { return false };
         self.transfers.ready(&self.shared, core, conn, hung_up)
     }
 
-    /// Gives connections with operations under way their turn, and looks after them. Called in every poll.
+    /// Gives each connection with operations under way its turn, and checks deadlines and memory. Called in every poll.
     #[inline]
     pub fn transfer(&mut self, core: &mut Core) {
         if self.transfers.schedule.has_any() {
@@ -610,7 +610,7 @@ impl Links {
         }
     }
 
-    /// Moves what can be moved over a connection's second stream.
+    /// Moves data over a connection's second stream.
     #[inline]
     fn work(&mut self, core: &mut Core, key: Key, work: Work) {
         let Some(conn) = self.conns.established_mut(key) else { return };
@@ -620,7 +620,7 @@ impl Links {
         }
     }
 
-    /// What follows from a turn of a connection that closes, or whose second stream is over.
+    /// Handles the result of a turn: the connection may close, or its second stream may have ended.
     #[cold]
     fn worked(&mut self, core: &mut Core, key: Key, worked: Result<(), WorkError>) {
         match worked {
@@ -636,7 +636,7 @@ impl Links {
         }
     }
 
-    /// Has a connection give way to others.
+    /// Takes memory from a connection for others that wait.
     fn retire_for_space(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.conns.established_mut(key) else { return };
         if let Err(fault) = self.transfers.retire_for_space(core, conn) {
@@ -669,13 +669,13 @@ impl Links {
         }
     }
 
-    /// When something is due at the latest.
+    /// The latest time at which something must be done.
     #[inline]
     pub fn due_ns(&self) -> u64 {
         self.shared.sends_due_ns.min(self.deadlines.first_ns()).min(self.shared.streams.unfinished_due_ns)
     }
 
-    /// Does what is due on connections that have been made.
+    /// Does what is due on established connections.
     pub fn time_out(&mut self, core: &mut Core) {
         let now_ns = self.shared.now_ns;
         if self.shared.sends_due_ns <= now_ns {
@@ -687,7 +687,7 @@ impl Links {
         self.deadlines.ask_silent(&mut self.shared, core, &mut self.conns);
     }
 
-    /// Ends overdue sends of all connections, and connections whose peers do not answer them.
+    /// Ends overdue sends of all connections, and ends connections whose peers do not answer.
     fn time_out_sends(&mut self, core: &mut Core) {
         self.flush_unwritten(core);
         let mut next_ns = u64::MAX;
@@ -711,13 +711,13 @@ impl Links {
         u64::MAX
     }
 
-    /// Overrides the endpoint's send timeout for one connection.
+    /// Replaces the endpoint's send timeout for one connection.
     pub fn change_send_timeout(&mut self, key: Key, timeout_ns: u64) {
         let now_ns = clock::now_ns();
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.base_mut().send_timeout_ns = timeout_ns;
         let Some(conn) = conn.established_mut() else { return };
-        // Sends under way must not outlive later ones: completions of a connection stay in order.
+        // A send under way must not outlive a later one: the completions of a connection stay in order.
         let limit_ns = now_ns.saturating_add(timeout_ns);
         conn.out.bring_forward(&mut self.shared.sends, limit_ns);
         self.shared.sends_due_ns = self.shared.sends_due_ns.min(limit_ns);
@@ -725,11 +725,11 @@ impl Links {
         self.transfers.timeout_changed();
     }
 
-    /// Overrides the endpoint's keepalive for one connection; 0: off.
+    /// Replaces the endpoint's keepalive for one connection; 0 switches it off.
     pub fn change_keepalive(&mut self, key: Key, timeout_ns: u64) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         conn.base_mut().keepalive_ns = timeout_ns;
-        // Before the connection is made, nobody is asked; then silence counts from when it is.
+        // Nobody is asked before the connection is made. Then silence counts from that moment.
         let Some(conn) = conn.established_mut() else { return };
         self.shared.now_ns = clock::now_ns();
         conn.heard_ns = self.shared.now_ns;
@@ -739,7 +739,7 @@ impl Links {
         }
     }
 
-    /// Reads a connection in every poll from now on, instead of the one that was idle longest.
+    /// Reads a connection in every poll from now on, in place of the one that was idle longest.
     pub fn activate(&mut self, core: &Core, key: Key) {
         let lives = |key| self.conns.get(key).is_some();
         if let Some(idle) = self.shared.streams.activate(key, lives) {
@@ -747,7 +747,7 @@ impl Links {
         }
     }
 
-    /// Has the kernel report a connection again that was asked itself.
+    /// Has the kernel report a connection again that polls have read directly.
     pub fn watch_again(&mut self, core: &Core, key: Key) {
         if let Some(conn) = self.conns.established_mut(key) {
             conn.active_reads = 0;

@@ -1,4 +1,4 @@
-//! What an endpoint is to its peers: its address, and who may connect to it.
+//! What an endpoint shows its peers: its address, and who may connect.
 
 use super::established::Established;
 use super::pipe::{Pipe, Security};
@@ -6,22 +6,22 @@ use crate::engine::core::Core;
 use crate::engine::peer::Peer;
 use std::net::SocketAddr;
 
-/// What all streams of an endpoint begin with.
+/// What the endpoint says in the handshake of each stream.
 pub(super) struct Local {
     pub address: SocketAddr,
-    /// None: streams are plain.
+    /// `None` if streams are plain.
     pub security: Option<Security>,
-    /// The longest message here.
+    /// The longest message that this side takes.
     pub mss: u32,
 }
 
 impl Local {
-    /// Who is at the other end and what it may do here; `None` where nobody is told apart.
+    /// The peer at the other end and its rights; `None` if the endpoint does not distinguish peers.
     pub fn peer_on(&self, stream: &Pipe) -> Option<Peer> {
         let identity = stream.peer().and_then(|peer| peer.identity);
         let rights = match &self.security {
             Some(security) => security.sealing.rights(identity.as_ref()),
-            // The stream came to another endpoint, which tells peers apart.
+            // The stream came to another endpoint, which distinguishes peers.
             None => stream.peer()?.rights,
         };
         Some(Peer { identity, rights })
@@ -31,7 +31,7 @@ impl Local {
         self.security.as_ref().is_some_and(|security| security.sealing.required)
     }
 
-    /// Has the engine know who is at the other end, before that can ask for anything.
+    /// Informs the engine who the peer is, before the peer can ask for anything.
     pub fn identify(&self, core: &mut Core, conn: &Established) {
         if let Some(who) = self.peer_on(&conn.stream) {
             core.identify(conn.base.connection, &who);

@@ -1,13 +1,14 @@
-//! TCP: where nothing but streams gets through.
+//! TCP, for networks that let only streams through.
 //!
-//! An endpoint listens on one port. A connection is one stream, for messages and control ([`wire`] says what goes over
-//! it), and a second one once remote memory is used ([`transfers`]), so that a long transfer does not stand in front of a short
-//! message. How connections come about is in [`dial`] and [`handshakes`], which remember a [`handshake`] for
-//! each stream that is no connection's yet; [`preamble`] is what goes over it until then. How connections end is in [`links`].
+//! An endpoint listens on one port. A connection has one stream for messages and control ([`wire`] describes its records). It
+//! gets a second stream when remote memory is first used ([`transfers`]), so that no short message waits behind a long transfer.
+//! [`dial`] and [`handshakes`] make connections; they keep a [`handshake`] for each stream that belongs to no connection yet, and
+//! [`preamble`] describes the records that such a stream carries. [`links`] ends connections.
 //!
-//! TCP delivers to a socket, not to a program: a send completes when the peer's library has put the message into a
-//! receive buffer and said so. Until then it is kept ([`out`], [`sends`], and [`chunks`](crate::engine::chunks)); without a buffer the receiver drops
-//! it and what is behind it, says so, and gets it again when it has one ([`receive`]). [`reactor`] says what a poll does. `docs/adr/0008-tcp.md` has the reasons.
+//! TCP delivers to a socket, not to a program. So a send completes when the peer's library has put the message into a receive
+//! buffer and acknowledged it. Until then the sender keeps the message ([`out`], [`sends`], and
+//! [`chunks`](crate::engine::chunks)). A receiver without a buffer drops the message and those behind it, reports that, and gets
+//! them again when it has a buffer ([`receive`]). [`reactor`] describes a poll. `docs/adr/0008-tcp.md` has the reasons.
 
 mod base;
 mod conn;

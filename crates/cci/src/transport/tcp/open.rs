@@ -1,4 +1,4 @@
-//! Opening: from a device and options to a listening socket, and tables that fit the memory cap.
+//! Opens an endpoint: makes the listening socket, and tables that fit the memory cap, of a device and options.
 
 use super::conns::{Conns, Defaults};
 use super::counts::Counts;
@@ -28,21 +28,21 @@ use cci_sys::clock;
 use cci_sys::tcp::Listener;
 use std::sync::Arc;
 
-/// The part of the memory cap that messages on their way out may take.
+/// The part of the memory cap that outgoing messages may take.
 const CHUNKS_SHARE: u64 = 4;
-/// The most bytes that messages on their way out may take, however high the cap is.
+/// The most bytes that outgoing messages may take, however high the cap is.
 const CHUNKS_BYTES_MAX: u64 = 256 << 20;
-/// The part of the cap for what was read and not taken.
+/// The part of the cap for input that is not handled yet.
 const INPUTS_SHARE: u64 = 16;
 /// The part of the cap that the table of connections may take while it doubles.
 const CONNS_SHARE: u64 = 3;
-/// The part of the cap for what is sealed and not sent, and for what has come and is not opened.
+/// The part of the cap for sealed bytes that are not sent yet, and for those that have come and are not opened yet.
 const BUFFERS_SHARE: u64 = 8;
 /// The part of the cap for the handshakes of clients whose streams are sealed.
 const HANDSHAKES_SHARE: u64 = 16;
 /// The part of the cap for sends that wait for space. When it is used up, chunks are lent to them as well.
 const WAITING_SHARE: u64 = 16;
-/// The part of this process's descriptors that clients which wait for the program may take.
+/// The part of this process's descriptors for clients that wait for the program.
 const REQUESTS_SHARE: u64 = 4;
 
 /// Opens an endpoint's TCP transport.
@@ -92,7 +92,7 @@ pub(crate) fn open(
     Ok(Box::new(Tcp { uri, reactor: Reactor::new(handshakes, links) }))
 }
 
-/// What is left of the cap when the engine has its buffers and we our tables.
+/// The part of the cap that is left beside the engine's buffers and the transport's tables.
 fn remaining_bytes(device: &DeviceInfo, options: &Options, is_sealed: bool) -> Result<u64, CreateError> {
     let slots = u64::from(options.recv_buffers) * u64::from(device.max_send_size.next_multiple_of(64));
     let sends = u64::from(options.send_buffers) * size_of::<Send>() as u64;
@@ -102,7 +102,7 @@ fn remaining_bytes(device: &DeviceInfo, options: &Options, is_sealed: bool) -> R
     cap_bytes.checked_sub(needed_bytes).ok_or(CreateError::NoMemory { needed_bytes, cap_bytes })
 }
 
-/// Each is a descriptor, of which strangers may not take all.
+/// The most requests that may wait for the program. Each takes a descriptor, and strangers may not take all of these.
 fn requests_max() -> u32 {
     let descriptors = cci_sys::limits::read().descriptors.unwrap_or(u64::MAX);
     let max = (descriptors / REQUESTS_SHARE).clamp(4, u64::from(limits::REQUESTS_MAX));

@@ -1,7 +1,7 @@
 //! The sending side of a connection: what waits to be written, and what was written and is not acknowledged.
 //!
-//! Messages lie in a [`Queue`] as records, from the first unacknowledged one on, and each has its entry in [`Sends`]. What is
-//! not a message — acknowledgements and the like — lies in `control`, and goes between two records.
+//! Messages are stored in a [`Queue`] as records, from the first unacknowledged one on. Each has its entry in [`Sends`]. Control
+//! records, such as acknowledgements, are stored in `control` and are written between two messages.
 
 use super::pipe::Pipe;
 use super::sends::{Fifo, NIL, Send, Sends};
@@ -11,46 +11,47 @@ use crate::engine::core::SendOp;
 use crate::transport::Taken;
 use std::io::{self, ErrorKind, IoSlice};
 
-/// Control records of a peer that asks for ever more answers and reads none; and the rest of a message that was begun.
+/// The most bytes of control records, for a peer that requests answers and does not read them; and the rest of a message that was
+/// begun.
 const CONTROL_BYTES_MAX: usize = (4 << 10) + RECORD_BYTES_MAX;
-/// The peer has set no window.
+/// The window before the peer has set one.
 pub(super) const UNLIMITED: u32 = u32::MAX;
 
 /// Whether messages may be written.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Going,
-    /// The peer has dropped what was sent and not acknowledged, for want of a buffer; it will say when it has one.
+    /// The peer has dropped everything that it has not acknowledged, since it lacks a buffer. It will send READY when it has one.
     Stalled,
 }
 
-/// Messages and control records of a connection on their way out.
+/// Outgoing messages and control records of a connection.
 pub(super) struct Out {
     queue: Queue,
     fifo: Fifo,
-    /// Position up to which was written.
+    /// The position up to which messages were written.
     written: u64,
-    /// The run of the first record that was not written whole, and where that record begins; NIL: all were.
+    /// The run of the first record that was not written completely, and where that record begins. NIL if all were.
     next: u32,
     next_at: u64,
-    /// How many records of that run were written whole and are not acknowledged.
+    /// How many records of that run were written completely and are not acknowledged.
     next_of_run: u32,
-    /// Messages written and not acknowledged.
+    /// Messages that were written and not acknowledged.
     in_flight: u32,
     /// How many messages may be written and not acknowledged.
     window: u32,
     control: Vec<u8>,
     control_written: usize,
-    /// Where its last record begins, if that is an acknowledgement.
+    /// Where the last control record begins, if it is an acknowledgement.
     ack_at: Option<usize>,
     pub flow: Flow,
-    /// The kernel took less than there was: nothing is written until it has space.
+    /// Whether the kernel took less than it was given. Then nothing is written until it has space.
     pub blocked: bool,
-    /// The poll since which a message has left alone.
+    /// The poll after which a message was last written alone.
     pub lone_poll: u32,
 }
 
-/// What came of writing.
+/// The result of a write.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Wrote {
     pub bytes: u64,
@@ -89,7 +90,7 @@ impl Out {
         sends.has_space_for(&self.fifo, is_alone)
     }
 
-    /// The peer's program has no receive buffer free.
+    /// Whether the peer has no free receive buffer.
     pub fn is_refused(&self) -> bool {
         self.flow == Flow::Stalled || self.window != UNLIMITED && self.in_flight >= self.window
     }
@@ -98,18 +99,18 @@ impl Out {
         self.in_flight
     }
 
-    /// Nothing waits to be written.
+    /// Whether nothing waits to be written.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.next == NIL && self.control.is_empty() && self.may_write_messages() && !self.blocked
     }
 
-    /// Something waits, and may be written.
+    /// Whether something waits that may be written.
     pub fn wants(&self) -> bool {
         !self.control.is_empty() || self.is_mid_record() || self.next != NIL && self.may_write_messages()
     }
 
-    /// Bytes of messages not written yet.
+    /// Bytes of messages that were not written yet.
     pub fn unwritten_bytes(&self) -> u64 {
         self.queue.tail() - self.written
     }
@@ -122,7 +123,7 @@ impl Out {
         self.next != NIL && self.written > self.next_at
     }
 
-    /// Appends a message; [`Out::has_space`] was true. False: there is no space for its bytes.
+    /// Appends a message; [`Out::has_space`] was true. Returns false if there is no space for its bytes.
     // Always: it is in the way of every message, and has two callers.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "what it takes from its owner, who has it all")]
@@ -157,8 +158,8 @@ impl Out {
         sends.space_for(&self.fifo, is_alone)
     }
 
-    /// Appends messages of a burst that have the length of the first, from that on, as one run, as far as they fit into one
-    /// chunk. Takes none if there is no space for the first. [`Out::space`] was as great as their number.
+    /// Appends messages of a burst as one run: those that have the length of the first and fit into one chunk. Takes none if
+    /// there is no space for the first. The caller has checked their number with [`Out::space`].
     #[inline(never)]
     pub fn push_burst(
         &mut self,
@@ -178,7 +179,7 @@ impl Out {
         let at_position = self.queue.tail();
         let count = self.queue.push_alike(header.bytes(), messages);
         if count == 0 {
-            // The first one crosses into the next chunk.
+            // The first message crosses into the next chunk.
             let is_taken = self.push(sends, chunks, header, &[first], op, deadline_ns, chunks_max);
             return Taken { messages: u32::from(is_taken), bytes: first.len() as u64 };
         }
@@ -189,7 +190,7 @@ impl Out {
         Taken { messages: count, bytes: u64::from(count) * first.len() as u64 }
     }
 
-    /// Writes the one message that waits; [`Out::is_quiet`] was true before it was pushed.
+    /// Writes the only message that waits. The caller has checked [`Out::is_quiet`] before it pushed the message.
     #[inline]
     pub fn write_lone(&mut self, stream: &mut Pipe, sends: &Sends) -> io::Result<Wrote> {
         if stream.has_unsent() {
@@ -213,10 +214,10 @@ impl Out {
         }
     }
 
-    /// Queues a control record. False: the peer lets too many pile up.
+    /// Queues a control record. Returns false if the peer lets too many pile up.
     pub fn send_control(&mut self, header: Header, number: Option<u32>) -> bool {
-        // An acknowledgement behind another one, of which nothing has left, says it all: an honest peer may not read for a
-        // long time while what it sent before still comes.
+        // If the last control record is an acknowledgement that was not written yet, a new one replaces it. An honest peer may
+        // read nothing for a long time while it still sends.
         if let Some(at) = self.ack_at.take().filter(|at| *at >= self.control_written)
             && header.kind == Kind::Ack
         {
@@ -237,13 +238,13 @@ impl Out {
         true
     }
 
-    /// Queues bytes that come before everything else: a handshake's.
+    /// Queues bytes of a handshake, which are sent before everything else.
     pub fn send_first(&mut self, bytes: &[u8]) {
         self.ack_at = None;
         self.control.extend_from_slice(bytes);
     }
 
-    /// Writes all that may be written, as far as the kernel has space.
+    /// Writes what may be written, as much as the kernel has space for.
     pub fn write(&mut self, stream: &mut Pipe, sends: &Sends) -> io::Result<Wrote> {
         let mut done = Wrote::default();
         self.blocked = !stream.flush()?;
@@ -264,8 +265,8 @@ impl Out {
         Ok(done)
     }
 
-    /// One write: the rest of a record that was begun, or control records and whole messages behind them.
-    /// Answers how much was written, of how much.
+    /// Writes once: the rest of a record that was begun, or control records and complete messages behind them. Returns how many
+    /// bytes were written, and how many there were.
     fn write_once(&mut self, stream: &mut Pipe, sends: &Sends) -> io::Result<(usize, usize)> {
         let mut parts = [IoSlice::new(&[]); PARTS_MAX];
         let control = self.control.get(self.control_written..).unwrap_or_default();
@@ -300,7 +301,7 @@ impl Out {
         Ok((len, wanted))
     }
 
-    /// Up to where messages may be written.
+    /// The position up to which messages may be written.
     fn window_end(&self, sends: &Sends) -> u64 {
         let remaining = if self.flow == Flow::Going { self.window.saturating_sub(self.in_flight) } else { 0 };
         if remaining >= self.fifo.len() {
@@ -319,7 +320,7 @@ impl Out {
         end
     }
 
-    /// Notes that so many bytes of messages were written.
+    /// Notes that this many bytes of messages were written.
     #[inline]
     fn advance(&mut self, bytes: u64, sends: &Sends) {
         self.written += bytes;
@@ -343,7 +344,8 @@ impl Out {
         }
     }
 
-    /// Takes out the oldest send if it was written whole, and up to `max` in all of its run: they were acknowledged, or need not be.
+    /// Removes the oldest send if it was written completely, with at most `max` sends of its run. They were acknowledged, or need
+    /// not be.
     #[inline(always)]
     pub fn pop_written(&mut self, sends: &mut Sends, chunks: &mut Chunks, max: u32) -> Option<Send> {
         let max = max.min(self.in_flight);
@@ -360,7 +362,7 @@ impl Out {
         Some(send)
     }
 
-    /// The peer has taken so many messages more: its window opens as fast.
+    /// Notes that the peer has taken `count` more messages, so that as many more may be written.
     pub fn acked(&mut self, count: u32) -> Result<(), Fault> {
         //= wire.md R-TCP-7
         if count > self.in_flight {
@@ -370,14 +372,14 @@ impl Out {
         Ok(())
     }
 
-    /// The peer has dropped everything that it has not acknowledged.
+    /// Notes that the peer has dropped everything that it has not acknowledged.
     pub fn dropped(&mut self, sends: &Sends) -> Result<(), Fault> {
         //= wire.md R-TCP-10
         if self.flow == Flow::Stalled || self.in_flight == 0 && !self.is_mid_record() {
             return Err(Fault);
         }
         if self.is_mid_record() {
-            // What was begun is written to its end, ahead of everything else: the peer counts bytes.
+            // A record that was begun is written to its end before everything else, since the peer counts bytes.
             let end = self.next_at + sends.get(self.next).map_or(0, |send| u64::from(send.record_bytes));
             let mut remainder = Vec::with_capacity((end - self.written) as usize + self.control.len());
             let mut parts = [IoSlice::new(&[]); 4];
@@ -391,7 +393,7 @@ impl Out {
         Ok(())
     }
 
-    /// Nothing counts as written any more.
+    /// Marks all messages as not written.
     fn rewind(&mut self) {
         self.written = self.queue.head();
         self.next_at = self.written;
@@ -399,16 +401,16 @@ impl Out {
         self.in_flight = 0;
     }
 
-    /// Writes messages again, as many as the peer has receive buffers for; RESUME was queued.
+    /// Writes messages again, as many as the peer has receive buffers for. The caller has queued RESUME.
     pub fn resume(&mut self, window: u32) {
         self.flow = Flow::Going;
         self.window = window.max(1);
-        // A control record behind a message of which half was written would be in the middle of it; there is none: all
-        // was rewound.
+        // A control record behind half of a message would be in the middle of it. There is no such half, since everything was
+        // rewound.
         debug_assert!(!self.is_mid_record());
     }
 
-    /// Takes out the oldest send if nothing of it is on its way: the peer will never see it.
+    /// Removes the oldest send if none of its bytes was sent. The peer will never see it.
     pub fn take_back(&mut self, sends: &mut Sends, chunks: &mut Chunks) -> Option<Send> {
         if self.in_flight > 0 || self.is_mid_record() {
             return None;
@@ -419,7 +421,8 @@ impl Out {
         Some(send)
     }
 
-    /// Takes out every send, one run with each call: the connection is over for them. What was begun is lost with it.
+    /// Removes every send, one run with each call, since the connection has ended for them. The rest of a record that was begun
+    /// is lost.
     pub fn abandon(&mut self, sends: &mut Sends, chunks: &mut Chunks) -> Option<Send> {
         let send = sends.pop(&mut self.fifo, u32::MAX)?;
         self.queue.release(chunks, self.queue.head() + send.bytes());
@@ -429,10 +432,10 @@ impl Out {
         Some(send)
     }
 
-    /// Before [`Out::abandon`] on a stream that goes on: a record that was begun is written to its end.
+    /// Keeps the rest of a record that was begun. Called before [`Out::abandon`] on a stream that goes on.
     pub fn keep_begun(&mut self, sends: &Sends) {
         if self.is_mid_record() && self.flow == Flow::Going {
-            // It can't fail: something is begun, and the flow is going.
+            // This can't fail: a record was begun, and the flow is going.
             let _ = self.dropped(sends);
             self.flow = Flow::Going;
         }
@@ -447,13 +450,13 @@ impl Out {
         sends.bring_forward(&self.fifo, deadline_ns);
     }
 
-    /// A message, to be written.
+    /// The header of a message.
     pub fn message(len: usize, ack: u32) -> Header {
         // The engine has checked it against the agreed length.
         Header { kind: Kind::Message, len: u16::try_from(len).unwrap_or(u16::MAX), ack }
     }
 
-    /// Bytes held beside the chunks.
+    /// Bytes held, without the chunks.
     pub fn bytes(&self) -> usize {
         self.queue.bytes() + self.control.capacity()
     }

@@ -1,29 +1,29 @@
 //! How often polls read the clock and ask the kernel.
 //!
-//! The kernel is asked in every poll while it has something to report, then less and less often, and every
-//! [`KERNEL_POLL_NS`] at least. So a poll costs as much with ten connections as with ten thousand.
+//! Every poll asks the kernel while it has something to report. Then polls ask it less and less often, but at least every
+//! [`KERNEL_POLL_NS`]. So a poll costs as much with ten thousand connections as with ten.
 
 use cci_sys::clock;
 
-/// Polls between questions to the kernel at most.
+/// The most polls between two questions to the kernel.
 const POLLS_PER_ASK_MAX: u32 = 64;
-/// Time between questions to the kernel at most.
+/// The longest time between two questions to the kernel.
 const KERNEL_POLL_NS: u64 = 50_000;
-/// Polls share a reading of the clock as far as that makes it no older than this.
+/// Polls share a reading of the clock while it is not older than this.
 const CLOCK_AGE_NS: u64 = 5_000;
-/// So many polls at most share a reading of the clock.
+/// The most polls that share a reading of the clock.
 const POLLS_PER_CLOCK_MAX: u64 = 8;
-/// Sends that use one reading of the clock: those that are queued.
+/// The most queued sends that share a reading of the clock.
 const SENDS_PER_CLOCK: u32 = 16;
 
 /// Counts of polls and sends since the clock was read and the kernel was asked.
 pub(super) struct Pace {
-    /// Polls so far; wraps.
+    /// Number of polls. It wraps.
     pub polls: u32,
     polls_per_ask: u32,
     polls_to_ask: u32,
     asked_ns: u64,
-    /// The clock as a poll last read it, polls since, and how many that may be.
+    /// The last reading of the clock by a poll, how many polls have shared it, and how many may.
     clock_ns: u64,
     polls_since_clock: u64,
     polls_per_clock: u64,
@@ -44,7 +44,7 @@ impl Pace {
         }
     }
 
-    /// A poll begins. Reads the clock if it is time to.
+    /// Begins a poll, and reads the clock if the last reading is too old.
     #[inline]
     pub fn begin_poll(&mut self, now_ns: &mut u64) {
         self.polls = self.polls.wrapping_add(1);
@@ -54,7 +54,7 @@ impl Pace {
         }
     }
 
-    /// A program that polls as fast as it can would else spend a tenth of its time on the clock.
+    /// Without sharing, a program that polls as fast as it can would spend a tenth of its time on the clock.
     fn read_clock(&mut self, now_ns: &mut u64) {
         *now_ns = clock::now_ns();
         let poll_ns = now_ns.saturating_sub(self.clock_ns) / self.polls_since_clock.max(1);
@@ -63,7 +63,7 @@ impl Pace {
         self.clock_ns = *now_ns;
     }
 
-    /// A send begins. Reads the clock if the message leaves at once, and now and then otherwise.
+    /// Begins a send. Reads the clock if the message leaves at once, and from time to time otherwise.
     #[inline]
     pub fn begin_send(&mut self, leaves_at_once: bool, now_ns: &mut u64) {
         self.sends_since_clock += 1;
@@ -80,14 +80,14 @@ impl Pace {
         self.polls_to_ask == 0 || now_ns.saturating_sub(self.asked_ns) >= KERNEL_POLL_NS
     }
 
-    /// The kernel was asked. `reported`: it told of a connection that polls do not look at.
+    /// Notes that the kernel was asked. `reported` says whether it reported a connection that polls do not read.
     pub fn asked(&mut self, now_ns: u64, reported: bool) {
         self.asked_ns = now_ns;
         self.polls_per_ask = if reported { 1 } else { (self.polls_per_ask * 2).min(POLLS_PER_ASK_MAX) };
         self.polls_to_ask = self.polls_per_ask;
     }
 
-    /// The program sleeps: the next poll asks the kernel what has woken it, and the clock when that is.
+    /// Notes that the program sleeps. The next poll asks the kernel what has woken it, and reads the clock.
     pub fn sleep(&mut self) {
         (self.polls_to_ask, self.polls_per_clock) = (0, 0);
     }

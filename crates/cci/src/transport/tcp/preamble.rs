@@ -1,14 +1,14 @@
-//! The records that a stream begins with, which are its handshake: `docs/wire.md`, chapter "Streams".
+//! The records of a stream's handshake, with which it begins: `docs/wire.md`, chapter "Streams".
 
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::options::Attribute;
 use cci_secure::{NONCE_BYTES, PROOF_BYTES};
 use std::fmt;
 
-/// The version spoken.
+/// The version of this library.
 pub(super) const VERSION: u8 = 2;
 const MAGIC: [u8; 4] = *b"CCIt";
-/// What every record of the preamble begins with.
+/// Bytes with which every record of the preamble begins.
 const PREFIX_BYTES: usize = 8;
 const HELLO_BYTES: usize = 16;
 const REQUEST_HEAD_BYTES: usize = 16;
@@ -22,7 +22,8 @@ pub(super) const PREAMBLE_BYTES_MAX: usize = HELLO_BYTES + REQUEST_BYTES_MAX;
 
 const _: () = assert!(CHALLENGE_BYTES <= PREAMBLE_BYTES_MAX && HELLO_BYTES == REQUEST_HEAD_BYTES);
 
-/// Names an accepted connection to the endpoint that accepted it; whoever dials its second stream proves to know the secret.
+/// Identifies an accepted connection to the endpoint that accepted it. The side that dials the second stream must prove that it
+/// knows the secret.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub(super) struct Ticket {
     /// The accepting side's key.
@@ -40,18 +41,18 @@ impl fmt::Debug for Ticket {
 /// One record of the preamble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Preamble {
-    /// `payload` of the request; None: it follows in [`Preamble::Request`], once [`Preamble::Heard`] was said.
+    /// A request with its `payload`, or with `None`: the payload follows in [`Preamble::Request`], after [`Preamble::Heard`].
     Hello {
         attribute: Attribute,
         mss: u32,
         payload: Option<Vec<u8>>,
     },
-    /// A second stream for the connection of this key.
+    /// A second stream for the connection with this key.
     Bulk {
         key: u64,
         nonce: [u8; NONCE_BYTES],
     },
-    /// The second stream is to be dialled at this port of the host that said so.
+    /// The request is accepted. The second stream is to be dialled at this port of the same host.
     Accept {
         mss: u32,
         port: u16,
@@ -60,15 +61,15 @@ pub(super) enum Preamble {
     Reject {
         no_memory: bool,
     },
-    /// A HELLO of another version came; this one is spoken here.
+    /// A HELLO of another version came. This is the version of the side that answers.
     Version {
         theirs: u8,
     },
-    /// A HELLO of this version, which is not ours.
+    /// A HELLO of another version than ours.
     OtherHello,
-    /// The HELLO was understood; the program decides.
+    /// The HELLO was understood, and the program will decide.
     Heard,
-    /// What a HELLO without payload has announced.
+    /// The payload that a HELLO without payload has announced.
     Request {
         payload: Vec<u8>,
     },
@@ -168,8 +169,8 @@ impl Preamble {
         }
     }
 
-    /// Reads a part of a handshake from the beginning of a stream. `Err(Some(n))`: the part is at least `n` bytes long,
-    /// more than there are; so no byte behind it needs ever be taken from the stream. `Err(None)`: a fault.
+    /// Reads a record from the beginning of a stream. `Err(Some(n))`: the record has at least `n` bytes, which is more than there
+    /// are. So the caller never takes a byte behind the record from the stream. `Err(None)`: the record is faulty.
     pub fn parse(bytes: &[u8]) -> Result<Preamble, Option<usize>> {
         //= wire.md R-TCP-2
         let known = bytes.len().min(MAGIC.len());
@@ -259,7 +260,7 @@ impl Preamble {
     }
 }
 
-/// What is left to be read of a part that is there in full.
+/// The rest of a complete record.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -279,7 +280,7 @@ fn service(attribute: Attribute) -> u8 {
         Attribute::ReliableOrdered => 0,
         Attribute::ReliableUnordered => 1,
         Attribute::Unreliable => 2,
-        // Refused before anything is said.
+        // Such a request is refused before anything is sent.
         Attribute::MulticastSend | Attribute::MulticastReceive => u8::MAX,
     }
 }
@@ -329,7 +330,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// However it is cut, the reader asks for what is missing and never for a byte more.
+        /// Wherever a record is cut, the reader asks for what is missing and never for a byte more.
         #[test]
         fn what_is_said_is_read_however_it_is_cut(record in record()) {
             let bytes = record.bytes();

@@ -1,8 +1,9 @@
-//! What a poll does: it asks streams and the kernel what has come, and passes it on.
+//! A poll: it reads streams, asks the kernel what has come, and passes it on.
 //!
-//! - *Active* connections, the one or two with something new last, are read in every poll: nothing is faster than to ask the
-//!   stream itself.
-//! - All others are reported by the kernel, which is asked [now and then](super::pace).
+//! - *Active* connections, one or two that had input last, are read in every poll. Nothing is faster than a read of the stream
+//! itself.
+//!
+//! - The kernel reports all others. It is asked [from time to time](super::pace).
 
 use super::conn::Conn;
 use super::dial::Dialler;
@@ -20,32 +21,33 @@ use cci_memory::slab::Key;
 use cci_sys::clock;
 use cci_sys::event::Events;
 
-/// An active connection whose polls found something so often since the last sleep leaves the epoll set until the next one: the
-/// kernel's entry in it for each segment that comes costs more than these two calls.
+/// After this many successful reads since the last sleep, an active connection leaves the epoll set until the next sleep. The
+/// kernel's work for the set with each segment costs more than these two calls.
 const ACTIVE_READS: u32 = 64;
-/// What the kernel reports at once.
+/// The most reports that one call takes from the kernel.
 const KERNEL_EVENTS: usize = 32;
-/// Rounds of events taken from the kernel at once.
+/// The most such calls in one poll.
 const KERNEL_ROUNDS_MAX: u32 = 4;
-/// Handshakes of clients that go on in one poll: with certificates each costs a signature, which strangers have for a word.
+/// The most steps of clients' handshakes in one poll. With certificates, each costs a signature, which a stranger can cause at no
+/// cost.
 const SHAKES_MAX: u32 = 4;
-/// The shortest time between two reads while a program that is quick takes its events: a read may bring some thousand, and a program that
-/// had to take them as events while others come would never get back to being lent messages.
+/// The shortest time between two reads while a quick program takes its events. A read may bring a thousand messages. A program
+/// that had to take these as events while others come would never be lent messages again.
 const READ_BETWEEN_EVENTS_NS: u64 = 500_000;
-/// Time after which what the system refused is tried again.
+/// Time after which a call that the system refused is tried again.
 const AGAIN_NS: u64 = 10_000_000;
 
-/// All streams of an endpoint, whether they belong to a connection or to none yet.
+/// All streams of an endpoint, with a connection or without one yet.
 pub(super) struct Reactor {
     pub handshakes: Handshakes,
     pub links: Links,
-    /// None while its contents are worked on.
+    /// `None` while the events are being handled.
     events: Option<Events>,
-    /// The active connection whose messages are lent next.
+    /// The place of the active connection whose messages are lent next.
     lent_at: usize,
-    /// When something was last read.
+    /// When input was last read.
     read_ns: u64,
-    /// Whether that left many events for the program.
+    /// Whether that read left many events for the program.
     has_left_many: bool,
 }
 
@@ -61,7 +63,7 @@ impl Reactor {
         }
     }
 
-    /// One poll, which may lend messages of connections that are read in every poll.
+    /// Polls once. With a lender, messages of active connections may be lent.
     #[inline(always)]
     pub fn poll(&mut self, core: &mut Core, mut lender: Option<&mut Lender<'_>>) {
         let Shared { pace, now_ns, streams, .. } = &mut self.links.shared;
@@ -82,7 +84,7 @@ impl Reactor {
                 }
             }
         }
-        // The read buffer is free as long as nothing is left in it.
+        // The read buffer is free while no rest is in it.
         if reads && self.links.rest.is_none() {
             let asked = self.links.shared.pace.is_time_to_ask(self.links.shared.now_ns);
             if asked {
@@ -111,21 +113,21 @@ impl Reactor {
         }
     }
 
-    /// Something was read, or was there to be delivered.
+    /// Notes that input was read, or that there was some to deliver.
     #[inline]
     fn note_read(&mut self, core: &Core) {
         self.read_ns = self.links.shared.now_ns;
         self.has_left_many = core.events_queued() > limits::EVENTS_MANY;
     }
 
-    /// Whether it is time to read streams although the program has events to take.
+    /// Whether to read streams now, although the program has events to take.
     #[cold]
     fn reads_between_events(&mut self) -> bool {
         self.links.shared.now_ns.saturating_sub(self.read_ns) >= READ_BETWEEN_EVENTS_NS
     }
 
-    /// Reads the active connections and lends what comes, as far as the lender takes it. After one that has more than that, the next poll
-    /// that reads begins with the other one.
+    /// Reads the active connections and lends what comes, as much as the lender takes. If a connection has more than that, the
+    /// next poll that reads begins with the other one.
     #[inline]
     fn lend_active(&mut self, core: &mut Core, lender: &mut Lender<'_>) {
         let count = self.links.shared.streams.active().len();
@@ -140,7 +142,8 @@ impl Reactor {
         }
     }
 
-    /// `asked`: the kernel has just reported all streams in its set.
+    /// Reads an active connection. If the kernel was `asked` just before, it has reported the streams in its set, and only a
+    /// stream outside of the set is read.
     #[inline(always)]
     fn read_active(
         &mut self,
@@ -164,7 +167,7 @@ impl Reactor {
         }
     }
 
-    /// Takes what the kernel has to report. `lends`: messages of active connections are lent afterwards.
+    /// Handles the kernel's reports. `lends` says whether messages of active connections are lent afterwards.
     fn ask_kernel(&mut self, core: &mut Core, lends: bool) {
         let now_ns = self.links.shared.now_ns;
         self.handshakes.begin_round(SHAKES_MAX);
@@ -184,7 +187,7 @@ impl Reactor {
         self.links.shared.pace.asked(now_ns, found_idle);
     }
 
-    /// Answers whether it was about a connection that polls do not look at.
+    /// Handles one report. Returns whether it was about a connection that polls do not read.
     fn kernel_reports(
         &mut self,
         core: &mut Core,
@@ -212,7 +215,7 @@ impl Reactor {
                     return self.links.second_ready(core, key, hung_up);
                 }
             }
-            // The engine's own.
+            // The engine handles this token.
             _ => {}
         }
         false
@@ -234,7 +237,7 @@ impl Reactor {
             Some(Conn::Gone(_)) | None => return false,
         };
         if conn.out.blocked && conn.stream.is_watched_for_space() {
-            // Tried at once: if there is no space it says so.
+            // The write is tried at once. If there is no space, it reports that.
             conn.out.blocked = false;
             self.links.flush(core, key);
         }
@@ -256,7 +259,7 @@ impl Reactor {
         false
     }
 
-    /// The peer has closed, or died, and nothing was read: what is there is a part of a record that never gets whole.
+    /// Handles the end of a stream on which nothing was read: what is left is a record that stays incomplete.
     fn end_of_part(&mut self, core: &mut Core, key: Key) {
         let Some(conn) = self.links.conns.established(key) else { return };
         if !matches!(conn.stage, Stage::PeerClosed { .. } | Stage::Lingering { .. })
@@ -266,7 +269,7 @@ impl Reactor {
         }
     }
 
-    /// Prepares for sleep: nothing is left to be said, and the kernel wakes for everything else.
+    /// Prepares for sleep: writes and acknowledges everything, and has the kernel wake the program for everything else.
     pub fn arm(&mut self, core: &mut Core) -> Armed {
         let events_before = core.events_queued();
         self.links.finish_rest(core);
@@ -286,7 +289,7 @@ impl Reactor {
             }
         }
         if self.links.shared.streams.starved() > 0 {
-            // A buffer that another thread gives back wakes nobody.
+            // No report wakes the endpoint when another thread gives a buffer back.
             deadline_ns = deadline_ns.min(self.links.shared.now_ns + limits::SPACE_POLL_NS);
         }
         let Links { transfers, shared, conns, .. } = &mut self.links;
@@ -308,7 +311,7 @@ impl Reactor {
         self.links.conns.established(key).is_some_and(|conn| conn.out.wants() && !conn.out.blocked)
     }
 
-    /// When something is due at the latest.
+    /// The latest time at which something must be done.
     #[inline]
     fn due_ns(&self) -> u64 {
         self.links.due_ns().min(self.handshakes.due_ns())
@@ -317,7 +320,7 @@ impl Reactor {
     /// Does what is due.
     #[cold]
     fn time_out(&mut self, core: &mut Core) {
-        // What has come in time counts.
+        // Input that has come in time counts.
         self.links.finish_rest(core);
         self.handshakes.time_out(core, &mut self.links);
         if self.links.deadlines.due_ns <= self.links.shared.now_ns {

@@ -1,4 +1,4 @@
-//! What a connection does with the records that come: from bytes to messages.
+//! How a connection handles the records that come, and makes messages of them.
 
 use super::counts::Fault;
 use super::established::{Established, Stage};
@@ -9,13 +9,13 @@ use super::wire::{HEADER_BYTES, Header, Kind};
 use crate::connection::Status;
 use crate::engine::core::Core;
 
-/// How long messages are held for want of a receive buffer before they are dropped, to be sent again.
+/// How long messages without a receive buffer are held, before they are dropped to be sent again.
 const HOLD_NS: u64 = 2_000_000;
 
-/// What came that concerns more than the connection's messages.
+/// Records that concern more than the connection's messages.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Came {
-    /// The client has confirmed: the connection is open. The record that says so has not been dealt with.
+    /// The client has confirmed, so the connection is open. The record is still to be handled.
     Confirm,
     /// The peer asks for the second stream.
     AskSecond,
@@ -30,26 +30,26 @@ impl From<Fault> for Came {
     }
 }
 
-/// Whether there is more to deal with.
+/// Whether there is more to handle.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Step {
     Next,
-    /// This message has to wait, and so does everything behind it.
+    /// This message must wait, and so must everything behind it.
     Hold,
 }
 
-/// A connection whose records are dealt with.
+/// A connection whose records are being handled.
 pub(super) struct Receiver<'a> {
     pub conn: &'a mut Established,
     pub shared: &'a mut Shared,
     pub core: &'a mut Core,
-    /// A message without a receive buffer is held for a moment, rather than dropped.
+    /// Whether a message without a receive buffer may be held for a moment before it is dropped.
     pub may_hold: bool,
 }
 
 impl Receiver<'_> {
-    /// Deals with whole records from byte `used` on, and says how far it came. It stops where a message has to wait, and,
-    /// with an error, behind a record that others have to deal with.
+    /// Handles complete records from byte `used` on, and moves `used` forward. It stops where a message must wait, and, with an
+    /// error, behind a record that the caller must handle.
     #[inline(always)]
     pub fn deal(&mut self, bytes: &[u8], used: &mut usize) -> Result<(), Came> {
         loop {
@@ -74,7 +74,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// A header says how many messages the peer has taken.
+    /// Handles a header's acknowledgement.
     #[inline(always)]
     pub fn note_acknowledged(&mut self, ack: u32) -> Result<(), Fault> {
         if ack != self.conn.input.acked {
@@ -87,7 +87,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// The peer has taken messages.
+    /// Completes the sends that the peer has acknowledged.
     #[inline(always)]
     fn acknowledged(&mut self, ack: u32) -> Result<(), Fault> {
         //= wire.md R-TCP-7
@@ -142,12 +142,12 @@ impl Receiver<'_> {
         Step::Next
     }
 
-    /// Records that are not messages.
+    /// Handles control records.
     fn control(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Came> {
         let (conn, shared) = (&mut *self.conn, &mut *self.shared);
         match kind {
             Kind::Message | Kind::Ack | Kind::Pong => {}
-            // Confirming is all that it is for; the state has changed already.
+            // CONFIRM has no further effect, since the state has changed already.
             Kind::Confirm if !conn.has_dialled() => {}
             Kind::NotReady if conn.base.is_reliable => {
                 conn.base.not_ready += 1;

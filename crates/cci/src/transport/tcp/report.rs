@@ -1,4 +1,4 @@
-//! What the transport tells about itself.
+//! What the transport reports about itself.
 
 use super::SCHEME;
 use super::conn::{Attempt, Conn, Dialling};
@@ -14,7 +14,7 @@ use crate::counters::{ConnectionCounters, DropReason};
 use crate::explain::{Explanation, Fact, PathOption};
 use crate::sealing::Sealing;
 
-/// Adds what the endpoint's streams hold.
+/// Adds the bytes that the endpoint's streams hold.
 pub(super) fn memory(handshakes: &Handshakes, links: &Links, into: &mut Vec<(&'static str, u64)>) {
     let busy: usize =
         links.conns.iter().filter_map(|(_, conn)| conn.stream()).map(|(_, out)| out.bytes()).sum();
@@ -34,7 +34,7 @@ pub(super) fn memory(handshakes: &Handshakes, links: &Links, into: &mut Vec<(&'s
     into.push(("remote memory", links.transfers.bytes(&links.conns)));
 }
 
-/// Adds what the endpoint has counted, and how often it dropped something for which reason.
+/// Adds the endpoint's counters, and the numbers of what it dropped by reason.
 pub(super) fn counters(links: &Links, into: &mut Vec<(&'static str, u64)>, drops: &mut Vec<DropReason>) {
     let of = &links.shared.counts;
     into.extend([
@@ -66,7 +66,7 @@ pub(super) fn counters(links: &Links, into: &mut Vec<(&'static str, u64)>, drops
     drops.extend(met.map(|(name, count)| DropReason { name, count }));
 }
 
-/// What was counted on one connection.
+/// The counters of one connection.
 pub(super) fn connection(conn: &Conn) -> ConnectionCounters {
     let (base, stream) = (conn.base(), conn.stream());
     let info = stream.and_then(|(stream, _)| stream.info()).unwrap_or_default();
@@ -83,7 +83,7 @@ pub(super) fn connection(conn: &Conn) -> ConnectionCounters {
     }
 }
 
-/// Says where a connection leads, which path it takes and what it waits for.
+/// Explains where a connection leads, which path it takes and what it waits for.
 pub(super) fn explain(conn: &Conn, local: &Local, into: &mut Explanation) {
     let (base, stream) = (conn.base(), conn.stream());
     into.peer = format!("{SCHEME}{}", base.peer);

@@ -1,11 +1,11 @@
-//! Requests: what clients want, and who of them is with the program.
+//! Requests of clients, and the hosts whose requests the program holds.
 
 use super::pipe::Pipe;
 use crate::transport::quota::{Host, Quota};
 use cci_memory::slab::{Key, Slab};
 use std::net::SocketAddr;
 
-/// A request that the program decides on: all that is needed to go on with it, on whatever endpoint.
+/// A request that the program decides on, with all that is needed to continue with it on any endpoint.
 pub(super) struct Request {
     pub stream: Pipe,
     pub peer: SocketAddr,
@@ -14,7 +14,7 @@ pub(super) struct Request {
 
 /// Requests that the program holds.
 pub(super) struct Shown {
-    /// Whom each came from.
+    /// The host of each request.
     table: Slab<Host>,
     quota: Quota,
 }
@@ -24,7 +24,7 @@ impl Shown {
         Shown { table: Slab::new(max), quota: Quota::new(max.into()) }
     }
 
-    /// Enters a request of this host. `None`: the program has as many of that host as are left for all others.
+    /// Enters a request of this host. Returns `None` if the program holds as many of that host as are left for all others.
     pub fn insert(&mut self, host: Host) -> Option<Key> {
         if !self.quota.has_space_for(host, 1) {
             return None;

@@ -1,4 +1,4 @@
-//! The second stream of a connection, and what the connection has for remote memory beside it.
+//! The second stream of a connection, and the connection's state of remote memory.
 
 use super::watched::Watched;
 use crate::connection::Connection;
@@ -8,12 +8,12 @@ use crate::transport::ordered_rma::{Flow, Flows, Ops, Suspended};
 use cci_memory::slab::Key;
 use cci_sys::event::Interest;
 
-/// What a connection has for remote memory.
+/// A connection's state of remote memory.
 pub(super) enum Second {
-    /// Nothing: no operation has needed it.
+    /// No operation has needed the second stream yet.
     None,
     Open(Box<SecondStream>),
-    /// The stream has ended by itself. Until then the peer may say why.
+    /// The stream has ended by itself. Until this time the peer may report why.
     Ended {
         until_ns: u64,
     },
@@ -30,7 +30,7 @@ impl Second {
         if let Second::Open(second) = self { Some(second) } else { None }
     }
 
-    /// What there is, made if there was nothing yet. `None`: it has ended.
+    /// The second stream, created if there was none. `None` if it has ended.
     #[inline]
     pub fn get_or_make(&mut self) -> Option<&mut SecondStream> {
         if matches!(self, Second::None) {
@@ -39,7 +39,7 @@ impl Second {
         self.get_mut()
     }
 
-    /// Whether the stream is there, or was.
+    /// Whether there is or was a stream.
     pub fn was_made(&self) -> bool {
         match self {
             Second::None => false,
@@ -49,7 +49,7 @@ impl Second {
     }
 }
 
-/// On whose account a connection has its memory.
+/// The account that is charged for a connection's memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Account {
     /// The peer has sent something.
@@ -58,42 +58,42 @@ pub(super) enum Account {
     Own,
 }
 
-/// Whether a connection has what it takes to move data.
+/// Whether a connection has the memory to move data.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Nothing is under way.
     Idle,
-    /// It has its turn in the next polls.
+    /// The connection has its turn in the next polls.
     Active(Share),
-    /// It waits for memory, and its stream is not read meanwhile.
+    /// The connection waits for memory. Its stream is not read meanwhile.
     Waiting { since_ns: u64 },
 }
 
-/// What an active connection takes of what all connections share.
+/// What an active connection takes of the resources that all connections share.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
-    /// Turns while others waited.
+    /// Turns that it had while others waited.
     pub turns: u32,
-    /// Since when it gives way to others: nothing more is read of it.
+    /// When it began to give way to others. Nothing more is read of it since.
     pub yields_ns: Option<u64>,
-    /// It holds what is on its way, and has no memory for more.
+    /// Whether it holds only what is on its way, and has no memory for more.
     pub is_trimmed: bool,
-    /// Something has moved in its last turn.
+    /// Whether something has moved in its last turn.
     pub has_moved: bool,
 }
 
-/// What a turn of a connection is for.
+/// What a turn of a connection does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     Everything,
-    /// Nothing is read: the connection gives way to others.
+    /// Nothing is read, since the connection gives way to others.
     Serve,
-    /// What has not left is written, and nothing else: there is no memory for more.
+    /// Only what has not left yet is written, since there is no memory for more.
     Flush,
 }
 
 impl Share {
-    /// What its next turn is for.
+    /// What the next turn does.
     #[inline]
     pub fn work(&self) -> Work {
         match (self.is_trimmed, self.yields_ns) {
@@ -104,29 +104,29 @@ impl Share {
     }
 }
 
-/// Where a connection's part in operations is kept.
+/// Where the state of a connection's operations is kept.
 #[derive(Copy, Clone, Debug)]
 enum FlowOf {
-    /// In a flow, which is lent while something is under way.
+    /// In a flow, which is lent while an operation is under way.
     Lent(Key),
-    /// Here: so little that no flow is needed.
+    /// Here, since it is so little that no flow is needed.
     Kept(Suspended),
 }
 
-/// A second stream with its reader and writer, and the connection's share of the memory of all.
+/// A second stream with its reader and writer, and the connection's share of the common memory.
 pub(super) struct SecondStream {
-    /// None: it is being made.
+    /// `None` while the stream is being made.
     pub stream: Option<Watched>,
     flow: FlowOf,
     pub writer: Writer,
     pub reader: Reader,
     pub standing: Standing,
-    /// What of the memory of all it is charged with, and on whose account.
+    /// How much of the common memory the connection is charged with, and on which account.
     pub charged_bytes: u64,
     pub account: Account,
-    /// Since when a part of a record is here, by the transport's clock.
+    /// When the first part of an incomplete record came, by the transport's clock.
     pub record_ns: Option<u64>,
-    /// When something last came or went.
+    /// When data last came or went.
     pub moved_ns: u64,
 }
 
@@ -145,7 +145,7 @@ impl SecondStream {
         })
     }
 
-    /// Sees to it that it has a flow. False: there is no memory for one.
+    /// Ensures that the connection has a flow. Returns false if there is no memory for one.
     #[inline]
     pub fn lend(&mut self, flows: &mut Flows, connection: Connection, clock_ns: u64) -> bool {
         let FlowOf::Kept(suspended) = self.flow else { return true };
@@ -164,7 +164,7 @@ impl SecondStream {
         }
     }
 
-    /// The name of its flow, if it has one.
+    /// The key of its flow, if it has one.
     #[inline]
     pub fn flow_key(&self) -> Option<Key> {
         if let FlowOf::Lent(lent) = self.flow { Some(lent) } else { None }
@@ -198,7 +198,7 @@ impl SecondStream {
         matches!(self.standing, Standing::Waiting { .. })
     }
 
-    /// Since when a part of a record is here; while it waits for this side, its time stands still.
+    /// When the first part of an incomplete record came. Time in which the connection waits for this side does not count.
     pub fn part_since_ns(&self, now_ns: u64) -> Option<u64> {
         let waits_ns = match self.standing {
             Standing::Waiting { since_ns } => now_ns.saturating_sub(since_ns),
@@ -212,8 +212,8 @@ impl SecondStream {
         size_of::<SecondStream>() as u64 + self.writer.held_bytes() + self.reader.held_bytes()
     }
 
-    /// Since when it holds memory that its peer could have it let go of: by taking what has not left, or by sending the rest
-    /// of a record.
+    /// Since when the connection holds memory that its peer could free, by reading what has not left or by sending the rest of a
+    /// record.
     pub fn stands_since_ns(&self, flows: &Flows) -> Option<u64> {
         match self.standing {
             // A part of a message is kept.
@@ -227,13 +227,13 @@ impl SecondStream {
         }
     }
 
-    /// Something that this side's program has begun is under way: it has a deadline of its own.
+    /// Whether an operation of this side's program is under way. Such an operation has its own deadline.
     #[inline]
     pub fn has_own(&self, flows: &Flows) -> bool {
         self.flow(flows).is_some_and(|flow| flow.operations() > 0)
     }
 
-    /// Has the kernel tell of this, and of nothing else. `None`: of nothing at all.
+    /// Has the kernel report this and nothing else; `None`: nothing at all.
     pub fn watch(&mut self, core: &Core, interest: Option<Interest>) {
         if let Some(stream) = &mut self.stream {
             stream.watch(&core.poller, interest);

@@ -1,20 +1,20 @@
-//! Sends that have not completed. One table for the endpoint, made when it is opened, so that a send allocates nothing;
-//! one first-in-first-out list through it for each connection. Messages of a burst that have one length are one entry.
+//! Sends that have not completed. The endpoint has one table, which is allocated when it is opened, so that a send allocates
+//! nothing. Each connection has a first-in-first-out list in it. Messages of a burst that have the same length share an entry.
 
 use crate::engine::core::SendOp;
 
 pub(super) const NIL: u32 = u32::MAX;
 
-/// A run of sends under way that have all but their place in common: one message, or several of a burst.
+/// A run of sends under way that differ only in their place: one message, or several of a burst.
 #[derive(Copy, Clone)]
 pub(super) struct Send {
     context: u64,
     pub deadline_ns: u64,
-    /// Length of the record of each, with the header.
+    /// Length of each record, with its header.
     pub record_bytes: u32,
-    /// How many there are; at least one.
+    /// Number of sends; at least one.
     pub count: u32,
-    /// The run behind it.
+    /// The next run.
     pub next: u32,
     silent: bool,
 }
@@ -38,7 +38,7 @@ impl Send {
 pub(super) struct Fifo {
     first: u32,
     last: u32,
-    /// Messages, not runs.
+    /// Number of messages, not of runs.
     len: u32,
 }
 
@@ -63,27 +63,27 @@ pub(super) struct Sends {
     all: Vec<Send>,
     free: u32,
     max: u32,
-    /// Messages, not runs: each counts as a send where they are limited.
+    /// Number of messages, not of runs: limits count each message as a send.
     in_use: u32,
 }
 
 impl Sends {
-    /// A table with space for `max` sends, allocated now. `None`: the system has not so much memory.
+    /// Allocates a table with space for `max` sends. Returns `None` if the system has not enough memory.
     pub fn new(max: u32) -> Option<Sends> {
         let mut all = Vec::new();
         all.try_reserve_exact(max as usize).ok()?;
         Some(Sends { all, free: NIL, max, in_use: 0 })
     }
 
-    /// Whether one more fits behind those of `fifo`, which must not be more than are left for all others unless it `is_alone`
-    /// (ADR 19): a peer that takes nothing keeps nobody else from sending.
+    /// Whether one more fits behind those of `fifo`. Unless it `is_alone`, a connection may have at most as many as are left for
+    /// all others (ADR 19). So a peer that takes nothing keeps nobody else from sending.
     #[inline]
     pub fn has_space_for(&self, fifo: &Fifo, is_alone: bool) -> bool {
         let remaining = self.max - self.in_use;
         fifo.len < remaining || is_alone && remaining > 0
     }
 
-    /// How many more fit, one after the other, as [`Sends::has_space_for`] decides for each.
+    /// How many more fit, by the rule of [`Sends::has_space_for`] for each.
     pub fn space_for(&self, fifo: &Fifo, is_alone: bool) -> u32 {
         let remaining = self.max - self.in_use;
         if is_alone { remaining } else { remaining.saturating_sub(fifo.len).div_ceil(2) }
@@ -102,13 +102,13 @@ impl Sends {
         self.all.get(at as usize)
     }
 
-    /// The oldest of a connection.
+    /// The oldest send of a connection.
     #[inline]
     pub fn oldest(&self, fifo: &Fifo) -> Option<&Send> {
         self.get(fifo.first)
     }
 
-    /// Appends a run of `count` sends, at least one; the caller has seen that the table has space for each. Answers its place.
+    /// Appends a run of `count` sends, at least one; the caller has seen that the table has space for each. Returns its place.
     // Always: it is in the way of every message, and has two callers.
     #[inline(always)]
     pub fn push(
@@ -140,7 +140,7 @@ impl Sends {
         at
     }
 
-    /// Takes the oldest out, and up to `max` in all of its run, as one. `max` is at least one.
+    /// Removes the oldest send, with at most `max` of its run, as one. `max` is at least one.
     #[inline]
     pub fn pop(&mut self, fifo: &mut Fifo, max: u32) -> Option<Send> {
         let at = fifo.first;
@@ -162,7 +162,7 @@ impl Sends {
         Some(send)
     }
 
-    /// No send of a connection is to end later than this.
+    /// Lowers the deadlines of a connection's sends to this one.
     pub fn bring_forward(&mut self, fifo: &Fifo, deadline_ns: u64) {
         let mut at = fifo.first;
         while let Some(send) = self.all.get_mut(at as usize) {

@@ -8,16 +8,16 @@ use super::sends::Sends;
 use super::streams::Streams;
 use crate::engine::chunks::Chunks;
 
-/// What all connections share.
+/// What all connections of an endpoint share.
 pub(super) struct Shared {
     pub sends: Sends,
     pub chunks: Chunks,
-    /// What of the memory cap is lent to sends that wait for space.
+    /// The part of the memory cap that is lent to sends that wait for space.
     pub lent: Lent,
     pub counts: Counts,
-    /// The clock, as it was last read.
+    /// The last reading of the clock.
     pub now_ns: u64,
-    /// No send is overdue before.
+    /// No send is overdue before this time.
     pub sends_due_ns: u64,
     pub keepers: Keepers,
     pub streams: Streams,

@@ -1,4 +1,4 @@
-//! Which connections the next polls look at, and what for.
+//! The lists of connections that the next polls handle.
 
 use cci_memory::slab::Key;
 use std::collections::VecDeque;
@@ -6,25 +6,25 @@ use std::collections::VecDeque;
 /// Connections read in every poll.
 const ACTIVE_MAX: usize = 2;
 
-/// Lists of connections. A connection that is gone may stand in one still: its key names nothing any more.
+/// Lists of connections. A list may still have the key of a connection that is gone; it is no longer valid then.
 pub(super) struct Streams {
-    /// Read in every poll; the one active last first.
+    /// Connections that are read in every poll, the one that was active last first.
     active: Vec<Key>,
-    /// Connections with something to be written.
+    /// Connections that have something to write.
     unwritten: Vec<Key>,
-    /// Connections with something to be acknowledged.
+    /// Connections that have something to acknowledge.
     unacknowledged: Vec<Key>,
     /// Connections with a message that waits for a receive buffer.
     starved: VecDeque<Key>,
     /// Connections with an incomplete record, on either stream.
     unfinished: Vec<Key>,
-    /// None of these has to be whole before.
+    /// No incomplete record is due earlier.
     pub unfinished_due_ns: u64,
-    /// Connections that let answers pile up, and are ended in the next poll.
+    /// Connections that let answers pile up. The next poll ends them.
     doomed: Vec<Key>,
 }
 
-/// A connection's name, and in which lists of [`Streams`] it is.
+/// A connection's key, and the lists that have it.
 #[derive(Clone, Debug)]
 pub(super) struct Listed {
     pub key: Key,
@@ -79,7 +79,7 @@ impl Streams {
         }
     }
 
-    /// Notes that something is to be written on a connection.
+    /// Notes that a connection has something to write.
     #[inline]
     pub fn write_later(&mut self, listed: &mut Listed) {
         if !std::mem::replace(&mut listed.is_unwritten, true) {
@@ -87,7 +87,7 @@ impl Streams {
         }
     }
 
-    /// Notes that something has come on a connection that is to be acknowledged.
+    /// Notes that a connection has something to acknowledge.
     #[inline]
     pub fn acknowledge_later(&mut self, listed: &mut Listed) {
         if !std::mem::replace(&mut listed.is_unacknowledged, true) {
@@ -102,7 +102,7 @@ impl Streams {
         }
     }
 
-    /// Notes that an incomplete record has come, whose rest is due then.
+    /// Notes that an incomplete record has come, and when its rest is due.
     pub fn await_remainder(&mut self, listed: &mut Listed, due_ns: u64) {
         if !std::mem::replace(&mut listed.is_unfinished, true) {
             self.unfinished_due_ns = self.unfinished_due_ns.min(due_ns);
@@ -115,7 +115,7 @@ impl Streams {
         self.doomed.push(key);
     }
 
-    /// Whether something is to be written, or a connection to be ended.
+    /// Whether a connection has something to write, or is to be ended.
     #[inline]
     pub fn has_unwritten(&self) -> bool {
         !self.unwritten.is_empty() || !self.doomed.is_empty()
@@ -132,7 +132,7 @@ impl Streams {
         std::mem::take(&mut self.unwritten)
     }
 
-    /// Puts back the list that was taken, and that is empty now; what was queued meanwhile stays in it.
+    /// Puts the empty list back. What was queued meanwhile stays in it.
     pub fn put_back(&mut self, mut list: Vec<Key>) {
         list.append(&mut self.unwritten);
         self.unwritten = list;
@@ -152,7 +152,7 @@ impl Streams {
         self.unacknowledged.get(at).copied()
     }
 
-    /// Takes one out; another one may be there then.
+    /// Removes the connection at this place. Another one may take its place.
     pub fn take_unacknowledged(&mut self, at: usize) {
         self.unacknowledged.swap_remove(at);
     }
@@ -172,7 +172,7 @@ impl Streams {
         &self.unfinished
     }
 
-    /// Takes one out; another one may be there then.
+    /// Removes the connection at this place. Another one may take its place.
     pub fn take_unfinished(&mut self, at: usize) {
         self.unfinished.swap_remove(at);
     }
@@ -183,7 +183,7 @@ impl Streams {
         &self.active
     }
 
-    /// Has a connection read in every poll from now on. Returns the one that is not read any more: the one idle for longest.
+    /// Has a connection read in every poll from now on. Returns the one that is no longer read: the one that was idle longest.
     pub fn activate(&mut self, key: Key, lives: impl Fn(Key) -> bool) -> Option<Key> {
         self.active.retain(|active| *active != key && lives(*active));
         self.active.insert(0, key);

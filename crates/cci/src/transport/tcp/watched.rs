@@ -9,14 +9,14 @@ use std::os::fd::AsFd;
 /// A stream with its entry in the endpoint's epoll set.
 pub(super) struct Watched {
     pipe: Pipe,
-    /// What the kernel knows it by.
+    /// The kernel's token of the stream.
     token: u64,
     /// What the kernel reports; `None`: nothing.
     interest: Option<Interest>,
 }
 
 impl Watched {
-    /// A stream that the kernel does not report yet.
+    /// Wraps a stream that the kernel does not report yet.
     pub fn new(pipe: Pipe, token: u64) -> Watched {
         Watched { pipe, token, interest: None }
     }

@@ -9,18 +9,18 @@ pub(super) const RECORD_BYTES_MAX: usize = HEADER_BYTES + MESSAGE_BYTES_MAX as u
 
 const _: () = assert!(MESSAGE_BYTES_MAX <= u16::MAX as u32);
 
-/// The peer sent what no honest peer sends.
+/// The peer sent something that no honest peer sends.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault;
 
-/// What a record is. Those below `Message` have no payload but `Ready`, which has a number.
+/// The kind of a record. Kinds below `Message` have no payload, except `Ready`, which has a number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
     Message = 1,
-    /// Says nothing but what every header says.
+    /// Only acknowledges, as every header does.
     Ack = 2,
-    /// There was no receive buffer: this message and all behind it were dropped, up to RESUME.
+    /// There was no receive buffer. This message and all behind it were dropped, up to RESUME.
     NotReady = 3,
     /// There are receive buffers again.
     Ready = 4,
@@ -28,13 +28,13 @@ pub(super) enum Kind {
     Resume = 5,
     Ping = 6,
     Pong = 7,
-    /// The sender's program has disconnected: it takes no more messages, and sends what it had sent before.
+    /// The sender's program has disconnected. It takes no more messages, and sends what it has sent before.
     Closing = 8,
-    /// Nothing follows.
+    /// The last record of a stream.
     Close = 9,
-    /// The connection is open at the side that dialled.
+    /// The connection is open on the side that dialled.
     Confirm = 10,
-    /// Dial the second stream.
+    /// Asks the peer to dial the second stream.
     AskBulk = 11,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Kind {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub kind: Kind,
-    /// Bytes that follow.
+    /// Length of the payload.
     pub len: u16,
     /// Messages taken from the peer since the connection was made, modulo 2^32.
     pub ack: u32,
@@ -57,7 +57,7 @@ impl Header {
         [l0, l1, self.kind as u8, 0, a0, a1, a2, a3]
     }
 
-    /// Reads a header. `message_bytes_max`: what was agreed.
+    /// Reads a header. `message_bytes_max` is the agreed length.
     #[inline]
     pub fn parse(bytes: [u8; HEADER_BYTES], message_bytes_max: u32) -> Result<Header, Fault> {
         let [l0, l1, kind, zero, a0, a1, a2, a3] = bytes;

@@ -9,7 +9,7 @@ use super::preamble::{PREAMBLE_BYTES_MAX, Preamble};
 use super::wire::{HEADER_BYTES, Header};
 use crate::limits::MESSAGE_BYTES_MAX;
 
-/// Parts of handshakes, and headers of records: what is understood is written back the same.
+/// Parses parts of handshakes and headers of records. What was understood must be written back unchanged.
 pub fn tcp_preamble(data: &[u8]) {
     match Preamble::parse(data) {
         Err(Some(needed)) => assert!(needed > data.len() && needed <= PREAMBLE_BYTES_MAX),

@@ -1,5 +1,5 @@
-//! Streams of peers that say anything: to an endpoint that listens, to one that dials, after an honest handshake or
-//! instead of one, and over the second stream of a connection; cut anywhere.
+//! Streams of peers that may send anything: to an endpoint that listens or dials, after an honest handshake or instead of one,
+//! and over the second stream of a connection. The streams may be cut anywhere.
 
 use crate::config::ini;
 use crate::fuzzing::{Script, with_handle};
@@ -24,19 +24,20 @@ fn device() -> &'static Device {
     DEVICE.get_or_init(|| ini::devices(text, Path::new("fuzz.ini")).unwrap().remove(0))
 }
 
-/// The endpoint, and streams of which the other ends are ours.
+/// The endpoint, and the streams whose other ends belong to the test.
 struct Scene {
     endpoint: Endpoint,
     handle: RegionHandle,
     streams: Vec<TcpStream>,
-    /// What the endpoint has said, as far as it was looked at.
+    /// The endpoint's output that was read.
     heard: Vec<u8>,
     connections: Vec<Connection>,
     /// Whether the last poll was by a handler.
     was_handled: bool,
 }
 
-/// The first byte says how it begins; then lengths and bytes. When all streams are gone, so are the connections.
+/// The first byte says how the scene begins; then come lengths and bytes. When all streams have ended, the connections must have
+/// ended as well.
 pub fn tcp_peer(data: &[u8]) {
     let mut script = Script(data);
     let how = script.byte();
@@ -48,7 +49,7 @@ pub fn tcp_peer(data: &[u8]) {
     let mut scene = Scene { endpoint, handle, streams, heard, connections, was_handled: false };
     let attribute = if how & 0x40 == 0 { Attribute::ReliableOrdered } else { Attribute::Unreliable };
     match how % 4 {
-        // Not a word yet.
+        // Nothing is sent yet.
         0 => scene.dial(),
         1 => scene.accepted(attribute),
         2 => scene.dialled(attribute, how & 0x80 == 0),
@@ -95,7 +96,7 @@ impl Scene {
         }
     }
 
-    /// Reads what comes on the last stream until there is so much, or for a moment.
+    /// Reads the last stream until `len` bytes have come, or for a moment.
     fn hear(&mut self, len: usize) {
         let start = Instant::now();
         let mut buffer = [0; 4096];

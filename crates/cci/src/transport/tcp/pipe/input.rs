@@ -1,8 +1,8 @@
-//! What a sealed stream receives.
+//! The input of a sealed stream.
 //!
-//! As a rule, all that has come is read into a borrowed buffer, which keeps an incomplete record until the rest of it comes.
-//! A stream that may keep no buffer copies what the kernel has, opens the records of the copy, and takes only those out of
-//! the kernel that are passed on. An incomplete record stays in the kernel, which reports the stream when there is more.
+//! Usually all that has come is read into a borrowed buffer, which keeps an incomplete record until the rest of it comes. A
+//! stream that may keep no buffer copies what the kernel has, opens the records of the copy, and takes only those out of the
+//! kernel that are passed on. An incomplete record stays in the kernel, which reports the stream when there is more.
 
 use super::pool::{BUFFER_BYTES, Buffer, Lender};
 use cci_secure::limits::{RECORD_BODY_BYTES_MAX, RECORD_HEADER_BYTES, RECORD_OVERHEAD_BYTES};
@@ -11,52 +11,52 @@ use cci_sys::tcp::Stream;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 
-/// Sealed bytes after which a read ends, however little content was in them.
+/// Sealed bytes after which a read ends, however little content they had.
 const COMES_MAX: usize = 5 * BUFFER_BYTES;
 
 /// The longest record.
 const RECORD_BYTES_MAX: usize = RECORD_BODY_BYTES_MAX + RECORD_OVERHEAD_BYTES;
 
-/// What came of a read from the kernel.
+/// The result of a read from the kernel.
 enum Filled {
     Nothing,
     /// The stream may keep nothing.
     NoBuffer,
     /// The peer has closed its side.
     End,
-    /// So many bytes came; `all`: the kernel has no more.
+    /// This many bytes came. `all` says whether the kernel has no more.
     Some {
         all: bool,
         bytes: usize,
     },
 }
 
-/// What a look at the kernel's input showed.
+/// The result of a look at the kernel's input.
 enum Looked {
     Nothing,
     End,
     Some(Buffer),
 }
 
-/// What becomes of input that was looked at and not taken.
+/// What happens to input that was looked at and not taken.
 #[derive(Copy, Clone)]
 enum Remainder {
     /// The next read takes it.
     IsOfUse,
-    /// It is of no use before more has come.
+    /// It can't be used before more has come.
     WantsMore,
 }
 
 /// Input that was not passed on yet.
 pub(super) struct Input {
-    /// Whole and partial records. The first may be opened, and passed on in part: `content` is what remains of it.
+    /// Complete and incomplete records. The first may be opened and passed on in part; `content` is the rest of it.
     pub input: Option<Buffer>,
     pub content: Range<usize>,
-    /// Bytes of the kernel's first record that were passed on already.
+    /// How many bytes of the kernel's first record were passed on already.
     pub skip_bytes: usize,
-    /// The kernel reports the stream once it has so many bytes; fewer are of no use.
+    /// The kernel reports the stream when it has this many bytes. Fewer can't be used.
     pub wakeup_bytes: usize,
-    /// Whether the kernel has space for what follows a part of a record that stays there.
+    /// Whether the kernel has space for the rest of an incomplete record that stays there.
     pub has_space: bool,
     /// A copy of the kernel's input, opened, until it is known how much of it is taken.
     pub looked_at: Option<Copy>,
@@ -81,11 +81,11 @@ pub(super) struct Copy {
     pub records: u64,
     /// Bytes of the opened records.
     pub opened_bytes: usize,
-    /// Whether further records can be opened once these are taken.
+    /// Whether further records can be opened after these are taken.
     pub is_cut: bool,
 }
 
-/// The length of the record that begins with `bytes`, or as much of it as must come before its length is known.
+/// The length of the record that begins with `bytes`, or the length that is needed to know it.
 fn wanted(stream: &SealedStream, bytes: &[u8]) -> io::Result<usize> {
     stream.wanted(bytes).map_err(|_| forged())
 }
@@ -107,7 +107,7 @@ pub(super) fn no_place() -> io::Error {
     io::Error::other("there is no place for it")
 }
 
-/// What input is read from and opened with, as long as a call lasts.
+/// The source of input during one call, and the keys that open it.
 pub(super) struct Source<'a> {
     /// The keys.
     pub stream: &'a mut SealedStream,
@@ -131,7 +131,7 @@ impl Input {
         !self.content.is_empty()
     }
 
-    /// Passes `total` bytes at most on to `put`, and returns how many.
+    /// Passes at most `total` bytes on to `put`, and returns how many.
     pub fn give(
         &mut self,
         source: &mut Source<'_>,
@@ -156,7 +156,7 @@ impl Input {
         while given < total {
             if self.content.is_empty() && !self.next_record(source)? {
                 let missing = total - given;
-                // Records may have a byte each, so what has come is bounded, too: others wait meanwhile.
+                // Records may have one byte each. So the input is bounded as well, and others get their turn.
                 drained |= came >= COMES_MAX;
                 if given > 0 && (drained || missing < RECORD_BYTES_MAX) {
                     break;
@@ -169,7 +169,7 @@ impl Input {
                     Ok(Filled::End) if given == 0 => return Ok(0),
                     Ok(Filled::Nothing) if given == 0 => return Err(would_block()),
                     Err(error) if given == 0 => return Err(error),
-                    // The next read meets it again.
+                    // The next read finds it again.
                     Ok(Filled::End | Filled::Nothing | Filled::NoBuffer) | Err(_) => return Ok(given),
                     Ok(Filled::Some { all, bytes }) => (drained, came) = (all, came + bytes),
                 }
@@ -186,7 +186,7 @@ impl Input {
         Ok(given)
     }
 
-    /// Opens the next record that has content, if it has come in full.
+    /// Opens the next record with content, if it is complete.
     fn next_record(&mut self, source: &mut Source<'_>) -> io::Result<bool> {
         loop {
             self.release_empty(source.lender);
@@ -221,8 +221,8 @@ impl Input {
         }
     }
 
-    /// Reads once. Where the longest record might not fit into `space`, it reads up to the end of the next record only, so
-    /// that the kernel goes on reporting what is behind it.
+    /// Reads once. If the longest record might not fit into `space`, it reads only to the end of the next record, so that the
+    /// kernel goes on reporting what is behind it.
     fn fill(&mut self, source: &mut Source<'_>, space: usize) -> io::Result<Filled> {
         if self.input.is_none() {
             let Some(lent) = source.lender.lend() else { return Ok(Filled::NoBuffer) };
@@ -283,7 +283,7 @@ impl Input {
         }
     }
 
-    /// Copies what the kernel has, if that is enough to be of use.
+    /// Copies what the kernel has, if that is enough to be used.
     fn look(&mut self, source: &mut Source<'_>) -> io::Result<Looked> {
         if !std::mem::replace(&mut self.has_space, true) {
             source.from.make_space_behind_parts();
@@ -310,7 +310,7 @@ impl Input {
         Ok(if got? == Some(0) { Looked::End } else { Looked::Nothing })
     }
 
-    /// Opens the records of a copy, passes `total` bytes of them at most on to `put`, and returns how many.
+    /// Opens the records of a copy, passes at most `total` bytes of them on to `put`, and returns how many.
     fn open_copy(
         &mut self,
         source: &mut Source<'_>,
@@ -350,12 +350,12 @@ impl Input {
         Ok(given)
     }
 
-    /// Takes so many bytes of what [`Input::peek`] gave. The others are of no use before more has come.
+    /// Takes this many bytes of what [`Input::peek`] gave. The others can't be used before more has come.
     pub fn take_peeked(&mut self, source: &mut Source<'_>, bytes: usize) -> io::Result<()> {
         self.leave(source, bytes, Remainder::WantsMore)
     }
 
-    /// Takes so many bytes of content of what was last looked at: records that are used up leave the kernel.
+    /// Takes this many bytes of content of what was last looked at. Records that are used up leave the kernel.
     fn leave(&mut self, source: &mut Source<'_>, mut bytes: usize, tail: Remainder) -> io::Result<()> {
         let Some(mut copy) = self.looked_at.take() else { return Ok(()) };
         let stream = &mut *source.stream;
@@ -416,7 +416,7 @@ impl Input {
     }
 }
 
-/// Copies bytes to where the last ones have ended. False: there is no space for them.
+/// Copies bytes behind the last ones. Returns false if there is no space for them.
 pub(super) fn put(to: &mut [u8], at: &mut usize, bytes: &[u8]) -> bool {
     let Some(space) = to.get_mut(*at..*at + bytes.len()) else { return false };
     space.copy_from_slice(bytes);

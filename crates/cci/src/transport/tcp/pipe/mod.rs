@@ -30,10 +30,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Memory that a client's handshake takes at most: its state at the end, and the part that is being read.
+/// The most memory that a client's handshake takes: its state at the end, and the part that is being read.
 pub(super) const HANDSHAKE_BYTES: u64 =
     (HANDSHAKE_MEMORY_BYTES + RECORD_BODY_BYTES_MAX + RECORD_OVERHEAD_BYTES) as u64;
-/// Clients that may be in their handshake at a time, however little memory there is.
+/// The least number of clients whose handshakes may be in progress at a time, however little memory there is.
 const HANDSHAKES_MIN: u64 = 4;
 
 /// What an endpoint needs to seal its streams.
@@ -45,7 +45,7 @@ pub(super) struct Security {
 }
 
 impl Security {
-    /// Memory that buffers and handshakes take at least.
+    /// The least memory that buffers and handshakes take.
     pub const BYTES_MIN: u64 = Pool::BYTES_MIN + HANDSHAKES_MIN * HANDSHAKE_BYTES;
 
     /// `bytes_max` is for buffers that streams keep, and `handshake_bytes_max` for handshakes, both beside
@@ -64,7 +64,7 @@ impl Security {
         Ok(Security { sealing, pool: Arc::new(Pool::new(bytes_max)), config, handshakes_max })
     }
 
-    /// Clients that may be in their handshake at a time.
+    /// The most clients whose handshakes may be in progress at a time.
     pub fn handshakes_max(&self) -> usize {
         self.handshakes_max
     }
@@ -82,8 +82,8 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
-    /// The stream of the side that dialled. `expected` is the name that the peer, which is at `host`, must prove. The only
-    /// error is that there is no randomness.
+    /// Wraps the stream of the side that dialled. `expected` is the name that the peer, which is at `host`, must prove. The only
+    /// error is a lack of randomness.
     pub fn dialled(
         stream: Stream,
         security: Option<&Security>,
@@ -94,7 +94,7 @@ impl Pipe {
         Ok(Pipe { stream, sealed: sealed.map(Box::new) })
     }
 
-    /// The stream of the side that was dialled, from `host`. It keeps next to nothing until it is [wanted](Pipe::want).
+    /// Wraps the stream of the side that was dialled, from `host`. It keeps next to nothing until it is [wanted](Pipe::want).
     pub fn accepted(stream: Stream, security: Option<&Security>, host: Host) -> Pipe {
         Pipe { stream, sealed: security.map(|security| Box::new(Sealed::answer(security, host))) }
     }
@@ -106,7 +106,7 @@ impl Pipe {
         }
     }
 
-    /// Who is at the other end, once that is proved. A plain stream has nobody.
+    /// The peer, once it is proved. A plain stream has none.
     pub fn peer(&self) -> Option<Peer> {
         let (identity, rights) = self.sealed.as_ref()?.peer()?;
         Some(Peer { identity: Some(identity.clone()), rights })
@@ -129,12 +129,12 @@ impl Pipe {
         self.sealed.is_some()
     }
 
-    /// Whether it has input that has left the kernel and was not passed on.
+    /// Whether there is input that has left the kernel and was not passed on.
     pub fn has_input(&self) -> bool {
         self.sealed.as_ref().is_some_and(|sealed| sealed.input().has_input())
     }
 
-    /// Whether it has something to read that the kernel does not report.
+    /// Whether there is content to read that the kernel does not report.
     pub fn has_content(&self) -> bool {
         self.sealed.as_ref().is_some_and(|sealed| sealed.input().has_content())
     }
@@ -150,23 +150,23 @@ impl Pipe {
         self.sealed.as_ref().is_some_and(|sealed| sealed.lacks_buffer())
     }
 
-    /// Whether the handshake is not over yet.
+    /// Whether the handshake is in progress.
     pub fn is_in_handshake(&self) -> bool {
         self.sealed.as_ref().is_some_and(|sealed| !sealed.is_open())
     }
 
-    /// Whether what waits to be sent waits for space, and not for the peer's part of the handshake.
+    /// Whether output waits for space in the kernel, and not for the peer's part of the handshake.
     pub fn waits_for_space(&self) -> bool {
         self.sealed.as_ref().is_none_or(|sealed| sealed.is_open() || sealed.has_unsent())
     }
 
-    /// Whether it has taken bytes that the kernel has not taken yet.
+    /// Whether the pipe has taken bytes that the kernel has not taken yet.
     #[inline]
     pub fn has_unsent(&self) -> bool {
         self.sealed.as_ref().is_some_and(|sealed| sealed.has_unsent())
     }
 
-    /// Gives the kernel what waits. False: the kernel has no space for all of it.
+    /// Gives waiting bytes to the kernel. Returns false if the kernel has no space for all of them.
     #[inline]
     pub fn flush(&mut self) -> io::Result<bool> {
         match &mut self.sealed {
@@ -184,7 +184,7 @@ impl Pipe {
         }
     }
 
-    /// Sends the parts one after the other as far as there is space, and returns how much.
+    /// Sends the parts in order, as far as there is space, and returns how many bytes were sent.
     pub fn send_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match &mut self.sealed {
             None => self.stream.send_vectored(parts),
@@ -192,7 +192,7 @@ impl Pipe {
         }
     }
 
-    /// Sends `head`, then `data` straight from memory, as far as there is space, and returns how much.
+    /// Sends `head`, then `data` directly from memory, as far as there is space, and returns how many bytes were sent.
     pub fn send_memory(&mut self, head: &[u8], data: Option<&Bytes>) -> io::Result<usize> {
         match &mut self.sealed {
             None => tcp_memory::send(self.stream.as_fd(), head, data),
@@ -200,7 +200,7 @@ impl Pipe {
         }
     }
 
-    /// Receives what has come and fits, and returns how much; 0: the peer has closed.
+    /// Receives what has come and fits, and returns how much. 0 means that the peer has closed.
     #[inline]
     pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.sealed {
@@ -209,7 +209,7 @@ impl Pipe {
         }
     }
 
-    /// Receives what has come and fits, and returns how much; `None`: nothing has come.
+    /// Receives what has come and fits, and returns how much. `None` means that nothing has come.
     #[inline(always)]
     pub fn recv_now(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match &mut self.sealed {
@@ -226,24 +226,24 @@ impl Pipe {
         })
     }
 
-    /// Takes the first bytes that [`Pipe::peek_now`] gave: the remaining ones are of no use before more has come. False: the
+    /// Takes the first bytes that [`Pipe::peek_now`] gave. The others can't be used before more has come. Returns false if the
     /// stream has failed.
     pub fn take(&mut self, bytes: &mut [u8]) -> bool {
         match self.records() {
             Some((sealed, stream)) => sealed.take_peeked(stream, bytes.len()).is_ok(),
             None if bytes.is_empty() => true,
-            // The bytes are in the kernel's buffer, all of them.
+            // All these bytes are in the kernel's buffer.
             None => self.stream.recv(bytes).is_ok_and(|len| len == bytes.len()),
         }
     }
 
-    /// Whether its input is sealed records.
+    /// The sealed state and the stream, if its input is sealed records.
     fn records(&mut self) -> Option<(&mut Sealed, &Stream)> {
         let sealed = self.sealed.as_deref_mut().filter(|sealed| !sealed.is_plain())?;
         Some((sealed, &self.stream))
     }
 
-    /// Receives into memory first, then into `tail`, and returns how much; 0: the peer has closed.
+    /// Receives into memory first, then into `tail`, and returns how much. 0 means that the peer has closed.
     pub fn recv_memory(&mut self, to: Option<&Bytes>, tail: &mut [u8]) -> io::Result<usize> {
         match &mut self.sealed {
             None => tcp_memory::recv(self.stream.as_fd(), to, tail),
@@ -251,7 +251,7 @@ impl Pipe {
         }
     }
 
-    /// Reads input without taking it. Of a sealed stream it shows only whether there is some, or that the stream has ended.
+    /// Reads input without taking it. Of a sealed stream it shows only whether there is input, or that the stream has ended.
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.sealed {
             Some(sealed) if sealed.input().has_input() => Ok(1),
@@ -295,7 +295,7 @@ impl Pipe {
         }
     }
 
-    /// Makes space in the kernel for what follows a part of a record that stays there. A sealed stream does that by itself.
+    /// Makes space in the kernel for the rest of an incomplete record that stays there. A sealed stream does that by itself.
     pub fn make_space_behind_parts(&self) {
         if self.sealed.as_ref().is_none_or(|sealed| sealed.is_plain()) {
             self.stream.make_space_behind_parts();
@@ -325,7 +325,7 @@ fn or_none(done: io::Result<usize>) -> io::Result<Option<usize>> {
 pub(super) struct Refusal {
     /// The fault to count.
     pub fault: Fault,
-    /// How an attempt to connect fails by it.
+    /// The failure of the attempt to connect.
     pub why: ConnectFailure,
 }
 
@@ -340,7 +340,7 @@ pub(super) fn refusal(error: &io::Error) -> Option<Refusal> {
     Some(Refusal { fault, why })
 }
 
-/// Whether an error of a stream means that somebody else than the peer has sent something.
+/// Whether an error of a stream means that somebody other than the peer has sent something.
 pub(super) fn is_forgery(error: &io::Error) -> bool {
     error.kind() == ErrorKind::InvalidData
 }

@@ -1,8 +1,8 @@
 //! Buffers that sealed streams borrow while something is in them.
 //!
-//! A stream keeps a buffer from one call to the next because of what its peer does: it has sent a part of a record, or it reads
-//! nothing, so that the kernel takes no more records. Therefore no host may keep more buffers than are left for all others,
-//! and two buffers are kept by nobody: with these every stream makes progress, even one that may keep nothing.
+//! The peer decides whether a stream keeps a buffer from one call to the next: it has sent a part of a record, or it reads
+//! nothing, so that the kernel takes no more records. Therefore no host may keep more buffers than are left for all others, and
+//! two buffers are never kept. With these two, every stream makes progress, even one that may keep nothing.
 
 use super::super::wire;
 use crate::transport::quota::{Host, Quota};
@@ -12,19 +12,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Length of a large buffer: four of the longest records.
 pub(super) const BUFFER_BYTES: usize = 4 * (RECORD_BODY_BYTES_MAX + RECORD_OVERHEAD_BYTES);
-/// Length of a small buffer, which a stream seals a short record into if it gets no large one.
+/// Length of a small buffer. A stream seals a short record into it if it gets no large one.
 const SMALL_BYTES: usize = 1 << 10;
-/// Buffers that nobody keeps: one for this endpoint, and one for another one that has accepted a stream of this endpoint's.
+/// Buffers that are never kept: one for this endpoint, and one for another endpoint that has accepted a stream of this one.
 const BRIEF_BUFFERS: u64 = 2;
-/// The part of all bytes that is small buffers.
+/// The part of all bytes for small buffers.
 const SMALL_SHARE: u64 = 8;
-/// What a stream may keep at once: a part of a sealed record, and what it has held before, a part of a message.
+/// The most that a stream may keep at once: a part of a sealed record, and a part of a message.
 const KEPT_BYTES: u64 = (BUFFER_BYTES + wire::RECORD_BYTES_MAX) as u64;
 
 const _: () = assert!(SMALL_BYTES > RECORD_OVERHEAD_BYTES && SMALL_BYTES < BUFFER_BYTES);
 
-/// All buffers of an endpoint. The lock is there because another endpoint may accept a request, and so get its stream with
-/// what that has borrowed; as a rule nobody waits for it.
+/// All buffers of an endpoint. The lock is needed because another endpoint may accept a request, and with it a stream and the
+/// buffers that it has borrowed. Usually nobody waits for the lock.
 pub(super) struct Pool(Mutex<Shelves>);
 
 struct Shelves {
@@ -42,12 +42,12 @@ struct Shelf {
     kept: Quota,
 }
 
-/// A buffer; `at..end` is what is in it.
+/// A buffer. Its content is `at..end`.
 pub(super) struct Buffer {
     pub bytes: Box<[u8]>,
     pub at: usize,
     pub end: usize,
-    /// In whose quota it counts, if it is kept.
+    /// The host in whose quota it counts, if it is kept.
     keeper: Option<Host>,
 }
 
@@ -66,12 +66,12 @@ impl Shelf {
         Shelf { buffer_bytes, free: Vec::new(), made: 0, made_max, kept: Quota::new(kept_max) }
     }
 
-    /// Lends a buffer that was given back, or a new one. `None`: there are as many as there may be, or there is no memory.
+    /// Lends a buffer that was given back, or a new one. `None` if there are as many as there may be, or no memory.
     fn lend(&mut self) -> Option<Buffer> {
         let bytes = match self.free.pop() {
             Some(bytes) => bytes,
             None if self.made < self.made_max => {
-                // Reserved now, so that giving back never allocates.
+                // The space is reserved now, so that giving back never allocates.
                 let made = usize::try_from(self.made + 1).unwrap_or(usize::MAX);
                 let missing = made.saturating_sub(self.free.len());
                 self.free.try_reserve(missing).ok()?;
@@ -96,10 +96,10 @@ impl Shelves {
 }
 
 impl Pool {
-    /// The least memory of a pool: the buffers that nobody keeps.
+    /// The least memory of a pool: the buffers that are never kept.
     pub const BYTES_MIN: u64 = BRIEF_BUFFERS * BUFFER_BYTES as u64;
 
-    /// A pool of which streams may keep so many bytes.
+    /// Makes a pool of which streams may keep this many bytes.
     pub fn new(bytes_max: u64) -> Pool {
         let kept_max = (bytes_max - bytes_max / SMALL_SHARE) / KEPT_BYTES;
         let small_max = bytes_max / SMALL_SHARE / SMALL_BYTES as u64;
@@ -159,7 +159,7 @@ impl Pool {
 pub(super) struct Lender {
     pool: Arc<Pool>,
     host: Host,
-    /// This side wants the connection: the stream may keep large buffers.
+    /// Whether this side wants the connection, so that the stream may keep large buffers.
     pub is_wanted: bool,
 }
 
@@ -173,7 +173,7 @@ impl Lender {
         if self.is_wanted { self.pool.lend(self.host) } else { None }
     }
 
-    /// A buffer that may be kept, be it a small one.
+    /// A large or small buffer that may be kept.
     pub fn lend_any(&self) -> Option<Buffer> {
         self.lend().or_else(|| self.pool.lend_small(self.host))
     }
@@ -183,7 +183,7 @@ impl Lender {
         self.pool.lend_briefly()
     }
 
-    /// The stream keeps this buffer.
+    /// Notes that the stream keeps this buffer.
     pub fn keep(&self, buffer: &mut Buffer) {
         self.pool.keep(buffer, self.host);
     }

@@ -1,4 +1,4 @@
-//! The sealed kind of pipe: its handshake, and what it sends. What it receives is [`Input`].
+//! The sealed kind of pipe: its handshake, and its output. [`Input`] is its input.
 
 use super::Security;
 use super::input::{Input, Source, no_place, put, would_block};
@@ -12,14 +12,14 @@ use cci_sys::tcp::Stream;
 use std::io::{self, ErrorKind};
 use std::ops::Deref;
 
-/// Bytes that are read after a part that has ended the handshake, before the stream is closed.
+/// How many bytes are read after a part that has ended the handshake, before the stream is closed.
 const DRAINED_BYTES: usize = 4096;
 
 /// State of a sealed stream: its keys, and what waits to be sent or passed on.
 pub(super) struct Sealed {
-    /// None: the peer's stream is plain, which this endpoint allows.
+    /// `None` if the peer's stream is plain, which this endpoint allows.
     stream: Option<SealedStream>,
-    /// The stream was accepted, and its first bytes will show whether it is plain, which is allowed.
+    /// Whether the stream was accepted and its first bytes have not shown yet whether it is plain, which is allowed.
     undecided: bool,
     lender: Lender,
     /// Sealed records that the kernel has not taken yet.
@@ -36,7 +36,7 @@ fn refused(failure: Failure) -> io::Error {
     io::Error::other(failure)
 }
 
-/// The failure if a stream ends before the handshake is over, which is how a peer refuses this side.
+/// The failure if a stream ends before the handshake is over. A peer refuses this side by such an end.
 fn unwanted() -> Failure {
     Failure::Certificate("the peer ended the handshake: it does not accept this side".to_owned())
 }
@@ -78,7 +78,7 @@ impl Sealed {
         self.stream.as_ref()?.peer()
     }
 
-    /// Which endpoint of the peer's it is, once that is proved.
+    /// The peer's endpoint, once it is proved.
     pub fn peer_endpoint(&self) -> Option<EndpointId> {
         self.stream.as_ref()?.peer_endpoint()
     }
@@ -91,12 +91,12 @@ impl Sealed {
         self.out.is_some() || self.stream.as_ref().is_some_and(|stream| stream.has_outgoing())
     }
 
-    /// Whether nothing could be sealed for lack of a buffer. The kernel does not report when there is one.
+    /// Whether nothing could be sealed because a buffer was lacking. The kernel does not report when there is one.
     pub fn lacks_buffer(&self) -> bool {
         self.lacks_buffer
     }
 
-    /// Gives the kernel what waits. False: the kernel has no space for all of it.
+    /// Gives waiting bytes to the kernel. Returns false if the kernel has no space for all of them.
     pub fn flush(&mut self, to: &Stream) -> io::Result<bool> {
         if let Some(stream) = &mut self.stream {
             while stream.has_outgoing() {
@@ -122,8 +122,8 @@ impl Sealed {
         Ok(true)
     }
 
-    /// Goes on with the handshake. False: it waits for the peer's next part, or for space in the kernel. A peer that ends the
-    /// stream meanwhile refuses this side.
+    /// Continues the handshake. Returns false if it waits for the peer's next part, or for space in the kernel. A peer that ends
+    /// the stream meanwhile refuses this side.
     pub(super) fn shake(&mut self, with: &Stream) -> io::Result<bool> {
         self.shake_on(with).map_err(|error| match error.kind() {
             ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => refused(unwanted()),
@@ -162,8 +162,8 @@ impl Sealed {
             }
             let shaken = stream.shake(&self.part, clock::now_ns());
             self.part.clear();
-            // After an error, too, as this part may say why. If the kernel has no space for it, the peer learns by the end of
-            // the stream.
+            // The output is written after an error, too, since it may say why. If the kernel has no space for it, the peer sees
+            // the end of the stream.
             let flushed = self.flush(with);
             if shaken.is_err() {
                 // Unread input would make the kernel reset the stream, and the last part sent might be lost.
@@ -174,7 +174,7 @@ impl Sealed {
         }
     }
 
-    /// Reads the first bytes of a client without taking them. False: not enough has come.
+    /// Reads the first bytes of a client without taking them. Returns false if not enough have come.
     fn decide(&mut self, with: &Stream) -> io::Result<bool> {
         let mut first = [0; STREAM_MAGIC.len()];
         let len = match with.peek(&mut first) {
@@ -187,7 +187,7 @@ impl Sealed {
             if with.has_ended() && with.peek(&mut first)? == len {
                 return Err(refused(unwanted()));
             }
-            // The kernel is to report the stream once there is enough. Where it refuses that, it reports it all the time.
+            // The kernel is to report the stream when there is enough. If it refuses that, it reports the stream all the time.
             with.set_wakeup_bytes(first.len() as u32)?;
             return Ok(false);
         }
@@ -199,7 +199,7 @@ impl Sealed {
         Ok(true)
     }
 
-    /// Gets ready to seal: finishes the handshake, and gives the kernel what waits.
+    /// Prepares to seal: finishes the handshake, and gives waiting bytes to the kernel.
     fn prepare(&mut self, to: &Stream) -> io::Result<()> {
         if !self.is_open() && !self.shake(to)? || !self.flush(to)? {
             return Err(would_block());
@@ -207,7 +207,7 @@ impl Sealed {
         Ok(())
     }
 
-    /// Takes bytes of the parts, one after the other. Returns how many.
+    /// Takes bytes of the parts, in order. Returns how many.
     pub fn send<P: Deref<Target = [u8]>>(&mut self, to: &Stream, parts: &[P]) -> io::Result<usize> {
         self.prepare(to)?;
         let total = parts.iter().map(|part| part.len()).sum();
@@ -258,13 +258,13 @@ impl Sealed {
         self.input.peek(&mut Source { stream, lender: &self.lender, from }, buffer)
     }
 
-    /// Takes so many bytes of what [`Sealed::peek`] gave. The others are of no use without more behind them.
+    /// Takes this many bytes of what [`Sealed::peek`] gave. The others can't be used before more has come.
     pub fn take_peeked(&mut self, from: &Stream, bytes: usize) -> io::Result<()> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         self.input.take_peeked(&mut Source { stream, lender: &self.lender, from }, bytes)
     }
 
-    /// Receives as much as there is and fits.
+    /// Receives what has come and fits.
     pub fn recv(&mut self, from: &Stream, buffer: &mut [u8]) -> io::Result<usize> {
         let mut at = 0;
         let total = buffer.len();
@@ -289,7 +289,7 @@ impl Sealed {
         })
     }
 
-    /// Gives `total` bytes at most to `put`; answers how many.
+    /// Gives at most `total` bytes to `put`, and returns how many.
     fn give(&mut self, from: &Stream, total: usize, put: impl FnMut(&[u8]) -> bool) -> io::Result<usize> {
         if !self.is_open() && !self.shake(from)? {
             return Err(would_block());

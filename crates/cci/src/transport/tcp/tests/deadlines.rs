@@ -73,7 +73,7 @@ struct Refuser {
 }
 
 impl Refuser {
-    /// False: the stream has ended.
+    /// Returns false if the stream has ended.
     fn go_on(&mut self, stream: &mut TcpStream) -> bool {
         let Some(kinds) = heard(stream, &mut self.bytes) else { return false };
         if kinds.contains(&Kind::Message) {

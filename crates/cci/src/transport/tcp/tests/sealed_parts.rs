@@ -113,7 +113,7 @@ impl Peer {
         record
     }
 
-    /// Takes what came. False: the server has closed.
+    /// Takes what came. Returns false if the server has closed.
     fn hear(&mut self) -> bool {
         let mut some = [0; 4096];
         let open = match self.stream.read(&mut some) {
@@ -206,7 +206,7 @@ fn progress(server: &mut Endpoint, polls: u32) {
 }
 
 /// A crowd of this host or another one leaves what `part` says of a record on each connection: an honest connection goes on
-/// as if it were alone, and those of the crowd end. Answers how many bytes of parts of messages were kept at most.
+/// as if it were alone, and those of the crowd end. Returns how many bytes of parts of messages were kept at most.
 fn many_parts(ip: [u8; 4], part: impl Fn(&mut Peer) -> Vec<u8>) -> u64 {
     let mut server = server();
     let mut honest = Honest::join(&mut server);

@@ -1,18 +1,18 @@
-//! The clock that the deadlines of transfers go by: it stands still while this side's program does not poll.
+//! The clock for the deadlines of transfers. It stands still while this side's program does not poll.
 
-/// Time between two looks at the transfers.
+/// Time between two checks of the transfers.
 const LOOK_NS: u64 = 1_000_000;
-/// Time without a poll after which the program counts as busy with something else.
+/// A program that has not polled for this time counts as busy with something else.
 const ABSENCE_NS: u64 = 100_000_000;
 
-/// When transfers are looked at, and the time that their deadlines go by.
+/// When transfers are checked next, and the clock of their deadlines.
 pub(super) struct Clock {
-    /// When the next look is due.
+    /// When the next check is due.
     due_ns: u64,
     looked_ns: u64,
-    /// How long this side's program has not polled while something was under way, which is not the peers' fault.
+    /// How long this side's program has not polled while something was under way. The peers are not to blame for that time.
     absent_ns: u64,
-    /// Whether the endpoint has slept, until the kernel would wake it, since the last look.
+    /// Whether the endpoint has slept, until the kernel would wake it, since the last check.
     slept: bool,
 }
 
@@ -33,29 +33,29 @@ impl Clock {
         clock_ns.saturating_add(self.absent_ns)
     }
 
-    /// Starts the clock: the first transfer begins after a time without any.
+    /// Starts the clock when a transfer begins after a time without any.
     pub fn wind(&mut self, now_ns: u64) {
         self.looked_ns = now_ns;
     }
 
-    /// Has the next look due at this time of the endpoint's clock, unless it is due before.
+    /// Makes the next check due at this time of the endpoint's clock, unless it is due earlier.
     #[inline]
     pub fn look_by(&mut self, at_ns: u64) {
         self.due_ns = self.due_ns.min(at_ns);
     }
 
-    /// Has the next look due in the next poll.
+    /// Makes the next check due in the next poll.
     #[inline]
     pub fn look_soon(&mut self) {
         self.due_ns = 0;
     }
 
-    /// When the next look is due; `u64::MAX`: whenever it is convenient.
+    /// When the next check is due; `u64::MAX` if no time is set.
     pub fn due_ns(&self) -> u64 {
         self.due_ns
     }
 
-    /// Whether it is time to look. If so, whoever looks says when the next look is due.
+    /// Whether it is time to check. If so, the caller says when the next check is due.
     #[inline]
     pub fn looks(&mut self, now_ns: u64) -> bool {
         if now_ns < self.due_ns && now_ns < self.looked_ns.saturating_add(LOOK_NS) {
@@ -63,8 +63,8 @@ impl Clock {
         }
         let since_ns = now_ns.saturating_sub(self.looked_ns);
         if since_ns > ABSENCE_NS && !self.slept {
-            // What the peers have sent meanwhile was not read, so that time does not count. The clock goes on a little all the
-            // same: a program that polls seldom must not stop it for ever.
+            // Nobody has read what the peers sent meanwhile, so that time does not count. The clock still advances a little, so
+            // that a program that polls seldom can't stop it for ever.
             self.absent_ns += since_ns - ABSENCE_NS;
         }
         (self.looked_ns, self.due_ns, self.slept) = (now_ns, u64::MAX, false);

@@ -7,17 +7,17 @@ use crate::transport::ordered_rma::stream::{Reader, Writer};
 pub(super) struct Counts {
     pub operations: u64,
     pub streams: u64,
-    /// Times that a stream had to wait for its turn.
+    /// How often a stream had to wait for its turn.
     pub waited: u64,
-    /// Connections that had to make room for those.
+    /// Connections that had to make room for others.
     pub retired_for_space: u64,
     pub reads: u64,
     pub writes: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
-    /// Of these, straight into their regions.
+    /// Bytes of these that were read directly into their regions.
     pub bytes_placed: u64,
-    /// Of these, through a buffer.
+    /// Bytes of these that went through a buffer.
     pub bytes_copied: u64,
     pub held: u64,
 }
@@ -31,7 +31,7 @@ impl Counts {
         self.bytes_placed += std::mem::take(&mut reader.placed_bytes);
     }
 
-    /// Adds what was written since the last call; answers how many bytes.
+    /// Adds what was written since the last call, and returns how many bytes.
     #[inline]
     pub fn take_writes(&mut self, writer: &mut Writer) -> u64 {
         let bytes = std::mem::take(&mut writer.bytes);

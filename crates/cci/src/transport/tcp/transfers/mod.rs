@@ -1,9 +1,9 @@
-//! Remote memory over TCP: the records of [`ordered_rma`](crate::transport::ordered_rma) go over a second stream of the
-//! connection, which is made when it is first needed. So no message waits behind a long transfer.
+//! Remote memory over TCP. The records of [`ordered_rma`](crate::transport::ordered_rma) use a second stream of the connection,
+//! which is made when it is first needed. So no message waits behind a long transfer.
 //!
-//! A connection that moves data takes [memory](quota), of which all connections share a certain amount. One that finds none
-//! waits in a queue, and its stream is not read meanwhile. While others wait, a connection that has memory gives it up after
-//! a few turns: it is not read any more, what its peer has asked for is served, and then a few bytes are kept of what the peer
+//! A connection that moves data takes [memory](quota), of which all connections share a certain amount. A connection that finds
+//! none waits in a queue, and its stream is not read meanwhile. While others wait, a connection with memory gives it up after a
+//! few turns: it is not read any more, what its peer has asked for is served, and then it keeps only the few bytes that the peer
 //! relies on ([`Suspended`]).
 //!
 //! `docs/adr/0008-tcp.md` has the reasons.
@@ -42,23 +42,23 @@ use cci_memory::fallible;
 use cci_memory::slab::Key;
 use cci_sys::event::Interest;
 
-/// Bytes that may wait in the kernel to be sent: as many as one record has, so that a short one behind it does not wait for long.
+/// The most unsent bytes in the kernel: as many as one record has, so that a short record behind it does not wait long.
 const UNSENT_BYTES_MAX: u32 = 256 << 10;
-/// How long CLOSE, and what was sent before it, is awaited once the second stream has ended: that end may be the first sign
-/// that the peer's program has disconnected.
+/// How long this side waits for CLOSE, and for what was sent before it, after the second stream has ended. That end may be the
+/// first sign that the peer's program has disconnected.
 const GRACE_NS: u64 = 200_000_000;
-/// Time without movement after which a connection gives back what it has borrowed, and is not polled any more.
+/// A connection on which nothing has moved for this time gives back what it has borrowed, and is not polled any more.
 const IDLE_NS: u64 = 1_000_000;
-/// Turns that a connection has before it gives way to those that wait.
+/// How many turns a connection has before it gives way to those that wait.
 const TURNS_BEFORE_YIELD: u32 = 4;
-/// Connections that wait and are looked at in one poll. It is more than one because the hosts of the first ones may have all
-/// that they are entitled to.
+/// How many waiting connections one poll looks at. It looks at several because the hosts of the first ones may have all that they
+/// are entitled to.
 const LOOKS_MAX: usize = 64;
-/// How long a peer may neither take anything nor complete a record while others wait for memory. Then its connection ends, if
-/// its host holds the most.
+/// The longest time in which a peer may neither take anything nor complete a record while others wait for memory. Then its
+/// connection ends, if its host holds the most memory.
 const STANDSTILL_NS: u64 = 1_000_000_000;
 
-/// Why a second stream is of no use any more.
+/// Why a second stream can't be used any more.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum WorkError {
     /// The stream has ended by itself.
@@ -66,11 +66,11 @@ pub(super) enum WorkError {
     Fault(Fault),
 }
 
-/// What is to be done with a connection that was looked at.
+/// What the caller must do with a connection that was checked.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Keep,
-    /// Nothing is under way: it is not active any more.
+    /// Nothing is under way, so the connection is no longer active.
     Idle,
     Over(DisconnectReason),
     Fault(Fault),
@@ -79,7 +79,7 @@ pub(super) enum Verdict {
 /// Operations and second streams of all connections.
 pub(super) struct Transfers {
     flows: Flows,
-    /// Where input is read that does not go straight into its region.
+    /// The read buffer for input that is not read directly into its region.
     scratch: Vec<u8>,
     message_bytes_max: usize,
     pub schedule: Schedule,
@@ -101,8 +101,8 @@ impl Transfers {
         }
     }
 
-    /// Enters an operation on an open connection, and fills in the position and the time of `start`. Returns whether the
-    /// second stream is there.
+    /// Enters an operation on an open connection, and fills in the position and the time of `start`. Returns whether the second
+    /// stream is there.
     #[inline]
     pub fn start(
         &mut self,
@@ -112,7 +112,7 @@ impl Transfers {
         start: &mut Start<'_>,
     ) -> Result<bool, SendError> {
         let Established { base, second, .. } = conn;
-        // A fence waits until so many messages have been taken.
+        // A fence waits until this many messages have been taken.
         start.position = base.messages_sent;
         let Some(second) = second.get_or_make() else { return Err(SendError::Disconnected) };
         if !self.admit(shared, base, second, Account::Own) {
@@ -129,14 +129,14 @@ impl Transfers {
             return Err(SendError::WouldBlock);
         }
         counts.operations += 1;
-        // The next look finds out when it is due.
+        // The next check finds out when the operation is due.
         self.clock.look_soon();
         Ok(second.stream.is_some())
     }
 
-    /// Gives a connection its second stream. Returns whether an operation has waited for it; `None`: there is no memory.
+    /// Gives a connection its second stream. Returns whether an operation has waited for it, or `None` if there is no memory.
     pub fn attach(&mut self, core: &Core, conn: &mut Established, mut stream: Pipe) -> Option<bool> {
-        // If the system refuses, a short record may have to wait for longer; that is all.
+        // If the system refuses, a short record may have to wait longer; nothing else changes.
         let _ = stream.set_unsent_bytes_max(UNSENT_BYTES_MAX);
         if self.scratch.is_empty() {
             self.scratch = fallible::filled(scratch_bytes(self.message_bytes_max), 0).ok()?.into_vec();
@@ -150,7 +150,7 @@ impl Transfers {
         Some(second.is_active())
     }
 
-    /// Deals with the kernel's report of a second stream. Returns whether it is one that polls did not look at.
+    /// Handles the kernel's report of a second stream. Returns whether it is one that polls did not look at.
     pub fn ready(&mut self, shared: &Shared, core: &Core, conn: &mut Established, hung_up: bool) -> bool {
         let Established { base, second, .. } = conn;
         let Some(second) = second.get_mut() else { return false };
@@ -174,7 +174,7 @@ impl Transfers {
         is_admitted
     }
 
-    /// Gives a connection what it takes to move data. False: there is no memory.
+    /// Gives a connection the memory that it needs to move data. Returns false if there is none.
     #[inline]
     fn admit(&mut self, shared: &Shared, base: &Base, second: &mut SecondStream, account: Account) -> bool {
         if second.is_active() {
@@ -186,7 +186,7 @@ impl Transfers {
         if !self.schedule.has_active() {
             self.clock.wind(shared.now_ns);
         }
-        // This side has not read while it waited: that is not the peer's fault.
+        // This side has not read while the connection waited. The peer is not to blame for that time.
         second.record_ns = second.part_since_ns(shared.now_ns);
         (second.standing, second.moved_ns) = (Standing::Active(Share::default()), shared.now_ns);
         self.schedule.activate(base.listed.key);
@@ -196,7 +196,7 @@ impl Transfers {
 
     /// Has a second stream wait, unread, until there is memory for what has come on it.
     fn queue(&mut self, shared: &Shared, core: &Core, key: Key, second: &mut SecondStream) {
-        // Where that can't be noted, the kernel reports the stream again.
+        // If there is no memory to note the connection, the kernel reports the stream again.
         if !second.is_waiting() && self.schedule.wait(key) {
             second.watch(core, None);
             second.standing = Standing::Waiting { since_ns: shared.now_ns };
@@ -204,7 +204,7 @@ impl Transfers {
         }
     }
 
-    /// Gives memory to those that wait, as far as there is some.
+    /// Gives memory to connections that wait, as far as there is some.
     #[inline]
     pub fn admit_waiting(&mut self, shared: &Shared, core: &Core, conns: &mut Conns) {
         for _ in 0..self.schedule.waiting().len().min(LOOKS_MAX) {
@@ -215,13 +215,13 @@ impl Transfers {
                 second.watch(core, Some(Interest::Read));
                 self.schedule.at_once = true;
             } else {
-                // It can't fail: one was just taken out of the queue.
+                // This can't fail: a connection was just taken out of the queue.
                 let _ = self.schedule.wait(key);
             }
         }
     }
 
-    /// What the next turn of a connection is for.
+    /// What the next turn of a connection does.
     #[inline]
     pub fn next_work(&mut self, shared: &Shared, conn: &mut Established) -> Work {
         let others_wait = self.schedule.others_wait();
@@ -261,7 +261,7 @@ impl Transfers {
         let Some(second) = conn.second.get_mut() else { return Ok(()) };
         let clock_ns = self.clock.at_ns(now_ns);
         if second.stream.is_none() || !second.lend(&mut self.flows, conn.base.connection, clock_ns) {
-            // Where there is no memory for a flow, what came waits in the kernel.
+            // If there is no memory for a flow, what came waits in the kernel.
             return Ok(());
         }
         let turn_bytes = self.schedule.turn_bytes(now_ns);
@@ -270,7 +270,7 @@ impl Transfers {
         let SecondStream { stream: Some(stream), writer, reader, record_ns, .. } = second else {
             return Ok(());
         };
-        // What was sealed waits for space, and so does all that is behind it.
+        // Sealed bytes wait for space, and so does everything behind them.
         let has_space = stream.flush().map_err(|_| WorkError::Ended)?;
         let mut wire = Wire { stream, forged: false };
         let (mut came, mut moved) = (Came::default(), false);
@@ -324,8 +324,8 @@ impl Transfers {
         Ok(())
     }
 
-    /// Called behind a turn while others wait: takes all memory that it can from a connection that gives way, or on which nothing
-    /// has moved.
+    /// Takes as much memory as it can from a connection that gives way, or on which nothing has moved. Called after a turn while
+    /// others wait.
     #[inline]
     pub fn retire_for_space(&mut self, core: &mut Core, conn: &mut Established) -> Result<(), Fault> {
         let delivers = conn.takes_messages();
@@ -345,8 +345,8 @@ impl Transfers {
         Ok(())
     }
 
-    /// Takes a connection's memory back. False: something is under way that needs it. Otherwise the caller takes the connection
-    /// out of the active ones.
+    /// Takes a connection's memory back. Returns false if something under way needs it. Otherwise the caller removes the
+    /// connection from the active ones.
     fn suspend(
         &mut self,
         core: &mut Core,
@@ -354,7 +354,7 @@ impl Transfers {
         second: &mut SecondStream,
         delivers: bool,
     ) -> Result<bool, Fault> {
-        // The kernel would not report what has left it, or has not reached it.
+        // The kernel does not report bytes that have left it, or have not reached it.
         let is_still =
             second.stream.as_ref().is_some_and(|stream| !stream.has_unsent() && !stream.has_content());
         if !is_still || !second.writer.is_empty() {
@@ -375,7 +375,7 @@ impl Transfers {
         Ok(true)
     }
 
-    /// Takes the memory of a connection that waits for its peer, but for what is on its way.
+    /// Takes the memory of a connection that waits for its peer, except what is on its way.
     fn trim(&mut self, host: Host, second: &mut SecondStream) {
         second.writer.trim();
         let held_bytes = FLOW_BYTES as u64 + second.writer.held_bytes() + second.reader.held_bytes();
@@ -387,13 +387,13 @@ impl Transfers {
         }
     }
 
-    /// Whether it is time to look after the active connections.
+    /// Whether it is time to check the active connections.
     #[inline]
     pub fn is_time_to_look(&mut self, now_ns: u64) -> bool {
         self.clock.looks(now_ns)
     }
 
-    /// Looks after a connection: what is due, and whether it has become idle.
+    /// Checks what is due on a connection, and whether it has become idle.
     pub fn look_at(&mut self, shared: &Shared, core: &mut Core, conn: &mut Established) -> Verdict {
         let delivers = conn.takes_messages();
         let Established { base, second, stage, .. } = conn;
@@ -415,7 +415,7 @@ impl Transfers {
         let is_idle = now_ns >= second.moved_ns.saturating_add(IDLE_NS);
         let Transfers { flows, clock, counts, .. } = self;
         let Some((flow, ops)) = second.flow_mut(flows) else {
-            // It has had no turn yet, or no memory for a flow.
+            // The connection has had no turn yet, or no memory for a flow.
             let is_suspended = is_idle && self.suspend(core, base, second, delivers).is_ok_and(|done| done);
             return if is_suspended { Verdict::Idle } else { Verdict::Keep };
         };
@@ -460,8 +460,8 @@ impl Transfers {
         }
     }
 
-    /// The connection that has to end so that others can have their turn: of the host that holds the most memory, the one that has
-    /// stood still for the longest time. `None`: nobody lacks memory, or nobody has stood still for long enough.
+    /// The connection that must end so that others get memory: of the host that holds the most, the one that has stood still
+    /// longest. `None` if no connection lacks memory, or none has stood still long enough.
     pub fn next_to_retire(&mut self, shared: &Shared, conns: &Conns) -> Option<Key> {
         let first = self.schedule.waiting().iter().find_map(|key| conns.established(*key));
         let host = first.map(|conn| conn.base.host()).or(self.schedule.short_host())?;
@@ -491,7 +491,7 @@ impl Transfers {
             return Armed::Pending;
         }
         self.clock.sleep();
-        // Without connections to look at there is no look, whatever was due on those that are gone.
+        // Without active connections there is no check, whatever was due on those that are gone.
         let mut deadline_ns = if self.schedule.has_any() { self.clock.due_ns() } else { u64::MAX };
         let waits_for_buffers = |key: &Key| {
             let Some(second) = conns.established(*key).and_then(|conn| conn.second.get()) else {
@@ -501,13 +501,13 @@ impl Transfers {
                 || second.stream.as_ref().is_some_and(|stream| stream.lacks_buffer())
         };
         if self.schedule.active().iter().any(waits_for_buffers) {
-            // A buffer that another thread gives back wakes nobody.
+            // No report wakes the endpoint when another thread gives a buffer back.
             deadline_ns = deadline_ns.min(shared.now_ns + limits::SPACE_POLL_NS);
         }
         Armed::Sleep { deadline_ns: (deadline_ns != u64::MAX).then_some(deadline_ns) }
     }
 
-    /// Has the kernel report what the active connections wait for. False: something is to be done at once.
+    /// Has the kernel report what the active connections wait for. Returns false if something must be done at once.
     fn arm_streams(&mut self, core: &mut Core, conns: &mut Conns) -> bool {
         for key in self.schedule.active() {
             let Some(conn) = conns.established_mut(*key) else { continue };
@@ -552,7 +552,7 @@ impl Transfers {
         self.flow(conn).is_none_or(|flow| flow.operations() == 0)
     }
 
-    /// Whether operations of this side are under way whose answers may still come.
+    /// Whether answers to operations of this side may still come.
     #[inline]
     pub fn await_answers(&self, conn: &Established) -> bool {
         conn.second.get().is_some_and(|second| second.stream.is_some()) && !self.are_over(conn)
@@ -570,7 +570,7 @@ impl Transfers {
         self.flow(conn).map_or(0, Flow::allowance_ns)
     }
 
-    /// Has operations looked at anew, because a send timeout has changed.
+    /// Makes the next poll check all operations, since a send timeout has changed.
     pub fn timeout_changed(&mut self) {
         self.clock.look_soon();
     }
@@ -580,7 +580,7 @@ impl Transfers {
         self.flows.ops.len()
     }
 
-    /// Ends all operations of a connection that is over, and its second stream.
+    /// Ends all operations and the second stream of a connection that has ended.
     pub fn end(&mut self, core: &mut Core, conn: &mut Established, status: Status) {
         let Second::Open(mut second) = std::mem::replace(&mut conn.second, Second::None) else { return };
         second.watch(core, None);
@@ -604,7 +604,7 @@ impl Transfers {
         conn.second = Second::Ended { until_ns };
     }
 
-    /// Has nothing read from a region any more, which is being taken out of the table.
+    /// Stops reads from a region that is being deregistered.
     pub fn region_removed(&self, conns: &mut Conns, region: &Region) {
         for key in self.schedule.active() {
             if let Some(second) = conns.established_mut(*key).and_then(|conn| conn.second.get_mut()) {
@@ -618,7 +618,7 @@ impl Transfers {
         self.counts.add_to(into);
     }
 
-    /// Bytes held, by connections too.
+    /// Bytes held, including those of connections.
     pub fn bytes(&self, conns: &Conns) -> u64 {
         let of_conns = conns
             .iter()

@@ -1,16 +1,16 @@
-//! The memory of connections that move data: each has a flow, and a buffer for each direction. Hosts share a certain amount.
+//! The memory of connections that move data. Each has a flow, and a buffer for each direction. Hosts share a certain amount.
 
 use super::super::second_stream::{Account, SecondStream};
 use crate::transport::ordered_rma::FLOW_BYTES;
 use crate::transport::quota::{Host, Quota};
 
-/// The most that a connection with something under way holds: what it writes from, what it reads into, and its flow.
+/// The most that a connection with something under way holds: its output buffer, its input buffer, and its flow.
 pub(super) const CONNECTION_BYTES: u64 = 160 << 10;
 /// The part of the memory cap that all connections together may hold.
 const CAP_SHARE: u64 = 4;
-/// Connections that may have something under way at a time, however small the cap is.
+/// How many connections may have something under way at a time, however small the cap is.
 const CONNECTIONS_MIN: u64 = 4;
-/// The part of all that peers leave to operations of this side's program, and those to peers.
+/// The part that operations of peers leave to those of this side's program, and the reverse.
 const RESERVED_SHARE: u64 = 4;
 
 const _: () = assert!(FLOW_BYTES as u64 + (128 << 10) <= CONNECTION_BYTES);
@@ -18,7 +18,7 @@ const _: () = assert!(FLOW_BYTES as u64 + (128 << 10) <= CONNECTION_BYTES);
 /// Memory of all connections that move data.
 pub(super) struct TransferQuota {
     bytes_max: u64,
-    /// Bytes for what peers have asked for, by host, and in all.
+    /// Bytes for the operations of peers, by host and in total.
     peers: Quota,
     peers_bytes: u64,
     /// Bytes for operations of this side's program.
@@ -41,12 +41,12 @@ impl TransferQuota {
             }
     }
 
-    /// Which host has to give up memory so that a connection of this one, which waits, gets some. `None`: there is enough.
+    /// The host that must give up memory so that a waiting connection of `host` gets some. `None` if there is enough.
     pub fn many(&mut self, host: Host) -> Option<Host> {
         if self.has_space_for(host, Account::Peer, CONNECTION_BYTES) { None } else { self.peers.most() }
     }
 
-    /// Charges a connection for all that it may need, to this account. False: there is not enough.
+    /// Charges this account for everything that a connection may need. Returns false if there is not enough.
     pub fn admit(&mut self, host: Host, second: &mut SecondStream, account: Account) -> bool {
         let missing = CONNECTION_BYTES.saturating_sub(second.charged_bytes);
         if !self.has_space_for(host, account, missing) {
@@ -58,7 +58,7 @@ impl TransferQuota {
         true
     }
 
-    /// Charges a connection that was trimmed for all that it may need. False: there is not enough.
+    /// Charges a connection that was trimmed for everything that it may need. Returns false if there is not enough.
     #[inline]
     pub fn fill(&mut self, host: Host, second: &mut SecondStream) -> bool {
         if !second.share().is_some_and(|share| share.is_trimmed) {
@@ -75,7 +75,7 @@ impl TransferQuota {
         true
     }
 
-    /// Charges a connection for so many bytes, instead of what it is charged for.
+    /// Charges a connection for this many bytes, in place of what it was charged for.
     pub fn charge(&mut self, host: Host, second: &mut SecondStream, bytes: u64) {
         let before = std::mem::replace(&mut second.charged_bytes, bytes);
         match second.account {
@@ -88,7 +88,7 @@ impl TransferQuota {
         }
     }
 
-    /// Bytes that counting takes.
+    /// Bytes that the counts take.
     pub fn bytes(&self) -> u64 {
         self.peers.bytes()
     }

@@ -1,32 +1,32 @@
-//! Whose turn it is to move data, and for how long.
+//! Which connection moves data next, and how much.
 
 use crate::engine::core::Core;
 use crate::transport::quota::Host;
 use cci_memory::slab::Key;
 use std::collections::VecDeque;
 
-/// Bytes read, and bytes written, for one connection in one poll, before messages and the program have their turn.
+/// How many bytes one connection may read, and write, in one poll, before messages and the program have their turn.
 const TURN_BYTES: u64 = 256 << 10;
-/// Bytes of a turn while messages come and go: this is what they wait behind.
+/// The same limit while messages come and go, since they wait for the turn to end.
 const SHORT_TURN_BYTES: u64 = 32 << 10;
-/// How long the last message counts.
+/// How long after the last message that limit holds.
 const MESSAGES_NS: u64 = 1_000_000;
-/// Connections that have their turn in one poll.
+/// How many connections have their turn in one poll.
 const TURNS_MAX: usize = 8;
 
-/// The connections that move data, which take turns, and those that wait for memory.
+/// The connections that move data in turns, and those that wait for memory.
 pub(in crate::transport::tcp) struct Schedule {
-    /// Connections with something under way, or of late.
+    /// Connections with an operation under way, or with a recent one.
     active: Vec<Key>,
-    /// Connections for which there was no memory, in order.
+    /// Connections that wait for memory, in order.
     waiting: VecDeque<Key>,
     /// The host of an active connection that had too little memory to go on, and for how many turns others give way to it.
     short: Option<(Host, usize)>,
-    /// Something is to be done that waits for nobody.
+    /// Whether something must be done that waits for nothing else.
     pub at_once: bool,
-    /// Turns in a row in which nothing moved.
+    /// How many turns in a row moved nothing.
     still_turns: usize,
-    /// Messages of the endpoint so far, and when there last was one.
+    /// The endpoint's number of messages, and when it last changed.
     messages: u64,
     messages_ns: u64,
 }
@@ -44,13 +44,13 @@ impl Schedule {
         }
     }
 
-    /// Something is under way, or waits.
+    /// Whether something is under way or waits.
     #[inline]
     pub fn has_any(&self) -> bool {
         !self.active.is_empty() || !self.waiting.is_empty()
     }
 
-    /// The turns of a poll begin: how many there are.
+    /// Begins the turns of a poll, and returns how many there are.
     #[inline]
     pub fn begin(&mut self, core: &Core, now_ns: u64) -> usize {
         self.at_once = false;
@@ -61,7 +61,7 @@ impl Schedule {
         self.active.len().min(TURNS_MAX)
     }
 
-    /// Whose turn it is next.
+    /// The connection whose turn is next.
     #[inline]
     pub fn next(&mut self) -> Option<Key> {
         let key = self.active.first().copied()?;
@@ -70,39 +70,40 @@ impl Schedule {
         Some(key)
     }
 
-    /// Bytes that a turn may read, and write.
+    /// How many bytes a turn may read, and how many it may write.
     #[inline]
     pub fn turn_bytes(&self, now_ns: u64) -> u64 {
         let is_short = now_ns < self.messages_ns.saturating_add(MESSAGES_NS);
         if is_short { SHORT_TURN_BYTES } else { TURN_BYTES }
     }
 
-    /// Something has moved in this turn.
+    /// Notes that something has moved in this turn.
     #[inline]
     pub fn moved(&mut self) {
         self.still_turns = 0;
     }
 
-    /// The turns of a poll have ended.
+    /// Ends the turns of a poll.
     #[inline]
     pub fn end(&mut self) {
-        // Some have had no turn since something last moved.
+        // Some connections have had no turn since something last moved.
         let active = self.active.len();
         self.at_once |= active > TURNS_MAX && self.still_turns < active;
     }
 
-    /// Somebody lacks memory to go on.
+    /// Whether a connection lacks memory to go on.
     #[inline]
     pub fn others_wait(&self) -> bool {
         !self.waiting.is_empty() || self.short.is_some()
     }
 
-    /// An active connection of this host lacks memory: it waits as those in the queue do, until all have had their turn.
+    /// Notes that an active connection of this host lacks memory. It waits as those in the queue do, until all have had their
+    /// turn.
     pub fn fall_short(&mut self, host: Host) {
         self.short = Some((host, self.active.len() + 1));
     }
 
-    /// A turn begins while an active connection lacks memory.
+    /// Counts a turn that begins while an active connection lacks memory.
     #[inline]
     pub fn count_short_turn(&mut self) {
         self.short = self.short.filter(|(_, turns)| *turns > 1).map(|(host, turns)| (host, turns - 1));
@@ -130,17 +131,17 @@ impl Schedule {
         self.active.try_reserve(1).is_ok()
     }
 
-    /// A connection is active from now on; [`Schedule::has_space`] was true.
+    /// Makes a connection active. The caller has checked [`Schedule::has_space`].
     pub fn activate(&mut self, key: Key) {
         self.active.push(key);
     }
 
-    /// Takes one out of the active connections; another one may be there then.
+    /// Removes the active connection at this place. Another one may take its place.
     pub fn take_active(&mut self, at: usize) {
         self.active.swap_remove(at);
     }
 
-    /// Takes a connection out of the active ones; it was the last to have its turn, as a rule.
+    /// Removes a connection from the active ones. Usually it was the last to have its turn.
     pub fn retire(&mut self, key: Key) {
         if self.active.last() == Some(&key) {
             self.active.pop();
@@ -154,12 +155,12 @@ impl Schedule {
         &self.waiting
     }
 
-    /// The first of those that wait.
+    /// Takes the first of those that wait.
     pub fn next_waiting(&mut self) -> Option<Key> {
         self.waiting.pop_front()
     }
 
-    /// Has a connection wait behind all others. False: there is no memory to note it.
+    /// Lets a connection wait behind all others. Returns false if there is no memory to note it.
     pub fn wait(&mut self, key: Key) -> bool {
         let has_space = self.waiting.try_reserve(1).is_ok();
         if has_space {

@@ -1,14 +1,14 @@
-//! The second stream, in the form that [`ordered_rma`](crate::transport::ordered_rma) writes to and reads from.
+//! The second stream in the form that [`ordered_rma`](crate::transport::ordered_rma) writes to and reads from.
 
 use super::super::pipe::{self, Pipe};
 use crate::transport::ordered_rma::stream::{ByteStream, Ended};
 use cci_memory::bytes::Bytes;
 use std::io::ErrorKind;
 
-/// A second stream, as long as a turn lasts.
+/// A second stream during one turn.
 pub(super) struct Wire<'a> {
     pub stream: &'a mut Pipe,
-    /// Whether something has come that the peer has not sealed.
+    /// Whether bytes have come that the peer has not sealed.
     pub forged: bool,
 }
 

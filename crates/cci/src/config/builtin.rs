@@ -8,14 +8,14 @@ use super::udp::{self, Choice};
 use crate::device::{Device, DeviceInfo};
 use std::sync::Arc;
 
-/// A device of this name, of what was chosen.
+/// Makes a device of this name from a choice.
 type Make = fn(String, &Choice<'_>) -> DeviceInfo;
 
-/// Shared memory first, then UDP by interface, loopback last, then TCP likewise: one device for each interface that is up
-/// and has an address. It takes the interface's IPv4 address, or its IPv6 one where it has no other; the other kind is
-/// had by a configuration file that names the address. Then `any`, which is all of this on the first interface that leads
-/// out of the machine: so late that no program listens on the network that did not ask for it. Then, of lower priority,
-/// Ethernet, which needs rights that programs seldom have.
+/// Lists shared memory first, then UDP by interface with loopback last, then TCP likewise. There is one device for each interface
+/// that is up and has an address: its IPv4 address, or its IPv6 one if it has no other. A configuration file can name the other
+/// address. Then comes `any`, which joins these on the first interface that leads out of the machine. It comes so late that no
+/// program listens on the network without asking for it. Last, with lower priority, comes Ethernet, which needs rights that
+/// programs seldom have.
 pub(crate) fn devices() -> Vec<Device> {
     let mut devices = vec![shm("shm")];
     // A system that does not list its interfaces still has shared memory.
@@ -40,7 +40,7 @@ pub(crate) fn devices() -> Vec<Device> {
     devices
 }
 
-/// Shared memory with nothing configured.
+/// The shared-memory device without a configuration.
 pub(crate) fn shm(name: &str) -> Device {
     Device(Arc::new(shm::info(name.to_owned())))
 }

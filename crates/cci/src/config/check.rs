@@ -1,11 +1,11 @@
-//! Checks a section against the [registry](super::registry) before anybody reads it: every key must be known, mean something
-//! for the section's transport, and have a value in its range.
+//! Checks a section against the [registry](super::registry) before it is used. Every key must be known, have a meaning for the
+//! section's transport, and have a value in its range.
 
 use super::schema::{Inert, Key, Renamed, Values};
 use super::syntax::{Pair, Section, Wrong};
 use crate::device::TransportKind;
 
-/// How alike an unknown key and a known one must be for the known one to be suggested: 1 is equal, 0 has nothing in common.
+/// How similar an unknown key and a known one must be for the known one to be suggested: 1 is equal, 0 has nothing in common.
 const ALIKE_MIN: f64 = 0.5;
 
 /// The keys that a version knows.
@@ -15,22 +15,22 @@ pub(super) struct Registry {
     pub renamed: &'static [Renamed],
 }
 
-/// Something in a section that is no error and that its author should know.
+/// A remark for the author of a section, which is not an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Note {
     pub line: usize,
     pub text: String,
 }
 
-/// What a name in a section stands for.
+/// The meaning of a name in a section.
 enum Meant {
     Key(&'static Key),
-    /// It is accepted and has no effect.
+    /// The key is accepted and has no effect.
     Inert(&'static Inert),
 }
 
 impl Registry {
-    /// Checks all pairs of a section, and gives those with an old name the new one.
+    /// Checks all pairs of a section, and replaces old names of keys by new ones.
     pub fn check(&self, section: &mut Section<'_>, kind: TransportKind) -> Result<Vec<Note>, Wrong> {
         let mut notes = Vec::new();
         self.rename(section, &mut notes)?;
@@ -47,7 +47,7 @@ impl Registry {
                 }),
             }
         }
-        // Behind all values: what is wrong with the value of the other key is said where it stands.
+        // This comes after all values are checked, so that a wrong value of the other key is reported on its own line.
         for (pair, key) in keys {
             check_needs(section, pair, key)?;
         }
@@ -55,7 +55,7 @@ impl Registry {
         Ok(notes)
     }
 
-    /// Checks the keys of a section that gives no device, whose transport this version lacks.
+    /// Checks the keys of a section that gives no device, because this version lacks its transport.
     pub fn check_names(&self, section: &Section<'_>) -> Result<(), Wrong> {
         match section.pairs.iter().find(|pair| !self.is_known(pair.key)) {
             Some(pair) => Err(self.unknown(pair, None)),
@@ -115,7 +115,7 @@ impl Registry {
             || self.renamed.iter().any(|renamed| renamed.old == name)
     }
 
-    /// What to say of a key that there is not.
+    /// The error for an unknown key.
     fn unknown(&self, pair: &Pair<'_>, kind: Option<TransportKind>) -> Wrong {
         let mut names: Vec<&str> = self
             .keys
@@ -153,7 +153,7 @@ fn check_value(pair: &Pair<'_>, key: &Key) -> Result<(), Wrong> {
     Err(pair.wrong(format!("{} = {:?}: write {what}; it is {}", pair.key, pair.value, key.meaning)))
 }
 
-/// A line that was meant to protect and does not would be worse than none.
+/// Checks that the key which this one depends on is set. A line that should protect and does not would be worse than none.
 fn check_needs(section: &Section<'_>, pair: &Pair<'_>, key: &Key) -> Result<(), Wrong> {
     let Some(needs) = &key.needs else { return Ok(()) };
     let given = section.get(needs.key).map(|pair| pair.value).filter(|value| *value != "off");
@@ -176,7 +176,7 @@ fn check_needs(section: &Section<'_>, pair: &Pair<'_>, key: &Key) -> Result<(), 
     }
 }
 
-/// `a, b and c`.
+/// Formats words as `a, b and c`.
 fn list(words: &[&str], last: &str) -> String {
     match words {
         [] => String::new(),
@@ -321,7 +321,7 @@ mod tests {
         assert!(RENAMING.check_names(&syntax::sections("[x]\nspeed = 3").unwrap()[0]).is_ok());
     }
 
-    /// The first two columns of the tables of keys, one row for each key.
+    /// The first two columns of the tables of keys, with a row for each key.
     fn documented(text: &str, start: &str, end: &str) -> BTreeSet<(String, String)> {
         let (_, part) = text.split_once(start).expect(start);
         let (part, _) = part.split_once(end).expect(end);

@@ -1,4 +1,4 @@
-//! A raw Ethernet device: an interface, what a configuration says of it, and what the rights of this process allow.
+//! A raw Ethernet device: an interface, its configuration, and what the rights of this process allow.
 
 use super::syntax::{Section, Wrong};
 use super::udp::not_here;
@@ -8,10 +8,10 @@ use cci_sys::ethernet::Link;
 use cci_sys::net::Interface;
 use cci_sys::packet;
 
-/// Of a device found on the machine: below everything that needs no special rights.
+/// The priority of a device that was found on the machine: lower than all that need no special rights.
 const PRIORITY_FOUND: u8 = 40;
 
-/// What is asked for.
+/// What a section or a found interface asks for.
 struct Choice<'a> {
     interface: &'a str,
     mtu_bytes: Option<u32>,
@@ -34,7 +34,7 @@ pub(super) fn found(interfaces: &[Interface]) -> impl Iterator<Item = DeviceInfo
     })
 }
 
-/// The device that a section asks for.
+/// The device of a section.
 pub(super) fn from_section(section: &Section<'_>, interfaces: &[Interface]) -> Result<DeviceInfo, Wrong> {
     let Some(interface) = section.get("interface") else {
         let reason =
@@ -53,13 +53,13 @@ pub(super) fn from_section(section: &Section<'_>, interfaces: &[Interface]) -> R
     Ok(device(section.name.to_owned(), choice, interfaces))
 }
 
-/// The device that was asked for, down if it cannot be had.
+/// The device that was asked for. It is down if it is not available.
 fn device(name: String, choice: Choice<'_>, interfaces: &[Interface]) -> DeviceInfo {
     let interface = interfaces.iter().find(|interface| interface.name == choice.interface);
     let mut unavailable = Vec::new();
     let link = match Link::of(choice.interface) {
         Ok(link) if link.up => Some(link),
-        // A device that is not there is a device that is down, not an error: one file may serve many machines.
+        // A device that does not exist here is down, and no error: one file may serve many machines.
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
             unavailable.push(Unavailable {
                 what: format!("raw Ethernet on {}", choice.interface),
@@ -98,7 +98,7 @@ fn device(name: String, choice: Choice<'_>, interfaces: &[Interface]) -> DeviceI
     }
 }
 
-/// Notes what this process cannot do there. False: nothing at all.
+/// Notes what this process can't do on the interface. Returns false if it can do nothing.
 fn probe(link: &Link, mode: EthMode, mtu_bytes: u32, unavailable: &mut Vec<Unavailable>) -> bool {
     if mtu_bytes < datagram::FRAME_MTU_BYTES_MIN {
         unavailable.push(Unavailable {

@@ -1,7 +1,7 @@
-//! Devices from an INI file: each section is one.
+//! Devices from an INI file. Each section is one.
 //!
-//! The keys are in the [registry](super::registry): what is not there is an error. Keys of CCI 2.x that have no effect here
-//! are accepted with a [`ConfigNote`], and so is a section of a transport that this version lacks.
+//! The [registry](super::registry) lists the keys; any other is an error. Keys of CCI 2.x that have no effect here are accepted
+//! with a [`ConfigNote`], and so is a section of a transport that this version lacks.
 
 use super::any;
 use super::check::Note;
@@ -21,24 +21,24 @@ use cci_sys::net::Interface;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// Highest priority first, in the order of the file where that is the same.
+    /// The devices, highest priority first. Those of the same priority are in the order of the file.
     pub devices: Vec<Device>,
-    /// What is no error, and may not be what its author meant; in the order of the file.
+    /// Remarks that are no errors, in the order of the file. The author may have meant something else.
     pub notes: Vec<ConfigNote>,
-    /// What the section `[services]` says of the directory.
+    /// The directory that the section `[services]` gives.
     pub services_directory: Option<String>,
 }
 
-/// Every section is a device, unless its transport is one of CCI 2.x that this version lacks, or it is `[services]`.
+/// Reads a file. Every section is a device, unless it is `[services]` or its transport is one of CCI 2.x that this version lacks.
 pub(crate) fn load(text: &str, path: &Path) -> Result<Loaded, ContextError> {
     let loaded = syntax::sections(text).and_then(from_sections);
     loaded.map_err(|Wrong { line, reason }| ContextError::Config { path: path.to_owned(), line, reason })
 }
 
-/// The devices of a file alone.
+/// Reads the devices of a file and nothing else.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn devices(text: &str, path: &Path) -> Result<Vec<Device>, ContextError> {
     load(text, path).map(|loaded| loaded.devices)
@@ -94,7 +94,7 @@ fn device(section: &Section<'_>, kind: TransportKind, interfaces: &[Interface]) 
     Ok(info)
 }
 
-/// None: a transport of CCI 2.x that this version lacks.
+/// The transport of a section; `None` if it is one of CCI 2.x that this version lacks.
 fn kind(section: &Section<'_>) -> Result<Option<TransportKind>, Wrong> {
     let Some(pair) = section.get("transport") else {
         let reason = format!(
@@ -118,13 +118,13 @@ fn kind(section: &Section<'_>) -> Result<Option<TransportKind>, Wrong> {
     }
 }
 
-/// The interface, address and limits of a section that names one of each at most.
+/// The interface, address and limits of a section that names at most one of each.
 fn choice<'a>(section: &Section<'_>, interfaces: &'a [Interface]) -> Result<Choice<'a>, Wrong> {
     let value = |key| section.get(key).map(|pair| pair.value);
     choose(section, value("ip"), value("interface"), interfaces)
 }
 
-/// What a section asks for, of this address and interface among those that it names.
+/// What a section asks for, with this address and interface of those that it names.
 fn choose<'a>(
     section: &Section<'_>,
     ip: Option<&str>,
@@ -152,7 +152,7 @@ fn choose<'a>(
         }
         (None, None) => udp::usual(interfaces),
     };
-    // A device that is not there is a device that is down, not an error: one file may serve many machines.
+    // A device that does not exist here is down, and no error: one file may serve many machines.
     let has_ip = |interface: &Interface| {
         choice.ip.map_or(!interface.addrs.is_empty(), |ip| interface.addrs.iter().any(|addr| addr.ip() == ip))
     };
@@ -193,7 +193,7 @@ fn udp(section: &Section<'_>, interfaces: &[Interface]) -> Result<DeviceInfo, Wr
     Ok(DeviceInfo { multicast, ..udp::bonded(device, udp::device(name, &second)) })
 }
 
-/// The value of a key, or two with a comma between.
+/// The value of a key: one, or two with a comma between.
 fn one_or_two<'a>(pair: Option<&Pair<'a>>) -> Result<(Option<&'a str>, Option<&'a str>), Wrong> {
     let Some(pair) = pair else { return Ok((None, None)) };
     let mut values = pair.value.split(',').map(str::trim);
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Lines that nearly make sense, to get behind the syntax.
+    /// Draws lines that are nearly right, so that they get past the syntax.
     fn nearly() -> impl Strategy<Value = String> {
         let word = prop_oneof![
             Just("transport"),

@@ -1,9 +1,9 @@
-//! Where devices come from: found on the machine ([`builtin`]), or given in an INI file ([`ini`]).
+//! The sources of devices: those found on the machine ([`builtin`]), and those given in an INI file ([`ini`]).
 //!
-//! Which keys there are is said in one place, [`registry`].
+//! Only the [`registry`] lists the keys.
 //!
-//! **Invariant:** nothing here opens an endpoint. What a device cannot do is found out by asking the system, and
-//! said in [`crate::Unavailable`], not assumed.
+//! **Invariant:** nothing here opens an endpoint. What a device can't do is asked of the system and reported as
+//! [`crate::Unavailable`], never assumed.
 
 mod any;
 pub(crate) mod builtin;

@@ -1,16 +1,16 @@
-//! What is said of a configuration file that is read without an error.
+//! Remarks about a configuration file that was read without an error.
 
 use std::fmt;
 
-/// Something in a configuration file that is no error, and may not be what its author meant: a key of CCI 2.x that has no
-/// effect, an old name of a key, a section that gives no device.
+/// A remark about a configuration file that is no error, where the author may have meant something else: a key of CCI 2.x that
+/// has no effect, an old name of a key, or a section that gives no device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigNote {
     /// The section's name.
     pub section: String,
-    /// Line, from 1.
+    /// The line, from 1.
     pub line: usize,
-    /// What is to be known, in a line.
+    /// The remark, in one line.
     pub text: String,
 }
 

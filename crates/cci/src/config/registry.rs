@@ -1,6 +1,6 @@
-//! Every key that a section of a configuration file may have: for which transports it means something, what may be written,
-//! and what it says. A key that is not here is an error ([`check`](super::check)). `docs/devices.md` has the same list
-//! for people, and a test compares the two.
+//! Every key that a section of a configuration file may have: the transports for which it has a meaning, its values, and its
+//! meaning. Any other key is an error ([`check`](super::check)). `docs/devices.md` has the same list, and a test compares the
+//! two.
 
 use super::check::Registry;
 use super::schema::{Inert, Key, Needs, Renamed, Values};
@@ -24,7 +24,7 @@ const fn key(
     Key { name, transports, values, meaning, needs: None, why_not_others: None }
 }
 
-/// A key that means something only where `security` has one of these values.
+/// A key that has a meaning only if `security` has one of these values.
 const fn sealed(
     name: &'static str,
     methods: &'static [&'static str],
@@ -129,7 +129,7 @@ const fn inert(name: &'static str, instead: &'static str) -> Inert {
     Inert { name, transports: ALL, instead }
 }
 
-/// Keys that the documents or the sources of CCI 2.x have.
+/// Keys from the documents or the sources of CCI 2.x that have no effect.
 const INERT: &[Inert] = &[
     Inert {
         name: "mtu",
@@ -151,12 +151,12 @@ const INERT: &[Inert] = &[
     inert("router", "there is no routing between networks"),
 ];
 
-/// Keys that were renamed and are still read under the old name. There are none at present. A row leaves this list with the
-/// first version after the one that it names.
+/// Keys that were renamed and are still read under the old name. There are none at present. A row is removed in the first version
+/// after the one that it names.
 const RENAMED: &[Renamed] = &[];
 
-/// What this version reads.
+/// All keys that this version reads.
 pub(super) const REGISTRY: Registry = Registry { keys: KEYS, inert: INERT, renamed: RENAMED };
 
-/// Transports of CCI 2.x that this version lacks. A section with one of them is no error, and no device.
+/// Transports of CCI 2.x that this version lacks. A section with one of them gives no device, and is no error.
 pub(super) const LACKING: &[&str] = &["verbs", "gni", "portals", "mx", "e2e"];

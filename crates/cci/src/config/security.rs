@@ -1,4 +1,4 @@
-//! Security of a device, as its section says.
+//! The security settings of a device, from its section.
 
 use super::syntax::{Pair, Section, Wrong};
 use crate::device::{DeviceInfo, TransportKind, Unavailable};
@@ -7,7 +7,7 @@ use crate::transport::datagram;
 use cci_secure::{CredentialsError, Names, Wrong as CredentialsWrong, limits::OVERHEAD_BYTES};
 use std::io::ErrorKind;
 
-/// Puts what the section says of security into the device. One whose secrets this process may not read is down, and
+/// Applies the security settings of a section to the device. If this process may not read the secrets, the device is down and
 /// says why: one file may serve several users.
 pub(super) fn apply(section: &Section<'_>, info: &mut DeviceInfo) -> Result<(), Wrong> {
     let Some((pair, how)) = asked(section) else { return Ok(()) };
@@ -65,7 +65,7 @@ enum How {
     Certificates,
 }
 
-/// What `security` says. None: it is off.
+/// The security that a section asks for; `None` if it is off.
 fn asked<'s>(section: &'s Section<'_>) -> Option<(&'s Pair<'s>, How)> {
     let pair = section.get("security")?;
     match pair.value {
@@ -81,7 +81,7 @@ fn needed<'s>(section: &'s Section<'_>, security: &Pair<'_>, key: &str) -> Resul
         .ok_or_else(|| security.wrong(format!("security = {} needs {key}; add {key} = PATH", security.value)))
 }
 
-/// Whom connections from here must lead to: one name, no pattern.
+/// The name that peers of outgoing connections must prove: one name, no pattern.
 fn expected(pair: &Pair<'_>, security: Security) -> Result<Security, Wrong> {
     let name = pair.value;
     if !name.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '*' | ',')) {
@@ -100,7 +100,8 @@ fn names(pair: &Pair<'_>) -> Result<Names, Wrong> {
     Names::parse(pair.value).map_err(|error| pair.wrong(error.to_string()))
 }
 
-/// Credentials that can't be used: the file's fault, unless this process may not read it.
+/// Reports credentials that can't be used. This is an error of the file, unless this process may not read it; then the device is
+/// down.
 fn refused(pair: &Pair<'_>, error: &CredentialsError, info: &mut DeviceInfo) -> Result<(), Wrong> {
     let denied = matches!(&error.wrong, CredentialsWrong::Unreadable(source)
         if source.kind() == ErrorKind::PermissionDenied);
@@ -116,12 +117,12 @@ fn refused(pair: &Pair<'_>, error: &CredentialsError, info: &mut DeviceInfo) -> 
     Ok(())
 }
 
-/// What sealing adds to each datagram comes off what they carry.
+/// Shortens the longest message by what sealing adds to each datagram.
 fn make_space(info: &mut DeviceInfo) {
     let (mtu_bytes, min_bytes) = match info.kind {
         TransportKind::Udp => (info.mtu_bytes, datagram::MTU_BYTES_MIN),
         TransportKind::Eth => (info.mtu_bytes, datagram::FRAME_MTU_BYTES_MIN),
-        // Streams are cut anew; receive buffers of `any` are for all of them.
+        // A stream is divided anew, and the receive buffers of `any` are used by all paths.
         TransportKind::Tcp | TransportKind::Any | TransportKind::Shm => return,
     };
     let remaining_bytes = mtu_bytes.saturating_sub(OVERHEAD_BYTES as u32);
@@ -149,7 +150,7 @@ mod tests {
 
     const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
-    /// A folder of files for one test, gone with it.
+    /// A folder of files for one test, which is removed with it.
     struct Files(PathBuf);
 
     impl Files {

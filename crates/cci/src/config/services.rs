@@ -1,16 +1,16 @@
-//! The section `[services]`: what layers above the core learn about services. It is no device.
+//! The section `[services]`, for the layers above the core. It is no device.
 
 use super::syntax::{Section, Wrong};
 
 /// The section's name.
 const NAME: &str = "services";
 
-/// Whether a section is the one about services. One that has a transport is a device that happens to have this name.
+/// Whether a section is `[services]`. A section of this name that has a transport is a device.
 pub(super) fn is_it(section: &Section<'_>) -> bool {
     section.name == NAME && section.get("transport").is_none()
 }
 
-/// The text of the directory that the section names. Whether it makes sense is known to the layer that opens it.
+/// The text of the directory that the section names. The layer that opens the directory checks it.
 pub(super) fn directory(section: &Section<'_>) -> Result<Option<String>, Wrong> {
     if let Some(pair) = section.pairs.iter().find(|pair| pair.key != "directory") {
         let reason = format!(

@@ -5,7 +5,7 @@ use crate::device::{Cma, DeviceInfo, TransportKind, Unavailable};
 use crate::transport;
 use std::path::PathBuf;
 
-/// With nothing configured.
+/// The device without a configuration.
 pub(super) fn info(name: String) -> DeviceInfo {
     DeviceInfo {
         info: "shared memory between processes of this host".to_owned(),
@@ -15,7 +15,7 @@ pub(super) fn info(name: String) -> DeviceInfo {
     }
 }
 
-/// What a section asks for.
+/// The device of a section.
 pub(super) fn from_section(section: &Section<'_>) -> Result<DeviceInfo, Wrong> {
     let mut info = info(section.name.to_owned());
     if let Some(pair) = section.get("directory") {
@@ -58,7 +58,7 @@ mod tests {
     use crate::{Context, CreateError, Endpoint, Options};
     use std::path::Path;
 
-    /// The device is down and says why, and so does an endpoint that is opened there all the same.
+    /// The device is down and says why, and so does an endpoint that is opened on it.
     #[test]
     fn a_folder_that_is_not_there_is_told() {
         let text =

@@ -1,40 +1,40 @@
-//! INI text to sections and pairs, each with its line.
+//! Parses INI text into sections and pairs, each with its line.
 //!
-//! Done here and not by a crate because those looked at (rust-ini, configparser) keep no line numbers, and an error
-//! without a line is half an error.
+//! We do not use a crate, because those that were examined (rust-ini, configparser) keep no line numbers, and an error without a
+//! line is half an error.
 
-/// `[name]`, and what follows it.
+/// `[name]`, and the pairs below it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Section<'a> {
-    /// What is between the brackets, without blanks around it.
+    /// The text between the brackets, without blanks around it.
     pub name: &'a str,
-    /// Its line, from 1.
+    /// The section's line, from 1.
     pub line: usize,
-    /// In the order of the text.
+    /// The pairs in the order of the text.
     pub pairs: Vec<Pair<'a>>,
 }
 
-/// `key = value`; neither is empty.
+/// `key = value`. Neither is empty.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Pair<'a> {
-    /// Before the `=`.
+    /// The text before the `=`.
     pub key: &'a str,
-    /// Behind it.
+    /// The text after the `=`.
     pub value: &'a str,
-    /// Its line, from 1.
+    /// The pair's line, from 1.
     pub line: usize,
 }
 
-/// What is wrong, and where.
+/// An error in the text, and its place.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there, and what to write.
+    /// What is wrong, and what to write.
     pub reason: String,
 }
 
-/// Longest file: a configuration is read whole.
+/// The most lines of a file, since a configuration is read whole.
 const LINES_MAX: usize = 100_000;
 
 /// Sections in the order of the text. Keys are unique in a section, section names in the text.
@@ -79,7 +79,7 @@ pub fn sections(text: &str) -> Result<Vec<Section<'_>>, Wrong> {
     Ok(sections)
 }
 
-/// `#` starts a comment at the start of a line or after a blank, so that a path may hold one.
+/// Removes a comment. `#` starts one at the start of a line or after a blank, so a path may contain it.
 fn without_comment(raw: &str) -> &str {
     let starts = |(at, _): &(usize, &str)| {
         raw.get(..*at).is_none_or(|before| before.is_empty() || before.ends_with(char::is_whitespace))
@@ -88,7 +88,7 @@ fn without_comment(raw: &str) -> &str {
     raw.get(..end).unwrap_or(raw)
 }
 
-/// What follows the opening bracket.
+/// Parses the text after the opening bracket.
 fn header(tail: &str, line: usize) -> Result<Section<'_>, Wrong> {
     let reason = match tail.split_once(']') {
         Some((name, "")) if !name.trim().is_empty() => {

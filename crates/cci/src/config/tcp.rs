@@ -1,4 +1,4 @@
-//! A TCP device: from an interface, from what a configuration says, or both.
+//! A TCP device: from an interface, a configuration, or both.
 
 use super::udp::{self, Choice};
 use crate::device::{DeviceInfo, TransportKind, Unavailable};
@@ -6,20 +6,20 @@ use crate::transport::tcp;
 use cci_sys::tcp::Listener;
 use std::net::SocketAddr;
 
-/// The device that was asked for, down if it cannot be had.
+/// The device that was asked for. It is down if it is not available.
 pub(super) fn device(name: String, choice: &Choice<'_>) -> DeviceInfo {
     let addr = choice.interface.and_then(|interface| udp::address(interface, choice.ip));
     let mut unavailable: Vec<Unavailable> = choice.missing.clone().into_iter().collect();
     let mut up = unavailable.is_empty() && addr.is_some();
     if let Some(mut addr) = addr.filter(|_| up) {
-        // Whether the configured port is free is a question for whoever opens an endpoint, not for us.
+        // Opening an endpoint shows whether the configured port is free. It is not checked here.
         addr.set_port(0);
         up = probe(addr, &mut unavailable);
     }
     DeviceInfo {
         up,
         info: udp::describe("TCP", choice.interface, addr.map(|addr| addr.ip()).or(choice.ip)),
-        // A stream has no datagrams: a message may be as long as any.
+        // A stream has no datagrams, so a message may have the greatest length.
         max_send_size: tcp::MESSAGE_BYTES_MAX,
         unavailable,
         ..udp::about(name, TransportKind::Tcp, choice)

@@ -1,4 +1,4 @@
-//! A UDP device: from an interface, from what a configuration says, or both; and what it cannot do.
+//! A UDP device: from an interface, a configuration, or both; and what it can't do.
 
 use crate::device::{DeviceInfo, PciAddress, SecondInterface, TransportKind, Unavailable};
 use crate::transport::datagram;
@@ -6,29 +6,29 @@ use cci_sys::net::Interface;
 use cci_sys::udp::{BUFFER_BYTES_WANTED, UdpSocket};
 use std::net::{IpAddr, SocketAddr};
 
-/// What is asked for.
+/// What a section or a found interface asks for.
 #[derive(Default)]
 pub(super) struct Choice<'a> {
     /// The interface, if it exists.
     pub interface: Option<&'a Interface>,
-    /// The address, if one was named: of the interface or not.
+    /// The address, if one was named. It may be one of the interface or not.
     pub ip: Option<IpAddr>,
-    /// 0 = any.
+    /// The port; 0 means any.
     pub port: u16,
-    /// IP packets no larger than this.
+    /// The largest IP packets to send.
     pub mtu_bytes: Option<u32>,
-    /// Why there is no such interface or address here: the device is there, and down.
+    /// Why this machine has no such interface or address. The device exists then, and is down.
     pub missing: Option<Unavailable>,
 }
 
-/// The device that was asked for, down if it cannot be had.
+/// The device that was asked for. It is down if it is not available.
 pub(super) fn device(name: String, choice: &Choice<'_>) -> DeviceInfo {
     let about = about(name, TransportKind::Udp, choice);
     let mut unavailable: Vec<Unavailable> = choice.missing.clone().into_iter().collect();
     let mut up = unavailable.is_empty();
     match choice.interface.and_then(|interface| address(interface, choice.ip)) {
         Some(mut addr) if up => {
-            // Whether the configured port is free is a question for whoever opens an endpoint, not for us.
+            // Opening an endpoint shows whether the configured port is free. It is not checked here.
             addr.set_port(0);
             up = probe(addr, choice.interface, &mut unavailable);
         }
@@ -44,7 +44,7 @@ pub(super) fn device(name: String, choice: &Choice<'_>) -> DeviceInfo {
     }
 }
 
-/// What is known of a device on IP before it is looked at more closely.
+/// A device on IP as the interface and the configuration describe it, before it is probed.
 pub(super) fn about(name: String, kind: TransportKind, choice: &Choice<'_>) -> DeviceInfo {
     let addr = choice.interface.and_then(|interface| address(interface, choice.ip));
     let mtu_bytes = choice.interface.map_or(datagram::MTU_BYTES_DEFAULT, |interface| interface.mtu_bytes);
@@ -65,8 +65,8 @@ pub(super) fn about(name: String, kind: TransportKind, choice: &Choice<'_>) -> D
     }
 }
 
-/// One device of two: its connections to others like it are bonded (CCI-032). Where one interface is missing, it is the other
-/// one's, and says what it lacks.
+/// Makes one device of two. Its connections to others like it are bonded (CCI-032). If one interface is missing, the device is
+/// that of the other one, and reports what it lacks.
 pub(super) fn bonded(first: DeviceInfo, second: DeviceInfo) -> DeviceInfo {
     let (ip, up) = (second.ip, first.up && second.up);
     let (mut device, other) = if second.up && !first.up { (second, first) } else { (first, second) };
@@ -85,7 +85,7 @@ pub(super) fn bonded(first: DeviceInfo, second: DeviceInfo) -> DeviceInfo {
     device
 }
 
-/// The address asked for, or the interface's best: IPv4, then IPv6 of more than one link, then link-local.
+/// The address that was asked for, or the interface's best: IPv4, then IPv6 that is valid beyond one link, then link-local.
 pub(super) fn address(interface: &Interface, wanted: Option<IpAddr>) -> Option<SocketAddr> {
     let rank = |addr: &&SocketAddr| match addr {
         SocketAddr::V4(_) => 0,
@@ -98,7 +98,7 @@ pub(super) fn address(interface: &Interface, wanted: Option<IpAddr>) -> Option<S
     }
 }
 
-/// In a line.
+/// A description of the device in one line.
 pub(super) fn describe(kind: &str, interface: Option<&Interface>, ip: Option<IpAddr>) -> String {
     let ip = ip.map_or_else(|| "no address".to_owned(), |ip| ip.to_string());
     match interface {
@@ -110,7 +110,7 @@ pub(super) fn describe(kind: &str, interface: Option<&Interface>, ip: Option<IpA
     }
 }
 
-/// Opens a socket as an endpoint would and notes what it lacks. False: no socket at all.
+/// Opens a socket as an endpoint would, and notes what it lacks. Returns false if there is no socket at all.
 fn probe(addr: SocketAddr, interface: Option<&Interface>, unavailable: &mut Vec<Unavailable>) -> bool {
     let mut lacks = |what: &str, reason: String, remedy: &str| {
         unavailable.push(Unavailable { what: what.to_owned(), reason, remedy: remedy.to_owned() });
@@ -169,14 +169,14 @@ fn probe(addr: SocketAddr, interface: Option<&Interface>, unavailable: &mut Vec<
     true
 }
 
-/// Where a section names neither interface nor address: the first interface that leads out of the machine, else
-/// loopback.
+/// The default for a section that names neither interface nor address: the first interface that leads out of the machine,
+/// otherwise loopback.
 pub(super) fn usual(interfaces: &[Interface]) -> Option<&Interface> {
     let usable = |interface: &&Interface| interface.up && !interface.addrs.is_empty();
     interfaces.iter().filter(usable).min_by_key(|interface| interface.loopback)
 }
 
-/// What to say of an interface or address that this machine does not have.
+/// The report for an interface or address that this machine does not have.
 pub(super) fn not_here(what: String, interfaces: &[Interface]) -> Unavailable {
     let present: Vec<String> = interfaces
         .iter()

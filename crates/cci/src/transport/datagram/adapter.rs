@@ -21,17 +21,17 @@ use std::collections::HashMap;
 /// Messages that go to a handler instead of into receive buffers.
 #[derive(Default)]
 pub(super) struct Lending {
-    /// There is a handler, and it need not hear of anything else before the next message. Completions can wait: they have no order
-    /// among messages.
+    /// Whether there is a handler that can take the next message at once. Completions can wait, since they have no order among
+    /// messages.
     pub is_open: bool,
-    /// The bundle that the handler takes when its datagram has been handled, and whose it is.
+    /// The bundle that the handler takes when its datagram has been handled, and its connection.
     pub bundle: Option<(Connection, BundleSummary)>,
 }
 
 /// What the transport keeps beside the protocol's state.
 pub(super) struct Adapter {
     kind: TransportKind,
-    /// The protocol's names of the requests that the program holds. Their keys are the engine's tickets.
+    /// The protocol's tickets of the requests that the program holds. Their keys are the engine's tickets.
     tickets: Slab<RequestTicket>,
     /// Connections that opened in the last call of the protocol. The engine does not know their largest message yet.
     opened: Vec<(ConnKey, Connection)>,
@@ -125,7 +125,7 @@ impl Adapter {
         }
     }
 
-    /// Forgets a request that was decided on, and returns the protocol's name of it.
+    /// Forgets a request that was decided on, and returns the protocol's ticket.
     pub fn forget(&mut self, ticket: u64) -> Option<RequestTicket> {
         self.tickets.remove(Key::from_bits(ticket))
     }
@@ -427,8 +427,7 @@ pub(super) fn accept_error(error: proto::AcceptError) -> AcceptError {
 pub(super) fn send_error(error: proto::SendError) -> SendError {
     match error {
         proto::SendError::TooLong { max } => {
-            // The engine checks against what was agreed when the connection was made, but the path takes less
-            // since then.
+            // The engine checks the length that was agreed when the connection was made. The path may take less since then.
             let max_bytes = u32::try_from(max).unwrap_or(u32::MAX);
             SendError::TooLong { len_bytes: max + 1, max_bytes }
         }

@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 ///
 /// What is to be sent is written by way of [`Transmit`] and collected in a batch, which leaves with [`Carrier::flush`].
 pub(super) trait Carrier: Transmit + Send {
-    /// What finds out who the peers are: [`Anonymous`], except for the sealed carrier.
+    /// Identifies peers: [`Anonymous`], except for the sealed carrier.
     type Identities: Identities;
 
     /// The clock of this endpoint, in nanoseconds: the system's, except in simulations.
@@ -31,8 +31,8 @@ pub(super) trait Carrier: Transmit + Send {
     /// were not handed over, these are what it returns.
     fn receive(&mut self) -> Result<usize, Dead>;
 
-    /// Hands over the datagrams that the last receive call brought, each of them once. If `datagram` breaks off, or panics, which a
-    /// handler of the program's may do, those behind it are still to be handed over.
+    /// Hands over the datagrams of the last receive call, each once. If `datagram` breaks off, or panics (the program's handler
+    /// may), the remaining ones can still be handed over.
     fn arrived(
         &mut self,
         datagram: impl FnMut(Address, &[u8], &dyn Who) -> ControlFlow<()>,
@@ -49,14 +49,14 @@ pub(super) trait Carrier: Transmit + Send {
     /// Returns whether they are in it; where the system refuses, the next call tries again.
     fn arm(&mut self, poller: &Poller, watch: bool) -> Result<bool, Dead>;
 
-    /// Finds out where a URI leads from here. The error says what is wrong with the URI and what a good one looks like.
+    /// Finds out where a URI leads. The error says what is wrong with the URI and what a good one looks like.
     fn parse(&self, uri: &str) -> Result<Paths, String>;
 
     /// Whether this endpoint can send to that address. It may not be able to if a request came to another endpoint.
     fn reaches(&self, peer: Address) -> bool;
 
-    /// Tells the nonce of a connection that has begun: datagrams that bear another one for the same index are old or forged, and
-    /// the carrier may drop them before the protocol does. `None` says that the connection has ended.
+    /// Sets the nonce of a connection that has begun. Datagrams with another nonce for the same index are old or forged, and the
+    /// carrier may drop them before the protocol does. `None` says that the connection has ended.
     fn set_nonce(&mut self, key: ConnKey, nonce: Option<u64>) {
         let _ = (key, nonce);
     }
@@ -64,7 +64,7 @@ pub(super) trait Carrier: Transmit + Send {
     /// Answers a question about memory, counters or a connection.
     fn report(&self, report: Report<'_>);
 
-    /// What finds out who the peers are. `None`: nothing does, and every peer is nobody.
+    /// The identities of peers; `None` if the carrier does not know any.
     #[inline]
     fn identities(&mut self) -> Option<&mut Self::Identities> {
         None
@@ -108,7 +108,7 @@ pub(super) enum Report<'a> {
     },
 }
 
-/// Knows who sent a datagram. To find out costs something, so it is asked only where it matters.
+/// Identifies the sender of a datagram. This is expensive, so it is asked only where it matters.
 pub(super) trait Who {
     /// Who the peer is; `None` on carriers that never know.
     fn peer(&self) -> Option<Peer>;
@@ -123,34 +123,34 @@ impl Who for Nobody {
     }
 }
 
-/// Finds out who the peers of a carrier are, by handshakes that end at a deadline. Only the sealed carrier does.
+/// Identifies the peers of a carrier by handshakes, which end at a deadline. Only the sealed carrier does.
 pub(super) trait Identities {
-    /// Tells what time it is, before anything is received or sent.
+    /// Sets the time, before anything is received or sent.
     fn at(&mut self, now: Time);
 
     /// When [`Identities::time_out`] has something to do next.
     fn next_deadline(&self) -> Option<Time>;
 
-    /// Ends or repeats the handshakes that are due, at the time that [`Identities::at`] told last.
+    /// Ends or repeats the handshakes that are due at the time of the last [`Identities::at`].
     fn time_out(&mut self);
 
     /// Whether this side can make sure that somebody of that name, and nobody else, is at the other end of a connection.
     fn can_expect(&self, name: &str) -> Result<(), ConnectError>;
 
-    /// Tells that this side begins a connection with an address, before anything of that connection is sent. If a name is
+    /// Notes that this side begins a connection with an address, before anything of that connection is sent. If a name is
     /// `expected`, nobody else may be there.
     fn dialled(&mut self, key: ConnKey, at: Address, expected: Option<&str>);
 
-    /// Takes out a connection that this side has begun and that cannot succeed any more, and why it can't.
+    /// Takes out a connection that this side has begun and that can't succeed any more, with the reason.
     fn take_refused(&mut self) -> Option<(ConnKey, ConnectFailure)>;
 
-    /// Decides whether this endpoint accepts a request from that address by somebody with that identity. Returns who this is to
-    /// this endpoint. It refuses its own requests, those of peers that may not connect here, and those from an address where
-    /// somebody else is now.
+    /// Decides whether this endpoint accepts a request from that address by a peer with that identity, and returns the peer with
+    /// its rights here. It refuses its own requests, those of peers that may not connect here, and those from an address that
+    /// another peer has now.
     fn admit(&self, at: Address, identity: Option<&Identity>) -> Result<Peer, AcceptError>;
 
-    /// Tells that a connection is with that identity at that address until it has ended ([`Carrier::set_nonce`]). Nobody else at that
-    /// address may take part in it.
+    /// Reserves an address for an identity until the connection has ended ([`Carrier::set_nonce`]). Nobody else at that address
+    /// may take part in the connection.
     fn hold(&mut self, key: ConnKey, at: Address, identity: &Identity);
 }
 

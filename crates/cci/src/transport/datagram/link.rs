@@ -1,4 +1,4 @@
-//! The link by which the engine names a connection: the protocol's key of it, as one number.
+//! The number by which the engine identifies a connection: the protocol's key, packed.
 
 use cci_proto::ConnKey;
 
@@ -7,7 +7,7 @@ pub(super) const fn pack(key: ConnKey) -> u64 {
     (key.generation as u64) << 32 | key.index as u64
 }
 
-/// The connection that a link names.
+/// The connection of a link.
 pub(super) const fn unpack(link: u64) -> ConnKey {
     ConnKey { index: link as u32, generation: (link >> 32) as u32 }
 }

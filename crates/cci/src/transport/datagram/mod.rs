@@ -57,8 +57,9 @@ use std::ops::ControlFlow;
 
 /// The most receive calls in one progress. Each may bring hundreds of datagrams, and time-outs must have their turn.
 const RECV_CALLS_MAX: u32 = 4;
-/// Receive calls in one progress that may bring mostly datagrams to be dropped. They cost little, and what honest peers have sent
-/// waits behind such a flood. More are made if the socket was not read for a while, since the flood has gathered in it.
+/// The most receive calls in one progress that bring mostly datagrams to be dropped. They cost little, and datagrams of honest
+/// peers wait behind such a flood. More calls are made if the socket was not read for a while, since the flood has gathered in
+/// it.
 const USELESS_CALLS: u32 = 32;
 /// The longest time for receive calls that bring mostly datagrams to be dropped: enough to read all that a socket holds.
 const USELESS_NS_MAX: u64 = 10_000_000;
@@ -74,17 +75,17 @@ const QUEUED_BYTES_MAX: usize = 48 << 10;
 const OPERATION_BYTES: usize = 64;
 /// How many packed sends share one reading of the clock. They leave later in any case.
 const SENDS_PER_CLOCK: u32 = 16;
-/// The shortest time between two reads of the socket while messages wait for receive buffers. It is read for acknowledgements
-/// only: it is better that the kernel keeps datagrams than that this endpoint drops them for lack of packet buffers.
+/// The shortest time between two reads of the socket while messages wait for receive buffers. It is then read for
+/// acknowledgements only. The kernel should keep the datagrams, since this endpoint would drop them for lack of packet buffers.
 const STARVED_RECV_NS: u64 = 50_000;
-/// How old a reading of the clock may be that polls share if they found nothing.
+/// The greatest age of a reading of the clock that polls share if they found nothing.
 const CLOCK_AGE_NS: u64 = 5_000;
 /// The most polls that share a reading of the clock.
 const POLLS_PER_CLOCK_MAX: u64 = 8;
-/// Sends that follow a lone one sooner than this, with no progress between, are packed. Otherwise a burst of messages on an
-/// unreliable connection, which is always quiet as nothing is acknowledged on it, would cost a system call for each.
+/// Sends that follow a lone one sooner than this, with no progress between, are packed. Without this, each message of a burst on
+/// an unreliable connection would cost a system call: such a connection is always quiet, since nothing is acknowledged on it.
 const LONE_GAP_NS: u64 = 20_000;
-/// The time after which to try again when the socket had no space. A fast link empties a buffer in less.
+/// The time after which to try again when the socket had no space. A fast link empties a buffer sooner.
 const SPACE_RETRY_NS: u64 = 100_000;
 
 /// The transport of one endpoint.
@@ -98,11 +99,11 @@ struct Datagram<C> {
     now: Time,
     /// Polls since the clock was read.
     polls_since_clock: u64,
-    /// How many polls may share one reading of the clock, by how fast the program has polled.
+    /// How many polls may share one reading of the clock. It depends on how fast the program polls.
     polls_per_clock: u64,
     /// When the socket was last read.
     received_at: Time,
-    /// Whether that left many events for the program.
+    /// Whether that read left many events for the program.
     has_left_many: bool,
     /// Sends since the clock was read.
     sends_since_clock: u32,
@@ -110,7 +111,7 @@ struct Datagram<C> {
     sent_alone_at: Option<Time>,
     /// Bytes of messages queued since the last transmission.
     queued_bytes: usize,
-    /// Whether the carrier is dead and the engine knows it.
+    /// Whether the carrier is dead and was reported to the engine.
     failed: bool,
 }
 
@@ -138,8 +139,8 @@ impl<C: Carrier> Datagram<C> {
         true
     }
 
-    /// Reads the clock for a send on a quiet connection, and returns whether no message was sent in a datagram of its own just before,
-    /// with no progress since.
+    /// Reads the clock for a send on a quiet connection. Returns whether the send is alone: no message was sent in a datagram of
+    /// its own just before, with no progress since.
     fn is_lone(&mut self) -> bool {
         self.read_clock();
         self.follows_none()
@@ -159,8 +160,8 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// Decides whether a request from that address can be accepted here, and returns who asks, if that was proved. `asked` is who
-    /// asks to the endpoint that the request came to, which may be another one.
+    /// Decides whether a request from that address can be accepted here, and returns the peer, if it was proved. `asked` is the
+    /// peer as the endpoint knows it that received the request, which may be another one.
     fn admit(&mut self, from: Address, asked: Option<&Peer>) -> Result<Option<Peer>, AcceptError> {
         if !self.carrier.reaches(from) {
             return Err(AcceptError::OtherDevice);
@@ -200,15 +201,16 @@ impl<C: Carrier> Datagram<C> {
         first != 0
     }
 
-    /// Whether the socket was read so recently that a program which is quick to take its events may take some more first: else as many
-    /// would come as it takes, and a peer that keeps sending would have all receive buffers in the queue of events.
+    /// Whether the socket was read so recently that a program which takes its events quickly should take more of them first.
+    /// Otherwise as many datagrams would come as it takes, and a peer that keeps sending would fill the queue of events with all
+    /// receive buffers.
     #[cold]
     fn was_just_received(&mut self) -> bool {
         self.read_clock().0 < self.received_at.0.saturating_add(limits::PROGRESS_NS)
     }
 
-    /// Goes on with the datagram whose messages were lent in part. Returns whether the turn of progress is to go on, too: not if the
-    /// handler was given as many as it takes.
+    /// Continues with the datagram whose messages were lent in part. Returns whether the turn of progress goes on: it does not if
+    /// the handler was given as many messages as it takes.
     #[cold]
     #[inline(never)]
     fn take_rest(&mut self, core: &mut Core, lender: Option<&mut Lender<'_>>) -> bool {
@@ -231,7 +233,7 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// One receive call: how many datagrams it brought.
+    /// Makes one receive call. Returns how many datagrams it brought.
     #[inline]
     fn receive_once(&mut self, core: &mut Core) -> usize {
         match self.carrier.receive() {
@@ -243,8 +245,8 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// Takes the `count` datagrams that the last receive call has brought, and more after them, up to a bound. Not inlined, so that a
-    /// poll that finds nothing is short.
+    /// Handles the `count` datagrams of the last receive call, and more after them, up to a limit. Not inlined, so that a poll
+    /// that finds nothing is short.
     #[inline(never)]
     fn take_in(&mut self, core: &mut Core, mut count: usize, mut lender: Option<&mut Lender<'_>>) {
         self.adapter.lending.is_open = lender.is_some() && !core.has_events();
@@ -263,7 +265,7 @@ impl<C: Carrier> Datagram<C> {
                 let messages =
                     proto.handle_datagram(now, from, datagram, &mut ToProgram { core, adapter, who });
                 adapter.settle(proto, core, now);
-                // Only now, as the handler may panic.
+                // This comes last, since the handler may panic.
                 if let Some((connection, summary)) = adapter.lending.bundle.take()
                     && let Some(lender) = &mut lender
                 {
@@ -322,7 +324,7 @@ impl<C: Carrier> Datagram<C> {
             self.feed(core);
         }
         if !self.receive(core, lender) && !self.read_clock_if_old() {
-            // A program may try to send all the time and never make progress, so what is due is done here, too.
+            // A program may send all the time and never make progress, so what is due is also done here.
             let due = self.next_deadline().is_some_and(|at| at <= self.now);
             if !due && !self.proto.wants_transmit() && !self.carrier.has_pending() {
                 return;
@@ -356,7 +358,7 @@ impl<C: Carrier> Datagram<C> {
         self.adapter.settle(&mut self.proto, core, self.now);
     }
 
-    /// Times out what is due.
+    /// Handles what is due.
     fn time_out(&mut self, core: &mut Core) {
         if let Some(identities) = self.carrier.identities()
             && identities.next_deadline().is_some_and(|at| at <= self.now)
@@ -381,7 +383,7 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// Tells the engine, once, that the carrier is dead.
+    /// Reports to the engine, once, that the carrier is dead.
     #[cold]
     fn fail(&mut self, core: &mut Core) {
         if !std::mem::replace(&mut self.failed, true) {
@@ -400,7 +402,7 @@ impl<C: Carrier> Datagram<C> {
         let _ = self.proto.disconnect(self.now, key);
     }
 
-    /// Tells the carrier which connections have ended.
+    /// Reports the connections that have ended to the carrier.
     #[cold]
     fn forget_ended(&mut self) {
         for key in self.adapter.ended.drain(..) {
@@ -408,7 +410,7 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// Gives the system the datagrams that wait.
+    /// Gives waiting datagrams to the system.
     #[inline]
     fn flush(&mut self, core: &mut Core) {
         let (proto, now) = (&mut self.proto, self.now);
@@ -420,7 +422,7 @@ impl<C: Carrier> Datagram<C> {
         }
     }
 
-    /// Sends a lone message by the short path, if that may be taken.
+    /// Sends a lone message by the short path, if possible.
     #[inline]
     fn send_at_once(&mut self, core: &mut Core, key: ConnKey, segments: &[&[u8]], op: SendOp) -> bool {
         let &[payload] = segments else { return false };
@@ -592,7 +594,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         op: SendOp,
     ) -> Result<(), SendError> {
         let key = link::unpack(link);
-        // A lone message must not wait for the next progress. One that follows others may, and shares their datagram.
+        // A lone message must not wait for the next progress. A message that follows others may wait, and shares their datagram.
         let lone = self.queued_bytes == 0 && self.proto.is_quiet(key) && self.is_lone();
         if lone && self.send_at_once(core, key, segments, op) {
             return Ok(());
@@ -626,7 +628,7 @@ impl<C: Carrier> Transport for Datagram<C> {
         op: SendOp,
     ) -> Taken {
         let key = link::unpack(link);
-        // A lone burst leaves at once, as a lone message does, but with all that fits in its datagrams.
+        // A lone burst leaves at once, like a lone message, but its datagrams are filled.
         self.read_clock();
         let lone = self.queued_bytes == 0 && self.proto.is_quiet(key) && self.follows_none();
         let proto::Taken { messages, bytes } =
@@ -655,8 +657,8 @@ impl<C: Carrier> Transport for Datagram<C> {
         let sends = || self.proto.sends_in_progress_on(key);
         let id = core.begin_operation(connection, operation.op, sends)?;
         let now = self.read_clock();
-        // A lone operation is sent at once, as a lone message is. One that follows others shares their datagrams, and is sent
-        // with the next progress or when there is a batch.
+        // A lone operation is sent at once, like a lone message. One that follows others shares their datagrams, and is sent with
+        // the next progress or when there is a batch.
         let lone = self.queued_bytes == 0 && self.proto.is_quiet(key);
         let taken = match operation.action {
             Action::Transfer(RmaRequest { kind, segments, message, fence }) => {
@@ -696,21 +698,21 @@ impl<C: Carrier> Transport for Datagram<C> {
 
     fn arm(&mut self, core: &mut Core) -> Armed {
         self.rest.deliver(core);
-        // A socket full of datagrams that can't be taken now would end each sleep at once, so a deadline is set instead.
+        // A socket full of datagrams that can't be handled now would end each sleep at once. So a deadline is set instead.
         let is_watched = self.carrier.arm(&core.poller, !self.adapter.starved).unwrap_or_else(|Dead| {
             self.fail(core);
-            // Nothing will come, so no deadline need stand in for the descriptor.
+            // Nothing will come, so no deadline need replace the descriptor.
             true
         });
-        // Whatever is due already would end the sleep at once.
+        // A deadline that has passed would end the sleep at once.
         self.read_clock();
         self.time_out(core);
         self.transmit(core);
         let soon = |wait_ns: u64| Some(self.now.0.saturating_add(wait_ns));
-        // Something also remains to be sent if the rounds of one call did not suffice.
+        // Something also remains to be sent if the rounds of one call were not enough.
         let waits = self.carrier.has_pending() || self.proto.wants_transmit();
         let space_ns = if waits { soon(SPACE_RETRY_NS) } else { None };
-        // No wake-up comes when another thread gives a buffer back.
+        // No report wakes the endpoint when another thread gives a buffer back.
         let feed_ns = if self.adapter.waiting || !is_watched { soon(limits::SPACE_POLL_NS) } else { None };
         let due_ns = self.next_deadline().map(|at| at.0);
         Armed::Sleep { deadline_ns: [space_ns, feed_ns, due_ns].into_iter().flatten().min() }

@@ -15,7 +15,7 @@ use cci_sys::random;
 /// How many bytes an entry of the engine's connection table may take while the table doubles.
 const TABLE_BYTES_PER_CONNECTION: u64 = 96;
 
-/// What the transport has to know of its carrier once.
+/// What the transport must know of its carrier when it opens.
 #[derive(Clone)]
 pub(super) struct Setup {
     /// The endpoint's own address, to which others connect.
@@ -28,7 +28,7 @@ pub(super) struct Setup {
     pub receive_buffer_bytes: u64,
     /// Bytes of the memory cap that are kept for other things than connections.
     pub reserved_bytes: u64,
-    /// The protocol's own numbers, which only simulations change.
+    /// Numbers of the protocol that only simulations change.
     pub numbers: Numbers,
 }
 
@@ -53,7 +53,7 @@ impl Default for Numbers {
     }
 }
 
-/// A secret that nobody else has drawn.
+/// Draws a random secret.
 pub(super) fn secret() -> Result<[u8; 32], SysError> {
     let mut secret = [0; 32];
     random::fill(&mut secret)?;
@@ -61,8 +61,8 @@ pub(super) fn secret() -> Result<[u8; 32], SysError> {
 }
 
 impl<C: Carrier> Datagram<C> {
-    /// Opens an endpoint's transport over a carrier. The carrier's descriptors are watched once somebody wants to sleep: waking
-    /// costs the kernel some time for each datagram, which programs that poll save.
+    /// Opens an endpoint's transport over a carrier. The carrier's descriptors are watched only when the program first sleeps.
+    /// Wake-ups cost the kernel time for each datagram, and programs that poll save it.
     pub(super) fn open(
         carrier: C,
         setup: Setup,
@@ -136,7 +136,7 @@ fn config(
 fn config_error(error: ConfigError, options: &Options) -> CreateError {
     match error {
         ConfigError::Memory { bytes_min } => CreateError::NoMemory {
-            // The protocol gets three quarters of what the cap is raised by.
+            // The protocol gets three quarters of each byte by which the cap is raised.
             needed_bytes: options.memory_bytes_max.saturating_add(bytes_min.saturating_mul(4) / 3),
             cap_bytes: options.memory_bytes_max,
         },

@@ -1,7 +1,7 @@
-//! The messages of a datagram that a handler has not been given yet, because one call of it was to be given no more.
+//! The messages of a datagram that were not given to a handler yet, because one call may give it no more.
 //!
-//! The protocol is done with the datagram: its messages are acknowledged. Until all of them are lent or delivered, the transport takes
-//! no further datagram, so that they stay in order and the receive buffers that they may need stay free.
+//! The protocol is done with the datagram: its messages are acknowledged. The transport takes no further datagram until all of
+//! them are lent or delivered. So they stay in order, and the receive buffers that they may need stay free.
 
 use super::size::DATAGRAM_BYTES_MAX;
 use crate::connection::Connection;
@@ -14,11 +14,11 @@ use std::ops::Range;
 #[repr(align(64))]
 struct Records([u8; DATAGRAM_BYTES_MAX as usize]);
 
-/// What is left of a datagram.
+/// The rest of a datagram.
 pub(super) struct Rest {
-    /// Allocated when a datagram is first left.
+    /// Allocated when a rest is first kept.
     records: Option<Box<Records>>,
-    /// Where in it the records are that are left. Empty: none.
+    /// The place of the remaining records. It is empty if there are none.
     left: Range<usize>,
     connection: Connection,
     /// When the datagram came.
@@ -36,7 +36,7 @@ impl Rest {
         self.left.is_empty()
     }
 
-    /// When the datagram came whose messages these are.
+    /// When the datagram of these messages came.
     pub fn since(&self) -> Time {
         self.since
     }
@@ -74,7 +74,7 @@ impl Rest {
         }
     }
 
-    /// Lends what the handler takes of the messages that are left.
+    /// Lends as many of the remaining messages as the handler takes.
     pub fn lend(&mut self, core: &mut Core, lender: &mut Lender<'_>) {
         // If the handler panics, the messages are delivered, and none is left.
         let Range { start, end } = std::mem::take(&mut self.left);
@@ -83,7 +83,7 @@ impl Rest {
         self.left = end - left..end;
     }
 
-    /// Delivers the messages that are left as events.
+    /// Delivers the remaining messages as events.
     #[cold]
     pub fn deliver(&mut self, core: &mut Core) {
         let left = std::mem::take(&mut self.left);

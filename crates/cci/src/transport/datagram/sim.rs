@@ -1,4 +1,4 @@
-//! A carrier over a network that is given from outside, for simulations.
+//! A carrier over a network that a simulation provides.
 
 mod network;
 
@@ -66,7 +66,7 @@ pub(crate) fn open(
     Ok(Box::new(Datagram::open(carrier, setup, device, options)?))
 }
 
-/// A datagram that waits until the network has space.
+/// A datagram that waits for space in the network.
 struct Outgoing {
     by: u8,
     to: SocketAddr,
@@ -74,7 +74,7 @@ struct Outgoing {
     bytes: Box<[u8]>,
 }
 
-/// The datagram that was begun last: where it goes, and where in the buffer it begins.
+/// The last datagram that was begun: where it goes, and where in the buffer it begins.
 struct Begun {
     by: u8,
     to: SocketAddr,

@@ -12,8 +12,8 @@ pub(crate) const FRAME_MTU_BYTES_MIN: u32 = proto::DATAGRAM_BYTES_MIN as u32 + H
 pub(crate) const MTU_BYTES_MAX: u32 = 65_536;
 /// The MTU to be assumed where the interface is not known, bytes.
 pub(crate) const MTU_BYTES_DEFAULT: u32 = 1500;
-/// The largest datagram, bytes: what a jumbo frame of 9,000 bytes takes, rounded down to a multiple of 8. The longest message fits
-/// it; larger datagrams would only make losses dearer.
+/// The largest datagram, bytes: the content of a jumbo frame of 9,000 bytes, rounded down to a multiple of 8. The longest message
+/// fits into it. With larger datagrams each loss would cost more.
 pub(crate) const DATAGRAM_BYTES_MAX: u16 = 8952;
 
 const IPV4_UDP_BYTES: u32 = 20 + 8;

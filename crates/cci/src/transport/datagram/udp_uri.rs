@@ -9,12 +9,12 @@ use std::net::SocketAddr;
 /// How every URI of a UDP endpoint begins.
 const SCHEME: &str = "udp://";
 
-/// The address that a URI names. The error says what is wrong with it.
+/// The address of a URI. The error says what is wrong with it.
 pub(super) fn parse(uri: &str) -> Result<SocketAddr, String> {
     ip_uri::parse(SCHEME, uri)
 }
 
-/// The URI of an endpoint, whose interface is named where the address alone does not tell.
+/// The URI of an endpoint. It names the interface if the address alone is ambiguous.
 pub(super) fn format(addr: SocketAddr, interface: Option<&str>) -> String {
     ip_uri::format(SCHEME, addr, interface)
 }

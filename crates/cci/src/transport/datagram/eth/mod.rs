@@ -1,8 +1,8 @@
-//! The carrier over raw Ethernet: frames of our own, past the kernel's IP stack. What the SeaStar prototype (CCI 2013, IV.B) did
-//! in its network processor, a program does here where frames enter the kernel: see `cci_sys::xdp`.
+//! The carrier over raw Ethernet: frames of our own, past the kernel's IP stack. A program does the work where frames enter the
+//! kernel, which the SeaStar prototype (CCI 2013, IV.B) did in its network processor: see `cci_sys::xdp`.
 //!
-//! Frames leave by one socket and arrive at one or two. The protocol writes into a socket's memory and reads from it, so nothing is
-//! copied here.
+//! Frames leave by one socket and arrive at one or two. The protocol writes into a socket's memory and reads from it, so nothing
+//! is copied here.
 
 mod open;
 mod report;
@@ -24,7 +24,7 @@ use std::cell::RefCell;
 use std::io;
 use std::ops::ControlFlow;
 
-/// The token of the first socket in the endpoint's epoll set. Nobody asks which descriptor is readable.
+/// The token of the first socket in the endpoint's epoll set. It does not matter which descriptor is readable.
 const TOKEN_FIRST: u64 = 0;
 /// The most frames that one flush gives to the kernel: twice what it takes in one call.
 const SEND_FRAMES_MAX: usize = 64;
@@ -32,20 +32,20 @@ const SEND_FRAMES_MAX: usize = 64;
 const RECV_FRAMES_MAX: usize = 32;
 /// The shortest frame on the wire, bytes. Shorter ones must be padded.
 const FRAME_BYTES_MIN: usize = 60;
-/// How long the interface is left alone after it turned out to be down. What is sent meanwhile gets lost.
+/// For how long nothing is given to an interface that turned out to be down. What is sent meanwhile is lost.
 const CUT_OFF_NS: u64 = 5_000_000;
 /// The shortest time between two questions to the system whether an interface that gives errors is still there.
 const LOOK_NS: u64 = 100_000_000;
 
-/// A socket. It is in a cell, because reports have only `&self`, and reading the kernel's counters changes the socket's own.
+/// A socket. It is in a cell because reports have only `&self`, and reading the kernel's counters changes the socket's own.
 /// Nothing is borrowed for longer than a call.
 type Socket = RefCell<Box<dyn FrameSocket>>;
 
-/// By which kind of socket frames travel, for explanations.
+/// The kind of socket that carries the frames, for explanations.
 struct SocketPath {
     path: &'static str,
     reason: String,
-    /// The better kinds that could not be had.
+    /// Better kinds that are not available.
     missing: Vec<Unavailable>,
 }
 
@@ -55,22 +55,22 @@ pub(super) struct Eth {
     /// The endpoint's entry in the program on the interface; `None` if there is no such program.
     attachment: Option<Attachment>,
     sockets: Sockets,
-    /// It must be given up after the sockets are closed. Fields are dropped in their order here.
+    /// Released after the sockets are closed, since fields are dropped in their order here.
     lock: EndpointLock,
     socket_path: SocketPath,
     /// The header of the datagram that was begun last.
     header: FrameHeader,
-    /// How many frames were committed that the kernel has not taken yet.
+    /// Committed frames that the kernel has not taken yet.
     pending: usize,
     counts: Counts,
     /// Finds out whether the interface is still there, even for a thread in another network namespace.
     lookout: Lookout,
     /// Whether the interface is gone for good.
     dead: bool,
-    /// Until when the interface is taken to be down, so that what is sent gets lost as on a cable that is not plugged in. 0 means
-    /// that it is up.
+    /// Until when the interface counts as down. What is sent is lost, as on a cable that is not plugged in. 0 means that it is
+    /// up.
     cut_off_until_ns: u64,
-    /// Where datagrams are written that get lost.
+    /// The buffer for datagrams that are lost.
     scrap: Box<[u8]>,
     /// When the system was last asked whether the interface is there.
     looked_at_ns: u64,
@@ -126,14 +126,14 @@ impl Eth {
         false
     }
 
-    /// Counts an error of a socket, and finds out whether it is the end: the interface may only be down for now.
+    /// Counts an error of a socket, and finds out whether it is permanent: the interface may only be down for now.
     #[cold]
     fn count_error(&mut self) -> Result<(), Dead> {
         self.counts.errors += 1;
         let now_ns = clock::now_ns();
         if !self.dead && now_ns >= self.looked_at_ns.saturating_add(LOOK_NS) {
             self.looked_at_ns = now_ns;
-            // The interface goes by its number: another one may have its name by now, and it may have a new name itself.
+            // The interface is identified by its number. Another one may have its name by now, and it may have a new name itself.
             self.dead = !self.lookout.sees(self.link.index);
             if self.dead {
                 self.cut_off_until_ns = u64::MAX;
@@ -150,7 +150,7 @@ impl Carrier for Eth {
     fn receive(&mut self) -> Result<usize, Dead> {
         let ready = |socket: &mut Socket| socket.get_mut().ready();
         let Sockets { main, side } = &mut self.sockets;
-        // How many frames there are is known only when they are read, so each socket counts as if it had a whole batch.
+        // The number of frames is known only when they are read. So each socket counts as if it had a whole batch.
         let first = if ready(main) { RECV_FRAMES_MAX } else { 0 };
         let second = if side.as_mut().is_some_and(ready) { RECV_FRAMES_MAX } else { 0 };
         Ok(first + second)
@@ -203,7 +203,7 @@ impl Carrier for Eth {
 
     #[inline]
     fn has_pending(&self) -> bool {
-        // What is in the ring of an interface that is down stays there, and nobody need wait for it.
+        // Frames in the ring of an interface that is down stay there, and nobody need wait for them.
         !self.is_cut_off() && self.pending > 0
     }
 
@@ -222,7 +222,7 @@ impl Carrier for Eth {
             }
             self.is_watched = all;
         }
-        // An error makes a descriptor readable, too, and would end each sleep at once if nobody took it.
+        // An error also makes a descriptor readable. If nobody took it, it would end each sleep at once.
         let mut failed = false;
         for socket in self.sockets.each() {
             failed |= ethernet::take_error(socket.borrow().as_fd()).is_err();
@@ -294,7 +294,7 @@ impl Transmit for Eth {
             self.counts.lost += 1;
             return;
         }
-        // This is the memory that `begin` returned. Only now its length is known.
+        // This is the memory that `begin` returned. Only now is its length known.
         let (socket, frame_bytes) = (self.sockets.main.get_mut(), PAYLOAD_OFFSET + len);
         let padded_bytes = frame_bytes.max(FRAME_BYTES_MIN);
         let Some(frame) = socket.begin(padded_bytes) else { return };
@@ -302,7 +302,7 @@ impl Transmit for Eth {
             *header = self.header.emit(payload_bytes);
         }
         if let Some(padding) = frame.get_mut(frame_bytes..) {
-            // It still holds what was sent to somebody else.
+            // The memory still holds bytes of a datagram to somebody else.
             padding.fill(0);
         }
         socket.commit(padded_bytes);

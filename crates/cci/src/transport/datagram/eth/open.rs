@@ -138,8 +138,9 @@ pub(crate) fn open(device: &DeviceInfo, options: &Options) -> Result<Box<dyn Tra
 /// The system's error number for a device that is not there.
 const ENODEV: i32 = 19;
 
-/// How many bytes peers may have in flight to this endpoint. A frame takes a whole slot, however short it is; but as one connection
-/// has no more than [`WINDOW_BUNDLES_MAX`] frames in flight, only bytes count where there are slots for several connections.
+/// How many bytes peers may have in flight to this endpoint. Each frame takes a whole slot, however short it is. But one
+/// connection has at most [`WINDOW_BUNDLES_MAX`] frames in flight. So where there are slots for several connections, only bytes
+/// count.
 fn receive_window_bytes(socket: &dyn FrameSocket, counts: FrameCounts) -> u64 {
     if counts.recv_frames >= 2 * WINDOW_BUNDLES_MAX as usize {
         return socket.receive_buffer_bytes() as u64;
@@ -147,7 +148,7 @@ fn receive_window_bytes(socket: &dyn FrameSocket, counts: FrameCounts) -> u64 {
     counts.recv_frames as u64 * u64::from(DATAGRAM_OVERHEAD_BYTES)
 }
 
-/// Takes the endpoint's number. It is the one that the service gives, otherwise the device's, otherwise a random one.
+/// Locks the endpoint's number. It is the one that the service gives, otherwise the device's, otherwise a random one.
 //= wire.md R-ETH-2
 fn lock(link: &Link, device: &DeviceInfo, options: &Options) -> Result<EndpointLock, CreateError> {
     let wanted = match &options.service {
@@ -178,7 +179,7 @@ fn taken(error: SysError, endpoint: u32) -> CreateError {
     }
 }
 
-/// Opens the best sockets that the device may use and that can be had.
+/// Opens the best available sockets that the device may use.
 fn sockets(
     link: &Link,
     lock: &EndpointLock,
@@ -197,7 +198,7 @@ fn sockets(
             );
         }
         EthMode::XdpGeneric => Wanted::Generic,
-        // On virtual pairs native mode is no faster: the driver, too, makes a buffer for each frame.
+        // On virtual pairs native mode is no faster, since the driver also makes a buffer for each frame.
         EthMode::Auto if link.is_veth() => Wanted::Generic,
         EthMode::Auto | EthMode::Xdp => Wanted::Auto,
     };
@@ -229,8 +230,8 @@ fn sockets(
 
 type Opened = (Option<Attachment>, Sockets, SocketPath);
 
-/// Opens a packet socket beside an AF_XDP socket, for what arrives on other queues, and enters the endpoint into the interface's
-/// program.
+/// Opens a packet socket beside an AF_XDP socket, for frames that arrive on other queues, and enters the endpoint into the
+/// interface's program.
 fn with_xdp(
     link: &Link,
     lock: &EndpointLock,
@@ -265,7 +266,7 @@ fn with_xdp(
     Ok(Ok((Some(checked(attachment)), sockets, SocketPath { path, reason, missing: Vec::new() })))
 }
 
-/// Opens a packet socket as the only one.
+/// Opens a packet socket as the only socket.
 fn with_packet(
     link: &Link,
     lock: &EndpointLock,
@@ -280,7 +281,8 @@ fn with_packet(
     Ok((attachment.map(checked), sockets, socket_path))
 }
 
-/// Has the interface's program check nonces, but not the indices of connections: a peer whose connection is gone must get an answer.
+/// Has the interface's program check nonces, but not the indices of connections. A peer whose connection is gone must get an
+/// answer.
 fn checked(mut attachment: Attachment) -> Attachment {
     // If this fails, every frame comes through, as it would without the program.
     let _ = attachment.set_check(Check::Nonce);
@@ -295,7 +297,7 @@ fn refused(link: &Link, refusal: &Refusal) -> Unavailable {
     unavailable(link, refusal.to_string(), refusal.remedy().into_owned())
 }
 
-/// Why an endpoint on this interface would have no AF_XDP, as far as can be told without opening one.
+/// Why an endpoint on this interface would have no AF_XDP, if that can be known without opening one.
 pub(crate) fn lacks_xdp(link: &Link, mtu_bytes: u32) -> Option<Unavailable> {
     let counts = FrameCounts::new(ETHERNET_BYTES + mtu_bytes as usize, limits::MEMORY_BYTES_DEFAULT);
     xdp::probe(&counts.xdp(link)).err().map(|refusal| refused(link, &refusal))

@@ -52,7 +52,7 @@ pub(super) fn counters(carrier: &Eth, into: &mut Vec<(&'static str, u64)>, drops
 
 /// Explains a connection.
 pub(super) fn explain(carrier: &Eth, connection: &ConnectionInfo, into: &mut Explanation) {
-    // How the peer's host calls its interface is not known here. This side's leads there.
+    // This side does not know the name of the peer's interface. Its own interface leads there.
     let uri = |(mac, endpoint)| super::uri::format(&carrier.link.name, mac, endpoint);
     into.peer = connection.peer.ethernet_addr().map_or_else(String::new, uri);
     let option = |path: &str, chosen, reason: String| PathOption { path: path.to_owned(), chosen, reason };

@@ -1,4 +1,4 @@
-//! Parses and writes `eth://interface/mac/endpoint`. The interface is named as on the endpoint's own host; a peer reaches it
+//! Parses and writes `eth://interface/mac/endpoint`. The interface is the one of the endpoint's own host. A peer reaches it
 //! through an interface of its own.
 
 use cci_proto::Address;
@@ -9,7 +9,7 @@ const SCHEME: &str = "eth://";
 /// What a good URI looks like, for error messages.
 const LOOKS: &str = "write eth://INTERFACE/MAC/ENDPOINT, such as eth://eth0/02:00:00:00:00:01/7";
 
-/// The address that a URI names. The error says what is wrong with it and what a good one looks like.
+/// The address of a URI. The error says what is wrong with it and what a good one looks like.
 pub(in super::super) fn parse(uri: &str) -> Result<Address, String> {
     let Some(remainder) = uri.strip_prefix(SCHEME) else {
         return Err(format!("it does not begin with {SCHEME}; {LOOKS}"));

@@ -28,14 +28,14 @@ pub(in super::super) struct Groups {
     pub(super) links: Slab<Link>,
     pub(super) out: Option<Outlets>,
     pub(super) members: Slab<Member>,
-    /// What the members counted that have left.
+    /// Counts of the members that have left.
     pub(super) past: Counts,
     /// How many connections to groups the program has closed that still have something to send.
     closing: u32,
 }
 
 impl Groups {
-    /// Makes an endpoint able to connect to groups. That takes nothing from the system but a random number.
+    /// Prepares an endpoint to connect to groups. This takes nothing from the system but a random number.
     pub fn new(settings: Settings) -> Result<Groups, SysError> {
         let own = OwnSender::new(settings.keys.own)?;
         Ok(Groups {
@@ -149,7 +149,7 @@ impl Groups {
         self.members.insert(member).map_err(|_| ConnectError::NoMemory)
     }
 
-    /// How many bytes are left of what groups may hold.
+    /// How many more bytes groups may hold.
     fn space_bytes(&self) -> u64 {
         self.settings.memory_bytes_max.saturating_sub(self.memory_bytes())
     }
@@ -221,7 +221,7 @@ impl Groups {
         }
     }
 
-    /// Receives what has come, and sends what waits.
+    /// Receives messages, and sends those that wait.
     pub fn progress(&mut self, core: &mut Core) {
         for (_, member) in self.members.iter_mut() {
             member.receive(core, &mut self.links, self.own, self.settings.message_bytes_max);
@@ -262,7 +262,7 @@ impl Groups {
         waits.then(|| clock::now_ns().saturating_add(SPACE_RETRY_NS))
     }
 
-    /// How much is left to do. A message to a group is done with once it has left, since nobody acknowledges it.
+    /// What is left to do. A message to a group is done when it has left, since nobody acknowledges it.
     pub fn activity(&self) -> Activity {
         if self.out.as_ref().is_some_and(Outlets::has_pending) {
             Activity::Active
@@ -273,7 +273,7 @@ impl Groups {
         }
     }
 
-    /// How the sends of a group connection stand; `None` if there is no such connection.
+    /// The state of the sends of a group connection; `None` if there is no such connection.
     pub fn link_state(&self, link: u64) -> Option<LinkState> {
         let own = self.link(link)?;
         Some(LinkState {
@@ -312,7 +312,7 @@ impl Groups {
         }
     }
 
-    /// The connection that a link names; `None` if it is none of a group.
+    /// The connection of a link; `None` if it is not a group connection.
     pub(super) fn link(&self, link: u64) -> Option<&Link> {
         if is_group(link) { self.links.get(unpack(link)) } else { None }
     }

@@ -1,4 +1,4 @@
-//! A connection to or from a group, and the link by which the engine names it.
+//! A connection to or from a group, and the link by which the engine identifies it.
 
 use crate::connection::Connection;
 use cci_memory::slab::Key;
@@ -42,8 +42,8 @@ pub(super) struct Link {
     pub end: End,
     pub messages: u64,
     pub bytes: u64,
-    /// It has no effect, since sends wait for nobody, but the program may read it back.
+    /// It has no effect, since sends to a group do not wait. The program may read it back.
     pub send_timeout_ns: u64,
-    /// It has no effect, since groups have no single peer, but the program may read it back.
+    /// It has no effect, since a group has no single peer. The program may read it back.
     pub keepalive_ns: u64,
 }

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 
-/// The token of the sockets in the endpoint's epoll set. Nobody asks which descriptor is readable.
+/// The token of the sockets in the endpoint's epoll set. It does not matter which descriptor is readable.
 const TOKEN_MEMBER: u64 = 1;
 /// The most datagrams that one receive call takes.
 const RECV_DATAGRAMS: usize = 16;
@@ -27,13 +27,13 @@ pub(super) struct Counts {
     pub datagrams: u64,
     pub bytes: u64,
     pub syscalls: u64,
-    /// Datagrams that were sent between ones that have arrived, and have not arrived themselves.
+    /// Datagrams that have not arrived, although earlier and later ones have.
     pub missing: u64,
     /// Datagrams that arrived behind later ones.
     pub late: u64,
     /// Datagrams that had arrived before.
     pub repeats: u64,
-    /// Datagrams so far behind others that nobody knows whether they had arrived before.
+    /// Datagrams so late that it is not known whether they had arrived before.
     pub too_late: u64,
     /// Datagrams whose numbers were far ahead of all others.
     pub too_early: u64,
@@ -101,7 +101,7 @@ impl Member {
 
     /// Joins a group on the interface of that number.
     pub fn join(group: SocketAddr, interface: NonZeroU32) -> Result<Member, SysError> {
-        // Receive offload joins only datagrams of one sender, and they would have to be told apart here.
+        // Receive offload joins only datagrams of one sender, and they would have to be separated here.
         let options = udp::Options { send_buffer_bytes: 0, gro: false, ..udp::Options::default() };
         Ok(Member {
             group,
@@ -142,7 +142,7 @@ impl Member {
                 }
             }
             self.take(core, links, own, message_bytes_max);
-            // The program gives buffers back only when it is called; what is still in the socket can wait for that.
+            // The program gives buffers back only between calls. What is still in the socket can wait until then.
             if !self.batch.may_have_more() || core.receive.free_count() == 0 {
                 return;
             }

@@ -1,7 +1,7 @@
-//! Multicast groups over UDP (CCI-031): connections that send to a group or receive from it, for which nobody is asked.
+//! Multicast groups over UDP (CCI-031): connections that send to a group or receive from it. No peer is asked for them.
 //!
-//! They are beside the protocol and its connections ([`with`]), and have sockets of their own: one for each group that was joined
-//! ([`member`]), and one for all that is sent ([`outlet`]). Nothing is acknowledged; datagrams that get lost are counted.
+//! They stand beside the protocol and its connections ([`with`]), and have sockets of their own: one for each group that was
+//! joined ([`member`]), and one for everything that is sent ([`outlet`]). Nothing is acknowledged. Lost datagrams are counted.
 
 mod groups;
 mod link;

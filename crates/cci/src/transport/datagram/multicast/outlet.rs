@@ -20,10 +20,10 @@ const BATCH_BYTES: usize = 128 << 10;
 const BATCH_DATAGRAMS: usize = 64;
 /// The most groups that one endpoint sends to at once.
 const OUTLETS_MAX: u32 = 256;
-/// How many completions of one datagram are kept before their list grows.
+/// How many completions of one datagram fit before their list grows.
 const OPS_RESERVED: usize = 64;
 
-/// Gathers the messages to one group.
+/// Collects the messages to one group.
 pub(super) struct Outlet {
     group: SocketAddr,
     name: GroupName,
@@ -37,12 +37,12 @@ pub(super) struct Outlet {
     users: u32,
 }
 
-/// Everything by which an endpoint sends to groups.
+/// The outlets of an endpoint, with their socket.
 pub(super) struct Outlets {
     socket: UdpSocket,
     batch: SendBatch,
     outlets: Slab<Outlet>,
-    /// How many outlets were made. Each numbers its datagrams anew, as a sender of its own.
+    /// How many outlets were made. Each numbers its datagrams from the start, as a sender of its own.
     outlets_made: u16,
     /// Bytes of messages that are not in the batch yet.
     queued_bytes: usize,
@@ -66,10 +66,11 @@ impl Outlets {
     pub fn open(settings: &Settings, interface: NonZeroU32) -> Result<Outlets, SysError> {
         let options = udp::Options { recv_buffer_bytes: 0, gro: false, ..udp::Options::default() };
         let socket = UdpSocket::bind_with(settings.local, options)?;
-        // Processes of this host are members like any others. This endpoint's own members know its datagrams by their sender.
+        // Processes of this host are members like any others. This endpoint's own members recognise its datagrams by their
+        // sender.
         socket.set_outgoing(Outgoing { interface, hops: settings.keys.hops, this_host: true })?;
         let mut batch = SendBatch::try_new(&socket, BATCH_DATAGRAMS, BATCH_BYTES)?;
-        // Before Linux 5.0, members on this host would get what the kernel is to cut in one piece.
+        // Before Linux 5.0, members on this host would receive in one piece what the kernel is to divide.
         batch.disable_gso();
         Ok(Outlets {
             socket,
@@ -116,7 +117,7 @@ impl Outlets {
         }
     }
 
-    /// Takes one message. A lone one leaves at once; those that follow share datagrams, and leave with the next progress.
+    /// Takes one message. A lone message leaves at once. Those that follow share datagrams, and leave with the next progress.
     #[inline]
     pub fn send(
         &mut self,
@@ -170,7 +171,7 @@ impl Outlets {
         outlet.close(core, &mut self.batch)
     }
 
-    /// Sends what waits, as far as the socket has space.
+    /// Sends waiting messages, as far as the socket has space.
     pub fn progress(&mut self, core: &mut Core) {
         self.sent_alone_at_ns = None;
         if self.has_pending() {
@@ -186,7 +187,7 @@ impl Outlets {
             }
             send_batch(&mut self.batch, &self.socket, &mut self.errors);
             if !outlet.close(core, &mut self.batch) {
-                // It stays here until the next time, and counts as queued.
+                // It stays here until the next progress, and counts as queued.
                 self.queued_bytes += 1;
             }
         }

@@ -1,10 +1,10 @@
-//! Which datagrams of a group the endpoint has sent itself.
+//! Recognises the datagrams of a group that the endpoint has sent itself.
 
 use crate::error::SysError;
 use cci_proto::limits::GROUP_SENDER_COUNT_BITS;
 use cci_sys::random;
 
-/// The number by which an endpoint's own datagrams are known.
+/// The number that identifies an endpoint's own datagrams.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct OwnSender {
     /// It is random, except for the lowest bits, which are for a count and are zero.
@@ -25,7 +25,7 @@ impl OwnSender {
         (sender ^ self.sender) >> GROUP_SENDER_COUNT_BITS == 0
     }
 
-    /// The number of the sender that this endpoint is when it makes its outlet number `count`.
+    /// The sender number of outlet number `count` of this endpoint.
     pub fn sender(self, count: u16) -> u64 {
         self.sender | u64::from(count)
     }

@@ -1,4 +1,4 @@
-//! What groups have to know of their endpoint and of its device.
+//! What groups must know of their endpoint and of its device.
 
 use crate::device::MulticastKeys;
 use std::net::SocketAddr;

@@ -13,7 +13,7 @@ use crate::transport::{
     Transport,
 };
 
-/// A transport, and groups beside it. The link of a connection tells which of the two it belongs to.
+/// A transport, and groups beside it. The link of a connection shows which of the two it belongs to.
 pub(in super::super) struct WithGroups<T> {
     pub connections: T,
     pub groups: Groups,
@@ -95,7 +95,7 @@ impl<T: Transport> Transport for WithGroups<T> {
         self.connections.send_burst(core, connection, link, messages, mss, op)
     }
 
-    // Operations never come here for groups: the engine refuses remote memory on unreliable connections.
+    // No operation for a group gets here: the engine refuses remote memory on unreliable connections.
 
     #[inline]
     fn start(

@@ -1,7 +1,7 @@
-//! Which identity each address belongs to while connections use it, and whom dialled connections expect.
+//! The identity that each address belongs to while connections use it, and the peers that dialled connections expect.
 //!
-//! The associations alone do not tell: a connection may begin before there is an association with its peer, if the request came to
-//! another endpoint.
+//! The associations alone do not show that. A connection may begin before there is an association with its peer, if the request
+//! came to another endpoint.
 
 use cci_proto::{Address, ConnKey};
 use cci_secure::Identity;
@@ -11,15 +11,15 @@ use std::collections::HashMap;
 #[derive(Default)]
 pub(super) struct Held {
     at: HashMap<Address, Hold>,
-    /// The addresses of the connections that count in `at`.
+    /// The addresses of the connections that are counted in `at`.
     keys: HashMap<ConnKey, Address>,
     /// Connections that this side has dialled and that have not opened yet.
     dials: HashMap<ConnKey, Dial>,
-    /// How many addresses in `at` somebody else has taken over.
+    /// How many addresses in `at` another peer has taken over.
     others: u32,
 }
 
-/// The address that was dialled, and the name of who must be there, if that matters.
+/// The address that was dialled, and the name that the peer must prove, if any.
 type Dial = (Address, Option<Box<str>>);
 
 /// An address that belongs to an identity.
@@ -27,7 +27,7 @@ struct Hold {
     identity: Identity,
     /// How many connections with the identity use the address.
     connections: u32,
-    /// Whether the association with this address is with somebody else now.
+    /// Whether the association with this address is with another identity now.
     is_other: bool,
 }
 
@@ -43,7 +43,7 @@ impl Held {
         hold.connections += 1;
     }
 
-    /// Notes that this side dials an address, where somebody named `expected` must be, if that is given.
+    /// Notes that this side dials an address. If `expected` is given, the peer must prove that name.
     pub fn dial(&mut self, key: ConnKey, at: Address, expected: Option<&str>) {
         self.dials.insert(key, (at, expected.map(Into::into)));
     }
@@ -53,7 +53,7 @@ impl Held {
         self.dials.remove(&key)
     }
 
-    /// The connections that are dialling an address; only those that expect the name `expected`, if that is given.
+    /// The connections that are dialling an address; if `expected` is given, only those that expect this name.
     pub fn dials_at<'h>(
         &'h self,
         at: Address,
@@ -85,7 +85,7 @@ impl Held {
         }
     }
 
-    /// Whether somebody else has taken over an address that connections use.
+    /// Whether another peer has taken over an address that connections use.
     #[inline]
     pub fn is_other(&self, at: Address) -> bool {
         self.others != 0 && self.at.get(&at).is_some_and(|hold| hold.is_other)

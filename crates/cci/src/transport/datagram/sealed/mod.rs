@@ -1,10 +1,10 @@
 //! A carrier whose datagrams nobody else can read or forge. It seals the datagrams of another carrier, with an association
 //! (`cci_secure`) for each address.
 //!
-//! Addresses that are marked as secured lead through associations; without the mark they are those of the carrier beneath. The
-//! protocol takes both for plain addresses, and knows nothing of seals.
+//! A datagram to an address that is marked as secured goes through an association. Without the mark the address is one of the
+//! carrier beneath. To the protocol both are plain addresses; it knows nothing of seals.
 //!
-//! **Invariant:** nothing here reads the clock, and no datagram gets through that is not proved to be from a peer, unless the device
+//! **Invariant:** nothing here reads the clock. No datagram gets through that is not proved to be from a peer, unless the device
 //! allows plain ones.
 
 mod held;
@@ -39,9 +39,9 @@ const ASSOCIATION_BYTES: u64 = 2 << 10;
 const ASSOCIATIONS_MIN: u64 = 16;
 /// The most associations that an endpoint may have.
 const ASSOCIATIONS_MAX: u64 = 1 << 16;
-/// Associations and handshakes may take one part in so many of the memory cap.
+/// The part of the memory cap that associations and handshakes may take.
 pub(super) const MEMORY_SHARE: u64 = 16;
-/// Handshakes may take one part in so many of what associations and handshakes may take together.
+/// The part of that memory that handshakes may take.
 const HANDSHAKES_SHARE: u64 = 2;
 
 /// A carrier that seals the datagrams of another one.
@@ -54,7 +54,7 @@ pub(super) struct Sealed<C> {
     held: Held,
     /// The buffer that was handed out last.
     open: Open,
-    /// Arrived datagrams are opened here, and datagrams that can't be sealed yet are written here.
+    /// The buffer in which arrived datagrams are opened, and in which datagrams are written that can't be sealed yet.
     scratch: Scratch,
     now: Time,
     /// Whether there may be datagrams of handshakes to send, or others that waited for their handshakes.
@@ -68,7 +68,7 @@ pub(super) struct Sealed<C> {
 struct Counts {
     /// Datagrams that came plain although this endpoint requires a seal.
     plain: u64,
-    /// Datagrams from or to an address that somebody else has taken over from the peer of its connections.
+    /// Datagrams from or to an address that somebody other than the peer of its connections has taken over.
     other_identity: u64,
     /// Datagrams that could not be sealed, and got lost.
     unsealed: u64,
@@ -79,17 +79,17 @@ struct Counts {
 enum Open {
     /// No buffer is handed out.
     Nothing,
-    /// It is the inner carrier's, for a plain datagram.
+    /// The buffer is the inner carrier's, for a plain datagram.
     Plain,
-    /// It is the inner carrier's, with space for the header and the tag of a sealed datagram around it.
+    /// The buffer is the inner carrier's, with space for the header and the tag of a sealed datagram around it.
     Sealing { by: Association, to: Address, len_max: usize, fragment: bool },
-    /// It is `scratch`: the datagram has to wait for an association with this address.
+    /// The buffer is `scratch`: the datagram waits for an association with this address.
     Waiting(Address),
-    /// It is `scratch`: the datagram gets lost.
+    /// The buffer is `scratch`: the datagram is lost.
     Lost,
 }
 
-/// A buffer that begins on an 8-byte boundary, because messages are read where they lie.
+/// A buffer that begins on an 8-byte boundary, since messages are read in place.
 struct Scratch {
     bytes: Box<[u8]>,
     start: usize,
@@ -109,8 +109,8 @@ impl Scratch {
 }
 
 impl<C: Carrier> Sealed<C> {
-    /// Seals what goes over the carrier `inner`. `own` is the address at which datagrams come back to this endpoint, if there is
-    /// one. Associations take a share of `memory_bytes_max`.
+    /// Makes a carrier that seals the datagrams of `inner`. `own` is the address at which datagrams come back to this endpoint,
+    /// if there is one. Associations take a share of `memory_bytes_max`.
     pub fn new(
         inner: C,
         sealing: Sealing,
@@ -145,7 +145,7 @@ impl<C: Carrier> Sealed<C> {
         })
     }
 
-    /// Finds out which dialled connections can't succeed any more, as the handshakes for them have failed.
+    /// Finds the dialled connections that can't succeed any more, since their handshakes have failed.
     fn take_failures(&mut self) {
         while let Some((at, failure)) = self.associations.poll_failure() {
             let Some(why) = connect_failure(&failure) else { continue };
@@ -157,7 +157,7 @@ impl<C: Carrier> Sealed<C> {
         }
     }
 
-    /// Forgets that a connection was dialled, and whom it expected.
+    /// Forgets that a connection was dialled, and the name that it expected.
     fn end_dial(&mut self, key: ConnKey) {
         if let Some((at, Some(name))) = self.held.end_dial(key) {
             self.associations.unexpect(at, &name);
@@ -173,7 +173,7 @@ impl<C: Carrier> Sealed<C> {
                 return;
             };
             let (Some(datagram), Some(buffer)) = (out.get(..len), self.inner.begin(to, len, false)) else {
-                // It is lost, and will be repeated when its time has come.
+                // The datagram is lost, and will be repeated in time.
                 continue;
             };
             if let Some(buffer) = buffer.get_mut(..len) {
@@ -197,7 +197,7 @@ fn table_sizes(memory_bytes_max: u64, method: Method) -> (usize, usize) {
     (associations as usize, handshakes as usize)
 }
 
-/// What the failure of a handshake means for those who dialled its address; `None` if another handshake may succeed.
+/// What the failure of a handshake means for connections that dialled its address; `None` if another handshake may succeed.
 fn connect_failure(failure: &Failure) -> Option<ConnectFailure> {
     match failure {
         Failure::NotExpected(..) => Some(ConnectFailure::WrongPeer),
@@ -237,8 +237,8 @@ pub(super) fn mtu_too_small(mtu_bytes: u32, plain_bytes_min: u32) -> CreateError
     }
 }
 
-/// The sender of a sealed datagram. If its association is gone, the sender is somebody without any right, since `None` would mean
-/// that nobody asks for rights.
+/// The sender of a sealed datagram. If its association is gone, the sender is a peer without any right. It is not `None`, since
+/// then rights would not be checked.
 struct SealedBy<'a> {
     associations: &'a Associations<Address>,
     by: Association,
@@ -329,14 +329,14 @@ impl<C: Carrier> Carrier for Sealed<C> {
     fn parse(&self, uri: &str) -> Result<Paths, String> {
         let (Paths::One(to) | Paths::Bonded([to, _])) = self.inner.parse(uri)?;
         if self.own == Some(to) {
-            // There would have to be two associations with one address.
+            // One address would need two associations.
             return Err(
                 "that is this endpoint itself, which can't shake hands with itself: give it what it has \
                         without a connection, or use an endpoint of shared memory"
                     .to_owned(),
             );
         }
-        // Whatever this side asks for is sealed. Bonded connections can't be sealed yet.
+        // This side seals everything that it requests. Bonded connections can't be sealed yet.
         Ok(Paths::One(to.with_secured(true)))
     }
 
@@ -345,7 +345,7 @@ impl<C: Carrier> Carrier for Sealed<C> {
     }
 
     fn set_nonce(&mut self, key: ConnKey, nonce: Option<u64>) {
-        // The inner carrier is not told, since it can't see the nonces in sealed datagrams.
+        // The inner carrier does not get the nonce, since it can't see the nonces in sealed datagrams.
         if nonce.is_some() {
             return;
         }
@@ -445,7 +445,7 @@ impl<C: Carrier> Identities for Sealed<C> {
         self.held.add(key, at, identity);
         self.held.met(at, self.associations.peer(at).map(|(identity, _)| identity));
         self.associations.retain(at);
-        // From now on the address belongs to the identity, so nothing need be expected any more.
+        // From now on the address belongs to the identity, so no name need be expected any more.
         self.end_dial(key);
     }
 }
@@ -460,7 +460,7 @@ impl<C: Carrier> Transmit for Sealed<C> {
     fn begin(&mut self, to: Address, len_max: usize, fragment: bool) -> Option<&mut [u8]> {
         if !to.is_secured() {
             if self.sealing.required {
-                // The protocol never gets a plain address on such an endpoint; if it did, the datagram must not leave.
+                // On such an endpoint the protocol never has a plain address. If it had one, the datagram must not leave.
                 self.open = Open::Lost;
                 return self.scratch.get(len_max);
             }

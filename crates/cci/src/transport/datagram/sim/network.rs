@@ -1,8 +1,8 @@
-//! What a simulator gives an endpoint instead of a socket, a network and a clock.
+//! What a simulation gives an endpoint in place of a socket, a network and a clock.
 
 use std::net::SocketAddr;
 
-/// A network as one endpoint sees it. It may lose, repeat and reorder datagrams.
+/// A network from the view of one endpoint. It may lose, repeat and reorder datagrams.
 pub trait Network: Send {
     /// The clock of this endpoint, in nanoseconds. It never goes back.
     fn now_ns(&self) -> u64;
@@ -27,7 +27,7 @@ pub struct TooLong {
     pub datagram_bytes_max: u16,
 }
 
-/// What a simulated endpoint has beside its options.
+/// What a simulated endpoint needs beside its options.
 #[derive(Clone, Debug)]
 pub struct SimulatedNode {
     /// The endpoint's address.

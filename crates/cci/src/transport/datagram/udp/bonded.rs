@@ -11,8 +11,8 @@ use cci_sys::{clock, udp::DATAGRAM_BYTES_MAX};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
-/// For how long a socket may take nothing before the datagrams that wait for it are given up. Its interface may never take
-/// anything again; the protocol sends them by the other one.
+/// The longest time in which a socket may take nothing before its waiting datagrams are given up. Its interface may never take
+/// anything again, and the protocol sends them by the other one.
 const CLOGGED_NS_MAX: u64 = 20_000_000;
 /// The names of each socket's counters.
 const NAMES: [[&str; 4]; 2] = [
@@ -51,11 +51,11 @@ impl Side {
     }
 }
 
-/// A carrier of two sockets, which is dead when both are. Datagrams for a socket that takes nothing get lost, so that those for
-/// the other one need not wait.
+/// A carrier of two sockets, which is dead when both are. Datagrams for a socket that takes nothing are lost, so that those for
+/// the other socket need not wait.
 pub(super) struct Bonded {
     sides: [Side; 2],
-    /// Where datagrams are written that get lost.
+    /// The buffer for datagrams that are lost.
     scrap: Box<[u8]>,
     /// The socket whose buffer was handed out last; `None` if it was `scrap`.
     open: Option<usize>,
@@ -188,7 +188,7 @@ impl Transmit for Bonded {
             self.open = Some(by);
             return side.udp.begin(to, len_max, fragment);
         }
-        // Space comes with the next flush, unless the socket takes nothing just now.
+        // Space comes with the next flush, unless the socket takes nothing at present.
         side.clogged?;
         side.given_up += 1;
         self.open = None;

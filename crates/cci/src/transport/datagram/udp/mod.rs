@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 
-/// The token of the socket in the endpoint's epoll set. Nobody asks which descriptor is readable.
+/// The token of the socket in the endpoint's epoll set. It does not matter which descriptor is readable.
 const TOKEN_SOCKET: u64 = 0;
 
 /// The size of the batch of datagrams to be sent, bytes, if the endpoint's cap leaves so much.
@@ -42,7 +42,7 @@ pub(super) struct Udp {
     fragmenting: bool,
     /// Whether the socket has failed for good.
     dead: bool,
-    /// How many errors the socket has had, passing ones included.
+    /// Number of errors of the socket, including passing ones.
     errors: u64,
     /// Whether the socket is in the endpoint's epoll set.
     is_watched: bool,
@@ -79,11 +79,11 @@ impl Udp {
         self.socket.local_addr()
     }
 
-    /// Counts an error of the socket, and finds out whether it is the end.
+    /// Counts an error of the socket, and finds out whether it is permanent.
     fn count_error(&mut self, error: &io::Error) -> Result<(), Dead> {
         self.errors += 1;
-        // With these errors the descriptor is no socket of ours any more. Whatever else is wrong, such as an interface that is
-        // down, may come right again, and the protocol's time-outs tell the program meanwhile.
+        // After these errors the descriptor is no longer a socket of ours. Any other condition, such as an interface that is
+        // down, may pass, and the protocol's time-outs inform the program meanwhile.
         self.dead |= matches!(error.raw_os_error(), Some(9 /* EBADF */ | 88 /* ENOTSOCK */));
         if self.dead { Err(Dead) } else { Ok(()) }
     }
@@ -91,7 +91,7 @@ impl Udp {
     /// Gives the kernel what waits, as far as it has space.
     fn send_batch(&mut self) -> Result<(), Dead> {
         if self.dead {
-            // Datagrams may get lost, and these do.
+            // Datagrams may get lost, and these are.
             self.out.clear();
             return Err(Dead);
         }
@@ -101,11 +101,11 @@ impl Udp {
         }
     }
 
-    /// Changes whether datagrams leave in fragments, and returns whether that worked. As it holds for the whole socket, what waits
-    /// leaves before it changes.
+    /// Changes whether datagrams leave in fragments, and returns whether that worked. The setting holds for the whole socket, so
+    /// what waits leaves before it changes.
     #[cold]
     fn set_fragmenting(&mut self, fragment: bool) -> bool {
-        // The next flush reports a death.
+        // The next flush reports a dead socket.
         let _ = self.send_batch();
         if self.out.pending() > 0 || self.socket.set_fragment(fragment).is_err() {
             return false;
@@ -119,7 +119,7 @@ impl Udp {
 impl Carrier for Udp {
     type Identities = Anonymous;
 
-    // Always: it is in the way of every poll, and what it calls is not inlined.
+    // Always inlined: every poll goes through it, and what it calls is not inlined.
     #[inline(always)]
     fn receive(&mut self) -> Result<usize, Dead> {
         if self.dead {

@@ -16,7 +16,7 @@ use crate::transport::{Transport, ip_port};
 use cci_secure::limits::OVERHEAD_BYTES;
 use cci_sys::udp::{DATAGRAM_BYTES_MAX, UdpSocket};
 
-/// Multicast groups may take one part in so many of the memory cap.
+/// The part of the memory cap that multicast groups may take.
 const GROUPS_SHARE: u64 = 32;
 
 /// Opens an endpoint's UDP transport.

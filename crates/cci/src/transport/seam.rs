@@ -161,7 +161,7 @@ pub trait Transport: Send {
         self.take_queued(core)
     }
 
-    /// Answers the next event if it has come alone, with nothing else to do before it; no event is queued. None says nothing: call
+    /// Returns the next event if it has come alone, with nothing else to do before it; no event is queued. None says nothing: call
     /// [`Transport::progress`]. For the parts of a transport that [hands out events](Transport::hands_out_events).
     fn take_alone(&mut self, core: &mut Core) -> Option<Event> {
         let _ = core;

@@ -72,7 +72,7 @@ impl Flow {
         self.initiator.operations()
     }
 
-    /// Enters an operation. False: there is no space, or none within this connection's quota.
+    /// Enters an operation. Returns false if there is no space, or none within this connection's quota.
     #[inline]
     pub fn start(&mut self, ops: &mut Ops, start: &Start<'_>) -> bool {
         let started = self.initiator.start(ops, start);

@@ -131,7 +131,7 @@ impl Initiator {
         }
     }
 
-    /// Enters an operation. False: there is no space, or none within this connection's quota.
+    /// Enters an operation. Returns false if there is no space, or none within this connection's quota.
     #[inline]
     pub fn start(&mut self, ops: &mut Ops, start: &Start<'_>) -> bool {
         let Some(at) = ops.insert(start, &mut self.usage) else { return false };

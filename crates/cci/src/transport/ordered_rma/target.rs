@@ -248,7 +248,7 @@ impl Target {
         Ok(found.ok().and_then(|(bytes, offset)| bytes.part(offset + skip_bytes, len_bytes)))
     }
 
-    /// A message came behind data. False: there is no buffer for it.
+    /// A message came behind data. Returns false if there is no buffer for it.
     pub fn notified<R: Arrived>(
         &mut self,
         core: &mut Core,
@@ -310,7 +310,7 @@ impl Target {
         self.holding.front().is_some_and(|slot| matches!(self.job(*slot), Job::Held))
     }
 
-    /// Pushes answers. False: there is no space for more.
+    /// Pushes answers. Returns false if there is no space for more.
     #[inline]
     pub fn push_answers(&mut self, channel: &mut impl Channel, turn: &mut Turn) -> bool {
         while self.answers != 0 {

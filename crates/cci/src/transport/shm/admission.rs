@@ -1,22 +1,22 @@
-//! Whose processes an endpoint shares memory with. The kernel says which user runs the process at the other end of a socket
+//! Which processes an endpoint shares memory with. The kernel reports the user of the process at the other end of a socket
 //! (`SO_PEERCRED`). Nothing else is known of that process: shared memory proves no names.
 
 use crate::device::DeviceInfo;
 use cci_sys::process;
 
-/// Whose processes may connect, and whom a client takes for a server.
+/// Which processes may connect to an endpoint, and which a client accepts as a server.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Processes of the same user: the endpoint has security, and this user could read the secrets by which it is known.
+    /// Processes of the same user. The endpoint has security, and this user could read the secrets that identify it.
     SameUser,
     /// Processes of the same user and of root, who can reach everything anyway.
     SameUserAndRoot,
-    /// Processes of all users, as the device's configuration says (`all_users = on`).
+    /// Processes of all users, if the device's configuration allows it (`all_users = on`).
     AllUsers,
 }
 
 impl Admission {
-    /// The rule for an endpoint of this device; `has_security`: the endpoint was opened with credentials.
+    /// The rule for an endpoint of this device. `has_security` says whether it was opened with credentials.
     pub(crate) fn of(device: &DeviceInfo, has_security: bool) -> Admission {
         match (has_security, device.shm.all_users) {
             (true, _) => Admission::SameUser,
@@ -34,8 +34,8 @@ impl Admission {
         }
     }
 
-    /// Whether a process of the user `uid` may be the server that was meant. `named` is the user whose number is in the URI; any
-    /// user can take a name without a number.
+    /// Whether a process of the user `uid` may be the server of a URI. `named` is the user whose number is in the URI. A name
+    /// without a number may belong to any user.
     pub(super) fn trusts_server(self, uid: u32, named: Option<u32>) -> bool {
         if named.is_some_and(|named| named != uid) {
             return false;

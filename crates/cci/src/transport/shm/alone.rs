@@ -1,9 +1,10 @@
-//! The shortest way of an event out of a ring: what comes alone, after a pause, is given to the program without the queue of events.
+//! The shortest path of an event out of a ring. An event that comes alone, after a pause, is given to the program without the
+//! queue of events.
 //!
-//! That is a short message of an open connection, or the end of the oldest send, which the message's header acknowledges. The message
-//! stays in the ring until everything that it acknowledges has been given out. Everything else is for [`drain`](super::receive::drain),
-//! to which a look from here makes no difference: nothing is changed before it is sure that there is an event, or that a send has ended
-//! of which the program wants none.
+//! Such an event is a short message of an open connection, or the end of the oldest send, which the message's header
+//! acknowledges. The message stays in the ring until everything that it acknowledges was given out. Everything else is left to
+//! [`drain`](super::receive::drain). Nothing is changed before it is certain that there is an event, or that a send has ended
+//! whose end the program does not want. So `drain` finds all the rest as it was.
 
 use super::connections::{Connections, EstablishedConn, Phase};
 use super::link::{Life, Link};
@@ -14,13 +15,13 @@ use crate::engine::core::Core;
 use crate::engine::event::{Event, Message};
 use cci_memory::pool::SlotMut;
 
-/// What comes alone.
+/// An event that comes alone.
 pub(super) enum Alone {
     Completion {
         connection: Connection,
         context: u64,
     },
-    /// It is in the buffer.
+    /// The message is in the buffer.
     Message {
         connection: Connection,
         buffer: SlotMut,
@@ -42,10 +43,11 @@ impl Alone {
     }
 }
 
-/// Takes what comes next on a link. None: there is nothing, or something else to do first.
+/// Takes the next event of a link. Returns `None` if there is none, or something else must be done first.
 #[inline(always)]
 pub(super) fn take(link: &mut Link, connections: &mut Connections, core: &mut Core) -> Option<Alone> {
-    // After a pause only: in a stream it costs less to take out many records at once. A quiet link has to become busy by what came.
+    // Only after a pause: in a stream it costs less to take many records at once. A link that is not busy must become busy when
+    // something comes.
     let is_plain = link.idle_polls > 0
         && link.is_busy
         && link.life == Life::Up
@@ -61,7 +63,7 @@ pub(super) fn take(link: &mut Link, connections: &mut Connections, core: &mut Co
             return Some(Alone::Completion { connection, context });
         }
     }
-    // The message may be answered: so the line for our next record is fetched while this one is handled.
+    // The program may answer the message, so the line for our next record is fetched now.
     link.out.producer.prefetch();
     let (_, conn) = connections.conns.named(header.conn, header.flags)?;
     let EstablishedConn { base, on } = conn.established().filter(|conn| conn.on.link == link.key)?;
@@ -78,7 +80,7 @@ pub(super) fn take(link: &mut Link, connections: &mut Connections, core: &mut Co
     Some(Alone::Message { connection, buffer, len_bytes })
 }
 
-/// Completes the oldest send of a link if the peer has taken it. Answers whose it was.
+/// Completes the oldest send of a link if the peer has taken it, and returns its connection.
 #[inline(always)]
 fn complete_oldest(
     link: &mut Link,
@@ -95,7 +97,7 @@ fn complete_oldest(
     let (connection, context) = (base.connection, send.op().context);
     on.in_progress = on.in_progress.saturating_sub(1);
     on.not_silent = on.not_silent.saturating_sub(1);
-    // The peer has taken more, perhaps, of which the same record will tell again.
+    // The peer may have taken more. The same record will show that again.
     link.out.consumed = send.end_position();
     sends.pop_alone(&mut link.out.fifo);
     Some((connection, context))

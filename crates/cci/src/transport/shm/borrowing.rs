@@ -1,4 +1,4 @@
-//! The borrowing side: memory of the peer's that is mapped here, and what was lent of it.
+//! The borrowing side of loans: the peer's memory that is mapped here, and the slots that were lent of it.
 
 use super::offer::Offer;
 use crate::engine::borrowed::BorrowedMemory;
@@ -14,12 +14,12 @@ pub(super) struct Borrowing {
     offer: Offer,
     /// The slots that are lent to this side, as bits.
     held: u64,
-    /// Those of them that are to go back, and for which the ring had no space.
+    /// Slots to return for which the ring had no space.
     pending: u64,
 }
 
 impl Borrowing {
-    /// Maps what the peer offers. None: it is not what it should be, or the system does not map it.
+    /// Maps the memory that the peer offers. Returns `None` if it is not as it should be, or the system does not map it.
     pub fn map(offer: Offer, fd: OwnedFd, owner: Arc<RequestInbox>, charge: Charge) -> Option<Borrowing> {
         let mut reader = SharedMemory::open_read_only(fd, usize::try_from(offer.len_bytes()).ok()?).ok()?;
         reader.drop_fd();
@@ -31,28 +31,28 @@ impl Borrowing {
         &self.memory
     }
 
-    /// Whether the peer may lend a message of this length in this slot now. It must not, if it has not got the slot.
+    /// Whether the peer may lend a message of this length in this slot now. It must not if the slot is lent already.
     pub fn may_be_lent(&self, slot: u32, len_bytes: u32) -> bool {
         slot < self.offer.slots && len_bytes <= self.offer.slot_bytes && self.held & 1 << slot == 0
     }
 
-    /// Notes that a slot was taken. Whoever has its message gives it back.
+    /// Notes that a slot was taken. The owner of the message returns it.
     pub fn hold(&mut self, slot: u32) {
         self.held |= 1 << slot;
     }
 
-    /// Whether something is lent that has not gone back.
+    /// Whether a slot is lent that was not returned.
     #[inline]
     pub fn holds_any(&self) -> bool {
         self.held != 0
     }
 
-    /// Whether something waits for space in the ring.
+    /// Whether a slot to return waits for space in the ring.
     pub fn is_pending(&self) -> bool {
         self.pending != 0
     }
 
-    /// The slots that are to go back now, as bits.
+    /// The slots that are to be returned now, as bits.
     #[inline]
     pub fn due(&mut self) -> u64 {
         if self.held == 0 {
@@ -62,13 +62,13 @@ impl Borrowing {
         self.pending
     }
 
-    /// Notes that the peer was told of all that was due.
+    /// Notes that all slots that were due have been returned.
     pub fn went_back(&mut self) {
         self.held &= !self.pending;
         self.pending = 0;
     }
 
-    /// Has the endpoint woken when the program drops a message. True: it has already.
+    /// Has the endpoint woken when the program drops a message. Returns true if it has dropped one already.
     pub fn arm(&self) -> bool {
         self.held != 0 && self.memory.arm()
     }

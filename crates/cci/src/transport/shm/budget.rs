@@ -1,4 +1,4 @@
-//! What an endpoint may still allocate under its memory cap for links and connections.
+//! How much an endpoint may still allocate for links and connections under its memory cap.
 
 use super::connections::Connections;
 use super::handshake::{Half, Stage};
@@ -12,22 +12,22 @@ use crate::connection::Connection;
 use cci_memory::slab::Key;
 use cci_sys::SysError;
 
-/// A ring takes at most this part of what is left under the cap.
+/// The part of the remaining memory that one ring may take at most.
 const RING_SHARE: u64 = 16;
 
-/// The endpoint's memory cap, and what of it is taken when a step of a handshake begins.
+/// The endpoint's memory cap, and how much of it is used when a step of a handshake begins.
 #[derive(Copy, Clone)]
 pub(super) struct Budget {
     pub cap_bytes: u64,
-    /// Everything but rings that the endpoint holds, or has set apart for its other transports.
+    /// Everything except rings that the endpoint holds or has reserved for its other transports.
     pub held_bytes: u64,
 }
 
 /// Why there is no ring for a link.
 pub(super) enum NoHalf {
-    /// There is none for this reason, which the peer is told.
+    /// The reason that the peer gets.
     Why(ConnectFailure),
-    /// The system refused. The peer is told that there is no memory.
+    /// The system refused. The peer gets the reason that there is no memory.
     System(SysError),
 }
 
@@ -53,7 +53,7 @@ impl From<SysError> for NoHalf {
 }
 
 impl Budget {
-    /// The size of the ring that we can afford to read on a link to this process. None: we can't afford any.
+    /// The size of the ring to read on a link to this process, or `None` if there is no memory for a ring.
     fn ring_bytes(&self, links: &Links, handshakes: &Handshakes, process: u64) -> Option<u32> {
         let remaining =
             self.cap_bytes.saturating_sub(self.held_bytes.saturating_add(links.ring_memory().total()));
@@ -75,7 +75,7 @@ impl Budget {
         memory.has_space_for(ring_charge(ring_bytes)).then_some(ring_bytes)
     }
 
-    /// Makes the ring that we will read from a peer, and charges it.
+    /// Makes and charges the ring to read from a peer.
     pub fn make_half(
         &self,
         links: &Links,
@@ -90,7 +90,7 @@ impl Budget {
         Ok(half)
     }
 
-    /// Enters a connection that is to be made, if it fits under the cap, and begins its handshake. Returns the keys of both.
+    /// Enters a new connection if it fits under the cap, and begins its handshake. Returns the keys of both.
     pub fn insert_conn(
         &self,
         links: &Links,

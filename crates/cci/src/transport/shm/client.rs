@@ -24,13 +24,13 @@ use std::io;
 /// EPROTOTYPE: the same number on every Linux but those for MIPS, SPARC and Alpha. A dependency for it is not worth it.
 const ERRNO_PROTOTYPE: i32 = 91;
 
-/// The client's side of an endpoint.
+/// The client's side of an endpoint's handshakes.
 pub(super) struct Client {
-    /// Whose processes this endpoint connects to.
+    /// Which processes this endpoint connects to.
     pub admission: Admission,
 }
 
-/// What came of an attempt to reach a server.
+/// The result of an attempt to reach a server.
 enum Reached {
     Yes(Stream, Credentials),
     /// The server's queue is full.
@@ -44,7 +44,7 @@ impl Client {
     /// Begins a connection.
     ///
     /// # Errors
-    /// The caller's mistakes and the system's failures. What the server does shows as an event later.
+    /// Mistakes of the caller and failures of the system. A later event reports what the server does.
     pub fn dial(
         &self,
         step: &mut Step<'_>,
@@ -82,7 +82,7 @@ impl Client {
     /// Tries to reach the server.
     ///
     /// # Errors
-    /// The system's failures. What the server does shows as an event later.
+    /// Failures of the system. A later event reports what the server does.
     pub fn hello(&self, common: &mut Common, core: &mut Core, key: Key) -> Result<(), SysError> {
         let Some(handshake) = common.handshakes.get_mut(key) else { return Ok(()) };
         let Stage::Hello { hello, .. } = &mut handshake.stage else { return Ok(()) };
@@ -103,7 +103,7 @@ impl Client {
             }
         };
         stream.trust();
-        // If sending fails, the server has closed the socket, perhaps after it sent the reason. The reason is read later.
+        // If sending fails, the server has closed the socket. It may have sent the reason before, which is read later.
         let message = if hello.proof.is_some() {
             Message::Who
         } else {
@@ -162,7 +162,7 @@ impl Client {
                 let (conn, server) = (*conn, *server);
                 self.accepted(step, (key, conn, server), &accept, fds);
             }
-            // A server without a secret is not the one that we want.
+            // A server without a secret is not the one that is wanted.
             (Stage::Proving { .. }, Ok(Message::Refuse(ConnectFailure::Refused))) => {
                 self.proof_came(common, core, key, ReceivedFds::default());
             }
@@ -178,8 +178,8 @@ impl Client {
         }
     }
 
-    /// Looks at the page of memory that the server has sent. The server gets the request only if the page contains the secret of
-    /// the endpoint that we want.
+    /// Checks the page of memory that the server has sent. The server gets the request only if the page has the secret of the
+    /// wanted endpoint.
     fn proof_came(&self, common: &mut Common, core: &mut Core, key: Key, fds: ReceivedFds) {
         let Some(handshake) = common.handshakes.get_mut(key) else { return };
         let (conn, server, is_it) = match &handshake.stage {
@@ -197,12 +197,12 @@ impl Client {
         core.heard(connection);
         let was = std::mem::replace(&mut handshake.stage, Stage::Asked { conn, server });
         if let Stage::Proving { hello, .. } = was {
-            // If sending fails, the server has closed the socket, and the hang-up will tell us.
+            // If sending fails, the server has closed the socket, and the hang-up will show it.
             handshake.send(&Message::Request(hello.request, &hello.payload));
         }
     }
 
-    /// The server's program has accepted our request.
+    /// Handles the server's acceptance of the request.
     fn accepted(
         &self,
         step: &mut Step<'_>,
@@ -226,8 +226,8 @@ impl Client {
         }
     }
 
-    /// Joins a link that exists already, if it leads to this server: knowing the number of somebody else's link gets a server
-    /// nothing.
+    /// Joins a link that exists already, if it leads to this server. A server gains nothing if it knows the number of another's
+    /// link.
     fn join(&self, step: &mut Step<'_>, (key, conn): (Key, Key), accept: &Accept, side: Side, peer: Peer) {
         let Step { links, common, core, .. } = step;
         let Some(link) = links.table.with_id(accept.link_id, side).filter(|link| link.peer == peer) else {
@@ -258,7 +258,7 @@ impl Client {
             common.connections.fail(core, conn, why);
         }
         if let Stage::Asked { .. } = handshake.stage {
-            // The server may just have accepted. It would take silence for a confirmation that is on its way through the ring.
+            // The server may just have accepted. Without this message it would wait for a confirmation through the ring.
             handshake.send(&Message::Refuse(why));
         }
     }

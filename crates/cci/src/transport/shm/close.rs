@@ -1,9 +1,9 @@
 //! How connections and links end.
 //!
-//! CLOSE goes through the ring behind everything sent before. The peer stops sending on the connection, answers
-//! CLOSE_ACK, and knows that it is gone; with that answer our entry for it is free, as no record of the peer's can
-//! name it any more. Two CLOSEs that cross need no answers. A link with no connection left is given up by whoever
-//! sees it first; the other side drains what is in the ring and follows.
+//! CLOSE goes through the ring behind everything that was sent before. The peer then stops sending on the connection and answers
+//! CLOSE_ACK. With that answer our entry for the connection is free, since no record of the peer can refer to it any more. Two
+//! CLOSEs that cross need no answers. A link without connections is given up by the side that sees it first. The other side
+//! drains the ring and follows.
 
 use super::common::Common;
 use super::connections::Phase;
@@ -31,7 +31,7 @@ pub(super) fn close_came(
     let (to, is_closing) = (conn.on.peer(), conn.on.phase == Phase::Closing);
     if is_closing {
         if common.transfers.end_flow(link, &mut common.connections, core, key, Status::Disconnected) {
-            // Our own CLOSE has not been sent, since operations were under way: so the peer waits for an answer.
+            // Our own CLOSE was not sent, since operations were under way. So the peer waits for an answer.
             link.send_control(Control::about(kind::CLOSE_ACK, to, NOBODY))?;
         }
         return closed(link, common, core, key);
@@ -40,7 +40,7 @@ pub(super) fn close_came(
     link.send_control(Control::about(kind::CLOSE_ACK, to, NOBODY))
 }
 
-/// Ends a connection because the peer's process has used up its quota. The peer is told by a CLOSE, behind all that was sent
+/// Ends a connection because the peer's process has used up its quota. A CLOSE informs the peer, behind everything that was sent
 /// before.
 #[cold]
 pub(super) fn shut_out(
@@ -59,10 +59,10 @@ pub(super) fn shut_out(
     link.send_control(Control::about(kind::CLOSE, to, NOBODY))
 }
 
-/// Takes a connection off its link because its peer is gone, or is shut out, and ends what it has under way.
+/// Removes a connection from its link because its peer is gone or shut out, and ends what it has under way.
 ///
 /// # Errors
-/// The ring is corrupt. The connection still rides on its link then, and ends with that.
+/// The ring is corrupt. The connection stays on its link then, and ends with it.
 fn lose_peer(
     link: &mut Link,
     common: &mut Common,
@@ -92,7 +92,7 @@ pub(super) fn close_ack_came(
     }
 }
 
-/// Frees a connection that we have closed, and for which nothing more can come.
+/// Frees a connection that this side has closed and for which nothing more can come.
 fn closed(link: &mut Link, common: &mut Common, core: &mut Core, key: Key) -> Result<(), Corrupt> {
     link.complete_taken(&mut common.connections, core)?;
     link.end_sends(&mut common.connections, core, key.index, Status::Disconnected);
@@ -102,14 +102,14 @@ fn closed(link: &mut Link, common: &mut Common, core: &mut Core, key: Key) -> Re
     Ok(())
 }
 
-/// Takes a connection off its link whose CLOSE was not answered within the send timeout, and ends what it has under way.
+/// Removes a connection whose CLOSE was not answered within the send timeout from its link, and ends what it has under way.
 pub(super) fn give_up(link: &mut Link, common: &mut Common, core: &mut Core, key: Key) {
     let Common { connections, transfers, .. } = common;
     link.end_sends(connections, core, key.index, Status::TimedOut);
     if transfers.end_flow(link, connections, core, key, Status::TimedOut)
         && let Some(conn) = connections.conns.established(key)
     {
-        // If the ring is corrupt, the next poll finds that, too.
+        // If the ring is corrupt, the next poll finds that as well.
         let _ = link.send_close(conn.on);
     }
     link.conns = link.conns.saturating_sub(1);

@@ -5,9 +5,9 @@ use super::handshakes::Handshakes;
 use super::transfers::Transfers;
 use crate::engine::charge::ChargedBytes;
 
-/// Everything beside a link that may be touched while that link is handled.
+/// Everything beside a link that may be used while that link is handled.
 pub(super) struct Common {
-    /// A random number by which peers tell this endpoint from others.
+    /// A random number that identifies this endpoint to its peers.
     pub endpoint: u64,
     pub connections: Connections,
     pub transfers: Transfers,

@@ -1,4 +1,4 @@
-//! Passes what arrives for a handshake to the side that this endpoint is on, client or server.
+//! Passes what arrives for a handshake to the client's or the server's side of this endpoint.
 
 use super::ERRNO_DESCRIPTORS;
 use super::client::Client;
@@ -17,7 +17,7 @@ pub(super) struct Connecting {
 }
 
 impl Connecting {
-    /// Lets in the next client that waits. False: nobody waits, or there are too many.
+    /// Admits the next client that waits. Returns false if none waits, or there are too many.
     pub fn let_in(&mut self, step: &mut Step<'_>) -> bool {
         let Some(client) = self.server.let_in(step) else { return false };
         if let Some(key) = client {
@@ -38,7 +38,8 @@ impl Connecting {
             match stream.recv(&mut buffer, 2) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.raw_os_error() == Some(ERRNO_DESCRIPTORS) => {
-                    // This process has no free descriptor, so the peer's were lost. It is told, and its program may try again.
+                    // This process has no free descriptor, so the peer's descriptors were lost. The peer is informed, and its
+                    // program may try again.
                     handshake.send(&Message::Refuse(ConnectFailure::NoMemory));
                     step.common.connections.counts.system_errors += 1;
                     return self.end(step, key, ConnectFailure::NoMemory);
@@ -73,12 +74,12 @@ impl Connecting {
         }
     }
 
-    /// Ends handshakes whose time is up, and tries again to reach servers whose queue was full.
+    /// Ends handshakes whose deadline has passed, and tries again to reach servers whose queue was full.
     pub fn time_out(&mut self, step: &mut Step<'_>) {
         let now_ns = step.common.connections.now_ns;
         let (over, again) = step.common.handshakes.due(now_ns);
         for key in over {
-            // The answer may have come just now.
+            // The answer may just have come.
             self.ready(step, key);
             if step.common.handshakes.get(key).is_some_and(|handshake| now_ns >= handshake.deadline_ns) {
                 step.common.connections.counts.handshake_timed_out += 1;

@@ -21,7 +21,8 @@ pub(super) struct Conn {
 pub(super) struct Base {
     /// The engine's handle.
     pub connection: Connection,
-    // Counters that change together are not neighbours: the compiler would change both by one vector, at twice the price.
+    // Counters that change together are not neighbours. Otherwise the compiler changes both by one vector operation, which costs
+    // twice as much.
     pub messages_sent: u64,
     pub messages_received: u64,
     pub bytes_sent: u64,
@@ -32,7 +33,7 @@ pub(super) struct Base {
     pub keepalive_us: u32,
 }
 
-/// Which part of its life a connection is in, for the transport.
+/// The stage of a connection's life, as the transport sees it.
 pub(super) enum State {
     /// The handshake that will establish the connection is under way.
     Making {
@@ -44,7 +45,7 @@ pub(super) enum State {
     Gone,
 }
 
-/// What a connection has while it rides on a link.
+/// The state of a connection on a link.
 pub(super) struct Established {
     pub link: Key,
     /// The key, as bits, of the flow that the connection has while remote memory operations are under way.
@@ -68,13 +69,13 @@ pub(super) struct Established {
 pub(super) enum Phase {
     /// It sends and receives.
     Open,
-    /// A send timed out without an answer: nothing is sent any more, but the peer does not know.
+    /// A send timed out without an answer. Nothing is sent any more, but the peer does not know that.
     Broken,
-    /// The program disconnected; CLOSE is queued or sent, and the answer has not come.
+    /// The program disconnected. CLOSE is queued or sent, and the answer has not come.
     Closing,
 }
 
-/// An established connection: found once in each call, where the call begins, and passed to whatever needs one.
+/// An established connection. It is looked up once at the beginning of each call, and passed on.
 pub(super) struct EstablishedConn<'a> {
     pub base: &'a mut Base,
     pub on: &'a mut Established,
@@ -99,7 +100,7 @@ impl Conn {
         }
     }
 
-    /// What the connection has because it rides on a link. None: it does not.
+    /// The connection's state on its link; `None` if it is on no link.
     #[inline]
     pub fn on(&self) -> Option<&Established> {
         match &self.state {
@@ -116,7 +117,7 @@ impl Base {
 }
 
 impl Established {
-    /// How the peer names the connection.
+    /// The peer's name of the connection.
     pub fn peer(&self) -> PeerConn {
         PeerConn { index: self.peer_index, generation: u32::from(self.peer_generation) }
     }
@@ -132,7 +133,8 @@ impl Established {
     }
 }
 
-/// Converts nanoseconds to microseconds, rounded up so that no timeout becomes 0. What is too long becomes `u32::MAX`: for ever.
+/// Converts nanoseconds to microseconds, rounded up so that no timeout becomes 0. Times that are too long become `u32::MAX`,
+/// which means for ever.
 pub(super) fn to_us(ns: u64) -> u32 {
     u32::try_from(ns.div_ceil(1_000)).unwrap_or(u32::MAX)
 }
@@ -142,7 +144,7 @@ pub(super) fn from_us(us: u32) -> u64 {
     if us == u32::MAX { u64::MAX } else { u64::from(us) * 1_000 }
 }
 
-/// What is counted from the opening of the endpoint on.
+/// Counts since the endpoint was opened.
 #[derive(Default)]
 pub(super) struct Counts {
     pub wakes_sent: u64,
@@ -190,7 +192,7 @@ impl Conns {
         self.0.get_mut(key)
     }
 
-    /// Takes a connection out without a word to the engine.
+    /// Removes a connection without informing the engine.
     pub fn remove(&mut self, key: Key) -> Option<Conn> {
         self.0.remove(key)
     }
@@ -200,7 +202,7 @@ impl Conns {
         self.0.at(index).map_or(0, |(_, conn)| from_us(conn.base.send_timeout_us))
     }
 
-    /// The connection that has this index now. Sends name their connection by its index alone, as it outlives them.
+    /// The connection with this index. A send stores only the index of its connection, which outlives it.
     #[inline]
     pub fn at(&mut self, index: u32) -> Option<(Key, &mut Conn)> {
         self.0.at_mut(index)
@@ -223,13 +225,13 @@ impl Conns {
         self.established(key).filter(|conn| conn.on.flow() == Some(flow))
     }
 
-    /// The connection that a peer names, by its index and the low bits of its generation.
+    /// The connection to which a peer refers by its index and the low bits of its generation.
     #[inline]
     pub fn named(&mut self, index: u32, generation: u8) -> Option<(Key, &mut Conn)> {
         self.at(index).filter(|(key, _)| key.generation as u8 == generation)
     }
 
-    /// The connection that a peer names, if it rides on `link`.
+    /// The connection to which a peer on `link` refers. `None` if it is not on that link.
     #[inline]
     pub fn named_on(&mut self, link: Key, index: u32, generation: u8) -> Option<(Key, EstablishedConn<'_>)> {
         let (key, conn) = self.named(index, generation)?;
@@ -242,10 +244,10 @@ pub(super) struct Connections {
     pub conns: Conns,
     pub sends: Sends,
     pub counts: Counts,
-    /// Connections whose CLOSE the peer has not answered yet, each with the time until which we wait.
+    /// Connections whose CLOSE the peer has not answered yet, each with the time until which this side waits.
     pub closing: Vec<(Key, u64)>,
     pub keepalive: Keepalive,
-    /// What the clock showed when it was last read.
+    /// The last reading of the clock.
     pub now_ns: u64,
     pub mss: u32,
     pub send_timeout_us: u32,
@@ -262,8 +264,8 @@ impl Connections {
         if is_full { self.conns.bytes() as u64 } else { 0 }
     }
 
-    /// Enters a connection that is to be made, and begins its handshake. Returns the keys of both. None: a table is full, or
-    /// the system has no memory for it.
+    /// Enters a new connection, and begins its handshake. Returns the keys of both, or `None` if a table is full or the system
+    /// has no memory for it.
     pub fn insert(
         &mut self,
         connection: Connection,
@@ -293,7 +295,7 @@ impl Connections {
     }
 
     /// Notes that a connection is closing and is given up at `until_ns`. Before the list grows, those that have closed since are
-    /// taken off: where the send timeout is long, they would otherwise stay for ever.
+    /// removed. With a long send timeout they would otherwise stay for long.
     pub fn closes_by(&mut self, key: Key, until_ns: u64) {
         if self.closing.len() == self.closing.capacity() {
             let conns = &self.conns;
@@ -328,7 +330,7 @@ impl Connections {
         }
     }
 
-    /// The handshake of a connection is done, and it rides on `link` from now on.
+    /// Puts a connection whose handshake is complete on `link`.
     pub fn establish(&mut self, core: &mut Core, key: Key, link: Key, peer: PeerConn, mss: u32) {
         let Some(Conn { base, state }) = self.conns.get_mut(key) else { return };
         let State::Making { is_reliable, .. } = *state else { return };
@@ -349,7 +351,7 @@ impl Connections {
         }
     }
 
-    /// Notes and reports that a connection has no peer any more. Nothing of it must be under way.
+    /// Notes and reports that a connection has no peer any more. Nothing of it may be under way.
     pub fn lose_peer(&mut self, core: &mut Core, key: Key, reason: DisconnectReason) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.state = State::Gone;
@@ -357,14 +359,14 @@ impl Connections {
         }
     }
 
-    /// Removes a connection that is over on both sides.
+    /// Removes a connection that has ended on both sides.
     pub fn remove(&mut self, core: &mut Core, key: Key) {
         if let Some(conn) = self.conns.0.remove(key) {
             core.closed(conn.base.connection);
         }
     }
 
-    /// Ends all connections that ride on `link`, which is no more.
+    /// Ends all connections on `link`, which has ended.
     pub fn end_all_on(&mut self, core: &mut Core, link: Key, reason: DisconnectReason) {
         let on_it = |(key, conn): (Key, &Conn)| {
             conn.on().filter(|on| on.link == link).map(|on| (key, on.phase == Phase::Closing))

@@ -1,8 +1,8 @@
-//! How a peer that sleeps is woken, without ever waiting for that peer.
+//! Wakes a peer that sleeps, without ever waiting for that peer.
 //!
-//! An eventfd is the cheapest means, but both sides hold the same open file: a peer can make it blocking and fill its counter,
-//! so that whoever rings waits for ever. No system call writes to an eventfd without that danger. A process of our own user
-//! gains nothing by it, since it may stop us anyway. A process of another user is rung over the lifeline, whose two ends are
+//! An eventfd is the cheapest means. But both sides hold the same open file, so a peer can make it blocking and fill its counter.
+//! Then a process that rings waits for ever, and no system call writes to an eventfd without that danger. A process of our own
+//! user gains nothing by it, since it may stop us anyway. A process of another user is rung over the lifeline, whose two ends are
 //! separate files.
 
 use cci_sys::event::EventFd;
@@ -30,7 +30,7 @@ impl Doorbell {
     /// Wakes the peer.
     ///
     /// # Errors
-    /// It can't be woken any more, so that the link is of no use.
+    /// The peer can't be woken any more, so the link can't be used any more.
     pub fn ring(&self) -> io::Result<()> {
         match self {
             Doorbell::Counter(counter) => counter.signal(),

@@ -1,8 +1,8 @@
-//! What an endpoint remembers of a connection between two steps of its handshake. The steps are in [`client`](super::client)
-//! and [`server`](super::server).
+//! What an endpoint keeps of a connection between two steps of its handshake. The steps are in [`client`](super::client) and
+//! [`server`](super::server).
 //!
-//! Nothing is mapped before the server's program has accepted. Each side makes the ring that it reads: it chooses the size, and
-//! the memory is charged to it. Both sides look at each other's credentials first.
+//! Nothing is mapped before the server's program has accepted. Each side makes the ring that it reads, chooses its size, and is
+//! charged for its memory. Both sides check each other's credentials first.
 
 use super::RING_BYTES_PEER_MAX;
 use super::link::Ends;
@@ -22,32 +22,32 @@ use std::os::fd::AsFd;
 
 /// A connection that is being made.
 pub(super) struct Handshake {
-    /// The socket to the peer; None when nothing more is to be sent or read there.
+    /// The socket to the peer; `None` if nothing more is to be sent or read there.
     pub stream: Option<Stream>,
     pub deadline_ns: u64,
     pub stage: Stage,
 }
 
-/// How far a handshake has come.
+/// The stage of a handshake.
 pub(super) enum Stage {
-    /// A client has connected to us and not yet sent its request. `has_asked`: it wanted to know who
-    /// we are, and was shown our secret.
+    /// A client has connected and has not sent its request. `has_asked` says whether it asked who listens here, and was shown the
+    /// secret.
     Silent { peer: Credentials, since_ns: u64, has_asked: bool },
-    /// We are the client and try again later, as the server's queue is full.
+    /// The client's side tries again later, since the server's queue is full.
     Hello { conn: Key, hello: Box<Hello> },
-    /// We are the client and wait for the server's library to prove that it is the one we want.
+    /// The client's side waits for the server's library to prove that it is the wanted one.
     Proving { conn: Key, server: Credentials, hello: Box<Hello> },
-    /// We are the client and wait for the decision of the server's program.
+    /// The client's side waits for the decision of the server's program.
     Asked { conn: Key, server: Credentials },
-    /// We have accepted and offered a new link.
+    /// The server's side has accepted and offered a new link.
     Offered { pending: PendingPeer, half: Box<Half> },
-    /// We have accepted and offered this link, which exists already. The client confirms through its ring.
+    /// The server's side has accepted and offered this link, which exists already. The client confirms through its ring.
     Joining { pending: PendingPeer, link: Key },
-    /// We have accepted, and wait for a link to the same client that another handshake is making.
+    /// The server's side has accepted, and waits for a link to the same client that another handshake is making.
     Waiting { pending: PendingPeer },
 }
 
-/// A client whose request we accepted.
+/// A client whose request was accepted.
 #[derive(Copy, Clone)]
 pub(super) struct PendingPeer {
     /// Our side of its connection.
@@ -57,18 +57,18 @@ pub(super) struct PendingPeer {
     pub peer: Peer,
 }
 
-/// What a client keeps until it can send its request: the server's queue may be full, or the server has to prove who it is.
+/// What a client keeps until it can send its request. The server's queue may be full, or the server must first prove who it is.
 pub(super) struct Hello {
     pub name: Name,
-    /// What the server has to show before it gets the request.
+    /// What the server must prove before it gets the request.
     pub proof: Option<Commitment>,
     pub request: Request,
     pub payload: Vec<u8>,
-    /// When to try again to reach the server.
+    /// When to try to reach the server again.
     pub again_ns: u64,
 }
 
-/// Our half of a link that is being made.
+/// This side's half of a link that is being made.
 pub(super) struct Half {
     pub ring: SharedMemory,
     pub bell: EventFd,
@@ -78,13 +78,14 @@ pub(super) struct Half {
 }
 
 impl Handshake {
-    /// Sends a message without descriptors. False: the peer is gone.
+    /// Sends a message without descriptors. Returns false if the peer is gone.
     pub fn send(&self, message: &Message<'_>) -> bool {
         let stream = self.stream.as_ref();
         stream.is_some_and(|stream| stream.send(message.bytes().as_slice(), &[]).is_ok())
     }
 
-    /// Sends a message with our half of a link: the ring that we read, and our doorbell. False: the peer is gone.
+    /// Sends a message with this side's half of a link: the ring that it reads, and its doorbell. Returns false if the peer is
+    /// gone.
     pub fn send_half(&self, message: &Message<'_>, half: &Half) -> bool {
         match (&self.stream, half.ring.fd()) {
             (Some(stream), Some(ring)) => {
@@ -123,7 +124,7 @@ impl Half {
         Ok(Half { ring, bell, ring_bytes, link_id, charge })
     }
 
-    /// Makes the ends of a link from our half and the descriptors of the peer's. None: those are not what they should be.
+    /// Makes the ends of a link of this half and the peer's descriptors. Returns `None` if those are not as they should be.
     pub fn join(self, ring_bytes: u32, mut fds: ReceivedFds) -> Option<Ends> {
         if ring_bytes > RING_BYTES_PEER_MAX {
             return None;

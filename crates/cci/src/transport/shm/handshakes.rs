@@ -12,16 +12,16 @@ use cci_sys::SysError;
 use cci_sys::unix::Stream;
 use std::os::fd::AsFd;
 
-/// The most connections that may be in the making at once.
+/// The most handshakes at a time.
 const HANDSHAKES_MAX: u32 = 64 << 10;
 
-/// How often a server whose queue is full is tried.
+/// Time between two attempts to reach a server whose queue is full.
 pub(super) const RETRY_NS: u64 = 1_000_000;
 
 /// All handshakes of an endpoint, on either side.
 pub(super) struct Handshakes {
     all: Slab<Handshake>,
-    /// When their deadlines were last looked at.
+    /// When their deadlines were last checked.
     looked_ns: u64,
 }
 
@@ -50,12 +50,12 @@ impl Handshakes {
         self.all.bytes() as u64
     }
 
-    /// The handshake that a token of the poller names.
+    /// The handshake of a token of the poller.
     pub fn named_by(&self, what: u64) -> Option<Key> {
         self.all.key_at(token::index(what)).filter(|key| token::names(what, *key))
     }
 
-    /// Enters a handshake without a stream. None: there are too many, or there is no memory.
+    /// Enters a handshake without a stream. Returns `None` if there are too many, or there is no memory.
     pub fn insert(&mut self, deadline_ns: u64, stage: Stage) -> Option<Key> {
         self.all.insert(Handshake { stream: None, deadline_ns, stage }).ok()
     }
@@ -87,16 +87,15 @@ impl Handshakes {
         Some(handshake)
     }
 
-    /// Changes the stage of a handshake. Its deadline stays, so that nothing which other connections of the same process do can
-    /// prolong it.
+    /// Changes the stage of a handshake. Its deadline stays, so that other connections of the same process can't prolong it.
     pub fn set_stage(&mut self, key: Key, stage: Stage) {
         if let Some(handshake) = self.all.get_mut(key) {
             handshake.stage = stage;
         }
     }
 
-    /// Handles a CONFIRM that came through the ring of `link`: a client has joined it, for a connection of ours that it names.
-    /// False: no such client is expected.
+    /// Handles a CONFIRM that came through the ring of `link`: a client has joined it, for one of our connections. Returns false
+    /// if no such client is expected.
     pub fn confirm(
         &mut self,
         connections: &mut Connections,
@@ -120,8 +119,8 @@ impl Handshakes {
         false
     }
 
-    /// Ends handshakes of clients that were about to join `link`, which is no more. A client whose socket is open can still say
-    /// that it needs a new link, so its handshake goes on.
+    /// Ends handshakes of clients that were about to join `link`, which has ended. A client whose socket is open can still ask
+    /// for a new link, so its handshake goes on.
     pub fn fail_joining(&mut self, connections: &mut Connections, core: &mut Core, link: Key) {
         let is_over = |handshake: &Handshake| {
             handshake.stream.is_none()
@@ -155,7 +154,7 @@ impl Handshakes {
         are_due
     }
 
-    /// The handshakes whose time is up, and those whose server is to be tried again.
+    /// The handshakes whose deadline has passed, and those whose server is to be tried again.
     pub fn due(&self, now_ns: u64) -> (Vec<Key>, Vec<Key>) {
         let (mut over, mut again) = (Vec::new(), Vec::new());
         for (key, handshake) in self.all.iter() {

@@ -5,7 +5,7 @@ use cci_memory::slab::Key;
 /// The connections with keepalive on.
 pub(super) struct Keepalive {
     conns: Vec<Key>,
-    /// When the first of these connections is to be looked at again.
+    /// When the first of these connections is checked next.
     next_ns: u64,
 }
 
@@ -23,13 +23,13 @@ impl Keepalive {
         }
     }
 
-    /// When the next connection is to be looked at; `u64::MAX`: never.
+    /// When the next connection is checked; `u64::MAX` if there is none.
     pub fn deadline_ns(&self) -> u64 {
         if self.conns.is_empty() { u64::MAX } else { self.next_ns }
     }
 
-    /// Calls `look` for every connection, if that is due. `look` returns when it is to be called for this connection again; None
-    /// turns keepalive off.
+    /// Calls `look` for every connection, if that is due. `look` returns when it is to be called for this connection again, or
+    /// `None` to switch keepalive off.
     #[inline]
     pub fn look(&mut self, now_ns: u64, mut look: impl FnMut(Key) -> Option<u64>) {
         if now_ns < self.deadline_ns() {

@@ -1,4 +1,4 @@
-//! The shortest way of a message out of a ring: it is copied once, to where it is lent to a handler from.
+//! The shortest path of a message from a ring to a handler: one copy, into the buffer that is lent to the handler.
 
 use super::common::Common;
 use super::connections::{EstablishedConn, Phase};
@@ -9,11 +9,11 @@ use crate::engine::core::Core;
 use crate::engine::lent::Lender;
 use cci_memory::ring::{Corrupt, LINE_PAYLOAD_BYTES};
 
-/// Lends the messages that have come on a link, up to what is not a message of an open connection, and as long as no event has to come
-/// first. What is left is for [`drain`](super::receive::drain). Answers how many it lent.
+/// Lends the messages that have come on a link, up to the first record that is no message of an open connection, and until an
+/// event must come first. [`drain`](super::receive::drain) handles the rest. Returns how many messages were lent.
 ///
 /// # Errors
-/// The peer wrote something impossible, and the link is to be given up.
+/// The peer wrote something impossible, and the link must be given up.
 #[inline]
 pub(super) fn lend(
     link: &mut Link,
@@ -24,13 +24,13 @@ pub(super) fn lend(
     if !link.consumer.may_have_more() || link.consumer.is_stalled() || link.life != Life::Up {
         return Ok(0);
     }
-    // After a pause one record only, as where messages are delivered.
+    // After a pause only one record is taken, as on the path of events.
     let records_max = if link.idle_polls > 0 { 1 } else { RECORDS_PER_POLL_MAX };
     let max = lender.may_lend(core).min(records_max);
     if max == 0 {
         return Ok(0);
     }
-    // If a handler panics, the next poll publishes what was read.
+    // If a handler panics, the next poll publishes the read position.
     let was_due = std::mem::replace(&mut link.publish_due, true);
     let mut lent = 0;
     let end = loop {
@@ -53,8 +53,8 @@ pub(super) fn lend(
     Ok(lent)
 }
 
-/// Lends up to `max` messages: one, or all short ones in a row that come on one connection with one acknowledgement, so that everything
-/// is looked up once. Answers how many. 0: what comes next is for others to handle.
+/// Lends up to `max` messages: one, or all short ones in a row on one connection with one acknowledgement, so that everything is
+/// looked up once. Returns how many; 0 if something else must handle the next record.
 #[inline(always)]
 fn lend_some(
     link: &mut Link,

@@ -1,4 +1,4 @@
-//! The lending side: memory that the peer of a link was offered, and the messages that it has not returned.
+//! The lending side of loans: the memory that was offered to a link's peer, and the messages that it has not returned.
 
 use super::offer::Offer;
 use super::pending::Ended;
@@ -10,7 +10,7 @@ use cci_memory::ring::Corrupt;
 use cci_sys::shared_memory::{self, LendingSlot};
 use cci_sys::unix::Stream;
 
-/// What a link lends its peer.
+/// What a link lends to its peer.
 #[derive(Default)]
 pub(super) enum Lending {
     #[default]
@@ -24,7 +24,7 @@ pub(super) enum Lending {
 pub(super) enum NotLent {
     /// The peer was never offered any memory.
     Never,
-    /// It has not answered, it has refused, or all slots are out.
+    /// The peer has not answered or has refused, or all slots are in use.
     Now,
 }
 
@@ -33,21 +33,21 @@ pub(super) struct Memory {
     slots: shared_memory::Lending,
     /// The peer has it mapped.
     is_mapped: bool,
-    /// Messages that were sent, by their slots.
+    /// The messages that were sent, by their slots.
     lent: [Option<Lent>; limits::LOANS_MAX as usize],
     _charge: Charge,
 }
 
 /// A message that was sent.
 struct Lent {
-    /// Only held, so that nobody writes to it.
+    /// Held so that nobody else writes to the slot.
     _slot: LendingSlot,
     connection: Connection,
     /// The index of the connection in the transport's table.
     conn: u32,
-    /// None: its completion was raised before it was returned, as its connection has ended.
+    /// `None` if the connection has ended, so that the completion came before the slot was returned.
     op: Option<SendOp>,
-    /// The peer has taken the record from the ring, as far as we know.
+    /// Whether the peer is known to have taken the record from the ring.
     is_taken: bool,
 }
 
@@ -76,10 +76,10 @@ impl Lending {
         }
     }
 
-    /// The peer says whether it has mapped the memory.
+    /// Handles the peer's report whether it has mapped the memory.
     ///
     /// # Errors
-    /// It was not offered any.
+    /// No memory was offered.
     pub fn answered(&mut self, is_mapped: bool) -> Result<(), Corrupt> {
         let Lending::Offered(memory) = self else { return Err(Corrupt::Length) };
         if is_mapped {
@@ -99,7 +99,7 @@ impl Lending {
         }
     }
 
-    /// Whether a slot is of this memory.
+    /// Whether a slot belongs to this memory.
     pub fn owns(&self, slot: &LendingSlot) -> bool {
         matches!(self, Lending::Offered(memory) if memory.slots.owns(slot))
     }
@@ -112,7 +112,7 @@ impl Lending {
         }
     }
 
-    /// Notes what became of a record, if it is a loan's. The message completes now only if it did not reach the peer.
+    /// Notes the end of a record, if it is a loan's. The message completes now only if it did not reach the peer.
     #[inline(always)]
     pub fn ended(&mut self, core: &mut Core, ended: &Ended, status: Status) {
         if let Some(slot) = ended.loan {
@@ -132,16 +132,16 @@ impl Lending {
         if let Some(op) = lent.op.take() {
             core.complete_apart(lent.connection, op, status);
         }
-        // Only what was taken back is sure not to be read.
+        // Only a message that was taken back is certain not to be read.
         if status == Status::ReceiverNotReady {
             *entry = None;
         }
     }
 
-    /// The peer returns slots.
+    /// Handles the return of slots.
     ///
     /// # Errors
-    /// It does not have all of them.
+    /// The peer does not have all of them.
     pub fn returned(&mut self, core: &mut Core, slots: u64) -> Result<(), Corrupt> {
         let memory = self.memory().ok_or(Corrupt::Length)?;
         let mut left = slots;
@@ -157,7 +157,7 @@ impl Lending {
         Ok(())
     }
 
-    /// A connection has ended: what its peer still has completes, as it was delivered.
+    /// Completes the messages of a connection that has ended and that its peer still has: they were delivered.
     pub fn connection_ended(&mut self, core: &mut Core, conn: u32) {
         let Some(memory) = self.memory() else { return };
         for lent in memory.lent.iter_mut().flatten() {
@@ -168,7 +168,7 @@ impl Lending {
         }
     }
 
-    /// The link has ended, and with it all connections. The memory is never lent again.
+    /// Ends all loans of a link that has ended. The memory is never lent again.
     pub fn end(&mut self, core: &mut Core) {
         if let Some(memory) = self.memory() {
             for lent in memory.lent.iter_mut().filter_map(Option::take) {

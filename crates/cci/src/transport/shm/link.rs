@@ -1,5 +1,5 @@
-//! A link: what two endpoints share. Two rings, two doorbells, and the socket whose hang-up says that the peer is
-//! gone. Any number of connections ride on it.
+//! A link between two endpoints: two rings, two doorbells, and a socket whose hang-up shows that the peer is gone. Any number of
+//! connections use it.
 
 use super::borrowing::Borrowing;
 use super::connections::{Connections, Established, complete};
@@ -24,22 +24,22 @@ use cci_sys::unix::Stream;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Grants that nobody has asked for are written only while one part in so many of the ring is free.
+/// Grants that nobody has asked for are written only while at least this part of the ring is free.
 const GRANTS_LEAVE: u32 = 16;
 
-/// Whether the peer is there.
+/// The state of the peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     Up,
-    /// The peer closed the link or died. What it had written before is still taken out, up to this position.
+    /// The peer closed the link or died. What it had written before is still read, up to this position.
     Draining {
         until: u64,
     },
-    /// The link is of no use any more, and the reason was counted.
+    /// The link can't be used any more, and the reason was counted.
     Dead,
 }
 
-/// Our ends of two rings and their doorbells, before they are a link.
+/// Our ends of two rings and their doorbells, before they become a link.
 pub(super) struct Ends {
     pub consumer: Consumer<SharedMemory>,
     pub producer: Producer<Arc<SharedMemory>>,
@@ -51,13 +51,13 @@ pub(super) struct Ends {
     pub ring_bytes: u32,
     /// What that ring takes under our memory cap.
     pub charge: Charge,
-    /// This process makes heavy fences, and those of others reach it.
+    /// Whether this process makes heavy fences, and those of others reach it.
     pub has_heavy_fences: bool,
     /// Size of the ring that we write.
     pub peer_ring_bytes: u32,
 }
 
-/// One end of a link. It has cache lines of its own, as one thread may make both ends.
+/// One end of a link. It has its own cache lines, since one thread may make both ends.
 #[repr(align(128))]
 pub(super) struct Link {
     /// The key of this link.
@@ -65,24 +65,25 @@ pub(super) struct Link {
     pub consumer: Consumer<SharedMemory>,
     pub out: Out,
     pub life: Life,
-    /// Our attention word is raised, unless the peer has taken it to ring the bell.
+    /// Whether our attention word is raised. The peer may have taken it since, to ring the bell.
     pub armed: bool,
-    /// The attention word asks the peer to ring when it reads, too.
+    /// Whether the attention word asks the peer to ring also when it reads.
     pub armed_for_progress: bool,
-    /// The kernel has refused the heavy fence that was due when the attention word was raised: a ring of the bell may be missing.
+    /// Whether the kernel has refused the heavy fence that was due when the attention word was raised. Then a ring of the bell
+    /// may be missing.
     pub lacks_heavy_fence: bool,
-    /// The bell may have been rung, and has to be drained before the endpoint sleeps.
+    /// Whether the bell may have been rung, so that it must be drained before the endpoint sleeps.
     pub rung: bool,
     pub is_active: bool,
     pub is_busy: bool,
-    /// Our read position was published, and we have yet to look whether the peer sleeps until it changes.
+    /// Whether our read position was published, and it was not checked yet whether the peer sleeps until it changes.
     pub publish_due: bool,
     /// Polls since the last record came.
     pub idle_polls: u32,
     pub conns: u32,
     pub heard_ns: u64,
     pub pinged_ns: u64,
-    /// When the last record came, for the choice of the link that is to be polled less.
+    /// When the last record came. This decides which link is polled less.
     pub worked_ns: u64,
     pub lifeline: Arc<Stream>,
     pub bell: EventFd,
@@ -92,14 +93,14 @@ pub(super) struct Link {
     pub ring_bytes: u32,
     _charge: Charge,
     pub stalls: u64,
-    /// The record on which the consumer is stalled must not be dropped. An unreliable message only waits while the program is
-    /// behind with its events.
+    /// Whether the record on which the consumer is stalled must not be dropped. An unreliable message waits only while the
+    /// program is behind with its events.
     pub stalled_by_reliable: bool,
     /// The connection of that record.
     pub stalled_for: Option<Connection>,
     pub rnr: u64,
     pub transfers: LinkTransfers,
-    /// What the peer lends of messages, once it has offered memory for that.
+    /// Loans of the peer, once it has offered memory for them.
     pub borrowing: Option<Box<Borrowing>>,
 }
 
@@ -156,7 +157,7 @@ impl Link {
         }
     }
 
-    /// How far we have read, in lines: the acknowledgement that goes with every record.
+    /// How far this side has read, in lines. Every record carries this acknowledgement.
     #[inline]
     pub fn ack(&self) -> u32 {
         (self.consumer.head() / LINE_BYTES as u64) as u32
@@ -181,7 +182,7 @@ impl Link {
             || self.borrowing.as_ref().is_some_and(|borrowing| borrowing.holds_any())
     }
 
-    /// Whether no connection rides on the link any more and nothing waits to be sent.
+    /// Whether no connection uses the link any more and nothing waits to be sent.
     pub fn is_unused(&self) -> bool {
         self.conns == 0 && self.out.control.is_empty()
     }
@@ -200,7 +201,7 @@ impl Link {
         self.transfers.has_work() && self.life == Life::Up
     }
 
-    /// Raises the attention word, so that the peer rings when it writes. True: a record has come already.
+    /// Raises the attention word, so that the peer rings when it writes. Returns true if a record has come already.
     pub fn arm(&mut self) -> bool {
         self.armed = true;
         self.armed_for_progress = self.waits_for_progress();
@@ -220,18 +221,18 @@ impl Link {
         self.armed = false;
     }
 
-    /// Queues a record that is not a message, and writes what fits.
+    /// Queues a record that is not a message, and writes the records that fit.
     pub fn send_control(&mut self, control: Control) -> Result<(), Corrupt> {
         self.out.control.push_back(control);
         self.push_control()
     }
 
-    /// Tells the peer that nothing more comes for a connection.
+    /// Informs the peer that nothing more comes for a connection.
     pub fn send_close(&mut self, conn: &Established) -> Result<(), Corrupt> {
         self.send_control(Control::about(kind::CLOSE, conn.peer(), NOBODY))
     }
 
-    /// Asks the peer for a sign of life, unless the ring is full: then its reading will be one.
+    /// Asks the peer for a sign of life. If the ring is full, the peer's reading will be one.
     pub fn send_ping(&mut self) -> Result<(), Corrupt> {
         if self.out.control.is_empty() {
             self.send_control(Control::about(kind::PING, NOBODY, NOBODY))
@@ -240,7 +241,7 @@ impl Link {
         }
     }
 
-    /// Answers a PING, unless the ring is full: then the peer sees that we are there by our reading.
+    /// Answers a PING. If the ring is full, our reading is the answer.
     pub fn send_pong(&mut self) -> Result<(), Corrupt> {
         if self.out.control.is_empty() {
             self.send_control(Control::about(kind::PONG, NOBODY, NOBODY))
@@ -276,13 +277,13 @@ impl Link {
         Ok(())
     }
 
-    /// Whether a grant may be written to the ring at once: what came before it is there, and messages have space besides.
+    /// Whether a grant may be written to the ring now: everything before it is written, and messages keep some space.
     pub fn has_space_for_grant(&mut self) -> Result<bool, Corrupt> {
         let enough = u64::from(self.out.ring_bytes / GRANTS_LEAVE);
         Ok(self.out.control.is_empty() && self.out.producer.free_bytes(enough)? >= enough)
     }
 
-    /// Writes a record to the ring. False: there is no space.
+    /// Writes a record to the ring. Returns false if there is no space.
     pub fn push_record(&mut self, header: RecordHeader, payload: &[u8]) -> Result<bool, Corrupt> {
         match self.out.producer.push(header, &[payload]) {
             Ok(_) => Ok(true),
@@ -291,7 +292,7 @@ impl Link {
         }
     }
 
-    /// Returns what the program has dropped of the messages that the peer has lent, as far as there is space.
+    /// Returns the slots of messages that the program has dropped, as far as there is space.
     pub fn return_loans(&mut self) -> Result<(), Corrupt> {
         let ack = self.ack();
         let Some(borrowing) = &mut self.borrowing else { return Ok(()) };
@@ -302,7 +303,7 @@ impl Link {
         let header = RecordHeader { kind: kind::RETURN, flags: 0, conn: NOBODY.index, ack };
         match self.out.producer.push(header, &[&slots.to_ne_bytes()]) {
             Ok(_) => borrowing.went_back(),
-            // It is tried again at the next maintenance.
+            // The next maintenance tries again.
             Err(PushError::Full | PushError::TooLong) => {}
             Err(PushError::Corrupt(corrupt)) => return Err(corrupt),
         }
@@ -313,8 +314,8 @@ impl Link {
     #[inline(always)]
     pub fn publish(&mut self) {
         if self.consumer.publish_head() {
-            // This look, if it takes a fence and goes without, finds a peer that has slept for a while. One that goes to sleep just
-            // now is found at the next poll, behind a fence that adds to nobody's latency.
+            // If this check needs a fence, it is made without one, and finds only a peer that has slept for a while. A peer that
+            // goes to sleep just now is found at the next poll, behind a fence that adds to no latency.
             self.publish_due = !self.out.producer.has_light_fences();
             if self.out.producer.peer_may_sleep() {
                 self.announce();
@@ -322,18 +323,18 @@ impl Link {
         }
     }
 
-    /// Looks, behind a fence, whether the peer waits for our read position.
+    /// Checks, behind a fence, whether the peer waits for our read position.
     #[inline(never)]
     pub fn announce(&mut self) {
         self.publish_due = false;
-        // A handler that panicked may have left it unpublished.
+        // If a handler panicked, the position may be unpublished.
         self.consumer.publish_head();
         if self.out.producer.needs_progress_wake() {
             self.out.ring_bell();
         }
     }
 
-    /// Reads the peer's position from the ring and completes the sends before it. Answers whether it has changed.
+    /// Reads the peer's position from the ring and completes the sends before it. Returns whether it has changed.
     pub fn complete_taken(
         &mut self,
         connections: &mut Connections,

@@ -25,10 +25,10 @@ use cci_memory::slab::Key;
 use cci_sys::clock;
 use std::os::fd::AsFd;
 
-/// The most busy links that are maintained in one go.
+/// The most busy links that one call maintains.
 const MAINTAINED_MAX: usize = 32;
 
-/// All links of an endpoint, and which of them are looked at when.
+/// All links of an endpoint, and when each is polled.
 pub(super) struct Links {
     pub table: Table,
     pub schedule: Schedule,
@@ -51,8 +51,8 @@ impl Links {
         &self.ring_memory
     }
 
-    /// Enters a link that was just made, with one connection on it. Its lifeline carried the handshake before. None: there is
-    /// no memory, or the kernel refuses.
+    /// Enters a new link with one connection on it. Its lifeline carried the handshake before. Returns `None` if there is no
+    /// memory, or the kernel refuses.
     pub fn make(&mut self, connections: &mut Connections, core: &Core, link: Link) -> Option<Key> {
         core.poller.unwatch(link.lifeline.as_fd());
         let Some(key) = self.table.insert(&core.poller, link) else {
@@ -64,15 +64,15 @@ impl Links {
         Some(key)
     }
 
-    /// Whether there is nothing to do on active links, as far as a short look shows. They count as polled then.
+    /// Whether active links have nothing to do, as far as a short check shows. They count as polled then.
     #[inline(always)]
     pub fn have_nothing(&mut self) -> bool {
-        // As a rule there is one.
+        // Usually there is one.
         let &[key] = self.schedule.active() else { return self.schedule.active().is_empty() };
         self.table.get_mut(key).is_some_and(turn::has_nothing)
     }
 
-    /// Looks at every active link. If there is one, something may have come on it, as [`Links::have_nothing`] has found.
+    /// Polls every active link. If there is only one, [`Links::have_nothing`] has found that something may have come on it.
     #[inline(always)]
     pub fn poll(&mut self, common: &mut Common, core: &mut Core) {
         if let &[key] = self.schedule.active() {
@@ -104,7 +104,7 @@ impl Links {
         short::take(link, &mut common.connections, core, line).map_or(Short::Other, Short::Message)
     }
 
-    /// Looks at several active links.
+    /// Polls several active links.
     #[inline(never)]
     fn poll_each(&mut self, common: &mut Common, core: &mut Core) {
         let mut at = 0;
@@ -123,7 +123,7 @@ impl Links {
         }
     }
 
-    /// Looks at every active link, and lends what has come as far as that is allowed.
+    /// Polls every active link, and lends what has come as far as that is allowed.
     #[inline]
     pub fn poll_lending(&mut self, common: &mut Common, core: &mut Core, lender: &mut Lender<'_>) {
         let mut at = 0;
@@ -142,7 +142,7 @@ impl Links {
         }
     }
 
-    /// Lends what has come on a link. False: that was nothing, or not all that the link has to do now.
+    /// Lends what has come on a link. Returns false if there was nothing, or the link has more to do now.
     #[inline]
     fn lend(&mut self, common: &mut Common, core: &mut Core, key: Key, lender: &mut Lender<'_>) -> bool {
         let Some(link) = self.table.get_mut(key) else { return false };
@@ -151,7 +151,7 @@ impl Links {
             self.kill(common, core, key);
             return true;
         };
-        // Events that came about just now are behind what was lent, and before what was not.
+        // Events that have just been queued come after what was lent, and before what was not.
         if lent == 0 && !core.has_events()
             || link.transfers.has_work()
             || link.out.bell_failed
@@ -175,7 +175,7 @@ impl Links {
         }
     }
 
-    /// Does what is to be done after an active link was polled with an outcome that is not the usual one.
+    /// Handles the outcome of a poll of an active link, unless it is the usual one.
     #[cold]
     #[inline(never)]
     fn polled(&mut self, common: &mut Common, core: &mut Core, key: Key, turned: Turned) {
@@ -190,7 +190,7 @@ impl Links {
         }
     }
 
-    /// Looks at one link, active or idle. Answers whether anything had come.
+    /// Polls one link, active or idle. Returns whether something had come.
     fn poll_link(&mut self, common: &mut Common, core: &mut Core, key: Key) -> bool {
         let Some(link) = self.table.get_mut(key) else { return false };
         let Ok(has_come) = turn::poll(link, common, core) else {
@@ -204,7 +204,7 @@ impl Links {
         has_come
     }
 
-    /// Ends a link that has come to its end, and schedules maintenance for one that needs it.
+    /// Ends a link that has ended, and schedules maintenance for a link that needs it.
     fn after_poll(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(link) = self.table.get_mut(key) else { return };
         if link.out.bell_failed {
@@ -258,7 +258,7 @@ impl Links {
             }
             Err(NotSent::Full) => {
                 is_full(link, &mut common.connections, core);
-                // The peer has to wake us once it has taken unreliable messages, which leave no other trace.
+                // The peer must wake us after it has taken unreliable messages, since nothing else shows it.
                 self.schedule.make_busy(link);
                 Err(SendError::WouldBlock)
             }
@@ -299,7 +299,7 @@ impl Links {
         taken
     }
 
-    /// Has a link maintained, and looked at in every poll, because something was sent on it.
+    /// Has a link maintained and polled from now on, since something was sent on it.
     #[cold]
     pub fn has_sends(&mut self, common: &Common, key: Key) {
         self.make_busy(key);
@@ -327,8 +327,8 @@ impl Links {
         Ok(())
     }
 
-    /// What an operation that is done at once needs: the mapped memory of the connection's peer. None: none is mapped, or a
-    /// fence has to wait first.
+    /// What an operation that is done at once needs: the mapped memory of the connection's peer. `None` if none is mapped, or a
+    /// fence must wait first.
     // Always inlined: the call alone was 1 % of a small operation.
     #[inline(always)]
     pub fn initiator_at_once(
@@ -341,7 +341,7 @@ impl Links {
         let Common { connections, transfers, .. } = common;
         let on = connections.conns.open(key)?.on;
         let (at, flow_key, in_progress) = (on.link, on.flow(), on.in_progress);
-        // The memory of a peer that is gone belongs to nobody.
+        // The memory of a peer that is gone may not be used.
         let link = self.table.get_mut(at).filter(|link| link.life == Life::Up)?;
         link.transfers.initiator.as_ref()?;
         if fence {
@@ -349,7 +349,7 @@ impl Links {
                 return None;
             }
             if in_progress > 0 {
-                // If the peer's position makes no sense, the next poll finds that, too.
+                // If the peer's position is impossible, the next poll finds that as well.
                 link.complete_taken(connections, core).ok()?;
                 if connections.conns.open(key).is_none_or(|conn| conn.on.in_progress > 0) {
                     return None;
@@ -366,20 +366,20 @@ impl Links {
         let (at, to) = (conn.on.link, conn.on.peer());
         let Some(link) = self.table.get_mut(at) else { return };
         match common.transfers.announce(link, to, core, region_id) {
-            // The message that names the region finds a peer that is awake, or being woken.
+            // When the message that names the region comes, the peer is awake or being woken.
             Ok(true) => link.out.flush(),
             Ok(false) => {}
             Err(_) => self.kill(common, core, at),
         }
     }
 
-    /// Takes back all grants of a region of ours that is no more.
+    /// Takes back all grants of one of our regions, which has ended.
     pub fn region_removed(&mut self, common: &mut Common, core: &mut Core, region_id: u64) {
         let affected = common.transfers.target.removed(&mut self.table, region_id);
         self.wake_for_records(common, core, affected);
     }
 
-    /// Reports to peers which memories of ours they still map, although those are no more.
+    /// Informs peers of memories of ours that they still map, although those have ended.
     #[cold]
     pub fn tell_of_ended(&mut self, common: &mut Common, core: &mut Core) {
         let now_ns = common.connections.now_ns;
@@ -387,7 +387,7 @@ impl Links {
         self.wake_for_records(common, core, affected);
     }
 
-    /// Lets go of all memory of peers of which no region is granted. Answers whether there was some.
+    /// Unmaps all memory of peers of which no region is granted. Returns whether there was any.
     #[cold]
     pub fn let_go_of_kept(&mut self) -> bool {
         let mut has_let_go = false;
@@ -399,7 +399,7 @@ impl Links {
         has_let_go
     }
 
-    /// Wakes the peers of links for which there is a record about mappings.
+    /// Wakes the peers of links that have a record about mappings.
     fn wake_for_records(&mut self, common: &mut Common, core: &mut Core, affected: Vec<Key>) {
         for key in affected {
             let Some(link) = self.table.get_mut(key) else { continue };
@@ -460,7 +460,7 @@ impl Links {
         }
     }
 
-    /// Looks at an idle link, which becomes active if something had come.
+    /// Polls an idle link, which becomes active if something had come.
     fn poll_idle(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         if !self.poll_link(common, core, key)
             && let Some(link) = self.table.get_mut(key)
@@ -479,7 +479,7 @@ impl Links {
         self.was_rung(common, core, key);
     }
 
-    /// Looks at a link whose peer has rung, by the bell or over the lifeline.
+    /// Polls a link whose peer has rung, by the bell or over the lifeline.
     pub fn was_rung(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         common.connections.counts.wakes_received += 1;
         let Some(link) = self.table.get_mut(key) else { return };
@@ -491,7 +491,7 @@ impl Links {
         self.poll_idle(common, core, key);
     }
 
-    /// Prepares all links for sleep. Answers whether there is something to do first.
+    /// Prepares all links for sleep. Returns whether something must be done first.
     pub fn arm(&mut self, common: &mut Common, core: &mut Core) -> bool {
         for at in 0..self.schedule.busy().len() {
             let Some(&key) = self.schedule.busy().get(at) else { break };
@@ -525,7 +525,7 @@ impl Links {
         })
     }
 
-    /// When the first link has something due; `u64::MAX`: never. A link that waits for a receive buffer is looked at again at
+    /// When the first link has something due; `u64::MAX` if none has. A link that waits for a receive buffer is polled again at
     /// `stalled_ns`.
     pub fn deadline_ns(&self, stalled_ns: u64) -> u64 {
         let mut next_ns = u64::MAX;
@@ -538,12 +538,12 @@ impl Links {
         next_ns
     }
 
-    /// Closes an established connection because the program disconnects.
+    /// Closes an established connection, since the program has disconnected.
     pub fn disconnect(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(EstablishedConn { base, on }) = common.connections.conns.established(key) else { return };
         on.phase = Phase::Closing;
         let (at, flow_key, timeout_ns) = (on.link, on.flow(), base.send_timeout_ns());
-        // The clock may have been read long ago.
+        // The last reading of the clock may be old.
         common.connections.now_ns = clock::now_ns();
         let until_ns = common.connections.now_ns.saturating_add(timeout_ns);
         common.connections.closes_by(key, until_ns);
@@ -574,13 +574,14 @@ impl Links {
         }
     }
 
-    /// Handles the hang-up of a lifeline: the peer has given up the link, or died. What it has written by now is still delivered.
+    /// Handles the hang-up of a lifeline: the peer has given up the link, or died. What it has written until now is still
+    /// delivered.
     pub fn peer_hung_up(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         let Some(link) = self.table.get_mut(key) else { return };
         if link.life != Life::Up {
             return;
         }
-        // At most one ring full, so that a peer which lives and goes on writing can't keep us here.
+        // At most one ring full is read, so that a peer that lives and goes on writing can't keep this endpoint here.
         core.regions.pairs.clear();
         link.life = Life::Draining { until: link.consumer.head() + u64::from(link.ring_bytes) };
         core.poller.unwatch(link.lifeline.as_fd());
@@ -588,25 +589,25 @@ impl Links {
         self.poll_link(common, core, key);
     }
 
-    /// Ends a link because the peer wrote nonsense into it.
+    /// Ends a link on which the peer wrote something impossible.
     pub fn kill(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         common.connections.counts.link_corrupt += 1;
         self.end(common, core, key, DisconnectReason::Refused);
     }
 
-    /// Ends a link if nothing rides on it any more.
+    /// Ends a link if no connection uses it any more.
     fn end_if_unused(&mut self, common: &mut Common, core: &mut Core, key: Key) {
         if self.table.get(key).is_some_and(|link| link.is_unused()) {
             self.end(common, core, key, DisconnectReason::Closed);
         }
     }
 
-    /// Ends a link and everything that rides on it.
+    /// Ends a link and all its connections.
     fn end(&mut self, common: &mut Common, core: &mut Core, key: Key, reason: DisconnectReason) {
         let Some(link) = self.table.get_mut(key) else { return };
         link.life = Life::Dead;
         let connections = &mut common.connections;
-        // What the peer took before it died has arrived. If its read position is nonsense, nobody knows how much that is.
+        // What the peer took before it died has arrived. If its read position is impossible, it is not known how much that is.
         let _ = link.complete_taken(connections, core);
         let conns = &mut connections.conns;
         let Out { fifo, lending, .. } = &mut link.out;
@@ -636,7 +637,7 @@ impl Links {
         self.schedule.forget(key);
     }
 
-    /// Takes a connection off a link. The link ends soon if that was the last one.
+    /// Removes a connection from a link. If it was the last one, the link ends soon.
     pub fn leave(&mut self, key: Key) {
         if let Some(link) = self.table.get_mut(key) {
             link.conns = link.conns.saturating_sub(1);
@@ -660,7 +661,7 @@ impl Links {
         });
     }
 
-    /// Overrides the send timeout of a connection.
+    /// Replaces the send timeout of a connection.
     pub fn set_send_timeout(&mut self, common: &mut Common, key: Key, timeout_ns: u64) {
         let Some(Conn { base, state }) = common.connections.conns.get_mut(key) else { return };
         base.send_timeout_us = to_us(timeout_ns);
@@ -668,13 +669,13 @@ impl Links {
             && on.in_progress > 0
             && let Some(link) = self.table.get_mut(on.link)
         {
-            // Sends under way must not outlive later ones, since the completions of a connection stay in order.
+            // A send under way must not outlive a later one, since the completions of a connection stay in order.
             let limit_ns = clock::now_ns().saturating_add(timeout_ns);
             overdue::bring_forward(link, &mut common.connections.sends, key.index, limit_ns);
         }
     }
 
-    /// Overrides the keepalive of a connection; 0 turns it off.
+    /// Replaces the keepalive of a connection; 0 switches it off.
     pub fn set_keepalive(&mut self, common: &mut Common, key: Key, timeout_ns: u64) {
         let connections = &mut common.connections;
         let Some(conn) = connections.conns.get_mut(key) else { return };

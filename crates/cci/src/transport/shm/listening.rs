@@ -6,12 +6,12 @@ use cci_sys::SysError;
 use cci_sys::unix::{Listener, Stream};
 use std::os::fd::AsFd;
 
-/// How long the endpoint does not listen once no more clients can be let in.
+/// How long the endpoint does not listen when it can't admit more clients.
 const LISTEN_AGAIN_NS: u64 = 5_000_000;
 
-/// A listening socket, which is ignored while no more clients can be let in.
+/// A listening socket, which is ignored while no more clients can be admitted.
 pub(super) struct Listening {
-    /// The socket; None for an endpoint that only connects to others.
+    /// The socket; `None` if the endpoint only connects to others.
     listener: Option<Listener>,
     /// Until when the socket is ignored, because there are too many clients or no descriptors.
     again_ns: Option<u64>,
@@ -26,7 +26,7 @@ impl Listening {
         Ok(Listening { listener, again_ns: None })
     }
 
-    /// Lets in the next client. None: nobody waits.
+    /// Accepts the next client. Returns `None` if none waits.
     pub fn accept(&self) -> std::io::Result<Option<Stream>> {
         self.listener.as_ref().map_or(Ok(None), Listener::accept)
     }
@@ -44,7 +44,7 @@ impl Listening {
         self.again_ns.unwrap_or(u64::MAX)
     }
 
-    /// Ends a pause that is over. Answers whether clients can be let in.
+    /// Ends a pause that is over. Returns whether clients can be admitted.
     #[inline]
     pub fn resume(&mut self, poller: &Poller, now_ns: u64) -> bool {
         let Some(listener) = self.listener.as_ref().filter(|_| now_ns >= self.deadline_ns()) else {

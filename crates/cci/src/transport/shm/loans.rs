@@ -1,13 +1,15 @@
-//! Loans: messages that the receiver gets where the sender wrote them.
+//! Loans: messages that the receiver reads in the sender's memory.
 //!
-//! For each link, a side that lends has memory that only it can write to, in slots ([`lending`](super::lending)). It offers that memory to its peer
-//! once, over the link's socket, together with the descriptor. The peer maps it for reading and says so (LOANS), or says that it does
-//! not. From then on a message may be a record with the number of a slot and a length (LOAN), in its place among all others in the
-//! ring. The receiver copies it out of the slot, or its program gets it there ([`borrowing`](super::borrowing)). When that is done with it, a record
-//! says so (RETURN), and the slot is the sender's again. What becomes of a LOAN in the ring is what becomes of any message there.
+//! For each link, a side that lends has memory, divided into slots, that only it can write to ([`lending`](super::lending)). It
+//! offers the memory to its peer once, over the link's socket, with the descriptor. The peer maps it for reading and reports that
+//! (LOANS), or reports that it does not. From then on a message may be a record with a slot's number and a length (LOAN), in
+//! order among all other records of the ring. The receiver copies the message out of the slot, or its program reads it there
+//! ([`borrowing`](super::borrowing)). When the program is done with it, a record returns the slot to the sender (RETURN). A LOAN
+//! in the ring is treated like any other message there.
 //!
-//! A receiver that returns what it was not lent has its link ended, and so has a sender that lends a slot twice. When a link ends, the
-//! sender has all slots back at once: it never lends that memory to anybody else. What the receiver's program keeps stays mapped.
+//! If a receiver returns a slot that was not lent to it, its link ends. So does the link of a sender that lends a slot twice.
+//! When a link ends, the sender has all slots back at once, since it never lends that memory to anybody else. Memory that the
+//! receiver's program keeps stays mapped.
 
 use super::common::Common;
 use super::lending::{Lending, NotLent};
@@ -24,12 +26,12 @@ use cci_memory::ring::{PushError, RecordHeader};
 use cci_memory::slab::Key;
 use cci_sys::shared_memory::LendingSlot;
 
-/// What came of a wish for memory.
+/// The answer to a request for memory.
 pub(super) enum Asked {
     Slot(LendingSlot),
-    /// None now, or none at all.
+    /// There is none now, or none at all.
     None,
-    /// The peer of this link was never offered any.
+    /// No memory was ever offered to the peer of this link.
     NotOffered(Key),
 }
 
@@ -45,14 +47,14 @@ pub(super) fn take(links: &mut Links, common: &mut Common, key: Key) -> Asked {
     }
 }
 
-/// Offers memory to the peer of a link. `space_bytes`: how much of it there may be.
+/// Offers memory to the peer of a link: at most `space_bytes`.
 pub(super) fn offer(links: &mut Links, common: &Common, key: Key, space_bytes: u64) {
     let Some(link) = links.table.get_mut(key) else { return };
     let offer = Offer { slots: limits::LOANS_MAX, slot_bytes: common.connections.mss.next_multiple_of(64) };
     link.out.lending = Lending::offer(offer, &link.lifeline, &common.lent, space_bytes);
 }
 
-/// Sends a message that lies in memory of its link's, as [`send`](super::send::send) does with others.
+/// Sends a message that is in memory of its link, as [`send`](super::send::send) does with others.
 pub(super) fn send(
     links: &mut Links,
     common: &mut Common,
@@ -71,7 +73,7 @@ pub(super) fn send(
         return Err((SendError::Disconnected, slot));
     }
     if !connections.sends.has_space_for(&link.out.fifo, is_alone) || !link.out.control.is_empty() {
-        // The peer may have taken something since the last look.
+        // The peer may have taken something since the last check.
         let looked = link.complete_taken(connections, core).and_then(|_| link.push_control());
         let has_space = connections.sends.has_space_for(&link.out.fifo, is_alone);
         if looked.is_err() || !has_space || !link.out.control.is_empty() {
@@ -104,7 +106,7 @@ pub(super) fn send(
     conn.on.in_progress += 1;
     connections.sends.push_loan(&mut link.out.fifo, span, key.index, slot.index());
     link.out.lending.sent(slot, (connection, key.index), op);
-    // Behind the message, which somebody may be waiting for.
+    // This follows the message, which somebody may be waiting for.
     let returned = link.return_loans();
     if link.out.flush_after_send(was_flushed) {
         link.publish_due = false;
@@ -118,9 +120,9 @@ pub(super) fn send(
     Ok(())
 }
 
-/// Tells the peer of a link whether the memory that it has offered is mapped.
+/// Informs the peer of a link whether the memory that it has offered is mapped.
 pub(super) fn answer(link: &mut Link, is_mapped: bool) {
-    // If the ring is corrupt, the next push finds that, too.
+    // If the ring is corrupt, the next push finds that as well.
     let _ = link.send_control(Control::words(kind::LOANS, NOBODY, [is_mapped.into(), 0, 0]));
     link.out.flush();
 }

@@ -1,20 +1,20 @@
 //! Shared memory between processes of one host.
 //!
-//! An endpoint listens on a UNIX socket ([`name`], [`listening`]). Two endpoints share a *link* ([`link`]): two rings in
-//! sealed memfds, handed over that socket, two doorbells, and the socket itself as the lifeline, whose hang-up shows at
-//! once that the peer is gone. Connections ride on links ([`connections`]). They begin by a [`handshake`], which
-//! [`connecting`] gives to the side that this endpoint is on, [`client`] or [`server`]; [`close`] is how they end.
+//! An endpoint listens on a UNIX socket ([`name`], [`listening`]). Two endpoints share a *link* ([`link`]). It has two rings in
+//! sealed memfds, which are passed over that socket, two doorbells, and the socket itself as the lifeline: its hang-up shows at
+//! once that the peer is gone. Connections use links ([`connections`]). They begin with a [`handshake`], which [`connecting`]
+//! passes to this endpoint's side, [`client`] or [`server`]. [`close`] ends them.
 //!
-//! [`Shm`] has the [`links`], and beside them what is [`common`] to links, which any of them may touch while it is
-//! polled: [`connections`], [`handshakes`] under way and [`transfers`], which are remote memory access.
+//! [`Shm`] has the [`links`], and what is [`common`] to them, which any link may use while it is polled: [`connections`],
+//! [`handshakes`] in progress, and [`transfers`] for remote memory access.
 //!
-//! A send copies the message into the ring ([`send`]) and completes when the peer's library has taken it out, which the peer
-//! announces with every record of its own, or in a word of the ring ([`out`], [`pending`]). The receiver copies it once,
-//! into a receive buffer; without one it stalls that ring and leaves the others alone ([`receive`]).
+//! A send copies the message into the ring ([`send`]). It completes when the peer's library has taken the message out. The peer
+//! reports that with each of its own records, or in a word of the ring ([`out`], [`pending`]). The receiver copies the message
+//! once, into a receive buffer. Without a buffer it stalls that ring and no other ([`receive`]).
 //!
-//! A poll looks at the links that were active lately, at one of the others ([`schedule`], [`turn`]), and at the kernel now
-//! and then ([`pace`]): its cost does not grow with the number of links. Before sleeping, an endpoint asks every peer to
-//! ring. `docs/adr/0003-shared-memory-links.md` has the reasons.
+//! A poll checks the links that were active recently, one of the others ([`schedule`], [`turn`]), and from time to time the
+//! kernel ([`pace`]). So its cost does not grow with the number of links. Before an endpoint sleeps, it asks every peer to ring.
+//! `docs/adr/0003-shared-memory-links.md` has the reasons.
 
 mod admission;
 mod alone;
@@ -109,24 +109,24 @@ use std::io;
 /// Longest message.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = limits::MESSAGE_BYTES_MAX;
 
-/// Data of a ring while the endpoint has plenty of memory left: a window of 32 of the longest messages.
+/// The data bytes of a ring while the endpoint has plenty of memory left: a window of 32 of the longest messages.
 const RING_BYTES_MAX: u32 = 256 << 10;
-/// The smallest ring: an endpoint near its cap makes these, then none.
+/// The smallest ring. An endpoint near its cap makes such rings, then none.
 const RING_BYTES_MIN: u32 = 32 << 10;
-/// The largest ring of a peer's that we map, which is the largest that we make. It is not charged to us, as its pages are the
-/// peer's. A peer that takes them out again makes us pay for this much at most, beside a ring of our own.
+/// The largest ring of a peer that we map, which is the largest that we make. It is not charged to us, since its pages are the
+/// peer's. A peer that removes them makes us pay for at most this much, beside a ring of our own.
 const RING_BYTES_PEER_MAX: u32 = RING_BYTES_MAX;
-/// The most clients that are let in at one go.
+/// The most clients that one poll admits.
 const ACCEPTS_PER_POLL_MAX: u32 = 32;
 /// EMFILE. A dependency for one number is not worth it.
 const ERRNO_DESCRIPTORS: i32 = 24;
-/// The most events that the kernel reports at once.
+/// The most events that one call takes from the kernel.
 const KERNEL_EVENTS: usize = 32;
-/// The most rounds of such reports that are taken at once.
+/// The most such calls in one poll.
 const KERNEL_ROUNDS_MAX: u32 = 4;
 /// The most grants that are taken from one peer at once.
 const GRANTS_PER_POLL_MAX: u32 = 16;
-/// How often a sleeper whose receive buffers are all out looks for one: another thread may drop it.
+/// How often a sleeping endpoint without free receive buffers checks for one. Another thread may drop it.
 const STALL_POLL_NS: u64 = 1_000_000;
 
 const _: () = {
@@ -134,7 +134,7 @@ const _: () = {
     assert!(RING_BYTES_MIN.is_power_of_two() && RING_BYTES_MAX.is_power_of_two());
 };
 
-/// The transport of one endpoint. It has cache lines of its own, as one thread often makes the endpoints of several.
+/// The transport of one endpoint. It has its own cache lines, since one thread often makes several endpoints.
 #[repr(align(128))]
 pub(super) struct Shm {
     uri: String,
@@ -145,7 +145,7 @@ pub(super) struct Shm {
     own_bytes_max: u64,
     /// The part of the memory cap that other transports of the endpoint have.
     set_apart_bytes: u64,
-    /// What the kernel reports; None while that is being worked on.
+    /// The kernel's reports; `None` while they are being handled.
     events: Option<Events>,
     pace: Pace,
     made_by: fork::Token,
@@ -165,7 +165,7 @@ impl Shm {
         self.links.table.get(self.common.connections.conns.get(key)?.on()?.link)
     }
 
-    /// What makes connections, and everything that a step of it needs.
+    /// The maker of connections, and everything that one of its steps needs.
     fn connecting<'a>(&'a mut self, core: &'a mut Core) -> (&'a mut Connecting, Step<'a>) {
         let held_bytes = self.held_bytes(core).saturating_sub(self.links.ring_memory().total());
         let budget = Budget { cap_bytes: core.options.memory_bytes_max, held_bytes };
@@ -183,7 +183,7 @@ impl Shm {
         }
     }
 
-    /// Does an operation by plain copies, if everything of it is mapped.
+    /// Does an operation by plain copies, if all its memory is mapped.
     #[inline]
     fn copy_at_once(&mut self, core: &mut Core, key: Key, request: &RmaRequest<'_>) -> Option<Status> {
         // The message needs the ring.
@@ -192,7 +192,7 @@ impl Shm {
         initiator.copy(core, out, key, request.kind, first, more)
     }
 
-    /// Does an atomic operation by the processor's, if its target is mapped.
+    /// Does an atomic operation by the processor's instruction, if its target is mapped.
     #[inline]
     fn change_at_once(&mut self, core: &mut Core, key: Key, request: &AtomicRequest) -> Option<Status> {
         let AtomicRequest { atomic, target, result, fence } = *request;
@@ -200,7 +200,7 @@ impl Shm {
         initiator.atomic(core, out, key, atomic, target, result)
     }
 
-    /// A grant came over a link's socket. False: no honest peer sends this.
+    /// Handles a grant that came over a link's socket. Returns false if no honest peer sends it.
     fn grant_came(&mut self, core: &mut Core, key: Key, bytes: &[u8], fds: ReceivedFds) -> bool {
         let Some(grant) = Grant::parse(bytes) else { return false };
         let of = |link: &Link| link.transfers.initiator.as_ref().map(|initiator| initiator.awaits(&grant));
@@ -220,7 +220,7 @@ impl Shm {
         initiator.is_some_and(|initiator| initiator.granted(pairs, grant, fds, uid, space_bytes, keep))
     }
 
-    /// A peer offers memory in which it will lend messages. False: no honest peer offers it twice, or without a descriptor.
+    /// Handles a peer's offer of memory for loans. Returns false if no honest peer makes it: twice, or without a descriptor.
     fn offer_came(&mut self, core: &Core, key: Key, offer: Offer, mut fds: ReceivedFds) -> bool {
         if self.links.table.get(key).is_none_or(|link| link.borrowing.is_some()) {
             return false;
@@ -241,8 +241,8 @@ impl Shm {
         true
     }
 
-    /// The longest mapping that may be added for the peer of a link. If that is less than `wanted_bytes`, memory that is only kept is let go
-    /// of first.
+    /// The longest mapping that may be added for the peer of a link. If that is less than `wanted_bytes`, memory that is mapped
+    /// without a grant is unmapped first.
     fn space_for(&mut self, core: &Core, key: Key, wanted_bytes: u64) -> u64 {
         let space_bytes = |shm: &Shm| {
             let initiator = shm.links.table.get(key).and_then(|link| link.transfers.initiator.as_ref());
@@ -256,7 +256,7 @@ impl Shm {
         found_bytes
     }
 
-    /// What the endpoint holds when a peer would have it map some memory.
+    /// What the endpoint holds when a peer asks it to map memory.
     fn held(&self, core: &Core) -> Held {
         Held {
             cap_bytes: core.options.memory_bytes_max,
@@ -275,7 +275,7 @@ impl Shm {
         }
     }
 
-    /// Makes progress where something may have come, and answers the next event, which comes alone as a rule.
+    /// Makes progress where something may have come, and returns the next event, which usually comes alone.
     #[inline(never)]
     fn next_active(&mut self, core: &mut Core) -> Option<Event> {
         if let Some(event) = self.take_one_alone(core) {
@@ -295,14 +295,14 @@ impl Shm {
         Some(event)
     }
 
-    /// Makes progress, and answers the next event of those that it has queued.
+    /// Makes progress, and returns the next queued event.
     #[inline(never)]
     fn next_of_progress(&mut self, core: &mut Core) -> Option<Event> {
         self.progress_active(core);
         self.take_queued(core)
     }
 
-    /// Does what is less urgent than messages, and answers the next event of those that it has queued.
+    /// Does what is less urgent than messages, and returns the next queued event.
     #[cold]
     #[inline(never)]
     fn next_of_maintenance(&mut self, core: &mut Core) -> Option<Event> {
@@ -371,20 +371,20 @@ impl Shm {
                     self.links.bell_rang(&mut self.common, core, key);
                 }
             }
-            // The token is one of the engine's own.
+            // The engine handles this token.
             _ => {}
         }
     }
 
     /// Reads what has come on a link's lifeline: grants of memory, rings of the bell, or the hang-up.
     fn lifeline_ready(&mut self, core: &mut Core, key: Key) {
-        // What is left over is reported again, as the poller is level-triggered.
+        // What is left is reported again, since the poller is level-triggered.
         for _ in 0..GRANTS_PER_POLL_MAX {
             let Some(link) = self.links.table.get(key) else { return };
             let mut buffer = [0; GRANT_BYTES];
             match link.lifeline.recv(&mut buffer, 2) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // This process has no descriptor free for a grant: what was asked for goes through the ring.
+                // This process has no free descriptor for a grant, so the operation goes through the ring.
                 Err(error) if error.raw_os_error() == Some(ERRNO_DESCRIPTORS) => {
                     self.common.connections.counts.system_errors += 1;
                     continue;
@@ -421,7 +421,7 @@ impl Shm {
         if self.common.transfers.target.is_look_due(u64::MAX) {
             self.links.tell_of_ended(&mut self.common, core);
         }
-        // Events that were queued before do not keep a sleeper awake who waits for something else.
+        // Events that were queued before do not wake a program that waits for something else.
         let events_before = core.events_queued();
         if self.links.arm(&mut self.common, core) || core.events_queued() > events_before {
             return Armed::Pending;
@@ -451,7 +451,7 @@ impl Shm {
             State::Making { handshake, .. } => {
                 let (connecting, mut step) = self.connecting(core);
                 connecting.end(&mut step, handshake, ConnectFailure::Disconnected);
-                // `failed` has taken it out of the engine's table without an event, as it is closing there.
+                // `failed` has removed the connection from the engine's table without an event, since it is closing there.
                 core.closed(connection);
             }
             State::Established(Established { phase: Phase::Closing, .. }) => {}
@@ -459,7 +459,7 @@ impl Shm {
         }
     }
 
-    /// Whether this is the process that made the endpoint. In a fork's child nothing is mapped, so touching a ring would kill it.
+    /// Whether this process made the endpoint. In a child of `fork` nothing is mapped, so touching a ring would kill it.
     fn is_ours(&self) -> bool {
         fork::same_process(self.made_by)
     }
@@ -539,7 +539,7 @@ impl Transport for Shm {
             Asked::None => None,
             Asked::NotOffered(key) => {
                 let space_bytes = core.options.memory_bytes_max.saturating_sub(self.held_bytes(core));
-                // What is left is for all peers, as with rings.
+                // The rest is for all peers, as with rings.
                 loans::offer(&mut self.links, &self.common, key, space_bytes / 16);
                 None
             }
@@ -592,7 +592,7 @@ impl Transport for Shm {
     fn mapped(&mut self, link: u64, region: u64, key: u64) -> Option<MappedRegion> {
         let conn = Key::from_bits(link);
         let link = self.links.table.get_mut(self.common.connections.conns.open(conn)?.on.link)?;
-        // The memory of a peer that is gone belongs to nobody.
+        // The memory of a peer that is gone may not be used.
         let Link { transfers, out, .. } = Some(link).filter(|link| link.life == Life::Up)?;
         transfers.initiator.as_mut()?.resolve(out, conn, region, key)
     }
@@ -672,8 +672,9 @@ impl Transport for Shm {
         {
             Activity::Idle
         } else if !self.is_ours() || self.common.transfers.flows.ops.len() == 0 {
-            // What is in a ring reaches the peer whether we live or not: it has the memory mapped and drains it when it
-            // sees us hang up. A CLOSE that found no space would show no more than the hang-up. Remote memory operations need us.
+            // The peer gets what is in a ring whether this process lives or not: it has the memory mapped, and drains it when it
+            // sees the hang-up. A CLOSE that found no space would show no more than the hang-up. Remote memory operations need
+            // this process.
             Activity::Drained
         } else {
             Activity::Active
@@ -713,7 +714,7 @@ impl Transport for Shm {
                 self.common.connections.send_timeout_us = to_us(send_timeout_ns);
                 self.common.connections.keepalive_us = to_us(keepalive_ns);
             }
-            // What the engine holds leaves so much less for rings: see `held_bytes`.
+            // What the engine holds is not available to rings: see `held_bytes`.
             Setting::Lent { .. } => {}
             Setting::SetApart { bytes } => self.set_apart_bytes = bytes,
         }

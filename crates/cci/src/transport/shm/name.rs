@@ -8,20 +8,20 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const SCHEME: &str = "shm://";
-/// What every abstract name begins with, so that other programs' names are not taken for ours.
+/// The beginning of every abstract name. It keeps names of other programs apart from ours.
 const PREFIX: &str = "cci/";
 /// The longest name that the kernel takes, less the prefix.
 const NAME_BYTES_MAX: usize = 107 - PREFIX.len();
 const PATH_BYTES_MAX: usize = 107;
 
-/// An address to listen at or to connect to: a socket's name, and the URI for it.
+/// An address to listen at or to connect to: a socket's name and its URI.
 pub(super) struct Address {
     pub name: Name,
     pub uri: String,
 }
 
-/// Where an endpoint listens. A service is a name or an absolute path; without one, the name is `u<uid>-<64 random bits>`. If the
-/// device has a directory, a name becomes a file there.
+/// The address at which an endpoint listens. A service is a name or an absolute path. Without one, the name is `u<uid>-<64 random
+/// bits>`. If the device has a directory, a name becomes a file there.
 pub(super) fn listen_address(device: &DeviceInfo, service: Option<&str>) -> Result<Address, CreateError> {
     let bad = |reason: &str| CreateError::BadService {
         service: service.unwrap_or_default().to_owned(),
@@ -42,7 +42,7 @@ pub(super) fn listen_address(device: &DeviceInfo, service: Option<&str>) -> Resu
     }
 }
 
-/// Why no socket can be made in the folder of an address.
+/// The error if no socket can be made in the folder of an address.
 pub(super) fn no_folder(device: &DeviceInfo, address: &Address, error: &SysError) -> CreateError {
     let Name::Path(path) = &address.name else {
         return CreateError::BadService { service: address.uri.clone(), reason: error.to_string() };
@@ -67,7 +67,7 @@ pub(super) fn no_folder(device: &DeviceInfo, address: &Address, error: &SysError
     CreateError::BadService { service: path.display().to_string(), reason }
 }
 
-/// The address that a URI names.
+/// The address of a URI.
 pub(super) fn parse_uri(uri: &str) -> Result<Address, ConnectError> {
     let parsed = match uri.strip_prefix(SCHEME) {
         Some(path) if path.starts_with('/') => path_address(Path::new(path)),
@@ -81,7 +81,7 @@ fn unique() -> Result<String, SysError> {
     Ok(format!("u{}-{:016x}", process::uid(), random::u64()?))
 }
 
-/// The user whose number is in a name that [`unique`] has made.
+/// The user whose number is in a name that [`unique`] made.
 pub(super) fn named_uid(name: &Name) -> Option<u32> {
     let Name::Abstract(socket) = name else { return None };
     let name = std::str::from_utf8(socket.strip_prefix(PREFIX.as_bytes())?).ok()?;

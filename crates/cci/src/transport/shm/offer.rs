@@ -8,7 +8,7 @@ const WORDS: usize = 3;
 
 const _: () = assert!(limits::LOANS_MAX <= SLOTS_MAX, "a set of slots is one word");
 
-/// The offer of memory that messages will be lent in, as a message over a link's socket. Its descriptor comes with it.
+/// The offer of memory for loans, as a message over a link's socket. The memory's descriptor comes with it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
     pub slots: u32,
@@ -25,7 +25,7 @@ impl Offer {
         bytes
     }
 
-    /// Reads an offer. None: it is something else, or offers what nobody needs.
+    /// Parses an offer. Returns `None` if it is something else, or offers what nobody needs.
     pub fn parse(bytes: &[u8]) -> Option<Offer> {
         let (words, []) = bytes.as_chunks::<8>() else { return None };
         let &[magic, slots, slot_bytes] = words else { return None };

@@ -25,8 +25,8 @@ use cci_sys::{clock, random};
 use std::io;
 use std::sync::Arc;
 
-/// Opens an endpoint's shared-memory transport. It may take `own_bytes_max` of the memory cap. `admission` says with whose processes
-/// it connects; `proof` is the secret for clients that know its commitment.
+/// Opens an endpoint's shared-memory transport. It may take `own_bytes_max` of the memory cap. `admission` says to which
+/// processes it connects; `proof` is the secret for clients that know its commitment.
 pub(crate) fn open(
     device: &DeviceInfo,
     options: &Options,

@@ -12,10 +12,10 @@ use cci_sys::shared_memory::SharedMemory;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// After so many looks in a row that found the peer awake, those that follow have light fences. One heavy fence, which the peer makes
-/// when it sleeps, takes as long as a few hundred ordinary ones.
+/// After this many checks in a row found the peer awake, the next ones have light fences. One heavy fence, which the peer makes
+/// when it goes to sleep, takes as long as a few hundred ordinary ones.
 const LOOKS_BEFORE_LIGHT_FENCES: u32 = if cfg!(feature = "simulated") { 1 } else { 256 };
-/// After so long without a send, looks have ordinary fences again.
+/// After this time without a send, checks have ordinary fences again.
 const LIGHT_FENCES_NS: u64 = 100_000;
 
 /// A record other than a message, which waits for space in the ring.
@@ -46,18 +46,18 @@ impl Control {
 pub(super) struct Out {
     pub producer: Producer<Arc<SharedMemory>>,
     pub fifo: Fifo,
-    /// What the peer is lent of messages.
+    /// What is lent to the peer.
     pub lending: Lending,
     /// The peer has taken everything before this position.
     pub consumed: u64,
-    /// We have woken the peer for everything before this position, or seen that it was awake.
+    /// The peer was woken for everything before this position, or was seen awake.
     pub flushed: u64,
     pub control: VecDeque<Control>,
     /// Earliest deadline among the sends that have one.
     pub deadline_ns: u64,
-    /// Heavy fences of the peer reach this process.
+    /// Whether heavy fences of the peer reach this process.
     pub has_heavy_fences: bool,
-    /// Looks in a row that found the peer awake.
+    /// How many checks in a row found the peer awake.
     pub looks_awake: u32,
     /// How far the ring was written at the last maintenance, and when that was first seen.
     pub sent: (u64, u64),
@@ -66,17 +66,17 @@ pub(super) struct Out {
     pub bell: Doorbell,
     pub ring_bytes: u32,
     pub wakes: u64,
-    /// A bell could not be rung or drained, so the link is broken.
+    /// Whether a bell could not be rung or drained, so that the link is broken.
     pub bell_failed: bool,
 }
 
 impl Out {
-    /// Whether a message has found no space, and the peer has not yet taken all that was in its way.
+    /// Whether a message has found no space, and the peer has not yet taken everything that was before it.
     pub fn wants_space(&self) -> bool {
         self.consumed < self.full_at
     }
 
-    /// Wakes the peer if it sleeps and something has been written for which it was not woken.
+    /// Wakes the peer if it sleeps and was not woken for something that was written.
     #[inline(always)]
     pub fn flush(&mut self) {
         if !self.is_flushed() {
@@ -84,7 +84,7 @@ impl Out {
         }
     }
 
-    /// Whether nothing has been written since the last look at whether the peer sleeps.
+    /// Whether nothing was written since it was last checked whether the peer sleeps.
     #[inline(always)]
     pub fn is_flushed(&self) -> bool {
         self.flushed == self.producer.tail()
@@ -102,7 +102,7 @@ impl Out {
         }
     }
 
-    /// Looks have ordinary fences again, until many of them have found the peer awake.
+    /// Makes checks have ordinary fences again, until many of them have found the peer awake.
     #[inline]
     pub fn end_light_fences(&mut self) {
         self.looks_awake = 0;
@@ -111,7 +111,8 @@ impl Out {
         }
     }
 
-    /// Looks have ordinary fences again if nothing was sent for a while: a peer that goes to sleep then need not make up for this side.
+    /// Makes checks have ordinary fences again if nothing was sent for a while. Then a peer that goes to sleep needs no heavy
+    /// fence.
     #[inline]
     pub fn end_light_fences_if_quiet(&mut self, now_ns: u64) {
         let (tail, since_ns) = self.sent;
@@ -122,9 +123,9 @@ impl Out {
         }
     }
 
-    /// Wakes the peer, if need be, after something was written. What comes right after a flush is worth the fence, if it takes one, as
-    /// the program may not poll again soon. Otherwise a hint has to do until the next poll. Answers whether there was a look that
-    /// cannot miss a sleeper.
+    /// Wakes the peer, if necessary, after something was written. Right after a flush the check has a fence if it needs one,
+    /// since the program may not poll again soon. Otherwise a hint must do until the next poll. Returns whether the check could
+    /// not miss a sleeping peer.
     #[inline(always)]
     pub fn flush_after_send(&mut self, was_flushed: bool) -> bool {
         let look = was_flushed || self.producer.peer_may_sleep();
@@ -138,12 +139,12 @@ impl Out {
     pub fn ring_bell(&mut self) {
         self.wakes += 1;
         self.end_light_fences();
-        // This fails only if the peer is gone, or has made the bell blocking: then it is not served any more.
+        // This fails only if the peer is gone or has made the bell blocking. Such a peer is not served any more.
         self.bell_failed |= self.bell.ring().is_err();
     }
 
-    /// The peer's read position, of which a record brings the low bits, in lines. None: the ring's own word has told us a newer
-    /// one already.
+    /// The peer's read position, of which a record brings the low bits, in lines. Returns `None` if the ring's own word has shown
+    /// a newer one already.
     #[inline]
     pub fn acknowledged_position(&self, ack: u32) -> Result<Option<u64>, Corrupt> {
         let known = (self.consumed / LINE_BYTES as u64) as u32;
@@ -155,7 +156,7 @@ impl Out {
         if consumed > self.producer.tail() { Err(Corrupt::Head) } else { Ok(Some(consumed)) }
     }
 
-    /// Completes what is acknowledged by a record that came.
+    /// Completes the sends that a record acknowledges.
     #[inline]
     pub fn acknowledged(
         &mut self,
@@ -179,7 +180,7 @@ impl Out {
         true
     }
 
-    /// Completes what the peer has taken of the oldest send. Answers whether to look again.
+    /// Completes those of the oldest send that the peer has taken. Returns whether to check again.
     #[inline(never)]
     fn complete_oldest(&mut self, connections: &mut Connections, core: &mut Core) -> bool {
         let Some(ended) = connections.sends.pop_consumed(&mut self.fifo, self.consumed) else { return false };

@@ -1,4 +1,4 @@
-//! What happens to sends whose time is up, and to connections whose peers are silent.
+//! Sends whose deadline has passed, and connections whose peers are silent.
 
 use super::common::Common;
 use super::connections::{Base, Connections, EstablishedConn, Phase, complete, from_us};
@@ -9,13 +9,13 @@ use crate::connection::{DisconnectReason, Status};
 use crate::engine::core::Core;
 use cci_memory::ring::Corrupt;
 
-/// How much later a link is looked at again whose peer reads slowly. Its sends have their send timeout once more.
+/// How much later a link is checked again whose peer reads slowly. Its sends have their send timeout once more.
 const GRACE_NS: u64 = 10_000_000;
 
 /// How much more time a peer gets for a send that is overdue.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Patience {
-    /// No more, as it does not read.
+    /// None, since it does not read.
     Over,
     /// The send timeout once more, from the deadline on.
     OnceMore,
@@ -31,13 +31,13 @@ pub(super) fn stamp(link: &mut Link, connections: &mut Connections) {
 
 /// Ends the overdue sends of a link.
 ///
-/// If the peer has announced that it has no receive buffer, the message is taken back: it ends in RNR, was not delivered,
-/// and the connection lives on. With a peer that reads nothing at all, it ends in `TimedOut`: whether the message
-/// will be delivered is not known, and the connection is broken. A peer that reads, but has not come so far, gets the send
-/// timeout once more, whatever it does.
+/// If the peer has announced that it has no receive buffer, the message is taken back: it ends in RNR, was not delivered, and the
+/// connection goes on. If the peer reads nothing at all, it ends in `TimedOut`: whether the message will be delivered is not
+/// known, and the connection is broken. A peer that reads, but has not reached the message, gets the send timeout once more,
+/// whatever it does.
 ///
 /// # Errors
-/// The peer's position makes no sense: the link is to be given up.
+/// The peer's position is impossible, and the link must be given up.
 pub(super) fn end_sends(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
     let now_ns = common.connections.now_ns;
     if now_ns < link.out.deadline_ns {
@@ -45,8 +45,8 @@ pub(super) fn end_sends(link: &mut Link, common: &mut Common, core: &mut Core) -
     }
     let advanced = link.complete_taken(&mut common.connections, core)?;
     let patience = if take_back(link, &mut common.connections, core)? {
-        // What the peer has taken since then has arrived. Anything overdue that it has not taken, and that can't be taken back, lies
-        // at a place where an honest peer can't be.
+        // What the peer has taken since then has arrived. If an overdue message was not taken and can't be taken back, it is at a
+        // place where an honest peer can't be.
         link.complete_taken(&mut common.connections, core)?;
         Patience::Over
     } else if advanced || link.out.producer.is_stalled() {
@@ -61,12 +61,13 @@ pub(super) fn end_sends(link: &mut Link, common: &mut Common, core: &mut Core) -
     Ok(())
 }
 
-/// Takes overdue messages back from a peer that is stalled. False: it is not stalled.
+/// Takes overdue messages back from a peer that is stalled. Returns false if it is not stalled.
 fn take_back(link: &mut Link, connections: &mut Connections, core: &mut Core) -> Result<bool, Corrupt> {
     let Out { producer, fifo, consumed, lending, .. } = &mut link.out;
     let Some(mut guard) = producer.try_cancel()? else { return Ok(false) };
     let (now_ns, rnr, conns) = (connections.now_ns, &mut link.rnr, &mut connections.conns);
-    // The peer may have taken some before it stalled, since its position was read last. They complete before those behind them.
+    // The peer may have taken some messages before it stalled, after its position was last read. They complete before those
+    // behind them.
     *consumed = guard.consumed().max(*consumed);
     while let Some(ended) = connections.sends.pop_consumed(fifo, *consumed) {
         complete(conns, core, &ended, Status::Success);
@@ -84,7 +85,7 @@ fn take_back(link: &mut Link, connections: &mut Connections, core: &mut Core) ->
     Ok(true)
 }
 
-/// Breaks connections with overdue sends, as the peer does not read, or reads too slowly.
+/// Breaks connections with overdue sends, since the peer does not read, or reads too slowly.
 fn break_connections(link: &mut Link, common: &mut Common, core: &mut Core, patience: Patience) {
     let Common { connections, transfers, .. } = common;
     let Connections { conns, sends, now_ns, .. } = &mut *connections;
@@ -114,7 +115,7 @@ fn break_connections(link: &mut Link, common: &mut Common, core: &mut Core, pati
     }
 }
 
-/// Brings the deadlines of a connection's sends forward to `limit_ns`.
+/// Lowers the deadlines of a connection's sends to `limit_ns`.
 pub(super) fn bring_forward(link: &mut Link, sends: &mut Sends, conn: u32, limit_ns: u64) {
     let bring = |send: &mut Send| {
         if send.conn == conn && send.deadline_ns() > limit_ns {
@@ -126,8 +127,8 @@ pub(super) fn bring_forward(link: &mut Link, sends: &mut Sends, conn: u32, limit
     link.out.deadline_ns = link.out.deadline_ns.min(limit_ns);
 }
 
-/// Asks a silent peer for a sign of life, or reports to the program that it has given none. Answers when the connection is to be
-/// looked at again; None: keepalive is off, which it is after that report.
+/// Asks a silent peer for a sign of life, or reports to the program that it has given none. Returns when the connection is
+/// checked again. `None` switches keepalive off, as that report does.
 pub(super) fn keep_alive(
     base: &mut Base,
     link: Option<&mut Link>,
@@ -138,10 +139,10 @@ pub(super) fn keep_alive(
         return None;
     }
     let limit_ns = from_us(base.keepalive_us);
-    // A connection without a link has lost its peer, and so is silent for ever.
+    // A connection without a link has lost its peer, and so counts as silent for ever.
     let silent_ns = link.as_ref().map_or(u64::MAX, |link| now_ns.saturating_sub(link.heard_ns));
-    // A peer is silent only if it was asked and did not answer. When the program has not polled for a while, nobody was asked;
-    // while we have no receive buffer, no answer gets through.
+    // A peer is silent only if it was asked and did not answer. While the program does not poll, nobody is asked. While this side
+    // has no receive buffer, no answer gets through.
     let was_asked = link.as_ref().is_none_or(|link| {
         link.pinged_ns > link.heard_ns
             && now_ns.saturating_sub(link.pinged_ns) >= limit_ns / 4
@@ -157,7 +158,7 @@ pub(super) fn keep_alive(
         && now_ns.saturating_sub(link.pinged_ns) >= limit_ns / 2
     {
         link.pinged_ns = now_ns;
-        // If the ring is corrupt, the next poll finds that, too.
+        // If the ring is corrupt, the next poll finds that as well.
         let _ = link.send_ping();
         link.out.flush();
     }

@@ -1,20 +1,20 @@
-//! When an endpoint that polls does what is less urgent than messages, and when it asks the kernel.
+//! When a polling endpoint does what is less urgent than messages, and when it asks the kernel.
 
 /// The most polls between two maintenances. A program that polls seldom has fewer.
 const POLLS_PER_MAINTENANCE_MAX: u32 = 64;
-/// When so much time has passed between two maintenances, the next one comes sooner.
+/// If more time passes between two maintenances, the next one comes sooner.
 const MAINTENANCE_NS_MAX: u64 = 10_000;
-/// How long after one question to the kernel the next comes. With a system call in each poll, latency would be little else.
+/// Time between two questions to the kernel. With a system call in each poll, latency would be little else.
 const KERNEL_POLL_NS: u64 = 20_000;
-/// How long after one question to the kernel the next comes once the program may have slept on the descriptor.
+/// The same time if the program may have slept on the descriptor.
 const KERNEL_DUE_NS: u64 = 2_000;
 
-/// How many polls there were since the last maintenance, and when the kernel was asked.
+/// The number of polls since the last maintenance, and when the kernel was asked.
 pub(super) struct Pace {
     polls: u32,
     polls_per_maintenance: u32,
     kernel_polled_ns: u64,
-    /// The program may have slept on the descriptor, so that the kernel has something to say.
+    /// Whether the program may have slept on the descriptor, so that the kernel has something to report.
     kernel_due: bool,
 }
 
@@ -23,7 +23,7 @@ impl Pace {
         Pace { polls: 0, polls_per_maintenance: 8, kernel_polled_ns: 0, kernel_due: true }
     }
 
-    /// Counts a poll. Answers whether maintenance is due after it.
+    /// Counts a poll. Returns whether maintenance is due after it.
     #[inline]
     pub fn is_maintenance_due(&mut self) -> bool {
         self.polls += 1;

@@ -1,6 +1,6 @@
-//! Who is at the other end of a link, and which end of it we are.
+//! The endpoint at the other end of a link, and which end of it is ours.
 
-/// The endpoint at the other end of a link. The kernel vouches for `pid` and `uid`; `endpoint` is what the peer says.
+/// The endpoint at the other end of a link. The kernel reports `pid` and `uid`; the peer itself gives `endpoint`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
     pub endpoint: u64,
@@ -8,16 +8,17 @@ pub(super) struct Peer {
     pub uid: u32,
 }
 
-/// Which end of a link this is. It matters where one endpoint has both.
+/// Which end of a link this is. It matters if one endpoint has both.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Side {
     /// The end of the endpoint that accepted the connection for which the link was made.
     Server,
-    /// The end of the endpoint that asked for that connection.
+    /// The end of the endpoint that requested that connection.
     Client,
 }
 
-/// A number for a process, from what the kernel says. All processes of a user that are not visible from here have the same.
+/// A number for a process, made of what the kernel reports. All processes of a user that are not visible from here have the same
+/// number.
 pub(super) fn process_of(uid: u32, pid: Option<u32>) -> u64 {
     u64::from(uid) << 32 | u64::from(pid.unwrap_or(0))
 }

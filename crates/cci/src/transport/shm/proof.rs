@@ -1,10 +1,10 @@
 //! How an endpoint that can be reached by several transports proves that it is the one behind a name in shared memory.
 //!
-//! A name on this host proves nothing: another process may have taken it, and on another host there may be one of the
-//! same name. So the endpoint draws a *secret* and puts its hash, the [`Commitment`], into its URI. Before a client sends
-//! its request, it asks who is there; the endpoint's library shows the secret in a page of shared memory that only its maker
-//! can write to. Whoever shows the secret got it from the endpoint, over a socket of this host, as a process that may
-//! connect: of the same user, or root. That the page came and could be mapped proves that shared memory works, too.
+//! A name on this host proves nothing: another process may have taken it, and another host may have the same name. So the
+//! endpoint draws a *secret* and puts its hash, the [`Commitment`], into its URI. Before a client sends its request, it asks who
+//! listens there. The endpoint's library shows the secret in a page of shared memory that only its maker can write to. A process
+//! that shows the secret got it from the endpoint, over a socket of this host, as a process that may connect: of the same user,
+//! or root. The page also proves that shared memory can be passed and mapped.
 
 use super::wire::Message;
 use crate::transport::commitment::{Commitment, SECRET_BYTES};
@@ -37,7 +37,7 @@ impl Proof {
         self.commitment
     }
 
-    /// Sends the page with the secret to a client. False: the client is gone.
+    /// Sends the page with the secret to a client. Returns false if the client is gone.
     pub(super) fn show(&self, to: &Stream) -> bool {
         self.page.fd().is_some_and(|page| to.send(Message::Shown.bytes().as_slice(), &[page]).is_ok())
     }
@@ -47,7 +47,7 @@ impl Proof {
     }
 }
 
-/// What the secret in a peer's page hashes to, if it sent one.
+/// The hash of the secret in a peer's page, if the peer sent one.
 pub(super) fn shown_in(mut fds: ReceivedFds) -> Option<Commitment> {
     let page = SharedMemory::open_read_only(fds.take(0)?, PAGE_BYTES).ok()?;
     let mut secret = [0; SECRET_BYTES];

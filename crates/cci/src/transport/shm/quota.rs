@@ -1,14 +1,14 @@
-//! What one process may have of what an endpoint has for all: requests that wait for the program, memory of rings, and memory of
-//! connections with remote operations under way.
+//! How much one process may have of what an endpoint has for all: requests that wait for the program, memory of rings, and memory
+//! of connections with remote operations under way.
 
 use crate::limits::REQUESTS_MAX;
 use std::collections::HashMap;
 
-/// One process may have so many times what it leaves to others. The number is high because a process that wants more is refused,
-/// and one that is alone may connect many times at once.
+/// One process may have this many times what it leaves to others. The number is high because a process that wants more is
+/// refused, and a process that is alone may connect many times at once.
 const SHARE: u32 = 8;
 
-/// Requests that the program holds, by the process that each came from.
+/// Requests that the program holds, counted by the process of each.
 #[derive(Default)]
 pub(super) struct Requests {
     by_process: HashMap<u64, u32>,
@@ -20,7 +20,7 @@ impl Requests {
         self.total
     }
 
-    /// Counts a request of this process. False: it has too many already.
+    /// Counts a request of this process. Returns false if it has too many already.
     pub fn enter(&mut self, process: u64) -> bool {
         let own = self.by_process.get(&process).copied().unwrap_or(0);
         let remaining = REQUESTS_MAX.saturating_sub(self.total);
@@ -32,7 +32,7 @@ impl Requests {
         true
     }
 
-    /// Counts a request of this process no more, as the program has answered it.
+    /// Stops counting a request of this process, since the program has answered it.
     pub fn leave(&mut self, process: u64) {
         let Some(own) = self.by_process.get_mut(&process) else { return };
         *own -= 1;
@@ -43,11 +43,11 @@ impl Requests {
     }
 }
 
-/// How much memory an endpoint's rings have when another is to be made, in bytes.
+/// The memory of an endpoint's rings when another is to be made, in bytes.
 pub(super) struct RingMemory {
-    /// What is left under the cap.
+    /// Memory that is left under the cap.
     pub remaining: u64,
-    /// What the rings have that are for the same process as the new one.
+    /// Memory of the rings for the process of the new one.
     pub of_process: u64,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    /// As many flows of `bytes` each as fit into `bytes_max`, but at least one.
+    /// Allows as many flows of `bytes` each as fit into `bytes_max`, but at least one.
     pub fn new(bytes_max: u64, bytes: u64) -> Flows {
         let max = u32::try_from(bytes_max / bytes).unwrap_or(u32::MAX).max(1);
         Flows { max, used: 0, by_process: HashMap::new() }
@@ -78,7 +78,7 @@ impl Flows {
         self.max
     }
 
-    /// Counts a flow for this process. False: there are too many, or this process has too many already.
+    /// Counts a flow for this process. Returns false if there are too many, or this process has too many already.
     pub fn enter(&mut self, process: u64) -> bool {
         let own = self.by_process.get(&process).copied().unwrap_or(0);
         let remaining = self.max - self.used;
@@ -91,7 +91,7 @@ impl Flows {
         true
     }
 
-    /// Counts a flow of this process no more.
+    /// Stops counting a flow of this process.
     pub fn leave(&mut self, process: u64) {
         let Some(own) = self.by_process.get_mut(&process) else { return };
         *own -= 1;

@@ -1,5 +1,5 @@
-//! What comes out of a ring. Everything in shared memory is read once, then checked; a message is copied once, from
-//! the ring into a receive buffer.
+//! Receives from a ring. Everything in shared memory is read once, then checked. A message is copied once, from the ring into a
+//! receive buffer.
 
 use super::close;
 use super::common::Common;
@@ -22,26 +22,26 @@ const CONTROL_MAX: usize = 256;
 /// The most records taken from one link before the others have their turn.
 pub(super) const RECORDS_PER_POLL_MAX: u32 = 64;
 
-/// What became of a record.
+/// What happened to a record.
 enum Taken {
-    /// The record is done with.
+    /// The record was handled.
     Yes,
-    /// There is none.
+    /// There is no record.
     None,
     /// The record stays in the ring, and the link is stalled.
     Stalled,
-    /// There is space now that the record needs: it is to be looked at again.
+    /// There is now the space that the record needs, so it is to be handled again.
     Again,
 }
 
-/// Takes out the records that have come. Answers how many.
+/// Takes the records that have come, and returns how many.
 ///
-/// After a pause it takes one record only. The line behind that one, which the peer has just zeroed, would have to come from the
-/// peer's cache before anything done afterwards could leave the processor, and somebody may be waiting for the answer. In a stream
-/// there is no pause, and all records are taken.
+/// After a pause it takes only one record. The peer has just zeroed the line behind that one. The line would have to come from
+/// the peer's cache before anything done afterwards could leave the processor, and somebody may be waiting for the answer. In a
+/// stream there is no pause, and all records are taken.
 ///
 /// # Errors
-/// The peer wrote something impossible, and the link is to be given up.
+/// The peer wrote something impossible, and the link must be given up.
 #[inline(always)]
 pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<u32, Corrupt> {
     if link.consumer.is_stalled() && !resume(link, core) {
@@ -68,7 +68,7 @@ pub(super) fn drain(link: &mut Link, common: &mut Common, core: &mut Core) -> Re
     if records > 0 {
         has_come(link, common.connections.now_ns);
     }
-    // This is needed even if no record came: the space of records that the peer has taken back is free again.
+    // This is necessary even if no record came: the space of records that the peer has taken back is free again.
     link.publish();
     Ok(records as u32)
 }
@@ -80,14 +80,14 @@ pub(super) fn has_come(link: &mut Link, now_ns: u64) {
     link.worked_ns = now_ns;
     link.heard_ns = now_ns;
     if link.armed {
-        // The peer may have rung for these records, or be about to.
+        // The peer may have rung for these records, or be about to ring.
         link.disarm();
         link.rung = true;
     }
 }
 
-/// Ends a stall if there is a buffer now and the peer is not just taking messages back. Also ends it if the waiting message may be
-/// dropped, because the program has taken all its events and holds every buffer.
+/// Ends a stall if there is a buffer now and the peer is not taking messages back at this moment. Also ends it if the waiting
+/// message may be dropped, because the program has taken all its events and holds every buffer.
 #[cold]
 fn resume(link: &mut Link, core: &mut Core) -> bool {
     let may_drop = !link.stalled_by_reliable && !core.has_events();
@@ -105,7 +105,7 @@ fn resume(link: &mut Link, core: &mut Core) -> bool {
     true
 }
 
-/// Leaves the record where it is, and tells the peer, as there is no receive buffer, or none for its connection.
+/// Leaves the record in place and informs the peer, since there is no receive buffer, or none for the record's connection.
 #[cold]
 fn stall(link: &mut Link, common: &mut Common, is_reliable: bool, connection: Option<Connection>) -> Taken {
     link.consumer.stall();
@@ -123,9 +123,9 @@ fn take_one(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Tak
     if header.kind != kind::MESSAGE {
         return take_other(link, common, core);
     }
-    // Sends are completed before the message is delivered, since a program that has its answer may not look for more.
+    // Sends complete before the message is delivered, since a program that has its answer may not ask for more.
     link.out.acknowledged(header.ack, &mut common.connections, core)?;
-    // The message may be answered: so the line for our next record is fetched while this one is handled.
+    // The program may answer the message, so the line for our next record is fetched now.
     link.out.producer.prefetch();
     let len_bytes = record.len_bytes();
     if len_bytes > common.connections.mss {
@@ -151,7 +151,7 @@ fn take_one(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Tak
         base.messages_received += 1;
         base.bytes_received += u64::from(len_bytes);
     } else if on.is_reliable || core.has_events() {
-        // Even a message that may be lost waits while the program is only behind with its events, as the ring can hold it.
+        // Even an unreliable message waits while the program is only behind with its events, since the ring can hold it.
         let (is_reliable, connection) = (on.is_reliable, Some(base.connection));
         return Ok(stall(link, common, is_reliable, connection));
     } else {
@@ -227,9 +227,9 @@ fn take_other(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<T
     other(link, common, core, kind, conn, generation, from).map(|()| Taken::Yes)
 }
 
-/// Takes a message that the peer lends: it is copied, or the program gets it where it lies.
+/// Takes a message that the peer lends: copies it, or gives it to the program in place.
 fn take_loan(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Taken, Corrupt> {
-    // Where many come, slots go back all along. This record's can't be among them.
+    // If many come, slots are returned all the time. This record's slot can't be among them.
     link.return_loans()?;
     let Some(record) = link.consumer.peek()? else { return Ok(Taken::None) };
     let (header, len) = (record.header(), record.len_bytes());
@@ -288,7 +288,7 @@ fn take_loan(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Ta
     Ok(Taken::Yes)
 }
 
-/// Takes the return of what this side has lent.
+/// Handles the return of slots that this side has lent.
 fn take_return(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<Taken, Corrupt> {
     let Some(record) = link.consumer.peek()? else { return Ok(Taken::None) };
     let mut slots = [0; 8];
@@ -301,8 +301,8 @@ fn take_return(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<
     Ok(Taken::Yes)
 }
 
-/// Handles a record about a connection's life. A record that names no connection of this link may just be late: it is counted and
-/// passed over.
+/// Handles a record about a connection's life. A record that names no connection of this link may just be late. It is counted and
+/// ignored.
 fn other(
     link: &mut Link,
     common: &mut Common,
@@ -325,7 +325,7 @@ fn other(
     }
 }
 
-/// Handles a CONFIRM: a client has joined the link, and names a connection of ours and one of its own.
+/// Handles a CONFIRM: a client has joined the link, and names one of our connections and one of its own.
 fn confirm_came(
     link: &mut Link,
     common: &mut Common,
@@ -337,7 +337,7 @@ fn confirm_came(
     if handshakes.confirm(connections, core, link.key, named, from) {
         return Ok(());
     }
-    // It came after we had given up. The client thinks that it is connected, and has to be told that it is not.
+    // The CONFIRM came after this side had given up. The client assumes that it is connected, and must learn that it is not.
     connections.counts.unknown_connection += 1;
     if link.out.control.len() >= CONTROL_MAX {
         // No honest peer confirms so often and reads nothing.

@@ -1,19 +1,21 @@
-//! Which links are looked at when.
+//! When each link is polled.
 //!
-//! - *Active* links, those with something lately and at most [`ACTIVE_MAX`], are looked at in every poll: one cache line each.
-//! - All others are *idle*: their attention word is raised, so that a peer that writes rings our doorbell, which the
-//!   kernel reports. One of them is looked at in every few polls besides, so that nothing can get lost.
-//! - *Busy* links, those with sends, closing connections or stalls under way, are maintained now and then.
+//! - *Active* links had records recently. There are at most [`ACTIVE_MAX`], and every poll checks them: one cache line each.
+//!
+//! - All others are *idle*. Their attention word is raised, so a peer that writes rings our doorbell, which the kernel reports.
+//! Besides, one of them is checked every few polls, so that nothing can get lost.
+//!
+//! - *Busy* links have sends, closing connections or stalls under way. They are maintained from time to time.
 
 use super::link::Link;
 use super::table::Table;
 use cci_memory::slab::Key;
 
-/// The most links that are looked at in every poll.
+/// The most links that every poll checks.
 const ACTIVE_MAX: usize = 16;
-/// So many links stay active however little comes on them, since looking at them costs next to nothing.
+/// This many links stay active however little comes on them, since checking them costs next to nothing.
 const ACTIVE_ALWAYS_MAX: usize = 2;
-/// How long nothing must have come on an active link before it becomes idle.
+/// An active link becomes idle when nothing has come on it for this time.
 const ACTIVE_NS: u64 = 200_000;
 
 /// The links that are active, and those that are busy.
@@ -77,7 +79,7 @@ impl Schedule {
         }
     }
 
-    /// Goes on to the next index in the table. Answers the link that is there, if it is idle.
+    /// Moves on to the next index in the table. Returns the link there, if it is idle.
     pub fn next_idle(&mut self, table: &Table) -> Option<Key> {
         if table.len() as usize <= self.active.len() {
             return None;
@@ -86,8 +88,7 @@ impl Schedule {
         table.at(self.next_idle).filter(|link| !link.is_active).map(|link| link.key)
     }
 
-    /// Has a link looked at in every poll from now on. When too many links are active, the one on which nothing has come for the
-    /// longest time becomes idle.
+    /// Makes every poll check a link from now on. If too many links are active, the one that was quiet longest becomes idle.
     pub fn make_active(&mut self, table: &mut Table, key: Key, now_ns: u64) {
         let Some(link) = table.get_mut(key) else { return };
         if link.is_active {
@@ -104,20 +105,20 @@ impl Schedule {
         }
     }
 
-    /// Has the peer of a link ring from now on.
+    /// Makes the peer of a link ring from now on.
     fn make_idle(&mut self, table: &mut Table, key: Key, now_ns: u64) {
         self.active.retain(|active| *active != key);
         let Some(link) = table.get_mut(key) else { return };
         link.is_active = false;
         if link.arm() {
-            // Something has come just now.
+            // Something has just come.
             link.disarm();
             (link.is_active, link.worked_ns) = (true, now_ns);
             self.active.push(key);
         }
     }
 
-    /// Makes one active link idle on which nothing has come for a while, unless there are very few.
+    /// Makes one active link idle on which nothing has come for a while, unless very few are active.
     #[inline]
     pub fn retire_one(&mut self, table: &mut Table, now_ns: u64) {
         if self.active.len() <= ACTIVE_ALWAYS_MAX {
@@ -130,7 +131,7 @@ impl Schedule {
         }
     }
 
-    /// Forgets a link that is no more.
+    /// Removes a link that has ended.
     pub fn forget(&mut self, key: Key) {
         self.active.retain(|active| *active != key);
         self.busy.retain(|busy| *busy != key);

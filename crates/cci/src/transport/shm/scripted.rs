@@ -1,4 +1,4 @@
-//! Scripted peers, which tests and fuzzing let in by the real handshake.
+//! Scripted peers for tests and fuzzing, which connect by the real handshake.
 #![allow(clippy::unwrap_used, dead_code, reason = "only tests and fuzzing have it, and each uses its part")]
 
 use super::server::Asked;
@@ -40,7 +40,7 @@ pub(super) fn dropped(endpoint: &Endpoint, name: &str) -> u64 {
     endpoint.counters().drops.iter().find(|reason| reason.name == name).map_or(0, |reason| reason.count)
 }
 
-/// A scripted client that has the server's offer.
+/// A scripted client that has received the server's offer.
 pub(super) struct Stranger {
     pub stream: Stream,
     pub accept: Accept,
@@ -51,7 +51,7 @@ pub(super) fn ask(server: &mut Endpoint, endpoint: u64, attribute: Attribute) ->
     ask_as(server, endpoint, attribute, std::process::id())
 }
 
-/// Asks as a scripted client that the server takes for a process of this number.
+/// Sends a request as a scripted client. The server takes it for a process with this number.
 pub(super) fn ask_as(server: &mut Endpoint, endpoint: u64, attribute: Attribute, pid: u32) -> Stranger {
     let name = server.uri().strip_prefix("shm://").unwrap().to_owned();
     let stream = Stream::connect(&Name::Abstract(format!("cci/{name}").into_bytes())).unwrap();

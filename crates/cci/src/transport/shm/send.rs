@@ -1,4 +1,4 @@
-//! How a message gets into a ring.
+//! Writes messages to a ring.
 
 use super::connections::{Connections, EstablishedConn};
 use super::link::Link;
@@ -12,9 +12,9 @@ use crate::transport::Taken;
 use cci_memory::ring::{Corrupt, LINE_PAYLOAD_BYTES, Producer, PushError, RecordHeader, Span, payload_bytes};
 use cci_memory::slab::Key;
 
-/// Why a message is not in the ring.
+/// Why a message was not written to the ring.
 pub(super) enum NotSent {
-    /// The ring has no space for the message. The link remembers that space is wanted.
+    /// The ring has no space for the message. The link remembers that it needs space.
     Full,
     /// The peer wrote something impossible, and the link is to be given up.
     Corrupt,
@@ -22,9 +22,10 @@ pub(super) enum NotSent {
 }
 
 /// Copies a message of an open connection into the ring of its link. A reliable message completes when the peer has taken it, an
-/// unreliable one at once. Both wait in the engine while the ring is full, as nothing is gained by losing a message on one host.
+/// unreliable one at once. Both wait in the engine while the ring is full, since nothing is gained by losing a message on one
+/// host.
 ///
-/// The caller has found `conn`, which is at `index` in the table, and that it [has space](has_space).
+/// The caller has looked up `conn`, which is at `index` in the table, and has checked that it [has space](has_space).
 #[inline(always)]
 pub(super) fn send(
     link: &mut Link,
@@ -62,24 +63,24 @@ pub(super) fn send(
         core.complete(conn.base.connection, op, Status::Success);
     }
     if link.out.flush_after_send(was_flushed) {
-        // That was a look at whether the peer sleeps, and so finds one that waits for our read position, too.
+        // This also checked whether the peer sleeps, so it found a peer that waits for our read position, too.
         link.publish_due = false;
     }
     Ok(())
 }
 
-/// What is left of a burst.
+/// The rest of a burst.
 pub(super) struct Burst<'a> {
     pub messages: &'a [&'a [u8]],
     /// The longest message, bytes.
     pub mss: u32,
 }
 
-/// Copies messages of a burst into the ring, from the first on, as far as there is space in the ring, and `space` for sends in progress.
-/// They are entered by runs of records of one size.
+/// Copies messages of a burst into the ring, from the first on, as far as there is space in the ring, and `space` for sends in
+/// progress. Runs of records of one size are entered together.
 ///
 /// # Errors
-/// The peer wrote something impossible, and the link is to be given up. What was taken before ends with it.
+/// The peer wrote something impossible, and the link must be given up. What was taken before ends with it.
 pub(super) fn send_some(
     link: &mut Link,
     conn: EstablishedConn<'_>,
@@ -127,14 +128,14 @@ pub(super) fn send_some(
         core.complete_run(base.connection, op, Status::Success, taken.messages);
     }
     if link.out.flush_after_send(was_flushed) {
-        // That was a look at whether the peer sleeps, and so finds one that waits for our read position, too.
+        // This also checked whether the peer sleeps, so it found a peer that waits for our read position, too.
         link.publish_due = false;
     }
     (taken, sent)
 }
 
-/// Copies the first of `messages` into the ring, and those behind it that become visible with it. None: it has no space, or more than
-/// `mss` bytes.
+/// Copies the first of `messages` into the ring, and those behind it that become visible with it. Returns `None` if there is no
+/// space for it, or it has more than `mss` bytes.
 #[inline]
 fn push_run<M>(
     producer: &mut Producer<M>,
@@ -151,13 +152,13 @@ fn push_run<M>(
     }
 }
 
-/// Whether one more message of a connection may be entered. `is_alone`: there is no other link.
+/// Whether one more message of a connection may be entered. `is_alone` says whether there is no other link.
 #[inline(always)]
 pub(super) fn has_space(conn: &EstablishedConn<'_>, sends: &Sends, link: &Link, is_alone: bool) -> bool {
     (!conn.on.is_reliable || sends.has_space_for(&link.out.fifo, is_alone)) && link.out.control.is_empty()
 }
 
-/// Sends as [`send`] does, where there was no space: the peer may have taken something since the last look.
+/// Sends as [`send`] does, after there was no space: the peer may have taken something since the last check.
 #[cold]
 #[inline(never)]
 pub(super) fn send_after_look(
@@ -180,7 +181,7 @@ pub(super) fn send_after_look(
 /// Notes that a message found no space in the ring of its link.
 #[cold]
 pub(super) fn is_full(link: &mut Link, connections: &mut Connections, core: &mut Core) {
-    // Sends that the peer has taken meanwhile complete now: the program may be waiting for them.
+    // Sends that the peer has taken meanwhile complete now, since the program may be waiting for them.
     let _ = link.complete_taken(connections, core);
     link.out.full_at = link.out.producer.tail();
     link.out.flush();

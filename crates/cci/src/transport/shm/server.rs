@@ -22,11 +22,11 @@ use cci_sys::unix::{ReceivedFds, Stream};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How long a client may be silent after it connected.
+/// How long a client may wait with its first message after it has connected.
 const SILENCE_NS_MAX: u64 = 1_000_000_000;
-/// How long a client may be silent at least, however many others connect.
+/// A client always has this time, however many others connect.
 const SILENCE_NS_MIN: u64 = 200_000_000;
-/// How long an accepted client may take to confirm. Its death would be known at once, so this is for a client that hangs or polls
+/// How long an accepted client may take to confirm. Its death would show at once, so this is for a client that hangs or polls
 /// seldom.
 const HANDSHAKE_NS_MAX: u64 = if cfg!(test) { 2_000_000_000 } else { 30_000_000_000 };
 /// The most clients that may have connected and sent nothing yet. More of them wait in the kernel's queue.
@@ -39,14 +39,14 @@ pub(super) struct Asked {
     pub(super) peer: Peer,
 }
 
-/// The server's side of an endpoint.
+/// The server's side of an endpoint's handshakes.
 pub(super) struct Server {
     /// Whose processes may connect.
     pub admission: Admission,
-    /// The secret for clients that want to know who listens here; None: such clients are refused.
+    /// The secret for clients that ask who listens here; `None` if such clients are refused.
     pub proof: Option<Proof>,
     pub listening: Listening,
-    /// How many clients were let in and have sent nothing yet.
+    /// How many admitted clients have sent nothing yet.
     silent: u32,
     /// Requests that the program holds.
     pub held: Requests,
@@ -60,8 +60,8 @@ impl Server {
         Server { admission, proof, listening, silent: 0, held, offers }
     }
 
-    /// Lets in the next client that waits. None: nobody waits, or there are too many. `Some(None)`: the client may not come in.
-    /// Otherwise answers its handshake.
+    /// Admits the next client that waits, and returns its handshake. `None`: no client waits, or there are too many.
+    /// `Some(None)`: the client may not connect.
     pub fn let_in(&mut self, step: &mut Step<'_>) -> Option<Option<Key>> {
         let now_ns = step.common.connections.now_ns;
         if self.held.total() >= limits::REQUESTS_MAX || !self.make_space_for_silent(step) {
@@ -71,7 +71,7 @@ impl Server {
         match self.listening.accept() {
             Ok(stream) => stream.map(|stream| self.client_came(step, stream)),
             Err(_) => {
-                // Most likely there are no descriptors left. Clients that wait in the queue go on waiting.
+                // Most likely no descriptors are left. Clients in the queue go on waiting.
                 step.common.connections.counts.system_errors += 1;
                 self.listening.pause(&step.core.poller, now_ns);
                 None
@@ -80,7 +80,7 @@ impl Server {
     }
 
     /// Makes space for one more client that has sent nothing. If there are too many, the process with the most of them loses its
-    /// oldest, unless that is still too young. False: there is no space.
+    /// oldest, unless that is still too young. Returns false if there is no space.
     fn make_space_for_silent(&mut self, step: &mut Step<'_>) -> bool {
         if self.silent < SILENT_MAX {
             return true;
@@ -135,14 +135,14 @@ impl Server {
             (Stage::Silent { .. }, Ok(Message::Request(request, payload))) => {
                 self.request_came(step, key, request, payload);
             }
-            // This works once only, as each answer gives the client more time.
+            // This works only once, since each answer gives the client more time.
             (Stage::Silent { has_asked: false, .. }, Ok(Message::Who)) => self.show_proof(step, key),
             (Stage::Offered { .. }, Ok(Message::Confirm { ring_bytes })) => {
                 self.confirmed(step, key, ring_bytes, fds);
             }
             (Stage::Joining { .. }, Ok(Message::NoLink)) => self.offer_anew(step, key),
             (Stage::Silent { .. }, Err(NotUnderstood::Version(_))) => {
-                // The head of our answer says which version we speak.
+                // The head of our answer shows which version we use.
                 step.common.connections.counts.bad_handshake += 1;
                 handshake.send(&Message::Refuse(ConnectFailure::Version { theirs: wire::VERSION }));
                 self.end(step, key, ConnectFailure::Refused);
@@ -162,7 +162,8 @@ impl Server {
         }
     }
 
-    /// Handles the hang-up of a client. One that confirms through the ring, perhaps behind much else, needs its socket no more.
+    /// Handles the hang-up of a client. A client that confirms through the ring, perhaps behind other records, needs its socket
+    /// no more.
     pub fn hung_up(&mut self, step: &mut Step<'_>, key: Key) {
         let Some(handshake) = step.common.handshakes.get_mut(key) else { return };
         match handshake.stage {
@@ -181,7 +182,7 @@ impl Server {
             _ => false,
         };
         if is_shown {
-            // The client's request comes when its program polls.
+            // The client's program must poll before its request comes.
             handshake.deadline_ns = clock::now_ns().saturating_add(HANDSHAKE_NS_MAX);
             if let Stage::Silent { has_asked, .. } = &mut handshake.stage {
                 *has_asked = true;
@@ -287,7 +288,7 @@ impl Server {
                 if let Some(handshake) = step.common.handshakes.get(key) {
                     handshake.send(&Message::Refuse(why));
                 }
-                // The connection leaves the table first, as an accept that returns an error must not end in an event, too.
+                // The connection leaves the table first: an accept that returns an error must not also end in an event.
                 step.common.connections.conns.remove(conn);
                 self.end(step, key, why);
                 Err(match error {
@@ -299,7 +300,7 @@ impl Server {
         }
     }
 
-    /// Offers a client a link: the one that there is with its endpoint, or a new one. If one is being made, waits for that.
+    /// Offers a client a link: an existing one with its endpoint, or a new one. If one is being made, waits for that.
     fn offer(
         &mut self,
         step: &mut Step<'_>,
@@ -333,7 +334,7 @@ impl Server {
         Ok(())
     }
 
-    /// Offers a new link to a client that has given up the link which it was to join.
+    /// Offers a new link to a client that has given up the link that it was to join.
     fn offer_anew(&mut self, step: &mut Step<'_>, key: Key) {
         let Some(handshake) = step.common.handshakes.get_mut(key) else { return };
         let Stage::Joining { pending, link } = handshake.stage else { return };
@@ -352,7 +353,7 @@ impl Server {
         }
     }
 
-    /// Makes the link, as the client has taken the offer.
+    /// Makes the link, since the client has taken the offer.
     fn confirmed(&mut self, step: &mut Step<'_>, key: Key, ring_bytes: u32, fds: ReceivedFds) {
         let Some(handshake) = step.common.handshakes.remove(&step.core.poller, key) else { return };
         let (Some(stream), Stage::Offered { pending, half }) = (handshake.stream, handshake.stage) else {
@@ -377,7 +378,7 @@ impl Server {
         self.offer_ended(step, pending.peer);
     }
 
-    /// Gives the clients their turn that waited until a link was made, whether it was made or not.
+    /// Lets the clients continue that waited for a link to be made, whether it was made or not.
     fn offer_ended(&mut self, step: &mut Step<'_>, peer: Peer) {
         self.offers.remove(&peer);
         let handshakes = step.common.handshakes.iter();
@@ -410,7 +411,7 @@ impl Server {
     }
 }
 
-/// Tells a client, unless it is gone, why it gets no connection.
+/// Informs a client, unless it is gone, why it gets no connection.
 fn refuse(stream: &Stream, why: ConnectFailure) {
     let _ = stream.send(Message::Refuse(why).bytes().as_slice(), &[]);
 }

@@ -1,5 +1,5 @@
-//! The shortest path of a message out of a ring: one of a line, behind which nothing is to be done, is copied once, to where the program
-//! wants it.
+//! The shortest path of a message out of a ring: a message of one line, after which nothing has to be done, is copied once, to
+//! where the program wants it.
 
 use super::connections::{Connections, EstablishedConn, Phase};
 use super::link::{Life, Link};
@@ -9,8 +9,8 @@ use crate::connection::Connection;
 use crate::engine::core::Core;
 use cci_memory::ring::Line;
 
-/// Takes the message that comes next on a link. Returns its connection. None: there is nothing, or something else to do first, which is for
-/// [`lend`](super::lend::lend) and [`drain`](super::receive::drain). To these a look from here makes no difference.
+/// Takes the next message on a link, and returns its connection. Returns `None` if there is none, or something else must be done
+/// first, which [`lend`](super::lend::lend) and [`drain`](super::receive::drain) do. A call from here changes nothing for them.
 #[inline(always)]
 pub(super) fn take(
     link: &mut Link,
@@ -18,13 +18,13 @@ pub(super) fn take(
     core: &mut Core,
     line: &mut Line,
 ) -> Option<Connection> {
-    // A quiet link has to become busy by what came.
+    // A link that is not busy must become busy when something comes.
     if link.life != Life::Up || !link.is_busy || link.transfers.has_work() {
         return None;
     }
     let (header, len_bytes) = link.consumer.peek_line(kind::MESSAGE)?;
-    // In a stream it costs less to lend many records at once. After a pause the line behind the record is not looked at: it would have to
-    // come from the peer, and somebody may be waiting for the answer.
+    // In a stream it costs less to lend many records at once. After a pause the line behind the record is not read: it would have
+    // to come from the peer's cache, and somebody may be waiting for the answer.
     if link.idle_polls == 0 && link.consumer.may_have_two() {
         return None;
     }
@@ -34,7 +34,7 @@ pub(super) fn take(
         // They come first.
         return None;
     }
-    // The message may be answered: so the line for our next record is fetched while this one is handled.
+    // The program may answer the message, so the line for our next record is fetched now.
     link.out.producer.prefetch();
     let (_, EstablishedConn { base, on }) =
         connections.conns.named_on(link.key, header.conn, header.flags)?;

@@ -53,12 +53,12 @@ impl Table {
         self.all.iter_mut().map(|(_, link)| &mut **link)
     }
 
-    /// The link that has an index now.
+    /// The link at an index.
     pub fn at(&self, index: u32) -> Option<&Link> {
         self.all.at(index).map(|(_, link)| &**link)
     }
 
-    /// The link that a token of the poller names.
+    /// The link of a token of the poller.
     pub fn named_by(&self, what: u64) -> Option<Key> {
         self.all.key_at(token::index(what)).filter(|key| token::names(what, *key))
     }
@@ -75,7 +75,7 @@ impl Table {
         self.get_mut(key)
     }
 
-    /// Enters a link with one connection on it, and watches it. None: there is no memory, or the kernel refuses.
+    /// Enters a link with one connection on it, and watches it. Returns `None` if there is no memory, or the kernel refuses.
     pub fn insert(&mut self, poller: &Poller, link: Link) -> Option<Key> {
         let (id, side, peer) = (link.id, link.side, link.peer);
         self.by_id.try_reserve(1).ok()?;
@@ -101,7 +101,7 @@ impl Table {
         Some(key)
     }
 
-    /// Takes a link out, and stops watching it.
+    /// Removes a link, and stops watching it.
     pub fn remove(&mut self, poller: &Poller, key: Key) -> Option<Box<Link>> {
         let link = self.all.remove(key)?;
         poller.unwatch(link.bell.as_fd());

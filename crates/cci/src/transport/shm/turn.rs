@@ -1,6 +1,6 @@
-//! What one link does in its turn: when it is polled, maintained, or about to be slept on.
+//! The work on one link: when it is polled, maintained, or prepared for sleep.
 //!
-//! Every function here fails if the peer wrote something impossible. The link is to be given up then.
+//! Every function here fails if the peer wrote something impossible. The link must be given up then.
 
 use super::common::Common;
 use super::link::{Life, Link};
@@ -12,17 +12,17 @@ use cci_memory::ring::Corrupt;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Turned {
     Well,
-    /// The link has come to its end, or may have.
+    /// The link has ended, or may have.
     Ended,
-    /// The peer wrote something impossible, and the link is to be given up.
+    /// The peer wrote something impossible, and the link must be given up.
     Corrupt,
 }
 
-/// Empty polls before we look how far the peer of an active link has read. Each look takes a cache line away from the peer, and
-/// an answer, which carries the same position, may be on its way.
+/// Empty polls before it is checked how far the peer of an active link has read. Each check takes a cache line away from the
+/// peer, and an answer, which carries the same position, may be on its way.
 const POLLS_PER_LOOK: u32 = 64;
 
-/// Whether an active link has nothing to do in this turn, which is counted then: nothing has come, and nothing waits.
+/// Whether an active link has nothing to do in this turn: nothing has come, and nothing waits. The turn is counted then.
 #[inline(always)]
 pub(super) fn has_nothing(link: &mut Link) -> bool {
     let has_nothing = !link.consumer.may_have_more()
@@ -41,7 +41,7 @@ pub(super) fn has_nothing(link: &mut Link) -> bool {
     has_nothing
 }
 
-/// Takes out what has come on an active link, and goes on with remote operations.
+/// Takes what has come on an active link, and continues remote operations.
 // Always inlined: where there is one link, as is the rule, its poll is no call more.
 #[inline(always)]
 pub(super) fn poll_active(link: &mut Link, common: &mut Common, core: &mut Core) -> Turned {
@@ -70,7 +70,7 @@ fn try_poll_active(link: &mut Link, common: &mut Common, core: &mut Core) -> Res
     turn_transfers(link, common, core)
 }
 
-/// Takes out what has come on any link, and goes on with remote operations. Answers whether anything had come.
+/// Takes what has come on any link, and continues remote operations. Returns whether something had come.
 pub(super) fn poll(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<bool, Corrupt> {
     link.out.flush();
     let records = receive::drain(link, common, core)?;
@@ -78,7 +78,7 @@ pub(super) fn poll(link: &mut Link, common: &mut Common, core: &mut Core) -> Res
     Ok(records > 0)
 }
 
-/// Goes on with the remote operations that have something to push or fetch.
+/// Continues the remote operations that have something to push or fetch.
 #[inline(always)]
 fn turn_transfers(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
     if link.transfers.has_work() {
@@ -112,13 +112,13 @@ pub(super) fn maintain(link: &mut Link, common: &mut Common, core: &mut Core) ->
     maintain_transfers(link, common, core, false)
 }
 
-/// Gives the sends and operations of a busy link their deadlines, as the endpoint is about to sleep.
+/// Gives the sends and operations of a busy link their deadlines, since the endpoint is about to sleep.
 pub(super) fn before_sleep(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<(), Corrupt> {
     overdue::stamp(link, &mut common.connections);
     maintain_transfers(link, common, core, true)
 }
 
-/// Maintains the flows of a link, now and then or, because the endpoint is about to sleep, `now`.
+/// Maintains the flows of a link from time to time, or `now`, because the endpoint is about to sleep.
 #[inline(always)]
 fn maintain_transfers(
     link: &mut Link,
@@ -133,7 +133,7 @@ fn maintain_transfers(
     common.transfers.maintain(link, &mut common.connections, core, now)
 }
 
-/// Has the peer of a link ring from now on. Answers whether something is there to be done first.
+/// Makes the peer of a link ring from now on. Returns whether something must be done first.
 pub(super) fn arm(link: &mut Link, common: &mut Common, core: &mut Core) -> Result<bool, Corrupt> {
     if link.transfers.has_work()
         && (common.transfers.turn(link, &mut common.connections, core)? || link.transfers.at_once)
@@ -145,7 +145,7 @@ pub(super) fn arm(link: &mut Link, common: &mut Common, core: &mut Core) -> Resu
     if link.publish_due {
         link.announce();
     }
-    // The peer may go to sleep, too, and need not make up for a side that sends nothing.
+    // The peer may go to sleep as well. Then it needs no heavy fence for a side that sends nothing.
     link.out.end_light_fences();
     if link.life != Life::Up || link.out.bell_failed {
         // A link that drains and is not stalled has work to do.
@@ -163,6 +163,6 @@ pub(super) fn arm(link: &mut Link, common: &mut Common, core: &mut Core) -> Resu
         link.disarm();
         return Ok(true);
     }
-    // The last look must come after the attention word was raised: see `cci_memory::ring`, "Sleeping".
+    // The last check must come after the attention word was raised: see `cci_memory::ring`, "Sleeping".
     Ok(progress && link.complete_taken(&mut common.connections, core)?)
 }

@@ -17,7 +17,7 @@ use crate::error::ConnectFailure;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::options::Attribute;
 
-/// Changes whenever a message, a record or the ring's layout does, unless older libraries get along with that.
+/// Changes whenever a message, a record or the ring's layout changes, unless older libraries can handle it.
 pub(super) const VERSION: u8 = 7;
 const MAGIC: u32 = u32::from_le_bytes(*b"CCIm");
 const HEAD_BYTES: usize = 8;
@@ -29,7 +29,7 @@ pub(super) const BYTES_MAX: usize = HEAD_BYTES + 24 + REQUEST_BYTES_MAX;
 pub(super) mod kind {
     /// A message of the program's.
     pub const MESSAGE: u8 = 1;
-    /// The sender disconnected: nothing more comes for this connection, and nothing more is wanted.
+    /// The sender disconnected: it sends nothing more for this connection, and takes nothing more.
     pub const CLOSE: u8 = 2;
     /// The answer to CLOSE, and the last record for this connection.
     pub const CLOSE_ACK: u8 = 3;
@@ -37,8 +37,8 @@ pub(super) mod kind {
     pub const PING: u8 = 4;
     /// The answer to PING.
     pub const PONG: u8 = 5;
-    /// The client has joined the link: the accepted connection is open. Payload: the client's connection. It comes
-    /// through the ring because only the process that the link was made with can write there.
+    /// The client has joined the link, so the accepted connection is open. Payload: the client's connection. It comes through the
+    /// ring, since only the process for which the link was made can write there.
     pub const CONFIRM: u8 = 6;
     /// Remote memory access, see [`crate::transport::ordered_rma`].
     pub const RMA: u8 = 7;
@@ -46,26 +46,26 @@ pub(super) mod kind {
     pub const MAP: u8 = 8;
     /// Refuses a MAP. Payload: region, reason, 0.
     pub const NO_MAP: u8 = 9;
-    /// A region that was granted is no more. Payload: region, 0, 0.
+    /// A granted region has ended. Payload: region, 0, 0.
     pub const UNMAP: u8 = 10;
-    /// Asks the peer to try to read the sender's memory, for the link as a whole. Payload: 0, address of a word, its value.
+    /// Asks the peer to try to read the sender's memory, for the whole link. Payload: 0, address of a word, its value.
     pub const TRY: u8 = 11;
-    /// The answer to TRY. Payload: what reading costs, or 0 if it does not work; address and value of a word of the sender's.
+    /// The answer to TRY. Payload: the cost of reading, or 0 if it does not work; address and value of a word of the sender.
     pub const TRIED: u8 = 12;
-    /// Says whether the memory for loans that the peer has offered over the socket is mapped. Payload: 1 or 0; 0, 0.
+    /// Reports whether the memory for loans that the peer has offered over the socket is mapped. Payload: 1 or 0; 0, 0.
     pub const LOANS: u8 = 13;
-    /// A message of the program's that lies in memory of the sender's. Payload: slot and length, 4 bytes each.
+    /// A message that is in the sender's memory. Payload: slot and length, 4 bytes each.
     pub const LOAN: u8 = 14;
     /// Returns slots. Payload: a set of them, 8 bytes.
     pub const RETURN: u8 = 15;
-    /// Grants a region of a memory that the receiver maps, to the connection that the record names. Payload: region, key, access, memory,
-    /// start and length in the memory, index of the live word, token.
+    /// Grants a region of a memory that the receiver maps, to the connection that the record names. Payload: region, key, access,
+    /// memory, start and length in the memory, index of the live word, token.
     pub const GRANT: u8 = 16;
-    /// A memory that the receiver may have mapped is no more, or has other pages now. Payload: memory, 0, 0.
+    /// A memory that the receiver may have mapped has ended, or has other pages now. Payload: memory, 0, 0.
     pub const FREED: u8 = 17;
 }
 
-/// A connection as the side that it belongs to names it.
+/// A connection, identified by the side that it belongs to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct PeerConn {
     pub index: u32,
@@ -92,12 +92,12 @@ pub(super) struct Accept {
     pub offer: Offer,
 }
 
-/// Which link an accepted connection rides on.
+/// The link of an accepted connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Offer {
     /// A new link; the server reads a ring with so many bytes of data.
     New { ring_bytes: u32 },
-    /// A link that exists. `server_made_it`: which end of it is the server's, which matters where one endpoint has both.
+    /// A link that exists. `server_made_it` says which end of it is the server's, which matters if one endpoint has both.
     Join { server_made_it: bool },
 }
 
@@ -116,9 +116,9 @@ pub(super) enum Message<'a> {
 /// Why a message could not be parsed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotUnderstood {
-    /// It is of another version of the protocol.
+    /// A message of another version of the protocol.
     Version(u8),
-    /// It is no message of this protocol.
+    /// No message of this protocol.
     Nonsense,
 }
 
@@ -197,7 +197,7 @@ fn put_conn(to: &mut Bytes, conn: PeerConn) {
     to.put(&conn.generation.to_ne_bytes());
 }
 
-/// Reads a message once, into values that cannot be wrong.
+/// Parses a message, reading it once, into values that can't be wrong.
 pub(super) fn parse(message: &[u8]) -> Result<Message<'_>, NotUnderstood> {
     let mut from = Fields(message);
     if u32::from_ne_bytes(from.take()?) != MAGIC {
@@ -287,7 +287,7 @@ fn failure_code(why: ConnectFailure) -> u8 {
         ConnectFailure::Refused => 0,
         ConnectFailure::TimedOut => 1,
         ConnectFailure::Version { .. } => 2,
-        // Names are not proved here, so that nobody is a wrong one.
+        // Names are not proved here, so no peer can have a wrong one.
         ConnectFailure::NotPermitted | ConnectFailure::WrongPeer => 3,
         ConnectFailure::NoMemory => 4,
         ConnectFailure::Disconnected => 5,
@@ -297,7 +297,7 @@ fn failure_code(why: ConnectFailure) -> u8 {
 fn failure_of(code: u8) -> ConnectFailure {
     match code {
         1 => ConnectFailure::TimedOut,
-        // The peer did not understand our version, and did not say which one it speaks: hence 0.
+        // The peer did not understand our version, and did not say which one it uses, hence 0.
         2 => ConnectFailure::Version { theirs: 0 },
         3 => ConnectFailure::NotPermitted,
         4 => ConnectFailure::NoMemory,
@@ -342,7 +342,7 @@ mod tests {
             let bytes = message.bytes();
             for len in 0..bytes.as_slice().len() {
                 let parsed = parse(&bytes.as_slice()[..len]);
-                // A shorter payload is a request all the same; everything else has a fixed length.
+                // A shorter payload is still a request. Everything else has a fixed length.
                 assert!(parsed.is_err() || matches!(parsed, Ok(Message::Request(..))));
             }
             let mut longer = bytes.as_slice().to_vec();

@@ -121,7 +121,7 @@ impl Side {
         ));
     }
 
-    /// One poll: what came, then a turn. Answers whether anything moved.
+    /// One poll: what came, then a turn. Returns whether anything moved.
     fn poll(&mut self) -> Result<bool, Over> {
         let (flow, ops) = self.flows.get_mut(self.flow).unwrap();
         let mut intake =

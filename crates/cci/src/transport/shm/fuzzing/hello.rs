@@ -25,14 +25,14 @@ struct Scene {
     dialled: u32,
 }
 
-/// Runs a script with an endpoint, and with strangers at the other side of its handshakes. When all have gone, nothing must be left
-/// of them.
+/// Runs a script with an endpoint, and with strangers at the other side of its handshakes. When all strangers have gone, nothing
+/// of them may be left.
 pub fn shm_handshake(data: &[u8]) {
     let mut script = Script(data);
     let options = Options { recv_buffers: 16, send_buffers: 16, rma_operations: 16, ..Options::default() };
     let endpoint = Endpoint::create(&builtin::shm("shm"), options).unwrap();
     let address = super::name::parse_uri(endpoint.uri()).unwrap();
-    // A name of its own, made from the endpoint's, so that several runs do not meet.
+    // A name made from the endpoint's, so that several runs do not meet.
     let uri = format!("{}-liar", endpoint.uri());
     let listener = Listener::bind(&super::name::parse_uri(&uri).unwrap().name).unwrap();
     let menu = Menu::new();
@@ -76,7 +76,7 @@ impl Scene {
     fn poll(&mut self, accepts: bool) {
         match self.endpoint.next_event() {
             Some(Event::ConnectRequest(request)) if accepts => drop(self.endpoint.accept(request, 1)),
-            // A request that is dropped is refused.
+            // A request that is dropped counts as refused.
             Some(Event::ConnectRequest(_)) | None => {}
             Some(
                 Event::Accept { result: Ok(connection), .. } | Event::Connect { result: Ok(connection), .. },

@@ -51,7 +51,7 @@ impl Menu {
         }
     }
 
-    /// Up to four descriptors, as the script says. Most often they are the right ones for a link.
+    /// Up to four descriptors, as the script says. Usually they are the right ones for a link.
     pub fn pick(&self, script: &mut Script<'_>) -> Vec<BorrowedFd<'_>> {
         match script.byte() % 8 {
             0 => Vec::new(),

@@ -13,19 +13,19 @@ use super::rma::grant::Grant;
 use super::wire::{BYTES_MAX, Message, parse};
 use crate::ConnectFailure;
 
-/// `shm://` URIs: what is read and written again is read as the same.
+/// `shm://` URIs. What was parsed and written again must be parsed to the same.
 pub fn shm_uri(text: &str) {
     let Ok(address) = name::parse_uri(text) else { return };
     let again = name::parse_uri(&address.uri).expect("it was one");
     assert_eq!((again.name, again.uri), (address.name, address.uri), "{text:?}");
 }
 
-/// Messages of the handshake: what is understood is written back the same.
+/// Messages of the handshake. What was understood must be written back unchanged.
 pub fn shm_handshake_message(data: &[u8]) {
     let Ok(message) = parse(data) else { return };
     let bytes = message.bytes();
     assert!(bytes.as_slice().len() <= BYTES_MAX);
-    // Which version the other side speaks is not in this message.
+    // This message does not contain the version of the other side.
     if !matches!(message, Message::Refuse(ConnectFailure::Version { .. })) {
         assert_eq!(parse(bytes.as_slice()), Ok(message));
     }

@@ -27,7 +27,7 @@ struct Scene {
 }
 
 /// Connects such a peer, and runs a script with it. Whatever it does, the endpoint and another connection must live, and no byte
-/// beside the region must change.
+/// outside the region may change.
 pub fn shm_peer(data: &[u8]) {
     let mut script = Script(data);
     let options = Options { recv_buffers: 16, send_buffers: 16, rma_operations: 16, ..Options::default() };
@@ -150,7 +150,7 @@ impl Scene {
 /// Changes a word anywhere in a ring, as no honest peer would.
 fn scribble(ring: &SharedMemory, script: &mut Script<'_>) {
     let how = script.byte();
-    // The control lines are at the beginning: more often there.
+    // The control lines are at the beginning, so writes go there more often.
     let at = if how & 1 == 0 { usize::from(script.byte()) } else { usize::from(script.u16()) };
     let at = at * 8 % ring.len();
     let mut word = [0; 8];

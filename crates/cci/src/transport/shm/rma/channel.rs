@@ -1,4 +1,4 @@
-//! A link's rings as the channel that [`ordered_rma`](crate::transport::ordered_rma) needs.
+//! A link's rings, as the channel that [`ordered_rma`](crate::transport::ordered_rma) needs.
 
 use super::initiator::Initiator;
 use super::pull::Pull;
@@ -20,9 +20,9 @@ pub(in crate::transport::shm) const RECORD_BYTES_MAX: u32 =
     payload_bytes_limit(RING_BYTES_MIN as usize) as u32;
 /// The most data in a record, in whole lines.
 const DATA_BYTES_MAX: u32 = 15 << 10;
-/// How many records of data a ring holds at least. With fewer, one side would wait while the other copies.
+/// The least number of data records that a ring holds. With fewer, one side would wait while the other copies.
 const RECORDS_PER_RING: u32 = 16;
-/// One part in so many of a ring is kept for messages.
+/// The part of a ring that is reserved for messages.
 const MESSAGES_SHARE: u32 = 4;
 
 const _: () = assert!(DATA_BYTES_MAX + 64 <= RECORD_BYTES_MAX);
@@ -42,7 +42,7 @@ impl RingChannel<'_> {
     fn pushed(result: Result<Span, PushError>) -> Result<Span, Pushed> {
         result.map_err(|error| match error {
             PushError::Full => Pushed::Full,
-            // Our records are never too long. A word of the peer's that is nonsense ends the link.
+            // Our records are never too long. A word of the peer that is impossible ends the link.
             PushError::TooLong | PushError::Corrupt(_) => Pushed::Broken,
         })
     }
@@ -79,7 +79,7 @@ impl Channel for RingChannel<'_> {
     fn has_space_for_bulk(&mut self) -> bool {
         let record = record_bytes(self.data_bytes_max() + 64) as u64;
         let enough = u64::from(self.out.ring_bytes / MESSAGES_SHARE) + record;
-        // If the peer's position makes no sense, the next push finds that.
+        // If the peer's position is impossible, the next push finds that.
         self.out.producer.free_bytes(enough).is_ok_and(|free| free >= enough)
     }
 

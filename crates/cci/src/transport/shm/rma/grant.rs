@@ -10,18 +10,18 @@ pub(in crate::transport::shm) const GRANT_BYTES: usize = WORDS * 8;
 /// The length of the payload of a record that is a grant.
 pub(in crate::transport::shm) const ANNOUNCED_BYTES: usize = 8 * 8;
 
-/// A part of a memory that the receiver may use directly. The memory's descriptor comes with it, and that of the sender's control
-/// page if the receiver has asked for it.
+/// A part of a memory that the receiver may use directly. The memory's descriptor comes with it, and the sender's control page if
+/// the receiver has asked for it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(in crate::transport::shm) struct Grant {
     /// The region's number, as in its handle.
     pub region: u64,
     pub key: u64,
-    /// The only connection of the receiver's that may use it, by index and generation. None: all connections of the link may.
+    /// The only connection of the receiver that may use it, by index and generation; `None` if all connections of the link may.
     pub only: Option<(u32, u32)>,
     /// The rights that are granted, as bits of `Access`.
     pub access: u8,
-    /// The memory's number: one mapping does for all regions of a memory.
+    /// The memory's number. One mapping serves all regions of a memory.
     pub memory: u64,
     pub memory_bytes: u64,
     /// Where in the memory the region begins.
@@ -29,7 +29,7 @@ pub(in crate::transport::shm) struct Grant {
     pub len_bytes: u64,
     /// The index of the region's live word in the control page.
     pub word: u64,
-    /// What the live word holds while the grant stands.
+    /// The value of the live word while the grant holds.
     pub token: u64,
     /// The length of the control page.
     pub control_bytes: u64,
@@ -60,7 +60,7 @@ impl Grant {
         bytes
     }
 
-    /// Reads a grant once, and checks that it is consistent: the region lies in the memory, and the word in the control page.
+    /// Parses a grant once, and checks that it is consistent: the region is in the memory, and the word in the control page.
     pub fn parse(bytes: &[u8]) -> Option<Grant> {
         let bytes: &[u8; GRANT_BYTES] = bytes.try_into().ok()?;
         let mut words = bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
@@ -101,7 +101,8 @@ impl Grant {
             && self.token != 0
     }
 
-    /// The payload of a record that grants a region of a memory which the receiver maps, to the connection that the record names.
+    /// The payload of a record that grants a region to the connection that the record names. The receiver maps the region's
+    /// memory already.
     pub fn to_record(self) -> [u8; ANNOUNCED_BYTES] {
         let access = u64::from(self.access);
         let words =
@@ -113,8 +114,8 @@ impl Grant {
         bytes
     }
 
-    /// Reads the payload of such a record. The lengths of the memory and of the control page, which it lacks, are 0, so that it is not
-    /// consistent before they are filled in.
+    /// Parses the payload of such a record. It lacks the lengths of the memory and of the control page. These are 0, so the grant
+    /// is not consistent before they are filled in.
     pub fn from_record(bytes: &[u8; ANNOUNCED_BYTES]) -> Option<Grant> {
         let mut words = [0; ANNOUNCED_BYTES / 8];
         for (word, from) in words.iter_mut().zip(bytes.as_chunks().0) {
@@ -139,7 +140,7 @@ impl Grant {
     }
 }
 
-/// The longest control page of a peer that we map.
+/// The longest control page of a peer that is mapped.
 const CONTROL_BYTES_MAX: u64 = 1 << 20;
 
 /// Why memory is not mapped.
@@ -147,7 +148,7 @@ const CONTROL_BYTES_MAX: u64 = 1 << 20;
 pub(in crate::transport::shm) enum NotMapped {
     /// The target knows no such region for this connection.
     Handle,
-    /// The memory is not the library's, but the target's program has it from elsewhere.
+    /// The memory was not allocated by the library. The target's program has it from elsewhere.
     Foreign,
     /// The target's device says `direct = off`.
     TargetOff,
@@ -159,7 +160,7 @@ pub(in crate::transport::shm) enum NotMapped {
     NoSpace,
     /// The system did not map it.
     System,
-    /// The target waited too long for a copy of this process to end, and grants it nothing any more.
+    /// The target waited too long for a copy of this process, and grants it nothing any more.
     Barred,
     /// The peer's descriptor is not what its grant says, or the memory has holes. Never sent.
     Unsound,
@@ -184,7 +185,7 @@ impl NotMapped {
         }
     }
 
-    /// The reason that an error stands for.
+    /// The reason for an error of the system.
     pub fn of(error: &SysError) -> NotMapped {
         if error.kind() == ErrorKind::InvalidData { NotMapped::Unsound } else { NotMapped::System }
     }

@@ -1,4 +1,4 @@
-//! The initiator's side of direct access: what is mapped of a peer's memory, and copies to and from it.
+//! The initiator's side of direct access: the mapped memory of a peer, and copies to and from it.
 
 use super::grant::{Grant, NotMapped};
 use super::mappings::{Keep, Mappings};
@@ -19,12 +19,12 @@ use cci_sys::unix::ReceivedFds;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The most regions of one peer of which something is known.
+/// The most regions of one peer that are remembered.
 const KNOWN_MAX: usize = 4096;
-/// Slots in the cache of grants that were used lately.
+/// Slots in the cache of recently used grants.
 const FRONT: usize = 16;
 
-/// What is known of a region of the peer's.
+/// What is known of a region of the peer.
 #[derive(Copy, Clone)]
 enum Known {
     /// The target was asked, and has not answered.
@@ -40,19 +40,19 @@ enum Known {
 #[derive(Copy, Clone)]
 struct Usable {
     grant: Grant,
-    /// The only connection that may use it; None: all may.
+    /// The only connection that may use it; `None` if all may.
     only: Option<Key>,
     mapping: usize,
 }
 
-/// Where an operation goes in a mapping, and the live word of its grant.
+/// The place of an operation in a mapping, and the live word of its grant.
 #[derive(Copy, Clone)]
 struct Place {
-    /// Where in the mapping.
+    /// The offset in the mapping.
     at: usize,
     /// The index of the live word in the control page.
     word: u64,
-    /// What the live word holds while the grant stands.
+    /// The value of the live word while the grant holds.
     token: u64,
 }
 
@@ -62,7 +62,7 @@ impl Place {
     }
 }
 
-/// What is mapped of one peer's memory, and what is known of its regions.
+/// The mapped memory of one peer, and what is known of its regions.
 pub(in crate::transport::shm) struct Initiator {
     control: Option<(Arc<SharedMemoryReader>, Charge)>,
     /// The endpoint's sum of mapped memory.
@@ -70,14 +70,14 @@ pub(in crate::transport::shm) struct Initiator {
     mappings: Mappings,
     /// What is known, by the region's number, with the region's key and the connection that asked.
     known: HashMap<u64, (u64, Key, Known)>,
-    /// Grants used lately, by the low bits of the region's number.
+    /// Recently used grants, by the low bits of the region's number.
     front: [Option<Usable>; FRONT],
-    /// The target grants us nothing any more.
+    /// Whether the target grants this process nothing any more.
     is_barred: bool,
-    /// Why the last region that is not mapped is not.
+    /// Why the last region that could not be mapped was not.
     pub why_not: Option<NotMapped>,
     pub copied: u64,
-    /// Grants of something that can't be mapped.
+    /// Grants that could not be mapped.
     pub grants_refused: u64,
 }
 
@@ -105,7 +105,7 @@ impl Initiator {
         self.mappings.mapped_bytes()
     }
 
-    /// Whether this grant answers a question of ours.
+    /// Whether this grant answers a request.
     pub fn awaits(&self, grant: &Grant) -> bool {
         matches!(self.known.get(&grant.region), Some((key, _, Known::Asked)) if *key == grant.key)
     }
@@ -119,7 +119,7 @@ impl Initiator {
         self.control.is_some()
     }
 
-    /// Whether the target is to be asked for a region; it counts as asked then.
+    /// Whether to ask the target for a region. If so, the region counts as asked for.
     #[inline]
     pub fn should_ask(&mut self, pairs: &mut MappedPairs, region: u64, key: u64, conn: Key) -> bool {
         if self.is_barred {
@@ -145,7 +145,7 @@ impl Initiator {
         self.mappings.clear();
     }
 
-    /// What was found of regions that are mapped may be wrong now, and is to be found anew.
+    /// Clears the table of mapped pairs, since what it found of mapped regions may be wrong now.
     fn changed(&mut self, pairs: &mut MappedPairs) {
         self.front = [None; FRONT];
         pairs.clear();
@@ -166,7 +166,7 @@ impl Initiator {
         }
     }
 
-    /// Notes that something was unmapped: what had no space may be asked for again.
+    /// Notes that something was unmapped. Regions for which there was no space may be asked for again.
     fn has_space_again(&mut self) {
         self.known.retain(|_, (_, _, known)| !matches!(known, Known::NoSpace));
     }
@@ -174,7 +174,7 @@ impl Initiator {
     /// Notes that the target has taken a region back.
     pub fn unmapped(&mut self, pairs: &mut MappedPairs, region: u64, keep: Keep) {
         if matches!(self.known.get(&region), Some((_, _, Known::Asked))) {
-            // The answer is still to come: with a descriptor, by which later regions of the memory are mapped.
+            // The answer is still to come. It has a descriptor, by which later regions of the memory are mapped.
             return;
         }
         self.known.remove(&region);
@@ -182,14 +182,14 @@ impl Initiator {
         self.keep_unused(keep);
     }
 
-    /// Notes that a memory of the target's is no more, or has other pages now.
+    /// Notes that a memory of the target has ended, or has other pages now.
     pub fn freed(&mut self, pairs: &mut MappedPairs, memory: u64) {
         if let Some(at) = self.mappings.of(memory) {
             self.drop_mapping(pairs, at);
         }
     }
 
-    /// Keeps memory of which no region is granted any more for a while, and lets go of what was kept long enough.
+    /// Keeps memory of which no region is granted any more for a while, and unmaps what was kept long enough.
     fn keep_unused(&mut self, keep: Keep) {
         let named = self.known.values().filter_map(|(_, _, known)| match known {
             Known::Granted(usable) => Some(usable.mapping),
@@ -200,13 +200,13 @@ impl Initiator {
         }
     }
 
-    /// When memory that is only kept is let go of; `u64::MAX`: none is kept.
+    /// When memory without a granted region is unmapped; `u64::MAX` if there is none.
     #[inline]
     pub fn kept_until_ns(&self) -> u64 {
         self.mappings.kept_until_ns()
     }
 
-    /// Lets go of memory of which no region is granted and that was kept long enough. Answers whether there was some.
+    /// Unmaps memory without a granted region that was kept long enough. Returns whether there was any.
     #[cold]
     pub fn let_go_due(&mut self, now_ns: u64) -> bool {
         let has_let_go = self.mappings.let_go_due(now_ns);
@@ -224,8 +224,8 @@ impl Initiator {
         self.has_space_again();
     }
 
-    /// Takes a grant. `space_bytes`: the longest memory that may be mapped. False: an honest target would not send this grant, or not
-    /// with these descriptors.
+    /// Takes a grant. `space_bytes` is the longest memory that may be mapped. Returns false if an honest target would not send
+    /// this grant, or not with these descriptors.
     pub fn granted(
         &mut self,
         pairs: &mut MappedPairs,
@@ -268,7 +268,7 @@ impl Initiator {
                         return true;
                     }
                 };
-                // A hole that the peer punches in huge pages can be a SIGBUS in this process.
+                // If the peer punches a hole in huge pages, this process may get a SIGBUS.
                 if peer_uid != process::uid() && segment.is_huge() {
                     self.refused(pairs, grant.region, NotMapped::OtherUser);
                     return true;
@@ -281,7 +281,7 @@ impl Initiator {
             return false;
         }
         if !self.is_live(&Place::new(&grant, 0)) {
-            // The region has ended meanwhile, and only its memory may be of use.
+            // The region has ended meanwhile. Only its memory may still be used.
             self.known.remove(&grant.region);
             self.keep_unused(keep);
             return true;
@@ -305,8 +305,8 @@ impl Initiator {
         self.known.insert(grant.region, (grant.key, conn, Known::Granted(usable)));
     }
 
-    /// Takes a grant that came without descriptors and without having been asked for, for one connection. If its memory is not mapped
-    /// here any more, the region is asked for when it is used. False: no honest target sends it.
+    /// Takes a grant for one connection that came without descriptors and without a request. If its memory is not mapped here any
+    /// more, the region is asked for when it is used. Returns false if no honest target sends it.
     pub fn announced(&mut self, pairs: &mut MappedPairs, conn: Key, announced: Grant) -> bool {
         let Some(at) = self.mappings.of(announced.memory) else { return true };
         let Some(memory_bytes) = self.mappings.segment(at).map(|segment| segment.len() as u64) else {
@@ -327,9 +327,9 @@ impl Initiator {
         true
     }
 
-    /// Puts a mapping into a free slot, or in place of the one that was not used for longest.
+    /// Puts a mapping into a free slot, or in place of the one that was unused longest.
     fn insert(&mut self, pairs: &mut MappedPairs, memory: u64, segment: SharedMemory) -> usize {
-        // Pairs that are in use are found anew, by which their mappings count as used since this one.
+        // Pairs in use must be found again. With that, their mappings count as used after this one.
         self.changed(pairs);
         let at = self.mappings.slot();
         if self.mappings.segment(at).is_some() {
@@ -339,8 +339,8 @@ impl Initiator {
         at
     }
 
-    /// The grant that covers an address of the peer's memory, and where in the mapping the address is. What no grant covers is left
-    /// to the target, which may refuse it.
+    /// The grant that covers an address of the peer's memory, and the offset of the address in the mapping. An address that no
+    /// grant covers is left to the target, which may refuse it.
     #[inline]
     fn usable(
         &mut self,
@@ -363,7 +363,7 @@ impl Initiator {
         if !is_covered {
             return None;
         }
-        // The sum could wrap if it were made before the check: the caller's offset may be anything.
+        // If the sum were made before the check, it could wrap: the caller's offset may be any number.
         let place = Place::new(grant, (grant.start + at.offset) as usize);
         Some((place, self.mappings.used(usable.mapping)?))
     }
@@ -393,8 +393,8 @@ impl Initiator {
         word == Some(place.token)
     }
 
-    /// Does all of an operation at once. None: that is not possible, or the grant has ended in the middle. Then the operation goes to
-    /// the target, which knows whether the region itself has ended.
+    /// Does all of an operation at once. Returns `None` if that is not possible, or the grant has ended meanwhile. Then the
+    /// operation goes to the target, which knows whether the region itself has ended.
     #[inline]
     pub fn copy(
         &mut self,
@@ -430,7 +430,7 @@ impl Initiator {
         first: &RmaSegment,
         more: &[RmaSegment],
     ) -> Option<Status> {
-        // All segments are checked before anything is touched.
+        // All segments are checked before any is touched.
         for segment in more {
             self.usable(conn, segment.remote, segment.len_bytes, need)?;
         }
@@ -473,8 +473,8 @@ impl Initiator {
             debug_assert!(copied, "both ranges were checked");
             done += now;
         }
-        // If the grant was taken back meanwhile, what was read may not be the region's any more, and what was written may have gone
-        // into pages that were replaced.
+        // If the grant was taken back meanwhile, what was read may not be the region's any more, and what was written may be in
+        // pages that were replaced.
         live = live && self.is_live(&place);
         out.producer.end_direct();
         if live {
@@ -484,7 +484,7 @@ impl Initiator {
         None
     }
 
-    /// Does an atomic operation at once. None: that is not possible, and nothing was done.
+    /// Does an atomic operation at once. Returns `None` if that is not possible; then nothing was done.
     #[inline]
     pub fn atomic(
         &mut self,
@@ -502,7 +502,8 @@ impl Initiator {
         let (place, remote) = self.usable(conn, target, width_bytes, Access::ATOMIC)?;
         out.producer.begin_direct(place.word);
         let before = self.is_live(&place).then(|| remote.atomic(place.at, atomic_op(atomic)));
-        // If the grant was taken back meanwhile, the pages may have been replaced before the word changed, or after. It can't be repeated.
+        // If the grant was taken back meanwhile, the pages may have been replaced before the word changed, or after. The
+        // operation can't be repeated.
         let may_be_lost = matches!(before, Some(Ok(_))) && !self.is_live(&place);
         out.producer.end_direct();
         if may_be_lost {

@@ -1,7 +1,8 @@
-//! The memories of one peer that are mapped, and for how long.
+//! The mapped memories of one peer, and how long they are kept.
 //!
-//! A memory stays mapped for a while after its last region has ended: whoever lends a part of it once often does so again, and each new
-//! mapping costs a fault for each page. Nothing of it can be used meanwhile, since only a grant says which live word lets it be touched.
+//! A memory stays mapped for a while after its last region has ended. A program that lends a part of it once often does so again,
+//! and each new mapping costs a fault for each page. Nothing of it can be used meanwhile, since only a grant names the live word
+//! that allows access.
 
 use crate::engine::charge::{Charge, ChargedBytes};
 use cci_memory::bytes::{Backing, Bytes};
@@ -12,9 +13,9 @@ use std::sync::Arc;
 const MAPPINGS_MAX: usize = 64;
 /// The most memories of one peer that are kept without a region.
 const KEPT_MAX: usize = 16;
-/// How long a memory is kept without a region.
+/// How long a memory without a region is kept.
 const KEPT_NS: u64 = 1_000_000_000;
-/// While more than this part of the endpoint's cap is mapped memory of peers, none of it is kept without a region.
+/// While more than this part of the endpoint's cap is mapped memory of peers, no memory without a region is kept.
 const KEPT_SHARE: u64 = 4;
 
 struct Mapping {
@@ -22,9 +23,9 @@ struct Mapping {
     segment: Arc<SharedMemory>,
     /// Its part of the endpoint's sum of mapped memory.
     _charge: Charge,
-    /// The number of its last use; uses of all mappings are numbered.
+    /// The number of its last use. The uses of all mappings are numbered.
     used: u64,
-    /// Since when no region of it is granted.
+    /// When its last granted region ended.
     kept_since_ns: Option<u64>,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Mappings {
     /// The endpoint's sum of mapped memory.
     sum: ChargedBytes,
     uses: u64,
-    /// When the first of those that are only kept is let go of; `u64::MAX`: none is kept.
+    /// When the first memory without a region is unmapped; `u64::MAX` if there is none.
     kept_until_ns: u64,
 }
 
@@ -65,7 +66,7 @@ impl Mappings {
         self.slots.capacity() * size_of::<Option<Mapping>>()
     }
 
-    /// Which mapping is of a memory.
+    /// The place of a memory's mapping.
     pub fn of(&self, memory: u64) -> Option<usize> {
         self.slots.iter().position(|slot| slot.as_ref().is_some_and(|mapping| mapping.memory == memory))
     }
@@ -74,7 +75,7 @@ impl Mappings {
         Some(&self.slots.get(at)?.as_ref()?.segment)
     }
 
-    /// The bytes of a mapping, which counts as used.
+    /// The bytes of a mapping. It counts as used.
     #[inline]
     pub fn used(&mut self, at: usize) -> Option<Bytes> {
         let mapping = self.slots.get_mut(at)?.as_mut()?;
@@ -83,7 +84,7 @@ impl Mappings {
         Some(mapping.segment.bytes())
     }
 
-    /// A slot for another mapping: a free one, or else that of the mapping which was not used for longest.
+    /// A slot for another mapping: a free one, otherwise that of the mapping that was unused longest.
     pub fn slot(&mut self) -> usize {
         if let Some(at) = self.slots.iter().position(Option::is_none) {
             return at;
@@ -124,7 +125,7 @@ impl Mappings {
         }
     }
 
-    /// Keeps those mappings that no grant names, as far as they may be kept. Answers whether one was let go of.
+    /// Decides which mappings without a grant are kept. `named` lists those that have one. Returns whether one was unmapped.
     pub fn keep(&mut self, named: impl Iterator<Item = usize>, keep: Keep) -> bool {
         let mut is_named = [false; MAPPINGS_MAX];
         for at in named {
@@ -150,18 +151,18 @@ impl Mappings {
         self.let_go_due(keep.now_ns) || has_let_go
     }
 
-    /// How many are kept without a region.
+    /// How many mappings without a region are kept.
     fn kept(&self) -> usize {
         self.slots.iter().flatten().filter(|mapping| mapping.kept_since_ns.is_some()).count()
     }
 
-    /// When the first of those that are only kept is let go of; `u64::MAX`: none is kept.
+    /// When the first memory without a region is unmapped; `u64::MAX` if there is none.
     #[inline]
     pub fn kept_until_ns(&self) -> u64 {
         self.kept_until_ns
     }
 
-    /// Lets go of those that were kept long enough. Answers whether there was one.
+    /// Unmaps memories without a region that were kept long enough. Returns whether there was one.
     pub fn let_go_due(&mut self, now_ns: u64) -> bool {
         let mut has_let_go = false;
         self.kept_until_ns = u64::MAX;
@@ -203,7 +204,7 @@ mod tests {
         let (one, other) = (put(&mut mappings, 1), put(&mut mappings, 2));
         assert!(!mappings.keep([one].into_iter(), keep(5)));
         assert_eq!((mappings.count(), mappings.kept_until_ns()), (2, 5 + KEPT_NS));
-        // Later notes do not lengthen it, and a region that is granted in time does.
+        // Later notes do not prolong it. A region that is granted in time does.
         assert!(!mappings.keep([one].into_iter(), keep(500)));
         assert_eq!(mappings.kept_until_ns(), 5 + KEPT_NS);
         mappings.is_granted(other);
@@ -219,14 +220,14 @@ mod tests {
         let sum = ChargedBytes::default();
         let mut mappings = Mappings::new(&sum);
         let all: Vec<usize> = (0..30).map(|memory| put(&mut mappings, memory)).collect();
-        // Each has lost its region later than those before it: the last ones are kept.
+        // Each has lost its region later than those before it. The last ones are kept.
         for ended in 1..=all.len() {
             mappings.keep(all[ended..].iter().copied(), keep(ended as u64));
         }
         assert_eq!(mappings.count(), KEPT_MAX);
         let kept: Vec<u64> = (0..30).filter(|memory| mappings.of(*memory).is_some()).collect();
         assert_eq!(kept, (14..30).collect::<Vec<u64>>());
-        // Memory of another peer counts, too.
+        // Memory of another peer counts as well.
         let share_bytes = 20 * PAGE_BYTES as u64;
         let of_others = sum.charge(15 * PAGE_BYTES as u64);
         assert!(mappings.keep([].into_iter(), Keep { now_ns: 40, cap_bytes: KEPT_SHARE * share_bytes }));

@@ -1,6 +1,5 @@
-//! What a link keeps for remote memory access: the operations under way, the mappings of its peer's memory, and whether it can
-//! read the rest of that memory. [`super::transfers`] works with it.
-//! `docs/adr/0006-rma-over-shared-memory.md` has the reasons.
+//! The state of remote memory access on a link: the operations under way, the mappings of the peer's memory, and whether the rest
+//! of that memory can be read. [`super::transfers`] uses it. `docs/adr/0006-rma-over-shared-memory.md` has the reasons.
 
 pub(super) mod channel;
 pub(super) mod grant;

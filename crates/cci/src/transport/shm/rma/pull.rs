@@ -1,10 +1,10 @@
-//! Reading the peer's memory by a system call, for memory that can't be mapped. Each side only ever reads: a write is
-//! pulled by its target.
+//! Reads the peer's memory by a system call, if that memory can't be mapped. Each side only reads: a write is pulled by its
+//! target.
 //!
-//! The first operation that is long enough makes the two sides try it: each sends the other, through the ring, the address and
-//! the value of a word to read. So they find out what it costs, and whether it works at all: containers, Yama, other users or a
-//! kernel without the system call may be in the way. Of long segments, a few go through the ring, then a few are pulled, and what is
-//! faster is used until both are compared again. Shorter ones are pulled if that pays by what was measured with long ones.
+//! The first operation that is long enough makes both sides try it: each sends the other, through the ring, the address and the
+//! value of a word to read. So they find out what it costs, and whether it works at all. Containers, Yama, other users or a
+//! kernel without the system call may prevent it. Of long segments, a few go through the ring, then a few are pulled. The faster
+//! route is used until both are compared again. Shorter segments are pulled if that pays by what was measured with long ones.
 
 use crate::device::Cma;
 use crate::transport::ordered_rma::{Pulled, Route, Trial};
@@ -14,40 +14,40 @@ use cci_proto::RmaKind;
 use cci_sys::cma::{self, Cost, Probe, Process};
 use cci_sys::{SysError, clock, process, random};
 
-/// Shorter operations never make the two sides try it.
+/// Operations shorter than this do not make the two sides try it.
 pub(in crate::transport::shm) const TRY_BYTES: u64 = 2 << 10;
-/// What a pull costs beside its system call: a record to the peer and one back.
+/// The cost of a pull beside its system call: a record to the peer and one back.
 const EXTRA_NS: u64 = 400;
 /// The unit of the length from which on a pull is used.
 const STEP_BYTES: u64 = 4 << 10;
-/// The shortest segments with which the ring and pulls are compared. Which is faster depends on the cores on which the two processes
-/// run, and on how many operations the program has under way: while one side fills the ring, the other one can empty it.
+/// The shortest segments with which the ring and pulls are compared. Which is faster depends on the cores of the two processes,
+/// and on how many operations the program has under way: while one side fills the ring, the other can empty it.
 const TRIAL_BYTES: u64 = 64 << 10;
-/// A run on one route ends when so many bytes of it were timed, and so many segments.
+/// A run on one route ends when this many bytes of it, and enough segments, were timed.
 const RUN_BYTES: u64 = 3 << 20;
 const RUN_SEGMENTS: u32 = 3;
-/// Those that end before so many bytes have ended are not timed: what went the other route before them is still under way.
+/// Segments that end before this many bytes have ended are not timed, since segments of the other route are still under way.
 const OVERLAP_BYTES: u64 = 1 << 20;
-/// A run of which so many segments were begun is over, even if they do not end.
+/// A run ends after this many segments were begun, even if they do not end.
 const BEGUN_MAX: u32 = 1 << 10;
-/// The routes are compared again after so many runs, as processes move to other cores. It begins with few, and doubles: the first
-/// time, whoever comes first waits for the pages of new memory.
+/// The routes are compared again after this many runs, since processes move to other cores. The number begins low and doubles: in
+/// the first comparison, the first route waits for the pages of new memory.
 const SETTLED_RUNS_MIN: u32 = 4;
 const SETTLED_RUNS_MAX: u32 = 64;
 
-/// What the long segments that are begun are for.
+/// What happens to long segments that begin now.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// They are timed on their way through the ring.
+    /// They are timed through the ring.
     #[default]
     Ring,
-    /// They are timed while they are pulled.
+    /// They are timed as pulls.
     Pull,
-    /// They go on the faster route.
+    /// They take the faster route.
     Settled,
 }
 
-/// Segments of one route that were timed.
+/// The timed segments of one route.
 #[derive(Copy, Clone, Debug, Default)]
 struct Run {
     bytes: u64,
@@ -60,7 +60,7 @@ impl Run {
         self.bytes >= RUN_BYTES && self.segments >= RUN_SEGMENTS
     }
 
-    /// `None`: too little was timed.
+    /// Returns `None` if too little was timed.
     fn ns_per_kib(self) -> Option<u64> {
         self.is_over().then(|| self.busy_ns / (self.bytes >> 10))
     }
@@ -70,20 +70,20 @@ impl Run {
 #[derive(Copy, Clone, Debug, Default)]
 struct Comparison {
     phase: Phase,
-    /// Which of all phases it is.
+    /// The number of this phase.
     number: u32,
-    /// How many comparisons there were.
+    /// The number of comparisons so far.
     comparisons: u32,
-    /// Begun in this phase.
+    /// Segments that were begun in this phase.
     segments: u32,
     bytes: u64,
     /// Bytes of this phase that have ended.
     ended_bytes: u64,
-    /// When the last one that could be timed ended.
+    /// When the last segment that could be timed ended.
     ended_ns: u64,
     ring: Run,
     pull: Run,
-    /// The ring and a pull, in ns/KiB, of the last comparison.
+    /// The times of the ring and of a pull in the last comparison, in ns/KiB.
     found: Option<(u64, u64)>,
 }
 
@@ -105,7 +105,7 @@ impl Comparison {
         (SETTLED_RUNS_MIN << doublings).min(SETTLED_RUNS_MAX)
     }
 
-    /// How the next segment goes, and whether its time is taken.
+    /// The route of the next segment, and whether it is timed.
     fn next(&mut self, len_bytes: u64) -> (Route, bool) {
         match self.phase {
             Phase::Ring if self.segments >= BEGUN_MAX => self.enter(Phase::Pull),
@@ -128,11 +128,11 @@ impl Comparison {
         }
     }
 
-    /// A segment whose time is taken has ended. Where several are under way, what counts is the time since the one before ended: all
-    /// that end within one poll do so at once.
+    /// Notes the end of a timed segment. If several are under way, the time since the one before ended counts: all that end
+    /// within one poll do so at once.
     fn ended(&mut self, trial: &Trial, now_ns: u64) {
         let since_ns = trial.began_ns.max(std::mem::replace(&mut self.ended_ns, now_ns));
-        // Behind a run, segments of both routes are under way.
+        // After a run, segments of both routes are under way.
         if trial.number != self.number {
             return;
         }
@@ -154,7 +154,7 @@ impl Comparison {
     }
 }
 
-/// A word of ours that peers try to read, to find out whether they can read our memory.
+/// A word of this process that peers try to read, to find out whether they can read its memory.
 pub(in crate::transport::shm) struct Word {
     memory: Foreign,
     pub value: u64,
@@ -174,21 +174,21 @@ impl Word {
     }
 }
 
-/// What is known about reading the peer's memory, and its reading ours.
+/// What is known about reading the peer's memory, and about the peer's reading ours.
 pub(in crate::transport::shm) struct Pull {
     process: Option<Process>,
-    /// The peer was asked to try it.
+    /// Whether the peer was asked to try it.
     pub asked: bool,
-    /// What reading the peer's memory costs, if it works.
+    /// The cost of reading the peer's memory, if it works.
     ours: Option<Cost>,
-    /// What reading ours costs the peer.
+    /// The peer's cost of reading ours.
     pub theirs: Option<Cost>,
     reads: Comparison,
     writes: Comparison,
-    /// What came of our own try, in words.
+    /// The result of our own try, in words.
     found: String,
     tried: bool,
-    /// Pulls are used even where they are not faster.
+    /// Whether pulls are used even if they are not faster.
     always: bool,
     pub pulled: u64,
 }
@@ -209,10 +209,11 @@ impl Pull {
         }
     }
 
-    /// Tries to read the peer's word, but only once, so that a peer can't keep us busy with it.
+    /// Tries to read the peer's word, but only once, so that a peer can't keep this process busy with it.
     ///
-    /// A peer of another user is not read, since it chooses the address and we lend our rights. A process keeps its number when it
-    /// begins a program with more rights than its user has; whoever still holds the socket could read that program through us.
+    /// The memory of another user's process is never read: the peer chooses the address, and it would be read with our rights. A
+    /// process keeps its number when it starts a program with more rights than its user has. Another process that still holds the
+    /// socket could then read that program through us.
     pub fn try_it(&mut self, cma: Cma, peer: &Peer, address: u64, value: u64) {
         if std::mem::replace(&mut self.tried, true) {
             return;
@@ -228,7 +229,7 @@ impl Pull {
             self.found = why.to_owned();
             return;
         };
-        // The process is opened before the probe, so that it is the one which passes it.
+        // The process is opened before the probe, so that the probe shows that it is the right one.
         let process = match Process::open(pid) {
             Ok(process) => process,
             Err(error) => {
@@ -277,7 +278,7 @@ impl Pull {
         }
     }
 
-    /// How a segment goes. The clock is read for those only that are timed.
+    /// The route of a segment. The clock is read only for those that are timed.
     pub fn route(&mut self, kind: RmaKind, len_bytes: u64) -> (Route, Option<Trial>) {
         if self.always || len_bytes < TRIAL_BYTES || self.cost(kind).is_none() {
             let fetches = len_bytes >= self.pays_from_bytes(kind);
@@ -293,7 +294,7 @@ impl Pull {
         (route, trial)
     }
 
-    /// A segment for a comparison has ended.
+    /// Notes the end of a segment of a comparison.
     pub fn tried(&mut self, trial: &Trial, now_ns: u64) {
         match trial.kind {
             RmaKind::Write => self.writes.ended(trial, now_ns),
@@ -301,8 +302,8 @@ impl Pull {
         }
     }
 
-    /// The length from which on a pull, which is one copy by the system in steps of a page, is faster than the ring. `u64::MAX`: none
-    /// is, or that is not known yet.
+    /// The least length at which a pull, which is one copy by the system in steps of a page, is faster than the ring. `u64::MAX`
+    /// if there is none, or it is not known yet.
     pub fn pays_from_bytes(&self, kind: RmaKind) -> u64 {
         let Some(cost) = self.cost(kind) else { return u64::MAX };
         if self.always {
@@ -359,7 +360,7 @@ impl Pull {
             }
         }
         self.pulled += 1;
-        // The number may belong to another process by now, and what that has must not be taken for the peer's.
+        // The number may belong to another process by now, whose memory must not be taken for the peer's.
         if process.is_alive() { Pulled::All } else { Pulled::PeerGone }
     }
 }
@@ -380,7 +381,7 @@ mod tests {
         }
     }
 
-    /// Segments of one length, so many under way, of which so many end at once.
+    /// A program with segments of one length, of which so many are under way and so many end at once.
     struct Program {
         len_bytes: u64,
         under_way: usize,
@@ -388,7 +389,7 @@ mod tests {
     }
 
     impl Program {
-        /// What is known behind so many segments, if 64 KiB take so many ns by their route.
+        /// The comparison after this many segments, if 64 KiB take so many ns by their route.
         fn compare(&self, segments: usize, pace_ns: impl Fn(usize, Route) -> u64) -> Comparison {
             let (mut comparison, mut under_way) = (Comparison::default(), VecDeque::new());
             let (mut now_ns, kind, len_bytes) = (1_000_000, RmaKind::Write, self.len_bytes);
@@ -428,7 +429,7 @@ mod tests {
     ];
 
     impl Program {
-        /// Segments until both routes were compared.
+        /// The number of segments until both routes were compared.
         fn settles_behind(&self) -> usize {
             let run = (RUN_BYTES + OVERLAP_BYTES).div_ceil(self.len_bytes).max(4) as usize;
             2 * (run + self.under_way + self.at_once) + 2
@@ -451,7 +452,7 @@ mod tests {
         for program in PROGRAMS {
             let behind = program.settles_behind();
             let run = RUN_BYTES.div_ceil(program.len_bytes).max(3) as usize;
-            // Longer than until the next comparison, however many there were.
+            // This is longer than until the next comparison, however many there were.
             let again = 3 * behind + SETTLED_RUNS_MAX as usize * run;
             let turns = |at, route| if (route == Route::Fetch) == (at < again) { 4_000 } else { 6_000 };
             assert_eq!(found(program.compare(again, turns)), Some(Route::Fetch));

@@ -6,10 +6,10 @@ use cci_memory::ring::Span;
 use cci_memory::slab::Key;
 use std::collections::VecDeque;
 
-/// A program that has not polled for so long counts as absent: it was busy with something else.
+/// A program that has not polled for this time counts as absent: it was busy with something else.
 const ABSENCE_NS: u64 = 100_000_000;
 
-/// A notification in the ring: a message behind an operation's data.
+/// A notification in the ring: the message that follows an operation's data.
 pub(in crate::transport::shm) struct Notify {
     pub span: Span,
     pub flow: Key,
@@ -22,21 +22,21 @@ pub(in crate::transport::shm) struct LinkTransfers {
     pub flows: Vec<(Key, Key)>,
     /// Flows with something to push or fetch, and their connections.
     pub queue: VecDeque<(Key, Key)>,
-    /// Some flow can go on at once, without waiting for the peer.
+    /// Whether a flow can continue at once, without waiting for the peer.
     pub at_once: bool,
     /// Notifications that the peer has not taken, oldest first.
     pub notifies: VecDeque<Notify>,
     /// When the flows were last maintained.
     pub looked_ns: u64,
-    /// The endpoint has slept since then, so that the time since is no absence.
+    /// Whether the endpoint has slept since then, so that the time since is no absence.
     pub slept: bool,
-    /// How long this side's program has been absent in all while something was under way.
+    /// How long this side's program was absent in total while something was under way.
     absent_ns: u64,
     /// When the first operation will be overdue, as of the last maintenance.
     pub deadline_ns: u64,
-    /// What is mapped of the peer's memory; made when it is first wanted.
+    /// The mapped memory of the peer, created when it is first needed.
     pub initiator: Option<Box<Initiator>>,
-    /// What is known of reading the peer's memory; made when it is first wanted.
+    /// What is known about reading the peer's memory, created when it is first needed.
     pub pull: Option<Box<Pull>>,
 }
 
@@ -56,7 +56,7 @@ impl LinkTransfers {
         }
     }
 
-    /// What the clock shows by which operations time out. It stands still while this side's program is absent.
+    /// The clock for the deadlines of operations. It stands still while this side's program is absent.
     pub fn clock_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.absent_ns)
     }
@@ -66,7 +66,7 @@ impl LinkTransfers {
         clock_ns.saturating_add(self.absent_ns)
     }
 
-    /// Notes that something is under way from now on. If nothing was, the time before does not count as absence.
+    /// Notes that something is under way from now on. If nothing was before, the time before does not count as absence.
     pub fn begins(&mut self, now_ns: u64) {
         if !self.is_in_use() {
             (self.looked_ns, self.slept) = (now_ns, false);
@@ -77,7 +77,7 @@ impl LinkTransfers {
     pub fn looks(&mut self, now_ns: u64) {
         let since_ns = now_ns.saturating_sub(self.looked_ns);
         if since_ns > ABSENCE_NS && !self.slept {
-            // The clock goes on a little all the same: a program that polls seldom must not stop it for ever.
+            // The clock still advances a little, so that a program that polls seldom can't stop it for ever.
             self.absent_ns = self.absent_ns.saturating_add(since_ns - ABSENCE_NS);
         }
         (self.looked_ns, self.deadline_ns, self.slept) = (now_ns, u64::MAX, false);
@@ -89,26 +89,26 @@ impl LinkTransfers {
         !self.flows.is_empty()
     }
 
-    /// When an operation is overdue, or memory is to be let go of; `u64::MAX`: never. Where the last connection with operations has ended otherwise, what was
-    /// due then is due no more.
+    /// When an operation is overdue, or memory is to be unmapped; `u64::MAX` if nothing is. If the last connection with
+    /// operations has ended otherwise, its deadline no longer counts.
     pub fn deadline_ns(&self) -> u64 {
         let overdue_ns = if self.is_in_use() { self.deadline_ns } else { u64::MAX };
         overdue_ns.min(self.kept_until_ns())
     }
 
-    /// When memory of the peer's that is only kept is let go of; `u64::MAX`: none is kept.
+    /// When memory of the peer without a granted region is unmapped; `u64::MAX` if there is none.
     #[inline]
     pub fn kept_until_ns(&self) -> u64 {
         self.initiator.as_ref().map_or(u64::MAX, |initiator| initiator.kept_until_ns())
     }
 
-    /// Whether memory of the peer's is mapped although no region of it is granted.
+    /// Whether memory of the peer is mapped although no region of it is granted.
     #[inline]
     pub fn keeps_mappings(&self) -> bool {
         self.kept_until_ns() != u64::MAX
     }
 
-    /// Lets go of memory of the peer's that was kept long enough.
+    /// Unmaps memory of the peer that was kept long enough.
     #[inline]
     pub fn let_go_due(&mut self, now_ns: u64) {
         if now_ns >= self.kept_until_ns()
@@ -135,7 +135,7 @@ impl LinkTransfers {
 mod tests {
     use super::*;
 
-    /// A program that takes its time steps between two polls still has operations that end.
+    /// A program that waits long between two polls still has operations that end.
     #[test]
     fn a_program_that_polls_seldom_does_not_stop_the_clock() {
         let mut rma = LinkTransfers::new();
@@ -148,7 +148,7 @@ mod tests {
         }
         assert_eq!(rma.clock_ns(now_ns) - from_ns, 10 * ABSENCE_NS);
         assert_eq!(rma.real_ns(rma.clock_ns(now_ns)), now_ns);
-        // One long absence is hardly any time.
+        // One long absence hardly counts.
         now_ns += 1_000 * ABSENCE_NS;
         rma.looks(now_ns);
         assert_eq!(rma.clock_ns(now_ns) - from_ns, 11 * ABSENCE_NS);

@@ -1,17 +1,17 @@
-//! The memories that peers map, as far as is known: a peer may let go of one at any time. A new region of such a memory is granted by a
-//! record alone, and a peer is told when the memory is no more.
+//! The memories that peers are known to map. A peer may unmap one at any time. A new region of such a memory is granted by a
+//! record alone, and peers are informed when the memory has ended.
 
 use crate::rma::{Charged, Memory};
 use cci_memory::slab::Key;
 use std::sync::Weak;
 
-/// The most memories that are known to be mapped. Of others, each region has to be asked for.
+/// The most memories that are known to be mapped. Regions of other memories must be asked for.
 const LENT_MAX: usize = 1024;
-/// How often is looked whether one of them is no more.
+/// How often it is checked whether one of them has ended.
 const LOOK_NS: u64 = 1_000_000;
 
 struct LentMemory {
-    /// The memory's number. Another one, once it has new pages.
+    /// The memory's number. It changes when the memory gets new pages.
     id: u64,
     memory: Weak<Charged>,
     links: Vec<Key>,
@@ -53,13 +53,14 @@ impl Lent {
         });
     }
 
-    /// Whether it is time to look which memories are no more.
+    /// Whether it is time to check which memories have ended.
     #[inline]
     pub fn is_look_due(&self, now_ns: u64) -> bool {
         !self.all.is_empty() && now_ns.saturating_sub(self.looked_ns) >= LOOK_NS
     }
 
-    /// Takes out the memories that are no more, or have other pages now: their numbers, and the links of those that map them.
+    /// Removes the memories that have ended, or have other pages now. Returns their numbers, and the links of the peers that map
+    /// them.
     pub fn take_ended(&mut self, now_ns: u64) -> Vec<(u64, Vec<Key>)> {
         self.looked_ns = now_ns;
         let mut ended = Vec::new();

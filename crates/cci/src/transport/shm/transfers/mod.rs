@@ -34,7 +34,7 @@ use cci_proto::RmaSegment;
 use cci_sys::clock;
 use cci_sys::shared_memory::SharedMemory;
 
-/// Of the endpoint's memory cap, flows may take one part in so many: about 17 KiB for each connection with something under way.
+/// The part of the endpoint's memory cap that flows may take: about 17 KiB for each connection with something under way.
 const FLOWS_SHARE: u64 = 4;
 /// The most bytes that are moved for a link in one poll, before others and the program have their turn.
 const TURN_BYTES: u64 = 512 << 10;
@@ -43,7 +43,7 @@ const TURN_BYTES: u64 = 512 << 10;
 pub(super) const CONTROL_LEN_MAX: usize = 2 * GRANTED_MAX;
 /// How often the flows of a link are maintained.
 const MAINTENANCE_NS: u64 = 1_000_000;
-/// A peer that goes on taking records, but has not answered yet, gets at least so much more time.
+/// A peer that goes on taking records, but has not answered yet, gets at least this much more time.
 const GRACE_NS: u64 = 10_000_000;
 
 /// Remote operations of all connections, and what they need.
@@ -55,7 +55,7 @@ pub(super) struct Transfers {
     pub counts: Counts,
 }
 
-/// What was counted on links that are gone, and operations of all links.
+/// Counts of links that have ended, and of operations on all links.
 #[derive(Default)]
 pub(super) struct Counts {
     /// Operations, on any link, that did not end at once.
@@ -75,7 +75,7 @@ pub(super) struct NewOperation<'a> {
 }
 
 impl<'a> NewOperation<'a> {
-    /// `name`: what it has in the engine's tables.
+    /// `name` is the operation's number in the engine's tables.
     pub fn new(name: u64, action: &Action<'a>) -> NewOperation<'a> {
         match *action {
             Action::Transfer(RmaRequest { kind, segments, message, fence }) => {
@@ -89,16 +89,16 @@ impl<'a> NewOperation<'a> {
     }
 }
 
-/// What became of a record that came.
+/// What happened to a record that came.
 pub(super) enum TakenRma {
     Yes,
     /// The record has a message, and there is no receive buffer for it.
     NoBuffer,
-    /// The record's connection has no flow and can't get one: the quota of its process is used up, or there is no memory.
+    /// The record's connection has no flow and can't get one: its process has used up its quota, or there is no memory.
     NoFlow(Key),
 }
 
-/// What maintenance found of a flow.
+/// What maintenance found about a flow.
 enum Found {
     InUse,
     /// The flow was idle, and was given back.
@@ -126,7 +126,7 @@ impl Transfers {
         u64::from(self.quota.max().saturating_sub(self.flows.made())) * FLOW_BYTES as u64
     }
 
-    /// Lends a flow to a connection with a process. None: the process has used up its quota, or there is no memory.
+    /// Lends a flow to a connection with a process. Returns `None` if the process has used up its quota, or there is no memory.
     fn lend(&mut self, process: u64, connection: Connection, now_ns: u64) -> Option<Key> {
         if !self.quota.enter(process) {
             return None;
@@ -138,7 +138,7 @@ impl Transfers {
         lent
     }
 
-    /// Takes a flow back that is idle or has ended.
+    /// Takes back a flow that is idle or has ended.
     fn give_back(&mut self, process: u64, key: Key) {
         if self.flows.get(key).is_some() {
             self.quota.leave(process);
@@ -151,8 +151,8 @@ impl Transfers {
         self.flows.get(flow_key).map_or(0, Flow::operations)
     }
 
-    /// Starts an operation on an open connection, and does as much of it as can be done now. The inner result says whether the link
-    /// is still of use.
+    /// Starts an operation on an open connection, and does as much of it as can be done now. The inner result says whether the
+    /// link can still be used.
     pub fn start(
         &mut self,
         link: &mut Link,
@@ -208,7 +208,7 @@ impl Transfers {
         Some(flow_key)
     }
 
-    /// Takes flows back from connections of a link that have nothing under way. True: there were some.
+    /// Takes flows back from connections of a link that have nothing under way. Returns whether there were any.
     #[cold]
     pub fn take_back_idle(&mut self, link: &mut Link, connections: &mut Connections) -> bool {
         let (process, before) = (link.peer.process(), link.transfers.flows.len());
@@ -237,10 +237,10 @@ impl Transfers {
         }
     }
 
-    /// Gives every queued flow its turn, within the link's budget of bytes. Answers whether anything moved.
+    /// Gives every queued flow its turn, within the link's budget of bytes. Returns whether anything moved.
     ///
     /// # Errors
-    /// The ring is of no use any more.
+    /// The ring can't be used any more.
     pub fn turn(
         &mut self,
         link: &mut Link,
@@ -274,7 +274,7 @@ impl Transfers {
         Ok(moved)
     }
 
-    /// Pushes and fetches what a flow has to.
+    /// Pushes and fetches for one flow.
     fn turn_flow(
         &mut self,
         link: &mut Link,
@@ -319,7 +319,7 @@ impl Transfers {
         if !conn.on.is_reliable {
             return Err(Corrupt::Check);
         }
-        // While the connection closes, our operations may still be answered; messages are no longer wanted.
+        // While the connection closes, our operations may still be answered. Messages are no longer wanted.
         let delivers = conn.on.phase == Phase::Open;
         let flow_key = match (conn.on.phase, conn.on.flow()) {
             (Phase::Open | Phase::Closing, Some(flow_key)) => flow_key,
@@ -331,7 +331,7 @@ impl Transfers {
                 on.flows.push((lent, key));
                 lent
             }
-            // Nothing of ours is under way that the record could be an answer to.
+            // This side has nothing under way that the record could answer.
             (Phase::Closing, None) | (Phase::Broken, _) => {
                 connections.counts.after_close += 1;
                 return Ok(TakenRma::Yes);
@@ -344,7 +344,7 @@ impl Transfers {
         {
             pull.tried(&trial, clock::now_ns());
         }
-        // A flow without operations that is to be closed is queued, too, since its turn closes it.
+        // A flow without operations that is to be closed is queued as well, since its turn closes it.
         if (flow.has_work() || flow.closing) && !flow.queued {
             flow.queued = true;
             on.queue.push_back((flow_key, key));
@@ -366,10 +366,11 @@ impl Transfers {
         self.paths.take(link, &mut self.target, connections, core, about);
     }
 
-    /// Grants the peer of a link a region that is only for one of its connections, if it maps the memory already. Answers whether it did.
+    /// Grants the peer of a link a region that is only for one of its connections, if it maps the memory already. Returns whether
+    /// it did.
     ///
     /// # Errors
-    /// The ring is of no use any more.
+    /// The ring can't be used any more.
     pub fn announce(
         &mut self,
         link: &mut Link,
@@ -403,8 +404,8 @@ impl Transfers {
         connections.counts.bad_record += u64::from(!is_honest);
     }
 
-    /// Maintains the flows of a link, if that is due or is wanted `now`, because the endpoint is about to sleep: ends operations whose
-    /// time is up, and takes idle flows back.
+    /// Maintains the flows of a link, if that is due or is wanted `now`, because the endpoint is about to sleep: ends overdue
+    /// operations, and takes idle flows back.
     pub fn maintain(
         &mut self,
         link: &mut Link,
@@ -455,7 +456,7 @@ impl Transfers {
             flow.moved_ns = now_ns;
         }
         if flow.operations() == 0 || conn.phase == Phase::Closing {
-            // A connection that closes has a time limit of its own.
+            // A connection that closes has its own time limit.
             return Ok(Found::InUse);
         }
         // An operation ends in time whatever the peer sends or reads meanwhile.
@@ -474,7 +475,7 @@ impl Transfers {
         }
         let advanced = link.complete_taken(connections, core)?;
         if advanced || self.take_back_notifies(link, core, flow_key)? || waits_behind_messages(link) {
-            // The peer goes on slowly, or waits for a receive buffer, which has a time limit of its own.
+            // The peer continues slowly, or waits for a receive buffer, which has its own time limit.
             if let Some((flow, _)) = self.flows.get_mut(flow_key) {
                 let timeout_ns = due_ns.saturating_sub(flow.moved_ns);
                 flow.moved_ns = (now_ns + GRACE_NS).saturating_sub(timeout_ns).max(flow.moved_ns);
@@ -502,7 +503,7 @@ impl Transfers {
         }
     }
 
-    /// Takes notifications of a flow back for which the peer has no receive buffer. Answers whether there were any.
+    /// Takes back notifications of a flow for which the peer has no receive buffer. Returns whether there were any.
     fn take_back_notifies(
         &mut self,
         link: &mut Link,
@@ -534,7 +535,7 @@ impl Transfers {
         Ok(!taken_back.is_empty())
     }
 
-    /// Sends the CLOSE of a connection that was disconnected while it had operations, once it has none.
+    /// Sends the CLOSE of a connection that was disconnected while it had operations, when it has none left.
     fn close_if_due(
         &mut self,
         link: &mut Link,
@@ -552,7 +553,7 @@ impl Transfers {
     }
 
     /// Whether a connection that is being disconnected must wait for the operations of its flow. If so, the flow is marked to be
-    /// closed when they are over.
+    /// closed when they have ended.
     pub fn delays_close(&mut self, flow_key: Key) -> bool {
         match self.flows.get_mut(flow_key) {
             Some((flow, _)) if flow.operations() > 0 => {
@@ -563,7 +564,7 @@ impl Transfers {
         }
     }
 
-    /// Ends all operations of a connection that is over. Answers whether its CLOSE was waiting for them.
+    /// Ends all operations of a connection that has ended. Returns whether its CLOSE was waiting for them.
     pub fn end_flow(
         &mut self,
         link: &mut Link,
@@ -586,7 +587,7 @@ impl Transfers {
         was_closing
     }
 
-    /// Ends all operations of a link that is over.
+    /// Ends all operations of a link that has ended.
     pub fn end_flows(&mut self, link: &mut Link, connections: &mut Connections, core: &mut Core) {
         while let Some(&(flow_key, conn_key)) = link.transfers.flows.last() {
             self.end_flow(link, connections, core, conn_key, Status::Disconnected);
@@ -600,7 +601,7 @@ impl Transfers {
     }
 }
 
-/// Whether the peer has no receive buffer for a message of ours. That message has a time limit of its own.
+/// Whether the peer has no receive buffer for one of our messages. That message has its own time limit.
 fn waits_behind_messages(link: &Link) -> bool {
     link.out.producer.is_stalled() && (!link.out.fifo.is_empty() || !link.transfers.notifies.is_empty())
 }

@@ -1,5 +1,5 @@
-//! The paths around the ring, by which memory of a peer is reached directly: mapped, or read by a system call. The
-//! records that two endpoints exchange about them come here.
+//! The paths around the ring by which memory of a peer is reached directly: it is mapped, or read by a system call. The records
+//! that two endpoints exchange about these paths are handled here.
 
 use super::target::Target;
 use crate::device::Cma;
@@ -19,14 +19,14 @@ use crate::transport::shm::wire::{PeerConn, kind};
 use cci_memory::slab::Key;
 use cci_proto::{RemoteAddress, RmaKind, RmaSegment};
 
-/// The most regions that are asked for because of one operation.
+/// The most regions that one operation causes to be asked for.
 const ASKS_PER_OPERATION_MAX: usize = 8;
 /// The most records about mappings that may wait for space in the ring of one link.
 const CONTROL_MAX: usize = 64;
 /// Stands for no connection, in records about the link as a whole.
 const LINK: PeerConn = PeerConn { index: 0, generation: 0 };
 
-/// Which of the paths around the ring an endpoint takes and grants.
+/// The paths around the ring that an endpoint takes and grants.
 pub(in crate::transport::shm) struct Paths {
     /// The device's `direct`: whether memory is mapped.
     pub direct: bool,
@@ -34,7 +34,7 @@ pub(in crate::transport::shm) struct Paths {
     pub cma: Cma,
     /// How much memory of all peers is mapped.
     pub mapped: ChargedBytes,
-    /// The word of ours that peers try to read; made when it is first wanted.
+    /// The word that peers try to read, created when it is first needed.
     word: Option<Word>,
 }
 
@@ -52,7 +52,7 @@ impl Paths {
         Paths { direct, cma, mapped: ChargedBytes::default(), word: None }
     }
 
-    /// The word of ours that peers try to read; made when it is first wanted.
+    /// The word that peers try to read, created when it is first needed.
     fn word(&mut self) -> Option<&Word> {
         if self.word.is_none() {
             self.word = Word::new().ok();
@@ -80,8 +80,8 @@ impl Paths {
         }
     }
 
-    /// Asks the peer for a better path to an address of its memory than through the ring. `moved`: direction and length of a
-    /// transfer; None for an atomic.
+    /// Asks the peer for a better path to an address of its memory than the ring. `moved` is the direction and length of a
+    /// transfer, or `None` for an atomic.
     fn want(
         &mut self,
         pairs: &mut MappedPairs,
@@ -99,7 +99,7 @@ impl Paths {
                 link.transfers.initiator.get_or_insert_with(|| Box::new(Initiator::new(&self.mapped)));
             if initiator.should_ask(pairs, at.region, at.key, conn) {
                 let words = [at.region, at.key, u64::from(!initiator.has_control())];
-                // If the ring is corrupt, the next push finds that, too.
+                // If the ring is corrupt, the next push finds that as well.
                 let _ = link.send_control(Control::words(kind::MAP, peer, words));
             }
         }
@@ -163,7 +163,7 @@ impl Paths {
         }
     }
 
-    /// Answers a peer that wants to map a region of ours.
+    /// Answers a peer that wants to map one of our regions.
     fn map_wanted(
         &mut self,
         link: &mut Link,
@@ -182,7 +182,7 @@ impl Paths {
         let result = match core.regions.granted(connection, region_id, region_key, Access::LOCAL) {
             _ if !self.direct => Err(NotMapped::TargetOff),
             _ if target.is_barred(&link.peer) => Err(NotMapped::Barred),
-            // The peer gets an answer even then, as other connections of the link wait for it.
+            // The peer gets an answer even then, since other connections of the link wait for it.
             _ if !is_up => Err(NotMapped::Handle),
             Some(region) if region.access != Access::LOCAL => {
                 let only = region.only.is_some().then_some((peer.index, peer.generation));

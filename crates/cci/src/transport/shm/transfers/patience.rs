@@ -1,17 +1,17 @@
-//! How long a target waits for its peers to end their copies when it takes a region back. A peer that keeps its target waiting is
-//! barred: it has nothing mapped from then on. So the cost of all its copies together is bounded, however many regions there are.
+//! How long a target waits for its peers' copies to end when it takes a region back. A peer that keeps its target waiting is
+//! barred: it gets no mapping from then on. So the total cost of its copies is bounded, however many regions there are.
 
 use crate::transport::shm::peer::Peer;
 
-/// How long the copies of one process may hold the target up at once. A copy looks at its live word every MiB, so a process that
-/// takes longer was stopped, or means harm. The time that was waited comes back, a nanosecond for each in which the target does not
-/// wait: so in the long run it waits at most half of its time for one process.
+/// How long the copies of one process may delay the target at once. A copy checks its live word every MiB, so a process that
+/// takes longer was stopped, or means harm. For each nanosecond in which the target does not wait, a nanosecond of this time
+/// comes back. So in the long run it waits at most half of its time for one process.
 const WAIT_NS_MAX: u64 = 100_000_000;
-/// The most processes that are remembered. The first to be forgotten is the one, not barred, that has most of its time left; if
-/// all are barred, the oldest.
+/// The most processes that are remembered. The first to be forgotten is the process, not barred, that has most of its time left.
+/// If all are barred, it is the oldest.
 const PROCESSES_MAX: usize = 64;
 
-/// A process, as the kernel names it. All processes of a user that are not visible from here count as one.
+/// A process, as the kernel identifies it. All processes of a user that are not visible from here count as one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 struct Process {
     uid: u32,
@@ -26,7 +26,7 @@ impl From<&Peer> for Process {
 
 struct Account {
     process: Process,
-    /// How long it may still hold the target up, as of `at_ns`.
+    /// How long it may still delay the target, as of `at_ns`.
     remaining_ns: u64,
     at_ns: u64,
     is_barred: bool,
@@ -39,7 +39,7 @@ impl Account {
     }
 }
 
-/// What each process has left of the time for which it may hold the target up.
+/// The time for which each process may still delay the target.
 #[derive(Default)]
 pub(super) struct Patience(Vec<Account>);
 
@@ -106,13 +106,13 @@ mod tests {
         Peer { endpoint, pid: Some(pid), uid: 7 }
     }
 
-    /// Takes back regions as fast as it goes, with a peer that lets go of each a moment before it would be caught.
+    /// Takes back regions as fast as it can, with a peer that ends each copy a moment before the limit.
     #[test]
     fn who_stays_below_the_limit_holds_the_owner_up_for_half_of_its_time_at_most() {
         let (mut patience, mut now_ns, mut waited_ns, mut caught) = (Patience::default(), 0, 0, false);
         let own_work_ns = 20_000;
         for region in 0..2_047_u64 {
-            // Through a new link, and as a new endpoint, for each.
+            // Each comes through a new link, and as a new endpoint.
             let peer = peer(1, region);
             now_ns += own_work_ns;
             let remaining_ns = patience.remaining_ns(&peer, now_ns);
@@ -138,7 +138,7 @@ mod tests {
     fn an_honest_peer_is_waited_for_again_and_again() {
         let (mut patience, mut now_ns) = (Patience::default(), 0);
         for _ in 0..100_000 {
-            // A MiB takes 200 us; the target takes a region back every 500.
+            // A MiB takes 200 us. The target takes a region back every 500.
             now_ns += 300_000;
             assert!(patience.remaining_ns(&peer(1, 1), now_ns) >= 200_000);
             patience.waited(&peer(1, 1), now_ns, now_ns + 200_000);

@@ -49,7 +49,7 @@ pub(in crate::transport::shm) fn bytes(transfers: &Transfers, links: &Table) -> 
     transfers.bytes() + of_links.sum::<u64>()
 }
 
-/// Adds what was counted on a link that ends to what is counted of links that are gone.
+/// Adds the counts of a link that ends to those of links that have ended.
 pub(in crate::transport::shm) fn keep_counts(transfers: &mut Transfers, link: &Link) {
     transfers.counts.direct += link.transfers.initiator.as_ref().map_or(0, |initiator| initiator.copied);
     transfers.counts.grants_refused +=

@@ -1,12 +1,12 @@
 //! The target's side of direct access: who may use which region, and how that is taken back.
 //!
-//! An endpoint has a *control page*, which peers can map and not write, with a *live word* for each region that somebody
-//! was granted. While the word holds the grant's token, the grant stands. A peer that copies announces it in its ring before it
-//! looks at the word; so when the target has cleared the word and fenced, it only has to wait for those peers whose rings still
+//! An endpoint has a *control page*, which peers can map and not write. It has a *live word* for each region that was granted to
+//! somebody. While the word holds the grant's token, the grant holds. A peer that copies announces that in its ring before it
+//! reads the word. So after the target has cleared the word and made a fence, it must wait only for those peers whose rings still
 //! name the word (the protocol is in `cci_memory::ring`, "Direct access", with a model).
 //!
 //! The target does not wait for a peer that was stopped in the middle of a copy, by a debugger or a signal. It replaces the
-//! memory's pages instead, so that the peer goes on writing to pages which nobody uses. Since no mapping of the old pages may be
+//! memory's pages instead, so that the peer goes on writing to pages that nobody uses. Since no mapping of the old pages may be
 //! used any more, all grants of that memory end, whichever endpoint of this process has made them.
 
 use super::lent::Lent;
@@ -27,7 +27,7 @@ use cci_sys::{clock, process, random};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How often the target, while it waits for a peer, looks whether the peer is alive.
+/// How often the target checks whether a peer for which it waits is alive.
 const LOOK_NS: u64 = 500_000;
 /// How long peers that are in a copy have to end it before pages are replaced.
 const OTHERS_NS: u64 = 5_000_000;
@@ -45,7 +45,7 @@ pub(super) struct Granted {
     links: Vec<Key>,
     /// The region's memory, which is kept until the grant is taken back.
     memory: Memory,
-    /// A peer was in the middle of a copy when its link ended or it was barred, so that nobody will see the copy end.
+    /// Whether a peer was in the middle of a copy when its link ended or it was barred. Nobody will see that copy end.
     is_lost: bool,
 }
 
@@ -88,7 +88,7 @@ impl Target {
             + self.granted.capacity() * size_of::<(u64, Granted)>()) as u64
     }
 
-    /// Whether it is time to look which memories that peers map are no more.
+    /// Whether it is time to check which memories that peers map have ended.
     #[inline]
     pub fn is_look_due(&self, now_ns: u64) -> bool {
         self.lent.is_look_due(now_ns)
@@ -103,7 +103,7 @@ impl Target {
         self.granted.len()
     }
 
-    /// The control page, made when it is first wanted.
+    /// The control page, created when it is first needed.
     fn control(&mut self) -> Result<Arc<SharedMemory>, NotMapped> {
         if let Some(control) = &self.control {
             return Ok(Arc::clone(control));
@@ -144,7 +144,7 @@ impl Target {
         let page = live.control.fd().ok_or(NotMapped::System)?;
         let fds = [fd, page];
         let fds = if wants_control { &fds[..] } else { &fds[..1] };
-        // The memory's number is read while its pages stay the same.
+        // The memory's number is read while its pages can't change.
         let send = || {
             let grant = grant_of(region_id, region, memory, only, (&live, token));
             link.lifeline.send(&grant.to_bytes(), fds).map(|()| grant.memory)
@@ -155,8 +155,8 @@ impl Target {
         Ok(())
     }
 
-    /// Grants the peer of a link direct use of a region that is only for `to`, a connection of the peer's, by a record alone, if the peer maps
-    /// its memory already. Otherwise nothing is done, as it can ask. Answers whether it was granted.
+    /// Grants the peer of a link direct use of a region that is only for `to`, a connection of the peer, by a record alone, if
+    /// the peer maps its memory already. Otherwise nothing is done, since the peer can ask. Returns whether it was granted.
     pub fn announce(
         &mut self,
         link: &mut Link,
@@ -178,7 +178,7 @@ impl Target {
             RecordHeader { kind: kind::GRANT, flags: to.generation as u8, conn: to.index, ack: link.ack() };
         let send = || {
             let grant = grant_of(region_id, region, memory, None, (&live, token));
-            // It may have got other pages just now, which the peer does not map.
+            // The memory may just have got other pages, which the peer does not map.
             if grant.memory != id { Ok(false) } else { link.push_record(header, &grant.to_record()) }
         };
         let is_granted = memory.grant(&live, token, send)?;
@@ -188,7 +188,7 @@ impl Target {
         Ok(is_granted)
     }
 
-    /// The live word of a region, and the token that it is to hold. The word is taken when the region is first granted.
+    /// The live word of a region, and the token that it must hold. The word is taken when the region is first granted.
     fn live_word(&mut self, region_id: u64, region: &Region) -> Result<(LiveWord, u64), NotMapped> {
         let control = self.control()?;
         if !self.granted.contains_key(&region_id) {
@@ -201,8 +201,8 @@ impl Target {
         let granted = self.granted.get_mut(&region_id).ok_or(NotMapped::NoSpace)?;
         let live = LiveWord { control, word: granted.word };
         if granted.token == 0 || live.get() != granted.token {
-            // The word is new, or was cleared. Peers that were granted the region before may have pages that were replaced, or a link
-            // that has ended: their token must not become valid again.
+            // The word is new, or was cleared. Peers that were granted the region before may have pages that were replaced, or a
+            // link that has ended. Their token must not become valid again.
             self.token = self.token.wrapping_add(1).max(1);
             granted.token = self.token;
         }
@@ -217,8 +217,8 @@ impl Target {
         }
     }
 
-    /// Takes back all grants of a region that is no more. When this returns, no peer writes to the region. Answers the links whose
-    /// peers have to be woken, as they get a record about it.
+    /// Takes back all grants of a region that has ended. When this returns, no peer writes to the region. Returns the links whose
+    /// peers must be woken, since they get a record about it.
     pub fn removed(&mut self, links: &mut Table, region_id: u64) -> Vec<Key> {
         let Some(granted) = self.granted.remove(&region_id) else { return Vec::new() };
         let (Some(control), Some(memory)) = (self.control.clone(), granted.memory.charged()) else {
@@ -235,7 +235,7 @@ impl Target {
         if granted.is_lost || !stuck.is_empty() {
             self.detach(links, memory);
         }
-        // The word can be used again at once: a peer that was barred knows another token.
+        // The word can be used again at once, since a peer that was barred knows another token.
         self.free.push(granted.word);
         memory.remove_word(&live);
         for &key in &granted.links {
@@ -246,8 +246,8 @@ impl Target {
         granted.links
     }
 
-    /// Reports to peers which memories they still map, although those are no more or have other pages now. Answers the peers' links, as
-    /// they have to be woken.
+    /// Informs peers of memories that they still map, although those have ended or have other pages now. Returns the peers'
+    /// links, since the peers must be woken.
     pub fn tell_of_ended(&mut self, links: &mut Table, now_ns: u64) -> Vec<Key> {
         let mut affected = Vec::new();
         for (id, of_memory) in self.lent.take_ended(now_ns) {
@@ -260,7 +260,7 @@ impl Target {
         affected
     }
 
-    /// Waits while peers are in the middle of a copy. Answers the links of those that did not end it in time.
+    /// Waits while peers are in the middle of a copy. Returns the links of those that did not end it in time.
     fn wait(&mut self, links: &Table, granted: &Granted) -> Vec<Key> {
         let (mut has_waited, mut stuck) = (false, Vec::new());
         for (key, link) in granted.links.iter().filter_map(|key| Some((*key, links.get(*key)?))) {
@@ -292,8 +292,8 @@ impl Target {
         stuck
     }
 
-    /// Bars a process that has kept us waiting: it has nothing mapped from now on. All grants to its links end, and the target waits
-    /// for them no more. Other peers that were granted the same regions have to ask again.
+    /// Bars a process that has kept the target waiting: it gets no mapping from now on. All grants to its links end, and the
+    /// target does not wait for them any more. Other peers that were granted the same regions must ask again.
     fn bar(&mut self, links: &Table, peer: &Peer) {
         self.patience.bar(peer, clock::now_ns());
         self.end_grants(links, |link| (link.peer.uid, link.peer.pid) == (peer.uid, peer.pid));
@@ -304,8 +304,8 @@ impl Target {
         self.patience.is_barred(peer)
     }
 
-    /// Ends all grants to some links whose peers live on, although nobody will see when they end their copies. Answers whether one of
-    /// them is in the middle of a copy.
+    /// Ends all grants to links whose peers live on, although nobody will see their copies end. Returns whether one of them is in
+    /// the middle of a copy.
     fn end_grants(&mut self, links: &Table, ends: impl Fn(&Link) -> bool) -> bool {
         let Some(control) = &self.control else { return false };
         let ends = |key: &Key| links.get(*key).filter(|link| ends(link));
@@ -331,7 +331,7 @@ impl Target {
         memory.clear_words();
         fence(Ordering::SeqCst);
         let until_ns = clock::now_ns() + OTHERS_NS;
-        // Other peers may be in a copy. They get time to end it, so that nothing which they write is lost.
+        // Other peers may be in a copy. They get time to end it, so that nothing that they write is lost.
         let is_waited_for = |link: &Link| !self.patience.is_barred(&link.peer);
         let in_a_copy =
             || links.iter().any(|(_, link)| link.consumer.direct_now() != 0 && is_waited_for(link));
@@ -344,8 +344,8 @@ impl Target {
         }
     }
 
-    /// Ends all grants to the peer of a link that has ended. A peer that lives, and is in the middle of a copy, is barred: each of its
-    /// regions would cost new pages otherwise.
+    /// Ends all grants to the peer of a link that has ended. A peer that lives, and is in the middle of a copy, is barred.
+    /// Otherwise each of its regions would cost new pages.
     pub fn link_ended(&mut self, links: &Table, key: Key) {
         self.lent.link_ended(key);
         let Some(link) = links.get(key) else { return };
@@ -358,7 +358,7 @@ impl Target {
         }
     }
 
-    /// Takes back all grants, as the endpoint is being closed.
+    /// Takes back all grants, since the endpoint is being closed.
     pub fn end(&mut self, links: &mut Table) {
         let ids: Vec<u64> = self.granted.keys().copied().collect();
         for id in ids {
@@ -390,14 +390,14 @@ fn grant_of(
     }
 }
 
-/// Whether the peer may map all of a memory for the sake of a region in it. A process of our own user or of root could write to all
-/// of it anyway (ptrace). Another gets no more than the region covers.
+/// Whether the peer may map all of a memory to use a region in it. A process of our own user or of root could write to all of it
+/// anyway (ptrace). Another process gets no more than the region covers.
 fn may_map(peer: &Peer, region: &Region, segment: &SharedMemory) -> bool {
     if peer.uid == process::uid() || peer.uid == 0 {
         return true;
     }
     let covers = region.start == 0 && region.bytes.len() == segment.len();
-    // Whoever touches a hole in huge pages gets a SIGBUS if there are no more huge pages.
+    // If a hole in huge pages is touched when there are no more huge pages, the process gets a SIGBUS.
     covers
         && region.only.is_none()
         && region.access.contains(Access::READ | Access::WRITE)

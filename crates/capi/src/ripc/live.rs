@@ -102,7 +102,7 @@ impl Live {
 
     /// The descriptor to sleep on until something comes for the node. Whoever does is one of the `waiters`, or the thread that `Watches`,
     /// before the lock is given back.
-    pub fn bed(&self) -> RawFd {
+    pub fn epoll(&self) -> RawFd {
         self.sleeper.as_fd().as_raw_fd()
     }
 

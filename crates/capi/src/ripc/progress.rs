@@ -78,5 +78,5 @@ fn step(wake: &EventFd, calls_seen: &mut u64, is_late: bool) -> Next {
     live.node.progress();
     live.take_notices();
     live.doing = Doing::Watches;
-    Next::Watch([live.bed(), wake.raw()], live.node.next_due())
+    Next::Watch([live.epoll(), wake.raw()], live.node.next_due())
 }

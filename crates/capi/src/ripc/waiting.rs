@@ -7,13 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest time that a call looks before it sleeps, if that has been worth it.
-const SPIN_US_MAX: u32 = 50;
-/// A sleep that was shorter was not worth it.
-const SHORT_SLEEP: Duration = Duration::from_micros(100);
+/// The longest time that a call looks before it sleeps, if that has been worth it. In this time a partner copies a megabyte.
+const SPIN_US_MAX: u32 = 200;
+/// A call that has looked for so long yields its core between looks: whom it waits for may have none.
+const YIELD_AFTER: Duration = Duration::from_micros(50);
+
+/// Of so many calls that would not look, one does: what comes may have become quick.
+const PROBE_EVERY: u32 = 16;
 
 /// How long the next call looks before it sleeps, microseconds.
 static SPIN_US: AtomicU32 = AtomicU32::new(SPIN_US_MAX);
+/// Calls that have not looked.
+static SKIPPED: AtomicU32 = AtomicU32::new(0);
 
 /// How a wait has ended.
 pub(super) enum Waited<T> {
@@ -54,6 +59,7 @@ pub(super) fn wait<T>(wait: Wait, mut look: impl FnMut(&mut Live) -> Result<Opti
     }
     // From here on, a signal is handled while the thread sleeps, and ends that.
     let masked = wait.is_interruptible.then(Masked::new);
+    let began = Instant::now();
     if let Some(found) = spin(wait.until, &mut look)? {
         return Ok(Waited::Done(found));
     }
@@ -69,12 +75,12 @@ pub(super) fn wait<T>(wait: Wait, mut look: impl FnMut(&mut Live) -> Result<Opti
             wake.drain();
             // The node is armed for it when the lock is given back.
             live.waiters.push(Waiter { awaited: wait.awaited, wake: wake.clone(), is_woken: false });
-            ([live.bed(), wake.raw()], live.node.next_due())
+            ([live.epoll(), wake.raw()], live.node.next_due())
         };
-        let began = Instant::now();
-        let left = wait.until.map(|until| until.saturating_duration_since(began));
+        let left = wait.until.map(|until| until.saturating_duration_since(Instant::now()));
         let woken = sleep(&fds, left.map_or(due, |left| left.min(due)), masked.as_ref());
-        if began.elapsed() < SHORT_SLEEP {
+        if began.elapsed() < Duration::from_micros(SPIN_US_MAX.into()) {
+            // To look for longer would have spared this sleep.
             SPIN_US.store(SPIN_US_MAX, Ordering::Relaxed);
         }
         let found = {
@@ -106,19 +112,29 @@ fn spin<T>(
     until: Option<Instant>,
     look: &mut impl FnMut(&mut Live) -> Result<Option<T>>,
 ) -> Result<Option<T>> {
-    // Relaxed: a guess.
-    let spin_us = SPIN_US.load(Ordering::Relaxed);
+    // Relaxed: guesses.
+    let guess_us = SPIN_US.load(Ordering::Relaxed);
+    let is_probe = guess_us == 0 && SKIPPED.fetch_add(1, Ordering::Relaxed).is_multiple_of(PROBE_EVERY);
+    let spin_us = if is_probe { SPIN_US_MAX } else { guess_us };
     if spin_us == 0 {
         return Ok(None);
     }
     let began = Instant::now();
-    while began.elapsed() < Duration::from_micros(spin_us.into()) && !is_over(until) {
+    loop {
+        let looked = began.elapsed();
+        if looked >= Duration::from_micros(spin_us.into()) || is_over(until) {
+            break;
+        }
         if let Some(found) = look_once(look)? {
             SPIN_US.store(SPIN_US_MAX, Ordering::Relaxed);
             return Ok(Some(found));
         }
-        std::hint::spin_loop();
+        if looked < YIELD_AFTER {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
     }
-    SPIN_US.store(spin_us / 2, Ordering::Relaxed);
+    SPIN_US.store(guess_us / 2, Ordering::Relaxed);
     Ok(None)
 }

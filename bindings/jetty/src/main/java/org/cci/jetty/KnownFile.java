@@ -10,8 +10,8 @@ import java.time.Instant;
 import org.eclipse.jetty.util.resource.Resource;
 
 /** A regular file that no link leads to, as it was when it was looked at. */
-final class KnownFile extends Resource {
-    private final Resource resource;
+class KnownFile extends Resource {
+    final Resource resource;
     private final Path path;
     private final BasicFileAttributes seen;
 
@@ -28,6 +28,14 @@ final class KnownFile extends Resource {
         } catch (IOException | RuntimeException e) {
             return null;
         }
+    }
+
+    /** What is at a resource, if it is a regular file that no link leads to; else null. */
+    static BasicFileAttributes look(Resource resource) {
+        Path path = resource == null ? null : resource.getPath();
+        BasicFileAttributes seen = path == null ? null : look(path);
+        boolean isFile = seen != null && seen.isRegularFile() && seen.fileKey() != null && !resource.isAlias();
+        return isFile ? seen : null;
     }
 
     /** Whether the file is still there and has not changed. */

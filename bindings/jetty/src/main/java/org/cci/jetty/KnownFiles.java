@@ -1,7 +1,6 @@
 package org.cci.jetty;
 
 import java.io.IOException;
-import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
@@ -56,10 +55,8 @@ final class KnownFiles extends ResourceHttpContentFactory {
     @Override
     protected Resource resolve(String path) {
         Resource resource = super.resolve(path);
-        Path file = resource == null ? null : resource.getPath();
-        BasicFileAttributes seen = file == null ? null : KnownFile.look(file);
-        boolean isKnown = seen != null && seen.isRegularFile() && seen.fileKey() != null && !resource.isAlias();
-        return isKnown ? new KnownFile(resource, seen) : resource;
+        BasicFileAttributes seen = KnownFile.look(resource);
+        return seen == null ? resource : new KnownFile(resource, seen);
     }
 
     /** How many paths are remembered. */

@@ -1,5 +1,6 @@
 package org.cci.jetty;
 
+import java.nio.file.attribute.BasicFileAttributes;
 import java.util.concurrent.TimeUnit;
 import org.eclipse.jetty.http.content.HttpContent;
 import org.eclipse.jetty.http.content.PreCompressedHttpContentFactory;
@@ -8,6 +9,7 @@ import org.eclipse.jetty.http.content.ValidatingCachingHttpContentFactory;
 import org.eclipse.jetty.http.content.VirtualHttpContentFactory;
 import org.eclipse.jetty.io.ByteBufferPool;
 import org.eclipse.jetty.server.handler.ResourceHandler;
+import org.eclipse.jetty.util.resource.Resource;
 
 /**
  * Serves files as {@link ResourceHandler} does. To clients of a {@link ServiceConnector} nothing is copied in Java: they fetch what
@@ -40,7 +42,14 @@ public class ServiceResourceHandler extends ResourceHandler {
         // The cache has its own memory of what it found, and asks files whether they have changed.
         HttpContent.Factory files = cachedBytesMax == 0
                 ? new KnownFiles(getBaseResource(), getMimeTypes(), pool)
-                : new ResourceHttpContentFactory(getBaseResource(), getMimeTypes(), pool);
+                : new ResourceHttpContentFactory(getBaseResource(), getMimeTypes(), pool) {
+                    @Override
+                    protected Resource resolve(String path) {
+                        Resource resource = super.resolve(path);
+                        BasicFileAttributes seen = KnownFile.look(resource);
+                        return seen == null ? resource : new CachedFile(resource, seen);
+                    }
+                };
         HttpContent.Factory contents = path -> {
             HttpContent content = files.getContent(path);
             return content == null ? null : new FileContent(content);

@@ -1,6 +1,7 @@
 package org.cci.jetty;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
@@ -28,6 +29,7 @@ import org.eclipse.jetty.server.ServerConnector;
 import org.eclipse.jetty.server.handler.ContextHandler;
 import org.eclipse.jetty.server.handler.ContextHandlerCollection;
 import org.eclipse.jetty.server.handler.ResourceHandler;
+import org.eclipse.jetty.util.resource.Resource;
 import org.eclipse.jetty.util.resource.ResourceFactory;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -89,6 +91,7 @@ class KnownFilesTest {
         Handler.Collection all = new ContextHandlerCollection(
                 at("/ours", ours(), false),
                 at("/jettys", jettys(), false),
+                at("/ours-cached", new ServiceResourceHandler(), false),
                 at("/ours-linked", ours(), true),
                 at("/jettys-linked", jettys(), true));
         server.setHandler(all);
@@ -193,6 +196,55 @@ class KnownFilesTest {
         Files.createSymbolicLink(root.resolve("link"), outer.resolve("secret/file"));
         compare("the link leads elsewhere");
         assertEquals(404, get("/ours-linked/link").getStatus());
+    }
+
+    /** Asks until the cache has looked at the file again. */
+    private ContentResponse getUntil(int status, String path) throws Exception {
+        ContentResponse response = get(path);
+        for (int times = 0; times < 600 && response.getStatus() != status; times++) {
+            Thread.sleep(100);
+            response = get(path);
+        }
+        assertEquals(status, response.getStatus());
+        return response;
+    }
+
+    @Test
+    void theCacheFindsWhatReplacesAFile() throws Exception {
+        Path file = root.resolve("file");
+        Path secret = outer.resolve("secret/file");
+        assertEquals("as it was", content("/ours-cached/file"));
+        Files.delete(file);
+        Files.createDirectory(file);
+        Files.setLastModifiedTime(file, FileTime.fromMillis(1_000_000_000_000L));
+        getUntil(302, "/ours-cached/file");
+        Files.delete(file);
+        Files.writeString(file, "back");
+        assertEquals("back", getUntil(200, "/ours-cached/file").getContentAsString());
+        Files.delete(file);
+        getUntil(404, "/ours-cached/file");
+        Files.writeString(file, "back again");
+        assertEquals("back again", getUntil(200, "/ours-cached/file").getContentAsString());
+        Files.delete(file);
+        Files.setLastModifiedTime(secret, FileTime.fromMillis(1_000_000_000_000L));
+        Files.createSymbolicLink(file, secret);
+        getUntil(404, "/ours-cached/file");
+    }
+
+    @Test
+    void aCachedFileIsAskedForAllButItsKind() throws IOException {
+        Path file = root.resolve("file");
+        Resource resource = ResourceFactory.of(server).newResource(root).resolve("file");
+        CachedFile cached = new CachedFile(resource, KnownFile.look(resource));
+        Files.writeString(file, "it is longer now");
+        Files.setLastModifiedTime(file, FileTime.fromMillis(1_000_000_000_000L));
+        assertEquals(1_000_000_000_000L, cached.lastModified().toEpochMilli());
+        assertEquals("it is longer now".length(), cached.length());
+        Files.delete(file);
+        assertFalse(cached.exists());
+        Files.createDirectory(file);
+        assertTrue(cached.exists());
+        assertFalse(cached.isDirectory());
     }
 
     @Test

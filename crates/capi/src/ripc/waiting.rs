@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest time that a call looks before it sleeps, if that has been worth it. In this time a partner copies a megabyte.
-const SPIN_US_MAX: u32 = 200;
+/// The longest time that a call looks before it sleeps, if that has been worth it. In this time a server reads some
+/// megabytes of a file.
+const SPIN_US_MAX: u32 = 1_000;
 /// A call that has looked for so long yields its core between looks: whom it waits for may have none.
 const YIELD_AFTER: Duration = Duration::from_micros(50);
 

@@ -1,5 +1,6 @@
 //! The endpoint: all connections, and what they share. Split by event.
 
+mod bulk;
 mod connections;
 mod control;
 mod handshakes;
@@ -30,7 +31,7 @@ use crate::limits::{
 use crate::operations::table::{NewOp, OpKind};
 use crate::reliable::sends::SendId;
 use crate::time::ticks;
-use crate::wire::Packet;
+use crate::wire::{Head, Packet};
 use crate::{
     AcceptError, Address, Atomic, Attribute, BundleMessages, Config, ConfigError, ConnKey, ConnState,
     ConnectError, ConnectionInfo, Counters, MemoryUse, PathInfo, PeerFault, RemoteAddress, Request,
@@ -505,10 +506,13 @@ impl Endpoint {
         if self.only_long {
             return self.handle_any(now, from, datagram, sink);
         }
-        match self.connections.on_ordinary(now, from, datagram, sink) {
-            Some(messages) => messages,
-            None => self.handle_any(now, from, datagram, sink),
+        if let Some(messages) = self.connections.on_ordinary(now, from, datagram, sink) {
+            return messages;
         }
+        if Head::may_be_bulk(datagram) && self.connections.on_bulk(now, from, datagram, sink) {
+            return BundleMessages::default();
+        }
+        self.handle_any(now, from, datagram, sink)
     }
 
     /// Takes a datagram that may be anything.

@@ -465,7 +465,8 @@ fn on_epoch(shared: &mut Shared, conn: &mut ActiveConn<'_>, head: &Head, now: Ti
     if is_fault { Err(PeerFault::Unexpected) } else { Ok(()) }
 }
 
-fn after_ack(shared: &mut Shared, conn: &mut ActiveConn<'_>) {
+/// An acknowledgement has been taken in: what it frees is given back, and more may be sent.
+pub(super) fn after_ack(shared: &mut Shared, conn: &mut ActiveConn<'_>) {
     let active = &mut *conn.active;
     if active.tx.is_empty() {
         shared.spare_tx_ring(active.tx_ring.take());

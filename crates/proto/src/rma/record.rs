@@ -100,6 +100,12 @@ pub enum Record<'a> {
     },
 }
 
+/// Whether records of this kind may be data that has a bundle of its own.
+#[inline]
+pub(crate) fn is_bulk_kind(kind: u8) -> bool {
+    matches!(kind, kind::WRITE | kind::DATA)
+}
+
 /// Bytes before a WRITE's data.
 pub const WRITE_HEAD_BYTES: usize = RECORD_BYTES + 24;
 

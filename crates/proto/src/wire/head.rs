@@ -2,6 +2,7 @@
 
 use super::{Holds, Reader, Summary, first_byte, record, types};
 use crate::limits::{HEADER_BYTES, PART_HEAD_BYTES, PARTS_MAX, SACK_WORDS_MAX};
+use crate::rma::{self, Record};
 use crate::{PeerFault, Seq};
 
 /// Flags of an established connection's datagram.
@@ -220,20 +221,39 @@ impl Head {
         Ok((head, usize::from(read.u16()?) * 8))
     }
 
-    /// Parses a DATA without flags and without a selective acknowledgement that holds one message and nothing else: its header, its body and
-    /// the message. `None`: it is something else, valid or not.
+    /// Parses a DATA without flags and without a selective acknowledgement: its header and its body. `None`: it is something else, valid or
+    /// not.
     #[inline(always)]
-    pub(crate) fn parse_ordinary(datagram: &[u8]) -> Option<(Head, &[u8], &[u8])> {
+    fn parse_plain(datagram: &[u8]) -> Option<(Head, &[u8])> {
         let (fixed, body) = datagram.split_first_chunk::<HEADER_BYTES>()?;
         let mut read = Reader(fixed);
         if read.bytes() != Ok([first_byte(types::DATA), 0, 0, 0]) {
             return None;
         }
         let (head, body_bytes) = Head::read(Kind::Data, 0, &mut read).ok()?;
-        if body.len() != body_bytes {
-            return None;
-        }
+        (body.len() == body_bytes).then_some((head, body))
+    }
+
+    /// Parses a plain DATA that holds one message and nothing else: its header, its body and the message. `None`: it is something else, valid
+    /// or not.
+    #[inline(always)]
+    pub(crate) fn parse_ordinary(datagram: &[u8]) -> Option<(Head, &[u8], &[u8])> {
+        let (head, body) = Head::parse_plain(datagram)?;
         Some((head, body, record::only_message(body)?))
+    }
+
+    /// Whether the first record of a DATA has a kind that bulk data has.
+    #[inline(always)]
+    pub(crate) fn may_be_bulk(datagram: &[u8]) -> bool {
+        datagram.get(HEADER_BYTES + 2).is_some_and(|&kind| rma::is_bulk_kind(kind))
+    }
+
+    /// Parses a plain DATA that holds data of a remote operation and nothing else: its header, its body and the record. `None`: it is something
+    /// else, valid or not.
+    #[inline(always)]
+    pub(crate) fn parse_bulk(datagram: &[u8]) -> Option<(Head, &[u8], Record<'_>)> {
+        let (head, body) = Head::parse_plain(datagram)?;
+        Some((head, body, record::only_bulk(body)?))
     }
 
     /// Writes header and acknowledgement; the body, `body_bytes` long, follows at the returned offset.

@@ -1,6 +1,10 @@
 //! The short paths do what the long ones do, to the byte.
 
+use super::rma::{KEY, segment};
 use super::*;
+
+/// Bytes of the region that each end has where there are operations.
+const REGION_BYTES: usize = 96 << 10;
 
 /// What can be seen of a net.
 #[derive(Debug, PartialEq)]
@@ -11,6 +15,7 @@ struct Seen {
     counters: Vec<Counters>,
     connections: Vec<String>,
     deadlines: Vec<Option<Time>>,
+    memory: Vec<Vec<u8>>,
 }
 
 /// How one run of the same exchanges differs from another.
@@ -22,6 +27,8 @@ struct Course {
     takes_bundles: bool,
     /// Receive buffers at a time.
     buffers: Option<usize>,
+    /// Whether writes and reads of remote memory are among the messages.
+    has_operations: bool,
 }
 
 /// Runs messages there and back, with others in between; returns what was seen and how many messages the short path sent.
@@ -34,6 +41,9 @@ fn exchange(course: Course, only_long: bool) -> (Seen, u64) {
     for end in 0..2 {
         net.ends[end].only_long = only_long;
         net.apps[end].takes_bundles = course.takes_bundles;
+        let mut region = Region { key: KEY, readable: true, writable: true, ..Region::default() };
+        region.bytes = (0..REGION_BYTES).map(|_| net.random(256) as u8).collect();
+        net.apps[end].regions.push(region);
     }
     let (mut at_once, mut deadlines) = (0, Vec::new());
     let mut choice = course.seed;
@@ -47,6 +57,14 @@ fn exchange(course: Course, only_long: bool) -> (Seen, u64) {
         }
         for end in &mut net.ends {
             end.set_default_send_timeout(if context % 100 < 80 { 0 } else { 3 * MS });
+        }
+        if course.has_operations && word & 7 == 3 {
+            let kind = if word & 16 == 0 { RmaKind::Write } else { RmaKind::Read };
+            let len = 1 + word as usize % (REGION_BYTES / 2);
+            let segments = [segment(word as usize % 4099, context as usize * 7, len)];
+            let message = (word & 32 == 0).then_some(&b"done"[..]);
+            // One that finds no space is left out in both runs.
+            let _ = net.ends[end].rma(net.now, keys[end], kind, &segments, message, word & 64 == 0, context);
         }
         let payload = vec![context as u8; len];
         let is_lone = net.ends[end].is_quiet(keys[end]);
@@ -82,6 +100,7 @@ fn exchange(course: Course, only_long: bool) -> (Seen, u64) {
         connections: ends().zip(keys).map(|(end, key)| format!("{:?}", end.connection(key))).collect(),
         datagrams: net.keep.take().unwrap(),
         deadlines,
+        memory: net.apps.iter().map(|app| app.regions[0].bytes.clone()).collect(),
     };
     (seen, at_once)
 }
@@ -96,6 +115,7 @@ fn a_short_path_does_what_the_long_one_does() {
             loss_pct: if seed % 3 == 0 { 4 } else { 0 },
             takes_bundles: seed % 2 == 0,
             buffers: if seed % 4 == 1 { Some(1) } else { None },
+            has_operations: seed % 7 > 3,
         };
         let (long, _) = exchange(course, true);
         let (short, by_it) = exchange(course, false);
@@ -106,4 +126,33 @@ fn a_short_path_does_what_the_long_one_does() {
         (at_once, sent) = (at_once + by_it, sent + 300);
     }
     assert!(at_once > sent / 3, "the short path was taken {at_once} times of {sent}");
+}
+
+#[test]
+fn data_of_an_operation_take_the_short_path() {
+    for kind in [RmaKind::Write, RmaKind::Read] {
+        let (mut net, client, server) = super::rma::pair(1, Attribute::ReliableUnordered, REGION_BYTES);
+        net.ends[0].rma(net.now, client, kind, &[segment(0, 0, REGION_BYTES)], None, false, 7).unwrap();
+        let (mut bulk, mut others) = (0, 0);
+        while net.apps[0].operations().is_empty() && bulk + others < 1000 {
+            for end in 0..2 {
+                let mut out = Out::new(64);
+                net.ends[end].poll_transmit(net.now, &mut out, &mut net.apps[end]);
+                for (_, bytes) in out.sent {
+                    let Net { ends, apps, now, .. } = &mut net;
+                    let (to, from) = (1 - end, address(end));
+                    if ends[to].connections.on_bulk(*now, from, &bytes, &mut apps[to]) {
+                        bulk += 1;
+                    } else {
+                        others += 1;
+                        ends[to].handle_datagram(*now, from, &bytes, &mut apps[to]);
+                    }
+                }
+            }
+            net.now = net.now.plus(30_000);
+        }
+        assert_eq!(net.region(0), net.region(1), "{kind:?}");
+        assert!(bulk > others, "{kind:?}: {bulk} by the short path, {others} not");
+        let _ = server;
+    }
 }

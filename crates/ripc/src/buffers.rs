@@ -1,25 +1,25 @@
-//! Memory of the library's own, which long items are fetched into where the program has given no window. It is used again: fresh memory would
-//! have to be mapped and zeroed for each item, which takes longer than to fetch it.
+//! The library's own memory, into which long items are fetched if the program has given no window. It is reused: fresh memory
+//! would have to be mapped and zeroed for each item, which takes longer than to fetch the item.
 
 use crate::limits::{KEPT_BUFFER_BYTES_MIN, KEPT_BUFFERS_MAX, KEPT_BYTES_MAX};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Buffers that came back from the program.
+/// Buffers that the program has given back.
 #[derive(Debug, Default)]
 struct Free {
     buffers: Vec<Box<[u8]>>,
     bytes: usize,
 }
 
-/// Where buffers come from, and go back to.
+/// Lends buffers and takes them back.
 #[derive(Debug, Default)]
 pub struct Buffers {
     free: Arc<Mutex<Free>>,
 }
 
-/// A buffer. It goes back when it is dropped, on any thread, or is freed if its [`Buffers`] are gone or keep enough. What it holds beyond
-/// what was fetched is of earlier items, which nobody else may see.
+/// A buffer. When it is dropped, on any thread, it goes back, or is freed if its [`Buffers`] are gone or keep enough. Beyond what
+/// was fetched it holds bytes of earlier items, which nobody else may see.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Box<[u8]>,
@@ -27,7 +27,8 @@ pub struct Buffer {
 }
 
 impl Buffers {
-    /// A buffer of at least `len` bytes and at most `max` (`len` or more), with anything in it. `None`: the system has no memory.
+    /// Lends a buffer of at least `len` bytes and at most `max` (`len` or more), with undefined content. `None` if the system has
+    /// no memory.
     pub fn take(&self, len: usize, max: usize) -> Option<Box<[u8]>> {
         let longest = max.min(len.saturating_mul(2));
         let mut free = lock(&self.free);
@@ -45,7 +46,7 @@ impl Buffers {
         Some(bytes.into_boxed_slice())
     }
 
-    /// Has bytes come back here when they are dropped.
+    /// Makes a buffer of bytes, which come back here when it is dropped.
     pub fn adopt(&self, bytes: Box<[u8]>) -> Buffer {
         Buffer { bytes, home: Arc::downgrade(&self.free) }
     }

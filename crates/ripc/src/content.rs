@@ -1,4 +1,5 @@
-//! What is in a message: short items, which travel in it, and long ones, which stay where they are until they are fetched.
+//! The content of a message: short items, which travel in it, and long ones, which stay in the sender's memory until they are
+//! fetched.
 
 use crate::buffers::Buffer;
 use crate::error::SendError;
@@ -17,12 +18,12 @@ pub struct Part {
 }
 
 impl Part {
-    /// `range` of `memory`. It is checked when it is sent.
+    /// Makes a part of the `range` of `memory`. The range is checked when the part is sent.
     pub fn new(memory: &Memory, range: Range<usize>) -> Part {
         Part { memory: memory.clone(), range }
     }
 
-    /// All of it.
+    /// Makes a part of all the memory.
     pub fn all(memory: &Memory) -> Part {
         Part::new(memory, 0..memory.len())
     }
@@ -31,7 +32,7 @@ impl Part {
         self.range.len() as u64
     }
 
-    /// Whether the two have a byte in common.
+    /// Whether the two parts have a byte in common.
     pub(crate) fn overlaps(&self, other: &Part) -> bool {
         let addresses = |part: &Part| {
             let start = part.memory.as_ptr().addr() + part.range.start;
@@ -72,20 +73,20 @@ impl Default for ShortItems<'_> {
 }
 
 impl<'a> Content<'a> {
-    /// With long items, which the partner fetches, or which are put into its return buffers (RIPC-020, RIPC-024). They are lent until
-    /// [`Event::Returned`](crate::Event::Returned), or until the lease ends: do not change them before.
+    /// Adds long items, which the partner fetches, or which are put into its return buffers (RIPC-020, RIPC-024). They are lent
+    /// until [`Event::Returned`](crate::Event::Returned), or until the lease ends: do not change them before.
     #[must_use]
     pub fn long_items(self, long_items: &'a [Part]) -> Content<'a> {
         Content { long_items, ..self }
     }
 
-    /// With buffers that the partner may put long items of an answer into, each once (RIPC-024).
+    /// Adds buffers into which the partner may put long items of an answer, each once (RIPC-024).
     #[must_use]
     pub fn return_buffers(self, return_buffers: &'a [Part]) -> Content<'a> {
         Content { return_buffers, ..self }
     }
 
-    /// With a number that comes back in [`Event::Returned`](crate::Event::Returned).
+    /// Adds a number that comes back in [`Event::Returned`](crate::Event::Returned).
     #[must_use]
     pub fn context(self, context: u64) -> Content<'a> {
         Content { context, ..self }
@@ -93,7 +94,7 @@ impl<'a> Content<'a> {
 }
 
 impl<'a> From<&'a [&'a [u8]]> for Content<'a> {
-    /// These short items, gathered into one message (RIPC-016).
+    /// Makes content of short items, gathered into one message (RIPC-016).
     fn from(items: &'a [&'a [u8]]) -> Content<'a> {
         Content { items: ShortItems::Many(items), ..Content::default() }
     }
@@ -106,7 +107,7 @@ impl<'a, const N: usize> From<&'a [&'a [u8]; N]> for Content<'a> {
 }
 
 impl<'a> From<&'a [u8]> for Content<'a> {
-    /// One short item.
+    /// Makes content of one short item.
     fn from(item: &'a [u8]) -> Content<'a> {
         Content { items: ShortItems::One(item), ..Content::default() }
     }
@@ -125,7 +126,7 @@ impl<'a> From<&'a str> for Content<'a> {
 }
 
 impl Content<'_> {
-    /// Its short items.
+    /// The short items.
     #[inline]
     pub(crate) fn items(&self) -> &[&[u8]] {
         match &self.items {
@@ -134,7 +135,7 @@ impl Content<'_> {
         }
     }
 
-    /// Checks what a caller gives.
+    /// Checks the content that a caller gives.
     pub(crate) fn check(&self, kind: Kind) -> Result<Head, SendError> {
         let parts = || self.long_items.iter().chain(self.return_buffers);
         if parts().any(|part| part.range.is_empty() || part.range.end > part.memory.len()) {
@@ -144,11 +145,11 @@ impl Content<'_> {
     }
 }
 
-/// Content that is kept: until a partner is found, or in case it has to be sent again.
+/// Content that is kept until a partner is found, or in case it must be sent again.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     head: Head,
-    /// The frame as it leaves, if nothing is lent with it; otherwise as it would leave without what is lent.
+    /// The frame as it is sent, if nothing is lent with it. Otherwise the frame without what is lent.
     plain: Vec<u8>,
     lent: Option<Box<Parts>>,
 }
@@ -182,7 +183,7 @@ impl Kept {
         &self.head
     }
 
-    /// Says in a request which is the client's oldest number without an answer.
+    /// Writes the client's oldest number without an answer into a request.
     #[inline]
     pub fn set_oldest(&mut self, oldest: u64) {
         self.head.oldest = oldest;
@@ -195,7 +196,7 @@ impl Kept {
         if self.lent.is_none() { Some(&self.plain) } else { None }
     }
 
-    /// Bytes that it holds, without those of memory that is the program's.
+    /// Bytes that it holds, without the program's memory.
     pub fn bytes(&self) -> usize {
         self.plain.len() + size_of::<Kept>()
     }
@@ -208,7 +209,7 @@ impl Kept {
         self.lent.as_ref().map_or(&[], |lent| &lent.return_buffers)
     }
 
-    /// What comes back with long items.
+    /// The number that comes back when the long items are returned.
     pub fn context(&self) -> u64 {
         self.lent.as_ref().map_or(0, |lent| lent.context)
     }
@@ -218,7 +219,7 @@ impl Kept {
         self.long_items().iter().chain(self.return_buffers()).any(|lent| lent.overlaps(part))
     }
 
-    /// Its short items.
+    /// The short items.
     pub fn items(&self) -> Items<'_> {
         wire::short_items(&self.plain)
     }
@@ -262,13 +263,13 @@ impl LongItem {
         LongItem { data: Data::Memory(memory, offset), len_bytes }
     }
 
-    /// Bytes.
+    /// The length of the item, bytes.
     #[allow(clippy::len_without_is_empty, reason = "an item is never empty")]
     pub fn len(&self) -> usize {
         self.len_bytes
     }
 
-    /// The bytes, where they are in memory of the library's own: unless the program has given a window or a return buffer for them.
+    /// The bytes, if they are in the library's own memory; `None` if they are in a window or return buffer of the program.
     pub fn bytes(&self) -> Option<&[u8]> {
         match &self.data {
             Data::Own(bytes) => bytes.get(..self.len_bytes),
@@ -284,7 +285,7 @@ impl LongItem {
         }
     }
 
-    /// Copies bytes out, from `offset` of the item on. False, and nothing is done, beyond its end.
+    /// Copies bytes out, from `offset` of the item on. Returns false, and copies nothing, if that reaches beyond the item's end.
     #[must_use]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> bool {
         if offset.checked_add(out.len()).is_none_or(|end| end > self.len_bytes) {
@@ -299,7 +300,7 @@ impl LongItem {
         }
     }
 
-    /// A copy of the bytes.
+    /// Returns a copy of the bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len_bytes];
         let whole = self.read(0, &mut bytes);
@@ -308,10 +309,10 @@ impl LongItem {
     }
 }
 
-/// A message that came from another service: whole, with everything that belongs to it (RIPC-007). It may be kept as long as the
-/// program likes; its receive buffer is free again when it is dropped.
+/// A message from another service: complete, with everything that belongs to it (RIPC-007). The program may keep it for any time.
+/// Its receive buffer is free again when it is dropped.
 pub struct Message {
-    /// It has been checked.
+    /// A frame that was checked.
     pub(crate) frame: cci::Message,
     pub(crate) from: ServiceName,
     pub(crate) partner: Partner,
@@ -319,13 +320,13 @@ pub struct Message {
 }
 
 impl Message {
-    /// One without long items.
+    /// Makes a message without long items.
     #[inline(always)]
     pub(crate) fn short(frame: cci::Message, from: ServiceName, partner: Partner) -> Message {
         Message { frame, from, partner, long_items: Vec::new() }
     }
 
-    /// Who sent it. Without security it is what the sender says; answers go to the sender in any case.
+    /// The sender. Without security this is what the sender says. Answers go to the sender in any case.
     pub fn from(&self) -> &ServiceName {
         &self.from
     }
@@ -346,8 +347,8 @@ impl Message {
         self.items().nth(index).unwrap_or_default()
     }
 
-    /// The long items. `None` for one that could not be fetched: the sender is gone or its lease has ended, or there was no window large
-    /// enough.
+    /// The long items. An item is `None` if it could not be fetched: the sender is gone, its lease has ended, or no window was
+    /// large enough.
     pub fn long_items(&self) -> &[Option<LongItem>] {
         &self.long_items
     }

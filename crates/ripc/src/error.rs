@@ -1,4 +1,4 @@
-//! What can go wrong: each error says what, where, and what to do, and by whose fault it is.
+//! Errors. Each says what failed, where, what to do, and who caused it.
 
 use crate::name::ServiceName;
 use std::error::Error;
@@ -9,18 +9,18 @@ use std::time::Duration;
 /// A directory has a record that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
-    /// What is wrong with it.
+    /// What is wrong with the record.
     pub reason: String,
-    /// Its text, cut after 120 characters.
+    /// The record's text, cut after 120 characters.
     pub text: String,
 }
 
 /// A directory can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryError {
-    /// Which, as it was named.
+    /// The directory, as the program named it.
     pub directory: String,
-    /// Why not, and what to do.
+    /// Why it can't be used, and what to do.
     pub reason: String,
 }
 
@@ -32,7 +32,7 @@ pub enum ClaimError {
     Taken {
         /// The name.
         service: ServiceName,
-        /// Who has it, in words for people.
+        /// Who has it, as a text for people.
         by: String,
         /// Where it was claimed.
         directory: String,
@@ -41,7 +41,7 @@ pub enum ClaimError {
     NotPermitted {
         /// The name.
         service: ServiceName,
-        /// Which rule says so.
+        /// The rule that forbids it.
         reason: String,
     },
     /// The directory could not enter the name.
@@ -75,25 +75,25 @@ pub enum OpenError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The caller has no such service, or no such partner any more.
+    /// The service or partner does not exist, or no longer exists.
     Unknown,
     /// The short items and what describes the rest do not fit into one message. They are never divided (RIPC-006, RIPC-014).
     TooLong {
-        /// What they take together, bytes.
+        /// The bytes of all of them.
         len_bytes: usize,
-        /// What one message to this partner may take, bytes.
+        /// The most bytes of one message to this partner.
         max_bytes: usize,
     },
-    /// More items than a message may have.
+    /// The message has more items than it may have.
     TooManyItems {
-        /// How many there are.
+        /// The number of items.
         items: usize,
-        /// How many there may be.
+        /// The largest number of items.
         max: usize,
     },
     /// A long item or a return buffer is empty or reaches beyond its memory.
     Range,
-    /// The partner takes less than it is sent, or is still being looked for: get events, and try again.
+    /// The partner takes less than it is sent, or is still being looked for. Get events, and try again.
     WouldBlock,
     /// The peer that the request came from is gone.
     Gone,
@@ -101,44 +101,44 @@ pub enum SendError {
     System(String),
 }
 
-/// Why a partner was not reached.
+/// Why a partner could not be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReachError {
-    /// The directory knows nobody of this name.
+    /// The directory has no service of this name.
     Unknown {
-        /// Who was looked for.
+        /// The service that was looked for.
         service: ServiceName,
-        /// Where.
+        /// The directory that was asked.
         directory: String,
-        /// For how long.
+        /// How long the search took.
         waited: Duration,
     },
     /// The directory did not answer.
     Directory {
-        /// Who was looked for.
+        /// The service that was looked for.
         service: ServiceName,
-        /// Where.
+        /// The directory that was asked.
         directory: String,
-        /// What it says.
+        /// What the directory reports.
         reason: String,
     },
-    /// It can't be connected to where the directory says that it is.
+    /// No connection could be made to the place that the directory gives.
     NotThere {
-        /// Who was looked for.
+        /// The service that was looked for.
         service: ServiceName,
         /// The last place that was tried.
         uri: String,
         /// How the last attempt ended.
         reason: String,
-        /// For how long.
+        /// How long the search took.
         waited: Duration,
     },
     /// The process at the place has an identity that may not have this name.
     WrongIdentity {
-        /// Who was looked for.
+        /// The service that was looked for.
         service: ServiceName,
-        /// Who was there.
+        /// The identity that was found.
         identity: String,
     },
 }
@@ -147,18 +147,19 @@ pub enum ReachError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallError {
-    /// No answer came in time. `reached`: whether the service had the request, and so may have carried it out.
+    /// No answer came in time. If `reached`, the service had the request, and may have carried it out.
     TimedOut {
         /// Whether the service had the request.
         reached: bool,
-        /// What stood in the way, where that is known.
+        /// What prevented it, if that is known.
         reason: Option<ReachError>,
     },
-    /// The service answered that it could not do it.
+    /// The service answered that it could not carry out the request.
     Refused(Vec<u8>),
-    /// The service's process ended after it had the request, and the call is one that may not be repeated: it may have been carried out.
+    /// The service's process ended after it had the request, and the call may not be repeated. The request may have been carried
+    /// out.
     Lost,
-    /// The answer came, and its data could not be fetched.
+    /// The answer came, but its long items could not be fetched.
     Fetch(String),
     /// The node, or the service that made the call, was closed.
     Closed,
@@ -239,7 +240,7 @@ impl fmt::Display for SendError {
 }
 
 impl ReachError {
-    /// This error, of a service that has been looked for for so long.
+    /// Sets how long the service was looked for.
     pub(crate) fn after(mut self, looked: Duration) -> ReachError {
         if let ReachError::Unknown { waited, .. } | ReachError::NotThere { waited, .. } = &mut self {
             *waited = looked;

@@ -1,4 +1,4 @@
-//! What happens to a service.
+//! Events of a service.
 
 use crate::content::Message;
 use crate::directory::Instance;
@@ -6,14 +6,15 @@ use crate::error::{CallError, ReachError};
 use crate::handles::{CallId, Partner, Service};
 use crate::name::ServiceName;
 
-/// A request that wants an answer, by [`Node::answer`](crate::Node::answer) or [`Node::refuse`](crate::Node::refuse), in any order.
+/// A request that expects an answer, by [`Node::answer`](crate::Node::answer) or [`Node::refuse`](crate::Node::refuse). Requests
+/// may be answered in any order.
 #[derive(Debug)]
 pub struct Request {
     pub(crate) message: Message,
     pub(crate) ticket: Ticket,
 }
 
-/// What is needed to answer a request.
+/// Identifies a request that is to be answered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     pub(crate) service: Service,
@@ -27,18 +28,18 @@ impl Request {
         &self.message
     }
 
-    /// The content, and what is needed to answer later.
+    /// The content, and the ticket to answer later.
     pub fn into_parts(self) -> (Message, Ticket) {
         (self.message, self.ticket)
     }
 
-    /// What is needed to answer it.
+    /// The ticket to answer the request.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
 }
 
-/// What happens to a service. Later versions may report more: a program ignores what it does not know.
+/// An event of a service. Later versions may report more, so a program ignores events that it does not know.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -46,41 +47,41 @@ pub enum Event {
     Message(Message),
     /// A request came.
     Request(Request),
-    /// A call ended: exactly once for each.
+    /// A call ended. Each call ends exactly once.
     Answer {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// As given to the call.
+        /// The number that was given to the call.
         context: u64,
         /// The answer, or why there is none.
         result: Result<Message, CallError>,
     },
-    /// Long items that were lent are this program's again.
+    /// Long items that were lent belong to this program again.
     Returned {
-        /// To whom they were lent.
+        /// The partner to which they were lent.
         partner: Partner,
-        /// As given with them.
+        /// The number that was given with them.
         context: u64,
-        /// Whether the partner has fetched all of them. Otherwise it did not want them, is gone, or the lease has ended.
+        /// Whether the partner has fetched all of them. If not, it did not want them, is gone, or the lease has ended.
         fetched: bool,
     },
     /// A partner was not reached, and messages to it are dropped.
     Unreachable {
-        /// Which.
+        /// The partner.
         partner: Partner,
         /// Its name.
         name: ServiceName,
-        /// Why.
+        /// Why it was not reached.
         error: ReachError,
         /// How many messages are dropped.
         messages: usize,
     },
-    /// The service's name belongs to somebody else now: partners will go there.
+    /// The service's name belongs to another process now, and partners will connect to that one.
     NameLost {
-        /// To whom, for people.
+        /// The new owner, as a text for people.
         to: String,
     },
-    /// Another process wants to be this service from now on: [`Node::hand_over`](crate::Node::hand_over) gives it away.
+    /// Another process wants to be this service from now on. [`Node::hand_over`](crate::Node::hand_over) gives it the service.
     TakeOver(Request),
     /// The node's device failed. Nothing will come any more.
     DeviceFailed,

@@ -1,4 +1,4 @@
-//! What services are called.
+//! Names of services.
 
 use crate::limits::NAME_BYTES_MAX;
 use std::error::Error;
@@ -6,8 +6,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The name of a service, wherever it is (RIPC-011, RIPC-028): 1 to 63 letters, digits, `-`, `_` and `.`, of which the first is a letter
-/// or digit. The numbers of the published C interface are names, too: service 80 is called `80`. A cheap handle: clone it freely.
+/// The name of a service, wherever it is (RIPC-011, RIPC-028). It has 1 to 63 letters, digits, `-`, `_` and `.`, and begins with
+/// a letter or digit. The numbers of the published C interface are names as well: service 80 is called `80`. A name is cheap to
+/// clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceName(Arc<str>);
 
@@ -39,7 +40,7 @@ impl ServiceName {
         Ok(ServiceName(name.into()))
     }
 
-    /// The name of a service that has a number.
+    /// The name of the service with a number.
     pub fn number(number: u16) -> ServiceName {
         ServiceName(number.to_string().into())
     }
@@ -49,7 +50,7 @@ impl ServiceName {
         &self.0
     }
 
-    /// The number, where the name is one.
+    /// The number, if the name is one.
     pub fn as_number(&self) -> Option<u16> {
         let number = self.0.parse().ok()?;
         (ServiceName::number(number) == *self).then_some(number)

@@ -1,4 +1,4 @@
-//! A process's part in the network of services: what programs call.
+//! The interface to the network of services that programs call.
 
 mod answers;
 mod at_once;
@@ -36,25 +36,26 @@ use services::{Listing, Waiting};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Events of the endpoint that are taken in one call without one for the service that asks.
+/// Events of the endpoint that one call takes while none is for the service that asks.
 const EVENTS_PER_CALL: usize = 64;
-/// How long a program that waits keeps its core when a search has begun: a directory of this host or of its network answers in that time.
+/// How long a waiting program keeps its core after a search has begun. A directory of this host or of its network answers in that
+/// time.
 const SEARCH_SPIN_NS: u64 = 200_000;
 /// The longest sleep while a partner is being looked for in a directory without a descriptor.
 const SEARCH_LOOK_NS: u64 = 2_000_000;
-/// The longest sleep where everything that happens wakes the program.
+/// The longest sleep if every event wakes the program.
 const SLEEP_NS_MAX: u64 = 3_600_000_000_000;
 
-/// How a call is made.
+/// Options of a call.
 #[derive(Copy, Clone, Debug)]
 #[non_exhaustive]
 pub struct CallOptions {
-    /// When it ends at the latest, from now: 10 s.
+    /// The longest time until the call ends: 10 s.
     pub timeout: Duration,
-    /// Comes back with its end.
+    /// A number that comes back with the end of the call.
     pub context: u64,
-    /// Whether it may be sent again, if the service died with the request and was started anew, so that it may be carried out twice: by
-    /// default yes. One life of a service carries it out once in any case.
+    /// Whether the request may be sent again if the service died with it and was started anew. It may then be carried out twice.
+    /// The default is yes. One instance of a service carries it out once in any case.
     pub is_repeatable: bool,
 }
 
@@ -77,14 +78,15 @@ impl CallOptions {
         CallOptions { context, ..self }
     }
 
-    /// A call that no second life of the service carries out. If the first one dies with it, it ends with [`CallError::Lost`].
+    /// Forbids that a second instance of the service carries out the request. If the first one dies with it, the call ends with
+    /// [`CallError::Lost`].
     #[must_use]
     pub fn once(self) -> CallOptions {
         CallOptions { is_repeatable: false, ..self }
     }
 }
 
-/// What a node has counted since it was opened, and what it holds.
+/// Counters of a node since it was opened, and what it holds.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages that were dropped because their service did not receive them.
@@ -219,7 +221,7 @@ impl Node {
         Ok(service)
     }
 
-    /// Withdraws a service. Its calls end without an event, and what it has lent ends, too.
+    /// Withdraws a service. Its calls end without an event, and everything that it has lent ends as well.
     pub fn unregister(&mut self, service: Service) {
         let Some(state) = self.engine.base.services.get(service) else { return };
         let (name, instance, listing) = (state.name.clone(), state.instance, state.listing);
@@ -446,7 +448,7 @@ impl Node {
         }
         if answer.as_plain().is_some() {
             if is_reachable {
-                // If it can't leave, the client repeats the request, and gets it then.
+                // If it can't be sent, the client repeats the request and gets the answer then.
                 let _kept = self.engine.send_or_keep(partner, &answer);
             }
             if let Some(answers) = self.engine.answers.get_mut(service) {
@@ -458,14 +460,14 @@ impl Node {
             answers.answered(client, number, answer.clone());
         }
         if !answer.long_items().is_empty() {
-            // Even if it never leaves, its memory is the program's again when the time is over.
+            // Even if it is never sent, its memory belongs to the program again when the lease ends.
             let lease = (content.context, Some((client, number)));
             let Base { lending, endpoint, .. } = &mut self.engine.base;
             let number = lending.begin(endpoint, (service, partner), lease, is_reachable, clock::now_ns());
             lending.will_lend(number, answer.long_items());
         }
         if is_reachable {
-            // If it can't leave, the client repeats the request, and gets it then.
+            // If it can't be sent, the client repeats the request and gets the answer then.
             let _kept = self.engine.send(partner, answer);
         }
         Ok(())
@@ -506,7 +508,7 @@ impl Node {
                 continue;
             };
             let at_once = if is_idle { self.engine.at_once(&frame, service) } else { None };
-            // Written to where the caller wants it: to move a message costs more than to take it.
+            // The event is written to the caller's place, since moving a message costs more than taking it.
             match at_once {
                 Some((partner, from, AtOnce::Message)) => {
                     return Some(Event::Message(Message::short(frame, from, partner)));
@@ -525,7 +527,7 @@ impl Node {
         self.pop(service)
     }
 
-    /// What waits for a service.
+    /// Takes the next event that waits for a service.
     #[inline]
     pub(crate) fn pop(&mut self, service: Service) -> Option<Event> {
         let (partner, waiting) = self.engine.base.services.get_mut(service)?.pop()?;
@@ -560,7 +562,7 @@ impl Node {
         let now_ns = clock::now_ns();
         let look_ns = self.look_ns(now_ns);
         if look_ns == 0 {
-            // A thread of the directory's may need this core.
+            // A thread of the directory may need this core.
             std::thread::yield_now();
             return Ok(());
         }
@@ -575,8 +577,8 @@ impl Node {
         Ok(())
     }
 
-    /// How long a program may sleep and yet see in time what the directory says. Where the directory has no descriptor that wakes it, it sleeps
-    /// longer the longer it has looked for somebody.
+    /// How long a program may sleep and still learn in time what the directory reports. If no descriptor of the directory wakes
+    /// it, it sleeps longer the longer it has searched.
     fn look_ns(&self, now_ns: u64) -> u64 {
         let finding = &self.engine.finding;
         let searched_ns = now_ns.saturating_sub(finding.began_ns());
@@ -621,12 +623,12 @@ impl Node {
         self.engine.base.endpoint.os_handle()
     }
 
-    /// Where the node is.
+    /// The node's URI.
     pub fn uri(&self) -> &str {
         self.engine.base.endpoint.uri()
     }
 
-    /// What it has done and holds.
+    /// The node's counters.
     pub fn counters(&self) -> Counters {
         let (leases, return_buffers) = self.engine.base.lending.len();
         Counters {

@@ -1,4 +1,4 @@
-//! How a node is opened.
+//! Options of a node.
 
 use crate::directory::Directory;
 use crate::limits::{KEEPALIVE_NS, LEASE_NS, PULLED_BYTES_DEFAULT, RESOLVE_TIMEOUT_NS, SEND_TIMEOUT_NS};
@@ -7,28 +7,29 @@ use cci::Device;
 use std::fmt;
 use std::time::Duration;
 
-/// How a node is opened. The defaults suit most programs.
+/// Options of a node. The defaults suit most programs.
 #[non_exhaustive]
 pub struct Options {
-    /// The device that the node listens on. None: shared memory, or what the configuration file marks as default; other devices are
-    /// used for partners that only they lead to.
+    /// The device on which the node listens. `None`: shared memory, or the default device of the configuration file. Other
+    /// devices are used for partners that only they can reach.
     pub device: Option<Device>,
-    /// The options of its endpoint: by default, a partner that is silent for 5 s is looked for anew.
+    /// The options of the node's endpoint. By default, a partner that is silent for 5 s is looked for anew.
     pub endpoint: cci::Options,
-    /// Where services are. None: what the environment variable `CCI_DIRECTORY` says, or else the directory of this host.
+    /// The directory of services. `None`: the one that the environment variable `CCI_DIRECTORY` names, otherwise the directory of
+    /// this host.
     pub directory: Option<Box<dyn Directory>>,
-    /// Who may register which services, and who may reach them, by the identities that partners have proved. By default
-    /// everybody.
+    /// Who may register which services, and who may reach them, by the identities that partners have proved. By default everybody
+    /// may.
     pub policy: Policy,
-    /// How long a service is looked for before what waits for it fails: 10 s.
+    /// How long a service is looked for before messages and calls to it fail: 10 s.
     pub resolve_timeout: Duration,
-    /// How long memory is lent to one partner, at most: 60 s.
+    /// The longest time for which memory is lent to one partner: 60 s.
     pub lease: Duration,
-    /// Memory of the library into which long items are fetched when a program has given no windows, at a time, bytes: 256 MiB. With 0,
-    /// only windows are used.
+    /// The most bytes of the library's own memory into which long items are fetched at a time, if a program has given no windows:
+    /// 256 MiB. With 0, only windows are used.
     pub fetched_bytes_max: u64,
-    /// Whether long items are fetched when the program receives their message, into the windows that it has given by then, and not
-    /// when the message comes: by default not.
+    /// Whether long items are fetched when the program receives their message, into the windows that it has given by then,
+    /// instead of when the message comes. The default is no.
     pub fetch_on_receive: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which identity may have which name, and whom it may reach.
+//! Rules which identity may have which name, and whom it may reach.
 
 use crate::name::ServiceName;
 use cci::{Identity, Names};

@@ -1,4 +1,4 @@
-//! What services say to each other: hellos when they connect, and frames afterwards (wire.md, R-RIPC).
+//! The messages between services: a hello when they connect, and frames afterwards (wire.md, R-RIPC).
 
 use crate::directory::Instance;
 use crate::error::SendError;
@@ -6,7 +6,7 @@ use crate::limits::{ITEMS_MAX, LONG_BYTES_MAX, LONG_ITEMS_MAX, NAME_BYTES_MAX, O
 use crate::name::ServiceName;
 use cci::RegionHandle;
 
-/// Begins every hello; the last byte is the version.
+/// The beginning of every hello. The last byte is the version.
 const MAGIC: &[u8; 5] = b"RIPC\x01";
 /// The bytes of a frame before its tables.
 pub const HEAD_BYTES: usize = 32;
@@ -14,12 +14,12 @@ const ITEM_BYTES: usize = 4;
 const LONG_ITEM_BYTES: usize = 1 + RegionHandle::BYTES + 8;
 const OFFER_BYTES: usize = 8 + RegionHandle::BYTES + 8;
 
-/// What a partner says when it connects: who it is, and whom it wants.
+/// The hello of a partner that connects: who it is, and which service it wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Which life of the service that connects.
+    /// The instance of the service that connects.
     pub instance: Instance,
-    /// Whether `from` stands in a directory, and so may be connected to.
+    /// Whether `from` is in a directory, so that others may connect to it.
     pub is_listed: bool,
     /// Who connects.
     pub from: ServiceName,
@@ -41,7 +41,7 @@ impl Hello {
         bytes
     }
 
-    /// `None`: it is no hello of this version.
+    /// Parses a hello. `None` if it is no hello of this version.
     pub fn parse(bytes: &[u8]) -> Option<Hello> {
         let mut reader = Reader(bytes);
         if reader.take(MAGIC.len())? != MAGIC {
@@ -59,25 +59,25 @@ impl Hello {
     }
 }
 
-/// What a frame is.
+/// The kind of a frame.
 //= wire.md R-RIPC-5
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A message: short items, long ones, return buffers.
     Message = 1,
-    /// A request of a number, with the oldest number that has no answer yet.
+    /// A request with its number, and the oldest number that has no answer yet.
     Request = 2,
-    /// The answer to the request of a number.
+    /// The answer to the request with this number.
     Answer = 3,
-    /// The answer that says that it can't be done.
+    /// The answer that the request can't be carried out.
     Refusal = 4,
-    /// The request was not taken, as too many wait: to be repeated.
+    /// The request was not taken, since too many wait. It must be repeated.
     Busy = 5,
-    /// The request was not taken, as the service has moved: to be repeated elsewhere.
+    /// The request was not taken, since the service has moved. It must be repeated at the new place.
     Moved = 6,
     /// The long items of a lease have been fetched (`number` is 1), or will not be (0).
     Fetched = 7,
-    /// A request for the service itself: whoever sends this wants to be it from now on.
+    /// A request for the service itself: its sender wants to be the service from now on.
     TakeOver = 8,
 }
 
@@ -104,20 +104,20 @@ pub struct Head {
     pub items: u8,
     pub long_items: u8,
     pub offers: u8,
-    /// The number of a request, here and in its answer.
+    /// The number of a request, in the request and in its answer.
     pub number: u64,
     /// In a request: the client's oldest number that has no answer yet.
     pub oldest: u64,
-    /// The lease of the long items, 0 where nothing is lent.
+    /// The lease of the long items; 0 if nothing is lent.
     pub lease: u64,
 }
 
-/// Data that stay where they are until they are fetched, or that have been put into a return buffer.
+/// Data that stay in the sender's memory until they are fetched, or that were put into a return buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum LongItem {
-    /// To be fetched from the beginning of this region.
+    /// To be fetched, from the beginning of this region.
     There { handle: RegionHandle, len_bytes: u64 },
-    /// Was put into the return buffer of this number.
+    /// Was put into the return buffer with this number.
     Here { offer: u64, len_bytes: u64 },
 }
 
@@ -130,12 +130,12 @@ pub struct Offer {
 }
 
 impl Head {
-    /// A frame without items.
+    /// Makes a frame without items.
     pub fn bare(kind: Kind, number: u64) -> Head {
         Head { kind, items: 0, long_items: 0, offers: 0, number, oldest: 0, lease: 0 }
     }
 
-    /// The beginning of a frame with these parts.
+    /// Makes the beginning of a frame with these parts.
     ///
     /// # Errors
     /// [`SendError::TooManyItems`].
@@ -196,7 +196,7 @@ impl Head {
         table_bytes(self.items, self.long_items, self.offers)
     }
 
-    /// Writes another oldest number into a frame.
+    /// Replaces the oldest number in a frame.
     #[inline]
     pub fn patch_oldest(frame: &mut [u8], oldest: u64) {
         if let Some(place) = frame.get_mut(16..24) {
@@ -204,7 +204,7 @@ impl Head {
         }
     }
 
-    /// Reads and checks a frame: its tables are whole, and its short items fill the rest exactly. `None`: it is none.
+    /// Parses and checks a frame: its tables are complete, and its short items fill the rest exactly. `None` if that is not so.
     //= wire.md R-RIPC-2
     #[inline]
     pub fn parse(frame: &[u8]) -> Option<Head> {
@@ -233,7 +233,7 @@ impl Head {
         head.has_whole_tables(frame).then_some(head)
     }
 
-    /// Whether its tables are whole, and its short items fill the rest of the frame exactly.
+    /// Whether its tables are complete, and its short items fill the rest of the frame exactly.
     fn has_whole_tables(&self, frame: &[u8]) -> bool {
         let Some(rest) = frame.len().checked_sub(self.table_bytes()) else { return false };
         let mut items_bytes = 0_u64;
@@ -255,7 +255,7 @@ impl Head {
         self.long_items == 0 && self.offers == 0
     }
 
-    /// The long items of a frame; fewer than there should be, if one is wrong.
+    /// The long items of a frame. If one is malformed, they end before it.
     pub fn long_items<'a>(&self, frame: &'a [u8]) -> impl Iterator<Item = LongItem> + use<'a> {
         let start = HEAD_BYTES + usize::from(self.items) * ITEM_BYTES;
         let table =
@@ -273,7 +273,7 @@ impl Head {
         })
     }
 
-    /// The return buffers that a frame offers; fewer than there should be, if one is wrong.
+    /// The return buffers that a frame offers. If one is malformed, they end before it.
     pub fn offers<'a>(&self, frame: &'a [u8]) -> impl Iterator<Item = Offer> + use<'a> {
         let start = HEAD_BYTES
             + usize::from(self.items) * ITEM_BYTES
@@ -290,7 +290,7 @@ impl Head {
 
 /// The bytes of a frame with so many short items, long items and return buffers before those of the short items.
 #[inline]
-/// What stands before the short items of a frame, bytes.
+/// The bytes of a frame with these numbers of items before the bytes of the short items.
 pub fn table_bytes(items: u8, long_items: u8, offers: u8) -> usize {
     HEAD_BYTES
         + usize::from(items) * ITEM_BYTES
@@ -409,7 +409,7 @@ mod tests {
             prop_assert_eq!(short_items(&frame).collect::<Vec<_>>(), items);
             prop_assert_eq!(head.long_items(&frame).collect::<Vec<_>>(), long_items);
             prop_assert_eq!(head.offers(&frame).collect::<Vec<_>>(), offers);
-            // One byte more or less, and it is none.
+            // With one byte more or less, it is no frame.
             frame.push(0);
             prop_assert_eq!(Head::parse(&frame), None);
             frame.truncate(frame.len() - 2);

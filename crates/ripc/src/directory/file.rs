@@ -25,7 +25,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// What distinguishes one state of a file from another.
+/// Distinguishes states of a file.
 #[derive(Copy, Clone, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -38,9 +38,9 @@ type Listed = FxHashMap<ServiceName, Vec<Record>>;
 /// The services of a file, which is read again when it has changed.
 pub struct FileDirectory {
     path: PathBuf,
-    /// What was read, or why it could not be.
+    /// The content that was read, or why it could not be.
     listed: Result<Listed, String>,
-    /// None: the file was not there.
+    /// `None` if the file did not exist.
     stamp: Option<Stamp>,
     looked: Instant,
     /// Names that were asked for.
@@ -105,7 +105,7 @@ impl FileDirectory {
         }
     }
 
-    /// Reads the file again if it has changed, and reports what is different.
+    /// Reads the file again if it has changed, and reports the differences.
     fn look(&mut self) {
         self.looked = Instant::now();
         let now = std::fs::metadata(&self.path).ok().map(|about| stamp(&about));
@@ -195,7 +195,7 @@ fn answer_of(path: &Path, listed: &Result<Listed, String>, service: &ServiceName
     }
 }
 
-/// Whether the file has a service where it listens.
+/// Checks that the file has a service at the place where it listens.
 fn check(listed: &Listed, record: &Record) -> Result<(), String> {
     let Some(records) = listed.get(&record.service) else {
         return Err(format!(
@@ -216,7 +216,7 @@ fn check(listed: &Listed, record: &Record) -> Result<(), String> {
     }
 }
 
-/// Whether a service is at a URI: its own, or a part of one that has several (`any://…`).
+/// Whether a service listens at a URI: its own, or a part of one that has several (`any://…`).
 fn listens_at(record: &Record, uri: &str) -> bool {
     let part = uri.replacen("://", "=", 1);
     record.uris.iter().any(|own| {
@@ -283,7 +283,7 @@ fn uris(pair: &Pair<'_>, max: usize) -> Result<Vec<String>, Wrong> {
     Ok(uris)
 }
 
-/// A file knows nothing of lives: its instances stand for places, and are others when it gives another place.
+/// Makes a record. A file knows nothing of instances, so an instance stands for a place, and changes with it.
 fn record(service: &ServiceName, kind: Kind, uris: Vec<String>) -> Record {
     let mut hasher = DefaultHasher::new();
     uris.hash(&mut hasher);

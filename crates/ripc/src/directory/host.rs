@@ -1,7 +1,8 @@
 //! The services of one host: a folder with a file for each, which its owner keeps locked.
 //!
-//! The kernel drops a lock when its process ends, however it ends. So a file that nobody has locked is nobody's, and a service need do
-//! nothing to be found. The folder belongs to one user, so that no other one can take a name there, or put a record in a service's place.
+//! The kernel drops a lock when its process ends, however it ends. So a file that nobody has locked belongs to nobody, and a
+//! service need do nothing to be found. The folder belongs to one user, so that no other user can take a name there, or replace
+//! the record of a service.
 
 use super::{Directory, Instance, Kind, News, Record};
 use crate::error::{ClaimError, DirectoryError};
@@ -16,29 +17,29 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often a lock is tried: somebody who looks holds it for a moment.
+/// How often a lock is tried: a process that reads the file holds it for a moment.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
-/// A service of this process's, with its file, which stays locked.
+/// A service of this process, with its file, which stays locked.
 struct Claim {
     service: ServiceName,
     instance: Instance,
     path: PathBuf,
-    /// Keeps the lock.
+    /// Held to keep the lock.
     _file: File,
 }
 
 /// The services of this host, of one user.
 pub struct HostDirectory {
     folder: PathBuf,
-    /// Users whose records are believed besides those of this process's own user.
+    /// Users whose records are trusted, besides this process's own user.
     users: Vec<u32>,
     claims: Vec<Claim>,
     news: VecDeque<News>,
 }
 
-/// What was found in a service's file.
+/// The content of a service's file.
 enum Found {
     Record(Record),
     Nobody,
@@ -110,14 +111,14 @@ impl HostDirectory {
         }
     }
 
-    /// Opens a file and locks it. `None`: somebody else has it locked.
+    /// Opens a file and locks it. `None` if somebody else has it locked.
     fn lock(&self, path: &Path) -> io::Result<Option<File>> {
         for _ in 0..LOCK_TRIES {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false).mode(0o644).custom_flags(NOFOLLOW);
             let file = options.open(path)?;
             match file.try_lock() {
-                // Its last owner may have removed it between the two calls.
+                // The last owner may have removed the file between the two calls.
                 Ok(()) if is_at(&file, path) => return Ok(Some(file)),
                 Ok(()) | Err(TryLockError::WouldBlock) => sleep(LOCK_PAUSE),
                 Err(TryLockError::Error(error)) => return Err(error),
@@ -126,7 +127,7 @@ impl HostDirectory {
         Ok(None)
     }
 
-    /// Looks into the file of a service.
+    /// Reads the file of a service.
     fn look(&self, path: &Path) -> Found {
         let file = match OpenOptions::new().read(true).custom_flags(NOFOLLOW).open(path) {
             Ok(file) => file,
@@ -141,7 +142,7 @@ impl HostDirectory {
             let remedy = "name that user in CCI_DIRECTORY=host:FOLDER?users=… if it may have services here";
             return Found::Wrong(format!("{} belongs to user {owner}: {remedy}", path.display()));
         }
-        // Who can lock it has found it without an owner.
+        // If it can be locked, it has no owner.
         if file.try_lock_shared().is_ok() {
             return Found::Nobody;
         }
@@ -158,7 +159,7 @@ impl HostDirectory {
         }
     }
 
-    /// The service of this name and the members of a group of this name.
+    /// Finds the service of this name, or the members of the group of this name.
     fn find(&self, service: &ServiceName) -> News {
         let mut records = Vec::new();
         let mut reason = None;
@@ -173,7 +174,7 @@ impl HostDirectory {
         let found = self.look(&self.folder.join(service.as_str()));
         let is_service = matches!(&found, Found::Record(record) if record.service == *service);
         see(found);
-        // What is a service is no group: the folder need not be read.
+        // A service is no group, so the folder need not be read.
         if !is_service {
             self.members(service).for_each(|member| see(self.look(&member)));
         }
@@ -197,7 +198,7 @@ impl HostDirectory {
         entries.filter(is_it).map(|entry| entry.path()).take(MEMBERS_MAX)
     }
 
-    /// Who has the name of a record as something else: a service is no group, and a group no service.
+    /// The owner of a record's name in the other role: a service is no group, and a group is no service.
     fn other_kind(&self, record: &Record) -> Option<Record> {
         let record_of = |path: PathBuf| match self.look(&path) {
             Found::Record(other) if other.service == record.service => Some(other),
@@ -237,7 +238,7 @@ impl Directory for HostDirectory {
         let written =
             file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(text.as_bytes()));
         written.map_err(unusable)?;
-        // Behind the writing: of two that claim at once, at least one sees the other.
+        // This follows the write, so that of two processes that claim at once, at least one sees the other.
         if let Some(other) = self.other_kind(record) {
             let _gone_already = fs::remove_file(&path);
             return Err(taken(other.to_string()));
@@ -254,7 +255,7 @@ impl Directory for HostDirectory {
     fn withdraw(&mut self, service: &ServiceName, instance: Instance) {
         let is_it = |claim: &Claim| claim.service == *service && claim.instance == instance;
         if let Some(index) = self.claims.iter().position(is_it) {
-            // Removed while it is locked: nobody can have claimed it meanwhile.
+            // It is removed while it is locked, so nobody can have claimed it meanwhile.
             let claim = self.claims.swap_remove(index);
             let _gone_already = fs::remove_file(&claim.path);
         }
@@ -278,7 +279,7 @@ impl Drop for HostDirectory {
     }
 }
 
-/// Where others may write, a link may lead anywhere.
+/// In a folder where others may write, a link may lead anywhere.
 const NOFOLLOW: i32 = libc::O_NOFOLLOW;
 
 fn is_at(file: &File, path: &Path) -> bool {
@@ -351,7 +352,7 @@ mod tests {
         other.claim(&record("news", 2, Kind::Service)).unwrap();
         let refused = one.claim(&record("news", 3, Kind::Member)).unwrap_err();
         assert!(matches!(&refused, ClaimError::Taken { .. }), "{refused}");
-        // One that has died has no name any more.
+        // A service that has died has no name any more.
         drop(other);
         one.claim(&record("news", 4, Kind::Member)).unwrap();
     }
@@ -361,7 +362,7 @@ mod tests {
         let (folder, mut one, _) = two();
         let path = folder.path().join("kv");
         fs::write(&path, "nonsense\n").unwrap();
-        // Nobody has it locked, so it is nobody's, whatever it holds.
+        // Nobody has the file locked, so it belongs to nobody, whatever it contains.
         assert!(matches!(asked(&mut one, "kv"), News::Absent { .. }));
         let owner = File::open(&path).unwrap();
         owner.lock().unwrap();

@@ -1,4 +1,4 @@
-//! News that a directory's thread has for the node, with a descriptor that is readable while there are some.
+//! News of a directory's thread for the node, with a descriptor that is readable while there are some.
 
 use super::News;
 use super::limits::NEWS_MAX;
@@ -10,10 +10,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// News in order. Of what is said about where a service is, only the latest waits.
+/// News in order. Of several about the place of one service, only the latest waits.
 pub(super) struct Mailbox {
     news: Mutex<VecDeque<News>>,
-    /// Whether there are any: a look costs neither the lock nor a system call. Written with the lock.
+    /// Whether there are news, to be read without the lock or a system call. It is written with the lock.
     has_news: AtomicBool,
     /// Readable as long as there are news.
     ready: EventFd,
@@ -33,9 +33,9 @@ impl Mailbox {
             waiting.pop_front();
         }
         waiting.push_back(news);
-        // Relaxed: who sees the flag takes the lock, and who does not is woken by the descriptor and looks again.
+        // Relaxed: a reader that sees the flag takes the lock. One that does not is woken by the descriptor and checks again.
         if !self.has_news.swap(true, Ordering::Relaxed) {
-            // Fails only where a peer has the descriptor, too; nobody has this one.
+            // Fails only if a peer has the descriptor as well. Nobody has this one.
             let _signalled = self.ready.signal();
         }
     }
@@ -62,7 +62,7 @@ impl Mailbox {
     }
 }
 
-/// The service that the news say the whereabouts of.
+/// The service whose place the news report.
 fn place_of(news: &News) -> Option<&ServiceName> {
     match news {
         News::Found { service, .. } | News::Absent { service } | News::Failed { service, .. } => {

@@ -1,8 +1,8 @@
-//! Where services are: directories, behind one interface.
+//! Directories, which know where services are, behind one interface.
 //!
-//! A directory keeps a [`Record`] for each service while its process lives. [`Node`](crate::Node) claims the names of its services there,
-//! asks for those of others, and gets answers and changes as [`News`]. Whatever comes from a directory is checked. Who partners are is
-//! believed only of the partners themselves.
+//! A directory keeps a [`Record`] for each service while its process lives. [`Node`](crate::Node) claims the names of its
+//! services there, asks for those of others, and gets answers and changes as [`News`]. Everything that comes from a directory is
+//! checked. It is not trusted to say who a partner is: partners prove that themselves.
 
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -28,15 +28,15 @@ use std::env::VarError;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-/// What a directory reports.
+/// A report of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Where a service is, or all members of a group that are known: at least one record, all of this name. It replaces what was
-    /// reported of the name before.
+    /// The place of a service, or of all known members of a group: at least one record, all of this name. It replaces the
+    /// previous report about the name.
     Found {
         /// The name.
         service: ServiceName,
-        /// Where the service is, or the members are.
+        /// The places of the service or of the members.
         records: Vec<Record>,
     },
     /// Nobody has this name now.
@@ -44,25 +44,25 @@ pub enum News {
         /// The name.
         service: ServiceName,
     },
-    /// A name that was claimed here belongs to somebody else from now on.
+    /// A name that was claimed here belongs to another process from now on.
     Lost {
         /// The name.
         service: ServiceName,
-        /// Who has it now, in words for people.
+        /// The new owner, as a text for people.
         to: String,
     },
     /// The directory could not answer.
     Failed {
-        /// What was asked for.
+        /// The name that was asked for.
         service: ServiceName,
-        /// Why not, and what to do.
+        /// Why it could not answer, and what to do.
         reason: String,
     },
 }
 
-/// Knows where services are.
+/// A directory of services.
 pub trait Directory: Send {
-    /// What it is and where, for people, such as `the services of this host, in /run/user/1000/cci-services`.
+    /// Describes the directory for people, such as `the services of this host, in /run/user/1000/cci-services`.
     fn describe(&self) -> String;
 
     /// Enters a service. It stays there until [`Directory::withdraw`], or until this process dies. May block, for a few seconds at most.
@@ -71,7 +71,7 @@ pub trait Directory: Send {
     /// [`ClaimError`]; nothing has been entered then.
     fn claim(&mut self, record: &Record) -> Result<(), ClaimError>;
 
-    /// Takes a service out. Nothing happens if it is not there any more, or belongs to somebody else.
+    /// Removes a service. Does nothing if it is not there any more, or belongs to another process.
     fn withdraw(&mut self, service: &ServiceName, instance: Instance);
 
     /// Asks for a service; never blocks. [`Directory::poll`] gives the answer, and may report later changes without being asked again.
@@ -80,8 +80,8 @@ pub trait Directory: Send {
     /// The next answer or change, if there is one; never blocks.
     fn poll(&mut self) -> Option<News>;
 
-    /// Readable as long as [`Directory::poll`] has news, where the directory has such a descriptor: it wakes a node that sleeps. A directory
-    /// without one is polled now and then. It is asked for once, when the node is opened.
+    /// A descriptor that is readable while [`Directory::poll`] has news, if the directory has one. It wakes a node that sleeps. A
+    /// directory without one is polled from time to time. The node asks for it once, when it is opened.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -90,7 +90,7 @@ pub trait Directory: Send {
 /// The environment variable that names a directory.
 const VARIABLE: &str = "CCI_DIRECTORY";
 
-/// What texts there are, for who wrote another one.
+/// The forms of the text, for the error about a wrong one.
 const TEXTS: &str = "write host, host:/FOLDER, file:/PATH, multicast://GROUP:PORT?interface=NAME or etcd://HOST:PORT?prefix=/PREFIX";
 
 /// Opens the directory that the environment variable `CCI_DIRECTORY` names; else the one that the section `[services]` of the

@@ -1,14 +1,15 @@
-//! What a directory knows of a service: one line of text, which people can read.
+//! What a directory knows of a service, as one line of text that people can read.
 
 use crate::error::RecordError;
 use crate::limits::{RECORD_BYTES_MAX, RECORD_URI_BYTES_MAX, RECORD_URIS_MAX};
 use crate::name::ServiceName;
 use std::fmt;
 
-/// Begins every record; the number is the version of the format.
+/// The beginning of every record. The number is the version of the format.
 const HEAD: &str = "cci-service-1";
 
-/// Distinguishes one life of a service from others of the same name: 64 random bits.
+/// Distinguishes the instances of a service, which have the same name: 64 random bits. Each start of the service is another
+/// instance.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Instance(pub u64);
 
@@ -24,25 +25,25 @@ impl fmt::Debug for Instance {
     }
 }
 
-/// Whether a name belongs to one or to many.
+/// Whether a name belongs to one process or to many.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One process at a time has the name.
     Service,
-    /// Any number of processes have it, and each gets what is sent to it (RIPC-041).
+    /// Any number of processes have the name, and each gets what is sent to it (RIPC-041).
     Member,
 }
 
-/// Where a service is.
+/// The place of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Its name.
     pub service: ServiceName,
-    /// Which life of it.
+    /// Its instance.
     pub instance: Instance,
     /// Whether others may have the name as well.
     pub kind: Kind,
-    /// Where its endpoint listens: 1 to 4 URIs.
+    /// The URIs at which its endpoint listens: 1 to 4.
     pub uris: Vec<String>,
 }
 

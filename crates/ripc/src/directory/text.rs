@@ -3,13 +3,13 @@
 use super::limits::TEXT_BYTES_MAX;
 use crate::error::DirectoryError;
 
-/// A text in its parts. Values are taken as they stand: nothing is decoded.
+/// A text, divided into its parts. Values are taken unchanged: nothing is decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Text<'a> {
     whole: &'a str,
-    /// Between the scheme and the options.
+    /// The part between the scheme and the options.
     pub place: &'a str,
-    /// In the order of the text.
+    /// The options in the order of the text.
     pub options: Vec<(&'a str, &'a str)>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Text<'a> {
         self.options.iter().filter(move |option| option.0 == key).map(|option| option.1)
     }
 
-    /// The error that says what is wrong with the text.
+    /// Makes the error for a wrong text.
     pub fn wrong(&self, reason: &str) -> DirectoryError {
         DirectoryError::bad_text(self.whole, reason)
     }

@@ -106,11 +106,11 @@ impl fmt::Debug for Partner {
     }
 }
 
-/// Waits for the end of a call; gives it up if it is dropped before.
+/// Waits for the end of a call, and gives the call up if it is dropped before.
 struct Wait<'a> {
     shared: &'a Shared,
     service: Service,
-    /// `None`: it has ended.
+    /// `None` after the call has ended.
     call: Option<CallId>,
 }
 

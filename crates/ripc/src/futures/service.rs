@@ -25,8 +25,8 @@ impl Service {
         Service { shared: shared.clone(), service }
     }
 
-    /// The next event. The ends of calls are not among them: they go to the tasks that wait for them. `None`: the driver has ended, and
-    /// nothing will come. Several tasks may wait; each event goes to one of them.
+    /// The next event. The ends of calls are not among them: they go to the tasks that wait for them. `None` means that the
+    /// driver has ended, and nothing will come. Several tasks may wait; each event goes to one of them.
     pub async fn next(&self) -> Option<Event> {
         poll_fn(|context| self.shared.lock().poll_event(self.service, context)).await
     }

@@ -1,4 +1,4 @@
-//! What the tasks of one node share, behind a lock that is held for the length of a call.
+//! The state that the tasks of one node share, behind a lock that is held for the length of a call.
 
 use crate::content::Message;
 use crate::error::CallError;
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A node, and who waits for what.
+/// A node, and the tasks that wait.
 pub struct Shared {
     state: Mutex<State>,
     /// The node's URI.
@@ -24,16 +24,16 @@ pub struct State {
     driver: Option<Waker>,
     /// Nodes and services that programs have.
     pub handles: usize,
-    /// The driver has ended: nothing more comes.
+    /// Whether the driver has ended, so that nothing more comes.
     pub is_over: bool,
 }
 
 /// The tasks of one service.
 #[derive(Default)]
 struct Tasks {
-    /// Wait for an event.
+    /// Tasks that wait for an event.
     readers: Vec<Waker>,
-    /// Wait until there is space for a call.
+    /// Tasks that wait until there is space for a call.
     callers: Vec<Waker>,
     calls: FxHashMap<CallId, Call>,
 }
@@ -57,24 +57,24 @@ impl Shared {
         Shared { state: Mutex::new(state), uri }
     }
 
-    /// The state, for a moment.
+    /// Locks the state for a moment.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Has the driver take a turn: something was begun, or has ended.
+    /// Makes the driver take a turn, since something was begun or has ended.
     pub fn wake_driver(&mut self) {
         self.driver.take().into_iter().for_each(Waker::wake);
     }
 
-    /// The driver can be woken.
+    /// Remembers how to wake the driver.
     pub fn set_driver(&mut self, context: &Context<'_>) {
         self.driver = Some(context.waker().clone());
     }
 
-    /// Makes progress, and wakes whom it concerns. Returns whether there may be more to take.
+    /// Makes progress, and wakes the tasks concerned. Returns whether there may be more to take.
     pub fn turn(&mut self) -> bool {
         let has_more = self.node.turn();
         for (service, tasks) in &mut self.services {
@@ -91,21 +91,21 @@ impl State {
         has_more
     }
 
-    /// Nothing more comes: everybody who waits is woken, and finds that out.
+    /// Wakes everybody who waits, since nothing more comes.
     pub fn end(&mut self) {
         self.is_over = true;
         self.services.values_mut().for_each(Tasks::wake_all);
         self.seekers.drain(..).for_each(Waker::wake);
     }
 
-    /// A service that a program has from now on.
+    /// Notes that a program has a service from now on.
     pub fn opened(&mut self, service: Service) {
         self.services.insert(service, Tasks::default());
         self.handles += 1;
         self.wake_driver();
     }
 
-    /// The program wants no more of a service.
+    /// Closes a service that the program does not want any more.
     pub fn close(&mut self, service: Service) {
         self.node.unregister(service);
         if let Some(mut tasks) = self.services.remove(&service) {
@@ -115,7 +115,7 @@ impl State {
         self.wake_driver();
     }
 
-    /// The next event of a service, but for the ends of calls.
+    /// The next event of a service, except ends of calls.
     pub fn poll_event(&mut self, service: Service, context: &Context<'_>) -> Poll<Option<Event>> {
         loop {
             match self.node.pop(service) {
@@ -132,12 +132,12 @@ impl State {
             Some(tasks) if !self.is_over => enter(&mut tasks.readers, context),
             _ => return Poll::Ready(None),
         }
-        // What was taken may have to be fetched first.
+        // A message that was taken may have to be fetched first.
         self.wake_driver();
         Poll::Pending
     }
 
-    /// Has the task woken when there may be space for a call of this service. `false`: there never will be.
+    /// Has the task woken when there may be space for a call of this service. Returns false if there never will be.
     pub fn wait_for_space(&mut self, service: Service, context: &Context<'_>) -> bool {
         match self.services.get_mut(&service) {
             Some(tasks) if !self.is_over => {
@@ -153,7 +153,7 @@ impl State {
         enter(&mut self.seekers, context);
     }
 
-    /// A call was begun, for which a task will wait.
+    /// Notes that a call was begun, for which a task will wait.
     pub fn called(&mut self, service: Service, call: CallId) {
         if let Some(tasks) = self.services.get_mut(&service) {
             tasks.calls.insert(call, Call::Pending(None));
@@ -161,7 +161,7 @@ impl State {
         self.wake_driver();
     }
 
-    /// Takes the end of a call, or has the task woken when there is one.
+    /// Takes the end of a call, or has the task woken when it comes.
     pub fn poll_call(
         &mut self,
         service: Service,
@@ -182,7 +182,7 @@ impl State {
         }
     }
 
-    /// No task waits for a call any more.
+    /// Notes that no task waits for a call any more.
     pub fn give_up(&mut self, service: Service, call: CallId) {
         let Some(tasks) = self.services.get_mut(&service) else { return };
         if let Some(Call::Pending(_)) = tasks.calls.remove(&call) {
@@ -195,7 +195,7 @@ impl State {
 
 impl Tasks {
     fn ended(&mut self, call: CallId, result: Result<Message, CallError>) {
-        // Of a call that was given up, nobody wants the end.
+        // Nobody wants the end of a call that was given up.
         if let Some(pending) = self.calls.get_mut(&call)
             && let Call::Pending(waker) = std::mem::replace(pending, Call::Ended(result))
         {

@@ -1,4 +1,4 @@
-//! What a service remembers of requests, so that one that is repeated is carried out once.
+//! What a service remembers of requests, so that a repeated request is carried out once.
 
 use crate::content::Kept;
 use crate::directory::Instance;
@@ -7,31 +7,32 @@ use crate::limits::{ANSWERS_BYTES_MAX, CALLS_MAX, CLIENTS_MAX};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// What became of a request.
+/// What happened to a request.
 enum Outcome {
     /// The program has it.
     Asked,
     Answered(Kept),
-    /// The client has the answer whose memory is the program's again (true), or can't get it any more (false).
+    /// The memory of the answer's long items belongs to the program again. If true, the client has the answer; if false, it can't
+    /// get it any more.
     Returned(bool),
 }
 
 struct Client {
     partner: Partner,
     outcomes: Outcomes,
-    /// Answers below have been forgotten although the client might still ask.
+    /// Answers to requests with lower numbers were forgotten, although the client might still ask.
     forgotten_below: u64,
     bytes: usize,
-    /// When it asked last: how many requests had come by then.
+    /// When the client last asked, as the number of requests that had come by then.
     last: u64,
 }
 
-/// What became of a client's requests. In order of their numbers, which nearly always come in order.
+/// The outcomes of a client's requests, in the order of their numbers. The requests nearly always come in this order.
 #[derive(Default)]
 struct Outcomes(VecDeque<(u64, Outcome)>);
 
 impl Outcomes {
-    /// Where the request of a number is, or where it would be.
+    /// The place of a request's number, or the place where it would be.
     #[inline]
     fn place(&self, number: u64) -> Result<usize, usize> {
         match self.0.back() {
@@ -52,7 +53,7 @@ impl Outcomes {
         self.0.remove(place).map(|(_, outcome)| outcome)
     }
 
-    /// Takes the first one, if its number is smaller.
+    /// Takes the first outcome, if its number is smaller.
     #[inline]
     fn pop_below(&mut self, number: u64) -> Option<Outcome> {
         if self.0.front()?.0 >= number {
@@ -62,7 +63,7 @@ impl Outcomes {
     }
 }
 
-/// Requests of all clients of one service.
+/// The requests of all clients of one service.
 #[derive(Default)]
 pub struct Answers {
     clients: FxHashMap<Instance, Client>,
@@ -71,22 +72,22 @@ pub struct Answers {
     asked: u64,
 }
 
-/// What is to be done about a request that came.
+/// What to do about a request that came.
 pub enum Verdict {
     /// Give it to the program.
     New,
     /// The program has it already.
     Repeated,
-    /// Send this again.
+    /// Send this answer again.
     Answered(Kept),
-    /// Whether it was carried out is not known any more.
+    /// It is not known any more whether the request was carried out.
     Forgotten,
-    /// Too many wait: the client is to try again.
+    /// Too many requests wait, so the client must try again.
     Busy,
 }
 
 impl Answers {
-    /// A request has come.
+    /// Handles a request that has come.
     //= wire.md R-RIPC-6
     pub fn asked(&mut self, client: Instance, partner: Partner, (number, oldest): (u64, u64)) -> Verdict {
         if self.clients.len() >= CLIENTS_MAX && !self.clients.contains_key(&client) && !self.forget_idle() {
@@ -101,7 +102,7 @@ impl Answers {
             last: 0,
         });
         (known.partner, known.last) = (partner, self.asked);
-        // What is older has been received: nobody will ask again.
+        // The client has received older answers, so it will not ask for them again.
         known.forgotten_below = known.forgotten_below.max(oldest);
         while let Some(received) = known.outcomes.pop_below(oldest) {
             if let Outcome::Answered(answer) = received {
@@ -129,14 +130,14 @@ impl Answers {
         Verdict::New
     }
 
-    /// A request that was found new was not taken after all.
+    /// Notes that a new request was not taken after all.
     pub fn not_taken(&mut self, client: Instance, number: u64) {
         if let Some(client) = self.clients.get_mut(&client) {
             client.outcomes.remove(number);
         }
     }
 
-    /// The partner that a request's answer goes to. `None`: it was answered, or its client is gone for long.
+    /// The partner to which a request's answer goes. `None` if it was answered, or its client is gone for long.
     pub fn client_of(&mut self, client: Instance, number: u64) -> Option<Partner> {
         let client = self.clients.get_mut(&client)?;
         matches!(client.outcomes.get_mut(number)?, Outcome::Asked).then_some(client.partner)
@@ -153,7 +154,7 @@ impl Answers {
         while self.bytes > ANSWERS_BYTES_MAX && self.forget_largest() {}
     }
 
-    /// The memory of an answer's long items is the program's again: the answer can't be sent any more.
+    /// Notes that the memory of an answer's long items belongs to the program again. The answer can't be sent any more.
     pub fn returned(&mut self, client: Instance, number: u64, fetched: bool) {
         let Some(known) = self.clients.get_mut(&client) else { return };
         let Some(outcome) = known.outcomes.get_mut(number) else { return };
@@ -163,7 +164,8 @@ impl Answers {
         }
     }
 
-    /// Forgets the oldest answer of the client that takes most: a client that never says what it has costs nobody else.
+    /// Forgets the oldest answer of the client that takes most memory. So a client that never reports what it has received costs
+    /// others nothing.
     fn forget_largest(&mut self) -> bool {
         let Some(client) = self.clients.values_mut().max_by_key(|client| client.bytes) else { return false };
         let oldest = client.outcomes.0.iter().find(|(_, outcome)| matches!(outcome, Outcome::Answered(_)));
@@ -176,7 +178,7 @@ impl Answers {
         true
     }
 
-    /// Forgets the client that has been silent for longest and has no request open.
+    /// Forgets the client that has been silent longest and has no open request.
     fn forget_idle(&mut self) -> bool {
         let has_none_open =
             |client: &Client| !client.outcomes.0.iter().any(|(_, outcome)| matches!(outcome, Outcome::Asked));

@@ -7,7 +7,7 @@ use crate::handles::{CallId, Partner, Service};
 use crate::name::ServiceName;
 use crate::wire::{Head, Kind};
 
-/// Which event a frame is.
+/// The event of a frame.
 pub enum AtOnce {
     Message,
     Request(Ticket),
@@ -16,8 +16,8 @@ pub enum AtOnce {
 }
 
 impl Engine {
-    /// Whether a frame may be handed out at once to the service that asks, for which nothing waits: it is for this service, and lends nothing.
-    /// Of any other frame nothing is done yet.
+    /// Whether a frame may be handed out at once to the service that asks, for which nothing waits: it must be for this service,
+    /// and lend nothing. Nothing has been done about any other frame.
     #[inline(always)]
     pub fn at_once(
         &mut self,
@@ -35,7 +35,7 @@ impl Engine {
             Kind::Request => {
                 let client = state.instance?;
                 let answers = self.answers.get_mut(service)?;
-                // One that is not taken is asked for once more, and answered so.
+                // A request that is not taken is handled once more, and answered then.
                 let is_new = !self.base.services.get(service)?.has_moved
                     && matches!(answers.asked(client, partner, (head.number, head.oldest)), Verdict::New);
                 if !is_new {

@@ -1,4 +1,4 @@
-//! What all parts of a node share: the endpoint, services, partners, and how a frame leaves.
+//! What all parts of a node share: the endpoint, services, partners, and the sending of frames.
 
 use super::lending::Lending;
 use super::partners::Partners;
@@ -11,9 +11,9 @@ use crate::wire::{Head, Kind, LongItem, Offer, table_bytes};
 use cci::{Connection, Endpoint, SendFlags};
 use cci_sys::clock;
 
-/// The longest frame to a partner that is not connected yet, bytes: what its path takes shows later.
+/// The longest frame to a partner that is not connected yet, bytes. What its path takes is known later.
 const FRAME_BYTES_MAX: usize = cci::limits::MESSAGE_BYTES_MAX as usize;
-/// Short items of up to so many bytes are copied behind their table, which costs less than to send them from two places.
+/// Short items of up to this many bytes are copied behind their table, which costs less than to send them from two places.
 const COPIED_BYTES_MAX: usize = 1_024;
 
 pub struct Base {
@@ -31,13 +31,14 @@ impl Base {
         Base { endpoint, partners, services, lending, tables: Vec::with_capacity(2 * COPIED_BYTES_MAX) }
     }
 
-    /// What a frame to this partner may take, bytes.
+    /// The most bytes of a frame to this partner.
     fn max_bytes(&self, connection: Option<Connection>) -> usize {
         let max_bytes = connection.and_then(|connection| self.endpoint.max_send_size(connection));
         max_bytes.map_or(FRAME_BYTES_MAX, |bytes| bytes as usize)
     }
 
-    /// How long the only short item of a message to a partner may be, bytes. `None`: it is not connected, so the path is not known.
+    /// The longest short item that a message to a partner may have alone, bytes. `None` if the partner is not connected, so that
+    /// its path is not known.
     pub fn short_item_bytes_max(&self, partner: Partner) -> Option<usize> {
         let connection = self.partners.get(partner)?.connection()?;
         let max_bytes = self.endpoint.max_send_size(connection)? as usize;
@@ -79,7 +80,8 @@ impl Base {
         self.endpoint.send(connection, frame, 0, SendFlags::SILENT).map_err(send_error)
     }
 
-    /// Sends a frame on a connection. Its memory is lent before, unless some of the long items are at the partner already (`placed`).
+    /// Sends a frame on a connection. Its memory is lent before that, unless some of the long items are at the partner already
+    /// (`placed`).
     fn send_frame(
         &mut self,
         partner: Partner,
@@ -152,10 +154,10 @@ impl Base {
         Ok(lent)
     }
 
-    /// Sends a frame, or lets it wait for its turn. What waits leaves in order by [`Base::flush`].
+    /// Sends a frame, or lets it wait for its turn. [`Base::flush`] sends waiting frames in order.
     ///
     /// # Errors
-    /// [`SendError::WouldBlock`] if as much waits as may.
+    /// [`SendError::WouldBlock`] if as many wait as may.
     pub fn send_or_wait(&mut self, partner: Partner, frame: Kept) -> Result<(), SendError> {
         let state = self.partners.get_mut(partner).ok_or(SendError::Unknown)?;
         let connection = state.connection().filter(|_| state.waiting.is_empty());
@@ -169,14 +171,14 @@ impl Base {
     /// Sends a frame now.
     ///
     /// # Errors
-    /// [`SendError::WouldBlock`] where there is no space or no connection.
+    /// [`SendError::WouldBlock`] if there is no space or no connection.
     pub fn send_now(&mut self, partner: Partner, frame: &Kept) -> Result<(), SendError> {
         let state = self.partners.get(partner).ok_or(SendError::Unknown)?;
         let connection = state.connection().ok_or(SendError::WouldBlock)?;
         self.send_frame(partner, connection, frame, &[])
     }
 
-    /// Lets a frame wait, where it may.
+    /// Lets a frame wait, if it may.
     pub fn wait(&mut self, partner: Partner, frame: Kept) -> Result<(), SendError> {
         let state = self.partners.get_mut(partner).ok_or(SendError::Unknown)?;
         if state.waiting.len() >= WAITING_MAX {
@@ -186,7 +188,7 @@ impl Base {
         Ok(())
     }
 
-    /// Sends a frame whose long items are in return buffers of the partner's already, where `placed` says so.
+    /// Sends a frame some of whose long items are in return buffers of the partner already, as `placed` says.
     pub fn send_placed(
         &mut self,
         partner: Partner,
@@ -198,7 +200,7 @@ impl Base {
         self.send_frame(partner, connection, &frame, placed)
     }
 
-    /// Sends what waits for a partner, as far as there is space. Returns what can't be sent at all.
+    /// Sends what waits for a partner, as far as there is space. Returns frames that can't be sent at all.
     pub fn flush(&mut self, partner: Partner) -> Vec<(Kept, SendError)> {
         let mut failed = Vec::new();
         while let Some(state) = self.partners.get_mut(partner)
@@ -226,7 +228,7 @@ struct Lent {
     offers: Vec<Offer>,
 }
 
-/// What the core's word for it is here.
+/// The error of this crate for one of the core.
 pub fn send_error(error: cci::SendError) -> SendError {
     match error {
         cci::SendError::TooLong { len_bytes, max_bytes } => {
@@ -238,7 +240,7 @@ pub fn send_error(error: cci::SendError) -> SendError {
     }
 }
 
-/// Content as a caller gives it, as what is kept of it.
+/// Makes kept content of a caller's.
 pub fn keep(kind: Kind, numbers: (u64, u64), content: &Content<'_>) -> Result<Kept, SendError> {
     let mut head = content.check(kind)?;
     (head.number, head.oldest) = numbers;

@@ -17,21 +17,21 @@ pub struct Call {
     pub deadline_ns: u64,
     /// The instance that it was sent to.
     pub sent_to: Option<Instance>,
-    /// When that was: an answer that is late has its service looked for elsewhere.
+    /// When it was sent. If an answer is late, its service is looked for elsewhere.
     pub sent_ns: u64,
-    /// When it is to be sent again, to a partner that was too busy.
+    /// When to send it again, to a partner that was too busy.
     pub again_ns: Option<u64>,
     /// Whether it may be carried out twice, by two instances of which the first one died.
     pub repeatable: bool,
 }
 
-/// Calls by their numbers, which count on for ever.
+/// Calls by their numbers, which are never reused.
 pub struct Calls {
     calls: VecDeque<Option<Call>>,
-    /// The number of the first.
+    /// The number of the first call.
     first: u64,
     open: usize,
-    /// Nothing is due before.
+    /// No call is due before this time.
     next_due_ns: u64,
 }
 
@@ -40,7 +40,7 @@ impl Calls {
         Calls { calls: VecDeque::new(), first: 1, open: 0, next_due_ns: u64::MAX }
     }
 
-    /// Whether one more may begin.
+    /// Whether one more call may begin.
     pub fn has_space(&self) -> bool {
         self.open < CALLS_MAX && self.calls.len() < SPAN_MAX
     }
@@ -80,7 +80,7 @@ impl Calls {
         let place = self.calls.get_mut(index)?;
         let ended = place.as_ref().filter(|call| is_meant(call))?;
         let context = ended.context;
-        // Not taken out: it is large.
+        // It is not removed, since it is large.
         *place = None;
         self.open -= 1;
         while let Some(None) = self.calls.front() {
@@ -90,7 +90,7 @@ impl Calls {
         Some(context)
     }
 
-    /// Sends a call again at a time.
+    /// Schedules a call to be sent again.
     pub fn again_at(&mut self, call: CallId, at_ns: u64) {
         if let Some(again) = self.get_mut(call) {
             again.again_ns = Some(at_ns);
@@ -108,7 +108,7 @@ impl Calls {
         self.ids(|call| call.partner == partner)
     }
 
-    /// The partners that have requests since some time, and have not answered.
+    /// The partners that had requests before `time_ns`, and have not answered.
     pub fn sent_before(&self, time_ns: u64) -> Vec<Partner> {
         let is_late = |call: &&Call| call.sent_to.is_some() && call.sent_ns <= time_ns;
         let mut partners: Vec<Partner> =
@@ -168,7 +168,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list.
+        /// Compares with a plain list.
         #[test]
         fn calls_are_found_by_number(steps in prop::collection::vec((any::<bool>(), 0..40_usize), 1..200)) {
             let mut calls = Calls::new();

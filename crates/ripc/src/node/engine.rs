@@ -1,4 +1,4 @@
-//! What a node does with what happens: events of its endpoint, frames of partners, times that have come.
+//! How a node handles what happens: events of its endpoint, frames of partners, and deadlines.
 
 use super::answers::{Answers, Verdict};
 use super::base::Base;
@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use slotmap::{KeyData, SecondaryMap};
 use std::time::Duration;
 
-/// A node without its public face.
+/// A node without its public interface.
 pub struct Engine {
     pub base: Base,
     pub finding: Finding,
@@ -30,19 +30,19 @@ pub struct Engine {
     pub calls: SecondaryMap<Service, Calls>,
     pub answers: SecondaryMap<Service, Answers>,
     fetching: Fetching,
-    /// Long items are fetched when their message is received, and not when it comes.
+    /// Whether long items are fetched when their message is received, instead of when it comes.
     pub fetches_on_receive: bool,
-    /// Who is being connected, by the context of the accept.
+    /// The partners that are being accepted, by the context of the accept.
     accepting: FxHashMap<u64, Hello>,
     next_accept: u64,
-    /// Partners for whom frames wait although they are connected.
+    /// Partners that are connected and still have waiting frames.
     blocked: Vec<Partner>,
     found: Vec<Found>,
-    /// When services whose answers do not come are asked for again.
+    /// When to ask again for services whose answers do not come.
     watch_at_ns: u64,
-    /// No call ends or is sent again before, and no service is asked for again.
+    /// Before this time no call ends or is sent again, and no service is asked for again.
     calls_due_ns: u64,
-    /// Frames that were none, and connections that were closed for it.
+    /// Malformed frames. Their connections were closed.
     pub malformed: u64,
 }
 
@@ -94,7 +94,7 @@ impl Engine {
                 self.on_found(now_ns);
             }
             Core::Disconnected { connection, .. } => self.disconnected(connection),
-            // A process that is gone without a word, or stopped: it is looked for anew, and knows what it has done already.
+            // The process is gone without a word, or stopped. It is looked for anew, and knows what it has done already.
             Core::KeepaliveTimedOut { connection } => {
                 self.base.endpoint.disconnect(connection);
                 self.disconnected(connection);
@@ -106,7 +106,7 @@ impl Engine {
         }
     }
 
-    /// Somebody wants to connect to a service.
+    /// Handles a request to connect to a service.
     fn on_request(&mut self, request: ConnectRequest) {
         let hello = Hello::parse(request.data());
         let Some(hello) = hello.filter(|_| self.accepting.len() < CLIENTS_MAX) else {
@@ -133,7 +133,7 @@ impl Engine {
             let named = hello.is_listed.then(|| partners.named(service, &hello.from, None)).flatten();
             let is_it =
                 |partner: &Partner| partners.get(*partner).is_some_and(|state| state.may_be(hello.instance));
-            // Another life of it, or whoever says that it is one, is a partner of its own, with its own calls.
+            // Another instance, or a process that claims to be one, is a partner of its own, with its own calls.
             if let Some(partner) = named.filter(is_it) {
                 Some(partner)
             } else {
@@ -145,7 +145,7 @@ impl Engine {
         self.reached(partner, clock::now_ns());
     }
 
-    /// A partner is connected: what waits for that is sent.
+    /// Sends what waits for a partner that is connected now.
     fn reached(&mut self, partner: Partner, now_ns: u64) {
         self.flush(partner);
         let Some(state) = self.base.partners.get(partner) else { return };
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// Sends a call's request, unless it has been sent to this life of the partner.
+    /// Sends a call's request, unless it was sent to this instance of the partner.
     pub fn send_call(&mut self, id: CallId, partner: Partner, now_ns: u64) {
         let Some(state) = self.base.partners.get(partner) else { return };
         let (service, instance, is_connected) = (state.service, state.instance, state.connection().is_some());
@@ -191,7 +191,7 @@ impl Engine {
         }
     }
 
-    /// A frame that waited can't be sent: its partner's path takes less, or its memory can't be lent.
+    /// Handles a waiting frame that can't be sent: its partner's path takes less, or its memory can't be lent.
     fn not_sent(&mut self, partner: Partner, frame: &Kept, error: &SendError) {
         let Some(state) = self.base.partners.get(partner) else { return };
         let (service, name) = (state.service, state.name.clone());
@@ -204,7 +204,7 @@ impl Engine {
         self.raise(service, Event::Unreachable { partner, name, error, messages: 1 });
     }
 
-    /// Messages will not be sent: the memory of their long items is the program's again. That of answers is reported when their leases end.
+    /// Returns the memory of long items of messages that will not be sent. That of answers is reported when their leases end.
     fn never_lent(&mut self, partner: Partner, frames: &[Kept]) {
         let Some(service) = self.base.partners.get(partner).map(|state| state.service) else { return };
         for frame in
@@ -214,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// Has a frame leave for a partner, or wait; a partner that is not connected is looked for.
+    /// Sends a frame to a partner, or lets it wait. A partner that is not connected is looked for.
     pub fn send(&mut self, partner: Partner, frame: Kept) -> Result<(), SendError> {
         if !frame.long_items().is_empty() {
             self.pushing.send(&mut self.base, partner, frame)?;
@@ -225,7 +225,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has a frame leave for a partner that is connected, or a copy of it wait. Nothing is lent with it.
+    /// Sends a frame to a partner that is connected, or lets a copy of it wait. Nothing is lent with it.
     #[inline]
     pub fn send_or_keep(&mut self, partner: Partner, frame: &Kept) -> Result<(), SendError> {
         let state = self.base.partners.get(partner).ok_or(SendError::Unknown)?;
@@ -240,7 +240,7 @@ impl Engine {
         self.send(partner, frame.clone())
     }
 
-    /// Sees to it that what waits for a partner does not wait for ever.
+    /// Ensures that what waits for a partner does not wait for ever.
     pub fn sees_to(&mut self, partner: Partner) {
         let Some(state) = self.base.partners.get(partner) else { return };
         if state.connection().is_none() {
@@ -288,7 +288,7 @@ impl Engine {
         self.base.partners.remove(partner);
     }
 
-    /// A frame came: what it is waits for its service.
+    /// Handles a frame that came. Its event waits for its service.
     pub fn received(&mut self, frame: cci::Message) {
         let connection = frame.connection();
         let Some(partner) = self.base.partners.of(connection) else { return };
@@ -299,7 +299,7 @@ impl Engine {
         self.on_frame(service, whole);
     }
 
-    /// A partner does not keep to the protocol.
+    /// Closes the connection of a partner that breaks the protocol.
     fn refuse(&mut self, connection: Connection) {
         self.malformed += 1;
         self.base.endpoint.disconnect(connection);
@@ -330,17 +330,17 @@ impl Engine {
         }
     }
 
-    /// Memory that was lent is the program's again.
+    /// Handles the end of a lease: the memory belongs to the program again.
     fn lease_ended(&mut self, Ended { service, event, answer }: Ended, fetched: bool) {
         if let (Some((client, number)), Some(answers)) = (answer, self.answers.get_mut(service)) {
             answers.returned(client, number, fetched);
-            // It may still wait to be sent, and must not be any more.
+            // The answer may still wait to be sent, and must not be sent any more.
             self.base.partners.forget_answer(&event, number);
         }
         self.raise(service, event);
     }
 
-    /// A request was not taken: it is sent again, later or elsewhere.
+    /// Sends a request again that was not taken, later or elsewhere.
     fn call_again(&mut self, service: Service, partner: Partner, number: u64, has_moved: bool) {
         let now_ns = clock::now_ns();
         let Some(calls) = self.calls.get_mut(service) else { return };
@@ -403,7 +403,7 @@ impl Engine {
         }
     }
 
-    /// The long items of a message are here, or will not come. Its sender is notified.
+    /// Delivers a message whose long items are here, or will not come. Its sender is notified.
     fn fetched(&mut self, whole: Whole) {
         let is_complete = whole.long_items.iter().all(Option::is_some);
         self.fetching.delivered(&whole);
@@ -411,7 +411,7 @@ impl Engine {
         self.deliver(whole);
     }
 
-    /// A request whose client is gone with the long items: the client may send it again.
+    /// Handles a request whose client is gone with the long items. The client may send it again.
     fn not_taken(&mut self, service: Service, whole: &Whole) {
         if let (Some(client), Some(answers)) = (whole.client, self.answers.get_mut(service)) {
             answers.not_taken(client, whole.head.number);
@@ -428,7 +428,7 @@ impl Engine {
         }
         let mut head = Head::bare(Kind::Fetched, u64::from(is_complete));
         head.lease = whole.head.lease;
-        // On the connection that it came on, and nowhere else; if that is not possible, the lease ends by itself.
+        // It is sent on the connection on which the items came. If that is not possible, the lease ends by itself.
         if self.base.send_short(whole.connection, &head, &[]).is_err() {
             let _ends_by_itself = self.base.wait(whole.partner, Kept::bare(head));
             self.sees_to(whole.partner);
@@ -481,7 +481,8 @@ impl Engine {
         }
     }
 
-    /// An answer was lost while its data were fetched. If the call may be repeated, it is; returns whether that is so.
+    /// Handles an answer that was lost while its data were fetched. If the call may be repeated, it is. Returns whether that is
+    /// so.
     fn asks_again(&mut self, service: Service, partner: Partner, number: u64) -> bool {
         let Some(calls) = self.calls.get_mut(service) else { return false };
         let call = calls.get_mut(CallId(number)).filter(|call| call.partner == partner && call.repeatable);
@@ -493,7 +494,7 @@ impl Engine {
         true
     }
 
-    /// A request came. One that is new is fetched and given to the program.
+    /// Handles a request. A new one is fetched and given to the program.
     fn on_asked(&mut self, service: Service, mut whole: Whole) {
         let (partner, number) = (whole.partner, whole.head.number);
         let Some(state) = self.base.partners.get(partner) else { return };
@@ -507,7 +508,7 @@ impl Engine {
         let mut reply = |kind, items: &[&[u8]]| {
             let mut head = Head::bare(kind, number);
             head.items = items.len() as u8;
-            // If it can't leave, the client's deadline ends the call, or its repetition finds better times.
+            // If it can't be sent, the client repeats the request, or its deadline ends the call.
             let _repeated = self.base.send_short(whole.connection, &head, items);
         };
         match verdict {
@@ -566,7 +567,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due: searches, deadlines, leases, and what found no space.
+    /// Does what is due: searches, deadlines, leases, and frames that found no space.
     pub fn do_due(&mut self) {
         let is_idle = self.finding.is_idle() && self.fetching.is_idle() && self.blocked.is_empty();
         if is_idle && self.next_end_ns() == u64::MAX && !self.finding.is_woken() {
@@ -589,7 +590,7 @@ impl Engine {
         }
     }
 
-    /// Looks for partners, and for news of the directory.
+    /// Looks for partners, and takes news of the directory.
     pub fn look(&mut self, now_ns: u64) {
         let calls = &self.calls;
         let is_wanted = |base: &Base, partner: Partner| {
@@ -625,7 +626,7 @@ impl Engine {
         let messages = waiting.len();
         let (service, name, pinned) = (state.service, state.name.clone(), state.pinned.is_some());
         if pinned {
-            // A member of a group that is gone: the group's other members have the message.
+            // A member of a group is gone. The other members have the message.
             self.base.partners.remove(partner);
         } else if messages > 0 {
             self.raise(service, Event::Unreachable { partner, name, error, messages });
@@ -664,13 +665,13 @@ impl Engine {
         }
     }
 
-    /// Something of a call is due then, and its service is asked for now and then until then.
+    /// Notes that a call has something due at this time. Until then its service is asked for from time to time.
     #[inline]
     pub fn calls_due_by(&mut self, at_ns: u64) {
         self.calls_due_ns = self.calls_due_ns.min(at_ns).min(self.watch_at_ns);
     }
 
-    /// Asks now and then where the services are whose answers do not come.
+    /// Asks from time to time where the services are whose answers do not come.
     fn watch(&mut self, now_ns: u64) {
         if now_ns < self.watch_at_ns {
             return;

@@ -1,4 +1,5 @@
-//! Long messages that are being fetched: each long item into a window, or into memory of the library's own; then the message is whole.
+//! Long messages that are being fetched: each long item into a window, or into the library's own memory. Then the message is
+//! complete.
 
 use super::base::Base;
 use super::lending::register;
@@ -17,19 +18,19 @@ new_key_type! { struct FetchKey; }
 
 /// A long item on its way.
 enum Item {
-    /// It will not come.
+    /// The item will not come.
     Missing,
-    /// Not asked for yet, or under way.
+    /// The item was not asked for yet, or is under way.
     Coming {
         memory: Memory,
         start: usize,
-        /// Whose memory it is: a window of the program's, or else the library's own.
+        /// The program's window, or `None` for the library's own memory.
         window: Option<WindowInUse>,
         local: RegionHandle,
         remote: RegionHandle,
         len_bytes: u64,
     },
-    /// It has come.
+    /// The item has come.
     Here(LongItem),
 }
 
@@ -47,14 +48,14 @@ struct Fetch {
 /// All long messages that are being fetched.
 pub struct Fetching {
     fetches: SlotMap<FetchKey, Fetch>,
-    /// Which of `fetches` may ask for more items.
+    /// Those of `fetches` that may ask for more items.
     ready: VecDeque<FetchKey>,
-    /// Messages of partners of whom as many are being fetched as may.
+    /// Messages of partners of which as many are being fetched as may.
     waiting: VecDeque<Whole>,
     own: Own,
 }
 
-/// Memory of the library's own that items are fetched into.
+/// The library's own memory, into which items are fetched.
 struct Own {
     buffers: Buffers,
     /// Bytes that items on their way take.
@@ -63,7 +64,7 @@ struct Own {
 }
 
 impl Own {
-    /// A buffer, if as much is left.
+    /// Takes a buffer, if enough is left.
     fn take(&mut self, len: usize) -> Option<Window> {
         let left = usize::try_from(self.bytes_max.saturating_sub(self.bytes)).unwrap_or(usize::MAX);
         let buffer = if len > left { None } else { self.buffers.take(len, left) }?;
@@ -71,12 +72,12 @@ impl Own {
         Some(Window::Own(buffer))
     }
 
-    /// A buffer is the program's now, or needed no more.
+    /// Notes that a buffer belongs to the program now, or is not needed any more.
     fn end(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes as u64);
     }
 
-    /// Nothing was fetched into this memory.
+    /// Takes back memory into which nothing was fetched.
     fn give_back(&mut self, memory: Memory) {
         self.end(memory.len());
         if let Some(bytes) = memory.into_owned() {
@@ -100,7 +101,7 @@ impl Fetching {
     /// Begins to fetch the long items of a message. Returns the message at once if that took no time.
     pub fn begin(&mut self, base: &mut Base, whole: Whole) -> Option<Whole> {
         let state = base.partners.get_mut(whole.partner)?;
-        // One at a time is fetched for a service that receives, however many others are.
+        // One message at a time is fetched for a service that receives, however many others are.
         if state.fetching >= PULLS_MAX && whole.received_by.is_none() {
             if self.waiting.len() < PARTNERS_MAX {
                 self.waiting.push_back(whole);
@@ -135,7 +136,7 @@ impl Fetching {
         self.go_on(base, key)
     }
 
-    /// Asks for the next items. Returns the message if it is whole.
+    /// Asks for the next items. Returns the message if it is complete.
     fn go_on(&mut self, base: &mut Base, key: FetchKey) -> Option<Whole> {
         let fetch = self.fetches.get_mut(key)?;
         while let Some(item) = fetch.items.get_mut(fetch.next) {
@@ -181,7 +182,8 @@ impl Fetching {
         Some(whole)
     }
 
-    /// A read has ended: they end in the order in which they were started, on one connection. Returns the message if it is whole.
+    /// Handles the end of a read. On one connection, reads end in the order in which they were started. Returns the message if it
+    /// is complete.
     pub fn ended(&mut self, base: &mut Base, context: u64, status: Status) -> Option<Whole> {
         let key = FetchKey::from(KeyData::from_ffi(context));
         let fetch = self.fetches.get_mut(key)?;
@@ -194,7 +196,7 @@ impl Fetching {
         if self.ready.contains(&key) { None } else { self.go_on(base, key) }
     }
 
-    /// Does what can be done now. Calls `deliver` with each message that is whole.
+    /// Does what can be done now. Calls `deliver` with each complete message.
     pub fn progress(&mut self, base: &mut Base, mut deliver: impl FnMut(&mut Base, Whole)) {
         for _ in 0..self.ready.len() {
             let Some(key) = self.ready.pop_front() else { break };
@@ -210,13 +212,13 @@ impl Fetching {
         }
     }
 
-    /// Bytes of the library's own that items have been fetched into are the program's now.
+    /// Notes that the library's own bytes into which items were fetched belong to the program now.
     pub fn delivered(&mut self, whole: &Whole) {
         self.own.end(whole.long_items.iter().flatten().map(LongItem::own_bytes).sum());
     }
 }
 
-/// Makes a window ready. An item for which that fails is missing.
+/// Prepares a window. If that fails, the item is missing.
 fn coming(base: &mut Base, window: Window, remote: RegionHandle, len_bytes: u64, own: &mut Own) -> Item {
     let (memory, start, window) = match window {
         Window::Own(bytes) => (Memory::foreign(Foreign::owned(bytes)), 0, None),
@@ -233,12 +235,12 @@ fn coming(base: &mut Base, window: Window, remote: RegionHandle, len_bytes: u64,
     Item::Coming { memory, start, window, local, remote, len_bytes }
 }
 
-/// Whether a read ended because the connection did.
+/// Whether a read ended because its connection did.
 fn is_loss(status: Status) -> bool {
     matches!(status, Status::Disconnected | Status::TimedOut | Status::ReceiverNotReady)
 }
 
-/// What has become of an item that was asked for.
+/// The state of an item after its read has ended.
 fn arrived(base: &mut Base, item: Item, status: Status, own: &mut Own) -> Item {
     let Item::Coming { memory, start, window, local, len_bytes, .. } = item else { return item };
     let _registered_by_us = base.endpoint.deregister(&local);

@@ -1,4 +1,4 @@
-//! How partners are found: questions to the directory, and connections to where it says (RIPC-029 to RIPC-031).
+//! How partners are found: questions to the directory, and connections to the places that it gives (RIPC-029 to RIPC-031).
 
 use super::base::Base;
 use super::partners::Search;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// News that are taken from a directory at a time.
 const NEWS_PER_LOOK: usize = 64;
 
-/// The members of a group, as far as they are known.
+/// The known members of a group.
 #[derive(Default)]
 struct Group {
     members: Vec<Record>,
@@ -31,19 +31,19 @@ pub struct Finding {
     /// When the latest search began.
     began_ns: u64,
     groups: FxHashMap<ServiceName, Group>,
-    /// Whether the directory's news end the node's sleep.
+    /// Whether news of the directory wake the node.
     is_woken: bool,
 }
 
-/// What has become of a search.
+/// The result of a search.
 pub enum Found {
     /// A partner is connected.
     Connected(Partner),
     /// A partner was not found for as long as messages wait.
     Unreached(Partner, ReachError),
-    /// The directory says that a partner is elsewhere than where this connection leads.
+    /// According to the directory, a partner is elsewhere than at the end of this connection.
     Elsewhere(Connection),
-    /// A service's name belongs to somebody else.
+    /// A service's name belongs to another process.
     Lost(Service, String),
 }
 
@@ -54,19 +54,19 @@ impl Finding {
         Finding { directory, timeout_ns, searching, began_ns: 0, groups, is_woken: false }
     }
 
-    /// Has news of the directory end the node's sleep, if the directory has a descriptor.
+    /// Makes news of the directory wake the node, if the directory has a descriptor.
     pub fn wake(&mut self, base: &mut Base) {
         let descriptor = self.directory.descriptor();
-        // One that can't be watched is as good as none: the directory is polled now and then.
+        // If it can't be watched, the directory is polled from time to time.
         self.is_woken = descriptor.is_some_and(|descriptor| base.endpoint.wake_on(descriptor).is_ok());
     }
 
-    /// Whether news of the directory end the node's sleep. They have to be taken whenever the node looks, or it would not sleep.
+    /// Whether news of the directory wake the node. The node must take them whenever it makes progress, or it would not sleep.
     pub fn is_woken(&self) -> bool {
         self.is_woken
     }
 
-    /// Whether nobody is being looked for.
+    /// Whether no partner is being looked for.
     pub fn is_idle(&self) -> bool {
         self.searching.is_empty()
     }
@@ -76,14 +76,15 @@ impl Finding {
         self.began_ns
     }
 
-    /// Begins to look for a partner, unless that is under way or it is connected. `avoid` is where it is not any more; that is also where its
-    /// last connection led, which has ended: the directory may still say so, and nobody may answer there.
+    /// Begins to look for a partner, unless a search is under way or it is connected. `avoid` is an instance where it is no
+    /// longer. The instance of its last connection, which has ended, is avoided as well: the directory may still name it, and
+    /// nobody may answer there.
     pub fn search(&mut self, base: &mut Base, partner: Partner, avoid: Option<Instance>, now_ns: u64) {
         let Some(state) = base.partners.get_mut(partner) else { return };
         if state.connection().is_some() {
             return;
         }
-        // One that has found it, and that nobody has looked at since, is over: the connection has ended meanwhile.
+        // A search that has found the partner, and was not continued since, is over: the connection has ended meanwhile.
         let has_found = |search: &Search| search.dialling.is_none() && search.ask_at_ns.is_none();
         match &mut state.search {
             Some(search) if !has_found(search) => search.avoid = avoid.or(search.avoid),
@@ -104,7 +105,7 @@ impl Finding {
         }
     }
 
-    /// Asks, dials and gives up, as is due. `is_wanted`: whether somebody waits for a partner for longer than messages do.
+    /// Asks, dials and gives up, as is due. `is_wanted` says whether somebody waits for a partner longer than messages do.
     pub fn progress(
         &mut self,
         base: &mut Base,
@@ -126,7 +127,7 @@ impl Finding {
         }
     }
 
-    /// Returns whether the search goes on.
+    /// Continues a search. Returns whether it goes on.
     fn go_on(
         &mut self,
         base: &mut Base,
@@ -155,7 +156,7 @@ impl Finding {
             return false;
         }
         if search.ask_at_ns.is_some_and(|at_ns| now_ns >= at_ns) && search.dialling.is_none() {
-            // Asked again if no answer comes.
+            // It is asked again if no answer comes.
             search.ask_at_ns = Some(now_ns + ASK_AGAIN_NS_MAX);
             match state.pinned.clone() {
                 Some(record) => self.dial(base, partner, &record, now_ns),
@@ -207,7 +208,7 @@ impl Finding {
         }
     }
 
-    /// The directory says where a service is.
+    /// Handles the directory's answer where a service is.
     fn found(&mut self, base: &mut Base, service: &ServiceName, record: &Record, now_ns: u64) {
         for index in 0..self.searching.len() {
             let partner = self.searching[index];
@@ -219,7 +220,8 @@ impl Finding {
                 continue;
             };
             if search.avoid == Some(record.instance) && search.pause_ns < ASK_AGAIN_NS_MAX {
-                // It was left a moment ago. The directory may not know yet; if it still says so later, it is right.
+                // The partner was left a moment ago. The directory may not know that yet. If it gives the same place later, it is
+                // right.
                 later(search, now_ns);
                 continue;
             }
@@ -280,7 +282,7 @@ impl Finding {
         }
     }
 
-    /// An attempt to connect has ended.
+    /// Handles the end of an attempt to connect.
     pub fn dialled(
         &mut self,
         base: &mut Base,
@@ -328,7 +330,7 @@ impl Finding {
         None
     }
 
-    /// The members of a group, as far as they are known. They are asked for again when that was some time ago.
+    /// The known members of a group. They are asked for again if the last time was some time ago.
     pub fn members(&mut self, name: &ServiceName, now_ns: u64) -> &[Record] {
         let group = self.groups.entry(name.clone()).or_default();
         if group.asked_ns.is_none_or(|asked_ns| now_ns.saturating_sub(asked_ns) >= ASK_AGAIN_NS_MAX) {
@@ -342,7 +344,7 @@ impl Finding {
         self.groups.get(name).map_or(&[], |group| &group.members)
     }
 
-    /// News while only members are of interest: what they say of others is asked for again.
+    /// Handles news while only members are of interest. News of other names are asked for again.
     fn on_members(&mut self, news: News) {
         if let News::Found { service, records } = news
             && let Some(group) = self.groups.get_mut(&service)
@@ -385,14 +387,14 @@ mod tests {
         let partner = base.partners.named(me, &ServiceName::number(2), None).unwrap();
         finding.search(&mut base, partner, None, 5);
         assert_eq!(finding.next_due_ns(&base), 5);
-        // As when it was dialled, and the connection has opened and ended.
+        // The state after it was dialled, and the connection has opened and ended.
         let search = base.partners.get_mut(partner).and_then(|state| state.search.as_mut()).unwrap();
         search.ask_at_ns = None;
         finding.search(&mut base, partner, Some(Instance(2)), 9);
         assert_eq!(finding.next_due_ns(&base), 9);
         let search = base.partners.get(partner).and_then(|state| state.search.as_ref()).unwrap();
         assert_eq!((search.since_ns, search.avoid), (9, Some(Instance(2))));
-        // While it is being dialled, the end of that is awaited.
+        // While it is being dialled, the search waits for the end of that.
         let search = base.partners.get_mut(partner).and_then(|state| state.search.as_mut()).unwrap();
         (search.ask_at_ns, search.dialling) = (None, Some((Instance(2), String::new())));
         finding.search(&mut base, partner, None, 11);
@@ -411,10 +413,10 @@ mod tests {
         let me = base.services.insert(ServiceName::number(1), Instance(1), Listing::Unlisted);
         let name = ServiceName::number(2);
         let partner = base.partners.named(me, &name, None).unwrap();
-        // It had a connection, which nothing waited for when it ended.
+        // It had a connection. Nothing waited for it when that ended.
         base.partners.get_mut(partner).unwrap().instance = Some(Instance(2));
         finding.search(&mut base, partner, None, 5);
-        // The directory has not heard of that, and then it has heard of the next life.
+        // The directory first does not know of that, and then knows the next instance.
         let record = |instance| Record {
             kind: Kind::Service,
             service: name.clone(),

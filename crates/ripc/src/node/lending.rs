@@ -1,5 +1,5 @@
-//! What is lent: long items to be read by one partner, and return buffers to be written once by one partner. Everything ends with its
-//! lease, at the latest.
+//! What is lent: long items to be read by one partner, and return buffers to be written once by one partner. Everything ends with
+//! its lease at the latest.
 
 use crate::content::{LongItem, Part};
 use crate::directory::Instance;
@@ -26,22 +26,22 @@ struct Lease {
     parts: Vec<Part>,
     until_ns: u64,
     context: u64,
-    /// The answer that it belongs to: it may have to be sent again when the client has connected again.
+    /// The answer that it belongs to, which may have to be sent again when the client has connected again.
     answer: Option<AnswerTo>,
 }
 
-/// Whose request an answer is to: a client's instance, and the request's number.
+/// The request that an answer is for: a client's instance, and the request's number.
 pub type AnswerTo = (Instance, u64);
 
 /// The end of a lease.
 pub struct Ended {
     pub service: Service,
     pub event: Event,
-    /// The answer whose memory is the program's again.
+    /// The answer whose memory belongs to the program again.
     pub answer: Option<AnswerTo>,
 }
 
-/// A return buffer of this node's.
+/// A return buffer of this node.
 struct Buffer {
     partner: Partner,
     service: Service,
@@ -50,11 +50,11 @@ struct Buffer {
     until_ns: u64,
 }
 
-/// For how long a service lends, nanoseconds.
+/// How long a service lends, nanoseconds.
 #[derive(Copy, Clone)]
 pub struct Terms {
     pub lease_ns: u64,
-    /// For how long the memory of answers stays lent at most when their client's connection has ended.
+    /// The longest time for which the memory of answers stays lent after their client's connection has ended.
     pub disconnected_ns: u64,
 }
 
@@ -65,9 +65,9 @@ pub struct Lending {
     /// The last return buffers that were offered to each partner, which forgets older ones.
     latest: FxHashMap<Partner, VecDeque<BufferKey>>,
     terms: Terms,
-    /// Those of services that have their own.
+    /// The terms of services that have their own.
     terms_of: FxHashMap<Service, Terms>,
-    /// No lease ends before.
+    /// No lease ends before this time.
     next_end_ns: u64,
 }
 
@@ -83,7 +83,7 @@ impl Lending {
         }
     }
 
-    /// How long a service lends from now on.
+    /// Sets how long a service lends from now on.
     pub fn set_terms(&mut self, service: Service, terms: Terms) {
         self.terms_of.insert(service, terms);
     }
@@ -100,7 +100,7 @@ impl Lending {
         until_ns
     }
 
-    /// Begins a lease. Returns its number, which is never 0. It takes the place of an earlier one for the same answer.
+    /// Begins a lease. Returns its number, which is never 0. It replaces an earlier one for the same answer.
     pub fn begin(
         &mut self,
         endpoint: &mut Endpoint,
@@ -139,7 +139,7 @@ impl Lending {
         Ok(handle)
     }
 
-    /// Memory that will be lent when its answer can be sent.
+    /// Notes memory that will be lent when its answer can be sent.
     pub fn will_lend(&mut self, number: u64, parts: &[Part]) {
         if let Some(lease) = self.leases.get_mut(key(number)) {
             lease.parts.extend_from_slice(parts);
@@ -170,7 +170,8 @@ impl Lending {
         Ok(Offer { number, handle, len_bytes: part.len_bytes() })
     }
 
-    /// Ends a lease whose message was not sent. That of an answer goes on without a region, until it is sent again or its time is over.
+    /// Ends a lease whose message was not sent. The lease of an answer goes on without a region, until the answer is sent again
+    /// or the lease ends.
     pub fn take_back(&mut self, endpoint: &mut Endpoint, number: u64) {
         let answer = self.leases.get_mut(key(number)).filter(|lease| lease.answer.is_some());
         if let Some(lease) = answer {
@@ -182,7 +183,7 @@ impl Lending {
         }
     }
 
-    /// A partner says that it needs a lease no longer. What belongs to others stays.
+    /// Handles a partner's report that it does not need a lease any more. Leases of others are not changed.
     //= wire.md R-RIPC-7
     pub fn fetched(
         &mut self,
@@ -201,8 +202,8 @@ impl Lending {
         Some(Ended { service, event: Event::Returned { partner, context, fetched }, answer })
     }
 
-    /// A partner says that it has filled a return buffer. Nobody can write to it any more when this returns. `None`: it was not offered
-    /// to this partner, was filled before, or is shorter.
+    /// Handles a partner's report that it has filled a return buffer. When this returns, nobody can write to the buffer any more.
+    /// `None` if it was not offered to this partner, was filled before, or is shorter.
     //= wire.md R-RIPC-3
     pub fn filled(
         &mut self,
@@ -224,8 +225,8 @@ impl Lending {
         Some(LongItem::memory(buffer.part.memory, buffer.part.range.start, len_bytes as usize))
     }
 
-    /// Ends all leases of a partner whose connection has ended. The memory of answers to it stays lent for a while, as the client may ask for
-    /// it again.
+    /// Ends all leases of a partner whose connection has ended. The memory of answers to it stays lent for a while, since the
+    /// client may ask for them again.
     pub fn end_of_partner(
         &mut self,
         endpoint: &mut Endpoint,
@@ -252,7 +253,7 @@ impl Lending {
         self.end_buffers(endpoint, |buffer| buffer.partner == partner);
     }
 
-    /// Ends all leases of a service that is no more. Nobody is notified.
+    /// Ends all leases of a service that has ended. Nobody is notified.
     pub fn end_of_service(&mut self, endpoint: &mut Endpoint, service: Service) {
         self.leases.retain(|_, lease| {
             let ends = lease.service == service;
@@ -283,7 +284,7 @@ impl Lending {
             || self.buffers.values().any(|buffer| buffer.part.overlaps(part))
     }
 
-    /// Ends the return buffers that have a byte of this memory.
+    /// Ends the return buffers that contain a byte of this memory.
     pub fn take_back_buffers(&mut self, endpoint: &mut Endpoint, part: &Part) {
         self.buffers.retain(|_, buffer| {
             let ends = buffer.part.overlaps(part);
@@ -294,7 +295,7 @@ impl Lending {
         });
     }
 
-    /// Ends the leases whose time is over.
+    /// Ends the leases that are due.
     pub fn end_due(&mut self, endpoint: &mut Endpoint, now_ns: u64, mut raise: impl FnMut(Ended)) {
         if now_ns < self.next_end_ns {
             return;

@@ -1,4 +1,4 @@
-//! What programs need that wait in loops of their own, or lend memory that is taken back.
+//! Functions for programs that wait in loops of their own, or that lend memory which is taken back.
 
 use super::lending::Terms;
 use super::whole::Whole;
@@ -18,14 +18,14 @@ impl Node {
         self.engine.base.services.get(service).is_none_or(super::services::State::has_events)
     }
 
-    /// Takes the first event of a service that is no message, request or answer, past the events before it: for programs that
+    /// Takes the first event of a service that is no message, request or answer, wherever it is in the queue: for programs that
     /// receive seldom.
     pub fn next_notice(&mut self, service: Service) -> Option<Event> {
         self.engine.base.services.get_mut(service)?.take_notice()
     }
 
-    /// Takes the first [`Event::Answer`] of a service, past the events before it: for programs that wait for calls and for messages
-    /// separately.
+    /// Takes the first [`Event::Answer`] of a service, wherever it is in the queue: for programs that wait for calls and for
+    /// messages separately.
     pub fn next_answer(&mut self, service: Service) -> Option<Event> {
         self.engine.base.services.get_mut(service)?.next_answer()
     }
@@ -72,7 +72,7 @@ impl Node {
         self.engine.pushing.is_writing(partner)
     }
 
-    /// Takes the news of the directory: for programs that sleep without [`Node::wait`], after each long sleep.
+    /// Takes the news of the directory. Programs that sleep without [`Node::wait`] call it after each long sleep.
     pub fn check_directory(&mut self) {
         self.engine.look(clock::now_ns());
     }
@@ -156,7 +156,7 @@ impl Node {
         self.engine.base.partners.get(partner).is_some()
     }
 
-    /// A message is received whose long items are still at the sender.
+    /// Receives a message whose long items are still at the sender.
     #[cold]
     pub(super) fn receive_unfetched(&mut self, service: Service, whole: Whole) -> Option<Event> {
         self.engine.fetch_received(service, whole);

@@ -13,43 +13,43 @@ use rustc_hash::FxHashMap;
 use slotmap::SlotMap;
 use std::collections::VecDeque;
 
-/// What is known of a partner.
+/// The state of a partner.
 pub struct State {
     pub service: Service,
     pub name: ServiceName,
-    /// The only place where it is, for a member of a group; others are looked for by name.
+    /// The only place where it is, for a member of a group. Others are looked for by name.
     pub pinned: Option<Record>,
-    /// Open connections with it. Messages go out on the first.
+    /// Open connections with it. Messages are sent on the first.
     pub connections: Vec<Connection>,
-    /// Which life of it is at the other end of the first connection.
+    /// Its instance at the other end of the first connection.
     pub instance: Option<Instance>,
-    /// The life of it that is said to be over.
+    /// The instance that is said to have ended.
     doubted: Option<Instance>,
-    /// Whether its name leads to it: whoever only says that it has a name gets answers, and nothing else.
+    /// Whether its name leads to it. A process that only claims to have a name gets answers, and nothing else.
     pub is_named: bool,
     pub search: Option<Search>,
     /// What waits for a connection, or for space on it.
     pub waiting: VecDeque<Kept>,
     /// Its return buffers, the newest last.
     pub offers: VecDeque<Offer>,
-    /// Messages of it that wait to be received.
+    /// Messages from it that wait to be received.
     pub queued: usize,
-    /// Messages of it whose long items are being fetched.
+    /// Messages from it whose long items are being fetched.
     pub fetching: usize,
-    /// It has said that it moved: nothing more is sent there.
+    /// Whether it has reported that it moved. Nothing more is sent there then.
     pub has_moved: bool,
 }
 
-/// A partner is being looked for.
+/// A search for a partner.
 #[derive(Debug)]
 pub struct Search {
     pub since_ns: u64,
-    /// When to ask the directory again; none while an answer or a connection is awaited.
+    /// When to ask the directory again; `None` while an answer or a connection is awaited.
     pub ask_at_ns: Option<u64>,
     pub pause_ns: u64,
-    /// What stands in the way, as far as is known.
+    /// What prevents the connection, as far as is known.
     pub reach_error: Option<ReachError>,
-    /// Instances at which it was not, to pass over for now.
+    /// An instance where it was not found, which is ignored for now.
     pub avoid: Option<Instance>,
     /// What is being dialled.
     pub dialling: Option<(Instance, String)>,
@@ -74,13 +74,13 @@ impl State {
         }
     }
 
-    /// Where messages to it go, now.
+    /// The connection for messages to it.
     #[inline]
     pub fn connection(&self) -> Option<Connection> {
         if self.has_moved { None } else { self.connections.first().copied() }
     }
 
-    /// Whether this life of it, which has connected, is the one that is known, or none is connected.
+    /// Whether this instance, which has connected, is the known one, or none is connected.
     pub fn may_be(&self, instance: Instance) -> bool {
         self.connections.is_empty() || self.instance == Some(instance)
     }
@@ -124,7 +124,7 @@ impl Partners {
         self.states.iter()
     }
 
-    /// Connections with lives of a service other than this one, each once.
+    /// Connections with other instances of a service than this one, each once.
     pub fn elsewhere(&mut self, name: &ServiceName, instance: Instance) -> impl Iterator<Item = Connection> {
         let is_other = move |state: &&mut State| {
             state.is_named
@@ -144,7 +144,7 @@ impl Partners {
         self.by_connection.get(&connection.to_bits()).copied()
     }
 
-    /// The partner of this name; a new one, if there was none. `None`: there are as many as there may be.
+    /// The partner of this name, created if there was none. `None` if there are as many as there may be.
     pub fn named(
         &mut self,
         service: Service,
@@ -162,7 +162,7 @@ impl Partners {
         Some(partner)
     }
 
-    /// A partner that only answers reach. `None`: there are as many as there may be.
+    /// Makes a partner that only answers reach. `None` if there are as many as there may be.
     pub fn nameless(&mut self, service: Service, name: ServiceName) -> Option<Partner> {
         self.insert(service, name)
     }
@@ -171,10 +171,10 @@ impl Partners {
         (self.states.len() < PARTNERS_MAX).then(|| self.states.insert(State::new(service, name)))
     }
 
-    /// A connection with a partner has opened.
+    /// Notes that a connection with a partner has opened.
     pub fn connected(&mut self, partner: Partner, connection: Connection, instance: Instance, dialled: bool) {
         let Some(state) = self.states.get_mut(partner) else { return };
-        // One that this side has dialled leads to where the directory says.
+        // A connection that this side has dialled leads to the place that the directory gives.
         if dialled || state.connections.is_empty() {
             state.instance = Some(instance);
             state.connections.insert(0, connection);
@@ -185,7 +185,7 @@ impl Partners {
         self.by_connection.insert(connection.to_bits(), partner);
     }
 
-    /// A connection has ended. Returns its partner, and whether that was its last one.
+    /// Notes that a connection has ended. Returns its partner, and whether it was the last one.
     pub fn disconnected(&mut self, connection: Connection) -> Option<(Partner, bool)> {
         let partner = self.by_connection.remove(&connection.to_bits())?;
         let state = self.states.get_mut(partner)?;
@@ -198,7 +198,7 @@ impl Partners {
         Some((partner, was_last))
     }
 
-    /// Takes an answer whose memory has been returned out of what waits.
+    /// Removes an answer whose memory was returned from what waits.
     pub fn forget_answer(&mut self, returned: &Event, number: u64) {
         let Event::Returned { partner, .. } = returned else { return };
         if let Some(state) = self.states.get_mut(*partner) {

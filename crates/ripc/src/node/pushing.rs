@@ -1,4 +1,4 @@
-//! Long items that are written into return buffers of partners before the message that speaks of them leaves (RIPC-024, RIPC-025).
+//! Long items that are written into return buffers of partners before their message is sent (RIPC-024, RIPC-025).
 
 use super::base::Base;
 use super::lending::register;
@@ -18,7 +18,7 @@ struct Push {
     partner: Partner,
     connection: Connection,
     frame: Kept,
-    /// The return buffer that has an item, by the item's number.
+    /// The return buffer of each item, by the item's number.
     placed: Vec<Option<Offer>>,
     /// What is being written: the item's number, and its region here.
     under_way: Vec<(usize, RegionHandle)>,
@@ -31,7 +31,8 @@ pub struct Pushing {
 }
 
 impl Pushing {
-    /// Sends a message with long items. Those for which the partner has offered return buffers are put there first; it fetches the others.
+    /// Sends a message with long items. Items for which the partner has offered return buffers are written there first. The
+    /// partner fetches the others.
     pub fn send(&mut self, base: &mut Base, partner: Partner, frame: Kept) -> Result<(), SendError> {
         let state = base.partners.get_mut(partner).ok_or(SendError::Unknown)?;
         let Some(connection) =
@@ -65,14 +66,14 @@ impl Pushing {
         self.pushes.values().any(|push| push.frame.lends(part))
     }
 
-    /// A write has ended: they end in the order in which they were started. Returns the message if it can't be sent.
+    /// Handles the end of a write. Writes end in the order in which they were started. Returns the message if it can't be sent.
     pub fn ended(&mut self, base: &mut Base, context: u64, status: Status) -> Option<(Partner, Kept)> {
         let key = PushKey::from(KeyData::from_ffi(context & !PUSH));
         let push = self.pushes.get_mut(key)?;
         let (index, local) = push.under_way.remove(0);
         let _registered_by_us = base.endpoint.deregister(&local);
         if status != Status::Success {
-            // It will be fetched.
+            // The partner will fetch it.
             push.placed[index] = None;
         }
         if !push.under_way.is_empty() {
@@ -83,11 +84,11 @@ impl Pushing {
         Some((partner, frame))
     }
 
-    /// Sends the message, now that nothing of it is under way. Returns it with the reason if it can't be sent.
+    /// Sends the message, since nothing of it is under way any more. Returns it with the reason if it can't be sent.
     fn finish(&mut self, base: &mut Base, key: PushKey) -> Option<(Kept, SendError)> {
         let Push { partner, frame, placed, .. } = self.pushes.remove(key)?;
         let sent = match base.send_placed(partner, frame.clone(), &placed) {
-            // What is in return buffers stays there; the message waits, and speaks of long items that are to be fetched.
+            // Items in return buffers stay there. The message waits, and describes its long items as items to be fetched.
             Err(SendError::WouldBlock) => base.wait(partner, frame.clone()),
             sent => sent,
         };

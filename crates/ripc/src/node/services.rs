@@ -12,14 +12,14 @@ use rustc_hash::FxHashMap;
 use slotmap::{SlotMap, new_key_type};
 use std::collections::VecDeque;
 
-/// How a service has its name.
+/// How a service is listed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Listing {
-    /// In the directory, for itself.
+    /// In the directory, as the only service of its name.
     Service,
-    /// In the directory, as one of many.
+    /// In the directory, as a member of a group.
     Member,
-    /// Nowhere: it calls others, and only answers reach it.
+    /// Nowhere. It calls others, and only answers reach it.
     Unlisted,
 }
 
@@ -37,19 +37,19 @@ pub struct State {
     pub instance: Instance,
     pub listing: Listing,
     queue: VecDeque<(Option<Partner>, Waiting)>,
-    /// Messages and requests in the queue; what ends something that was begun always has a place.
+    /// Messages and requests in the queue. Ends of calls and leases always have space.
     queued: usize,
     windows: VecDeque<Part>,
-    /// The message that the program receives now is being fetched: what has come after it waits.
+    /// Whether the message that the program receives now is being fetched. What has come after it waits.
     pub is_fetching: bool,
-    /// Another process is this service now.
+    /// Whether another process is this service now.
     pub has_moved: bool,
     /// Messages that were dropped, since too many waited.
     pub dropped: u64,
 }
 
 impl State {
-    /// Whether a message or a request of a partner of which `queued` wait has a place.
+    /// Whether there is space for a message or request of a partner, of which `queued` wait.
     #[inline]
     pub fn has_space(&self, queued: usize) -> bool {
         self.queued < QUEUE_MAX && queued < QUEUE_OF_ONE_MAX
@@ -78,12 +78,12 @@ impl State {
         self.queue.push_back((Some(partner), Waiting::Unfetched(Box::new(whole))));
     }
 
-    /// Adds what is no message of a partner's.
+    /// Adds an event that is no message of a partner.
     pub fn push(&mut self, event: Event) {
         self.queue.push_back((None, Waiting::Event(event)));
     }
 
-    /// What was received and fetched is the next event.
+    /// Makes a message that was received and fetched the next event.
     pub fn push_fetched(&mut self, event: Event) {
         self.is_fetching = false;
         self.queue.push_front((None, Waiting::Event(event)));
@@ -99,7 +99,7 @@ impl State {
         Some((partner, event))
     }
 
-    /// Takes the first event that is no message, no request and no answer, wherever it stands.
+    /// Takes the first event that is no message, no request and no answer, wherever it is in the queue.
     pub fn take_notice(&mut self) -> Option<Event> {
         if self.queue.len() == self.queued {
             return None;
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// Takes the answer to a call, wherever it stands.
+    /// Takes the answer to a call, wherever it is in the queue.
     pub fn take_answer(&mut self, call: CallId) -> Option<Result<Message, CallError>> {
         let is_it = |(_, waiting): &(Option<Partner>, Waiting)| matches!(waiting, Waiting::Event(Event::Answer { call: of, .. }) if *of == call);
         let index = self.queue.iter().position(is_it)?;
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// Takes the first end of a call, wherever it stands.
+    /// Takes the first end of a call, wherever it is in the queue.
     pub fn next_answer(&mut self) -> Option<Event> {
         let index = self.queue.iter().position(|(_, waiting)| is_answer(waiting))?;
         match self.queue.remove(index)?.1 {
@@ -136,7 +136,7 @@ impl State {
         self.queue.len() > self.queued && self.queue.iter().any(|(_, waiting)| is_answer(waiting))
     }
 
-    /// Adds a window, which one long item will be fetched into.
+    /// Adds a window, into which one long item will be fetched.
     pub fn give_window(&mut self, window: Part) {
         self.windows.push_back(window);
     }
@@ -149,20 +149,20 @@ fn take_first(windows: &mut VecDeque<Part>, len_bytes: usize) -> Option<Part> {
 }
 
 new_key_type! {
-    /// A window that a long item is being fetched into.
+    /// A window into which a long item is being fetched.
     pub struct WindowInUse;
 }
 
-/// Memory that a long item is fetched into.
+/// Memory into which a long item is fetched.
 #[derive(Debug)]
 pub enum Window {
-    /// The library's own, plain memory.
+    /// The library's own memory.
     Own(Box<[u8]>),
-    /// The program's.
+    /// The program's memory.
     Given(WindowInUse, Part),
 }
 
-/// Where a window that is in use was, to become a window again if nothing is fetched.
+/// A window in use, with its place, to become a window again if nothing is fetched.
 struct InUse {
     service: Option<Service>,
     part: Part,
@@ -178,7 +178,7 @@ fn is_answer(waiting: &Waiting) -> bool {
 pub struct Services {
     states: SlotMap<Service, State>,
     by_name: FxHashMap<ServiceName, Service>,
-    /// Windows of no service in particular.
+    /// Windows for any service.
     pub windows: VecDeque<Part>,
     in_use: SlotMap<WindowInUse, InUse>,
 }
@@ -206,7 +206,7 @@ impl Services {
         self.by_name.get(name).copied()
     }
 
-    /// Whether one more of this name may be there.
+    /// Checks that one more service of this name may be registered.
     pub fn check(&self, name: &ServiceName) -> Result<(), ClaimError> {
         if self.states.len() == SERVICES_MAX {
             return Err(ClaimError::TooMany);
@@ -218,7 +218,7 @@ impl Services {
         Ok(())
     }
 
-    /// Adds a service, which [`Services::check`] has found possible.
+    /// Adds a service. The caller has called [`Services::check`].
     pub fn insert(&mut self, name: ServiceName, instance: Instance, listing: Listing) -> Service {
         let service = self.states.insert(State {
             name: name.clone(),
@@ -241,7 +241,7 @@ impl Services {
         Some(state)
     }
 
-    /// A window for one long item: the service's own, or one that is good for any service.
+    /// Takes a window for one long item: the service's own, or one for any service.
     pub fn take_window(&mut self, service: Service, len_bytes: usize) -> Option<Window> {
         let own = take_first(&mut self.states.get_mut(service)?.windows, len_bytes);
         let (service, part) = match own {
@@ -252,7 +252,7 @@ impl Services {
         Some(Window::Given(in_use, part))
     }
 
-    /// A long item is in a window; or it will not come, and the window is the first one again, unless it was taken back.
+    /// Ends the use of a window. If it was not filled, it is the first window again, unless it was taken back.
     pub fn window_used(&mut self, window: WindowInUse, is_filled: bool) {
         let Some(InUse { service, part, is_taken_back }) = self.in_use.remove(window) else { return };
         if is_filled || is_taken_back {
@@ -275,7 +275,7 @@ impl Services {
         self.windows.iter().chain(of_services).chain(in_use).any(|window| window.overlaps(part))
     }
 
-    /// Forgets the windows that have a byte of this memory. What is being fetched into one still comes.
+    /// Removes the windows that contain a byte of this memory. What is being fetched into one still comes.
     pub fn take_back_windows(&mut self, part: &Part) {
         self.windows.retain(|window| !window.overlaps(part));
         for in_use in self.in_use.values_mut().filter(|in_use| in_use.part.overlaps(part)) {

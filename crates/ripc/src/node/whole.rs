@@ -1,4 +1,4 @@
-//! A message as it came, on its way to its service.
+//! A message as it came, before it reaches its service.
 
 use crate::content::{LongItem, Message};
 use crate::directory::Instance;
@@ -16,11 +16,11 @@ pub struct Whole {
     pub head: Head,
     pub frame: cci::Message,
     pub long_items: Vec<Option<LongItem>>,
-    /// Who asks, where it is a request.
+    /// The client, if it is a request.
     pub client: Option<Instance>,
-    /// The connection ended before all long items were here.
+    /// Whether the connection ended before all long items were here.
     pub is_lost: bool,
-    /// The service that receives it now and waits for its long items, where they are fetched no sooner.
+    /// The service that receives it now and waits for its long items, if they are not fetched earlier.
     pub received_by: Option<Service>,
 }
 
@@ -51,13 +51,13 @@ impl Whole {
         self.head.long_items(&self.frame).any(|item| matches!(item, wire::LongItem::There { .. }))
     }
 
-    /// The message, without the long items that are not here.
+    /// Makes the message, without the long items that are not here.
     pub fn into_message(self) -> Message {
         let Whole { partner, from, frame, long_items, .. } = self;
         Message { frame, from, partner, long_items }
     }
 
-    /// What the program of this service gets: a message, or a request.
+    /// Makes the event for the program: a message, or a request.
     pub fn into_event(self, service: Service) -> Event {
         match self.client {
             Some(client) => {
@@ -68,7 +68,7 @@ impl Whole {
         }
     }
 
-    /// The message of a sender that is gone with its long items.
+    /// Makes the message of a sender that is gone with its long items.
     pub fn into_message_without(mut self) -> Message {
         self.long_items = (0..self.head.long_items).map(|_| None).collect();
         self.into_message()

@@ -4,12 +4,12 @@ use crate::directory::{Kind, News, Record};
 use crate::name::ServiceName;
 use etcd_client::KeyValue;
 
-/// All keys of a name begin so.
+/// The beginning of all keys of a name.
 pub(super) fn of_name(prefix: &str, service: &ServiceName) -> String {
     format!("{prefix}{service}/")
 }
 
-/// The key of the one service of a name.
+/// The key of the only service of a name.
 pub(super) fn of_service(prefix: &str, service: &ServiceName) -> String {
     format!("{prefix}{service}/service")
 }
@@ -23,13 +23,13 @@ pub(super) fn of_record(prefix: &str, record: &Record) -> String {
     }
 }
 
-/// Whose key this is, if it is one.
+/// The name to which a key belongs, if it is one.
 pub(super) fn name_of(prefix: &str, key: &[u8]) -> Option<ServiceName> {
     let key = std::str::from_utf8(key).ok()?.strip_prefix(prefix)?;
     ServiceName::new(key.split_once('/')?.0).ok()
 }
 
-/// What is found under the keys of a name. Anybody with access to etcd may have written it.
+/// Reads what was found under the keys of a name. Anybody with access to etcd may have written it.
 pub(super) fn read(prefix: &str, service: &ServiceName, found: &[KeyValue]) -> News {
     let mut records = Vec::new();
     let mut reason = None;

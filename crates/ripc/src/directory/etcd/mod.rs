@@ -1,7 +1,7 @@
 //! Services that are listed in etcd. Its leases remove dead services, and its watches report those that move.
 //!
-//! A thread of the directory's own, `cci-directory`, speaks to the cluster, over a runtime of its own. It ends when the directory is
-//! dropped, and takes this process's services out before. [`keys`] says where records are.
+//! A thread of the directory, `cci-directory`, communicates with the cluster, in its own runtime. It ends when the directory is
+//! dropped, and removes this process's services before. [`keys`] says where records are.
 
 mod keys;
 mod session;
@@ -22,16 +22,16 @@ use std::time::Duration;
 use thread::{Command, Refusal, Work};
 use tokio::sync::mpsc::{Sender, channel};
 
-/// How long a claim waits for its end. Each answer of the cluster has a time of its own, which is shorter.
+/// How long a claim waits for its end. Each answer of the cluster has its own time limit, which is shorter.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
-/// What the thread needs: HTTP/2 and TLS go deep.
+/// The stack of the thread: HTTP/2 and TLS nest deeply.
 const STACK_BYTES: usize = 2 << 20;
 
 /// The services that are listed in an etcd cluster.
 pub struct EtcdDirectory {
     description: String,
     mailbox: Arc<Mailbox>,
-    /// None: to end.
+    /// Dropped to end the thread.
     commands: Option<Sender<Command>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -53,7 +53,7 @@ impl EtcdDirectory {
         let (commands, receiver) = channel(NEWS_MAX);
         let work = Work::new(settings, mailbox.clone());
         let run = move || runtime.block_on(work.run(receiver));
-        // A quiet thread's stack is small: it starts another one, which takes no signals either, and ends.
+        // A quiet thread's stack is small. So it starts another thread, which takes no signals either, and ends.
         let (started, thread) = mpsc::channel();
         let starter = cci_sys::thread::spawn_quiet("cci-directory", move || {
             let spawned = Builder::new().name("cci-directory".to_owned()).stack_size(STACK_BYTES).spawn(run);

@@ -1,5 +1,5 @@
-//! One connection with the cluster: a lease that is kept alive, a watch, and what is asked over it. Any failure of the lease or the watch
-//! ends it, and another one begins.
+//! One connection with the cluster: a lease that is kept alive, a watch, and requests. A failure of the lease or the watch ends
+//! it, and the thread begins another one.
 
 use super::keys;
 use super::settings::Settings;
@@ -20,11 +20,11 @@ use tokio::time::{sleep, timeout};
 /// How long one answer of the cluster may take.
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// What the tasks of a session report.
+/// A report of the tasks of a session.
 pub(super) enum Event {
     /// Something changed under the keys of these names.
     Changed(BTreeSet<ServiceName>),
-    /// The session is no use any more.
+    /// The session can't be used any more.
     Failed(String),
 }
 
@@ -36,21 +36,21 @@ pub(super) struct Session {
     watch: Option<WatchRequestSender>,
     watched: BTreeSet<ServiceName>,
     events: Sender<Event>,
-    /// End with the session.
+    /// Tasks that end with the session.
     tasks: JoinSet<()>,
 }
 
-/// How a claim ended.
+/// The result of a claim.
 pub(super) enum Claimed {
     Ours,
-    /// By whom the name is taken.
+    /// Another process has the name; this describes it.
     Taken(String),
 }
 
-/// Why something was not done.
+/// Why a request failed.
 pub(super) struct Trouble {
     pub reason: String,
-    /// The session is no use any more. Otherwise the cluster has refused this one thing.
+    /// Whether the session can't be used any more. If not, the cluster has refused only this request.
     pub is_broken: bool,
 }
 
@@ -60,7 +60,7 @@ impl From<Trouble> for String {
     }
 }
 
-/// Codes of gRPC by which one thing is refused: permission denied, too large for a message, out of range.
+/// Codes of gRPC for a refusal of one request: permission denied, too large for a message, out of range.
 const REFUSED: [i32; 3] = [7, 8, 11];
 
 /// Waits for an answer of the cluster.
@@ -92,13 +92,13 @@ impl Session {
         Ok(Session { client, prefix, lease, watch: None, watched, events, tasks })
     }
 
-    /// Enters a record, if nobody else has the name; one of this process's that is there already gets this session's lease.
+    /// Enters a record, if nobody else has the name. A record of this process that is there already gets this session's lease.
     pub async fn claim(&mut self, record: &Record) -> Result<Claimed, Trouble> {
         let (key, text) = (keys::of_record(&self.prefix, record), record.to_string());
         let all = keys::of_name(&self.prefix, &record.service);
         let options = Some(PutOptions::new().with_lease(self.lease));
         let put = TxnOp::put(key.clone(), text.clone(), options);
-        // A key that is not there was created in revision 0; of a prefix, that holds if no key is there.
+        // A key that does not exist was created in revision 0. For a prefix, that holds if no key exists.
         let (free, who) = match record.kind {
             Kind::Service => (
                 vec![Compare::create_revision(all.clone(), CompareOp::Equal, 0).with_prefix()],
@@ -131,7 +131,7 @@ impl Session {
         Ok(Claimed::Taken(by.unwrap_or_else(|| "somebody".to_owned())))
     }
 
-    /// Whether a record of this process's is there, with this session's lease.
+    /// Whether a record of this process is there, with this session's lease.
     pub async fn has(&mut self, record: &Record) -> Result<bool, Trouble> {
         let key = keys::of_record(&self.prefix, record);
         let found = answer(self.client.get(key, None)).await?;
@@ -140,7 +140,7 @@ impl Session {
         Ok(found.kvs().first().is_some_and(is_ours))
     }
 
-    /// Takes a record of this process's out.
+    /// Removes a record of this process.
     pub async fn withdraw(&mut self, record: &Record) -> Result<(), Trouble> {
         let (key, text) = (keys::of_record(&self.prefix, record), record.to_string());
         let ours = Compare::value(key.clone(), CompareOp::Equal, text);
@@ -148,7 +148,7 @@ impl Session {
         answer(self.client.txn(delete)).await.map(drop)
     }
 
-    /// Takes all records of this process's out.
+    /// Removes all records of this process.
     pub async fn withdraw_all(&mut self) {
         let _expires_otherwise = answer(self.client.lease_revoke(self.lease)).await;
     }

@@ -1,34 +1,34 @@
-//! What the text of an etcd directory says.
+//! The settings in the text of an etcd directory.
 
 use crate::directory::text::Text;
 use crate::error::DirectoryError;
 use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 use std::time::Duration;
 
-/// Servers of one cluster that a text may name.
+/// The most servers of one cluster that a text may name.
 const SERVERS_MAX: usize = 16;
-/// How long the dead stay listed where the text does not say, seconds.
+/// How long dead services stay listed by default, seconds.
 const TTL_S: i64 = 5;
 const KEYS: &[&str] = &["prefix", "user", "password-file", "ca", "certificate", "key", "ttl"];
 /// How long connecting to one server may take.
 const CONNECT: Duration = Duration::from_secs(2);
-/// A server that sends nothing is asked for a sign of life; more often than each 5 s it would take offence.
+/// A server that sends nothing is asked for a sign of life. It would refuse to be asked more often than every 5 s.
 const PING: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(3));
 
-/// Where the cluster is, and how it is spoken to.
+/// Where the cluster is, and how to communicate with it.
 #[derive(Clone)]
 pub(super) struct Settings {
-    /// As the text has them, with the scheme in front.
+    /// The servers of the text, with the scheme in front.
     pub servers: Vec<String>,
-    /// In front of all keys; it ends with `/`.
+    /// The beginning of all keys. It ends with `/`.
     pub prefix: String,
-    /// How long the dead stay listed, seconds.
+    /// How long dead services stay listed, seconds.
     pub ttl_s: i64,
     pub options: ConnectOptions,
 }
 
 impl Settings {
-    /// Reads a text, and the files that it names.
+    /// Parses a text, and reads the files that it names.
     pub fn parse(whole: &str) -> Result<Settings, DirectoryError> {
         let rest = whole.strip_prefix("etcd://").unwrap_or_default();
         let text = Text::parse(whole, rest, KEYS)?;

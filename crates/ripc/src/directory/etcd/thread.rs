@@ -1,4 +1,4 @@
-//! The thread of an etcd directory: it keeps a session with the cluster, and begins another one when that fails.
+//! The thread of an etcd directory. It keeps a session with the cluster, and begins another one when that fails.
 
 use super::session::{Claimed, Event, Session, Trouble};
 use super::settings::Settings;
@@ -14,9 +14,9 @@ use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, sleep_until};
 
-/// Pauses between attempts to connect: the first, and the longest. They double.
+/// The first and the longest pause between attempts to connect. Pauses double.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// Events of a session that wait.
+/// The most events of a session that wait.
 const EVENTS_MAX: usize = 64;
 
 /// Why a claim was refused.
@@ -26,20 +26,20 @@ pub(super) enum Refusal {
     Failed(String),
 }
 
-/// What the owner asks of the thread.
+/// A command of the owner to the thread.
 pub(super) enum Command {
     Claim(Record, SyncSender<Result<(), Refusal>>),
     Withdraw(ServiceName, Instance),
     Ask(ServiceName),
 }
 
-/// What the thread works with.
+/// The state of the thread.
 pub(super) struct Work {
     settings: Settings,
     mailbox: Arc<Mailbox>,
-    /// Services of this process's.
+    /// Services of this process.
     claims: Vec<Record>,
-    /// Names that were asked for, and what was said of them last.
+    /// Names that were asked for, and the last report about each.
     asked: BTreeMap<ServiceName, Option<News>>,
     /// Why there is no session.
     fault: Option<String>,
@@ -63,7 +63,7 @@ impl Work {
                 },
                 Err(trouble) => trouble.reason,
             };
-            // A session that lasted was no part of a row of failures.
+            // If a session lasted, its failure does not continue a series of failures.
             if began.elapsed() > 2 * AGAIN.1 {
                 pause = AGAIN.0;
             }
@@ -75,7 +75,7 @@ impl Work {
         }
     }
 
-    /// Remembers why there is no session, and reports it to those who have asked.
+    /// Remembers why there is no session, and reports it for the names that were asked for.
     fn fail(&mut self, reason: String) {
         let servers = self.settings.servers.join(", ");
         let reason = format!("{servers}: {reason}; look whether etcd runs there and may be reached");
@@ -98,7 +98,7 @@ impl Work {
         }
     }
 
-    /// What is asked while there is no session. False: to end.
+    /// Handles commands while there is no session. Returns false if the thread is to end.
     async fn rest(&mut self, until: Instant, commands: &mut Receiver<Command>) -> bool {
         loop {
             let command = tokio::select! {
@@ -111,7 +111,7 @@ impl Work {
                 Some(Command::Claim(_, done)) => {
                     let _nobody_waits = done.send(Err(Refusal::Failed(fault)));
                 }
-                // What is still there goes with its lease.
+                // If it is still listed, its lease ends.
                 Some(Command::Withdraw(service, instance)) => {
                     self.claims.retain(|claim| claim.service != service || claim.instance != instance);
                 }
@@ -123,7 +123,7 @@ impl Work {
         }
     }
 
-    /// Remembers that a name was asked for: whatever is found is reported.
+    /// Remembers that a name was asked for, so that everything found about it is reported.
     fn ask(&mut self, service: &ServiceName) {
         if self.asked.len() >= NAMES_MAX && !self.asked.contains_key(service) {
             self.asked.clear();
@@ -205,14 +205,14 @@ impl Work {
             return Ok(Err(Refusal::Taken(by)));
         }
         self.claims.push(record.clone());
-        // Watched, so that it is seen when somebody removes it. If this fails, the name is this process's all the same.
+        // The name is watched, so that a removal is seen. If this fails, the name still belongs to this process.
         if let Ok(news) = session.find(&record.service).await {
             self.report(news);
         }
         Ok(Ok(()))
     }
 
-    /// Enters this process's services of these names again, where that is needed. Those that somebody else has meanwhile are lost.
+    /// Enters this process's services of these names again, if necessary. Names that another process has meanwhile are lost.
     async fn claim_again(&mut self, session: &mut Session, names: &[ServiceName]) -> Result<(), String> {
         let ours: Vec<Record> =
             self.claims.iter().filter(|claim| names.contains(&claim.service)).cloned().collect();

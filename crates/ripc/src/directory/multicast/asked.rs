@@ -10,25 +10,25 @@ use crate::name::ServiceName;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-/// A question that is sent several times, and what came of it.
+/// A question that is sent several times, and its result.
 struct Round {
     nonce: u64,
     began: Time,
     sent: usize,
     found: Vec<Record>,
-    /// Whether who asked has an answer.
+    /// Whether an answer was reported.
     is_answered: bool,
 }
 
 #[derive(Default)]
 struct Asked {
-    /// What was said last. Empty: nobody was found.
+    /// The last report. It is empty if nobody was found.
     records: Vec<Record>,
     confirmed: Time,
-    /// When it was asked for last.
+    /// When the name was last asked for.
     used: Time,
     round: Option<Round>,
-    /// When the next round begins, as something may have changed.
+    /// When the next round begins, because something may have changed.
     hint: Option<Time>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Names {
     rounds: FxHashMap<u64, ServiceName>,
 }
 
-/// Who has a name: the service with the lowest instance, or else all members.
+/// Chooses the owner of a name: the service with the lowest instance, otherwise all members.
 //= wire.md R-DIR-5
 fn choose(known: &[Record], found: &[Record]) -> Vec<Record> {
     let services = found.iter().filter(|record| record.kind == Kind::Service);
@@ -63,7 +63,7 @@ impl Round {
 }
 
 impl Names {
-    /// Asks for a name, which these services of this side have.
+    /// Asks for a name. `own` are the services of this side that have it.
     pub fn ask(&mut self, now: Time, service: &ServiceName, own: Vec<Record>, out: &mut Outbox) {
         if own.iter().any(|record| record.kind == Kind::Service) {
             return out.news.push(News::Found { service: service.clone(), records: own });
@@ -100,7 +100,7 @@ impl Names {
         out.send(To::Group, nonce, Body::Question(service.clone()));
     }
 
-    /// Forgets an eighth of all names: those that were asked for longest ago.
+    /// Forgets the eighth of all names that were asked for longest ago.
     fn forget_oldest(&mut self) {
         let mut used: Vec<Time> = self.asked.values().map(|asked| asked.used).collect();
         let (_, &mut limit, _) = used.select_nth_unstable(NAMES_MAX / 8);
@@ -117,7 +117,7 @@ impl Names {
         }
     }
 
-    /// An answer. False: nothing with this nonce was asked.
+    /// Handles an answer. Returns false if no question had this nonce.
     //= wire.md R-DIR-4
     pub fn on_answer(&mut self, now: Time, nonce: u64, records: &[Record], out: &mut Outbox) -> bool {
         let Some(service) = self.rounds.get(&nonce) else { return false };
@@ -144,13 +144,13 @@ impl Names {
         true
     }
 
-    /// Somebody says that it has a name: if that is new, it is asked for.
+    /// Handles an announcement that a service has a name. If that is new, the name is asked for.
     //= wire.md R-DIR-10
     pub fn on_announcement(&mut self, now: Time, record: &Record, out: &mut Outbox) {
         self.hint(now, &record.service, |asked| !asked.records.contains(record), out);
     }
 
-    /// Somebody says that it has a name no more: if it was thought to have it, the name is asked for.
+    /// Handles a goodbye: a service does not have a name any more. If it was thought to have the name, the name is asked for.
     pub fn on_goodbye(&mut self, now: Time, record: &Record, out: &mut Outbox) {
         let is_known = |asked: &Asked| asked.records.iter().any(|known| known.instance == record.instance);
         self.hint(now, &record.service, is_known, out);
@@ -213,7 +213,7 @@ impl Names {
         }
     }
 
-    /// Whether answers are awaited.
+    /// Whether answers are still expected.
     pub fn is_asking(&self) -> bool {
         !self.rounds.is_empty()
     }

@@ -11,7 +11,7 @@ use crate::limits::SERVICES_MAX;
 use crate::name::ServiceName;
 use rustc_hash::FxHashMap;
 
-/// Announcements in a row after a claim.
+/// How many announcements follow quickly after a claim.
 const QUICK: u32 = 3;
 
 /// A claim that nobody has objected to yet.
@@ -26,11 +26,11 @@ struct Probing {
 /// A service of this side.
 struct Owned {
     record: Record,
-    /// Announcements that come quickly.
+    /// How many quick announcements are left.
     quick_left: u32,
     announced: Time,
     next_announcement: Time,
-    /// The question to somebody who may have a better right, and how long it waits.
+    /// The question to a service that may have a better right, and how long it waits.
     contest: Option<(u64, Time)>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Claims {
     owned_count: usize,
 }
 
-/// Whether two records can't both stand.
+/// Whether two records exclude each other.
 //= wire.md R-DIR-6
 fn conflict(one: &Record, other: &Record) -> bool {
     one.service == other.service
@@ -57,7 +57,7 @@ impl Claims {
         owned.map(|owned| owned.record.clone()).collect()
     }
 
-    /// Begins a claim. `was_heard`: somebody else had the name lately.
+    /// Begins a claim. `was_heard` says whether another process had the name recently.
     pub fn claim(&mut self, now: Time, number: u64, record: Record, was_heard: bool, out: &mut Outbox) {
         let mut own = self.owned.get(&record.service).into_iter().flatten().map(|owned| &owned.record);
         let mut claimed = self.probing.iter().map(|probing| &probing.record);
@@ -78,14 +78,14 @@ impl Claims {
         self.probing.push(Probing { number, record, nonce, probes_left, next });
     }
 
-    /// Takes a service out.
+    /// Removes a service.
     pub fn withdraw(&mut self, service: &ServiceName, instance: Instance, out: &mut Outbox) {
         if let Some(record) = self.remove(service, instance) {
             out.send(To::Group, 0, Body::Goodbye(vec![record]));
         }
     }
 
-    /// Takes all services out.
+    /// Removes all services.
     pub fn withdraw_all(&mut self, out: &mut Outbox) {
         self.owned_count = 0;
         let owned = std::mem::take(&mut self.owned);
@@ -104,7 +104,7 @@ impl Claims {
         Some(record)
     }
 
-    /// Somebody claims a name. False: an answer was due and is not permitted now.
+    /// Handles a claim of another process. Returns false if an answer was due and is not permitted now.
     //= wire.md R-DIR-7
     pub fn on_probe(
         &mut self,
@@ -135,7 +135,7 @@ impl Claims {
         permitted
     }
 
-    /// An answer to a question or probe of this side. False: there was none with this nonce.
+    /// Handles an answer to a question or probe of this side. Returns false if none had this nonce.
     pub fn on_answer(&mut self, nonce: u64, records: &[Record], out: &mut Outbox) -> bool {
         if let Some(index) = self.probing.iter().position(|probing| probing.nonce == nonce) {
             let objects = |record: &&Record| {
@@ -160,13 +160,13 @@ impl Claims {
         true
     }
 
-    /// Somebody says that it has a name.
+    /// Handles an announcement that a service has a name.
     //= wire.md R-DIR-8
     pub fn on_announcement(&mut self, now: Time, record: &Record, out: &mut Outbox) {
         let owned = self.owned.get_mut(&record.service).into_iter().flatten();
         for owned in owned.filter(|owned| conflict(&owned.record, record)) {
             if owned.record.instance < record.instance {
-                // So that they see who has the better right.
+                // They are announced so that others see which has the better right.
                 let soon = (owned.announced + ANNOUNCE_AGAIN_NS).max(now + out.spread(SPREAD_NS));
                 owned.next_announcement = owned.next_announcement.min(soon);
             } else if owned.contest.is_none_or(|(_, until)| until <= now) {

@@ -1,8 +1,8 @@
-//! What a multicast directory sends and keeps at most, and when.
+//! Limits and times of what a multicast directory sends and keeps.
 
 use crate::limits::RECORD_BYTES_MAX;
 
-/// Questions and probes are as long as this or longer, bytes: so no answer is three times as long as what it answers.
+/// The least length of questions and probes, bytes. So no answer is three times as long as its question.
 pub(super) const QUESTION_BYTES_MIN: usize = 480;
 /// The longest datagram, bytes. It fits into the packets of every Ethernet.
 pub(super) const DATAGRAM_BYTES_MAX: usize = 1_432;
@@ -10,7 +10,7 @@ pub(super) const DATAGRAM_BYTES_MAX: usize = 1_432;
 pub(super) const RECORDS_MAX: usize = 32;
 /// Interfaces of one directory.
 pub(super) const INTERFACES_MAX: usize = 16;
-/// Datagrams that are taken from one socket in a row.
+/// The most datagrams that are taken from one socket in a row.
 pub(super) const BURST_MAX: usize = 4_096;
 /// Names that others claim or announce, which are remembered for a while.
 pub(super) const HEARD_MAX: usize = 4_096;
@@ -19,33 +19,33 @@ pub(super) const HEARD_MAX: usize = 4_096;
 pub(super) const MS: u64 = 1_000_000;
 /// The longest random pause before a first probe, or before a question that somebody else's announcement raises, nanoseconds.
 pub(super) const SPREAD_NS: u64 = 20 * MS;
-/// Between probes of a claim, and from the last one to its end, nanoseconds.
+/// Time between probes of a claim, and from the last one to the claim's end, nanoseconds.
 pub(super) const PROBE_NS: u64 = 50 * MS;
 /// Probes of a claim.
 pub(super) const PROBES: u32 = 3;
-/// Probes of a claim of a name that was heard of lately: its owner may be slow.
+/// Probes of a claim of a name that was heard of recently, since its owner may be slow.
 pub(super) const PROBES_OF_HEARD: u32 = 10;
-/// How long a name was heard of lately, nanoseconds.
+/// How long a name counts as heard of recently, nanoseconds.
 pub(super) const HEARD_NS: u64 = 5_000 * MS;
 /// When the questions of a round are sent, nanoseconds from its beginning.
 pub(super) const QUESTIONS_NS: [u64; 3] = [0, 30 * MS, 90 * MS];
-/// How long answers are waited for, nanoseconds from the beginning of a round.
+/// How long a round waits for answers, nanoseconds from its beginning.
 pub(super) const ROUND_NS: u64 = 250 * MS;
-/// How long an answer is given again without being asked for again, nanoseconds.
+/// How long an answer is reused without a new question, nanoseconds.
 pub(super) const FRESH_NS: u64 = 200 * MS;
-/// How long an answer is given again at all, nanoseconds.
+/// How long an answer is reused at all, nanoseconds.
 pub(super) const CACHED_NS: u64 = 10_000 * MS;
 /// How long a name that nobody asks for any more is watched, nanoseconds.
 pub(super) const WATCHED_NS: u64 = 600_000 * MS;
-/// Between announcements of a service, nanoseconds; a fourth of it is random.
+/// Time between announcements of a service, nanoseconds; a fourth of it is random.
 pub(super) const ANNOUNCE_NS: u64 = 2_000 * MS;
-/// The least time between two announcements that others give cause to, nanoseconds.
+/// The least time between two announcements that others cause, nanoseconds.
 pub(super) const ANNOUNCE_AGAIN_NS: u64 = 100 * MS;
-/// How long the answer of an owner with a better right is waited for, nanoseconds.
+/// How long to wait for the answer of an owner with a better right, nanoseconds.
 pub(super) const CONTEST_NS: u64 = 500 * MS;
-/// Answers that one address gets in a second, and at once.
+/// Answers to one address: in a second, and at once.
 pub(super) const ANSWERS_OF_ONE: (u64, u64) = (200, 100);
-/// Answers that all get in a second, and at once.
+/// Answers to all addresses: in a second, and at once.
 pub(super) const ANSWERS_OF_ALL: (u64, u64) = (5_000, 1_000);
 
 const _: () = assert!(DATAGRAM_BYTES_MAX < 3 * QUESTION_BYTES_MIN && DATAGRAM_BYTES_MAX < RECORD_BYTES_MAX);

@@ -1,9 +1,10 @@
-//! Services that are found by asking a multicast group (RIPC-031): no server, and nothing to be set up.
+//! Services that are found by asking a multicast group (RIPC-031). It needs no server and no set-up.
 //!
-//! A thread of the directory's own, `cci-directory`, answers for this process's services, so that a service need make no call to be found.
-//! It sleeps until a datagram comes or something is due, and ends when the directory is dropped. [`State`] decides what is sent; it knows
-//! neither clock nor sockets. Nobody on the link is believed beyond this: an answer counts if it repeats the nonce of a question, and who
-//! answers is asked who he is when he is connected to. Formats and rules: R-DIR in docs/wire.md.
+//! A thread of the directory, `cci-directory`, answers for this process's services, so that a service need make no call to be
+//! found. It sleeps until a datagram comes or something is due, and ends when the directory is dropped. [`State`] decides what is
+//! sent; it knows neither clock nor sockets. Others on the link are trusted in one thing only: an answer counts if it repeats the
+//! nonce of a question. A service that answers must prove who it is when it is connected to. Formats and rules: R-DIR in
+//! docs/wire.md.
 
 mod asked;
 mod claims;
@@ -30,7 +31,7 @@ use state::State;
 use std::os::fd::BorrowedFd;
 use thread::{Command, Responder};
 
-/// The services of whoever answers in a multicast group.
+/// The services that answer in a multicast group.
 pub struct MulticastDirectory {
     description: String,
     responder: Responder,
@@ -55,7 +56,7 @@ impl MulticastDirectory {
         Ok(MulticastDirectory { description, responder })
     }
 
-    /// What was seen so far.
+    /// The counters so far.
     pub fn counters(&self) -> MulticastCounters {
         self.responder.counters()
     }

@@ -1,4 +1,4 @@
-//! What a turn of the state leaves to be done: datagrams, news, and how claims ended.
+//! The results of a turn of the state: datagrams, news, and the ends of claims.
 
 use super::wire::{Body, Packet};
 use crate::directory::News;
@@ -7,15 +7,15 @@ use std::net::SocketAddr;
 /// Nanoseconds since the directory was opened.
 pub(super) type Time = u64;
 
-/// Where a datagram came from, and so where its answer goes.
+/// The source of a datagram, to which its answer goes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
-    /// Which of the directory's interfaces.
+    /// The directory's interface.
     pub interface: usize,
     pub address: SocketAddr,
 }
 
-/// Whom a datagram is for.
+/// The destination of a datagram.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum To {
     /// The group, on each interface.
@@ -26,7 +26,7 @@ pub(super) enum To {
 /// Why a claim was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// By whom it is taken.
+    /// Another process has the name; this describes it.
     Taken(String),
     TooMany,
     /// Why the claim could not be made.
@@ -41,7 +41,7 @@ pub(super) struct Outbox {
     pub news: Vec<News>,
     /// Ends of claims, by their numbers.
     pub verdicts: Vec<(u64, Result<(), Refusal>)>,
-    /// Why nothing could be sent on any interface, as long as that is so.
+    /// Why nothing could be sent on any interface, while that is so.
     pub fault: Option<String>,
 }
 

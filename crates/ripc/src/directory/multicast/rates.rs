@@ -1,14 +1,15 @@
-//! How many answers may be sent: to everybody together, and to each address, so that one that asks too much costs others nothing.
+//! How many answers may be sent: to everybody together, and to each address, so that an address that asks too much costs others
+//! nothing.
 
 use super::limits::{ANSWERS_OF_ALL, ANSWERS_OF_ONE};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
 const NS_PER_S: u64 = 1_000_000_000;
-/// Addresses are spread over so many buckets by a secret.
+/// Number of buckets, over which a secret distributes the addresses.
 const BUCKETS: usize = 256;
 
-/// Tokens that come back with time.
+/// A token bucket, which fills with time.
 #[derive(Copy, Clone)]
 struct Bucket {
     per_s: u64,
@@ -48,7 +49,7 @@ impl Rates {
         }
     }
 
-    /// Whether this address may get one more answer, which is counted then.
+    /// Whether this address may get one more answer. If so, the answer is counted.
     //= wire.md R-DIR-9
     pub fn permit(&mut self, now_ns: u64, to: IpAddr) -> bool {
         let index = self.secret.hash_one(to) as usize % BUCKETS;

@@ -1,4 +1,4 @@
-//! What the text of a multicast directory says.
+//! The settings in the text of a multicast directory.
 
 use super::limits::INTERFACES_MAX;
 use crate::directory::text::Text;
@@ -6,27 +6,27 @@ use crate::error::DirectoryError;
 use cci_sys::net::{self, Interface};
 use std::net::{IpAddr, SocketAddr};
 
-/// The group, and the interfaces on which it is spoken to.
+/// The group, and the interfaces on which it is used.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub group: SocketAddr,
-    /// Each with an address of the group's family: at least one.
+    /// The interfaces, each with an address of the group's family: at least one.
     pub interfaces: Vec<Place>,
     /// How many networks a datagram may cross.
     pub hops: u8,
 }
 
-/// An interface, as far as it matters here.
+/// The properties of an interface that matter here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub name: String,
     pub index: u32,
-    /// What datagrams are sent from, port 0.
+    /// The address from which datagrams are sent, with port 0.
     pub address: SocketAddr,
 }
 
 impl Settings {
-    /// Reads a text: `multicast://239.1.2.3:7800?interface=eth0&interface=eth1&hops=1`.
+    /// Parses a text: `multicast://239.1.2.3:7800?interface=eth0&interface=eth1&hops=1`.
     pub fn parse(whole: &str) -> Result<Settings, DirectoryError> {
         let rest = whole.strip_prefix("multicast://");
         let text = Text::parse(whole, rest.unwrap_or_default(), &["interface", "hops"])?;
@@ -78,7 +78,7 @@ impl Settings {
     }
 }
 
-/// All interfaces that are up and lead to other hosts; where there is none, the loopback interface.
+/// All interfaces that are up and lead to other hosts; if there is none, the loopback interface.
 fn usual(present: &[Interface], group: IpAddr) -> Vec<Place> {
     let up = |loopback| {
         let chosen = present.iter().filter(move |interface| interface.up && interface.loopback == loopback);
@@ -92,7 +92,7 @@ fn place(interface: &Interface, group: IpAddr) -> Option<Place> {
     let is_link_local =
         |address: &&SocketAddr| matches!(address.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local());
     let mut addresses = interface.addrs.iter().filter(|address| address.is_ipv4() == group.is_ipv4());
-    // What every host of the link reaches comes first.
+    // An address that every host of the link reaches comes first.
     let address = addresses.clone().find(is_link_local).or_else(|| addresses.next())?;
     Some(Place { name: interface.name.clone(), index: interface.index, address: *address })
 }

@@ -1,4 +1,5 @@
-//! The sockets of a multicast directory: on each interface one that hears the group, and one that sends and gets answers.
+//! The sockets of a multicast directory: on each interface one that receives what is sent to the group, and one that sends and
+//! gets answers.
 
 use super::limits::{BURST_MAX, DATAGRAM_BYTES_MAX};
 use super::outbox::{Source, To};
@@ -8,14 +9,14 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 
-/// What the kernel keeps of datagrams that have come, bytes.
+/// The kernel's buffer for datagrams that have come, bytes.
 const RECEIVE_BYTES: usize = 1 << 20;
 
 struct Interface {
     place: Place,
-    /// Bound to the group's address: it gets what is sent there, and nothing else.
+    /// Bound to the group's address. It receives only what is sent there.
     group: UdpSocket,
-    /// Bound to an address of the interface: questions leave it, and answers come to it.
+    /// Bound to an address of the interface. It sends questions and receives their answers.
     own: UdpSocket,
 }
 
@@ -54,11 +55,11 @@ impl Sockets {
     /// Sends a datagram.
     ///
     /// # Errors
-    /// It could not be sent on any interface; the text says why not on the last one.
+    /// It could not be sent on any interface. The text gives the reason for the last one.
     pub fn send(&self, to: To, bytes: &[u8]) -> Result<(), String> {
         let send = |interface: &Interface, address: SocketAddr| match interface.own.send_to(bytes, address) {
             Ok(_) => Ok(()),
-            // The queue is full: the datagram is lost, as any may be.
+            // The queue is full. The datagram is lost, as any may be.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(format!("multicast on {}: {error}", interface.place.name)),
         };
@@ -78,7 +79,7 @@ impl Sockets {
         }
     }
 
-    /// Takes what has come.
+    /// Receives the datagrams that have come.
     pub fn receive(&self, mut take: impl FnMut(Source, &[u8])) {
         for (index, interface) in self.interfaces.iter().enumerate() {
             receive_from(&interface.group, index, &mut take);
@@ -86,7 +87,7 @@ impl Sockets {
         }
     }
 
-    /// Takes what has come to where questions leave from.
+    /// Receives the datagrams that have come to the sockets that send questions.
     pub fn receive_answers(&self, mut take: impl FnMut(Source, &[u8])) {
         for (index, interface) in self.interfaces.iter().enumerate() {
             receive_from(&interface.own, index, &mut take);
@@ -95,7 +96,7 @@ impl Sockets {
 }
 
 fn receive_from(socket: &UdpSocket, interface: usize, take: &mut impl FnMut(Source, &[u8])) {
-    // One more, so that what is too long is seen to be.
+    // One byte more, so that a datagram that is too long can be recognised.
     let mut bytes = [0; DATAGRAM_BYTES_MAX + 1];
     for _ in 0..BURST_MAX {
         match socket.recv_from(&mut bytes) {
@@ -108,7 +109,7 @@ fn receive_from(socket: &UdpSocket, interface: usize, take: &mut impl FnMut(Sour
     }
 }
 
-/// The group's address, as it is on one interface.
+/// The group's address on one interface.
 fn scoped(group: SocketAddr, place: &Place) -> SocketAddr {
     match group {
         SocketAddr::V4(_) => group,
@@ -128,11 +129,11 @@ fn socket(group: SocketAddr) -> io::Result<Socket> {
 
 fn hear(group: SocketAddr, place: &Place) -> io::Result<UdpSocket> {
     let socket = socket(group)?;
-    // All directories of a host hear the group.
+    // All directories of a host must receive what is sent to the group.
     socket.set_reuse_address(true)?;
     match group.ip() {
         IpAddr::V4(ip) => {
-            // Not what other sockets of this host have joined on other interfaces.
+            // Refuse what other sockets of this host have joined on other interfaces.
             socket.set_multicast_all_v4(false)?;
             socket.join_multicast_v4_n(&ip, &InterfaceIndexOrAddress::Index(place.index))?;
         }

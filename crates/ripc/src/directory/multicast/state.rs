@@ -1,4 +1,4 @@
-//! One directory's part in the group. Time and datagrams go in; datagrams, news and the ends of claims come out.
+//! The state of one directory in the group. Time and datagrams go in; datagrams, news and the ends of claims come out.
 
 use super::asked::Names;
 use super::claims::Claims;
@@ -10,17 +10,17 @@ use crate::directory::{Instance, Record};
 use crate::name::ServiceName;
 use std::collections::HashMap;
 
-/// What a multicast directory has seen.
+/// The counters of a multicast directory.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MulticastCounters {
-    /// Datagrams that make no sense. They were passed over.
+    /// Malformed datagrams, which were ignored.
     pub malformed: u64,
-    /// Answers to nothing that was asked. They were passed over.
+    /// Answers without a question, which were ignored.
     pub unasked: u64,
-    /// Questions and probes about services of this side's.
+    /// Questions and probes about services of this side.
     pub asked: u64,
-    /// Those of them that got no answer, as too many came.
+    /// Of these, those without an answer, since too many came.
     pub not_answered: u64,
 }
 
@@ -48,7 +48,7 @@ impl State {
         }
     }
 
-    /// Begins a claim; `number` names it when it has ended.
+    /// Begins a claim. `number` identifies it when it has ended.
     pub fn claim(&mut self, now: Time, number: u64, record: Record) {
         let was_heard =
             self.heard.get(&record.service).is_some_and(|heard| now.saturating_sub(*heard) < HEARD_NS);
@@ -68,7 +68,7 @@ impl State {
         self.names.ask(now, service, own, &mut self.out);
     }
 
-    /// A datagram came, with anything in it.
+    /// Handles a datagram, whatever it contains.
     pub fn on_datagram(&mut self, now: Time, source: Source, bytes: &[u8]) {
         let Some(packet) = Packet::read(bytes) else {
             self.counters.malformed += 1;
@@ -117,7 +117,7 @@ impl State {
             self.counters.not_answered += 1;
             return;
         }
-        // Not always the same ones, where there are more than an answer has space for.
+        // They are not always the same ones, if there are more than an answer has space for.
         let first = self.out.spread(records.len() as u64) as usize;
         records.rotate_left(first);
         let records = first_that_fit(&records).to_vec();
@@ -134,13 +134,13 @@ impl State {
         self.heard.insert(record.service.clone(), now);
     }
 
-    /// Does what is due. Datagrams that have come must have been given before.
+    /// Does what is due. The caller must pass datagrams that have come before.
     pub fn on_time(&mut self, now: Time) {
         self.claims.on_time(now, &mut self.out);
         self.names.on_time(now, |service| self.claims.of(service), &mut self.out);
     }
 
-    /// Whether answers are awaited.
+    /// Whether answers are still expected.
     pub fn is_asking(&self) -> bool {
         self.names.is_asking()
     }

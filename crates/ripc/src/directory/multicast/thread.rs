@@ -1,7 +1,8 @@
 //! The thread of a multicast directory, and what it shares with the directory's owner.
 //!
-//! The owner asks, and takes answers to what it asked, in its own calls where it can: to wake the thread and be woken by it takes as long as
-//! the way to the other side. It never waits for the thread, though, which may have many datagrams to read: then the thread does its part.
+//! Where it can, the owner sends its questions and receives their answers in its own calls. To wake the thread and to be woken by
+//! it would take as long as the question and its answer. But the owner never waits for the thread, which may have many datagrams
+//! to read. Then the thread does the work.
 
 use super::outbox::{Refusal, Time};
 use super::sockets::Sockets;
@@ -26,7 +27,7 @@ const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a wait that the system refused.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What the owner asks of the thread.
+/// A command of the owner to the thread.
 pub(super) enum Command {
     Claim(Record, SyncSender<Result<(), Refusal>>),
     Withdraw(ServiceName, Instance),
@@ -39,7 +40,7 @@ struct Shared {
     commands: Mutex<VecDeque<Command>>,
     wake: EventFd,
     mailbox: Mailbox,
-    /// Whether there are questions without an end. Written with the lock of the work.
+    /// Whether there are questions without an end. It is written with the lock of the work.
     is_asking: AtomicBool,
 }
 
@@ -99,20 +100,20 @@ impl Responder {
     pub fn command(&self, command: Command) {
         {
             let mut commands = lock(&self.shared.commands);
-            // What is asked may be lost, as datagrams may.
+            // A question may be lost, as datagrams may.
             if commands.len() >= NEWS_MAX && matches!(command, Command::Ask(_)) {
                 return;
             }
             commands.push_back(command);
         }
-        // Without the lock, which the thread takes first of all.
+        // This is done without the lock, which the thread takes first of all.
         let _signalled = self.shared.wake.signal();
     }
 
-    /// The next of the news. Takes answers that have come. Does not wait for the thread.
+    /// Returns the next news, after receiving answers. Does not wait for the thread.
     pub fn poll(&self) -> Option<News> {
         let news = self.shared.mailbox.pop();
-        // Relaxed: a guess. Whoever is wrong leaves the answers to the thread.
+        // Relaxed: this is a guess. If it is wrong, the thread receives the answers.
         if news.is_some() || !self.shared.is_asking.load(Ordering::Relaxed) {
             return news;
         }
@@ -142,7 +143,7 @@ impl Drop for Responder {
 }
 
 impl Shared {
-    /// What the thread works with, unless that is at work.
+    /// The state of the thread, unless the thread is using it.
     fn try_work(&self) -> Option<MutexGuard<'_, Work>> {
         match self.work.try_lock() {
             Ok(work) => Some(work),
@@ -151,7 +152,7 @@ impl Shared {
         }
     }
 
-    /// The thread.
+    /// Runs the thread.
     fn run(&self, epoll: &Epoll) {
         let mut events = Events::with_capacity(8);
         loop {
@@ -160,7 +161,7 @@ impl Shared {
             }
             let _was_signalled = self.wake.drain();
             let mut work = lock(&self.work);
-            // First what others say: a claim must not end before an objection that has come is seen.
+            // First the datagrams: a claim must not end before an objection that has come is seen.
             work.receive();
             let goes_on = work.obey(std::mem::take(&mut *lock(&self.commands)));
             let now = work.now();
@@ -173,17 +174,17 @@ impl Shared {
     }
 }
 
-/// What the thread works with, and the owner if the thread does not.
+/// The state of the thread, which the owner uses while the thread does not.
 struct Work {
     state: State,
     sockets: Sockets,
     /// Wakes the thread when something is due.
     timer: TimerFd,
-    /// When that is, and `None` if the timer is not set.
+    /// When it is set to go off; `None` if it is not set.
     timer_at: Option<Time>,
-    /// Times are counted from then.
+    /// The time from which times are counted.
     began_ns: u64,
-    /// Who waits for the end of which claim.
+    /// Who waits for the end of each claim.
     claims: HashMap<u64, SyncSender<Result<(), Refusal>>>,
     /// The number of the latest claim.
     claim: u64,
@@ -200,7 +201,7 @@ impl Work {
         sockets.receive(|source, bytes| state.on_datagram(now, source, bytes));
     }
 
-    /// Takes what has come to the sockets that questions leave from. Returns whether that was anything.
+    /// Receives from the sockets that send questions. Returns whether anything had come.
     fn receive_answers(&mut self) -> bool {
         let now = self.now();
         let Work { state, sockets, .. } = self;
@@ -212,7 +213,7 @@ impl Work {
         has_come
     }
 
-    /// Does what the owner asks. False: to end.
+    /// Carries out the owner's commands. Returns false if the thread is to end.
     fn obey(&mut self, commands: VecDeque<Command>) -> bool {
         for command in commands {
             let now = self.now();
@@ -233,13 +234,13 @@ impl Work {
         true
     }
 
-    /// Sends what is to be sent, gives news to whom they concern, and sets the timer.
+    /// Sends datagrams, passes on news, and sets the timer.
     fn deliver(&mut self, shared: &Shared) {
         for (to, packet) in std::mem::take(&mut self.state.out.packets) {
             let sent = self.sockets.send(to, &packet.write());
             match to {
                 super::outbox::To::Group => self.state.out.fault = sent.err(),
-                // Whoever asked has gone, or can't be reached.
+                // The one who asked has gone, or can't be reached.
                 super::outbox::To::One(_) => {}
             }
         }
@@ -255,10 +256,10 @@ impl Work {
         self.set_timer();
     }
 
-    /// Has the thread woken when something is due.
+    /// Sets the timer that wakes the thread when something is due.
     fn set_timer(&mut self) {
         let next = self.state.next();
-        // One that goes off too early does no harm, but it stays readable until it is set anew.
+        // A timer that goes off too early does no harm, but it stays readable until it is set anew.
         let stays = self.timer_at.is_some_and(|set| set > self.now() && next.is_none_or(|next| next >= set));
         if stays || (next.is_none() && self.timer_at.is_none()) {
             return;
@@ -267,7 +268,7 @@ impl Work {
             Some(next) => self.timer.arm(self.began_ns.saturating_add(next)),
             None => self.timer.disarm(),
         };
-        // A timer of one's own can't be refused.
+        // A timer of this process can't be refused.
         debug_assert!(set.is_ok(), "{set:?}");
         self.timer_at = next;
     }

@@ -9,32 +9,32 @@ const MAGIC: [u8; 4] = *b"CCId";
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 24;
 
-/// What a datagram says.
+/// The content of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Body {
-    /// Who is called so?
+    /// Which service has this name?
     Question(ServiceName),
-    /// They are, among those who answer: 1 or more.
+    /// These services have it, of those that the answering side knows: 1 or more.
     Answer(Vec<Record>),
     /// Does anybody object to this claim?
     Probe(Record),
-    /// These are services of the sender's: 1 or more.
+    /// These are services of the sender: 1 or more.
     Announcement(Vec<Record>),
-    /// These are no services of the sender's any more: 1 or more.
+    /// These are no longer services of the sender: 1 or more.
     Goodbye(Vec<Record>),
 }
 
 /// A datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
-    /// Which directory sent it: 64 random bits.
+    /// The sending directory: 64 random bits.
     pub sender: u64,
-    /// What an answer repeats: 64 random bits. 0 where nothing is to be answered.
+    /// A number that the answer repeats: 64 random bits, or 0 if no answer is expected.
     pub nonce: u64,
     pub body: Body,
 }
 
-/// How long a record is in a datagram, bytes.
+/// The length of a record in a datagram, bytes.
 pub(super) fn record_bytes(record: &Record) -> usize {
     2 + record.to_string().len()
 }
@@ -44,7 +44,7 @@ pub(super) fn fits(record: &Record) -> bool {
     HEADER_BYTES + record_bytes(record) <= DATAGRAM_BYTES_MAX
 }
 
-/// The first records of these, of which one at least, that fit into a datagram.
+/// The first records that fit into a datagram, at least one.
 pub(super) fn first_that_fit(records: &[Record]) -> &[Record] {
     let mut left_bytes = DATAGRAM_BYTES_MAX - HEADER_BYTES;
     let mut count = 0;
@@ -57,7 +57,7 @@ pub(super) fn first_that_fit(records: &[Record]) -> &[Record] {
 }
 
 impl Packet {
-    /// As it is sent.
+    /// The datagram as it is sent.
     pub fn write(&self) -> Vec<u8> {
         let (kind, texts): (u8, Vec<String>) = match &self.body {
             Body::Question(name) => (1, vec![name.to_string()]),
@@ -82,7 +82,7 @@ impl Packet {
         bytes
     }
 
-    /// Reads a datagram, which may hold anything. None: it is none of these.
+    /// Parses a datagram, which may contain anything. `None` if it is none of these.
     //= wire.md R-DIR-2
     pub fn read(bytes: &[u8]) -> Option<Packet> {
         if bytes.len() > DATAGRAM_BYTES_MAX {

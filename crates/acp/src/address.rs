@@ -4,13 +4,14 @@ use crate::limits::{COLOR_BITS, PLACE_BITS, PLACES, RANKS_MAX};
 use std::fmt;
 use std::num::NonZeroU64;
 
-/// Names a byte of the memory that some rank has registered, on every transport in the same format: 21 bits for the rank plus 1, 2 bits for the
-/// colour, and 41 bits for the place, of which each region of a rank has a range of its own (`acp_ga_t`). It is never 0.
+/// The address of a byte of memory that some rank has registered. The format is the same on every transport: 21 bits for the rank
+/// plus 1, 2 bits for the colour, and 41 bits for the place, of which each region of a rank has its own range (`acp_ga_t`). It is
+/// never 0.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GlobalAddress(NonZeroU64);
 
 impl GlobalAddress {
-    /// None: there are no such numbers.
+    /// Makes an address; `None` if a number is too large.
     pub(crate) fn new(rank: u32, color: u32, place: u64) -> Option<GlobalAddress> {
         if rank >= RANKS_MAX || color >> COLOR_BITS != 0 || place >= PLACES {
             return None;
@@ -24,13 +25,13 @@ impl GlobalAddress {
         self.0.get()
     }
 
-    /// An address that was a number. None for one that names no rank, such as 0 (`ACP_GA_NULL`). Whether memory is registered there
-    /// shows when it is used.
+    /// Makes an address of a number; `None` for a number that names no rank, such as 0 (`ACP_GA_NULL`). Whether memory is
+    /// registered at the address is found out when it is used.
     pub fn from_bits(bits: u64) -> Option<GlobalAddress> {
         NonZeroU64::new(bits).map(GlobalAddress).filter(|_| bits >> (COLOR_BITS + PLACE_BITS) != 0)
     }
 
-    /// Whose memory it is (`acp_query_rank`).
+    /// The rank that has the memory (`acp_query_rank`).
     pub const fn rank(self) -> u32 {
         (self.0.get() >> (COLOR_BITS + PLACE_BITS)).saturating_sub(1) as u32
     }
@@ -40,13 +41,13 @@ impl GlobalAddress {
         (self.0.get() >> PLACE_BITS) as u32 & ((1 << COLOR_BITS) - 1)
     }
 
-    /// `offset` bytes further on. None if that is beyond all places of the rank. Whether it is still in the region shows when it is
-    /// used.
+    /// The address `offset` bytes further on; `None` if that is beyond all places of the rank. Whether it is still in the region
+    /// is found out when it is used.
     pub fn checked_add(self, offset: u64) -> Option<GlobalAddress> {
         GlobalAddress::new(self.rank(), self.color(), self.place().checked_add(offset)?)
     }
 
-    /// Where it is among all places of the rank.
+    /// The place among all places of the rank.
     pub(crate) const fn place(self) -> u64 {
         self.0.get() & (PLACES - 1)
     }

@@ -1,7 +1,8 @@
-//! Operations on global memory: from their order to the endpoint.
+//! Operations on global memory, from their order to the endpoint.
 //!
-//! An operation whose turn it is goes to the queue of the rank and colour that it needs, and waits there for the connection, for the region that the
-//! rank has, and for space. **Invariant:** what waits for one rank or condition holds up nothing of another one; each operation ends once.
+//! An operation whose turn it is enters the queue of the rank and colour that it needs. There it waits for the connection, for
+//! the rank's region, and for space. **Invariant:** operations that wait for one rank or condition delay no operation of another;
+//! each operation ends once.
 
 use crate::address::GlobalAddress;
 use crate::error::{AcpError, Result};
@@ -17,12 +18,12 @@ use cci_job::JobError;
 use cci_job::numbered::Numbered;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-/// Names an operation of this process (`acp_handle_t`). Later operations have greater handles.
+/// Identifies an operation of this process (`acp_handle_t`). Later operations have greater handles.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(u64);
 
 impl Handle {
-    /// Its number, from 1.
+    /// The handle's number, from 1.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -37,58 +38,59 @@ pub enum Order {
     After(Handle),
     /// After all that were issued before have ended (`ACP_HANDLE_ALL`).
     All,
-    /// If ranks and colours are those of the operation before: when that one may start, and without overtaking it, so that a flag may follow
-    /// its data. Otherwise like [`Order::All`] (`ACP_HANDLE_CONT`).
+    /// With the ranks and colours of the operation before: when that one may start, and without overtaking it, so that a flag may
+    /// follow its data. Otherwise like [`Order::All`] (`ACP_HANDLE_CONT`).
     Continue,
 }
 
-/// A copy, or a change at the source that puts the value from before to the destination.
+/// A copy, or an atomic change at the source that writes the previous value to the destination.
 #[derive(Copy, Clone)]
 struct Operation {
     dst: GlobalAddress,
     src: GlobalAddress,
     len_bytes: u64,
-    /// The change. None: it is a copy.
+    /// The change; `None` for a copy.
     atomic: Option<Atomic>,
 }
 
-/// What a call does that returns when that has ended.
+/// The operation of a call that returns when the operation has ended.
 #[derive(Copy, Clone)]
 pub(crate) enum Direct {
-    /// Copies so many bytes.
+    /// Copies this many bytes.
     Copy(u64),
     /// Changes a word.
     Atomic(Atomic),
 }
 
-/// Who wants an operation.
+/// The origin of an operation.
 #[derive(Copy, Clone)]
 enum Origin {
-    /// This process, by the number of its handle.
+    /// This process, with the number of the handle.
     Own(u64),
-    /// This process, in a call that returns when it has ended. No order applies to it, and its failure is that of the call.
+    /// This process, in a call that returns when the operation has ended. No order applies to it, and the call returns its
+    /// failure.
     Direct,
-    /// A rank that has asked for it, by a number of its own.
+    /// A rank that has asked for it, with that rank's number of it.
     Asked(Lane, u64),
 }
 
-/// An operation that may start, or has.
+/// An operation that may start or has started.
 #[derive(Copy, Clone)]
 struct Work {
     origin: Origin,
     operation: Operation,
-    /// It must not overtake what was started before it.
+    /// Whether it must not overtake operations that started before.
     is_fenced: bool,
-    /// Where the value of 4 bytes comes to that an atomic one finds.
+    /// Where an atomic operation on 4 bytes writes the previous value.
     slot: Option<Slot>,
 }
 
-/// What an attempt to start has come to.
+/// The result of an attempt to start.
 enum Started {
     /// It is under way.
     UnderWay,
     Ended(Result<()>),
-    /// It has to wait: for space, or for what an event will tell.
+    /// It must wait: for space, or for an event.
     NotYet {
         for_space: bool,
     },
@@ -97,23 +99,23 @@ enum Started {
 #[derive(Default)]
 pub(crate) struct Engine {
     orders: Orders<(Operation, bool)>,
-    /// The operation that was issued last, and what it had to wait for.
+    /// The last operation that was issued, and the operation that it had to wait for.
     last: Option<(Operation, u64)>,
     queues: Numbered<Lane, VecDeque<Work>>,
-    /// What was started and has not ended, by the number that events have.
+    /// Operations that have started and not ended, by the context of their events.
     under_way: Numbered<u64, Work>,
     started: u64,
-    /// Regions of other ranks, by their first places.
+    /// Known regions of other ranks, by their first places.
     known: Numbered<Lane, BTreeMap<u64, Remote>>,
     asked: HashSet<(Lane, u64)>,
-    /// Copies that others do for this rank, and that this one does for others.
+    /// Copies that others do for this rank, and copies that this rank does for others.
     asked_copies: Numbered<Lane, u32>,
     copies_for: Numbered<Lane, u32>,
     results: Results,
     pub mapped: Mapped,
-    /// How the operation of a call has ended.
+    /// The result of the operation of a call.
     direct: Option<Result<()>>,
-    /// Something was not started for want of space.
+    /// Whether an operation was not started because space was lacking.
     pub waits_for_space: bool,
 }
 
@@ -155,7 +157,8 @@ impl Engine {
         Ok(self.issue(links, regions, operation, order))
     }
 
-    /// Issues an operation that may start now and is done then, as it is between memory of this process and a mapped region. None: it is not issued.
+    /// Issues an operation that may start now and is done at once, since it is between memory of this process and a mapped
+    /// region. `None` if that is not possible; then nothing was issued.
     #[inline]
     fn issue_at_once(
         &mut self,
@@ -185,7 +188,7 @@ impl Engine {
         Some(Handle(number))
     }
 
-    /// Does an operation between memory of this process and a mapped region. None: nothing was done.
+    /// Does an operation between memory of this process and a mapped region. `None` if nothing was done.
     #[inline]
     fn do_at_once(
         &mut self,
@@ -210,7 +213,7 @@ impl Engine {
             Some(_) if is_write || !are_aligned([dst, src], len_bytes) => None,
             Some(atomic) => self.mapped.fetch(links.endpoint(), src, atomic).map(|found| {
                 let found = found.map_err(|_| AcpError::NotRegistered(src))?.to_ne_bytes();
-                // The bytes of a value of 4 are the low ones.
+                // The low bytes have the value of 4 bytes.
                 let bytes = if cfg!(target_endian = "little") {
                     &found[..len_bytes as usize]
                 } else {
@@ -228,7 +231,8 @@ impl Engine {
         self.mapped.done >= AT_ONCE_TURN
     }
 
-    /// Starts the operation of a call that returns when it has ended: [`Engine::take_direct`] says so. There is one at a time.
+    /// Starts the operation of a call that returns when the operation has ended: [`Engine::take_direct`] returns its result.
+    /// There is one at a time.
     pub fn start_direct(
         &mut self,
         links: &mut Links,
@@ -240,7 +244,7 @@ impl Engine {
             Direct::Copy(len_bytes) => (len_bytes, None),
             Direct::Atomic(atomic) => (width_bytes(atomic), Some(atomic)),
         };
-        // What is wrong with an operation is not done at once.
+        // An operation that is wrong is not done at once.
         self.direct = self.do_at_once(links, regions, &Operation { dst, src, len_bytes, atomic });
         if self.direct.is_some() {
             return Ok(());
@@ -254,7 +258,7 @@ impl Engine {
         Ok(())
     }
 
-    /// How the operation of a call has ended, if it has.
+    /// The result of the operation of a call, if it has ended.
     pub fn take_direct(&mut self) -> Option<Result<()>> {
         self.direct.take()
     }
@@ -274,7 +278,7 @@ impl Engine {
         Handle(number)
     }
 
-    /// Forgets what ranks have registered, and who they are. Only while nothing is under way on any rank.
+    /// Forgets what ranks have registered, and their numbers. Nothing may be under way on any rank.
     pub fn forget(&mut self) {
         self.known.clear();
         self.mapped.forget(None);
@@ -307,13 +311,13 @@ impl Engine {
         }
     }
 
-    /// Forgets the failure, when nothing is under way.
+    /// Takes the failure, when nothing is under way.
     pub fn take_failure(&mut self) -> Option<AcpError> {
         let (operation, why) = self.orders.take_failure()?;
         Some(AcpError::Failed { operation, why })
     }
 
-    /// A turn begins, in which what waits is started.
+    /// Begins a turn, in which waiting operations are started.
     #[inline]
     pub fn begin_turn(&mut self) {
         self.waits_for_space = false;
@@ -332,7 +336,7 @@ impl Engine {
         while self.enqueue(links, regions) | self.start_queued(links, regions) {}
     }
 
-    /// Brings what has its turn to its queue. Returns whether anything has ended.
+    /// Moves operations whose turn it is to their queues. Returns whether any has ended.
     fn enqueue(&mut self, links: &mut Links, regions: &Regions) -> bool {
         let mut some_ended = false;
         while let Some(turn) = self.orders.next() {
@@ -352,7 +356,7 @@ impl Engine {
         some_ended
     }
 
-    /// Ends a copy within this process, or queues it. Returns whether it has ended.
+    /// Ends a copy within this process, or queues an operation. Returns whether it has ended.
     fn admit(&mut self, links: &mut Links, regions: &Regions, work: Work) -> bool {
         let Operation { dst, src, len_bytes, .. } = work.operation;
         let rank = links.rank();
@@ -374,7 +378,7 @@ impl Engine {
         true
     }
 
-    /// Starts the first ones of all queues. Returns whether anything has ended.
+    /// Starts the first operations of all queues. Returns whether any has ended.
     fn start_queued(&mut self, links: &mut Links, regions: &Regions) -> bool {
         if self.queues.is_empty() {
             return false;
@@ -454,7 +458,7 @@ impl Engine {
             match done {
                 Ok(()) => {}
                 Err(RmaError::WouldBlock) => return Started::NotYet { for_space: true },
-                // An event tells of the end of the connection.
+                // An event will report the end of the connection.
                 Err(RmaError::Disconnected | RmaError::UnknownConnection) => return LATER,
                 Err(error) => {
                     let error =
@@ -468,7 +472,7 @@ impl Engine {
         Started::UnderWay
     }
 
-    /// Where another rank's bytes are, if its region is known.
+    /// The place of another rank's bytes, if its region is known.
     fn find(&self, lane: Lane, address: GlobalAddress, len_bytes: u64) -> Option<RegionAddress> {
         let (_, remote) = self.known.get(&lane)?.range(..=address.place()).next_back()?;
         let offset = address.place() - remote.start;
@@ -476,7 +480,7 @@ impl Engine {
         is_inside.then_some(RegionAddress::new(remote.handle, offset))
     }
 
-    /// Asks a rank for the region of a place. One that is known but shorter than what is wanted is no other one.
+    /// Asks a rank for the region of a place. A region that is known but too short can't be replaced by another.
     fn ask(&mut self, links: &mut Links, lane: Lane, address: GlobalAddress, len_bytes: u64) -> Started {
         if len_bytes > 1 && self.find(lane, address, 1).is_some() {
             return Started::Ended(Err(AcpError::NotRegistered(address)));
@@ -487,7 +491,7 @@ impl Engine {
         Started::NotYet { for_space: false }
     }
 
-    /// An operation has ended: whoever wanted it is told.
+    /// Ends an operation, and informs its origin.
     fn end(&mut self, links: &mut Links, origin: Origin, result: Result<()>) {
         match origin {
             Origin::Own(number) => self.orders.end(number, result.map_err(|error| error.to_string())),
@@ -501,7 +505,7 @@ impl Engine {
         }
     }
 
-    /// What the links have told.
+    /// Handles an event of the links.
     pub fn on(&mut self, links: &mut Links, regions: &Regions, news: News) {
         match news {
             News::Said(lane, record) => self.on_record(links, regions, lane, record),
@@ -579,7 +583,7 @@ impl Engine {
         }
     }
 
-    /// The rank has no region where the first operation of its queue wants one.
+    /// Fails the first operation of a rank's queue, since the rank has no region there.
     fn refuse_first(&mut self, links: &mut Links, lane: Lane) {
         let rank = links.rank();
         if let Some(work) = self.queues.get_mut(&lane).and_then(VecDeque::pop_front) {
@@ -603,7 +607,7 @@ impl Engine {
             }
             (Status::Success, _) => Ok(()),
             (Status::RmaHandle | Status::RmaOperation, Some(lane)) => {
-                // The region has ended; its places may be another one's later.
+                // The region has ended. Its places may belong to another region later.
                 self.mapped.forget(Some(lane));
                 if let Some(known) = self.known.get_mut(&lane) {
                     known.retain(|&start, region| {
@@ -620,7 +624,7 @@ impl Engine {
         self.end(links, work.origin, result);
     }
 
-    /// An operation has ended well: the next one on the same region may be done at once.
+    /// Remembers the region of an operation that has ended well. The next operation on it may be done at once.
     fn learn(&mut self, links: &mut Links, lane: Lane, other: GlobalAddress) {
         let known = self.known.get(&lane).and_then(|known| known.range(..=other.place()).next_back());
         if let (Some((_, region)), Ok(Some(connection))) = (known, links.connection(lane)) {
@@ -628,7 +632,8 @@ impl Engine {
         }
     }
 
-    /// A rank is gone: what was asked of it ends. What waits in its queue ends when it is its turn, and the endpoint ends what was started.
+    /// Handles the loss of a rank: what was asked of it ends. What waits in its queue ends in its turn, and the endpoint ends
+    /// what was started.
     fn lose(&mut self, links: &mut Links, lane: Lane) {
         self.known.remove(&lane);
         self.mapped.forget(Some(lane));
@@ -652,7 +657,7 @@ impl Engine {
 }
 
 impl Operation {
-    /// A copy, if this process's own part of it is registered.
+    /// Makes a copy, if this process's own part of it is registered.
     fn copy(
         links: &Links,
         regions: &Regions,
@@ -668,7 +673,7 @@ impl Operation {
         Ok(Operation { dst, src, len_bytes, atomic: None })
     }
 
-    /// An atomic operation, if both addresses are right for it.
+    /// Makes an atomic operation, if both addresses are valid for it.
     fn atomic(
         links: &Links,
         regions: &Regions,
@@ -687,25 +692,25 @@ impl Operation {
         Ok(Operation { atomic: Some(atomic), ..copy })
     }
 
-    /// Which queue it waits in. None: it is within this process.
+    /// The queue in which the operation waits; `None` if it is within this process.
     fn lane(&self, rank: u32) -> Option<Lane> {
         let lane = |address: GlobalAddress| Some(Lane { rank: address.rank(), color: address.color() });
         match (self.src.rank() == rank, self.dst.rank() == rank) {
             (true, true) => None,
             (true, false) => lane(self.dst),
-            // The rank that has the source does what is between others.
+            // The rank that has the source does a copy between two other ranks.
             (false, _) => lane(self.src),
         }
     }
 
-    /// Whether it may start as soon as the operation before, behind it in one connection.
+    /// Whether the operation may start as soon as the one before, behind it on one connection.
     fn continues(&self, last: &Operation, rank: u32) -> bool {
         let pair = |one: &Operation| [one.src, one.dst].map(|address| (address.rank(), address.color()));
         pair(self) == pair(last) && (self.src.rank() == rank || self.dst.rank() == rank)
     }
 }
 
-/// Whether these can be bytes of some region.
+/// Checks that these can be bytes of some region.
 fn check(address: GlobalAddress, len_bytes: u64, size: u32) -> Result<()> {
     if address.rank() >= size {
         return Err(AcpError::Rank { rank: address.rank(), size });
@@ -726,11 +731,11 @@ fn width_bytes(atomic: Atomic) -> u64 {
     atomic.width.bytes() as u64
 }
 
-/// Changes memory of this process, atomically with regard to what others do.
+/// Changes memory of this process, atomically with respect to others.
 fn change_here(regions: &Regions, dst: GlobalAddress, src: GlobalAddress, atomic: Atomic) -> Result<()> {
     let found = regions.find(src.color(), src.place(), width_bytes(atomic));
     let (_, region, offset) = found.ok_or(AcpError::NotRegistered(src))?;
-    // Before the change: one that can't leave its value must not happen.
+    // This comes before the change, which must not happen if its previous value can't be written.
     regions.find(dst.color(), dst.place(), width_bytes(atomic)).ok_or(AcpError::NotRegistered(dst))?;
     let refused = |_| AcpError::NotRegistered(src);
     let found = region.memory.atomic(offset as usize, atomic).map_err(refused)?;
@@ -750,7 +755,7 @@ fn put_bytes_here(regions: &Regions, dst: GlobalAddress, bytes: &[u8]) -> Result
     done.then_some(()).ok_or(AcpError::NotRegistered(dst))
 }
 
-/// Copies within this process, also where both sides overlap.
+/// Copies within this process, also if both sides overlap.
 fn copy_here(regions: &Regions, dst: GlobalAddress, src: GlobalAddress, len_bytes: u64) -> Result<()> {
     let find = |address: GlobalAddress| {
         let found = regions.find(address.color(), address.place(), len_bytes);
@@ -762,7 +767,7 @@ fn copy_here(regions: &Regions, dst: GlobalAddress, src: GlobalAddress, len_byte
     let mut buffer = vec![0; len.min(COPY_BYTES)];
     let starts = |number: usize| number * COPY_BYTES;
     let parts = len.div_ceil(COPY_BYTES);
-    // Towards higher addresses the last part is first, so that nothing is read after it was overwritten.
+    // Towards higher addresses the last part comes first, so that nothing is read after it was overwritten.
     let is_upward = to.as_ptr().addr() + to_at > from.as_ptr().addr() + from_at;
     for part in 0..parts {
         let done = starts(if is_upward { parts - 1 - part } else { part });

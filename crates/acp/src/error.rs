@@ -1,20 +1,20 @@
-//! Why a call of the global address space failed, by whose fault.
+//! Errors of the global address space. Each shows who caused it.
 
 use crate::GlobalAddress;
 use cci::RegisterError;
 use cci_job::JobError;
 use std::fmt;
 
-/// What calls return.
+/// The result of a call.
 pub type Result<T, E = AcpError> = std::result::Result<T, E>;
 
 /// Why a call failed. Unless a variant says otherwise, nothing was done.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AcpError {
-    /// An argument can never be right, and why.
+    /// An argument can never be valid; this says why.
     Argument(&'static str),
-    /// A limit is reached, and which.
+    /// A limit is reached; this says which.
     Full(&'static str),
     /// There is no such rank.
     Rank {
@@ -23,35 +23,36 @@ pub enum AcpError {
         /// How many ranks there are.
         size: u32,
     },
-    /// No memory is registered at this address, or not as many bytes, or not any more.
+    /// No memory is registered at this address, or not as many bytes, or no longer.
     NotRegistered(GlobalAddress),
-    /// A message was longer than the memory for it: the rest is lost.
+    /// A message was longer than the memory for it. The rest is lost.
     Truncated {
-        /// Bytes of the message.
+        /// Length of the message.
         len_bytes: u64,
-        /// Bytes of the memory, which have its beginning.
+        /// Length of the memory, which has the message's beginning.
         space_bytes: usize,
     },
-    /// Memory of a container or of a heap has content that neither writes, and which: a program has written there, or has used a handle of something
-    /// else.
+    /// Memory of a container or of a heap has content that neither writes; this says which. A program has written there, or has
+    /// used a handle of something else.
     Corrupt(&'static str),
     /// A rank is gone.
     Gone {
-        /// Which one.
+        /// The rank.
         rank: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// An operation has failed: the first one up to the handle that was waited for. Those that were ordered after it were not started.
+    /// An operation has failed: the first one up to the handle that was waited for. Operations that were ordered after it were
+    /// not started.
     Failed {
-        /// The number of its handle.
+        /// The number of the operation's handle.
         operation: u64,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The memory was not registered, or a registration was not ended.
+    /// The memory could not be registered, or a registration could not be ended.
     Register(RegisterError),
-    /// The job or its endpoint.
+    /// An error of the job or its endpoint.
     Job(JobError),
 }
 

@@ -1,4 +1,4 @@
-//! Connections with other ranks, one for each colour, and the records that go over them.
+//! Connections with other ranks, one for each colour, and the records that they carry.
 
 use crate::error::{AcpError, Result};
 use crate::limits::{COLORS, NETWORK_COLOR, OUTBOX_RECORDS_MAX, SILENCE_LIMIT, SPACE_PAUSE};
@@ -10,22 +10,23 @@ use cci_job::{JobError, Peer, RankEvent, Ranks};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A rank that has not answered by then is taken for dead.
+/// A rank that has not answered by then is considered dead.
 const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A rank and a colour: one connection, and one queue of operations. The colour behind the last one is that of channels.
+/// A rank and a colour, which have one connection and one queue of operations. The number after the last colour stands for
+/// channels.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     pub rank: u32,
     pub color: u32,
 }
 
-/// What the links have to tell.
+/// An event of the links.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// A rank has said something.
+    /// A rank has sent a record.
     Said(Lane, Record),
-    /// It has said something of channels.
+    /// A rank has sent a record of channels.
     OfChannels(u32, Message),
     /// A remote operation has ended.
     Ended { context: u64, status: Status },
@@ -35,36 +36,36 @@ pub(crate) enum News {
     Barrier(Result<(), JobError>),
 }
 
-/// What is kept of a lane that was used.
+/// The state of a lane that was used.
 #[derive(Default)]
 struct Link {
     connection: Option<Connection>,
-    /// Why there will be none any more.
+    /// Why there will be no connection any more.
     gone: Option<String>,
     /// Records that wait for the connection, or for space.
     outbox: VecDeque<Vec<u8>>,
 }
 
-/// Whose the connections of channels are.
+/// The ranks of the connections of channels.
 #[derive(Default)]
 struct Origins {
-    /// By ranks of the job.
+    /// Ranks of the job, by connection.
     by_connection: Numbered<Connection, u32>,
-    /// The one that brought a message last, by the number of its rank.
+    /// The connection that brought the last message, and the number of its rank.
     last: Option<(Connection, u32)>,
 }
 
 pub(crate) struct Links {
     pub ranks: Ranks,
-    /// Which rank of the job has which number. Links are kept by ranks of the job: a reset does not concern them.
+    /// The numbers of the ranks of the job. Links are kept by ranks of the job, so a reset does not change them.
     numbering: Numbering,
     links: Numbered<Lane, Link>,
-    /// The connection that was used last, by the number of its rank. Only an open one.
+    /// The connection that was used last, with the number of its rank, if it is open.
     last: Option<(Lane, Connection)>,
     origins: Origins,
     /// Links with records in their outboxes.
     backlog: Vec<Lane>,
-    /// Records that no process of this version sends, or more than it would.
+    /// Records that no process of this version sends, or more of them than it would send.
     pub faults: u64,
     /// An event that a wait has taken.
     taken: Option<RankEvent>,
@@ -96,12 +97,12 @@ impl Links {
         self.numbering.number(job_rank)
     }
 
-    /// By the rank of the job.
+    /// The lane with the rank of the job in place of its number.
     fn of_job(&self, lane: Lane) -> Lane {
         Lane { rank: self.numbering.job_rank(lane.rank), ..lane }
     }
 
-    /// By the number that the rank has.
+    /// The lane with the rank's number in place of the rank of the job.
     fn numbered(&self, lane: Lane) -> Lane {
         Lane { rank: self.numbering.number(lane.rank), ..lane }
     }
@@ -116,7 +117,7 @@ impl Links {
         (self.last, self.origins.last) = (None, None);
     }
 
-    /// The connection, if it is there. Else it is opened.
+    /// The connection, if there is one. Otherwise it is opened.
     #[inline]
     pub fn connection(&mut self, lane: Lane) -> Result<Option<Connection>> {
         match self.last {
@@ -146,7 +147,8 @@ impl Links {
         Ok(connection)
     }
 
-    /// Tells a rank something, now or when there is space. What is for a rank that is gone is dropped: its end is told by [`News::Gone`].
+    /// Sends a record to a rank, now or when there is space. Records for a rank that is gone are dropped: [`News::Gone`] reports
+    /// its end.
     pub fn say(&mut self, lane: Lane, record: &Record) {
         let job_lane = self.of_job(lane);
         if self.links.get(&job_lane).is_some_and(|link| link.outbox.len() >= OUTBOX_RECORDS_MAX) {
@@ -156,7 +158,7 @@ impl Links {
         self.say_bytes(lane, &record.encode());
     }
 
-    /// Does what [`Links::say`] does, with a record of channels, of which there are as many as there are channels.
+    /// Sends a record of channels, as [`Links::say`] does. The number of channels bounds the number of such records.
     pub fn say_bytes(&mut self, lane: Lane, record: &[u8]) {
         let Ok(connection) = self.connection(lane) else { return };
         let lane = self.of_job(lane);
@@ -178,7 +180,7 @@ impl Links {
         self.backlog.is_empty()
     }
 
-    /// Sends what waits, as far as it goes.
+    /// Sends waiting records, as far as there is space.
     pub fn send(&mut self) {
         let Links { ranks, links, backlog, .. } = self;
         backlog.retain(|lane| {
@@ -194,8 +196,8 @@ impl Links {
         });
     }
 
-    /// Makes progress, and returns what has come of it. None: nothing any more at this moment, or no events are left to this turn, of which each that is
-    /// taken is one less. Never blocks.
+    /// Makes progress, and returns its next event. `None` if there is none now, or `events_left` is 0. Each event that is taken
+    /// lowers `events_left` by one. Never blocks.
     pub fn next(&mut self, events_left: &mut usize) -> Option<News> {
         while *events_left > 0 {
             *events_left -= 1;
@@ -207,8 +209,8 @@ impl Links {
         None
     }
 
-    /// Makes progress, and gives messages of channels that have come to `take`, each with the number of its rank, as long as it takes them by returning true:
-    /// up to `max`. Returns how many it has taken, and whether [`Links::next`] has more.
+    /// Makes progress, and passes up to `max` messages of channels to `take`, each with the number of its rank, while `take`
+    /// returns true. Returns how many were taken, and whether [`Links::next`] has more.
     #[inline]
     pub fn poll_messages(&mut self, max: usize, mut take: impl FnMut(u32, &[u8]) -> bool) -> (usize, bool) {
         if self.taken.is_some() {
@@ -220,7 +222,8 @@ impl Links {
         })
     }
 
-    /// Copies the next message to `line`, if it is a short one and all that there is to do now, in less time than [`Links::poll_messages`] takes.
+    /// Copies the next message to `line`, if it is a short one and nothing else is to be done now. This takes less time than
+    /// [`Links::poll_messages`].
     #[inline]
     pub fn take_short(&mut self, line: &mut Line) -> Short {
         if self.taken.is_some() { Short::Other } else { self.ranks.take_short(line) }
@@ -232,7 +235,7 @@ impl Links {
         self.origins.rank(connection, &self.numbering)
     }
 
-    /// Whose a message is that [`Links::take_short`] has taken. None: it is not for whoever has the links.
+    /// The lane of a message that [`Links::take_short`] has taken. `None` if the message is not for the owner of the links.
     pub fn lane_of(&mut self, connection: Connection, message: &[u8]) -> Option<Lane> {
         if self.ranks.take_said(connection, message) {
             return None;
@@ -242,26 +245,26 @@ impl Links {
         Some(self.numbered(lane?))
     }
 
-    /// Sleeps until something comes, or for a moment where something waits for space.
+    /// Sleeps until something comes. Sleeps only for a moment if something waits for space.
     pub fn wait(&mut self, for_space: bool) -> Result<()> {
         let pause = (for_space || !self.backlog.is_empty()).then_some(SPACE_PAUSE);
         self.taken = self.ranks.wait(pause)?;
         Ok(())
     }
 
-    /// Prepares for the sleep of a thread that has not the links. Returns whether it may sleep until something comes, or only for a moment
-    /// since something waits for space; None: there may be more to do.
+    /// Prepares for the sleep of a thread that does not have the links. Returns whether it may sleep until something comes, or
+    /// only for a moment because something waits for space. `None` if there may be more to do.
     pub fn prepare_sleep(&mut self) -> Option<bool> {
         if self.taken.is_some() || !self.ranks.arm() { None } else { Some(self.backlog.is_empty()) }
     }
 
-    /// Sleeps until something comes, or for so long.
+    /// Sleeps until something comes, or for this time.
     pub fn wait_for(&mut self, pause: Duration) -> Result<()> {
         self.taken = self.ranks.wait(Some(pause))?;
         Ok(())
     }
 
-    /// Whether a connection with a rank has ended, or was never made. Where there is none, one is asked for: so the answer comes later.
+    /// Whether a connection with a rank has ended, or was never made. If there is none, one is opened, so the answer comes later.
     pub fn has_lost(&mut self, rank: u32) -> bool {
         rank != self.rank()
             && (0..COLORS).any(|color| {
@@ -313,7 +316,7 @@ impl Links {
         Some(News::Gone(self.numbered(lane)))
     }
 
-    /// Which lane a connection is, by the rank of the job. None: no process of this version makes it.
+    /// The lane of a connection, by the rank of the job. `None` if no process of this version makes such a connection.
     fn lane(&self, peer: Peer) -> Option<Lane> {
         let is_lane = peer.attribute() == Attribute::ReliableOrdered && u32::from(peer.label()) <= COLORS;
         is_lane.then_some(Lane { rank: peer.rank(), color: peer.label().into() })
@@ -338,7 +341,7 @@ impl Origins {
     }
 }
 
-/// Sends a record. False: there is no space for it now. A connection that can't send is at its end, and says so by an event.
+/// Sends a record. Returns false if there is no space for it now. If a connection can't send any more, an event reports its end.
 fn send(endpoint: &mut Endpoint, connection: Connection, record: &[u8]) -> bool {
     !matches!(endpoint.send(connection, record, 0, SendFlags::SILENT), Err(SendError::WouldBlock))
 }

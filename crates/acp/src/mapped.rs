@@ -1,7 +1,7 @@
-//! Regions of other ranks that the endpoint has mapped: an operation on one of them has ended when it was started.
+//! Regions of other ranks that the endpoint has mapped. An operation on such a region has ended when the call that starts it
+//! returns.
 //!
-//! A few regions are remembered: those of the last operations that have ended well. Whether one is mapped shows when an operation
-//! on it is tried.
+//! A few regions are remembered: those of the last operations that have ended well. An attempt shows whether a region is mapped.
 
 use crate::address::GlobalAddress;
 use crate::limits::COLORS;
@@ -9,11 +9,11 @@ use crate::links::Lane;
 use crate::wire::Remote;
 use cci::{Atomic, Connection, Endpoint, MappedTarget, Memory, RegionAddress, RegionHandle, RmaKind, Status};
 
-/// Groups of regions: one group for lanes with the same low bits.
+/// Groups of regions. Lanes with the same low bits share a group.
 const GROUPS: usize = 16;
 /// Regions in a group.
 const GROUP_REGIONS: usize = 4;
-/// A region that was not mapped this many times is tried only now and then.
+/// A region that was found unmapped this many times is tried only from time to time.
 const REFUSALS_MAX: u32 = 16;
 const TRY_AGAIN: u32 = 256;
 
@@ -23,16 +23,16 @@ struct Region {
     connection: Connection,
     start: u64,
     handle: RegionHandle,
-    /// Where the endpoint has it mapped. It may have to be found again.
+    /// The endpoint's mapping of the region. It may have to be looked up again.
     target: Option<MappedTarget>,
-    /// How often it was found unmapped since it last was mapped.
+    /// How often the region was found unmapped since it was last mapped.
     refusals: u32,
 }
 
 #[derive(Copy, Clone, Default)]
 struct Group {
     regions: [Option<Region>; GROUP_REGIONS],
-    /// Which one gives way to the next.
+    /// The region that the next one replaces.
     oldest: usize,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Mapped {
 }
 
 impl Region {
-    /// Whether this is the time to try. Counts that it was, until [`Region::served`].
+    /// Whether to try the region now. Counts an attempt as failed until [`Region::served`] is called.
     #[inline]
     fn is_worth_it(&mut self) -> bool {
         let refusals = self.refusals;
@@ -52,7 +52,7 @@ impl Region {
         refusals < REFUSALS_MAX || refusals.is_multiple_of(TRY_AGAIN)
     }
 
-    /// An operation was done: the next one looks for nothing.
+    /// Notes that an operation was done, so that the next one needs no search.
     fn served(&mut self, endpoint: &mut Endpoint) {
         self.refusals = 0;
         self.target = endpoint.mapped_target(self.connection, self.handle);
@@ -67,7 +67,7 @@ impl Mapped {
         &mut self.groups[index]
     }
 
-    /// The region that has all of these bytes.
+    /// The region that contains all of these bytes.
     #[inline]
     fn find(&mut self, address: GlobalAddress, len_bytes: u64) -> Option<(&mut Region, u64)> {
         let lane = Lane { rank: address.rank(), color: address.color() };
@@ -113,7 +113,7 @@ impl Mapped {
         Some(done)
     }
 
-    /// Tries an operation on another rank's memory, for which the endpoint looks. None: it was not done.
+    /// Tries an operation on another rank's memory, which the endpoint looks up. `None` if it was not done.
     #[cold]
     #[inline(never)]
     fn look_for<T>(
@@ -132,7 +132,7 @@ impl Mapped {
         Some(done)
     }
 
-    /// Copies between memory of this process and another rank's. False: nothing has ended.
+    /// Copies between memory of this process and another rank's. Returns false if nothing was copied completely.
     #[inline]
     pub fn copy(
         &mut self,
@@ -154,7 +154,7 @@ impl Mapped {
                 .is_some()
     }
 
-    /// Reads bytes of another rank's memory. False: nothing has ended, and some may have been read.
+    /// Reads bytes of another rank's memory. Returns false if it failed; some bytes may have been read.
     #[inline]
     pub fn read(&mut self, endpoint: &mut Endpoint, address: GlobalAddress, bytes: &mut [u8]) -> bool {
         let what = (address, bytes.len() as u64);
@@ -166,7 +166,7 @@ impl Mapped {
                 .is_some()
     }
 
-    /// Writes bytes to another rank's memory. False: nothing has ended, and some may have been written.
+    /// Writes bytes to another rank's memory. Returns false if it failed; some bytes may have been written.
     #[inline]
     pub fn write(&mut self, endpoint: &mut Endpoint, address: GlobalAddress, bytes: &[u8]) -> bool {
         let what = (address, bytes.len() as u64);
@@ -178,7 +178,8 @@ impl Mapped {
                 .is_some()
     }
 
-    /// Changes an aligned value of another rank's, and returns that from before. None: nothing was done. An error: nobody knows whether it was.
+    /// Changes an aligned value of another rank, and returns the previous value. `None` if nothing was done. After an error it is
+    /// not known whether the value was changed.
     #[inline]
     pub fn fetch(
         &mut self,

@@ -1,4 +1,4 @@
-//! What programs call: this process's part in the global address space.
+//! The global address space as programs use it.
 
 mod turns;
 
@@ -20,9 +20,9 @@ use cci::{Atomic, AtomicKind, AtomicWidth, Device, Foreign, Memory, Options};
 use cci_job::{Connections, Job, Ranks};
 use std::time::Duration;
 
-/// An address in memory.
+/// Bytes of an address in memory.
 const WORD_BYTES: usize = 8;
-/// Memory that the library needs has the heap here, behind what passes through and the word of a broadcast.
+/// Where the heap begins in the library's memory: behind the buffer for transfers and the word of a broadcast.
 const HEAP_AT: usize = SCRATCH_BYTES + 16;
 /// A rank's number in memory.
 const NUMBER_BYTES: usize = 4;
@@ -52,10 +52,10 @@ pub struct GlobalMemory {
     pub(crate) buffers: Buffers,
     pub(crate) regions: Regions,
     engine: Engine,
-    /// How the barrier that this rank has called has ended, until its caller has seen that.
+    /// The result of the barrier that this rank has called, until its caller has taken it.
     barrier_end: Option<Result<()>>,
     starter: Memory,
-    /// Memory that the library needs: what passes through it, and the heap.
+    /// The library's memory: the buffer for transfers, and the heap.
     library: Memory,
     heap_bytes: u64,
     reserves: Reserves,
@@ -101,7 +101,7 @@ impl GlobalMemory {
         GlobalMemory::over(Ranks::open(job, device, options)?, starter_bytes, heap_bytes)
     }
 
-    /// Over the connections of a rank, for tests of layers.
+    /// Opens it over the connections of a rank, for tests of layers.
     ///
     /// # Errors
     /// The system has no memory.
@@ -130,7 +130,7 @@ impl GlobalMemory {
         })
     }
 
-    /// Gives the endpoint up as it is, for simulations.
+    /// Gives up the endpoint in its present state, for simulations.
     #[doc(hidden)]
     pub fn into_endpoint(self) -> cci::Endpoint {
         self.links.ranks.into_endpoint()
@@ -146,14 +146,14 @@ impl GlobalMemory {
         self.links.ranks.size()
     }
 
-    /// How many colours there are (`acp_colors`). Accesses of one colour do not wait for those of another one. On the device `any`, those of colour 0 take
-    /// the best path, which is shared memory on one host, and those of colour 1 always go over a network, if the device has one; on other
-    /// devices both take the same path.
+    /// The number of colours (`acp_colors`). Accesses of one colour do not wait for those of another. On the device `any`, those
+    /// of colour 0 take the best path, which is shared memory on one host. Those of colour 1 always use a network, if the device
+    /// has one. On other devices both take the same path.
     pub fn colors(&self) -> u32 {
         COLORS
     }
 
-    /// Where the starter memory of a rank begins (`acp_query_starter_ga`). Its colour is 0.
+    /// The address at which the starter memory of a rank begins (`acp_query_starter_ga`). Its colour is 0.
     ///
     /// # Errors
     /// There is no such rank.
@@ -258,7 +258,7 @@ impl GlobalMemory {
         Ok(handle)
     }
 
-    /// Operations that are done at once make no progress for others.
+    /// Takes a turn from time to time, since operations that are done at once make no progress for others.
     #[inline]
     fn turn_now_and_then(&mut self) {
         if self.engine.wants_turn() {
@@ -266,12 +266,12 @@ impl GlobalMemory {
         }
     }
 
-    /// The operation of this number ([`Handle::number`]). None: it was not issued.
+    /// The operation of this number ([`Handle::number`]); `None` if it was not issued.
     pub fn handle(&self, number: u64) -> Option<Handle> {
         self.engine.handle(number)
     }
 
-    /// The operation that was issued last. None: there was none.
+    /// The operation that was issued last; `None` if there was none.
     pub fn last(&self) -> Option<Handle> {
         self.engine.handle(self.engine.last().number())
     }
@@ -321,8 +321,8 @@ impl GlobalMemory {
         self.turn();
     }
 
-    /// Makes progress for the progress thread, and prepares for its sleep. Returns whether it may sleep until something comes, or only for a
-    /// moment since something waits for space; None: there may be more to do.
+    /// Makes progress for the progress thread, and prepares for its sleep. Returns whether the thread may sleep until something
+    /// comes, or only for a moment because something waits for space. `None` if there may be more to do.
     pub(crate) fn prepare_sleep(&mut self) -> Option<bool> {
         self.turn();
         if self.engine.waits_for_space || self.channels.waits_for_space || self.buffers.waits_for_space {
@@ -336,7 +336,7 @@ impl GlobalMemory {
         self.links.faults
     }
 
-    /// Fails for this rank, and for one that is not there.
+    /// Checks that a rank exists and is not this one.
     pub(crate) fn check_other(&self, rank: u32) -> Result<()> {
         let size = self.size();
         if rank >= size {
@@ -361,7 +361,7 @@ impl GlobalMemory {
         }
     }
 
-    /// Gives all ranks a word of one rank: an address, such as a container's handle, or a length. All ranks call it.
+    /// Gives all ranks a word of one rank, such as the address of a container or a length. All ranks call it.
     ///
     /// # Errors
     /// There is no such rank. A rank is gone.
@@ -377,7 +377,7 @@ impl GlobalMemory {
         self.sync()?;
         let at = GlobalAddress::new(root, 0, library_place(self.starter.len()) + SCRATCH_BYTES as u64);
         let word = self.read_word(at.ok_or(AcpError::Full("there is no space for starter memory"))?)?;
-        // The next one may not come before all ranks have read this one.
+        // The next broadcast may not come before all ranks have read this one.
         self.sync()?;
         Ok(word)
     }
@@ -389,7 +389,7 @@ impl GlobalMemory {
     /// Two ranks want the same number, or one a number that no rank has: all ranks get that error, and nothing has changed. A rank is gone.
     pub fn reset(&mut self, rank: u32) -> Result<()> {
         self.take_failure()?;
-        // Behind the next barrier, no rank writes to the memory of requests any more, which end.
+        // After the next barrier, no rank writes to the memory of requests any more. The requests end.
         self.channels.let_straight(false);
         let end = self.reset_with_barriers(rank);
         self.channels.let_straight(true);
@@ -413,12 +413,12 @@ impl GlobalMemory {
         self.channels.forget(&mut self.links)?;
         self.buffers.forget(&mut self.links)?;
         self.links.renumber(numbering);
-        // Before, nobody uses memory of a rank that has not cleared it.
+        // Until then, nobody uses memory of a rank that has not cleared it.
         self.sync()
     }
 
-    /// Gives a number to all ranks, and returns everybody's, by rank: rank 0 has a list, which everybody writes to and then reads. Rank 0's starter
-    /// memory says where it is, and gets its own content back.
+    /// Gives a number of this rank to all ranks, and returns everybody's, by rank. Rank 0 has a list, to which every rank writes
+    /// and which it then reads. Rank 0's starter memory has the address of the list meanwhile, and gets its own content back.
     fn exchange_numbers(&mut self, number: u32) -> Result<Vec<u32>> {
         const WRONG: AcpError = AcpError::Argument("rank 0 says what no process of this version says");
         let (rank, size) = (self.rank() as usize, self.size() as usize);
@@ -463,7 +463,7 @@ impl GlobalMemory {
         Ok(list.as_chunks::<NUMBER_BYTES>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect())
     }
 
-    /// Where bytes pass through that this rank reads of others or writes to them.
+    /// The buffer for bytes that this rank reads of others or writes to them.
     fn scratch(&self) -> Result<GlobalAddress> {
         let place = library_place(self.starter.len());
         GlobalAddress::new(self.rank(), 0, place)
@@ -485,11 +485,11 @@ impl GlobalMemory {
         }
     }
 
-    /// Changes a word, and returns what was there.
+    /// Changes a word, and returns its previous value.
     fn change(&mut self, at: GlobalAddress, kind: AtomicKind, operand: u64, compare: u64) -> Result<u64> {
         let atomic = Atomic { kind, width: AtomicWidth::Eight, operand, compare };
         self.turn_now_and_then();
-        // A value that is not aligned is refused below.
+        // The check of the operation refuses an unaligned value.
         let is_aligned = at.to_bits().is_multiple_of(WORD_BYTES as u64);
         let endpoint = self.links.endpoint();
         if is_aligned && let Some(found) = self.engine.mapped.fetch(endpoint, at, atomic) {
@@ -589,7 +589,7 @@ impl Space for GlobalMemory {
     fn serve(&mut self, pause: Duration) -> Result<()> {
         self.turn();
         if pause.is_zero() {
-            // Whoever is waited for may need this core.
+            // The rank that is waited for may need this core.
             std::thread::yield_now();
             Ok(())
         } else {
@@ -606,18 +606,19 @@ impl Space for GlobalMemory {
     }
 }
 
-/// Heaps of a host are added to the cap of an endpoint's memory so often, for them to be mapped: half of it is for other transports, a quarter of the rest is
-/// set apart for operations, and while there are several peers, one gets no more than half of what is left.
+/// The heaps of a host are added this many times to the cap of an endpoint's memory, so that they can be mapped. Half of it is
+/// for other transports, a quarter of the rest is reserved for operations, and while there are several peers, one gets at most
+/// half of what is left.
 const HEAPS_IN_CAP: u64 = 3;
 
-/// Options of an endpoint that may map the heaps of as many ranks. What the cap was before is for everything else.
+/// Options of an endpoint that may map the heaps of `local_size` ranks. The original cap remains for everything else.
 pub(crate) fn with_heaps(options: Options, heap_bytes: u64, local_size: u32) -> Options {
     let heaps_bytes = heap_bytes.saturating_mul(local_size.into()).saturating_mul(HEAPS_IN_CAP);
     let cap_bytes = options.memory_bytes_max.saturating_add(heaps_bytes);
     options.memory_bytes_max(cap_bytes)
 }
 
-/// Where the memory that the library needs begins on every rank, by the length of starter memory.
+/// The place at which the library's memory begins on every rank, by the length of starter memory.
 fn library_place(starter_bytes: usize) -> u64 {
     (STARTER_PLACE + starter_bytes as u64).next_multiple_of(ALIGN_BYTES) + ALIGN_BYTES
 }

@@ -1,17 +1,17 @@
-//! Which rank of the job has which number here: `acp_reset` gives processes other ones.
+//! The numbers of ranks. `acp_reset` gives processes other numbers than the job.
 
 use crate::error::{AcpError, Result};
 
-/// Numbers of ranks. Nothing is kept while each has the one that its launcher gave it.
+/// Numbers of ranks. Nothing is stored while each rank has the number that its launcher gave it.
 #[derive(Default)]
 pub(crate) struct Numbering {
-    /// By number, the rank of the job, and the other way round. Empty: they are the same.
+    /// The rank of the job of each number, and the reverse. Both are empty while they are equal.
     job_ranks: Vec<u32>,
     numbers: Vec<u32>,
 }
 
 impl Numbering {
-    /// From the number that each rank of the job takes.
+    /// Makes a numbering of the number that each rank of the job takes.
     pub fn new(numbers: Vec<u32>) -> Result<Numbering> {
         const WRONG: AcpError =
             AcpError::Argument("a reset gives each rank another number, and only those that ranks have");

@@ -1,15 +1,15 @@
-//! Which operations may start, and which have ended.
+//! Decides which operations may start, and which have ended.
 //!
-//! Operations are numbered from 1, and end in that order: one counts as ended when all before it have, too. So every condition is one number: *all up
-//! to this one have ended*. The paper's order handles are made of that.
+//! Operations are numbered from 1. One counts as ended when it and all before it have ended. So every condition is one number:
+//! *all up to this one have ended*. The order handles of the paper are implemented by that.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Operations of this process, each with what it does.
+/// Operations of this process, with their payload.
 pub(crate) struct Orders<T> {
-    /// All up to this one have ended.
+    /// All operations up to this one have ended.
     ended: u64,
-    /// Of those behind, whether each has ended by itself.
+    /// For each operation after that, whether it has ended.
     has_ended: VecDeque<bool>,
     /// Operations by the last one that they wait for.
     waiting: BTreeMap<u64, VecDeque<(u64, T)>>,
@@ -18,11 +18,11 @@ pub(crate) struct Orders<T> {
     failed: Option<(u64, String)>,
 }
 
-/// What has become of an operation whose turn it is.
+/// What to do with an operation whose turn it is.
 pub(crate) enum Turn<T> {
     /// It may start.
     Start(u64, T),
-    /// It must not: one that it waited for has failed.
+    /// Fail it, since one that it waited for has failed.
     Fail(u64),
 }
 
@@ -49,12 +49,12 @@ impl<T> Orders<T> {
         self.ended
     }
 
-    /// An operation that may start when all up to `after` have ended.
+    /// Issues an operation that may start when all up to `after` have ended.
     pub fn issue(&mut self, after: u64, item: T) -> u64 {
         let after = after.min(self.last());
         self.has_ended.push_back(false);
         let number = self.last();
-        // An operation does not overtake one with the same condition, even if that is met now.
+        // An operation does not overtake one with the same condition, even if the condition holds now.
         if self.waiting.is_empty() && after <= self.ended && !self.is_behind_failure(after) {
             self.ready.push_back((number, item));
         } else {
@@ -63,7 +63,7 @@ impl<T> Orders<T> {
         number
     }
 
-    /// Whether an operation that may start when all up to `after` have ended may start now, and nothing else waits for its turn.
+    /// Whether an operation with this condition could start now, and no other waits for its turn.
     #[inline]
     pub fn is_free(&self, after: u64) -> bool {
         after <= self.ended && self.waiting.is_empty() && self.ready.is_empty() && self.failed.is_none()
@@ -75,14 +75,14 @@ impl<T> Orders<T> {
         self.waiting.is_empty() & self.ready.is_empty()
     }
 
-    /// An operation that has had its turn.
+    /// Issues an operation that starts at once.
     #[inline]
     pub fn issue_started(&mut self) -> u64 {
         self.has_ended.push_back(false);
         self.last()
     }
 
-    /// An operation that has ended well.
+    /// Issues an operation that has ended well at once.
     #[inline]
     pub fn issue_ended(&mut self) -> u64 {
         if self.has_ended.is_empty() {
@@ -113,7 +113,7 @@ impl<T> Orders<T> {
         self.failed.as_ref().is_some_and(|&(failed, _)| failed <= after)
     }
 
-    /// An operation has ended by itself.
+    /// Notes that an operation has ended.
     pub fn end(&mut self, number: u64, result: Result<(), String>) {
         let at = number.checked_sub(self.ended + 1).map(|at| at as usize);
         let Some(has_ended) = at.and_then(|at| self.has_ended.get_mut(at)) else { return };
@@ -137,7 +137,7 @@ impl<T> Orders<T> {
             .map(|(number, why)| (*number, why.as_str()))
     }
 
-    /// Forgets the failure, once everything has ended.
+    /// Takes the failure, when everything has ended.
     pub fn take_failure(&mut self) -> Option<(u64, String)> {
         self.failed.take_if(|_| self.has_ended.is_empty())
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of all operations: one starts exactly when all that it waits for have ended.
+        /// Compares with a list of all operations: one starts exactly when all that it waits for have ended.
         #[test]
         fn conditions_hold(steps in proptest::collection::vec((any::<bool>(), 0_u64..20), 1..200)) {
             let mut orders = Orders::default();

@@ -1,13 +1,13 @@
-//! Memory of this process that all ranks may access, and the places that it has.
+//! Memory of this process that all ranks may access, and its places.
 //!
-//! **Invariant:** regions do not share places, and there is a gap between any two, so that arithmetic beyond the end of one does not reach the
-//! next. Places of a region that has ended are given again only when all others were.
+//! **Invariant:** regions do not share places, and there is a gap between any two, so that arithmetic beyond the end of one does
+//! not reach the next. Places of a region that has ended are reused only after all others.
 
 use crate::error::{AcpError, Result};
 use crate::limits::{ALIGN_BYTES, COLORS, PLACES};
 use cci::{Access, Endpoint, Memory, RegionHandle};
 
-/// Names a registration of this process (`acp_atkey_t`).
+/// Identifies a registration of this process (`acp_atkey_t`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegionKey {
     place: u64,
@@ -27,34 +27,34 @@ struct Mappable {
     handle: RegionHandle,
 }
 
-/// What this process has registered, by first places: a sorted list, as every operation looks for a region.
+/// The registrations of this process, by first places. The list is sorted, since every operation looks for a region.
 pub(crate) struct Regions {
     regions: Vec<(u64, Region)>,
-    /// Those of memory that peers on this host map, sorted by their addresses here.
+    /// The registrations of memory that peers on this host map, sorted by their addresses here.
     mappable: Vec<Mappable>,
     /// Where the search for free places begins.
     next: u64,
 }
 
 impl RegionKey {
-    /// A number that names it, and is not 0.
+    /// The key as a number that is not 0.
     pub fn to_bits(self) -> u64 {
         self.place
     }
 
-    /// What [`RegionKey::to_bits`] was made of; none of 0.
+    /// The key of a number from [`RegionKey::to_bits`]; `None` for 0.
     pub fn from_bits(bits: u64) -> Option<RegionKey> {
         (bits != 0).then_some(RegionKey { place: bits })
     }
 
-    /// Where the region begins.
+    /// The first place of the region.
     pub(crate) fn place(self) -> u64 {
         self.place
     }
 }
 
 impl Regions {
-    /// The first region will be at this place, which is a multiple of a page.
+    /// Makes an empty list. The first region will begin at this place, which is a multiple of a page.
     pub fn beginning_at(place: u64) -> Regions {
         Regions { regions: Vec::new(), mappable: Vec::new(), next: place }
     }
@@ -112,7 +112,7 @@ impl Regions {
         self.regions.get(behind.checked_sub(1)?)
     }
 
-    /// The region that has all of `len_bytes` from a place on, registered with this colour, and where these are in it.
+    /// The region with this colour that has all of `len_bytes` from a place on, and the offset of the place in it.
     pub fn find(&self, color: u32, place: u64, len_bytes: u64) -> Option<(RegionKey, &Region, u64)> {
         let &(start, ref region) = self.before(place)?;
         let offset = place - start;
@@ -120,7 +120,7 @@ impl Regions {
         (region.color == color && is_inside).then_some((RegionKey { place: start }, region, offset))
     }
 
-    /// A region that peers on this host map and that has all bytes of this memory, and where these are in it.
+    /// The region that peers on this host map and that has all bytes of this memory, and the offset of the memory in it.
     pub fn find_mappable(&self, memory: &Memory) -> Option<(RegionHandle, u64)> {
         let address = memory.as_ptr().addr();
         let behind = self.mappable.partition_point(|region| region.address <= address);
@@ -130,7 +130,8 @@ impl Regions {
         is_inside.then_some((region.handle, offset as u64))
     }
 
-    /// Free places for a region, the first of which is as far in its page as its memory is. There is a gap of a page at least.
+    /// Finds free places for a region. The first is at the same offset in its page as the region's memory. The gap has at least a
+    /// page.
     fn find_free(&self, in_page: u64, len_bytes: u64) -> Result<u64> {
         const NONE: AcpError =
             AcpError::Full("there is no space left for the region among the places of this rank");
@@ -141,7 +142,7 @@ impl Regions {
             let at = self.regions.partition_point(|&(start, _)| start < from);
             self.regions.get(at).map_or(PLACES, |&(start, _)| start) - ALIGN_BYTES
         };
-        // Behind the last registration, then wherever there is a gap.
+        // The search begins behind the last registration, then takes any gap.
         let gaps = self.regions.iter().map(|(start, region)| gap_after(start, region));
         for from in [self.next, ALIGN_BYTES].into_iter().chain(gaps) {
             let is_free = self.find_at(from).is_none();
@@ -152,7 +153,7 @@ impl Regions {
         Err(NONE)
     }
 
-    /// The region whose bytes, or the gap behind them, are at a place.
+    /// The region that has a place, in its bytes or in the gap behind them.
     fn find_at(&self, place: u64) -> Option<&Region> {
         let &(start, ref region) = self.before(place)?;
         (place < round_up(start + region.memory.len() as u64) + ALIGN_BYTES).then_some(region)

@@ -1,20 +1,20 @@
-//! Memory of heaps that this rank has taken ahead of time for its next short blocks.
+//! Memory of heaps that this rank has reserved for its next short blocks.
 //!
-//! Ranks that allocate from one heap change the same word for each block, and their blocks share cache lines. A rank that takes memory for
-//! many blocks at a time avoids both.
+//! Ranks that allocate from one heap change the same word for each block, and their blocks share cache lines. A rank that
+//! reserves memory for many blocks at a time avoids both.
 
-/// Bytes that are taken ahead at a time.
+/// Bytes that are reserved at a time.
 const RESERVE_BYTES: u64 = 4096;
-/// All ranks together take no more ahead than one part in this many of what was never used.
+/// All ranks together reserve at most this part of the memory that was never used.
 const SHARE: u64 = 32;
-/// Heaps of which this rank has a reserve at the same time.
+/// The most heaps of which this rank has a reserve at the same time.
 const RESERVES: usize = 16;
 const UNIT_BYTES: u64 = 16;
 
-/// Shorter blocks are cut from what was taken ahead, units.
+/// The longest block that is cut from a reserve, units.
 pub(crate) const SHORT_UNITS_MAX: u64 = 256 / UNIT_BYTES;
 
-/// A piece of a heap: its first unit, and how many it has. A unit has 16 bytes.
+/// A piece of a heap: its first unit, and its length in units of 16 bytes.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Block {
     pub unit: u64,
@@ -22,8 +22,8 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Its first `units` units, and the rest. A rest that is too short for a block stays with them. None: it has fewer
-    /// units.
+    /// Divides the block into its first `units` units and the rest. A rest that is too short for a block stays with the first
+    /// part. `None` if it has fewer units.
     pub fn cut(self, units: u64, least: u64) -> Option<(Block, Block)> {
         let rest = self.units.checked_sub(units)?;
         let units = if rest < least { self.units } else { units };
@@ -32,22 +32,22 @@ impl Block {
     }
 }
 
-/// What a rank has taken ahead from heaps: 4 KiB of each, of 16 heaps at most. It belongs to a [space](crate::Space), which keeps
-/// it for [`allocate`](crate::allocate).
+/// The reserves of a rank: 4 KiB of each heap, of 16 heaps at most. They belong to a [space](crate::Space), which keeps them for
+/// [`allocate`](crate::allocate).
 #[derive(Debug, Default)]
 pub struct Reserves {
     of: [(u32, Block); RESERVES],
 }
 
 impl Reserves {
-    /// The place of a heap's reserve. Another heap's may be there.
+    /// The place of a heap's reserve. It may hold another heap's.
     #[inline]
     pub(crate) fn of(&mut self, rank: u32) -> &mut (u32, Block) {
         // The remainder is below the length.
         &mut self.of[rank as usize % RESERVES]
     }
 
-    /// Takes all that is left: of one heap, or of any.
+    /// Takes the rest of a reserve: of one heap, or of any.
     pub(crate) fn take(&mut self, rank: Option<u32>) -> Option<(u32, Block)> {
         let mut of = self.of.iter_mut();
         let left = of.find(|(owner, block)| block.units > 0 && rank.is_none_or(|rank| rank == *owner))?;
@@ -55,7 +55,7 @@ impl Reserves {
     }
 }
 
-/// How many units to take ahead if `unused_units` were never used and each of `ranks` may take some.
+/// How many units to reserve if `unused_units` were never used and each of `ranks` may take some.
 pub(crate) fn ahead(unused_units: u64, ranks: u32) -> u64 {
     (unused_units / SHARE / u64::from(ranks.max(1))).min(RESERVE_BYTES / UNIT_BYTES)
 }

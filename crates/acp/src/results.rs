@@ -1,4 +1,5 @@
-//! Where atomic operations on 4 bytes put what they find: the core writes 8 bytes, and the program has given a place of 4.
+//! Places to which atomic operations on 4 bytes write the previous value. The core writes 8 bytes, and the program has given a
+//! place of 4.
 
 use crate::error::Result;
 use crate::limits::RESULTS_MAX;
@@ -6,19 +7,19 @@ use cci::{Access, Endpoint, Foreign, Memory, RegionAddress, RegionHandle};
 
 const RESULT_BYTES: usize = 8;
 
-/// Places for as many operations as may be under way, made with the first of them.
+/// Places for as many operations as may be under way. They are allocated with the first operation.
 #[derive(Default)]
 pub(crate) struct Results {
     places: Option<(Memory, RegionHandle)>,
     free: Vec<Slot>,
 }
 
-/// Names a place.
+/// Identifies a place.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u8);
 
 impl Results {
-    /// A place of its own for an operation. None: all are taken; the end of another operation gives one back.
+    /// Takes a place for an operation. `None` if all are taken; the end of another operation returns one.
     pub fn take(&mut self, endpoint: &mut Endpoint) -> Result<Option<(Slot, RegionAddress)>> {
         let handle = match &self.places {
             Some((_, handle)) => *handle,
@@ -35,7 +36,7 @@ impl Results {
         Ok(slot.map(|slot| (slot, RegionAddress::new(handle, u64::from(slot.0) * RESULT_BYTES as u64))))
     }
 
-    /// Frees a place, and returns what was put there: 4 bytes, since the upper ones of 8 are zeros.
+    /// Frees a place, and returns its value: 4 bytes, since the upper ones of 8 are zeros.
     pub fn give_back(&mut self, slot: Slot) -> u32 {
         let mut bytes = [0; RESULT_BYTES];
         if let Some((memory, _)) = &self.places {

@@ -1,4 +1,4 @@
-//! Segmented buffers, as programs see them: rings of segments in memory of the program's at both ends, without a copy between.
+//! Segmented buffers, as programs use them: rings of segments in the program's memory at both ends, without an intermediate copy.
 
 use crate::buffers::{Indices, Segments};
 use crate::channels::End;
@@ -48,10 +48,11 @@ pub struct SegmentDestination {
 }
 
 impl SegmentSource {
-    /// Makes the source of a segmented buffer to another rank, in memory of the program's. Does not wait for the other rank.
+    /// Makes the source of a segmented buffer to another rank, in the program's memory. Does not wait for the other rank.
     ///
     /// # Errors
-    /// There is no such rank, or it is this one. There are no segments, or more than the memory has. The system has no memory.
+    /// There is no such rank, or it is this one. There are no segments, or they are longer than the memory. The system has no
+    /// memory.
     pub fn create(
         global: &mut GlobalMemory,
         destination: u32,
@@ -63,7 +64,7 @@ impl SegmentSource {
         Ok(SegmentSource { end: buffers.create_source(links, destination, memory, segments)? })
     }
 
-    /// Waits until the destination was made, too (`acp_connect_segbuf`). Segments may be published before that.
+    /// Waits until the destination was made as well (`acp_connect_segbuf`). Segments may be published before that.
     ///
     /// # Errors
     /// The destination has other segments, or its rank is gone.
@@ -105,10 +106,10 @@ impl SegmentSource {
         buffers.publish(links, self.end)
     }
 
-    /// How far it has come (`acp_query_segbuf_head`, `_tail`, `_sent`). Makes progress.
+    /// The indices of this end (`acp_query_segbuf_head`, `_tail`, `_sent`). Makes progress.
     ///
     /// # Errors
-    /// A reset has ended it.
+    /// A reset has ended the buffer.
     pub fn indices(&self, global: &mut GlobalMemory) -> Result<Indices> {
         global.progress();
         global.buffers.indices(self.end, true)
@@ -123,17 +124,17 @@ impl SegmentSource {
     /// Waits until all that was published is at the destination, and ends the connection (`acp_disconnect_segbuf`).
     ///
     /// # Errors
-    /// A reset has ended it.
+    /// A reset has ended the buffer.
     pub fn disconnect(&self, global: &mut GlobalMemory) -> Result<()> {
         global.wait_until(|global| global.buffers.is_drained(self.end).then_some(()))?;
         let GlobalMemory { buffers, links, .. } = global;
         buffers.disconnect(links, self.end, true)
     }
 
-    /// Disconnects, and forgets the buffer (`acp_free_segbuf`). The memory is the program's alone again.
+    /// Disconnects, and removes the buffer (`acp_free_segbuf`). The memory belongs to the program alone again.
     ///
     /// # Errors
-    /// A reset has ended it.
+    /// A reset has ended the buffer.
     pub fn free(self, global: &mut GlobalMemory) -> Result<()> {
         self.disconnect(global)?;
         global.wait_until(|global| global.buffers.is_source_idle(self.end).then_some(()))?;
@@ -143,7 +144,7 @@ impl SegmentSource {
 }
 
 impl SegmentDestination {
-    /// Makes the destination of a segmented buffer from another rank, in memory of the program's. Does not wait for the other rank.
+    /// Makes the destination of a segmented buffer from another rank, in the program's memory. Does not wait for the other rank.
     ///
     /// # Errors
     /// Those of [`SegmentSource::create`].
@@ -158,7 +159,7 @@ impl SegmentDestination {
         Ok(SegmentDestination { end: buffers.create_destination(links, source, memory, segments)? })
     }
 
-    /// Waits until the source was made, too (`acp_connect_segbuf`).
+    /// Waits until the source was made as well (`acp_connect_segbuf`).
     ///
     /// # Errors
     /// The source's rank is gone.
@@ -172,7 +173,8 @@ impl SegmentDestination {
         global.buffers.is_connected(self.end, false)
     }
 
-    /// Whether the segment at the head is there (`acp_isacked_segbuf`). Makes progress. What has come can be taken after the end of the connection, too.
+    /// Whether the segment at the head is there (`acp_isacked_segbuf`). Makes progress. Segments that have come can be taken
+    /// after the end of the connection as well.
     ///
     /// # Errors
     /// There is none, and the buffer was disconnected, or the other rank is gone.
@@ -191,37 +193,38 @@ impl SegmentDestination {
         })?
     }
 
-    /// Releases the segment at the head (`acp_ready_segbuf`): the source may fill it again. Never blocks.
+    /// Releases the segment at the head (`acp_ready_segbuf`), so that the source may fill it again. Never blocks.
     ///
     /// # Errors
-    /// It is not there. Those of [`SegmentDestination::has_data`].
+    /// The segment is not there. Those of [`SegmentDestination::has_data`].
     pub fn release(&self, global: &mut GlobalMemory) -> Result<()> {
         let GlobalMemory { buffers, links, .. } = global;
         buffers.release(links, self.end)
     }
 
-    /// How far it has come (`acp_query_segbuf_head`, `_tail`, `_sent`). Makes progress.
+    /// The indices of this end (`acp_query_segbuf_head`, `_tail`, `_sent`). Makes progress.
     ///
     /// # Errors
-    /// A reset has ended it.
+    /// A reset has ended the buffer.
     pub fn indices(&self, global: &mut GlobalMemory) -> Result<Indices> {
         global.progress();
         global.buffers.indices(self.end, false)
     }
 
-    /// Ends the connection (`acp_disconnect_segbuf`). The source publishes nothing more; what has come can be taken.
+    /// Ends the connection (`acp_disconnect_segbuf`). The source publishes nothing more. Segments that have come can still be
+    /// taken.
     ///
     /// # Errors
-    /// A reset has ended it.
+    /// A reset has ended the buffer.
     pub fn disconnect(&self, global: &mut GlobalMemory) -> Result<()> {
         let GlobalMemory { buffers, links, .. } = global;
         buffers.disconnect(links, self.end, false)
     }
 
-    /// Disconnects, and forgets the buffer (`acp_free_segbuf`). The memory is the program's alone again.
+    /// Disconnects, and removes the buffer (`acp_free_segbuf`). The memory belongs to the program alone again.
     ///
     /// # Errors
-    /// A reset has ended it.
+    /// A reset has ended the buffer.
     pub fn free(self, global: &mut GlobalMemory) -> Result<()> {
         let GlobalMemory { buffers, links, .. } = global;
         buffers.free(links, self.end, false)

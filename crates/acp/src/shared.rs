@@ -1,10 +1,10 @@
 //! Global memory behind a lock, with a thread that serves other ranks while the program computes.
 //!
-//! A thread that calls makes progress itself, and the progress thread would only compete with it. So the progress thread follows what the
-//! program does. It *naps* while calls come, and looks at the end of a nap whether there was one. If there was none, it serves the ranks
-//! that have asked, and *watches*: it sleeps until something comes for the endpoint. The next call sends it back to its nap. While a call
-//! takes long, it waits for the lock. So an idle process costs nothing, a busy one a look for each nap, and others wait for no more than a
-//! nap once the program has stopped calling.
+//! A thread that calls makes progress itself, and the progress thread would only compete with it. So the progress thread follows
+//! what the program does. It *naps* while calls come, and checks at the end of a nap whether there was one. If there was none, it
+//! serves the ranks that have asked, and *watches*: it sleeps until something comes for the endpoint. The next call makes it nap
+//! again. While a call takes long, the thread waits for the lock. So an idle process costs nothing, and a busy one costs a check
+//! for each nap. Other ranks wait at most a nap after the program has stopped calling.
 
 use crate::error::{AcpError, Result};
 use crate::memory::GlobalMemory;
@@ -18,14 +18,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const NAME: &str = "acp-progress";
-/// How long calls of the program's keep the thread away, and how often what waits for space is tried again.
+/// How long calls of the program keep the thread away, and how often it is tried again to send what waits for space.
 const NAP: Duration = Duration::from_millis(1);
-/// Rounds of progress without a break, where there is always something to do.
+/// The most rounds of progress without a break, if there is always something to do.
 const ROUNDS_MAX: u32 = 64;
 
-/// A value that has global memory, perhaps among other things, and perhaps not any more.
+/// A value that contains global memory, perhaps among other things, and perhaps no longer.
 pub trait HasGlobalMemory: Send + 'static {
-    /// The global memory. None ends the progress thread.
+    /// The global memory. `None` ends the progress thread.
     fn global_memory(&mut self) -> Option<&mut GlobalMemory>;
 }
 
@@ -64,7 +64,8 @@ impl<T: HasGlobalMemory> HasGlobalMemory for Option<T> {
 /// # }
 /// ```
 pub struct SharedGlobalMemory<T: HasGlobalMemory = GlobalMemory> {
-    /// Dropped before `inner`, so that global memory is left by a thread of the program's. None: it was ended, or nobody needs it.
+    /// The thread is dropped before `inner`, so that a thread of the program leaves the global memory. `None` if it was ended, or
+    /// is not needed.
     thread: Mutex<Option<ProgressThread>>,
     helper: Arc<Helper>,
     inner: Arc<Mutex<State<T>>>,
@@ -73,14 +74,14 @@ pub struct SharedGlobalMemory<T: HasGlobalMemory = GlobalMemory> {
 
 struct State<T> {
     value: T,
-    /// The thread watches.
+    /// Whether the thread watches.
     is_watched: bool,
-    /// What it sleeps on. None: there is no thread.
+    /// The object on which the thread sleeps; `None` if there is no thread.
     sleeper: Option<Arc<Sleeper>>,
 }
 
 impl<T> State<T> {
-    /// Sends the thread, which watches, to its nap.
+    /// Wakes the thread, if it watches, so that it naps.
     #[cold]
     fn wake(&mut self) {
         self.is_watched = false;
@@ -90,11 +91,11 @@ impl<T> State<T> {
     }
 }
 
-/// What the program's threads and the progress thread know of each other.
+/// The state that the program's threads and the progress thread share.
 struct Helper {
-    /// Calls of the program's. Written under the lock, so that no two writers meet; read without it.
+    /// Calls of the program. It is written under the lock, so there is one writer at a time, and read without the lock.
     calls: AtomicU64,
-    /// Threads of the program's that stand before the lock.
+    /// Threads of the program that wait for the lock.
     wanted: AtomicU32,
     stops: Mutex<bool>,
     stopped: Condvar,
@@ -105,15 +106,15 @@ impl Helper {
         self.stops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the thread shall end.
+    /// Naps, and returns whether the thread must end.
     fn nap(&self) -> bool {
         let napped = self.stopped.wait_timeout_while(self.stops(), NAP, |stops| !*stops);
         *napped.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
-/// The value of a [`SharedGlobalMemory`], for as long as this thread has the lock. Other threads wait for it, and other ranks are served only in calls
-/// meanwhile: hold it for a call, and not while the program computes.
+/// The value of a [`SharedGlobalMemory`] while this thread has the lock. Other threads wait for it, and other ranks are served
+/// only in calls. So hold it for a call, and not while the program computes.
 pub struct Locked<'a, T> {
     state: MutexGuard<'a, State<T>>,
 }
@@ -171,7 +172,7 @@ impl<T: HasGlobalMemory> SharedGlobalMemory<T> {
             Err(_) => self.lock_slowly(),
         };
         let calls = &self.helper.calls;
-        // Relaxed: the lock orders it for those who take the lock, and for others it is a hint.
+        // Relaxed: the lock orders it for threads that take the lock. For others it is a hint.
         calls.store(calls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         if state.is_watched {
             state.wake();
@@ -179,10 +180,10 @@ impl<T: HasGlobalMemory> SharedGlobalMemory<T> {
         Ok(Locked { state })
     }
 
-    /// While a thread of the program's stands before the lock, the progress thread keeps away.
+    /// Takes the lock. The progress thread stays away while a thread of the program waits for it.
     #[cold]
     fn lock_slowly(&self) -> MutexGuard<'_, State<T>> {
-        // Relaxed: a hint. Whether the lock is free is the lock's business.
+        // Relaxed: this is a hint. The lock itself decides whether it is free.
         self.helper.wanted.fetch_add(1, Ordering::Relaxed);
         let state = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         self.helper.wanted.fetch_sub(1, Ordering::Relaxed);
@@ -209,7 +210,7 @@ impl<T: HasGlobalMemory> SharedGlobalMemory<T> {
     }
 }
 
-/// The thread, which ends when this is dropped.
+/// The progress thread, which ends when this is dropped.
 struct ProgressThread {
     helper: Arc<Helper>,
     sleeper: Arc<Sleeper>,
@@ -240,19 +241,19 @@ impl Drop for ProgressThread {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if !fork::same_process(self.made_by) {
-            // A fork child has no such thread; what its handle points to is not to be touched.
+            // A child of `fork` has no such thread, and must not touch what its handle points to.
             std::mem::forget(thread);
             return;
         }
         *self.helper.stops() = true;
         self.helper.stopped.notify_all();
         self.sleeper.wake();
-        // That it panicked, if it did, is told by the panic's own message.
+        // If it panicked, its own message has reported that.
         let _ = thread.join();
     }
 }
 
-/// What comes next for the thread.
+/// What the thread does next.
 enum Next {
     Again,
     Nap,
@@ -260,11 +261,11 @@ enum Next {
     End,
 }
 
-/// The thread's own side.
+/// The state of the thread itself.
 struct Progress<T> {
     helper: Arc<Helper>,
     sleeper: Arc<Sleeper>,
-    /// Not kept alive by the thread: in a fork child, where there is no thread, nothing else would let go.
+    /// The thread does not keep it alive. In a child of `fork`, where there is no thread, nothing else would release it.
     inner: Weak<Mutex<State<T>>>,
     calls_seen: u64,
     rounds: u32,
@@ -276,7 +277,7 @@ impl<T: HasGlobalMemory> Progress<T> {
             let ends = match self.step() {
                 Next::Again => *self.helper.stops(),
                 Next::Nap => self.helper.nap(),
-                // Where the system can't wait, looking now and then can.
+                // If the system can't wait, the thread checks from time to time.
                 Next::Watch => match self.sleeper.sleep() {
                     Ok(()) => *self.helper.stops(),
                     Err(_) => self.helper.nap(),
@@ -289,7 +290,7 @@ impl<T: HasGlobalMemory> Progress<T> {
         }
     }
 
-    /// Whether the program has called since the last look, or is about to.
+    /// Whether the program has called since the last check, or is about to.
     fn was_called(&mut self) -> bool {
         let calls = self.helper.calls.load(Ordering::Relaxed);
         let was_called = calls != self.calls_seen || self.helper.wanted.load(Ordering::Relaxed) > 0;
@@ -317,7 +318,7 @@ impl<T: HasGlobalMemory> Progress<T> {
             Some(false) => Next::Nap,
             None => {
                 self.rounds += 1;
-                // Always something to do, or something that only looks so: not at the cost of a whole core.
+                // There is always something to do, or it seems so. This must not cost a whole core.
                 if self.rounds.is_multiple_of(ROUNDS_MAX) { Next::Nap } else { Next::Again }
             }
         }

@@ -5,17 +5,17 @@ use crate::error::{AcpError, Result};
 use crate::reserve::Reserves;
 use std::time::Duration;
 
-/// A word of a container: addresses, lengths and locks.
+/// Bytes of a word of a container. Words are addresses, lengths and locks.
 pub(crate) const WORD_BYTES: u64 = 8;
 
-/// Bytes that are moved at once.
+/// Bytes that are moved at a time.
 const MOVE_BYTES: u64 = 16 << 10;
-/// Tries to get what another rank has, before a rank sleeps between them.
+/// Attempts to get what another rank has, before this rank sleeps between them.
 const TRIES_AWAKE: u32 = 64;
-/// How long a rank sleeps between two tries.
+/// How long a rank sleeps between two attempts.
 const TRY_PAUSE: Duration = Duration::from_micros(200);
 
-/// Bytes that begin where a word may: so words in them are copied whole on every processor.
+/// Bytes that are aligned as a word is. So words in them are copied whole on every processor.
 #[repr(align(8))]
 pub(crate) struct Aligned<T>(pub T);
 
@@ -30,7 +30,7 @@ pub trait Space {
     /// How many ranks there are.
     fn size(&self) -> u32;
 
-    /// Where the heap of a rank begins.
+    /// The address at which the heap of a rank begins.
     ///
     /// # Errors
     /// There is no such rank, or heaps have no bytes.
@@ -39,7 +39,7 @@ pub trait Space {
     /// How many bytes the heap of each rank has.
     fn heap_bytes(&self) -> u64;
 
-    /// What this rank has taken ahead of heaps. A space has it empty at first.
+    /// The memory of heaps that this rank has reserved. It is empty in a new space.
     fn reserves(&mut self) -> &mut Reserves;
 
     /// Reads bytes of any rank's registered memory.
@@ -54,13 +54,13 @@ pub trait Space {
     /// Those of [`Space::read`].
     fn write(&mut self, at: GlobalAddress, bytes: &[u8]) -> Result<()>;
 
-    /// Puts `new` into a word if `expected` is there, atomically. Returns what was there.
+    /// Writes `new` to a word if the word is `expected`, atomically. Returns the previous value.
     ///
     /// # Errors
     /// Those of [`Space::read`].
     fn compare_swap(&mut self, at: GlobalAddress, expected: u64, new: u64) -> Result<u64>;
 
-    /// Serves other ranks while this one waits for what another one has. Sleeps for at most `pause`; does not sleep if that is zero.
+    /// Serves other ranks while this one waits for what another has. Sleeps for at most `pause`; does not sleep if that is zero.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -99,7 +99,7 @@ pub trait Space {
         self.write(at, Aligned(words.map(u64::to_ne_bytes)).0.as_flattened())
     }
 
-    /// Waits a moment before another try.
+    /// Waits a moment before another attempt.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -108,7 +108,8 @@ pub trait Space {
     }
 }
 
-/// Copies bytes within one rank's memory or between two, also where both overlap, through this rank: the ranks whose memory it is take no part.
+/// Copies bytes within one rank's memory or between two, also if both overlap, through this rank. The ranks that have the memory
+/// take no part.
 pub(crate) fn move_bytes(
     space: &mut impl Space,
     dst: GlobalAddress,
@@ -117,7 +118,7 @@ pub(crate) fn move_bytes(
 ) -> Result<()> {
     let mut buffer = vec![0; len_bytes.min(MOVE_BYTES) as usize];
     let parts = len_bytes.div_ceil(MOVE_BYTES);
-    // Towards higher addresses the last part is first, so that nothing is read after it was overwritten.
+    // Towards higher addresses the last part comes first, so that nothing is read after it was overwritten.
     let is_upward = dst > src;
     for part in 0..parts {
         let from = MOVE_BYTES * if is_upward { parts - 1 - part } else { part };
@@ -134,10 +135,11 @@ pub(crate) fn behind(at: GlobalAddress, offset_bytes: u64) -> Result<GlobalAddre
         .ok_or_else(|| AcpError::Argument("the address is behind all places that a rank has"))
 }
 
-/// A word in place of an address where a container was destroyed: it names no rank, so that whoever still has the handle is refused.
+/// The word in place of an address after a container was destroyed. It names no rank, so a handle that somebody still has is
+/// refused.
 pub(crate) const GONE: u64 = 1;
 
-/// An address that a word has. None: the word is 0.
+/// The address in a word; `None` if the word is 0.
 pub(crate) fn address_in(word: u64) -> Result<Option<GlobalAddress>> {
     match (word, GlobalAddress::from_bits(word)) {
         (0, _) => Ok(None),
@@ -146,7 +148,7 @@ pub(crate) fn address_in(word: u64) -> Result<Option<GlobalAddress>> {
     }
 }
 
-/// An address as a word. 0: there is none.
+/// The word of an address; 0 if there is none.
 pub(crate) fn word_of(address: Option<GlobalAddress>) -> u64 {
     address.map_or(0, GlobalAddress::to_bits)
 }

@@ -1,4 +1,4 @@
-//! What ranks say to each other: records of little-endian words, one a message (`docs/wire.md`, R-ACP).
+//! The records that ranks exchange, of little-endian words, one in each message (`docs/wire.md`, R-ACP).
 
 use crate::address::GlobalAddress;
 use cci::RegionHandle;
@@ -11,16 +11,16 @@ pub(crate) struct Remote {
     pub handle: RegionHandle,
 }
 
-/// One record. Places are those of the colour of the connection.
+/// A record. Its places belong to the colour of the connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// Which region is this place in?
+    /// Asks for the region of this place.
     Ask { place: u64 },
-    /// In this one, or in none.
+    /// Answers with the region of the place, or none.
     Answer { place: u64, region: Option<Remote> },
-    /// Copy from your memory to another rank's, or within yours.
+    /// Asks to copy from the receiver's memory to another rank's, or within the receiver's.
     Copy { number: u64, dst: GlobalAddress, src: GlobalAddress, len_bytes: u64 },
-    /// That copy has ended, well or not.
+    /// Reports that such a copy has ended, and whether it succeeded.
     Copied { number: u64, is_well: bool },
 }
 

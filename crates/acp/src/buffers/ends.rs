@@ -9,27 +9,27 @@ use cci::{RegionHandle, Rma, RmaError, RmaFlags, RmaKind, Status};
 use cci_job::JobError;
 use std::collections::BTreeSet;
 
-/// Where a buffer is between being made and being freed.
+/// The stage of a buffer's life.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The other end has not been made.
+    /// The other end was not made yet.
     Waiting,
     Connected,
-    /// One of the two has disconnected it.
+    /// One of the ends has disconnected.
     Closed,
-    /// The ends have other segments.
+    /// The ends have different segments.
     Unequal,
     /// The other rank is gone.
     Lost,
 }
 
 impl Stage {
-    /// Whether nothing is sent from here any more.
+    /// Whether this end sends nothing more.
     pub fn is_over(self) -> bool {
         !matches!(self, Stage::Waiting | Stage::Connected)
     }
 
-    /// An error, if there will never be a connection, or not again.
+    /// Returns an error if there will never be a connection, or not again.
     pub fn check(self, rank: u32) -> Result<()> {
         match self {
             Stage::Waiting | Stage::Connected => Ok(()),
@@ -42,19 +42,19 @@ impl Stage {
     }
 }
 
-/// What a source keeps.
+/// The state of a source.
 pub(super) struct Source {
     pub stage: Stage,
     pub segments: Segments,
-    /// Registered, and read by the operations under way.
+    /// The registration of its memory, which the operations under way read.
     pub handle: RegionHandle,
     theirs: Option<RemoteSegments>,
     pub indices: Indices,
-    /// Writes that were started.
+    /// How many writes were started.
     started: u64,
 }
 
-/// What a destination keeps.
+/// The state of a destination.
 pub(super) struct Destination {
     pub stage: Stage,
     pub segments: Segments,
@@ -70,7 +70,7 @@ impl Source {
         Source { stage: Stage::Waiting, segments, handle, theirs: None, indices, started: 0 }
     }
 
-    /// The destination was made, too. False: it says what no destination says.
+    /// Notes that the destination was made. Returns false if no destination sends this.
     pub fn opened(&mut self, theirs: RemoteSegments) -> bool {
         let bytes = theirs.count.checked_mul(theirs.bytes);
         let is_right = self.theirs.is_none() && bytes.is_some_and(|bytes| bytes <= theirs.handle.len_bytes());
@@ -82,7 +82,8 @@ impl Source {
         is_right
     }
 
-    /// How far it has come. A segment that was released is at the destination, also if the end of its write is heard of later.
+    /// The indices of the source. A segment that was released is at the destination, even if the end of its write is reported
+    /// later.
     pub fn indices(&self) -> Indices {
         Indices { sent: self.indices.sent.max(self.indices.head), ..self.indices }
     }
@@ -91,7 +92,7 @@ impl Source {
         self.indices.tail - self.indices.head < self.segments.count
     }
 
-    /// The destination has released so many. False: it says what no destination says.
+    /// Notes how many segments the destination has released. Returns false if no destination sends this.
     pub fn released(&mut self, segments: u64) -> bool {
         let is_right = (self.indices.head..=self.started).contains(&segments);
         if is_right {
@@ -100,7 +101,7 @@ impl Source {
         is_right
     }
 
-    /// A segment was written, or could not be. Where it was refused, the destination has freed the buffer, which its record may say later.
+    /// Handles the end of a write. If it was refused, the destination has freed the buffer; its record about that may come later.
     pub fn written(&mut self, status: Status) {
         self.indices.sent += 1;
         if status != Status::Success && !self.stage.is_over() {
@@ -108,7 +109,7 @@ impl Source {
         }
     }
 
-    /// Whether nothing that was started reads the memory any more.
+    /// Whether no operation reads the memory any more.
     pub fn is_idle(&self) -> bool {
         self.started == self.indices.sent
     }
@@ -118,7 +119,7 @@ impl Source {
         self.is_idle() && (self.started == self.indices.tail || self.stage.is_over())
     }
 
-    /// Writes what was published. False: there is no space for all of it, and no event will say when there is.
+    /// Writes published segments. Returns false if there is not enough space; no event will report when there is.
     pub fn advance(&mut self, links: &mut Links, end: End) -> bool {
         let Some(theirs) = self.theirs.filter(|_| self.stage == Stage::Connected) else { return true };
         while self.started < self.indices.tail {
@@ -134,7 +135,7 @@ impl Source {
         true
     }
 
-    /// Data and news of it in one operation. False: there is no space.
+    /// Writes data and their notification in one operation. Returns false if there is no space.
     fn write(&self, links: &mut Links, end: End, theirs: RemoteSegments) -> Result<bool> {
         let Some(connection) = links.connection(lane(end.rank))? else { return Ok(false) };
         let Segments { count, bytes } = self.segments;
@@ -166,7 +167,7 @@ impl Destination {
         Destination { stage, segments, handle, indices, early: BTreeSet::new() }
     }
 
-    /// Tells the source where the segments are.
+    /// Informs the source where the segments are.
     pub fn open(&mut self, links: &mut Links, end: End) {
         if self.stage == Stage::Waiting {
             self.stage = Stage::Connected;
@@ -176,7 +177,7 @@ impl Destination {
         }
     }
 
-    /// A segment is in its place. Operations end in any order. False: no source sends it.
+    /// Notes that a segment is in its place. Operations end in any order. Returns false if no source sends this.
     pub fn filled(&mut self, segment: u64) -> bool {
         let Indices { head, tail, .. } = self.indices;
         let is_right = segment >= tail
@@ -194,7 +195,7 @@ impl Destination {
         self.indices.head < self.indices.tail
     }
 
-    /// The program has done with the first segment.
+    /// Releases the first segment, since the program is done with it.
     pub fn release(&mut self, links: &mut Links, end: End) {
         self.indices.head += 1;
         if self.stage == Stage::Connected {

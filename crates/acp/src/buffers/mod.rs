@@ -1,8 +1,8 @@
 //! All ends of segmented buffers of a process.
 //!
-//! A source and a destination have memory of as many segments of the same length. A segment that the source publishes is written to the same place at the destination, by
-//! one operation that brings the news with it. The n-th buffer that a rank makes with another one as its destination belongs to the n-th that the other one makes with it as
-//! its source.
+//! A source and a destination have memory of the same number of segments, of the same length. A segment that the source publishes
+//! is written to the same place at the destination, by one operation that also brings the notification. The n-th buffer that a
+//! rank makes with another one as its destination belongs to the n-th that the other one makes with it as its source.
 
 mod ends;
 mod table;
@@ -13,16 +13,17 @@ pub(crate) use wire::is_record;
 
 use crate::error::{AcpError, Result};
 
-/// How many segments a segmented buffer has, and how long they are. The two ends agree.
+/// The number and length of the segments of a segmented buffer. The two ends must agree.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Segments {
-    /// How many, from 1.
+    /// Number of segments, from 1.
     pub count: u64,
-    /// Bytes of each, from 1.
+    /// Bytes of each segment, from 1.
     pub bytes: u64,
 }
 
-/// How far an end of a segmented buffer has come. All three count on for ever: segment `n` is in place `n` modulo the number of segments.
+/// The indices of an end of a segmented buffer. All three only increase: segment `n` is in place `n` modulo the number of
+/// segments.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Indices {
     /// Segments that the destination has released, as far as this end knows.
@@ -37,7 +38,7 @@ impl Segments {
     /// Bytes of all segments.
     ///
     /// # Errors
-    /// There are none, or they have no bytes, or more than there can be.
+    /// There are none, or they have no bytes, or there are more than possible.
     pub fn len_bytes(self) -> Result<usize> {
         let bytes = self.count.checked_mul(self.bytes).and_then(|bytes| usize::try_from(bytes).ok());
         bytes

@@ -14,7 +14,7 @@ use cci_job::numbered::Numbered;
 struct Pair {
     source: u64,
     destination: u64,
-    /// Up to this one, the other rank has made its source.
+    /// The other rank has made its sources up to this one.
     wanted: u64,
 }
 
@@ -22,11 +22,11 @@ struct Pair {
 #[derive(Default)]
 pub(crate) struct Buffers {
     pairs: Numbered<u32, Pair>,
-    /// Buffers have greater numbers since the last reset.
+    /// Buffers that were made since the last reset have greater numbers.
     first: u64,
     sources: Numbered<End, Source>,
     destinations: Numbered<End, Destination>,
-    /// Something was not written for want of space.
+    /// Whether something was not written because space was lacking.
     pub waits_for_space: bool,
 }
 
@@ -63,7 +63,7 @@ impl Buffers {
             destination.open(links, end);
         }
         self.destinations.insert(end, destination);
-        // A rank that is gone is noticed by who connects to it.
+        // A rank that is gone is noticed only by ranks that connect to it.
         links.connection(lane(rank))?;
         Ok(end)
     }
@@ -73,7 +73,7 @@ impl Buffers {
         self.pairs.entry(rank).or_insert(Pair { source: first, destination: first, wanted: first })
     }
 
-    /// None: it was freed.
+    /// The stage of a buffer; `None` if it was freed.
     fn stage_mut(&mut self, end: End, is_source: bool) -> Option<&mut Stage> {
         if is_source {
             self.sources.get_mut(&end).map(|source| &mut source.stage)
@@ -91,18 +91,18 @@ impl Buffers {
         stage.ok_or(FREED)
     }
 
-    /// Whether both ends are there, or were. None: not yet. An error: they will never be connected.
+    /// Whether both ends exist or existed. `None` if not yet. An error if they will never be connected.
     pub fn connected(&self, end: End, is_source: bool) -> Option<Result<()>> {
         match self.stage(end, is_source) {
             Ok(Stage::Waiting) => None,
-            // One that the other rank has disconnected in the meantime was connected.
+            // A buffer that the other rank has disconnected meanwhile was connected.
             Ok(Stage::Connected | Stage::Closed) => Some(Ok(())),
             Ok(stage) => Some(stage.check(end.rank)),
             Err(error) => Some(Err(error)),
         }
     }
 
-    /// Whether both ends are there now.
+    /// Whether both ends exist now.
     pub fn is_connected(&self, end: End, is_source: bool) -> bool {
         self.stage(end, is_source).is_ok_and(|stage| stage == Stage::Connected)
     }
@@ -133,7 +133,7 @@ impl Buffers {
         Ok(())
     }
 
-    /// What has come may be taken after the end, too.
+    /// Segments that have come may be taken after the end of the connection as well.
     pub fn has_data(&self, end: End) -> Result<bool> {
         let destination = self.destinations.get(&end).ok_or(FREED)?;
         if !destination.has_data() {
@@ -157,7 +157,7 @@ impl Buffers {
         self.sources.get(&end).is_none_or(Source::is_drained)
     }
 
-    /// Ends the connection, of which the other rank learns. A source is drained before.
+    /// Ends the connection, and informs the other rank. The caller has drained a source before.
     pub fn disconnect(&mut self, links: &mut Links, end: End, is_source: bool) -> Result<()> {
         let stage = self.stage_mut(end, is_source).ok_or(FREED)?;
         if !stage.is_over() {
@@ -170,7 +170,8 @@ impl Buffers {
         Ok(())
     }
 
-    /// Forgets an end. Nothing reads the memory of a source any more; what is written to that of a destination is refused from now on.
+    /// Removes an end. Nothing reads the memory of a source any more. Writes to the memory of a destination are refused from now
+    /// on.
     pub fn free(&mut self, links: &mut Links, end: End, is_source: bool) -> Result<()> {
         self.disconnect(links, end, is_source)?;
         let handle = if is_source {
@@ -181,7 +182,7 @@ impl Buffers {
         handle.map_or(Ok(()), |handle| Ok(links.endpoint().deregister(&handle)?))
     }
 
-    /// Whether there are no sources, which may have something to write.
+    /// Whether there are no sources. Only sources may have something to write.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.sources.is_empty()
@@ -200,7 +201,7 @@ impl Buffers {
         }
     }
 
-    /// A rank has said something. False: no process of this version says it.
+    /// Handles a record of a rank. Returns false if no process of this version sends it.
     //= wire.md R-ACP-7
     pub fn said(&mut self, links: &mut Links, rank: u32, bytes: &[u8]) -> bool {
         let Some(record) = Record::decode(bytes) else { return false };
@@ -226,7 +227,7 @@ impl Buffers {
             Record::Open { buffer, segments } => {
                 let was_made = (first + 1..=self.pair(rank).source).contains(&buffer);
                 let Some(source) = self.sources.get_mut(&end) else {
-                    // It was freed before: the destination learns so.
+                    // The buffer was freed before, and the destination is informed.
                     if was_made {
                         links.say_bytes(lane(rank), &Record::Closed { buffer, is_by_source: true }.encode());
                     }
@@ -240,14 +241,14 @@ impl Buffers {
                 is_right
             }
             Record::Filled { segment, .. } => {
-                // One that was freed has no use for it.
+                // A buffer that was freed does not need it.
                 self.destinations.get_mut(&end).is_none_or(|destination| destination.filled(segment))
             }
             Record::Released { segments, .. } => {
                 self.sources.get_mut(&end).is_none_or(|source| source.released(segments))
             }
             Record::Closed { is_by_source, .. } => {
-                // One that was freed has no use for it.
+                // A buffer that was freed does not need it.
                 let stage = self.stage_mut(end, !is_by_source);
                 if let Some(stage) = stage.filter(|stage| !stage.is_over()) {
                     *stage = Stage::Closed;
@@ -257,7 +258,7 @@ impl Buffers {
         }
     }
 
-    /// A write has ended. False: it is not one of segmented buffers.
+    /// Handles the end of a write. Returns false if it does not belong to a segmented buffer.
     pub fn write_ended(&mut self, context: u64, status: Status) -> bool {
         let Some(end) = of_context(context).filter(|end| end.number() & BUFFER_BIT != 0) else {
             return false;
@@ -277,7 +278,7 @@ impl Buffers {
         lost.for_each(|(_, stage)| *stage = Stage::Lost);
     }
 
-    /// Ends all buffers, on all ranks. Records that are on their way are known by their numbers.
+    /// Ends all buffers, on all ranks. Records that are still under way are recognised by their numbers.
     pub fn forget(&mut self, links: &mut Links) -> Result<()> {
         let Buffers { sources, destinations, first, .. } = std::mem::take(self);
         self.first = (first + (1 << CHANNELS_BITS)) % (1 << CHANNEL_BITS);

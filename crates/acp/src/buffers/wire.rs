@@ -1,15 +1,16 @@
-//! What the two ranks of a segmented buffer say to each other: little-endian words, one record a message (`docs/wire.md`, R-ACP-7).
+//! The records that the two ranks of a segmented buffer exchange: little-endian words, one record in each message
+//! (`docs/wire.md`, R-ACP-7).
 
 use cci::RegionHandle;
 use std::ops::RangeInclusive;
 
 const WORD_BYTES: usize = 8;
-/// Words of a record that says that a segment is there.
+/// Words of a record that a segment is there.
 const FILLED_WORDS: usize = 3;
 /// Records of channels have other numbers.
 const KINDS: RangeInclusive<u64> = 7..=11;
 
-/// Where the destination's segments are.
+/// The place of the destination's segments.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct RemoteSegments {
     pub count: u64,
@@ -18,16 +19,16 @@ pub(super) struct RemoteSegments {
     pub handle: RegionHandle,
 }
 
-/// One record. Buffers are numbered for each pair of ranks and direction.
+/// A record. Buffers are numbered for each pair of ranks and direction.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// The source has made this buffer, and those before.
+    /// The source has made this buffer, and those before it.
     Wanted { buffer: u64 },
-    /// The destination has made it, too.
+    /// The destination has made it as well.
     Open { buffer: u64, segments: RemoteSegments },
     /// The segment with this number, counted from 0, is in its place.
     Filled { buffer: u64, segment: u64 },
-    /// So many segments are free again.
+    /// This many segments are free again.
     Released { buffer: u64, segments: u64 },
     /// The source, or the destination, has disconnected the buffer.
     Closed { buffer: u64, is_by_source: bool },
@@ -65,7 +66,7 @@ impl Record {
         }
     }
 
-    /// The buffer that it is about.
+    /// The buffer of the record.
     pub fn buffer(&self) -> u64 {
         match *self {
             Record::Wanted { buffer }
@@ -76,7 +77,7 @@ impl Record {
         }
     }
 
-    /// None for what no process of this version sends.
+    /// Parses a record; `None` for one that no process of this version sends.
     pub fn decode(bytes: &[u8]) -> Option<Record> {
         let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
         let word = |at: usize| words.get(at).copied().map(u64::from_le_bytes);

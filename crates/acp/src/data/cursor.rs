@@ -1,23 +1,23 @@
-//! Elements of maps and sets, for those who go through them one at a time.
+//! Elements of maps and sets, for programs that visit them one at a time.
 
 use crate::address::GlobalAddress;
 
-/// An element of a map or a set, as long as it is there (`acp_map_it_t`).
+/// An element of a map or a set, while it exists (`acp_map_it_t`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cursor {
-    /// Which part of the container it is in: the place of its rank in the list of ranks that the container was made with.
+    /// The part of the container that has it: the index of its rank in the list of ranks with which the container was made.
     pub part: u32,
-    /// Which bucket of that part.
+    /// The bucket of that part.
     pub slot: u64,
-    /// Where the element is.
+    /// The address of the element.
     pub element: GlobalAddress,
 }
 
-/// Where an element's bytes are, until it is removed or its value is replaced: addresses and lengths.
+/// The addresses and lengths of an element's key and value, until it is removed or its value is replaced.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The key.
     pub key: (GlobalAddress, u64),
-    /// The value: of no bytes in a set, and of 8 in a multiset.
+    /// The value. It has no bytes in a set, and 8 in a multiset.
     pub value: (GlobalAddress, u64),
 }

@@ -1,7 +1,8 @@
 //! A queue of bytes with two ends on one rank.
 //!
-//! Layout: the address of its ring and the lock; in the ring, where the bytes begin and end, how many there is space for, and the space. Beginning and end count
-//! on for ever, modulo the space: a change at either end is one word. A longer ring is complete before it takes the place of the old one.
+//! Layout: the address of its ring and the lock. The ring has the positions of the first byte and of the end, its capacity, and
+//! the space for the bytes. Both positions only increase or decrease, modulo the capacity, so a change at either end is one word.
+//! A longer ring is complete before it replaces the old one.
 
 use crate::address::GlobalAddress;
 use crate::data::{heap, lock};
@@ -12,9 +13,9 @@ const LOCK_AT: u64 = WORD_BYTES;
 const CONTROL_BYTES: u64 = 2 * WORD_BYTES;
 const RING_HEAD_BYTES: u64 = 3 * WORD_BYTES;
 const END_AT: u64 = WORD_BYTES;
-/// A deque that grows doubles its space, and has this much at least.
+/// The least capacity of a deque. One that grows doubles its capacity.
 const CAPACITY_MIN: u64 = 64;
-/// Where the first byte of an empty deque is: as many may come before it as after it.
+/// The first position of an empty deque: as many bytes may come before it as after it.
 const MIDDLE: u64 = 1 << 63;
 
 /// Bytes in a row on one rank, which grow and shrink at both ends (`acp_deque_t`). Lengths and positions are in bytes. Any rank that has its handle
@@ -51,20 +52,20 @@ impl Deque {
         }
     }
 
-    /// The deque whose handle another rank has given.
+    /// Opens the deque of a handle that another rank has given.
     pub fn open(handle: GlobalAddress) -> Deque {
         Deque { control: handle }
     }
 
-    /// By what other ranks open it.
+    /// The handle by which other ranks open it.
     pub fn handle(self) -> GlobalAddress {
         self.control
     }
 
-    /// Frees the deque and its bytes (`acp_destroy_deque`). No rank may use it any more.
+    /// Frees the deque and its bytes (`acp_destroy_deque`). No rank may use it afterwards.
     ///
     /// # Errors
-    /// It is no more. The rank is gone.
+    /// It was destroyed before. The rank is gone.
     pub fn destroy(self, space: &mut impl Space) -> Result<()> {
         let ring = self.ring(space)?;
         space.write_words(self.control, [GONE])?;
@@ -80,7 +81,7 @@ impl Deque {
         self.with(space, |_, ring| Ok(ring.len()))
     }
 
-    /// How many bytes it may have without other memory (`acp_capacity_deque`).
+    /// How many bytes it can have without new memory (`acp_capacity_deque`).
     ///
     /// # Errors
     /// The rank is gone.
@@ -103,7 +104,7 @@ impl Deque {
     /// Where bytes are, until the deque grows: in one piece or in two, each an address and a length (`acp_dereference_deque_it`).
     ///
     /// # Errors
-    /// There are not so many. The rank is gone.
+    /// There are fewer bytes. The rank is gone.
     pub fn pieces(
         self,
         space: &mut impl Space,
@@ -119,7 +120,7 @@ impl Deque {
     /// Reads bytes from a position on.
     ///
     /// # Errors
-    /// There are not so many. The rank is gone.
+    /// There are fewer bytes. The rank is gone.
     pub fn read(self, space: &mut impl Space, at: u64, bytes: &mut [u8]) -> Result<()> {
         self.with(space, |space, ring| {
             ring.check(at, bytes.len() as u64)?;
@@ -130,7 +131,7 @@ impl Deque {
     /// Writes over bytes from a position on.
     ///
     /// # Errors
-    /// There are not so many. The rank is gone.
+    /// There are fewer bytes. The rank is gone.
     pub fn write(self, space: &mut impl Space, at: u64, bytes: &[u8]) -> Result<()> {
         self.with(space, |space, ring| {
             ring.check(at, bytes.len() as u64)?;
@@ -158,7 +159,7 @@ impl Deque {
         })
     }
 
-    /// Puts bytes before all others (`acp_push_front_deque`).
+    /// Inserts bytes before all others (`acp_push_front_deque`).
     ///
     /// # Errors
     /// The heap of the rank is full. The rank is gone.
@@ -171,7 +172,7 @@ impl Deque {
         })
     }
 
-    /// Takes bytes off the end, and returns them (`acp_pop_back_deque`): all, if there are fewer than `len_bytes`.
+    /// Removes bytes at the end, and returns them (`acp_pop_back_deque`): all, if there are fewer than `len_bytes`.
     ///
     /// # Errors
     /// The rank is gone.
@@ -185,7 +186,7 @@ impl Deque {
         })
     }
 
-    /// Takes bytes off the front, and returns them (`acp_pop_front_deque`): all, if there are fewer than `len_bytes`.
+    /// Removes bytes at the front, and returns them (`acp_pop_front_deque`): all, if there are fewer than `len_bytes`.
     ///
     /// # Errors
     /// The rank is gone.
@@ -198,10 +199,10 @@ impl Deque {
         })
     }
 
-    /// Puts bytes in before a position (`acp_insert_deque`).
+    /// Inserts bytes before a position (`acp_insert_deque`).
     ///
     /// # Errors
-    /// The position is behind the end. The heap of the rank is full. The rank is gone.
+    /// The position is beyond the end. The heap of the rank is full. The rank is gone.
     pub fn insert(self, space: &mut impl Space, at: u64, bytes: &[u8]) -> Result<()> {
         self.with(space, |space, ring| {
             ring.check(at, 0)?;
@@ -214,10 +215,10 @@ impl Deque {
         })
     }
 
-    /// Takes bytes out from a position on (`acp_erase_deque`): up to the end, if there are fewer than `len_bytes`.
+    /// Removes bytes from a position on (`acp_erase_deque`): up to the end, if there are fewer than `len_bytes`.
     ///
     /// # Errors
-    /// The position is behind the end. The rank is gone.
+    /// The position is beyond the end. The rank is gone.
     pub fn remove(self, space: &mut impl Space, at: u64, len_bytes: u64) -> Result<()> {
         self.with(space, |space, ring| {
             ring.check(at, 0)?;
@@ -228,7 +229,7 @@ impl Deque {
         })
     }
 
-    /// Makes space for so many bytes in all (`acp_reserve_deque`).
+    /// Reserves space for `capacity_bytes` in total (`acp_reserve_deque`).
     ///
     /// # Errors
     /// The heap of the rank is full. The rank is gone.
@@ -239,7 +240,7 @@ impl Deque {
         })
     }
 
-    /// Takes all bytes off (`acp_clear_deque`). The space stays.
+    /// Removes all bytes (`acp_clear_deque`). The space stays.
     ///
     /// # Errors
     /// The rank is gone.
@@ -247,7 +248,7 @@ impl Deque {
         self.with(space, |space, ring| ring.set_end(space, ring.start))
     }
 
-    /// Makes its bytes those of another deque (`acp_assign_deque`).
+    /// Replaces its bytes by those of another deque (`acp_assign_deque`).
     ///
     /// # Errors
     /// The heap of the rank is full: nothing has changed. A rank is gone.
@@ -256,7 +257,7 @@ impl Deque {
         self.set(space, &bytes)
     }
 
-    /// Makes these its bytes (`acp_assign_range_deque`).
+    /// Replaces its bytes by these (`acp_assign_range_deque`).
     ///
     /// # Errors
     /// Those of [`Deque::assign`].
@@ -267,7 +268,7 @@ impl Deque {
         })
     }
 
-    /// Gives two deques each other's bytes (`acp_swap_deque`).
+    /// Swaps the bytes of two deques (`acp_swap_deque`).
     ///
     /// # Errors
     /// A heap is full: nothing has changed. A rank is gone.

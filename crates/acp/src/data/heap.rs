@@ -1,11 +1,13 @@
 //! The heap of a rank: memory that any rank allocates and frees there (`acp_malloc`, `acp_free`), by copies and atomics alone.
 //!
-//! Free blocks are in lists by their size, each a stack whose top is one word: taking and returning a block is one compare-and-swap, so nobody waits for
-//! anybody, and a rank that dies loses what it had in its hands and nothing else. What was never used is behind the last block: of it, a rank takes memory
-//! [ahead](crate::reserve) for short blocks. When neither has enough, one rank at a time takes all free blocks, joins those that are beside each other, and
-//! returns them.
+//! Free blocks are in lists by their size. Each list is a stack whose top is one word, so taking or returning a block is one
+//! compare-and-swap. Nobody waits for another rank, and a rank that dies loses only the block that it was taking or returning.
+//! Behind the last block is memory that was never used, of which a rank [reserves](crate::reserve) some for short blocks. If
+//! neither the lists nor the unused memory are enough, one rank at a time takes all free blocks, joins those that are beside each
+//! other, and returns them.
 //!
-//! Layout, in words: where the unused bytes begin; who joins blocks; the tops of the lists. A block begins with its size and state, and the next one of its list.
+//! Layout, in words: where the unused bytes begin; the rank that joins blocks; the tops of the lists. A block begins with its
+//! size and state, and the next one of its list.
 
 use crate::address::GlobalAddress;
 use crate::data::lock;
@@ -13,26 +15,27 @@ use crate::error::{AcpError, Result};
 use crate::reserve::{self, Block, SHORT_UNITS_MAX};
 use crate::space::{Aligned, Space, WORD_BYTES, behind};
 
-/// Blocks are multiples of it, and so are the addresses of what is allocated.
+/// Blocks, and the addresses of allocated memory, are multiples of this.
 const UNIT_BYTES: u64 = 16;
-/// What a block has in front of its bytes.
+/// The head of a block, units.
 const HEAD_UNITS: u64 = 1;
 const BLOCK_UNITS_MIN: u64 = 2;
-/// Sizes of blocks have four lists for each doubling, up to 2^36 units (1 TiB).
+/// There are four lists for each doubling of the size, up to 2^36 units (1 TiB).
 const STEPS_BITS: u32 = 2;
 const UNITS_BITS: u32 = 36;
 const LISTS: u64 = ((UNITS_BITS + 1 - STEPS_BITS) << STEPS_BITS) as u64 + 1;
-/// A heap is not longer.
+/// The most bytes of a heap.
 pub(crate) const HEAP_BYTES_MAX: u64 = UNIT_BYTES << UNITS_BITS;
 
 const UNUSED_AT: u64 = 0;
 const JOINER_AT: u64 = WORD_BYTES;
 const TOPS_AT: u64 = 2 * WORD_BYTES;
-/// Words from the beginning that are read at once: as far as the lists of blocks of up to 208 bytes.
+/// Words that are read at once from the beginning: these include the lists of blocks of up to 208 bytes.
 const ENDS_WORDS: usize = 16;
 const FIRST_UNIT: u64 = (TOPS_AT + LISTS * WORD_BYTES).div_ceil(UNIT_BYTES);
 
-/// The top of a list: the block's first unit, and a number that each change moves on, so that a top that comes back is not taken for the old one.
+/// The top of a list has the block's first unit, and a number that each change increases, so that a top that comes back is not
+/// mistaken for the old one.
 const TOP_UNIT_BITS: u32 = 40;
 const TOP_UNIT: u64 = (1 << TOP_UNIT_BITS) - 1;
 
@@ -43,7 +46,7 @@ const STATE: u64 = 0xffff_0000_0000_0000;
 
 const _: () = assert!(UNITS_BITS < TOP_UNIT_BITS && 1 << TOP_UNIT_BITS <= !STATE);
 
-/// What the first bytes of a heap must be before any rank uses it: the unused bytes begin behind them.
+/// The first bytes of a new heap, before any rank uses it. The unused bytes begin behind them.
 pub(crate) fn prepare(heap_bytes: u64) -> Vec<u8> {
     let mut head = vec![0; head_bytes().min(heap_bytes) as usize];
     if let Some(unused) = head.get_mut(..WORD_BYTES as usize) {
@@ -68,10 +71,11 @@ pub fn allocate(space: &mut impl Space, rank: u32, len_bytes: u64) -> Result<Glo
     heap.at(block.unit + HEAD_UNITS)
 }
 
-/// Bytes before those that [`allocate_with`] writes.
+/// The space that the buffer of [`allocate_with`] must have before the content.
 pub(crate) const ROOM_BYTES: usize = (HEAD_UNITS * UNIT_BYTES) as usize;
 
-/// Allocates memory as [`allocate`] does, and writes its content, in one go. The content begins behind [`ROOM_BYTES`] bytes, which are the heap's.
+/// Allocates memory as [`allocate`] does, and writes its content, in one step. The content begins behind [`ROOM_BYTES`] bytes,
+/// which belong to the heap.
 pub(crate) fn allocate_with(space: &mut impl Space, rank: u32, bytes: &mut [u8]) -> Result<GlobalAddress> {
     let heap = Heap::of(space, rank)?;
     let block = heap.take(space, bytes.len().saturating_sub(ROOM_BYTES) as u64)?;
@@ -107,7 +111,7 @@ pub fn free(space: &mut impl Space, address: GlobalAddress) -> Result<()> {
     heap.push(space, block)
 }
 
-/// Returns what this rank has taken ahead, of one heap or of all.
+/// Returns what this rank has reserved, of one heap or of all.
 pub(super) fn return_reserves(space: &mut impl Space, rank: Option<u32>) -> Result<()> {
     while let Some((rank, block)) = space.reserves().take(rank) {
         Heap::of(space, rank)?.push(space, block)?;
@@ -135,7 +139,7 @@ impl Heap {
         behind(self.start, TOPS_AT + list * WORD_BYTES)
     }
 
-    /// A block by its first word, if that has this state and the block is inside.
+    /// The block of a head, if the head has this state and the block is inside the heap.
     fn block(&self, unit: u64, head: u64, state: u64) -> Option<Block> {
         let units = head & !STATE;
         let end = unit.checked_add(units)?;
@@ -143,7 +147,7 @@ impl Heap {
         (is_right && unit >= FIRST_UNIT).then_some(Block { unit, units })
     }
 
-    /// Takes a block for so many bytes and its head. Its head is still to be written.
+    /// Takes a block for this many bytes and its head. The caller writes the head.
     fn take(&self, space: &mut impl Space, len_bytes: u64) -> Result<Block> {
         const FULL: AcpError = AcpError::Full("the heap of that rank has not so much memory left");
         let units = len_bytes.div_ceil(UNIT_BYTES) + HEAD_UNITS;
@@ -170,7 +174,7 @@ impl Heap {
         self.take_longer(space, units)?.ok_or(FULL)
     }
 
-    /// Cuts a short block off what this rank has taken ahead.
+    /// Cuts a short block off this rank's reserve.
     #[inline]
     fn cut_reserve(&self, space: &mut impl Space, units: u64) -> Option<Block> {
         let (rank, left) = space.reserves().of(self.rank);
@@ -180,8 +184,8 @@ impl Heap {
         Some(block)
     }
 
-    /// Takes memory for several short blocks ahead, if there is plenty that was never used, and no other heap's is in its place. What was left
-    /// before is returned.
+    /// Reserves memory for several short blocks, if plenty was never used and the place has no other heap's reserve. The rest of
+    /// an earlier reserve is returned.
     fn fill_reserve(&self, space: &mut impl Space, units: u64, unused: u64) -> Result<()> {
         let left = (self.bytes / UNIT_BYTES).saturating_sub(unused);
         let ahead = reserve::ahead(left, space.size());
@@ -195,7 +199,7 @@ impl Heap {
         if before.units > 0 { self.push(space, before) } else { Ok(()) }
     }
 
-    /// Where the unused bytes begin, and the top of a list. Those of short blocks are read at once.
+    /// Where the unused bytes begin, and the top of a list. For lists of short blocks, one read gives both.
     fn read_ends(&self, space: &mut impl Space, list: u64) -> Result<(u64, u64)> {
         let mut words = Aligned([[0; WORD_BYTES as usize]; ENDS_WORDS]);
         let top = (TOPS_AT / WORD_BYTES + list) as usize;
@@ -207,7 +211,7 @@ impl Heap {
         Ok((word((UNUSED_AT / WORD_BYTES) as usize), word(top)))
     }
 
-    /// Takes the first block of a list, whose top was last seen to be this.
+    /// Takes the first block of a list, whose top was last read as `top`.
     fn pop(&self, space: &mut impl Space, list: u64, top: u64) -> Result<Option<Block>> {
         let (at, mut top) = (self.top(list)?, top);
         for tries in 0.. {
@@ -216,7 +220,7 @@ impl Heap {
                 return Ok(None);
             }
             let [head, next] = space.read_words(self.at(unit)?)?;
-            // What another rank takes meanwhile may have any content: the top shows that.
+            // Another rank may take the block meanwhile, so `next` may be any content. A changed top shows that.
             let was = space.compare_swap(at, top, moved(top, next & TOP_UNIT))?;
             if was == top {
                 let broken = AcpError::Corrupt("something that is no free block is in the heap's list");
@@ -228,7 +232,7 @@ impl Heap {
         Ok(None)
     }
 
-    /// Puts a block that is this rank's into its list.
+    /// Puts a block of this rank into its list.
     fn push(&self, space: &mut impl Space, block: Block) -> Result<()> {
         let at = self.top(list_below(block.units))?;
         let mut top = space.read_word(at)?;
@@ -244,7 +248,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Takes a block of what was never used, which was last seen to begin at this unit.
+    /// Takes a block of unused memory, which was last read to begin at `unused`.
     fn take_unused(&self, space: &mut impl Space, units: u64, unused: u64) -> Result<Option<Block>> {
         let (at, mut unused) = (behind(self.start, UNUSED_AT)?, unused);
         for tries in 0.. {
@@ -278,7 +282,7 @@ impl Heap {
                 }
             }
             if found.is_none() {
-                // The last block may have joined what was never used.
+                // The last block may have been joined with unused memory.
                 let unused = space.read_word(behind(self.start, UNUSED_AT)?)?;
                 found = self.take_unused(space, units, unused)?;
             }
@@ -286,7 +290,7 @@ impl Heap {
         })
     }
 
-    /// A block of this length or more from any list that has only such.
+    /// Takes a block of at least this length from any list that has only such blocks.
     fn pop_longer(&self, space: &mut impl Space, units: u64) -> Result<Option<Block>> {
         let mut tops = vec![0; (LISTS * WORD_BYTES) as usize];
         space.read(self.top(0)?, &mut tops)?;
@@ -299,7 +303,7 @@ impl Heap {
         Ok(None)
     }
 
-    /// Returns what a block has more than is wanted.
+    /// Returns the part of a block that is not needed.
     fn split(&self, space: &mut impl Space, block: Block, units: u64) -> Result<Block> {
         let (block, rest) = block.cut(units, BLOCK_UNITS_MIN).unwrap_or((block, Block::default()));
         if rest.units > 0 {
@@ -308,7 +312,8 @@ impl Heap {
         Ok(block)
     }
 
-    /// Takes all free blocks, and joins those beside each other; the last one joins the unused bytes if it is beside them.
+    /// Takes all free blocks, and joins those beside each other. If the last one is beside the unused memory, it is joined with
+    /// that.
     fn joined(&self, space: &mut impl Space) -> Result<Vec<Block>> {
         let mut blocks = Vec::new();
         for list in 0..LISTS {
@@ -322,7 +327,7 @@ impl Heap {
                 top = was;
             }
             let mut unit = top & TOP_UNIT;
-            // A list has no more blocks than there are, whatever is written there.
+            // A list can't have more blocks than the heap, whatever is written there.
             for _ in 0..self.bytes / UNIT_BYTES {
                 if unit == 0 {
                     break;
@@ -356,7 +361,7 @@ fn moved(top: u64, unit: u64) -> u64 {
     (top & !TOP_UNIT).wrapping_add(1 << TOP_UNIT_BITS) | unit
 }
 
-/// The list of blocks that have so many units, or a little more.
+/// The list of blocks of this length or a little more.
 fn list_below(units: u64) -> u64 {
     if units >> STEPS_BITS == 0 {
         return units;
@@ -365,13 +370,13 @@ fn list_below(units: u64) -> u64 {
     (u64::from(shift) << STEPS_BITS) + (units >> shift)
 }
 
-/// The first list whose blocks all have so many units.
+/// The first list whose blocks all have at least this length.
 fn list_above(units: u64) -> u64 {
     let below = list_below(units);
     if list_units(below) == units { below } else { below + 1 }
 }
 
-/// How many units all blocks of a list have at least.
+/// The least length of the blocks of a list, units.
 fn list_units(list: u64) -> u64 {
     let steps = 1 << STEPS_BITS;
     if list < 2 * steps {

@@ -1,8 +1,9 @@
 //! A list whose elements are on any ranks.
 //!
-//! Layout, in words: the first element, the last one, how many there are, the lock, and which links are right. An element has the one before, the one behind, its
-//! list, its length, and its bytes. The links forward are right, and those back follow from them; while the list gets another order it is the other way
-//! round. So a rank that gets the lock of one that has died can make all links from those that are right.
+//! Layout, in words: the first element, the last one, how many there are, the lock, and which links are valid. An element has the
+//! one before, the one after, its list, its length, and its bytes. Normally the forward links are valid, and the backward links
+//! follow from them. While the list is being reordered, it is the reverse. So a rank that gets the lock of one that has died can
+//! restore all links from the valid ones.
 
 use crate::address::GlobalAddress;
 use crate::data::heap;
@@ -22,12 +23,12 @@ const BEFORE_AT: u64 = 0;
 const BEHIND_AT: u64 = WORD_BYTES;
 const HEAD_BYTES: u64 = 4 * WORD_BYTES;
 
-/// Which links are right.
+/// Values of the word that says which links are valid.
 const FORWARD: u64 = 0;
 const BACK: u64 = 1;
 
-/// A list of byte strings, each on a rank of its own choice (`acp_list_t`). Any rank that has its handle works on it at any time; each call is atomic
-/// for all others.
+/// A list of byte strings, each on a rank that its program chooses (`acp_list_t`). Any rank that has its handle works on it at
+/// any time; each call is atomic for all others.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct List {
     control: GlobalAddress,
@@ -39,7 +40,7 @@ pub struct Position {
     element: GlobalAddress,
 }
 
-/// The first and the last element, and how many there are.
+/// The first and the last element, and the number of elements.
 #[derive(Copy, Clone)]
 struct Ends {
     first: Option<GlobalAddress>,
@@ -47,7 +48,7 @@ struct Ends {
     count: u64,
 }
 
-/// What an element has in front of its bytes.
+/// The head of an element, before its bytes.
 #[derive(Copy, Clone)]
 struct Head {
     before: Option<GlobalAddress>,
@@ -56,7 +57,7 @@ struct Head {
 }
 
 impl Position {
-    /// The position that was a plain number, or was given by another rank. Whether an element is there shows when it is used.
+    /// Makes a position of an address that another rank has given. Whether there is an element is found out when it is used.
     pub fn from_address(address: GlobalAddress) -> Position {
         Position { element: address }
     }
@@ -83,20 +84,20 @@ impl List {
         }
     }
 
-    /// The list whose handle another rank has given.
+    /// Opens the list of a handle that another rank has given.
     pub fn open(handle: GlobalAddress) -> List {
         List { control: handle }
     }
 
-    /// By what other ranks open it.
+    /// The handle by which other ranks open it.
     pub fn handle(self) -> GlobalAddress {
         self.control
     }
 
-    /// Frees the list and its elements (`acp_destroy_list`). No rank may use it any more.
+    /// Frees the list and its elements (`acp_destroy_list`). No rank may use it afterwards.
     ///
     /// # Errors
-    /// It is no more. A rank is gone.
+    /// It was destroyed before. A rank is gone.
     pub fn destroy(self, space: &mut impl Space) -> Result<()> {
         self.clear(space)?;
         space.write_words(self.control, [GONE])?;
@@ -246,7 +247,7 @@ impl List {
         self.with(space, |space, ends| self.link(space, ends, None, bytes, rank))
     }
 
-    /// Puts an element before all others, in the memory of `rank` (`acp_push_front_list`).
+    /// Inserts an element before all others, in the memory of `rank` (`acp_push_front_list`).
     ///
     /// # Errors
     /// Those of [`List::push_back`].
@@ -254,7 +255,7 @@ impl List {
         self.with(space, |space, ends| self.link(space, ends, ends.first, bytes, rank))
     }
 
-    /// Puts an element in before another one, or at the end (`acp_insert_list`).
+    /// Inserts an element before another one, or at the end (`acp_insert_list`).
     ///
     /// # Errors
     /// The other one is not in this list. Those of [`List::push_back`].
@@ -368,7 +369,7 @@ impl List {
         done
     }
 
-    /// Turns the order round (`acp_reverse_list`).
+    /// Reverses the order (`acp_reverse_list`).
     ///
     /// # Errors
     /// A rank is gone.
@@ -414,7 +415,7 @@ impl List {
         elements.into_iter().try_for_each(|(bytes, rank)| self.push_back(space, &bytes, rank).map(drop))
     }
 
-    /// Makes an element, and enters it before another one or at the end.
+    /// Makes an element, and links it before another one or at the end.
     fn link(
         self,
         space: &mut impl Space,
@@ -430,12 +431,12 @@ impl List {
             heap::free(space, element)?;
             return Err(error);
         }
-        // One that fails here is not freed: it may be in the list already.
+        // An element that fails here is not freed, since it may be in the list already.
         self.enter(space, ends, at, (element, len))?;
         Ok(Position { element })
     }
 
-    /// Links an element that is in no list before another one or at the end. The link forward makes it one of the list's.
+    /// Links an element that is in no list before another one or at the end. The forward link makes it an element of the list.
     fn enter(
         self,
         space: &mut impl Space,
@@ -458,14 +459,14 @@ impl List {
         self.set_before(space, head.behind, head.before)?;
         let count = ends.count.saturating_sub(1);
         space.write_words(behind(self.control, COUNT_AT)?, [count])?;
-        // Whoever still has the position learns that the element is in no list.
+        // A rank that still has the position learns that the element is in no list.
         space.write_words(behind(element, 2 * WORD_BYTES)?, [0])?;
         let first = if ends.first == Some(element) { head.behind } else { ends.first };
         let last = if ends.last == Some(element) { head.before } else { ends.last };
         Ok(Ends { first, last, count })
     }
 
-    /// Sets what is behind an element, or which one is the first.
+    /// Sets the element after another one, or the first one.
     fn set_behind(
         self,
         space: &mut impl Space,
@@ -476,7 +477,7 @@ impl List {
         space.write_words(behind(at, offset)?, [word_of(to)])
     }
 
-    /// Sets what is before an element, or which one is the last.
+    /// Sets the element before another one, or the last one.
     fn set_before(
         self,
         space: &mut impl Space,
@@ -487,7 +488,7 @@ impl List {
         space.write_words(behind(at, offset)?, [word_of(to)])
     }
 
-    /// Gives the list another order of the same elements: first by the links back, which then are the right ones, then by those forward.
+    /// Reorders the elements of the list: first by the backward links, which are valid then, then by the forward links.
     fn reorder(self, space: &mut impl Space, elements: &[GlobalAddress]) -> Result<()> {
         self.write_back(space, elements)?;
         space.write_words(behind(self.control, RIGHT_AT)?, [BACK])?;
@@ -522,7 +523,7 @@ impl List {
             .ok_or(AcpError::Corrupt("a list has more or fewer elements than it counts"))
     }
 
-    /// Elements by their links.
+    /// Follows links, and returns the elements.
     fn follow(
         self,
         space: &mut impl Space,
@@ -565,7 +566,7 @@ impl List {
         })
     }
 
-    /// Makes all links from those that are right.
+    /// Restores all links from the valid ones.
     fn mend(self, space: &mut impl Space) -> Result<()> {
         let [first, last, _, _, right] = space.read_words(self.control)?;
         let elements = if right == BACK {

@@ -1,20 +1,20 @@
-//! Locks in global memory: a word that says which rank has it. A rank that dies with a lock does not keep it for ever.
+//! Locks in global memory. The word of a lock says which rank has it. A rank that dies with a lock does not keep it for ever.
 
 use crate::address::GlobalAddress;
 use crate::error::Result;
 use crate::space::Space;
 
-/// The word of a lock that no rank has.
+/// The word of a free lock.
 pub(crate) const FREE: u64 = 0;
-/// A rank asks whether the rank that has the lock is gone after so many tries.
+/// After this many attempts, a rank asks whether the rank that has the lock is gone.
 const TRIES_PATIENT: u32 = 128;
 
-/// What was with the lock before.
+/// How the previous holder of the lock gave it up.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
     /// Its holder gave it back.
     Released,
-    /// Its holder has died: what it protects may be half changed.
+    /// Its holder has died. The data that the lock protects may be half changed.
     Died,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn acquire(space: &mut impl Space, at: GlobalAddress) -> Result<Befor
     }
 }
 
-/// Whether the rank that has a lock is gone. A number that no rank has is nobody's.
+/// Whether the holder of a lock is gone. A number that no rank has counts as gone.
 fn has_lost(space: &mut impl Space, holder: u64) -> Result<bool> {
     match u32::try_from(holder - 1) {
         Ok(rank) if rank < space.size() => space.has_died(rank),
@@ -49,7 +49,7 @@ pub(crate) fn release(space: &mut impl Space, at: GlobalAddress) -> Result<()> {
     space.write_words(at, [FREE])
 }
 
-/// Does something while this rank has the lock, and gives it back, also after a failure.
+/// Runs a function while this rank has the lock, and releases the lock, also after a failure.
 pub(crate) fn with<S: Space, T>(
     space: &mut S,
     at: GlobalAddress,

@@ -21,7 +21,7 @@ impl Map {
         Ok(Map { table: Table::create(space, ranks, slots, rank)? })
     }
 
-    /// The map whose handle another rank has given.
+    /// Opens the map of a handle that another rank has given.
     ///
     /// # Errors
     /// There is no map. The rank is gone.
@@ -29,17 +29,17 @@ impl Map {
         Ok(Map { table: Table::open(space, handle)? })
     }
 
-    /// What maps and sets have in common.
+    /// The common part of maps and sets.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// By what other ranks open it.
+    /// The handle by which other ranks open it.
     pub fn handle(&self) -> GlobalAddress {
         self.table.directory()
     }
 
-    /// Removes the map and all that is in it (`acp_destroy_map`). No rank may use it any more.
+    /// Removes the map and all that is in it (`acp_destroy_map`). No rank may use it afterwards.
     ///
     /// # Errors
     /// A rank is gone.
@@ -86,7 +86,7 @@ impl Map {
     /// The value under a key (`acp_find_map`, `acp_retrieve_map`).
     ///
     /// # Errors
-    /// The map is no more, or the rank is gone.
+    /// The map was destroyed, or the rank is gone.
     pub fn get(&self, space: &mut impl Space, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.table.get(space, key)
     }
@@ -94,7 +94,7 @@ impl Map {
     /// Removes a key, and returns its value (`acp_remove_map`).
     ///
     /// # Errors
-    /// The map is no more, or the rank is gone.
+    /// The map was destroyed, or the rank is gone.
     pub fn remove(&self, space: &mut impl Space, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.table.change(space, key, |_| Change::Remove)
     }
@@ -102,7 +102,7 @@ impl Map {
     /// How many keys there are (`acp_size_map`). Buckets are counted one after another.
     ///
     /// # Errors
-    /// The map is no more, or a rank is gone.
+    /// The map was destroyed, or a rank is gone.
     pub fn len(&self, space: &mut impl Space) -> Result<u64> {
         self.table.len(space, None)
     }
@@ -110,7 +110,7 @@ impl Map {
     /// How many keys are in the memory of this rank (`acp_size_local_map`).
     ///
     /// # Errors
-    /// The map is no more.
+    /// The map was destroyed.
     pub fn local_len(&self, space: &mut impl Space) -> Result<u64> {
         let rank = space.rank();
         self.table.len(space, Some(rank))
@@ -119,7 +119,7 @@ impl Map {
     /// Removes all keys (`acp_clear_map`).
     ///
     /// # Errors
-    /// The map is no more, or a rank is gone.
+    /// The map was destroyed, or a rank is gone.
     pub fn clear(&self, space: &mut impl Space) -> Result<()> {
         self.table.clear(space, None)
     }

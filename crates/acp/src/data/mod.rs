@@ -1,10 +1,11 @@
 //! Data in global memory: a heap on every rank, and containers in them.
 //!
-//! A container is memory and nothing else. Whoever has its handle works on it, wherever it is, by copies and atomics: the ranks whose memory it is
-//! take no part. Handles are addresses, which travel as words.
+//! A container is memory and nothing else. Ranks that have its handle work on it, wherever it is, by copies and atomics. The
+//! ranks that have the memory take no part. Handles are addresses, which travel as words.
 //!
-//! **Invariant:** whichever instant a rank dies at, what it was about to change can be used by the others, if they survive deaths: a lock says who has it,
-//! and each change is one word behind which only counts and memory of the heap may be wrong. Counts are mended by the next rank that gets the lock.
+//! **Invariant:** whenever a rank dies, the other ranks can use what it was changing, if the job survives deaths. A lock says
+//! which rank has it, and each change takes effect by one word. After that word, only counts and memory of the heap may be wrong.
+//! The next rank that gets the lock corrects the counts.
 
 #[cfg(test)]
 mod between_tests;

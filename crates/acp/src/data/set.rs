@@ -26,7 +26,7 @@ impl Set {
         Ok(Set { table: Table::create(space, ranks, slots, rank)? })
     }
 
-    /// The set whose handle another rank has given.
+    /// Opens the set of a handle that another rank has given.
     ///
     /// # Errors
     /// There is no set. The rank is gone.
@@ -34,17 +34,17 @@ impl Set {
         Ok(Set { table: Table::open(space, handle)? })
     }
 
-    /// What maps and sets have in common.
+    /// The common part of maps and sets.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// By what other ranks open it.
+    /// The handle by which other ranks open it.
     pub fn handle(&self) -> GlobalAddress {
         self.table.directory()
     }
 
-    /// Removes the set and all that is in it (`acp_destroy_set`). No rank may use it any more.
+    /// Removes the set and all that is in it (`acp_destroy_set`). No rank may use it afterwards.
     ///
     /// # Errors
     /// A rank is gone.
@@ -67,7 +67,7 @@ impl Set {
     /// Whether a key is there (`acp_find_set`).
     ///
     /// # Errors
-    /// The set is no more, or the rank is gone.
+    /// The set was destroyed, or the rank is gone.
     pub fn contains(&self, space: &mut impl Space, key: &[u8]) -> Result<bool> {
         Ok(self.table.get(space, key)?.is_some())
     }
@@ -75,7 +75,7 @@ impl Set {
     /// Removes a key (`acp_remove_set`). Returns whether it was there.
     ///
     /// # Errors
-    /// The set is no more, or the rank is gone.
+    /// The set was destroyed, or the rank is gone.
     pub fn remove(&self, space: &mut impl Space, key: &[u8]) -> Result<bool> {
         Ok(self.table.change(space, key, |_| Change::Remove)?.is_some())
     }
@@ -83,7 +83,7 @@ impl Set {
     /// How many keys there are (`acp_size_set`). Buckets are counted one after another.
     ///
     /// # Errors
-    /// The set is no more, or a rank is gone.
+    /// The set was destroyed, or a rank is gone.
     pub fn len(&self, space: &mut impl Space) -> Result<u64> {
         self.table.len(space, None)
     }
@@ -91,7 +91,7 @@ impl Set {
     /// Removes all keys (`acp_clear_set`).
     ///
     /// # Errors
-    /// The set is no more, or a rank is gone.
+    /// The set was destroyed, or a rank is gone.
     pub fn clear(&self, space: &mut impl Space) -> Result<()> {
         self.table.clear(space, None)
     }
@@ -128,7 +128,7 @@ impl MultiSet {
         Ok(MultiSet { table: Table::create(space, ranks, slots, rank)? })
     }
 
-    /// The multiset whose handle another rank has given.
+    /// Opens the multiset of a handle that another rank has given.
     ///
     /// # Errors
     /// There is no multiset. The rank is gone.
@@ -136,17 +136,17 @@ impl MultiSet {
         Ok(MultiSet { table: Table::open(space, handle)? })
     }
 
-    /// What maps and sets have in common.
+    /// The common part of maps and sets.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// By what other ranks open it.
+    /// The handle by which other ranks open it.
     pub fn handle(&self) -> GlobalAddress {
         self.table.directory()
     }
 
-    /// Removes the multiset and all that is in it (`acp_destroy_multiset`). No rank may use it any more.
+    /// Removes the multiset and all that is in it (`acp_destroy_multiset`). No rank may use it afterwards.
     ///
     /// # Errors
     /// A rank is gone.
@@ -179,7 +179,7 @@ impl MultiSet {
     /// How often a key is there (`acp_retrieve_multiset`).
     ///
     /// # Errors
-    /// The multiset is no more, or the rank is gone.
+    /// The multiset was destroyed, or the rank is gone.
     pub fn count(&self, space: &mut impl Space, key: &[u8]) -> Result<u64> {
         Ok(counted(self.table.get(space, key)?.as_deref()))
     }
@@ -187,7 +187,7 @@ impl MultiSet {
     /// Removes a key once (`acp_remove_multiset`). Returns how often it was there.
     ///
     /// # Errors
-    /// The multiset is no more, or the rank is gone.
+    /// The multiset was destroyed, or the rank is gone.
     pub fn remove(&self, space: &mut impl Space, key: &[u8]) -> Result<u64> {
         let was = self.table.change(space, key, |was| match counted(was) {
             0 | 1 => Change::Remove,
@@ -199,7 +199,7 @@ impl MultiSet {
     /// Removes a key, however often it is there (`acp_remove_all_multiset`). Returns how often that was.
     ///
     /// # Errors
-    /// The multiset is no more, or the rank is gone.
+    /// The multiset was destroyed, or the rank is gone.
     pub fn remove_all(&self, space: &mut impl Space, key: &[u8]) -> Result<u64> {
         Ok(counted(self.table.change(space, key, |_| Change::Remove)?.as_deref()))
     }
@@ -207,7 +207,7 @@ impl MultiSet {
     /// How many different keys there are (`acp_size_multiset`). Buckets are counted one after another.
     ///
     /// # Errors
-    /// The multiset is no more, or a rank is gone.
+    /// The multiset was destroyed, or a rank is gone.
     pub fn len(&self, space: &mut impl Space) -> Result<u64> {
         self.table.len(space, None)
     }
@@ -215,7 +215,7 @@ impl MultiSet {
     /// Removes all keys (`acp_clear_multiset`).
     ///
     /// # Errors
-    /// The multiset is no more, or a rank is gone.
+    /// The multiset was destroyed, or a rank is gone.
     pub fn clear(&self, space: &mut impl Space) -> Result<()> {
         self.table.clear(space, None)
     }

@@ -1,6 +1,7 @@
-//! Ranks whose every access to memory is a step, of which a seed says who makes the next one, and which rank dies at which.
+//! Simulated ranks. Each access to memory is a step. A seed decides which rank makes the next step, and at which step a rank
+//! dies.
 //!
-//! Longer accesses are one step a word, in either direction, so that they are torn wherever two ranks meet.
+//! Longer accesses are one step for each word, in either direction, so they are torn wherever two ranks meet.
 
 use crate::address::GlobalAddress;
 use crate::data::heap;
@@ -11,10 +12,10 @@ use crate::space::{Space, WORD_BYTES};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// More steps of all ranks together are a rank that waits for ever.
+/// If all ranks together make more steps, a rank waits for ever.
 const STEPS_MAX: u64 = 3_000_000;
 
-/// Memory of several ranks, and whose turn it is.
+/// The memory of several ranks, and which rank has the next turn.
 pub(super) struct World {
     state: Mutex<State>,
     changed: Condvar,
@@ -24,14 +25,14 @@ pub(super) struct World {
 struct State {
     memory: Vec<Vec<u8>>,
     turn: usize,
-    /// Which ranks have a program that runs.
+    /// Whether the program of each rank runs.
     runs: Vec<bool>,
     /// The step at which a rank dies.
     dies_at: Vec<Option<u64>>,
     dead: Vec<bool>,
     steps: Vec<u64>,
     chance: u64,
-    /// A rank makes so many steps in a row, on average.
+    /// The average number of steps that a rank makes in a row.
     run_steps: u64,
 }
 
@@ -67,12 +68,12 @@ impl World {
         World::new(1, 1, heap_bytes, vec![None]).rank(0)
     }
 
-    /// Another rank, while no program runs.
+    /// A rank, for use while no program runs.
     pub fn rank(self: &Arc<World>, rank: u32) -> Rank {
         Rank { world: self.clone(), rank, reserves: Reserves::default() }
     }
 
-    /// Runs a program on each rank. Returns what became of each; none is of one that has died.
+    /// Runs a program on each rank. Returns the result of each; `None` for one that has died.
     pub fn run<T: Send>(
         self: &Arc<World>,
         program: impl Fn(&mut Rank) -> Result<T> + Sync,
@@ -84,7 +85,7 @@ impl World {
         let run = |rank: u32| {
             let mut space = self.rank(rank);
             let end = program(&mut space);
-            // What this rank has taken ahead is the others' again, if it lives.
+            // If this rank lives, its reserves are returned to the heaps.
             let end = end.and_then(|value| heap::return_reserves(&mut space, None).map(|()| value));
             let mut state = self.lock();
             state.runs[rank as usize] = false;
@@ -102,7 +103,7 @@ impl World {
             let threads: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || run(rank))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        // Whoever looks afterwards does not die of it.
+        // The caller looks at the memory afterwards, and must not die of it.
         self.lock().dies_at.fill(None);
         ends
     }
@@ -120,7 +121,7 @@ impl State {
         (self.chance >> 11) % below
     }
 
-    /// Whose turn is next: mostly the same rank's again, unless it waits.
+    /// Chooses the next rank: mostly the same one, unless it waits.
     fn draw(&mut self, again: Option<usize>) {
         if let Some(again) = again
             && self.runs[again]
@@ -140,7 +141,7 @@ impl State {
 }
 
 impl Rank {
-    /// One step of this rank, when it is its turn.
+    /// Makes one step of this rank, in its turn.
     fn step<T>(&self, waits: bool, act: impl FnOnce(&mut State) -> T) -> Result<T> {
         let own = self.rank as usize;
         let mut state = self.world.lock();
@@ -174,7 +175,7 @@ impl Rank {
         start.filter(inside).map(|start| (at.rank() as usize, start)).ok_or(AcpError::NotRegistered(at))
     }
 
-    /// Cuts an access into words, in either direction.
+    /// Divides an access into words, in either direction.
     fn words(&self, start: usize, len: usize) -> Result<Vec<std::ops::Range<usize>>> {
         let mut cuts: Vec<usize> = (start..start + len).filter(|at| at % WORD_BYTES as usize == 0).collect();
         cuts.insert(0, start);

@@ -1,10 +1,12 @@
-//! A hash table over the memory of several ranks, on which maps and sets stand.
+//! A hash table over the memory of several ranks, on which maps and sets are built.
 //!
-//! A directory says where each rank has its buckets. A bucket is four words: its lock, how often it has changed, the first of its elements, and how many it
-//! has. An element is the next one's address, the lengths of its key and value, and these, each from a multiple of 8 bytes on.
+//! A directory has the address of each rank's buckets. A bucket is four words: its lock, how often it has changed, its first
+//! element, and its number of elements. An element has the address of the next one, the lengths of its key and value, and the key
+//! and the value, each from a multiple of 8 bytes on.
 //!
-//! A rank changes a bucket under its lock. One that only looks takes no lock: it reads the bucket before and after, and looks again if that has changed. What it has
-//! read meanwhile may be anything, since elements that were removed are freed: so addresses and lengths are checked, and counted.
+//! A rank changes a bucket under its lock. A rank that only reads takes no lock: it reads the bucket before and after, and
+//! repeats everything if the bucket has changed. What it reads meanwhile may have any content, since elements that were removed
+//! are freed. So addresses and lengths are checked, and elements are counted.
 
 use crate::address::GlobalAddress;
 use crate::data::cursor::{Cursor, Place};
@@ -15,36 +17,36 @@ use crate::space::{Aligned, Space, WORD_BYTES, address_in, behind};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-/// The hash of a key: the same on every rank, and that of the published library.
+/// The hash of a key. It is the same on every rank, and as in the published library.
 const HASH: crc::Crc<u64> = crc::Crc::<u64>::new(&crc::CRC_64_XZ);
-/// Its lower bits are not used.
+/// The lower bits of the hash are not used.
 const HASH_SHIFT: u32 = 16;
 
-/// A directory: what it is, how many ranks have buckets, how many each of them has, and where these begin.
+/// A directory: its kind, how many ranks have buckets, how many buckets each of them has, and where these begin.
 const KIND: u64 = u64::from_le_bytes(*b"acptable");
 const DIRECTORY_WORDS: u64 = 3;
 const BUCKET_WORDS: usize = 4;
 const BUCKET_BYTES: u64 = BUCKET_WORDS as u64 * WORD_BYTES;
 const CHANGES_AT: u64 = WORD_BYTES;
 const HEAD_BYTES: u64 = 2 * WORD_BYTES;
-/// What is read of an element at once: most have no more.
+/// Bytes of an element that are read at once. Most elements are not longer.
 const ELEMENT_READ_BYTES: u64 = 128;
 /// Buckets that are read at once.
 const BUCKETS_READ: u64 = 64;
-/// Ranks and buckets of a table: a table of these numbers is far longer than any heap.
+/// The limit of ranks and of buckets. A table of these numbers is far longer than any heap.
 const COUNT_MAX: u64 = 1 << 32;
 
-/// What a map or a set is made of: elements in the buckets of several ranks. Elements are found, counted and gone through here, whichever of these it is;
-/// what they mean, [`Map`](crate::Map), [`Set`](crate::Set) and [`MultiSet`](crate::MultiSet) say.
+/// The common part of maps and sets: elements in the buckets of several ranks. It finds, counts and visits elements.
+/// [`Map`](crate::Map), [`Set`](crate::Set) and [`MultiSet`](crate::MultiSet) give them a meaning.
 #[derive(Clone, Debug)]
 pub struct Table {
     directory: GlobalAddress,
-    /// Where the buckets of each part begin.
+    /// The address of the buckets of each part.
     parts: Vec<GlobalAddress>,
     slots: u64,
 }
 
-/// What becomes of the value under a key.
+/// What happens to the value of a key.
 pub(crate) enum Change<'a> {
     Keep,
     Put(Cow<'a, [u8]>),
@@ -64,18 +66,18 @@ struct Bucket {
 struct Element {
     at: GlobalAddress,
     next: u64,
-    /// All of it: from its first word to the end of its value.
+    /// The whole element, from its first word to the end of its value.
     bytes: Vec<u8>,
     key_len: usize,
 }
 
 impl Element {
-    /// None yet: elements are read into it.
+    /// Makes a buffer into which elements are read.
     fn at(at: GlobalAddress) -> Element {
         Element { at, next: 0, bytes: Vec::new(), key_len: 0 }
     }
 
-    /// The element, whose place another one may take.
+    /// Takes the element out. Another one may be read in its place.
     fn take(&mut self) -> Element {
         Element { bytes: std::mem::take(&mut self.bytes), ..*self }
     }
@@ -165,12 +167,12 @@ impl Table {
         Ok(Table { directory, parts, slots })
     }
 
-    /// Where its directory is, by which other ranks open it.
+    /// The address of its directory, by which other ranks open it.
     pub fn directory(&self) -> GlobalAddress {
         self.directory
     }
 
-    /// Frees all that the table has. No rank may use it any more.
+    /// Frees everything that the table has. No rank may use it afterwards.
     ///
     /// # Errors
     /// A rank is gone.
@@ -181,7 +183,7 @@ impl Table {
         heap::free(space, self.directory)
     }
 
-    /// Which bucket a key belongs to: of which part, and its number there.
+    /// The bucket of a key: its part, and its number there.
     fn place_of(&self, key: &[u8]) -> (u32, u64) {
         let hash = HASH.checksum(key) >> HASH_SHIFT;
         ((hash / self.slots % self.parts.len() as u64) as u32, hash % self.slots)
@@ -200,7 +202,7 @@ impl Table {
         Ok(self.search(space, part, slot, |element, _| element.key() == key)?.map(Element::into_value))
     }
 
-    /// Decides what becomes of the value under a key, while no other rank changes it. Returns the value from before.
+    /// Changes the value of a key by a function, while no other rank changes it. Returns the previous value.
     pub(crate) fn change<'a>(
         &self,
         space: &mut impl Space,
@@ -224,7 +226,8 @@ impl Table {
             let garbage = apply(space, at, bucket, (link, found.as_ref()), key, change)?;
             Ok((found.map(Element::into_value), garbage))
         })?;
-        // Not before the lock is back: a rank that dies would leave an element that is free and in its bucket.
+        // The element is freed after the lock is released. Otherwise a rank that dies could leave an element that is free and
+        // still in its bucket.
         if let Some(garbage) = garbage {
             heap::free(space, garbage)?;
         }
@@ -234,7 +237,7 @@ impl Table {
     /// How many elements there are, in all or in the memory of one rank. Buckets are counted one after another.
     ///
     /// # Errors
-    /// The container is no more, or a rank is gone.
+    /// The container was destroyed, or a rank is gone.
     pub fn len(&self, space: &mut impl Space, rank: Option<u32>) -> Result<u64> {
         let mut sum = 0_u64;
         for &part in self.parts.iter().filter(|part| rank.is_none_or(|rank| part.rank() == rank)) {
@@ -249,7 +252,7 @@ impl Table {
     /// Removes all elements, or those in the memory of one rank.
     ///
     /// # Errors
-    /// The container is no more, or a rank is gone.
+    /// The container was destroyed, or a rank is gone.
     pub fn clear(&self, space: &mut impl Space, rank: Option<u32>) -> Result<()> {
         for &part in self.parts.iter().filter(|part| rank.is_none_or(|rank| part.rank() == rank)) {
             each_bucket(space, part, self.slots, |space, at, bucket| {
@@ -291,7 +294,7 @@ impl Table {
     /// The element with this key.
     ///
     /// # Errors
-    /// The container is no more, or the rank is gone.
+    /// The container was destroyed, or the rank is gone.
     pub fn find(&self, space: &mut impl Space, key: &[u8]) -> Result<Option<Cursor>> {
         let (part, slot) = self.place_of(key);
         let found = self.search(space, part, slot, |element, _| element.key() == key)?;
@@ -301,15 +304,16 @@ impl Table {
     /// The first element, of all or of those in the memory of one rank.
     ///
     /// # Errors
-    /// The container is no more, or a rank is gone.
+    /// The container was destroyed, or a rank is gone.
     pub fn first(&self, space: &mut impl Space, rank: Option<u32>) -> Result<Option<Cursor>> {
         self.first_from(space, (0, 0), rank)
     }
 
-    /// The element behind another one, among all or among those in the memory of one rank. Behind one that was removed meanwhile come those of the next bucket.
+    /// The element after another one, among all or among those in the memory of one rank. If the other one was removed meanwhile,
+    /// the next bucket follows.
     ///
     /// # Errors
-    /// The container has no such bucket or is no more, or a rank is gone.
+    /// The container has no such bucket or was destroyed, or a rank is gone.
     pub fn next(&self, space: &mut impl Space, at: Cursor, rank: Option<u32>) -> Result<Option<Cursor>> {
         let Cursor { part, slot, element } = at;
         let found = self.search(space, part, slot, |_, before| before == Some(element))?;
@@ -319,11 +323,11 @@ impl Table {
         }
     }
 
-    /// Gives two containers each other's elements (`acp_swap_map`), by exchanging their buckets. Handles of either that were opened before are opened
-    /// again. A rank that dies meanwhile may leave some elements in both containers.
+    /// Swaps the elements of two containers (`acp_swap_map`), by exchanging their buckets. Handles of either that were opened
+    /// before must be opened again. A rank that dies meanwhile may leave some elements in both containers.
     ///
     /// # Errors
-    /// They have not as many parts: nothing has changed. A rank is gone.
+    /// They have different numbers of parts: nothing has changed. A rank is gone.
     pub fn swap(&self, space: &mut impl Space, other: &Table) -> Result<()> {
         if self.parts.len() != other.parts.len() {
             return Err(AcpError::Argument("only containers over as many ranks can be swapped"));
@@ -332,17 +336,17 @@ impl Table {
         other.write_directory(space, self)
     }
 
-    /// Writes what another table is to where this one's directory is.
+    /// Writes the directory of another table in place of this one's.
     fn write_directory(&self, space: &mut impl Space, table: &Table) -> Result<()> {
         let starts: Vec<u8> = table.parts.iter().flat_map(|part| part.to_bits().to_ne_bytes()).collect();
         space.write(behind(self.directory, DIRECTORY_WORDS * WORD_BYTES)?, &starts)?;
         space.write_words(self.directory, [KIND, table.parts.len() as u64, table.slots])
     }
 
-    /// Where the key and the value of an element are.
+    /// The addresses of the key and the value of an element.
     ///
     /// # Errors
-    /// The element is not there, or not any more. The container is no more, or the rank is gone.
+    /// The element does not exist, or no longer exists. The container was destroyed, or the rank is gone.
     pub fn locate(&self, space: &mut impl Space, at: Cursor) -> Result<Place> {
         let found = self.search(space, at.part, at.slot, |element, _| element.at == at.element)?;
         let element = found.ok_or(AcpError::Argument("this element was removed, or never was there"))?;
@@ -353,7 +357,7 @@ impl Table {
         })
     }
 
-    /// The first element from a bucket on.
+    /// The first element, from a bucket on.
     fn first_from(
         &self,
         space: &mut impl Space,
@@ -384,7 +388,8 @@ impl Table {
         Ok(None)
     }
 
-    /// The first element of a bucket that is the right one, given it and where the one before it is.
+    /// The first element of a bucket for which a function returns true. The function gets the element, and the address of the
+    /// link to it.
     fn search(
         &self,
         space: &mut impl Space,
@@ -412,7 +417,8 @@ impl Table {
     }
 }
 
-/// Goes through the elements of a map or a set, bucket by bucket. Each bucket is as it was at one instant; what changes in others meanwhile may be seen or not.
+/// Visits the elements of a map or a set, bucket by bucket. Each bucket is read as it is at one instant. Changes in other buckets
+/// meanwhile may be seen or not.
 #[derive(Debug)]
 pub struct Entries {
     parts: VecDeque<GlobalAddress>,
@@ -422,10 +428,11 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// The next key and its value. None: there are no more. A set's elements have no value, those of a multiset how often they are in it, in 8 bytes.
+    /// The next key and its value; `None` if there are no more. Elements of a set have no value. Those of a multiset have their
+    /// count, in 8 bytes.
     ///
     /// # Errors
-    /// The container is no more, or a rank is gone.
+    /// The container was destroyed, or a rank is gone.
     pub fn next(&mut self, space: &mut impl Space) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         loop {
             if let Some(pair) = self.pending.pop_front() {
@@ -451,7 +458,7 @@ impl Entries {
     }
 }
 
-/// Links, replaces or removes an element: one word is what makes it so, the others count. Returns what is to be freed.
+/// Links, replaces or removes an element. One word makes the change take effect, the others count. Returns what must be freed.
 fn apply(
     space: &mut impl Space,
     at: GlobalAddress,
@@ -480,7 +487,7 @@ fn apply(
         }
         (Change::Remove, Some(old)) => (old.next, bucket.count.saturating_sub(1), Some(old.at)),
     };
-    // A new element is the first one; an old one's place is taken by the new one or the next one.
+    // A new element becomes the first one. An old one is replaced by the new one or by the next one.
     if found.is_none() || link == first_at {
         space.write_words(behind(at, CHANGES_AT)?, [changes, new_link, count])?;
     } else {
@@ -511,7 +518,7 @@ fn write_element(
     heap::allocate_with(space, rank, &mut bytes)
 }
 
-/// Looks at a bucket that no rank changes meanwhile, as often as it takes.
+/// Reads a bucket while no rank changes it, as often as necessary.
 fn look<S: Space, T>(
     space: &mut S,
     at: GlobalAddress,
@@ -522,12 +529,12 @@ fn look<S: Space, T>(
         let bucket = read_bucket(space, at)?;
         if bucket.lock == lock::FREE {
             let seen = see(space, bucket);
-            // What was read in a bucket that has changed is nothing, and a failure of that no failure.
+            // If the bucket has changed, what was read is discarded, including a failure.
             if read_bucket(space, at)? == bucket {
                 return seen;
             }
         } else if tries >= LOOKS_PATIENT {
-            // Whoever has the lock may be gone: waiting for it finds that out, and mends the bucket.
+            // The holder of the lock may be gone. Waiting for the lock finds that out, and corrects the bucket.
             lock::with(space, at, |space, before| locked_bucket(space, at, before))?;
         }
         tries = tries.wrapping_add(1);
@@ -535,7 +542,7 @@ fn look<S: Space, T>(
     }
 }
 
-/// So often a bucket is found locked before the look takes its turn at the lock.
+/// After the bucket was found locked this often, the reader waits for the lock.
 const LOOKS_PATIENT: u32 = 32;
 
 fn read_bucket(space: &mut impl Space, at: GlobalAddress) -> Result<Bucket> {
@@ -543,7 +550,7 @@ fn read_bucket(space: &mut impl Space, at: GlobalAddress) -> Result<Bucket> {
     Ok(Bucket { lock, changes, first, count })
 }
 
-/// The bucket whose lock this rank has. Where its holder has died, its elements are counted anew.
+/// The bucket, of which this rank has the lock. If its holder has died, its elements are counted anew.
 fn locked_bucket(space: &mut impl Space, at: GlobalAddress, before: Before) -> Result<Bucket> {
     let mut bucket = read_bucket(space, at)?;
     if before == Before::Died {
@@ -562,7 +569,7 @@ fn locked_bucket(space: &mut impl Space, at: GlobalAddress, before: Before) -> R
     Ok(bucket)
 }
 
-/// Gives all elements of a bucket to `see`, until it wants no more.
+/// Passes all elements of a bucket to `see`, until it returns that it wants no more.
 fn walk(
     space: &mut impl Space,
     at: GlobalAddress,
@@ -582,7 +589,7 @@ fn walk(
     if next == 0 { Ok(()) } else { Err(AcpError::Corrupt("a bucket has more elements than it counts")) }
 }
 
-/// Reads an element, which is in the heap of its bucket's rank, in place of another one.
+/// Reads an element, which must be in the heap of its bucket's rank, in place of another one.
 fn read_element(
     space: &mut impl Space,
     at: GlobalAddress,
@@ -615,7 +622,7 @@ fn read_element(
     Ok(())
 }
 
-/// Gives all buckets of a part to `see`, as they are.
+/// Passes all buckets of a part to `see`, as they are.
 fn each_bucket<S: Space>(
     space: &mut S,
     part: GlobalAddress,
@@ -635,7 +642,7 @@ fn each_bucket<S: Space>(
     Ok(())
 }
 
-/// The buckets of a part, some at a time.
+/// The buckets of a part, in pieces.
 fn runs(slots: u64) -> impl Iterator<Item = (u64, u64)> {
     (0..slots.div_ceil(BUCKETS_READ)).map(move |run| {
         let from = run * BUCKETS_READ;
@@ -643,7 +650,7 @@ fn runs(slots: u64) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// The length of a key with what fills its last word.
+/// The length of a key, rounded up to whole words.
 fn padded(key_len: usize) -> u64 {
     (key_len as u64).next_multiple_of(WORD_BYTES)
 }

@@ -1,6 +1,6 @@
 //! A vector of bytes on one rank.
 //!
-//! Layout, in words: where its bytes are, how many there are, how many there is space for, the lock.
+//! Layout, in words: the address of its bytes, their number, the capacity, the lock.
 
 use crate::address::GlobalAddress;
 use crate::data::{heap, lock};
@@ -9,12 +9,12 @@ use crate::space::{GONE, Space, WORD_BYTES, address_in, behind, move_bytes, word
 
 const LOCK_AT: u64 = 3 * WORD_BYTES;
 const CONTROL_BYTES: u64 = 4 * WORD_BYTES;
-/// A vector that grows doubles its space, and has this much at least.
+/// The least capacity of a vector. One that grows doubles its capacity.
 const CAPACITY_MIN: u64 = 64;
 
-/// Bytes in a row on one rank, which grow (`acp_vector_t`). Lengths and positions are in bytes. Any rank that has its handle works on it at any time;
-/// each call is atomic for all others, but if a rank dies in the middle of one, the bytes that it was about to move may be in both places or in
-/// neither.
+/// Consecutive bytes on one rank, which can grow (`acp_vector_t`). Lengths and positions are in bytes. Any rank that has its
+/// handle works on it at any time. Each call is atomic for all others, but if a rank dies during one, the bytes that it was
+/// moving may be in both places or in neither.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Vector {
     control: GlobalAddress,
@@ -46,20 +46,20 @@ impl Vector {
         made
     }
 
-    /// The vector whose handle another rank has given.
+    /// Opens the vector of a handle that another rank has given.
     pub fn open(handle: GlobalAddress) -> Vector {
         Vector { control: handle }
     }
 
-    /// By what other ranks open it.
+    /// The handle by which other ranks open it.
     pub fn handle(self) -> GlobalAddress {
         self.control
     }
 
-    /// Frees the vector and its bytes (`acp_destroy_vector`). No rank may use it any more.
+    /// Frees the vector and its bytes (`acp_destroy_vector`). No rank may use it afterwards.
     ///
     /// # Errors
-    /// It is no more. The rank is gone.
+    /// It was destroyed before. The rank is gone.
     pub fn destroy(self, space: &mut impl Space) -> Result<()> {
         let state = self.state(space)?;
         space.write_words(self.control, [GONE])?;
@@ -75,7 +75,7 @@ impl Vector {
         Ok(self.state(space)?.len)
     }
 
-    /// How many bytes it may have without other memory (`acp_capacity_vector`).
+    /// How many bytes it can have without new memory (`acp_capacity_vector`).
     ///
     /// # Errors
     /// The rank is gone.
@@ -95,7 +95,7 @@ impl Vector {
     /// Reads bytes from a position on.
     ///
     /// # Errors
-    /// There are not so many. The rank is gone.
+    /// There are fewer bytes. The rank is gone.
     pub fn read(self, space: &mut impl Space, at: u64, bytes: &mut [u8]) -> Result<()> {
         self.with(space, |space, state| {
             state.check(at, bytes.len() as u64)?;
@@ -106,7 +106,7 @@ impl Vector {
     /// Writes over bytes from a position on.
     ///
     /// # Errors
-    /// There are not so many. The rank is gone.
+    /// There are fewer bytes. The rank is gone.
     pub fn write(self, space: &mut impl Space, at: u64, bytes: &[u8]) -> Result<()> {
         self.with(space, |space, state| {
             state.check(at, bytes.len() as u64)?;
@@ -130,7 +130,7 @@ impl Vector {
         self.with(space, |space, state| self.insert_at(space, state, state.len, bytes))
     }
 
-    /// Takes bytes off the end (`acp_pop_back_vector`): all, if there are fewer than `len_bytes`.
+    /// Removes bytes at the end (`acp_pop_back_vector`): all, if there are fewer than `len_bytes`.
     ///
     /// # Errors
     /// The rank is gone.
@@ -138,18 +138,18 @@ impl Vector {
         self.with(space, |space, state| self.set_len(space, state.len.saturating_sub(len_bytes)))
     }
 
-    /// Puts bytes in before a position (`acp_insert_vector`).
+    /// Inserts bytes before a position (`acp_insert_vector`).
     ///
     /// # Errors
-    /// The position is behind the end. The heap of the rank is full. The rank is gone.
+    /// The position is beyond the end. The heap of the rank is full. The rank is gone.
     pub fn insert(self, space: &mut impl Space, at: u64, bytes: &[u8]) -> Result<()> {
         self.with(space, |space, state| self.insert_at(space, state, at, bytes))
     }
 
-    /// Takes bytes out from a position on (`acp_erase_vector`): up to the end, if there are fewer than `len_bytes`.
+    /// Removes bytes from a position on (`acp_erase_vector`): up to the end, if there are fewer than `len_bytes`.
     ///
     /// # Errors
-    /// The position is behind the end. The rank is gone.
+    /// The position is beyond the end. The rank is gone.
     pub fn remove(self, space: &mut impl Space, at: u64, len_bytes: u64) -> Result<()> {
         self.with(space, |space, state| {
             state.check(at, 0)?;
@@ -161,7 +161,7 @@ impl Vector {
         })
     }
 
-    /// Gives it a length: zeros are appended, or bytes taken off the end.
+    /// Sets its length: zeros are appended, or bytes removed at the end.
     ///
     /// # Errors
     /// The heap of the rank is full. The rank is gone.
@@ -176,7 +176,7 @@ impl Vector {
         })
     }
 
-    /// Makes space for so many bytes in all (`acp_reserve_vector`).
+    /// Reserves space for `capacity_bytes` in total (`acp_reserve_vector`).
     ///
     /// # Errors
     /// The heap of the rank is full. The rank is gone.
@@ -189,7 +189,7 @@ impl Vector {
         })
     }
 
-    /// Takes all bytes off (`acp_clear_vector`). The space stays.
+    /// Removes all bytes (`acp_clear_vector`). The space stays.
     ///
     /// # Errors
     /// The rank is gone.
@@ -197,7 +197,7 @@ impl Vector {
         self.with(space, |space, _| self.set_len(space, 0))
     }
 
-    /// Makes its bytes those of another vector (`acp_assign_vector`).
+    /// Replaces its bytes by those of another vector (`acp_assign_vector`).
     ///
     /// # Errors
     /// Those of [`Vector::set`].
@@ -209,7 +209,7 @@ impl Vector {
         self.set(space, &bytes)
     }
 
-    /// Makes these its bytes (`acp_assign_range_vector`).
+    /// Replaces its bytes by these (`acp_assign_range_vector`).
     ///
     /// # Errors
     /// The heap of the rank is full: nothing has changed. The rank is gone.
@@ -220,7 +220,7 @@ impl Vector {
         })
     }
 
-    /// Gives two vectors each other's bytes (`acp_swap_vector`).
+    /// Swaps the bytes of two vectors (`acp_swap_vector`).
     ///
     /// # Errors
     /// A heap is full: nothing has changed. A rank is gone.
@@ -252,7 +252,7 @@ impl Vector {
         self.set_len(space, len)
     }
 
-    /// The space doubles where it is too small.
+    /// Doubles the capacity if it is too small.
     fn grow(self, space: &mut impl Space, state: State, len: u64) -> Result<State> {
         if len <= state.capacity {
             return Ok(state);
@@ -261,7 +261,8 @@ impl Vector {
         self.give(space, state, doubled)
     }
 
-    /// Moves the bytes to more memory. That is in the vector before the vector says how much it is, so that it never has less than it says.
+    /// Moves the bytes to more memory. The vector gets the address before the capacity, so that it never has less memory than it
+    /// says.
     fn give(self, space: &mut impl Space, state: State, capacity: u64) -> Result<State> {
         let capacity = capacity.checked_next_multiple_of(WORD_BYTES);
         let capacity = capacity.ok_or(AcpError::Full("no heap has so much memory"))?;

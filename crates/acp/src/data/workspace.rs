@@ -1,6 +1,7 @@
 //! A workspace: memory over all ranks that is read and written like a file.
 //!
-//! Layout, in words: what it is, how many bytes it has, how many a chunk has, how many chunks there are, and where each is. Chunks are on one rank after another.
+//! Layout, in words: its kind, its length, the length of a chunk, the number of chunks, and the address of each. Chunks are on
+//! one rank after another.
 
 use crate::address::GlobalAddress;
 use crate::data::heap;
@@ -9,17 +10,17 @@ use crate::space::{Space, WORD_BYTES, address_in, behind};
 
 const KIND: u64 = u64::from_le_bytes(*b"acpspace");
 const HEAD_WORDS: u64 = 4;
-/// Zeros are written so many at a time.
+/// Zeros, which are written this many at a time.
 const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
 
-/// Bytes in chunks over the heaps of all ranks, read and written by their offsets (`acp_create_ws`). Any rank that has its handle reads and writes at any time;
-/// what two ranks write to the same bytes at the same time is mixed.
+/// Bytes in chunks over the heaps of all ranks, read and written by their offsets (`acp_create_ws`). Any rank that has its handle
+/// reads and writes at any time. If two ranks write the same bytes at the same time, the result is a mixture.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Workspace {
     control: GlobalAddress,
 }
 
-/// What a workspace says of itself.
+/// The description of a workspace.
 #[derive(Copy, Clone)]
 struct Shape {
     len: u64,
@@ -28,8 +29,8 @@ struct Shape {
 }
 
 impl Workspace {
-    /// Makes a workspace of zeros. The first of its chunks is on `first_rank`, the next ones on the ranks behind it, in turn. One rank makes it, and gives the
-    /// others its handle.
+    /// Makes a workspace of zeros. The first of its chunks is on `first_rank`, the following ones on the ranks after it, in turn.
+    /// One rank makes it, and gives the others its handle.
     ///
     /// # Errors
     /// A length is 0. A heap is full. There is no such rank, or one is gone.
@@ -58,7 +59,7 @@ impl Workspace {
         Ok(Workspace { control: control? })
     }
 
-    /// Allocates and writes all of it. What it has allocated is in `made`.
+    /// Allocates and writes the workspace. `made` has what was allocated.
     fn fill(
         space: &mut impl Space,
         shape: Shape,
@@ -84,12 +85,12 @@ impl Workspace {
         Ok(control)
     }
 
-    /// The workspace whose handle another rank has given.
+    /// Opens the workspace of a handle that another rank has given.
     pub fn open(handle: GlobalAddress) -> Workspace {
         Workspace { control: handle }
     }
 
-    /// By what other ranks open it.
+    /// The handle by which other ranks open it.
     pub fn handle(self) -> GlobalAddress {
         self.control
     }
@@ -97,7 +98,7 @@ impl Workspace {
     /// How many bytes it has.
     ///
     /// # Errors
-    /// It is no more. The rank is gone.
+    /// It was destroyed before. The rank is gone.
     pub fn len(self, space: &mut impl Space) -> Result<u64> {
         Ok(self.shape(space)?.len)
     }
@@ -105,7 +106,7 @@ impl Workspace {
     /// Reads bytes from an offset on, up to the end (`acp_read_ws`). Returns how many there were.
     ///
     /// # Errors
-    /// The workspace is no more. A rank is gone.
+    /// The workspace was destroyed. A rank is gone.
     pub fn read(self, space: &mut impl Space, offset: u64, bytes: &mut [u8]) -> Result<u64> {
         let mut done = 0;
         for (at, len) in self.pieces(space, offset, bytes.len() as u64)? {
@@ -119,7 +120,7 @@ impl Workspace {
     /// Writes bytes from an offset on, up to the end (`acp_write_ws`). Returns for how many there was space.
     ///
     /// # Errors
-    /// The workspace is no more. A rank is gone: some bytes may have been written.
+    /// The workspace was destroyed. A rank is gone: some bytes may have been written.
     pub fn write(self, space: &mut impl Space, offset: u64, bytes: &[u8]) -> Result<u64> {
         let mut done = 0;
         for (at, len) in self.pieces(space, offset, bytes.len() as u64)? {
@@ -130,10 +131,10 @@ impl Workspace {
         Ok(done)
     }
 
-    /// Frees all of it (`acp_destroy_ws`). No rank may use it any more.
+    /// Frees all of it (`acp_destroy_ws`). No rank may use it afterwards.
     ///
     /// # Errors
-    /// It is no more. A rank is gone.
+    /// It was destroyed before. A rank is gone.
     pub fn destroy(self, space: &mut impl Space) -> Result<()> {
         let shape = self.shape(space)?;
         let chunks = self.chunks(space, 0, shape.chunks)?;
@@ -142,7 +143,7 @@ impl Workspace {
         heap::free(space, self.control)
     }
 
-    /// Where bytes are, chunk by chunk, up to the end.
+    /// The addresses of bytes, chunk by chunk, up to the end.
     fn pieces(
         self,
         space: &mut impl Space,
@@ -165,7 +166,7 @@ impl Workspace {
         pieces.collect()
     }
 
-    /// Where chunks are.
+    /// The addresses of chunks.
     fn chunks(self, space: &mut impl Space, first: u64, count: u64) -> Result<Vec<GlobalAddress>> {
         const WRONG: AcpError = AcpError::Corrupt("a workspace has a chunk that is nowhere");
         let mut addresses = vec![0; (count * WORD_BYTES) as usize];

@@ -1,4 +1,4 @@
-//! The turns of global memory: what has come is taken, and what waits is started.
+//! The turns of global memory, which take events and start waiting operations.
 
 use super::GlobalMemory;
 use crate::buffers;
@@ -10,22 +10,22 @@ use crate::wire::Record;
 use cci::{Connection, Line, Short};
 
 impl GlobalMemory {
-    /// Makes progress. Returns how a barrier has ended, if one has.
+    /// Makes progress. Returns the result of a barrier, if one has ended.
     pub(super) fn turn(&mut self) -> Option<Result<()>> {
         self.take_events(TURN_MESSAGES, |_| false);
         self.advance();
         self.barrier_end.take()
     }
 
-    /// Makes progress until this is so, and no further: to find out that nothing else has come costs as much as to take a message. Returns
-    /// whether it is so.
+    /// Makes progress until `is_done`, and no further: to find out that nothing else has come costs as much as to take a message.
+    /// Returns whether it is done.
     pub(crate) fn turn_until(&mut self, is_done: impl Fn(&GlobalMemory) -> bool) -> bool {
         let is_enough = self.take_events(self.channels.batch_max(), &is_done);
         self.advance();
         is_enough || is_done(self)
     }
 
-    /// Takes what has come before a long message is sent on a channel, if nothing says yet where that goes.
+    /// Takes what has come before a long message is sent on a channel, if it is not known yet where the message goes.
     #[inline]
     pub(crate) fn look_before(&mut self, end: End, len_bytes: usize) {
         if len_bytes >= LOOK_BYTES {
@@ -40,7 +40,8 @@ impl GlobalMemory {
         }
     }
 
-    /// Takes the events that are there, or those until this is so, with up to so many messages at a time. Returns whether it is so.
+    /// Takes the events that are there, or those until `is_enough`, with up to `messages_max` messages at a time. Returns whether
+    /// it is enough.
     #[inline]
     fn take_events(&mut self, messages_max: usize, mut is_enough: impl FnMut(&GlobalMemory) -> bool) -> bool {
         let mut line = Line::EMPTY;
@@ -91,7 +92,7 @@ impl GlobalMemory {
         self.links.faults += u64::from(!is_right);
     }
 
-    /// Does what [`GlobalMemory::take_events`] does, behind the first messages.
+    /// Does the work of [`GlobalMemory::take_events`] after the first messages.
     #[inline(never)]
     fn take_more_events(
         &mut self,
@@ -123,7 +124,7 @@ impl GlobalMemory {
         }
     }
 
-    /// Takes up to so many short messages. Returns how many there were, and whether events wait.
+    /// Takes up to `max` short messages. Returns how many there were, and whether events wait.
     #[inline]
     fn take_messages(&mut self, max: usize) -> (usize, bool) {
         let GlobalMemory { links, channels, .. } = self;
@@ -149,13 +150,13 @@ impl GlobalMemory {
         true
     }
 
-    /// Starts and sends what can be by now.
+    /// Starts operations and sends records, as far as possible now.
     #[inline]
     fn advance(&mut self) {
         self.engine.begin_turn();
         self.channels.waits_for_space = false;
         self.buffers.waits_for_space = false;
-        // No branch for each: in most turns nothing is to be done.
+        // There is no branch for each, since most turns have nothing to do.
         let is_idle =
             self.links.is_idle() & self.engine.is_idle() & self.channels.is_idle() & self.buffers.is_idle();
         if !is_idle {
@@ -171,8 +172,8 @@ impl GlobalMemory {
         self.buffers.advance(&mut self.links);
     }
 
-    /// Makes progress until there is a result, and sleeps where that takes long. A wait of the endpoint gives messages as events, which takes longer than to
-    /// take them where they are lent: so it comes after a few looks.
+    /// Makes progress until there is a result, and sleeps if that takes long. A wait of the endpoint gives messages as events,
+    /// which takes longer than to take them where they are lent. So it comes after a few checks.
     pub(crate) fn wait_until<T>(
         &mut self,
         mut result: impl FnMut(&mut GlobalMemory) -> Option<T>,

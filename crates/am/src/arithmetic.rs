@@ -1,17 +1,17 @@
-//! What reductions and atomic operations compute.
+//! The arithmetic of reductions and atomic operations.
 
 use cci::{Atomic, AtomicKind, AtomicRefusal, AtomicWidth, Memory};
 
-/// What the elements of a reduction are, in the byte order of the machine.
+/// The type of the elements of a reduction, in the byte order of the machine.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// 32 bits with a sign.
+    /// Signed, 32 bits.
     I32,
-    /// 32 bits without a sign.
+    /// Unsigned, 32 bits.
     U32,
-    /// 64 bits with a sign.
+    /// Signed, 64 bits.
     I64,
-    /// 64 bits without a sign.
+    /// Unsigned, 64 bits.
     U64,
     /// IEEE 754, 32 bits.
     F32,
@@ -19,31 +19,31 @@ pub enum Number {
     F64,
 }
 
-/// What a reduction does with two elements. Integers wrap.
+/// The operation of a reduction on two elements. Integers wrap.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// Their sum.
     Add,
     /// Their product.
     Product,
-    /// The smaller one. If one is no number (NaN), the other one.
+    /// The smaller one. If one is NaN, the other one.
     Min,
-    /// The larger one. If one is no number (NaN), the other one.
+    /// The larger one. If one is NaN, the other one.
     Max,
-    /// Bits that both have; of integers only.
+    /// Bits that are set in both; for integers only.
     And,
-    /// Bits that either has; of integers only.
+    /// Bits that are set in either; for integers only.
     Or,
-    /// Bits that one of them has; of integers only.
+    /// Bits that are set in exactly one; for integers only.
     Xor,
 }
 
-/// What an accumulation does with an element of memory and one of data.
+/// The operation of an accumulation on an element of memory and one of data.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Accumulation {
-    /// The data replace it.
+    /// The data replace the element.
     Set,
-    /// The result of both replaces it.
+    /// The reduction of both replaces the element.
     Reduce(Reduction),
 }
 
@@ -67,7 +67,7 @@ impl Accumulation {
         Accumulation::ALL.get(usize::from(number)).copied()
     }
 
-    /// Whether it can be done with such elements.
+    /// Whether it is defined for such elements.
     pub fn fits(self, number: Number) -> bool {
         match self {
             Accumulation::Set => true,
@@ -75,7 +75,7 @@ impl Accumulation {
         }
     }
 
-    /// The atomic change of an element by one of data, which is in the low bytes.
+    /// The atomic change of an element by one of data, which is in the low bytes of `operand`.
     pub(crate) fn change(self, number: Number, operand: u64) -> Change {
         let width = if number.len_bytes() == 4 { AtomicWidth::Four } else { AtomicWidth::Eight };
         let core = |kind| Change::Core(Atomic { kind, width, operand, compare: 0 });
@@ -120,16 +120,16 @@ impl Number {
         }
     }
 
-    /// Whether a reduction can be done with such elements.
+    /// Whether a reduction is defined for such elements.
     pub fn can(self, reduction: Reduction) -> bool {
         let is_float = matches!(self, Number::F32 | Number::F64);
         !is_float || !matches!(reduction, Reduction::And | Reduction::Or | Reduction::Xor)
     }
 
-    /// Puts to `mine` what comes of each pair of elements of both, where `other` is the operand on the left or on the right. Both have the same
-    /// length, a multiple of an element's.
+    /// Writes the result of each pair of elements to `mine`. `other` is the left or the right operand. Both have the same length,
+    /// a multiple of an element's.
     pub(crate) fn combine(self, reduction: Reduction, mine: &mut [u8], other: &[u8], is_other_left: bool) {
-        // Which operation it is, is decided outside of the loop, so that the loop becomes instructions on many elements at once.
+        // The operation is chosen outside of the loop, so that the loop is compiled to instructions on many elements at once.
         macro_rules! each {
             ($type:ty, |$left:ident, $right:ident| $result:expr) => {{
                 let apply = |$left: $type, $right: $type| $result;
@@ -160,7 +160,7 @@ impl Number {
                 match reduction {
                     Reduction::Add => each!($type, |left, right| left + right),
                     Reduction::Product => each!($type, |left, right| left * right),
-                    // The order of both zeros is fixed, too.
+                    // The order of the two zeros is defined as well.
                     Reduction::Min => each!($type, |left, right| {
                         let is_left = right.is_nan() || left.total_cmp(&right).is_le() && !left.is_nan();
                         if is_left { left } else { right }
@@ -169,7 +169,7 @@ impl Number {
                         let is_left = right.is_nan() || left.total_cmp(&right).is_ge() && !left.is_nan();
                         if is_left { left } else { right }
                     }),
-                    // Refused before.
+                    // These were refused before.
                     Reduction::And | Reduction::Or | Reduction::Xor => {}
                 }
             };
@@ -185,13 +185,13 @@ impl Number {
     }
 }
 
-/// A change of a word that is done atomically, with regard to all others.
+/// An atomic change of a word, with respect to all other such changes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// One that the core does.
+    /// A change that the core makes.
     Core(Atomic),
-    /// The reduction of the word and an operand, which is in the low bytes. It takes two exchanges with the word's rank, and one more for each
-    /// change by others meanwhile.
+    /// The reduction of the word and an operand, which is in the low bytes. It takes two exchanges with the word's rank, and one
+    /// more for each change by others meanwhile.
     Reduce(Number, Reduction, u64),
 }
 
@@ -202,7 +202,7 @@ impl From<Atomic> for Change {
 }
 
 impl Change {
-    /// Does it on memory of this process. Returns what it found.
+    /// Makes the change in memory of this process. Returns the previous value.
     pub(crate) fn make(&self, memory: &Memory, at: usize) -> Result<u64, AtomicRefusal> {
         let mut attempt = self.attempt(0);
         loop {
@@ -222,7 +222,7 @@ impl Change {
         }
     }
 
-    /// What is asked of the core, where the word is supposed to be `found`.
+    /// The request to the core, if the word is expected to be `found`.
     pub(crate) fn attempt(&self, found: u64) -> Atomic {
         match *self {
             Change::Core(atomic) => atomic,
@@ -246,7 +246,7 @@ impl Change {
         }
     }
 
-    /// Whether an attempt that has found this was not one: the word was another.
+    /// Whether an attempt has failed that has found this, since the word was another.
     pub(crate) fn has_failed(&self, attempt: &Atomic, found: u64) -> bool {
         matches!(self, Change::Reduce(..)) && attempt.compare != found
     }

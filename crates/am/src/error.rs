@@ -1,65 +1,65 @@
-//! Why a call of active messages failed, by whose fault.
+//! Errors of active messages. Each shows who caused it.
 
 use crate::description::PackError;
 use cci::RegisterError;
 use cci_job::JobError;
 use std::fmt;
 
-/// What calls return.
+/// The result of a call.
 pub type Result<T, E = AmError> = std::result::Result<T, E>;
 
 /// Why a call failed. Unless a variant says otherwise, nothing was done.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AmError {
-    /// An argument can never be right.
+    /// An argument can never be valid; this says why.
     Argument(&'static str),
-    /// The call is not allowed here: inside a handler, for a token whose handler has returned, for a context that was freed.
+    /// The call is not allowed here: inside a handler, for a token whose handler has returned, or for a context that was freed.
     State(&'static str),
-    /// There is no space now. Take what is due and try again.
+    /// There is no space now. Make progress, and try again.
     WouldBlock,
-    /// A limit is reached.
+    /// A limit is reached; this says which.
     Full(&'static str),
     /// The data is longer than any active message may have.
     TooLong {
-        /// Its length, bytes.
+        /// Length of the data, bytes.
         len_bytes: usize,
     },
-    /// The receiver of a large message had space for more bytes, or for less.
+    /// The receiver of a large message has provided space for more bytes, or for fewer.
     Differs {
         /// Length of the message, bytes.
         len_bytes: u64,
     },
     /// The receiver of a large message did not want it.
     Aborted,
-    /// The data are not as they are described.
+    /// The data do not fit their description.
     Described(PackError),
     /// The handler's number is taken in this context.
     Exists,
-    /// There is no such rank, or no such number of a handler.
+    /// There is no such rank or handler's number; this says which.
     Range(&'static str),
-    /// The memory at these addresses of a rank was not registered there, or is not any more. Nothing of it was touched.
+    /// The memory at these addresses of a rank was not registered there, or no longer is. None of it was accessed.
     NotRegistered {
-        /// Whose.
+        /// The rank.
         rank: u32,
         /// The first address.
         address: u64,
     },
-    /// Memory of this process was not registered, or a registration was not ended.
+    /// Memory of this process could not be registered, or a registration could not be ended.
     Register(RegisterError),
     /// A rank is gone.
     Gone {
-        /// Which one.
+        /// The rank.
         rank: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The job or its endpoint.
+    /// An error of the job or its endpoint.
     Job(JobError),
 }
 
 impl AmError {
-    /// Members of a team don't do one and the same collective.
+    /// Members of a team call different collectives.
     pub(crate) const DIFFER: AmError = AmError::Argument(
         "the members of a team differ in how much data a collective has, or in which one they call",
     );

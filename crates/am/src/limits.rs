@@ -1,88 +1,90 @@
-//! What is bounded in active messages, and by how much.
+//! Limits of active messages.
 
 use cci::limits::MESSAGE_BYTES_MAX;
 use std::time::Duration;
 
-/// Most arguments of an active message.
+/// The most arguments of an active message.
 pub const ARGS_MAX: usize = 16;
-/// Longest data of an active message, to any rank, bytes: with its header and 16 arguments it fits in one message of the core where the
-/// path takes the longest ones, and travels in parts where it does not.
+/// The longest data of an active message, to any rank, bytes. With its header and 16 arguments, it fits in one message of the
+/// core if the path takes the longest ones. Otherwise it travels in parts.
 pub const DATA_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize - HEADER_BYTES - 8 * ARGS_MAX;
-/// Most contexts that a process makes, freed ones included: their numbers are not used again.
+/// The most contexts that a process makes, including freed ones, whose numbers are not reused.
 pub const CONTEXTS_MAX: usize = 4096;
-/// Most remote operations that a process has under way.
+/// The most remote operations that a process has under way.
 pub const OPERATIONS_MAX: usize = 4096;
-/// Most operations that had ended when a program started them and whose callbacks have not run: these stay in the processor's first cache. Handlers,
-/// which can't run callbacks, may start more.
+/// The most operations that had ended when a program started them and whose callbacks have not run. So many stay in the
+/// processor's first cache. Handlers, which can't run callbacks, may start more.
 pub(crate) const ENDED_MAX: usize = 256;
-/// Longest name of a context, bytes.
+/// The longest name of a context, bytes.
 pub const CONTEXT_NAME_BYTES_MAX: usize = 256;
 
-/// Most large messages that a process has under way to a rank.
+/// The most large messages that a process has under way to a rank.
 pub const LARGE_MESSAGES_MAX: u32 = 256;
 
-/// Most collectives that a process has under way.
+/// The most collectives that a process has under way.
 pub const COLLECTIVES_MAX: usize = 256;
-/// Most teams of a process.
+/// The most teams of a process.
 pub const TEAMS_MAX: usize = 4096;
 
-/// Most ranks of one host whose barriers and collectives are counted in memory: there is a bit for each.
+/// The most ranks of one host whose barriers and collectives are counted in memory. There is a bit for each.
 pub(crate) const COUNTED_RANKS_MAX: usize = 64;
-/// Barriers and collectives before memory for that is offered, which short jobs do without.
+/// How many barriers and collectives come before memory for counting is offered. Short jobs do without it.
 pub(crate) const COUNTED_AFTER: u32 = 8;
-/// Barriers from the first offer of such memory to the first one that is counted there, and collectives. Each offer leaves four times as many as
-/// the one before, for ranks that are further ahead.
+/// How many barriers and collectives come between the first offer of such memory and the first one that is counted there. Each
+/// offer leaves four times as many as the one before, for ranks that are further ahead.
 pub(crate) const COUNTED_AHEAD: u32 = 8;
-/// So often is it offered, if some rank got to one of these first.
+/// The most offers of such memory, if a rank is always too far ahead.
 pub(crate) const COUNTED_OFFERS_MAX: u32 = 4;
-/// Slots of all ranks for one step of a counted collective, bytes.
+/// Bytes of the slots of all ranks for one step of a counted collective.
 pub(crate) const COUNTED_SLOTS_BYTES: usize = 1 << 20;
-/// Longest piece of data that a rank has for each other one in such a step, bytes: pieces stay in the caches of both sides.
+/// The longest piece of data that a rank has for each other one in such a step, bytes. Such pieces stay in the caches of both
+/// sides.
 pub(crate) const COUNTED_PIECE_BYTES_MAX: usize = 16 << 10;
-/// Longest segment of all such pieces, bytes.
+/// The longest segment of all such pieces, bytes.
 pub(crate) const COUNTED_SEGMENT_BYTES_MAX: usize = 128 << 10;
-/// Slots of so many bytes in all are read by each rank.
+/// Slots of up to this many bytes in total are read by each rank.
 pub(crate) const COUNTED_SHORT_BYTES: usize = 16 << 10;
-/// Steps of a counted collective in one turn: a process has more to do.
+/// The most steps of a counted collective in one turn, since a process has other work.
 pub(crate) const COUNTED_STEPS_PER_TURN: u32 = 4;
-/// Operations on it before a rank believes that it can't be mapped.
+/// How many operations on the memory a rank tries before it concludes that the memory can't be mapped.
 pub(crate) const COUNTED_TRIES_MAX: u32 = 8;
-/// One look at a count in so many makes progress for others.
+/// One of this many checks of a count makes progress for others.
 pub(crate) const COUNTED_LOOKS_PER_PROGRESS: u32 = 4;
 
-/// Where symmetric memory lies: between programs and libraries, where neither Linux nor the sanitizers put anything.
+/// The addresses of symmetric memory. They are between programs and libraries, where neither Linux nor the sanitizers put
+/// anything.
 pub(crate) const SYMMETRIC_ADDRESSES: std::ops::Range<u64> = 0x5700_0000_0000..0x5a00_0000_0000;
-/// So often is an address tried for symmetric memory before it is given up.
+/// How many addresses are tried for symmetric memory before it is given up.
 pub(crate) const SYMMETRIC_ATTEMPTS_MAX: u32 = 64;
-/// One fence in so many looks for what others want of this process, even if all it waits for has ended.
+/// One of this many fences makes progress for others, even if everything that it waits for has ended.
 pub(crate) const FENCES_PER_POLL: u32 = 16;
-/// Longest data that are copied before they are put, where that saves a registration, bytes.
+/// The longest data that are copied before a put, if that saves a registration, bytes.
 pub(crate) const STAGED_BYTES: usize = 2048;
-/// Longest data of one part of a collective, bytes: a multiple of an element's.
+/// The longest data of one part of a collective, bytes: a multiple of an element's length.
 pub(crate) const COLLECTIVE_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize - 2 * HEADER_BYTES;
-/// Most changes of its memory that a rank is asked for and has not made, by one process.
+/// The most changes of its memory that one process asks of a rank before the rank has made them.
 pub(crate) const UPDATES_MAX: u32 = 16;
-/// Most pieces that one such change has.
+/// The most pieces of such a change.
 pub(crate) const UPDATE_PIECES_MAX: usize = 128;
-/// Most bytes of data and pieces in the record of such a change.
+/// The most bytes of data and pieces in the record of such a change.
 pub(crate) const UPDATE_BYTES_MAX: usize = RECORD_BYTES_MAX - HEADER_BYTES - 16;
-/// Every record begins with so many bytes.
+/// Bytes of the header of every record.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// A rank may compute for so long without making progress, and is not taken for dead. One that dies is noticed at once
-/// over shared memory and TCP. Else the launcher ends the job, or shows the end to those that survive it.
+/// A rank may compute for this time without making progress before it is considered dead. Over shared memory and TCP, a death is
+/// noticed at once. Otherwise the launcher ends the job, or shows the death to the surviving ranks.
 pub(crate) const SILENCE_LIMIT: Duration = Duration::from_secs(3600);
-/// Longest record of a message, bytes.
+/// The longest record of a message, bytes.
 pub(crate) const RECORD_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize;
-/// Memory for messages of all ranks that have come and were not handled yet, bytes: it bounds the credits of each.
+/// Memory for messages of all ranks that have come and were not handled yet, bytes. It limits the credits of each rank.
 const WINDOW_BYTES: usize = 32 << 20;
-/// Most and fewest active messages that a process has under way to one rank.
+/// The range of the number of active messages that a process may have under way to one rank.
 const CREDITS: std::ops::RangeInclusive<u32> = 16..=256;
-/// Most records that wait for space on their way to a rank: more than what contexts, questions, answers and messages with credits there can be,
-/// so that a rank which asks and reads no answers is cut off.
+/// The most records that wait to be sent to a rank. Contexts, questions, answers and messages with credits are always fewer. So a
+/// rank that asks and reads no answers is cut off.
 pub(crate) const OUTBOX_RECORDS_MAX: usize = 16 << 10;
-/// Messages that are taken from the endpoint in one turn.
+/// The most messages that one turn takes from the endpoint.
 pub(crate) const POLL_MESSAGES: usize = 64;
-/// Events that are taken from the endpoint in one turn.
+/// The most events that one turn takes from the endpoint.
 pub(crate) const POLL_EVENTS: usize = 256;
 
 //= wire.md R-AM-5
@@ -93,7 +95,7 @@ pub(crate) fn credits(size: u32) -> u32 {
     u32::try_from(each).unwrap_or(u32::MAX).clamp(*CREDITS.start(), *CREDITS.end())
 }
 
-/// Of `credits`, so many are for what handlers send: they can't wait.
+/// How many of the credits are reserved for handlers, which can't wait.
 pub(crate) fn for_handlers(credits: u32) -> u32 {
     credits / 4
 }

@@ -1,8 +1,8 @@
-//! What a handler that is a closure gets.
+//! The argument of a handler that is a closure.
 
 use crate::process::{Context, Token};
 
-/// A message, for its handler.
+/// A message, as its handler gets it.
 pub struct Message<'a> {
     pub(crate) token: Token,
     pub(crate) sender: u32,
@@ -33,12 +33,12 @@ impl Message<'_> {
         self.data
     }
 
-    /// Of a large message, how many bytes there are to be fetched.
+    /// The number of bytes of a large message that can be fetched.
     pub fn large_bytes(&self) -> Option<u64> {
         self.large_bytes
     }
 
-    /// For [`Runtime::reply`](crate::Runtime::reply).
+    /// The token for [`Runtime::reply`](crate::Runtime::reply).
     pub fn token(&self) -> Token {
         self.token
     }

@@ -22,7 +22,7 @@ use running_batch::RunningBatch;
 use std::borrow::Borrow;
 use std::time::Duration;
 
-/// Messages are delivered to others for so long when a process leaves.
+/// How long a process that leaves delivers messages to others.
 const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 
 /// This process of a job, with active messages (CCS section 3.3): a message names a handler, which runs at the receiver.
@@ -48,13 +48,13 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(10);
 /// ```
 pub struct Runtime {
     process: Process,
-    /// What their numbers stand for. None: it runs.
+    /// Handlers by their numbers. `None` while a handler runs.
     handlers: Vec<Option<Box<HandlerFn>>>,
     on_gone: Option<GoneFn>,
-    /// Of operations.
+    /// The callbacks of operations.
     callbacks: Callbacks,
     collecting: Numbered<u64, CollectedFn>,
-    /// A collective that has ended without a callback, as somebody waits for it.
+    /// The result of a collective without a callback, for which a call waits.
     awaited: Option<(u64, Result<Vec<u8>>)>,
     fences: u32,
     is_handling: bool,
@@ -87,7 +87,7 @@ impl Runtime {
         Ok(Runtime::over(Process::new(Ranks::open(job, device, options)?)))
     }
 
-    /// A runtime over a process that was not used before.
+    /// Makes a runtime of an unused process.
     pub fn over(process: Process) -> Runtime {
         Runtime {
             process,
@@ -135,7 +135,7 @@ impl Runtime {
         waiting::for_space(self, |runtime| runtime.process.free(context))
     }
 
-    /// Has messages for the number `id` of a context call a closure.
+    /// Registers a closure as the handler `id` of a context.
     ///
     /// # Errors
     /// The number is taken, or the context was freed.
@@ -150,7 +150,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Has large messages for the number `id` of a context call a closure, before any of their data are there. The closure calls
+    /// Registers a closure as the handler `id` of a context for large messages. It is called before any of their data are there. It calls
     /// [`Runtime::hold`], and [`Runtime::accept`] then or later, to say where they go. A message that it has not held is aborted when it
     /// returns. The numbers are not those of [`Runtime::register`].
     ///
@@ -221,7 +221,7 @@ impl Runtime {
         self.process.abort(held)
     }
 
-    /// Has ranks that are gone reported to a closure. Without one, they show by errors of what is started for them, and of
+    /// Registers a closure to which ranks that are gone are reported. Without one, errors of calls for them show it, and those of
     /// barriers.
     pub fn on_gone(&mut self, report: impl FnMut(u32, &str) + 'static) {
         self.on_gone = Some(Box::new(report));
@@ -404,7 +404,7 @@ impl Runtime {
         operating::transfer_described(self, Transfer::Get, rank, remote, local, Box::new(Done(done)))
     }
 
-    /// Has a rank change elements of its memory by as many of this process's, each atomically with regard to all such operations from any rank. The
+    /// Makes a rank change elements of its memory by as many of this process's, each atomically with respect to all such operations from any rank. The
     /// rank does it while it makes progress. In all else it does what [`Runtime::put_described`] does.
     ///
     /// # Errors
@@ -425,7 +425,7 @@ impl Runtime {
         operating::start(self, start, Box::new(Done(done)))
     }
 
-    /// Has a rank write a part of this process's memory to where a pointer of 8 bytes at its address `pointer` points, and move the pointer on
+    /// Makes a rank write a part of this process's memory to where a pointer of 8 bytes at its address `pointer` points, and move the pointer on
     /// by the part's length, atomically, when the data are there. So several ranks append to one buffer. The rank does it while it makes
     /// progress; nothing moves if it is refused. In all else it does what [`Runtime::put`] does.
     ///
@@ -442,7 +442,7 @@ impl Runtime {
         operating::start(self, start, Box::new(Done(done)))
     }
 
-    /// Changes a word at an address of a rank's atomically, with regard to all such operations from any rank. `done` gets the value from
+    /// Changes a word at an address of a rank's atomically, with respect to all such operations from any rank. `done` gets the value from
     /// before; the upper half is 0 for a word of 4 bytes.
     ///
     /// # Errors
@@ -563,7 +563,7 @@ impl Runtime {
         self.process.team(team)
     }
 
-    /// Forgets a team. Collectives that were started in it go on.
+    /// Removes a team. Collectives that were started in it continue.
     ///
     /// # Errors
     /// There is no such team, or it exists from the start.
@@ -590,7 +590,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Says how things are between this process and a rank: [`Process::explain`].
+    /// Explains the state between this process and a rank: [`Process::explain`].
     ///
     /// # Errors
     /// There is no such rank.

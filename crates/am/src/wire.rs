@@ -1,4 +1,4 @@
-//! Records: what processes of a job send each other, one in a message of the core, or in several where the path takes no longer ones.
+//! The records that processes of a job exchange. Each is one message of the core, or several if the path takes no longer ones.
 //! docs/wire.md, section "Active messages", has their layout.
 
 mod counted;
@@ -17,27 +17,27 @@ use crate::limits::{
 };
 use cci::RegionHandle;
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
     /// An active message.
     Message = 1,
-    /// What did not fit in the message of the core before it.
+    /// The rest of a record that did not fit in the message of the core before it.
     Part = 2,
-    /// From now on, a number stands for a context.
+    /// From now on, a number identifies a context.
     Context = 3,
-    /// Nothing but credits.
+    /// Only credits.
     Credits = 4,
-    /// The sender waits for its credits: they are not to be saved up.
+    /// The sender waits for its credits. The receiver must not save them up.
     CreditsWanted = 5,
     /// The sender has arrived in a round of a barrier.
     Barrier = 6,
-    /// The sender leaves, and its end is no failure. With the flag: it leaves since it has lost the rank `value`.
+    /// The sender leaves, which is no failure. With the flag, it leaves because it has lost the rank `value`.
     Leaving = 7,
-    /// The sender asks which region an address of the receiver's is in.
+    /// The sender asks which region has an address of the receiver.
     Ask = 8,
-    /// An answer to that.
+    /// The answer to that question.
     Answer = 9,
     /// A part of a collective.
     Collective = 10,
@@ -45,11 +45,11 @@ pub(crate) enum Kind {
     CollectiveFollow = 11,
     /// A collective has lost a member.
     CollectiveLost = 12,
-    /// So many parts of collectives were taken.
+    /// How many parts of collectives were taken.
     CollectivesTaken = 13,
-    /// The receiver is to change elements of its memory.
+    /// Asks the receiver to change elements of its memory.
     Accumulate = 14,
-    /// The receiver is to write to where a pointer of its points.
+    /// Asks the receiver to write to the place to which one of its pointers points.
     IndexedPut = 15,
     /// The sender has made a change that the receiver has asked for, or has refused it.
     Updated = 16,
@@ -57,7 +57,7 @@ pub(crate) enum Kind {
     Large = 17,
     /// The data of a large message were fetched, or will not be.
     LargeEnded = 18,
-    /// Of barriers that are counted in memory.
+    /// About barriers that are counted in memory.
     Counted = 19,
 }
 
@@ -92,9 +92,9 @@ impl Kind {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub kind: Kind,
-    /// Of a message: its credit is the receiver's, which gets it back by this. Of a barrier: somebody is not idle.
+    /// Of a message: its credit belongs to the receiver, which gets it back by this. Of a barrier: a rank is not idle.
     pub flag: bool,
-    /// Of a message: how many arguments there are. Of a barrier: the round.
+    /// Of a message: the number of arguments. Of a barrier: the round.
     pub count: u8,
     /// Of a message: the number of the handler.
     pub handler: u16,
@@ -102,17 +102,17 @@ pub(crate) struct Header {
     pub context: u16,
     /// Credits that the receiver gets back.
     pub credits: u16,
-    /// Of a message: bytes of data. Of a context: bytes of its name. Of a barrier: which one.
+    /// Of a message: bytes of data. Of a context: bytes of its name. Of a barrier: its number.
     pub value: u32,
 }
 
 impl Header {
-    /// A record of `kind` with all else 0.
+    /// A header of this kind, with zeros in all other fields.
     pub const fn new(kind: Kind) -> Header {
         Header { kind, flag: false, count: 0, handler: 0, context: 0, credits: 0, value: 0 }
     }
 
-    /// That of a message whose arguments and data were checked.
+    /// The header of a message whose arguments and data were checked.
     #[inline(always)]
     pub fn message(flag: bool, context: u16, handler: u16, args: usize, data_bytes: usize) -> Header {
         let (count, value) = (args as u8, data_bytes as u32);
@@ -133,7 +133,7 @@ impl Header {
         bytes
     }
 
-    /// None for what no process of this version sends.
+    /// Parses a header; `None` for a record that no process of this version sends.
     #[inline]
     pub fn decode(record: &[u8]) -> Option<Header> {
         let bytes: &[u8; HEADER_BYTES] = record.first_chunk()?;
@@ -174,19 +174,19 @@ impl Header {
         HEADER_BYTES + (usize::from(self.count) * 8).next_multiple_of(16)
     }
 
-    /// Whether it is of a message, large or not, which has a credit and a handler.
+    /// Whether it belongs to a message, large or not, which has a credit and a handler.
     #[inline]
     pub fn is_message(&self) -> bool {
         matches!(self.kind, Kind::Message | Kind::Large)
     }
 
-    /// Whether this is all of a message.
+    /// Whether this record contains all of the message.
     #[inline]
     pub fn is_whole(&self, record: &[u8]) -> bool {
         self.is_message() && record.len() == self.record_bytes()
     }
 
-    /// The length of the whole record, however many messages of the core it is in.
+    /// The length of the whole record, in one or several messages of the core.
     #[inline]
     pub fn record_bytes(&self) -> usize {
         match self.kind {
@@ -197,7 +197,7 @@ impl Header {
     }
 }
 
-/// The header and the arguments of a message, as they are sent before its data.
+/// The header and the arguments of a message, which are sent before its data.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     bytes: [u8; HEADER_BYTES + 8 * ARGS_MAX],
@@ -229,20 +229,20 @@ impl Head {
 pub struct Args<'a>(&'a [[u8; 8]]);
 
 impl<'a> Args<'a> {
-    /// Those of a whole record.
+    /// The arguments in a whole record.
     #[inline]
     pub(crate) fn of(header: &Header, record: &'a [u8]) -> Args<'a> {
         let end = HEADER_BYTES + 8 * usize::from(header.count);
         Args(record.get(HEADER_BYTES..end).unwrap_or_default().as_chunks().0)
     }
 
-    /// How many there are.
+    /// The number of arguments.
     #[inline]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Puts them to the beginning of a buffer, and returns them there.
+    /// Copies the arguments to the beginning of a buffer, and returns them there.
     #[inline]
     pub fn decode<'b>(&self, buffer: &'b mut [i64; ARGS_MAX]) -> &'b [i64] {
         for (arg, bytes) in buffer.iter_mut().zip(self.0) {
@@ -252,40 +252,40 @@ impl<'a> Args<'a> {
     }
 }
 
-/// What a record says that waits behind nothing.
+/// A record that does not wait for messages before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// All that there is to say is in the header.
+    /// The header contains everything.
     Header(Header),
     Collected(Collected),
     Ask(Range),
-    /// To the question for a range. None: the range is in no region.
+    /// The answer about a range: its region, or `None` if no region has it.
     Answer(Range, Option<Region>),
     Update(Update),
-    /// To the update of this number. None: it was made. Else, the address that is not registered.
+    /// The answer to the update of this number. `None` if it was made, otherwise the address that is not registered.
     Updated(u64, Option<u64>),
-    /// To the large message of this number.
+    /// The answer to the large message of this number.
     LargeEnded(u64, LargeOutcome),
     Counted(CountedWord),
 }
 
-/// What members of a team say of a collective: by the team's number, and the collective's among those of the team.
+/// A record of a collective, by the team's number, and the collective's number in the team.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Collected {
     Data {
         team: u32,
         number: u32,
-        /// The sender has more for the receiver in this collective.
+        /// Whether the sender has more for the receiver in this collective.
         follows: bool,
         data: Box<[u8]>,
     },
     /// The receiver may send more of it.
     Follow { team: u32, number: u32 },
-    /// It has ended at the sender, which has lost a rank.
+    /// The collective has ended at the sender, which has lost a rank.
     Lost { team: u32, number: u32, rank: u32 },
 }
 
-/// What comes before the data of a part of a collective.
+/// Bytes before the data of a part of a collective.
 pub(crate) const COLLECTED_HEAD_BYTES: usize = HEADER_BYTES + 8;
 
 impl Collected {
@@ -306,7 +306,7 @@ impl Collected {
         }
     }
 
-    /// What comes before data that are not put together with it.
+    /// The bytes before data that are not copied behind them.
     pub fn encode_data_head(team: u32, number: u32, follows: bool) -> [u8; COLLECTED_HEAD_BYTES] {
         Collected::head(&Header { flag: follows, ..Header::new(Kind::Collective) }, team, number)
     }
@@ -353,7 +353,7 @@ pub(crate) struct Range {
 /// Memory that a process has registered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
-    /// Where its first byte is in its process.
+    /// The address of its first byte in its process.
     pub start: u64,
     pub handle: RegionHandle,
 }
@@ -377,7 +377,7 @@ impl Range {
 }
 
 impl Region {
-    /// Where the range begins in the region, if all of it is inside.
+    /// The offset of the range in the region, if all of it is inside.
     pub fn offset(&self, range: Range) -> Option<u64> {
         let offset = range.start.checked_sub(self.start)?;
         (offset.checked_add(range.len_bytes)? <= self.handle.len_bytes()).then_some(offset)
@@ -442,17 +442,17 @@ impl Word {
     }
 }
 
-/// What an answer has behind its range.
+/// Bytes of an answer behind its range.
 const ANSWER_BYTES: usize = 8 + RegionHandle::BYTES;
 
 fn word(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
-/// By what the ranks agree which context is which.
+/// Identifies a context to all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ContextName {
-    /// The n-th one without a name, from 0.
+    /// The n-th context without a name, from 0.
     Unnamed(u32),
     Named(String),
 }

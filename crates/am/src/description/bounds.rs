@@ -1,4 +1,4 @@
-//! Where elements begin and end: MPI's lower and upper bounds.
+//! Bounds of elements: MPI's lower and upper bounds.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use std::ops::Range;
 pub(super) struct Bounds {
     pub(super) lower: isize,
     pub(super) upper: isize,
-    /// Set by resizing, here or in a nested description.
+    /// Whether the bounds were set by resizing, here or in a nested description.
     pub(super) explicit: bool,
 }
 
 impl Bounds {
-    /// Those of bytes in this range.
+    /// The bounds of bytes in this range.
     pub(super) fn of_bytes(range: Range<isize>) -> Bounds {
         Bounds { lower: range.start, upper: range.end, explicit: false }
     }
@@ -24,7 +24,8 @@ impl Bounds {
         self.upper.saturating_sub(self.lower)
     }
 
-    /// Of elements with these bounds, of which the first and the last lie at these places. `None`: beyond `isize`.
+    /// The bounds of elements with these bounds, of which the first and the last are at these places. `None` if they exceed
+    /// `isize`.
     pub(super) fn spread(self, first: isize, last: isize) -> Option<Bounds> {
         let (low, high) = (first.min(last), first.max(last));
         let bounds =
@@ -33,7 +34,7 @@ impl Bounds {
         Some(bounds)
     }
 
-    /// Of both together.
+    /// The bounds of both together.
     pub(super) fn join(self, other: Bounds) -> Bounds {
         match (self.explicit, other.explicit) {
             (true, false) => self,

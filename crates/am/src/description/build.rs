@@ -1,23 +1,23 @@
-//! How descriptions are made of others: MPI's constructors, and those for what other libraries have.
+//! Constructors of descriptions from others: MPI's, and those for the data of other libraries.
 
 use super::layout::{Placed, RowBuilder};
 use super::{Bounds, Description, DescriptionError};
 use DescriptionError::Overflow;
 
 impl Description {
-    /// No bytes.
+    /// A description without bytes.
     pub const fn null() -> Description {
         Description { layout: None, bounds: None }
     }
 
-    /// `len` bytes in a row.
+    /// `len` consecutive bytes.
     pub fn bytes(len: usize) -> Result<Description, DescriptionError> {
         let Some(layout) = Placed::block(0, len)? else { return Ok(Self::null()) };
         let bounds = Bounds::of_bytes(layout.true_bounds());
         Ok(Description { layout: Some(layout), bounds: Some(bounds) })
     }
 
-    /// `count` elements, one after the other.
+    /// `count` consecutive elements.
     pub fn contiguous(count: usize, base: &Description) -> Result<Description, DescriptionError> {
         base.repeated(count, base.extent())
     }
@@ -130,7 +130,7 @@ impl Description {
         Self::of_blocks(pieces.map(|(address, len)| (len, isize::try_from(address).ok())), &byte)
     }
 
-    /// `count` times, at distances of `stride` bytes.
+    /// Repeats the element `count` times, at distances of `stride` bytes.
     fn repeated(&self, count: usize, stride: isize) -> Result<Description, DescriptionError> {
         let (Some(steps), Some(bounds)) = (count.checked_sub(1), self.bounds) else {
             return Ok(Self::null());
@@ -165,7 +165,7 @@ fn same_length<A, B>(one: &[A], other: &[B]) -> Result<(), DescriptionError> {
     if one.len() == other.len() { Ok(()) } else { Err(DescriptionError::ListsDiffer) }
 }
 
-/// Elements side by side, with the bounds that they have together.
+/// Elements side by side, with their common bounds.
 #[derive(Default)]
 struct Row {
     layouts: RowBuilder,
@@ -182,7 +182,7 @@ impl Row {
         }
     }
 
-    /// Adds `len` elements of a base whose bytes lie in a row, without making a description of them first.
+    /// Adds `len` elements of a base whose bytes are consecutive, without making a description of them first.
     fn push_block(&mut self, base: &Description, len: usize, at: isize) -> Result<(), DescriptionError> {
         let size = base.size().checked_mul(len).ok_or(Overflow)?;
         if size == 0 {

@@ -1,4 +1,4 @@
-//! What can be wrong with a description, and with what is to be packed by one. All of it is the caller's fault.
+//! Errors in descriptions, and in data that are to be packed. All of them are the caller's fault.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! What a description becomes when it is made: blocks, loops over them, and rows of those.
+//! The form of a description after it is made: blocks, loops over them, and rows of those.
 //!
-//! Whatever is built here is in its simplest form: no loop runs once, what is contiguous is one block, and loops that can
-//! be one are one.
+//! Everything that is built here has its simplest form: no loop runs once, contiguous bytes are one block, and loops that can be
+//! one are one.
 
 use super::error::DescriptionError;
 use cci_memory::bytes::Pieces;
@@ -17,7 +17,7 @@ const INLINED_PARTS_MAX: usize = 16;
 /// A layout at a place.
 #[derive(Debug, Clone)]
 pub(super) struct Placed {
-    /// In bytes from the origin.
+    /// Bytes from the origin.
     pub(super) at: isize,
     pub(super) layout: Arc<Layout>,
 }
@@ -26,12 +26,12 @@ pub(super) struct Placed {
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) shape: Shape,
-    /// How many bytes; never 0.
+    /// The number of bytes; never 0.
     pub(super) size: usize,
-    /// The bytes that are used, relative to the layout's own origin.
+    /// The range of the used bytes, relative to the layout's own origin.
     true_lower: isize,
     true_upper: isize,
-    /// Loops and rows one inside the other, this one included; 0 for a block.
+    /// The depth of nested loops and rows, including this one; 0 for a block.
     levels: usize,
 }
 
@@ -50,13 +50,13 @@ pub(super) enum Shape {
 /// A member of [`Shape::Row`].
 #[derive(Debug)]
 pub(super) struct Part {
-    /// Its first byte's number in the packed row.
+    /// The number of its first byte in the packed row.
     pub(super) start: usize,
     pub(super) placed: Placed,
 }
 
 impl Placed {
-    /// `len` bytes at a place. `None` if there are none.
+    /// Makes a block of `len` bytes at a place. `None` if there are no bytes.
     pub(super) fn block(at: isize, len: usize) -> Result<Option<Placed>, DescriptionError> {
         if len == 0 {
             return Ok(None);
@@ -67,7 +67,7 @@ impl Placed {
         Ok(Some(Placed { at, layout: Arc::new(layout) }))
     }
 
-    /// `count` times, at distances of `stride` bytes.
+    /// Repeats the layout `count` times, at distances of `stride` bytes.
     pub(super) fn repeated(self, count: usize, stride: isize) -> Result<Option<Placed>, DescriptionError> {
         let Placed { at, layout } = self;
         if count == 0 {
@@ -81,7 +81,7 @@ impl Placed {
             return Placed::block(at, size);
         }
         let repeated = match &layout.shape {
-            // The loop goes on where it ended.
+            // The outer loop continues where the inner one has ended.
             Shape::Strided { count: inner, stride: step, of } if product(*inner, *step) == Some(stride) => {
                 let count = count.checked_mul(*inner).ok_or(DescriptionError::Overflow)?;
                 Layout::strided(count, *step, Arc::clone(of), size)?
@@ -92,7 +92,7 @@ impl Placed {
         Ok(Some(Placed { at, layout: Arc::new(repeated) }))
     }
 
-    /// The layout `by` bytes further on.
+    /// Moves the layout by `by` bytes.
     pub(super) fn moved(mut self, by: isize) -> Result<Placed, DescriptionError> {
         self.at = self.at.checked_add(by).ok_or(DescriptionError::Overflow)?;
         self.layout.check_at(self.at)?;
@@ -107,13 +107,13 @@ impl Placed {
         self.layout.is_block()
     }
 
-    /// From the first byte that is used to behind the last one.
+    /// The range from the first used byte to the end of the last one.
     pub(super) fn true_bounds(&self) -> Range<isize> {
         self.at.saturating_add(self.layout.true_lower)..self.at.saturating_add(self.layout.true_upper)
     }
 }
 
-/// What `count` strides are together.
+/// The product of `count` and `stride`.
 fn product(count: usize, stride: isize) -> Option<isize> {
     isize::try_from(count).ok()?.checked_mul(stride)
 }
@@ -141,7 +141,7 @@ impl Layout {
         matches!(self.shape, Shape::Block)
     }
 
-    /// Refuses a place from which bytes would lie beyond `isize`.
+    /// Refuses a place from which bytes would exceed `isize`.
     fn check_at(&self, at: isize) -> Result<(), DescriptionError> {
         let fits = at.checked_add(self.true_lower).is_some() && at.checked_add(self.true_upper).is_some();
         if fits { Ok(()) } else { Err(DescriptionError::Overflow) }
@@ -152,7 +152,7 @@ impl Layout {
     }
 }
 
-/// Collects layouts, one behind the other in the packed row, and merges what is contiguous.
+/// Collects layouts, one behind the other in the packed row, and merges contiguous ones.
 #[derive(Debug, Default)]
 pub(super) struct RowBuilder {
     members: Vec<Member>,
@@ -213,7 +213,7 @@ impl RowBuilder {
         Ok(())
     }
 
-    /// All of them as one layout. `None` if there are no bytes.
+    /// Joins all of them into one layout. `None` if there are no bytes.
     pub(super) fn finish(mut self) -> Result<Option<Placed>, DescriptionError> {
         if isize::try_from(self.size).is_err() {
             return Err(DescriptionError::Overflow);
@@ -238,7 +238,7 @@ impl RowBuilder {
         Ok(Some(Placed { at: 0, layout: Arc::new(layout) }))
     }
 
-    /// Place, length and distance, if there are only blocks of one length at equal distances.
+    /// The place, length and distance, if there are only blocks of one length at equal distances.
     fn one_loop(&self) -> Option<(isize, usize, isize)> {
         let [Member::Block { at: first, len }, Member::Block { at: second, .. }, ..] = self.members[..]
         else {

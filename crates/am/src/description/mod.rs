@@ -31,9 +31,9 @@ pub(crate) use runs::{Run, pair_runs};
 /// It never changes. A clone is cheap, and any thread may use it.
 #[derive(Debug, Clone)]
 pub struct Description {
-    /// Nothing if there are no bytes.
+    /// `None` if there are no bytes.
     layout: Option<Placed>,
-    /// Nothing if there are no bytes and nobody has set any.
+    /// `None` if there are no bytes and no bounds were set.
     bounds: Option<Bounds>,
 }
 

@@ -47,7 +47,7 @@ impl Description {
         self.walk(origin, count, first_byte, len, &mut Unpack { memory, packed })
     }
 
-    /// How many bytes there are from `first_byte` on, once all elements are known to lie in `memory_len` bytes.
+    /// The number of bytes from `first_byte` on, if all elements are inside `memory_len` bytes.
     fn part(
         &self,
         memory_len: usize,
@@ -63,10 +63,10 @@ impl Description {
         Ok(rest)
     }
 
-    /// Whether all bytes of `count` elements, which is not 0, lie in `memory_len` bytes.
+    /// Whether all bytes of `count` elements, which is not 0, are inside `memory_len` bytes.
     fn fits(&self, memory_len: usize, origin: isize, count: usize) -> bool {
         let bounds = self.true_bounds();
-        // Numbers of 64 bits, their products and a few sums: nothing overflows.
+        // These are numbers of 64 bits, their products and a few sums, so nothing overflows.
         let span = self.extent() as i128 * (count as i128 - 1);
         let low = origin as i128 + span.min(0) + bounds.start as i128;
         let high = origin as i128 + span.max(0) + bounds.end as i128;
@@ -85,7 +85,7 @@ impl Description {
         let at = origin.wrapping_add(layout.at);
         match walk::walk(&layout.layout, at, (count, self.extent()), first_byte, len, visitor) {
             ControlFlow::Continue(()) => Ok(len),
-            // `fits` has seen that all bytes are there.
+            // `fits` has checked that all bytes are there.
             ControlFlow::Break(()) => Err(PackError::OutOfRange),
         }
     }

@@ -1,4 +1,4 @@
-//! The pieces of memory that described data lie in, for operations that take lists of them.
+//! The pieces of memory of described data, for operations that take lists of pieces.
 
 use super::Description;
 use super::walk::{self, Visitor};
@@ -7,13 +7,13 @@ use std::ops::{ControlFlow, Range};
 /// A piece of memory.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// From the origin of the first element to its first byte.
+    /// Bytes from the origin of the first element to the piece's first byte.
     pub at: isize,
     pub len_bytes: usize,
 }
 
 impl Description {
-    /// How many bytes `count` elements have, packed; none if that exceeds the address space.
+    /// The number of packed bytes of `count` elements; `None` if it exceeds the address space.
     pub(crate) fn packed_bytes(&self, count: usize) -> Option<usize> {
         self.size().checked_mul(count)
     }
@@ -29,8 +29,8 @@ impl Description {
         Some(bounds.start.checked_add(last.min(0))?..bounds.end.checked_add(last.max(0))?)
     }
 
-    /// Adds the next pieces of `count` elements to a list, from byte `first_byte` of the packed row on: up to `max` of them, and `len_bytes` in
-    /// all. Pieces that touch are one. Returns how many bytes these are.
+    /// Adds the next pieces of `count` elements to a list, from byte `first_byte` of the packed row on: up to `max` pieces, and
+    /// `len_bytes` in total. Pieces that touch are joined. Returns how many bytes these are.
     pub(crate) fn pieces(
         &self,
         count: usize,
@@ -43,7 +43,7 @@ impl Description {
         let left = self.packed_bytes(count).unwrap_or_default().saturating_sub(first_byte);
         let mut collect = Collect { pieces, max, bytes: 0 };
         let elements = (count, self.extent());
-        // It breaks where the list is full.
+        // The walk breaks when the list is full.
         let _ =
             walk::walk(&layout.layout, layout.at, elements, first_byte, len_bytes.min(left), &mut collect);
         collect.bytes

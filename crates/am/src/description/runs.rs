@@ -1,4 +1,4 @@
-//! Runs of blocks that described data lie in, for copies straight between two descriptions.
+//! The runs of blocks of described data, for direct copies between two descriptions.
 
 use super::Description;
 use super::walk::{self, Visitor};
@@ -7,17 +7,17 @@ use std::ops::ControlFlow;
 /// Blocks of one length at equal distances.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// From the origin of the first element to the first byte.
+    /// Bytes from the origin of the first element to the first byte.
     pub at: isize,
-    /// From the beginning of a block to that of the next one, in bytes.
+    /// Bytes from the beginning of a block to that of the next one.
     pub stride: isize,
     pub len_bytes: usize,
     pub count: usize,
 }
 
 impl Description {
-    /// Adds the next runs of `count` elements to a list, from byte `first_byte` of the packed row on: up to `max` of them, and `len_bytes` in
-    /// all. Returns how many bytes these are.
+    /// Adds the next runs of `count` elements to a list, from byte `first_byte` of the packed row on: up to `max` runs, and
+    /// `len_bytes` in total. Returns how many bytes these are.
     pub(crate) fn runs(
         &self,
         count: usize,
@@ -30,7 +30,7 @@ impl Description {
         let left = self.packed_bytes(count).unwrap_or_default().saturating_sub(first_byte);
         let mut collect = Collect { runs, max, bytes: 0 };
         let (elements, len) = ((count, self.extent()), len_bytes.min(left));
-        // It breaks where the list is full.
+        // The walk breaks when the list is full.
         let _ = walk::walk(&layout.layout, layout.at, elements, first_byte, len, &mut collect);
         collect.bytes
     }
@@ -57,7 +57,8 @@ impl Visitor for Collect<'_> {
     }
 }
 
-/// Divides two lists of runs alike, and calls `each` with runs of both that have the same blocks, as far as both go. It breaks where `each` does.
+/// Divides two lists of runs in the same way, and calls `each` with runs of both that have the same blocks, to the end of the
+/// shorter list. It breaks if `each` does.
 pub(crate) fn pair_runs(
     one: &[Run],
     other: &[Run],
@@ -72,16 +73,16 @@ pub(crate) fn pair_runs(
     ControlFlow::Continue(())
 }
 
-/// How many blocks of this length, which is at most that of its own, a run begins with.
+/// How many blocks of this length, which is at most its own, a run begins with.
 fn blocks_of(run: Run, len_bytes: usize) -> usize {
     if run.len_bytes == len_bytes { run.count } else { run.len_bytes / len_bytes }
 }
 
-/// What is left of a list of runs.
+/// The rest of a list of runs.
 struct Cursor<'a> {
     /// The rest of a block, or whole ones.
     first: Run,
-    /// The blocks behind that of which `first` is the rest.
+    /// The blocks after the one of which `first` is the rest.
     then: Run,
     more: std::slice::Iter<'a, Run>,
 }
@@ -91,7 +92,7 @@ impl<'a> Cursor<'a> {
         Cursor { first: Run::default(), then: Run::default(), more: runs.iter() }
     }
 
-    /// What comes next. None: the end.
+    /// The next run; `None` at the end.
     fn first(&mut self) -> Option<Run> {
         while self.first.count == 0 || self.first.len_bytes == 0 {
             self.first = std::mem::take(&mut self.then);
@@ -102,7 +103,7 @@ impl<'a> Cursor<'a> {
         Some(self.first)
     }
 
-    /// Takes blocks off what comes next, which [begins with](blocks_of) so many.
+    /// Takes blocks off the next run, which [begins with](blocks_of) that many.
     fn take(&mut self, len_bytes: usize, count: usize) -> Run {
         let Run { at, stride, len_bytes: whole, count: all } = self.first;
         let steps = |stride: isize, count: usize| at.wrapping_add(stride.wrapping_mul(count.cast_signed()));

@@ -4,7 +4,7 @@ use super::layout::{LEVELS_MAX, Layout, Part, Shape};
 use cci_memory::bytes::{Elements, Pieces};
 use std::ops::{ControlFlow, Range};
 
-/// What is done with the blocks, in the order of the packed row.
+/// The actions on the blocks of a layout, in the order of the packed row.
 ///
 /// `Break` ends the walk.
 pub(super) trait Visitor {
@@ -33,18 +33,18 @@ pub(super) trait Visitor {
 /// The bytes of the packed row that are still to be visited.
 #[derive(Debug, Clone, Copy)]
 struct Rest {
-    /// How many bytes come first that are left out.
+    /// How many bytes are left out first.
     skip: usize,
     /// How many bytes follow these.
     len: usize,
 }
 
-/// A loop or row under way.
+/// A loop or row that is being walked.
 #[derive(Clone, Copy)]
 struct Frame<'a> {
     layout: &'a Layout,
     at: isize,
-    /// The next turn or part.
+    /// The next iteration or part.
     next: usize,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn walk(
     let mut rest = Rest { skip: first, len };
     if let Shape::Block = layout.shape {
         if stride.cast_unsigned() == layout.size && len > 0 {
-            // Blocks without gaps are one.
+            // Blocks without gaps form one block.
             return visitor.block(at.wrapping_add(first.cast_signed()), len);
         }
         return loop_of_blocks(at, stride, layout.size, count, &mut rest, visitor);
@@ -102,7 +102,7 @@ fn one(layout: &Layout, at: isize, rest: &mut Rest, visitor: &mut impl Visitor) 
 }
 
 impl<'a> Frame<'a> {
-    /// The layout of the next turn, and its place.
+    /// The layout of the next iteration, and its place.
     fn advance(&mut self) -> Option<(&'a Layout, isize)> {
         let turn = self.next;
         self.next += 1;
@@ -118,7 +118,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The turn in which the first byte to be visited lies. Those before it are taken off what is left out.
+/// The iteration that contains the first byte to be visited. The bytes of those before it are subtracted from what is left out.
 fn first_turn(layout: &Layout, rest: &mut Rest) -> usize {
     match &layout.shape {
         Shape::Strided { of, .. } => {
@@ -131,7 +131,7 @@ fn first_turn(layout: &Layout, rest: &mut Rest) -> usize {
     }
 }
 
-/// The part in which byte `rest.skip` lies, which becomes relative to it.
+/// The part that contains byte `rest.skip`, which becomes relative to the part.
 fn find<T>(parts: &[T], start: impl Fn(&T) -> usize, rest: &mut Rest) -> usize {
     if rest.skip == 0 {
         return 0;
@@ -142,7 +142,7 @@ fn find<T>(parts: &[T], start: impl Fn(&T) -> usize, rest: &mut Rest) -> usize {
     index
 }
 
-/// Visits layouts that have blocks only, in one loop or two. `false`: it is of another kind.
+/// Visits layouts that have blocks only, in one loop or two. Returns `false` if the layout is of another kind.
 fn innermost(
     layout: &Layout,
     at: isize,

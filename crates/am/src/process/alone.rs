@@ -1,21 +1,22 @@
-//! Messages that come by themselves, as those of an exchange do: they are handled where they were copied to, without an inbox.
+//! Messages that come alone, as those of an exchange do. They are handled in the place to which they were copied, without an
+//! inbox.
 
 use super::{Delivery, Process};
 use cci::{Line, Short};
 
-/// What a short look has found.
+/// The result of a short check.
 pub(crate) enum Alone<'a> {
-    /// A message whose handler is to be called. [`Process::end`] is to follow.
+    /// A message whose handler is to be called. The caller must call [`Process::end`] afterwards.
     Message(Delivery<'a>),
     /// Nothing has come, and nothing else is to be done now.
     Nothing,
-    /// There is something else: [`Process::progress`] and [`Process::next`] find it.
+    /// There is something else, for [`Process::progress`] and [`Process::next`].
     Other,
 }
 
 impl Process {
-    /// Takes the next message, if it is a short one and all that there is to do. Its bytes are in `line`. It counts as progress, unless it
-    /// finds [`Alone::Other`].
+    /// Takes the next message, if it is a short one and nothing else is to be done. Its bytes are in `line`. The call counts as
+    /// progress, unless it returns [`Alone::Other`].
     #[inline(always)]
     pub(crate) fn next_alone<'a>(&mut self, line: &'a mut Line) -> Alone<'a> {
         if !self.links.takes_short() || !self.only_receives() {
@@ -45,7 +46,7 @@ impl Process {
         }
     }
 
-    /// Whether there is nothing to do but to take what comes.
+    /// Whether there is nothing to do but to receive.
     #[inline(always)]
     fn only_receives(&mut self) -> bool {
         let is_due = self.has_ends() || self.dispatcher.has_new_handlers || self.dispatcher.is_holding();

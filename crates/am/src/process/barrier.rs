@@ -1,23 +1,25 @@
-//! Barriers among all ranks, by dissemination (Hensgen, Finkel and Manber, 1988): in round `k` each rank tells the one that is `2^k` further
-//! on that it has arrived, and waits to hear the same from the one that far behind. After the last round it has heard of all.
+//! Barriers of all ranks, by dissemination (Hensgen, Finkel and Manber, 1988). In round `k` each rank informs the one that is
+//! `2^k` further on that it has arrived, and waits for the same from the one that far behind. After the last round it has heard
+//! from all.
 
-/// What came from other ranks may be ahead of this one by one barrier, and by no more: its arrival there needs this one's here.
+/// The state of this rank's barriers. Records of other ranks may be ahead by one barrier, and no more: their arrival there needs
+/// this rank's arrival here.
 #[derive(Default)]
 pub(crate) struct Barrier {
-    /// Which one this process is in, or will be in next.
+    /// The barrier that this process is in, or will be in next.
     number: u32,
-    /// Is in one.
+    /// Whether it is in a barrier.
     is_inside: bool,
-    /// The next round to be heard of.
+    /// The round of which the next record is expected.
     round: u8,
-    /// Heard of, by bits, and of what not all was idle: of this barrier and the next.
+    /// Bits of the rounds that were heard of, and of those in which not all was idle: for this barrier and the next.
     heard: [u32; 2],
     busy: [u32; 2],
-    /// Somebody was not idle: this rank, or one that it has heard of in rounds before.
+    /// Whether a rank was not idle: this one, or one that it has heard of in earlier rounds.
     is_busy: bool,
 }
 
-/// An arrival that is to be told to a rank.
+/// A record of an arrival for a rank.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub to: u32,
@@ -31,18 +33,18 @@ impl Barrier {
         self.is_inside
     }
 
-    /// This rank is in a barrier, of which this returns the number. How it arrives there is decided next.
+    /// Begins a barrier, and returns its number. How this rank arrives there is decided next.
     pub fn begin(&mut self) -> u32 {
         self.is_inside = true;
         self.number
     }
 
-    /// Which barrier this rank is in, or will be in next.
+    /// The barrier that this rank is in, or will be in next.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// All have arrived, as was found out in another way.
+    /// Ends the barrier, since all are known to have arrived in another way.
     pub fn pass(&mut self) {
         self.is_inside = false;
         self.number = self.number.wrapping_add(1);
@@ -50,7 +52,7 @@ impl Barrier {
         self.busy = [self.busy[1], 0];
     }
 
-    /// This rank arrives by records. It says of itself whether it has something under way.
+    /// Arrives by records. `is_busy` says whether this rank has something under way.
     pub fn enter(&mut self, is_busy: bool, rank: u32, size: u32) -> Option<Arrival> {
         self.is_inside = true;
         self.round = 0;
@@ -59,14 +61,14 @@ impl Barrier {
     }
 
     //= wire.md R-AM-7
-    /// What this rank says in the round that it is in. None: there are no more.
+    /// The record that this rank sends in its round. `None` if there are no more rounds.
     fn arrival(&self, rank: u32, size: u32) -> Option<Arrival> {
         let distance = 1_u32.checked_shl(self.round.into()).filter(|&distance| distance < size)?;
         let to = ((u64::from(rank) + u64::from(distance)) % u64::from(size)) as u32;
         Some(Arrival { to, number: self.number, round: self.round, is_busy: self.is_busy })
     }
 
-    /// A rank says that it has arrived. False: it can't have.
+    /// Handles a record that a rank has arrived. Returns false if it can't have arrived.
     pub fn hear(&mut self, number: u32, round: u8, is_busy: bool) -> bool {
         let ahead = number.wrapping_sub(self.number);
         let Some(bit) = 1_u32.checked_shl(round.into()) else { return false };
@@ -83,7 +85,8 @@ impl Barrier {
         is_new
     }
 
-    /// Goes on to the next round, if this one's word has come: returns what is to be said there. Ask until there is nothing.
+    /// Moves on to the next round, if this one's record has come. Returns the record to send there. Call it until it returns
+    /// `None`.
     pub fn next(&mut self, rank: u32, size: u32) -> Option<Arrival> {
         if !self.is_inside || self.rounds_left(size) == 0 || self.heard[0] >> self.round & 1 == 0 {
             return None;
@@ -93,7 +96,7 @@ impl Barrier {
         self.arrival(rank, size)
     }
 
-    /// If all have arrived: leaves, and returns whether all were idle.
+    /// If all have arrived, leaves the barrier and returns whether all were idle.
     pub fn leave(&mut self, size: u32) -> Option<bool> {
         if !self.is_inside || self.rounds_left(size) > 0 {
             return None;
@@ -113,7 +116,8 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Ranks enter in an order by `seed`; words arrive late and in any order of senders. Returns what each was told of all.
+    /// Ranks enter in an order that `seed` gives. Records arrive late, and in any order of senders. Returns what each rank learns
+    /// of all.
     fn run(size: u32, barriers: u32, busy: Option<u32>, seed: u64) -> Vec<Vec<bool>> {
         let mut all: Vec<Barrier> = (0..size).map(|_| Barrier::default()).collect();
         let mut wires: Vec<VecDeque<Arrival>> = (0..size * size).map(|_| VecDeque::new()).collect();

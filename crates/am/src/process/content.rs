@@ -1,10 +1,10 @@
-//! What a message carries: arguments and data.
+//! The content of a message: arguments and data.
 
 use crate::description::{Description, Readable};
 use crate::error::{AmError, Result};
 use crate::limits::{ARGS_MAX, DATA_BYTES_MAX};
 
-/// Packs described data into a buffer, which is made when it is needed first.
+/// Packs described data into a buffer, which is allocated when it is first needed.
 pub(super) fn pack<'a>(
     packed: &'a mut Vec<u8>,
     memory: Readable<'_>,
@@ -22,7 +22,7 @@ pub(super) fn pack<'a>(
     Ok(out)
 }
 
-/// What every message has to keep to.
+/// Checks the limits of every message.
 pub(super) fn check(args: &[i64], data: &[u8]) -> Result<()> {
     if args.len() > ARGS_MAX {
         return Err(AmError::Argument("an active message has up to 16 arguments"));

@@ -1,15 +1,16 @@
-//! The contexts of this process and their handlers (CCS section 3.3): each library of a program has one, and its handlers are its own.
+//! The contexts of this process and their handlers (CCS section 3.3). Each library of a program has a context with its own
+//! handlers.
 
 use crate::error::{AmError, Result};
 use crate::limits::{CONTEXT_NAME_BYTES_MAX, CONTEXTS_MAX};
 use crate::wire::ContextName;
 use std::collections::HashMap;
 
-/// Names a context in this process.
+/// Identifies a context in this process.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Context(u16);
 
-/// What a program calls a handler by: a number that means something to whoever registered it.
+/// A handler's number, which has a meaning to the program that registered it.
 pub type Handler = u64;
 
 #[derive(Default)]
@@ -23,22 +24,22 @@ struct State {
     name: ContextName,
     is_open: bool,
     handlers: Vec<Option<Handler>>,
-    /// Those of large messages, which have numbers of their own.
+    /// Handlers of large messages, which have their own numbers.
     large_handlers: Vec<Option<Handler>>,
 }
 
-/// Which numbers those of handlers are.
+/// Distinguishes the two sets of handlers' numbers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
     Messages,
     Large,
 }
 
-/// What becomes of a message.
+/// The result of a search for a handler.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Handler(Context, Handler),
-    /// Its context or its handler is not there yet.
+    /// The context or the handler does not exist yet.
     NotYet,
 }
 
@@ -60,7 +61,7 @@ impl Contexts {
         Ok(context)
     }
 
-    /// The same name is the same context, as long as that is not freed.
+    /// Returns the context of this name, and makes it if there is none that was not freed.
     pub fn add_named(&mut self, name: &str) -> Result<Context> {
         if name.len() > CONTEXT_NAME_BYTES_MAX {
             return Err(AmError::Argument("a name of a context has up to 256 bytes"));
@@ -82,7 +83,7 @@ impl Contexts {
         Ok(context)
     }
 
-    /// What comes for it is discarded from now on, until there is another one of its name.
+    /// Frees a context. Messages for it are discarded from now on, until there is another one of its name.
     pub fn free(&mut self, context: Context) -> Result<()> {
         let state = self.open_mut(context)?;
         state.is_open = false;
@@ -133,14 +134,14 @@ impl Contexts {
         self.by_name.get(name).copied()
     }
 
-    /// The handler of a message that is not a large one. None: there is none yet, or its context was freed.
+    /// The handler of a message that is not a large one. `None` if there is none yet, or its context was freed.
     #[inline(always)]
     pub fn handler(&self, context: Context, id: u16) -> Option<Handler> {
         // A context that was freed has none.
         *self.all.get(usize::from(context.0))?.handlers.get(usize::from(id))?
     }
 
-    /// The handler of a message. None: its context was freed.
+    /// The handler of a message. `None` if its context was freed.
     #[inline]
     pub fn find(&self, context: Context, space: Space, id: u16) -> Option<Found> {
         let state = self.all.get(usize::from(context.0)).filter(|state| state.is_open)?;
@@ -179,7 +180,7 @@ mod tests {
         contexts.free(named).unwrap();
         assert_eq!(contexts.find(named, Space::Messages, 1), None);
         assert!(matches!(contexts.free(named), Err(AmError::State(_))));
-        // Its name is free for another one, and unnamed ones are counted without named ones.
+        // Its name can be used by another context. Contexts without a name are counted separately.
         assert_eq!(contexts.by_name(&ContextName::Unnamed(1)), Some(two));
         assert!(contexts.add_named(&"n".repeat(257)).is_err());
     }

@@ -1,9 +1,10 @@
-//! Barriers and collectives of ranks that are all on one host: counted in memory of rank 0's, which the others map
-//! ([ADR 53](../../../../docs/adr/0053-barriers-of-one-host-are-counted.md)).
+//! Barriers and collectives of ranks that are all on one host. They are counted in memory of rank 0, which the others map ([ADR
+//! 53](../../../../docs/adr/0053-barriers-of-one-host-are-counted.md)).
 //!
-//! After a few barriers and collectives by records, rank 0 offers such memory. The others map it and answer; if all can, barriers are counted from
-//! the one on that the offer names, and so are collectives ([`collective`]). A rank arrives by adding 1 to a count; all have arrived when
-//! that is a multiple of their number. Two counts take turns, so that one stays as it is until all have seen it.
+//! After a few barriers and collectives by records, rank 0 offers such memory. The others map it and answer. If all can map it,
+//! barriers are counted from the one on that the offer names, and so are collectives ([`collective`]). A rank arrives by adding 1
+//! to a count. All have arrived when the count is a multiple of their number. Two counts take turns, so that one does not change
+//! until all have seen it.
 
 pub(crate) mod collective;
 mod place;
@@ -26,15 +27,15 @@ pub(crate) use place::MEMORY_BYTES;
 use place::{BUSY, Inside, OWNER, Place, SLEEPERS, Stage};
 use queue::Queue;
 
-/// The context of the operations by which memory is mapped. No operation of a program's has it.
+/// The context of the operations by which memory is mapped. No operation of a program has it.
 pub(crate) const MAPPING: u64 = u64::MAX;
 
 enum Agreement {
-    /// Barriers are by records.
+    /// Barriers use records.
     None,
-    /// This is rank 0, which waits for the answers of ranks that have no bit here.
+    /// This is rank 0, which waits for the answers of ranks whose bit in `answered` is not set.
     Offered { memory: Memory, handle: RegionHandle, answered: u64, can: bool },
-    /// The memory was offered, and is to be mapped.
+    /// The memory was offered, and must be mapped.
     Mapping { handle: RegionHandle, is_asked: bool, tries: u32 },
     /// This rank has answered.
     Answered(RegionHandle),
@@ -54,13 +55,13 @@ impl Position {
         Position { barrier: self.barrier.wrapping_add(by), collective: self.collective.wrapping_add(by) }
     }
 
-    /// How many barriers and collectives there were before.
+    /// The number of barriers and collectives before.
     fn count(self) -> u32 {
         self.barrier.wrapping_add(self.collective)
     }
 }
 
-/// Whether one number comes before another one. Both begin again after the largest one.
+/// Whether one number comes before another. Numbers wrap.
 fn is_before(number: u32, other: u32) -> bool {
     number.wrapping_sub(other) > u32::MAX / 2
 }
@@ -68,43 +69,43 @@ fn is_before(number: u32, other: u32) -> bool {
 pub(crate) struct Counted {
     rank: u32,
     size: u32,
-    /// After so many barriers and collectives rank 0 offers its memory. None: it does not.
+    /// The number of barriers and collectives after which rank 0 offers its memory; `None` if it does not.
     offers_at: Option<u32>,
     offers: u32,
     agreement: Agreement,
-    /// The first ones that are counted, if all agree.
+    /// The first barrier and collective that are counted, if all agree.
     first: Position,
     inside: Option<Inside>,
     collectives: Queue,
-    /// What was found behind each count when a barrier ended there last.
+    /// The value behind each count when the last barrier there ended.
     busy_before: [u64; 2],
-    /// Rank 0 has left after so many barriers, and whether all were idle at the last one.
+    /// How many barriers rank 0 had passed when it left, and whether all were idle at the last one.
     left: Option<(u16, bool)>,
     looks: u32,
-    /// This process has put progress off, or has found that there is some to make. It makes it before it sleeps.
+    /// Whether this process has postponed progress, or has found that there is some to make. It makes progress before it sleeps.
     is_progress_owed: bool,
 }
 
-/// How things are with a barrier.
+/// The state of a barrier.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Check {
     Waits,
-    /// All have arrived, and were idle or not.
+    /// All have arrived. The value says whether all were idle.
     Passed(bool),
-    /// It is not counted after all.
+    /// The barrier is not counted after all.
     ByRecords {
         is_busy: bool,
     },
 }
 
-/// Whether a rank may sleep.
+/// How long a rank may sleep.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sleep {
-    /// There is something now.
+    /// Not at all, since there is something to do.
     No,
-    /// Nobody wakes it.
+    /// Only a short time, since nobody wakes it.
     Short,
-    /// It will be woken.
+    /// Until it is woken.
     Long,
 }
 
@@ -150,14 +151,14 @@ impl Counted {
         }
     }
 
-    /// This rank arrives at a barrier. False: it is not counted.
+    /// Arrives at a barrier. Returns false if it is not counted.
     pub fn arrive(&mut self, links: &mut Links, number: u32, is_busy: bool) -> bool {
         if is_before(number, self.first.barrier) || matches!(self.agreement, Agreement::None) {
             return false;
         }
         let mut inside = Inside { number, is_busy, stage: Stage::Undecided };
         if let Agreement::Counts(place) = &self.agreement {
-            // What was not possible now is done where it is checked whether all have arrived.
+            // If it is not possible now, [`Counted::check`] does it later.
             let _ = inside.go_on(links, place, self.size);
         }
         self.inside = Some(inside);
@@ -170,23 +171,23 @@ impl Counted {
         !is_before(number, self.first.collective) && !matches!(self.agreement, Agreement::None)
     }
 
-    /// Starts such a collective. [`Counted::step`] goes on with it, and ends it.
+    /// Starts such a collective. [`Counted::step`] continues and ends it.
     pub fn collect(&mut self, number: u32, kind: Kind, data: Vec<u8>, cookie: u64) {
         let me = (self.rank, self.size);
         self.collectives.push(CountedCollective::new(number, kind, data, cookie, me));
     }
 
-    /// How many of them have not ended.
+    /// How many of these have not ended.
     pub fn collecting(&self) -> usize {
         self.collectives.len()
     }
 
-    /// Takes one back that can't end, since a rank is gone.
+    /// Takes a collective back that can't end, since a rank is gone.
     pub fn take_back(&mut self) -> Option<CountedCollective> {
         self.collectives.pop()
     }
 
-    /// Goes on with the first collective.
+    /// Continues the first collective.
     pub fn step(&mut self, links: &mut Links) -> Step {
         let Some(number) = self.collectives.first().map(|first| first.number) else { return Step::Waits };
         if !self.takes(number) {
@@ -221,14 +222,14 @@ impl Counted {
         matches!(self.agreement, Agreement::Counts(_))
     }
 
-    /// Whether whoever is here will have its next barrier and its next collective counted.
+    /// Whether the barrier and the collective at this position will be counted.
     #[cfg(test)]
     pub fn counts_from(&self, at: Position) -> bool {
         let is_there = !is_before(at.barrier, self.first.barrier);
         self.counts() && is_there && !is_before(at.collective, self.first.collective)
     }
 
-    /// Goes on with the barrier that this rank is in.
+    /// Continues the barrier that this rank is in.
     pub fn check(&mut self, links: &mut Links) -> Check {
         let Some(inside) = &mut self.inside else { return Check::Waits };
         let place = match &self.agreement {
@@ -255,7 +256,7 @@ impl Counted {
         Check::ByRecords { is_busy }
     }
 
-    /// The memory is not there, perhaps since rank 0 has passed and left.
+    /// Checks a barrier whose memory is not there, perhaps because rank 0 has passed and left.
     fn check_left(&mut self) -> Check {
         let passed = self.inside.as_ref().map(|inside| inside.number.wrapping_add(1) as u16);
         match self.left {
@@ -267,8 +268,9 @@ impl Counted {
         }
     }
 
-    /// This rank has passed. Rank 0 wakes those who sleep; another rank wakes rank 0, which passes then. A bit that was set for an earlier barrier
-    /// wakes a rank that has nothing to do yet: it sets its bit again before it sleeps on.
+    /// Wakes sleeping ranks, after this rank has passed. Rank 0 wakes all that sleep; another rank wakes rank 0, which passes
+    /// then. A bit that was set for an earlier barrier wakes a rank that has nothing to do yet. That rank sets its bit again
+    /// before it sleeps on.
     fn wake(&self, links: &mut Links) {
         let Agreement::Counts(place) = &self.agreement else { return };
         let sleepers = place.peek(links, SLEEPERS).unwrap_or_default();
@@ -284,7 +286,7 @@ impl Counted {
         }
     }
 
-    /// Looks whether there is anything to do, and makes progress for others with each fourth look.
+    /// Checks whether there is anything to do. Each fourth check makes progress for others.
     pub fn look(&mut self, links: &mut Links) -> bool {
         if let (Agreement::Counts(place), Some(inside)) = (&self.agreement, &mut self.inside)
             && !matches!(inside.stage, Stage::Waits { .. })
@@ -303,7 +305,7 @@ impl Counted {
         is_found
     }
 
-    /// Whether a count is what this rank waits for. None: it waits for none, or the memory is not there.
+    /// Whether a count has the value that this rank waits for. `None` if it waits for none, or the memory is not there.
     fn is_reached(&self, links: &mut Links) -> Option<bool> {
         let Agreement::Counts(place) = &self.agreement else { return None };
         let mut is_reached = None;
@@ -313,7 +315,7 @@ impl Counted {
         is_reached
     }
 
-    /// Where the counts of a barrier and a collective are, and what this rank waits for there.
+    /// The places of the counts of a barrier and a collective, and the values that this rank waits for.
     fn waits_for(&self) -> [Option<(u64, u64)>; 2] {
         let barrier = self.inside.as_ref().and_then(|inside| match inside.stage {
             Stage::Waits { target } => Some((inside.at(), target)),
@@ -322,17 +324,17 @@ impl Counted {
         [barrier, self.collectives.waits_for(self.size)]
     }
 
-    /// Whether this process may go without progress before it waits. If so, it owes that from now on.
+    /// Whether this process may postpone progress before it waits. If so, it must make progress later.
     pub fn puts_progress_off(&mut self) -> bool {
         !std::mem::replace(&mut self.is_progress_owed, true)
     }
 
-    /// This process makes progress now.
+    /// Notes that this process makes progress now.
     pub fn makes_progress(&mut self) {
         self.is_progress_owed = false;
     }
 
-    /// Something has ended the sleep of this process.
+    /// Notes that the sleep of this process has ended.
     pub fn has_slept(&mut self) {
         self.is_progress_owed = true;
     }
@@ -344,10 +346,10 @@ impl Counted {
             || self.looks.is_multiple_of(COUNTED_LOOKS_PER_PROGRESS)
     }
 
-    /// This rank is about to sleep.
+    /// Prepares for sleep.
     ///
-    /// Whoever sleeps owes no progress. What handlers have left to be sent, as credits that go back to their owner, is sent by it alone, and
-    /// the rank that waits for it may be the one that all others wait for here.
+    /// The caller has made all postponed progress. Only progress sends what handlers have left, such as credits that go back to
+    /// their owner, and the rank that waits for these may be the one for which all others wait here.
     pub fn before_sleep(&mut self, links: &mut Links) -> Sleep {
         let place = match &self.agreement {
             Agreement::Counts(place) => place,
@@ -363,8 +365,8 @@ impl Counted {
         let [barrier, collective] = self.waits_for();
         let is_stuck =
             (self.inside.is_some() && barrier.is_none()) || (self.collecting() > 0 && collective.is_none());
-        // Whoever passes has seen the last one's addition to the count, and looks for sleepers after that. Either it sees the bit, or this rank
-        // sees the addition.
+        // A rank that passes has seen the addition of the last one, and reads the bits of sleepers after that. Either it sees
+        // this rank's bit, or this rank sees the addition.
         let is_marked = place.change(links, AtomicKind::Or, 1 << self.rank, SLEEPERS).is_some();
         let mut sleep = if is_marked && !is_stuck { Sleep::Long } else { Sleep::Short };
         for (at, target) in [barrier, collective].into_iter().flatten() {
@@ -377,7 +379,8 @@ impl Counted {
         sleep
     }
 
-    /// A rank has said something, while this one is here, in that barrier by records or not in it yet. False: it can't say that.
+    /// Handles a record of a rank, while this rank is at this position, and in that barrier by records or not in it yet. Returns
+    /// false if the rank can't send it.
     pub fn hear(
         &mut self,
         links: &mut Links,
@@ -403,7 +406,7 @@ impl Counted {
             }
             CountedWord::Answer { can } => {
                 let Agreement::Offered { answered, can: all_can, .. } = &mut self.agreement else {
-                    // It has lost a rank meanwhile.
+                    // The owner has lost a rank meanwhile.
                     return self.rank == OWNER;
                 };
                 let bit = 1_u64.checked_shl(rank).unwrap_or_default();
@@ -419,21 +422,21 @@ impl Counted {
                     Agreement::Answered(handle) if rank == OWNER && is_agreed => {
                         Agreement::Counts(Place::At(handle))
                     }
-                    // Rank 0 does not wait for all answers where it has lost a rank.
+                    // If rank 0 has lost a rank, it does not wait for all answers.
                     Agreement::Answered(_) | Agreement::Mapping { .. } if rank == OWNER && !is_agreed => {
                         Agreement::None
                     }
                     _ => return false,
                 };
             }
-            // It has woken this rank, which looks at the count now. Rank 0 wakes others when it passes.
+            // This rank is awake now and checks the count. Rank 0 wakes others when it passes.
             CountedWord::Wake => {}
             CountedWord::Lost { .. } => return rank == OWNER,
         }
         true
     }
 
-    /// If all have answered: says whether barriers are counted.
+    /// If all have answered, informs them whether barriers are counted.
     fn decide(&mut self, links: &mut Links) {
         let Agreement::Offered { memory, handle, answered, can } = &self.agreement else { return };
         if answered.count_ones() < self.size {
@@ -448,7 +451,7 @@ impl Counted {
         }
     }
 
-    /// Nothing becomes of an offer. Perhaps the next one comes in time.
+    /// Withdraws an offer that failed. The next one may come in time.
     fn withdraw(&mut self, links: &mut Links, handle: &RegionHandle) {
         let done = links.endpoint().deregister(handle);
         debug_assert!(done.is_ok());
@@ -462,7 +465,7 @@ impl Counted {
         links.say(OWNER, &Word::Counted(CountedWord::Answer { can }));
     }
 
-    /// Tries to map what was offered.
+    /// Tries to map the memory that was offered.
     #[inline]
     pub fn advance(&mut self, links: &mut Links) {
         if let Agreement::Mapping { handle, is_asked: false, tries } = self.agreement {
@@ -470,7 +473,7 @@ impl Counted {
         }
     }
 
-    /// Whether nothing is to be done with progress.
+    /// Whether progress has nothing to do here.
     #[inline(always)]
     pub fn is_at_rest(&self) -> bool {
         self.collecting() == 0 && !matches!(self.agreement, Agreement::Mapping { is_asked: false, .. })
@@ -484,21 +487,21 @@ impl Counted {
         if tries >= COUNTED_TRIES_MAX {
             return self.answer(links, handle, false);
         }
-        // An operation on the memory has the endpoint map it, where that is possible.
+        // An operation on the memory makes the endpoint map it, if that is possible.
         let atomic = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 0, compare: 0 };
         let target = RegionAddress::new(handle, SLEEPERS);
         let started = links.endpoint().atomic(connection, atomic, target, None, MAPPING, RmaFlags::NONE);
         self.agreement = Agreement::Mapping { handle, is_asked: started.is_ok(), tries: tries + 1 };
     }
 
-    /// Such an operation has ended.
+    /// Handles the end of such an operation.
     pub fn mapped(&mut self) {
         if let Agreement::Mapping { is_asked, .. } = &mut self.agreement {
             *is_asked = false;
         }
     }
 
-    /// A rank is gone. Rank 0 tells all others, which may not know it.
+    /// Handles the loss of a rank. Rank 0 informs all others, which may not know it.
     pub fn lose(&mut self, links: &mut Links, lost: u32) {
         match self.agreement {
             Agreement::Offered { handle, .. } => {
@@ -511,7 +514,7 @@ impl Counted {
         }
     }
 
-    /// Rank 0 leaves after so many barriers. Whoever waits in the last one of them has passed it.
+    /// Notes how many barriers rank 0 had passed when it left. A rank that waits in the last one of them has passed it.
     pub fn owner_left(&mut self, passed: u16, was_idle: bool) {
         self.left = Some((passed, was_idle));
     }

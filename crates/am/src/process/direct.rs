@@ -1,4 +1,5 @@
-//! Operations on memory that the endpoint has mapped: they have ended when they are started, and nothing is kept of them.
+//! Operations on memory that the endpoint has mapped. They have ended when the call that starts them returns, and no state of
+//! them is kept.
 
 use super::links::Links;
 use super::operation::{Described, copy_at_once};
@@ -13,13 +14,13 @@ use cci::{
 };
 use std::ops::ControlFlow;
 
-/// Regions that are remembered: one for ranks with the same low bits.
+/// Number of regions that are remembered. Ranks with the same low bits share a place.
 const REGIONS: usize = 16;
 
-/// The shortest puts are copied by a buffer of this length, bytes.
+/// Puts of up to this length are copied through a buffer, bytes.
 const WORD_BYTES: usize = 16;
 
-/// Described data are copied in parts of up to so many bytes, and so many runs of blocks on each side.
+/// Described data are copied in parts of up to this many bytes, and this many runs of blocks on each side.
 const PART_BYTES: usize = 256 << 10;
 const PART_RUNS: usize = 256;
 
@@ -30,32 +31,33 @@ fn copy<const BYTES: usize>((from, offset, len): (&Memory, usize, usize), to: &M
     bytes.get_mut(..len).is_some_and(|bytes| from.read(offset, bytes) && to.write(0, bytes))
 }
 
-/// A region that the last operation on it found mapped.
+/// A region that was mapped at the last operation on it.
 #[derive(Copy, Clone)]
 struct Mapped {
     rank: u32,
     connection: Connection,
     region: Region,
-    /// Where the endpoint has it, if it is mapped.
+    /// The endpoint's mapping; `None` if it is not mapped.
     target: Option<MappedTarget>,
 }
 
 #[derive(Default)]
 pub(crate) struct Direct {
     regions: [Option<Mapped>; REGIONS],
-    /// What short puts from memory that is not registered are copied to first.
+    /// A buffer for short puts from memory that is not registered.
     staging: Option<(Memory, RegionHandle)>,
-    /// The runs of the part of described data that is being copied: here, there, and of both together. They keep their space.
+    /// The runs of the part of described data that is being copied: local, remote, and of both together. The lists keep their
+    /// space.
     runs: (Vec<Run>, Vec<Run>, Vec<BlockRun>),
 }
 
-/// What has become of an operation.
+/// The result of an attempt.
 pub(crate) enum Attempt {
     /// It has ended well, with this value.
     Ended(u64),
     /// Nothing was done.
     NotTried,
-    /// It was started, and the endpoint tells of its end: from this memory, which was registered for it.
+    /// It was started, and the endpoint will report its end. This is the memory that was registered for it.
     Started(Option<(Memory, RegionHandle)>),
 }
 
@@ -67,8 +69,8 @@ fn rma_kind(transfer: Transfer) -> RmaKind {
 }
 
 impl Described {
-    /// The runs of the next part on both sides, and those of both together with their places in the local memory and in a region that begins
-    /// at this address. Returns how many bytes these are; 0 if some lie outside of both.
+    /// Finds the runs of the next part on both sides, and those of both together, with their places in the local memory and in a
+    /// region that begins at this address. Returns how many bytes these are; 0 if some are outside.
     fn next_runs(
         &self,
         region: u64,
@@ -101,7 +103,7 @@ impl Described {
 }
 
 impl Direct {
-    /// An operation on a region has ended when it was started.
+    /// Remembers a region on which an operation has ended when it was started.
     pub fn learn(&mut self, endpoint: &mut Endpoint, rank: u32, connection: Connection, region: Region) {
         let target = endpoint.mapped_target(connection, region.handle);
         if let Some(slot) = self.regions.get_mut(rank as usize % REGIONS) {
@@ -109,14 +111,15 @@ impl Direct {
         }
     }
 
-    /// Where the endpoint has the region that the last operation on a rank was on, and where the address is in it, if it is there.
+    /// The endpoint's mapping of the region of the last operation on a rank, and the offset of the address in it, if it is in the
+    /// region.
     #[inline(always)]
     fn target(&self, rank: u32, remote: u64) -> Option<(&MappedTarget, u64)> {
         let mapped = self.regions.get(rank as usize % REGIONS)?.as_ref().filter(|one| one.rank == rank)?;
         Some((mapped.target.as_ref()?, remote.wrapping_sub(mapped.region.start)))
     }
 
-    /// Looks anew where the endpoint has a region.
+    /// Looks up the endpoint's mapping of a region again.
     fn find_again(&mut self, endpoint: &mut Endpoint, rank: u32) {
         if let Some(Some(mapped)) = self.regions.get_mut(rank as usize % REGIONS)
             && mapped.rank == rank
@@ -125,7 +128,7 @@ impl Direct {
         }
     }
 
-    /// Forgets what lies at this rank, or begins at this address.
+    /// Forgets regions of this rank, or that begin at this address.
     pub fn forget(&mut self, rank: Option<u32>, start: Option<u64>) {
         let is = |one: &mut Mapped| Some(one.rank) == rank || Some(one.region.start) == start;
         for slot in &mut self.regions {
@@ -139,7 +142,8 @@ impl Direct {
         Some((mapped.connection, RegionAddress::new(mapped.region.handle, offset)))
     }
 
-    /// Copies between local memory, registered or not, and a region that was found mapped. False: nothing has ended.
+    /// Copies between local memory, registered or not, and a region that was found mapped. Returns false if nothing was copied
+    /// completely.
     #[inline(always)]
     pub fn copy_mapped(
         &self,
@@ -153,7 +157,7 @@ impl Direct {
         endpoint.copy_mapped_at_once(rma_kind(transfer), (memory, *offset), target, *len_bytes)
     }
 
-    /// Tries a copy that is not done by [`Direct::copy_mapped`]. The endpoint would know it by `id`.
+    /// Tries a copy that [`Direct::copy_mapped`] has not done. The endpoint would identify it by `id`.
     pub fn copy(
         &mut self,
         links: &mut Links,
@@ -177,7 +181,7 @@ impl Direct {
                 self.forget(Some(rank), None);
                 Attempt::Started(if is_staged { self.staging.take() } else { None })
             }
-            // It was refused at once, or can't be now: what follows will find out why.
+            // It was refused at once, or is not possible now. The ordinary path will find out why.
             Ok(Some(_)) | Err(_) => {
                 self.forget(Some(rank), None);
                 Attempt::NotTried
@@ -185,8 +189,8 @@ impl Direct {
         }
     }
 
-    /// Tries a copy between described data, all remote bytes of which lie in this range. `known` has regions of the rank's. False: it was not
-    /// done, or in part.
+    /// Tries a copy between described data, whose remote bytes are all in this range. `known` has regions of the rank. Returns
+    /// false if it was not done, or only in part.
     pub fn copy_described(
         &mut self,
         links: &mut Links,
@@ -215,7 +219,7 @@ impl Direct {
         done == described.packed_bytes
     }
 
-    /// Where the data are, or are put, for the endpoint, and whether these are copies.
+    /// The region of the local data for the endpoint, and whether it is a copy.
     fn local(
         &mut self,
         links: &mut Links,
@@ -246,7 +250,7 @@ impl Direct {
         is_there.then(|| (RegionAddress::new(*handle, 0), true))
     }
 
-    /// Tries an atomic operation. None: it was not done. An error: nobody knows whether it was.
+    /// Tries an atomic operation. `None` if it was not done. After an error it is not known whether it was done.
     #[inline]
     pub fn fetch(
         &mut self,

@@ -1,4 +1,4 @@
-//! Which messages are due, and the one whose handler runs.
+//! Messages that are due, and the one whose handler runs.
 
 use super::contexts::{Context, Contexts, Found, Handler, Space};
 use super::due::{Batch, Delivery, Token};
@@ -11,15 +11,15 @@ use std::collections::VecDeque;
 
 pub(crate) struct Dispatcher {
     pub contexts: Contexts,
-    /// A context or a handler is new, so that records that wait may wait no more.
+    /// Whether a context or a handler is new, so that records that wait may be due now.
     pub has_new_handlers: bool,
-    /// Ranks of which records may be due that waited.
+    /// Ranks whose waiting records may be due.
     holding: VecDeque<u32>,
-    /// What has been taken to be handled. Its memory is used again.
+    /// An inbox that was taken to be handled. Its memory is reused.
     spare: Option<Box<Inbox>>,
     /// The message that is being handled.
     running: Option<Running>,
-    /// So many messages have been handled.
+    /// How many messages have been handled.
     handled: u64,
 }
 
@@ -28,21 +28,21 @@ pub(crate) struct Running {
     pub token: Token,
     pub sender: u32,
     pub context: Context,
-    /// The credit is this process's own: the message is an answer, of which the first of the row was this process's.
+    /// Whether the credit belongs to this process: the message is a reply in a chain that this process began.
     pub is_own: bool,
     pub has_replied: bool,
-    /// What a large message offers, if its handler has not taken it.
+    /// The data that a large message offers, if its handler has not taken them.
     pub offer: Option<Offer>,
 }
 
 /// A message and its handler.
 type Addressed = (Header, Context, Handler);
 
-/// What becomes of a record that has come.
+/// What happens to a record that has come.
 enum Outcome {
     Due(Addressed),
     Done,
-    /// It has to wait, and so has all that comes after it from that rank.
+    /// It must wait, and so must everything after it from that rank.
     NotYet,
     /// It was the last part of this record.
     Assembled(Header, Vec<u8>),
@@ -62,7 +62,7 @@ impl Default for Dispatcher {
 }
 
 impl Dispatcher {
-    /// Takes what is due. None: the last batch was not put back.
+    /// Takes what is due. `None` if the last batch was not put back.
     #[inline(always)]
     pub fn take(&mut self, links: &mut Links) -> Option<Batch> {
         let mut inbox = self.spare.take()?;
@@ -73,7 +73,7 @@ impl Dispatcher {
         Some(Batch { inbox })
     }
 
-    /// [`Process::put_back`](super::Process::put_back). No handler runs any more.
+    /// [`Process::put_back`](super::Process::put_back). No handler may run any more.
     #[inline(always)]
     pub fn put_back(&mut self, links: &mut Links, mut batch: Batch) {
         if !batch.inbox.is_empty() {
@@ -83,7 +83,7 @@ impl Dispatcher {
         self.spare = Some(batch.inbox);
     }
 
-    /// Has records wait that were taken to be handled.
+    /// Makes records wait that were taken to be handled.
     #[cold]
     fn hold_rest(&mut self, links: &mut Links, inbox: &mut Inbox) {
         self.has_new_handlers = true;
@@ -115,8 +115,8 @@ impl Dispatcher {
         !self.holding.is_empty()
     }
 
-    /// The next message of a batch, if it has come whole, waits behind nothing, and is for a context that its sender has used before, as almost
-    /// all are. None: nothing has changed.
+    /// The next message of a batch, if it has come whole, waits behind nothing, and is for a context that its sender has used
+    /// before, as almost all are. `None` if not; then nothing has changed.
     #[inline(always)]
     pub fn next_at_once<'a>(&mut self, links: &mut Links, batch: &'a mut Batch) -> Option<Delivery<'a>> {
         if !self.holding.is_empty() {
@@ -133,7 +133,8 @@ impl Dispatcher {
         Some(self.begin_whole((rank, head.is_own()), context, handler, content, None))
     }
 
-    /// A message that has come by itself, if it would be [`Dispatcher::next_at_once`] of a batch. None: nothing has changed.
+    /// Begins a message that has come alone, if [`Dispatcher::next_at_once`] would return it. `None` if not; then nothing has
+    /// changed.
     #[inline(always)]
     pub fn begin_alone<'a>(
         &mut self,
@@ -150,7 +151,7 @@ impl Dispatcher {
         Some(self.begin_whole((rank, head.is_own()), context, handler, head.content(record), None))
     }
 
-    /// The next message of those that have waited, if it is due now: its rank, and itself as what is alone in the batch.
+    /// The next waiting message of all ranks, if it is due now, with its rank. It becomes the single record of the batch.
     #[cold]
     fn next_held_of_all(&mut self, links: &mut Links, batch: &mut Batch) -> Option<(u32, Addressed)> {
         while let Some(rank) = self.holding.front().copied() {
@@ -162,7 +163,7 @@ impl Dispatcher {
         None
     }
 
-    /// The next message of a batch, from this one on, which is looked at closely, as all after it.
+    /// The next message of a batch, from this one on. It and all after it are examined in detail.
     #[inline(never)]
     fn next_otherwise<'a>(
         &mut self,
@@ -195,7 +196,7 @@ impl Dispatcher {
         }
     }
 
-    /// What becomes of a record of an inbox: it waits behind those that do.
+    /// Decides what happens to a record of an inbox. It waits behind records that do.
     fn outcome(&mut self, links: &mut Links, rank: u32, record: &[u8]) -> Outcome {
         let header = Header::decode(record).ok_or(Nonsense);
         let outcome = header.and_then(|header| self.examine_new(links, rank, header, record));
@@ -205,7 +206,7 @@ impl Dispatcher {
         })
     }
 
-    /// What becomes of a record that was not looked at before.
+    /// Decides what happens to a record that was not examined before.
     fn examine_new(
         &mut self,
         links: &mut Links,
@@ -222,7 +223,7 @@ impl Dispatcher {
         self.examine(links, rank, header, record)
     }
 
-    /// The next record of a rank that has waited, as what is alone in the batch, if it is due now.
+    /// The next waiting record of a rank, if it is due now. It becomes the single record of the batch.
     fn next_held(&mut self, links: &mut Links, rank: u32, batch: &mut Batch) -> Option<Addressed> {
         while let Some(record) = links.link(rank).held.pop_front() {
             let header = Header::decode(record.bytes());
@@ -238,7 +239,7 @@ impl Dispatcher {
                     return None;
                 }
                 Ok(Outcome::Assembled(header, record)) => {
-                    // It is complete, and so looked at again.
+                    // The record is complete now, and is checked again.
                     if links.arrive(rank, header.flag).is_err() {
                         links.refuse_rank(rank);
                         return None;
@@ -315,7 +316,7 @@ impl Dispatcher {
         self.begin_whole((sender, header.flag), context, handler, content, offer)
     }
 
-    /// A message is handled from now on. `is_own`: its credit is this process's own.
+    /// Begins the handling of a message. `is_own` says whether its credit belongs to this process.
     #[inline(always)]
     fn begin_whole<'a>(
         &mut self,
@@ -333,10 +334,10 @@ impl Dispatcher {
         Delivery { handler, token, sender, context, args, data, large_bytes }
     }
 
-    /// The handler of a message has returned. What it has not taken of a large one is returned, with the sender.
+    /// Ends a message whose handler has returned. Returns what it has not taken of a large one, with the sender.
     #[inline(always)]
     pub fn end(&mut self, links: &mut Links, token: Token) -> Option<(u32, Offer)> {
-        // It is not moved as a whole: most have no offer.
+        // It is not moved as a whole, since most messages have no offer.
         let running = self.running.as_mut().filter(|running| running.token == token)?;
         let (sender, is_own, has_replied) = (running.sender, running.is_own, running.has_replied);
         let offer = if running.offer.is_some() { running.offer.take() } else { None };
@@ -347,12 +348,12 @@ impl Dispatcher {
         offer.map(|offer| (sender, offer))
     }
 
-    /// The message whose handler runs, whatever that is.
+    /// The token of the message whose handler runs, of any kind.
     pub fn running_token(&self) -> Option<Token> {
         self.running.as_ref().map(|running| running.token)
     }
 
-    /// Takes what the large message offers whose handler runs: once.
+    /// Takes the offer of the large message whose handler runs. This is possible once.
     pub fn take_offer(&mut self, token: Token) -> Result<(u32, Offer)> {
         self.running(token)?;
         let taken = self.running.as_mut().and_then(|running| Some((running.sender, running.offer.take()?)));
@@ -363,7 +364,7 @@ impl Dispatcher {
         self.running.is_some()
     }
 
-    /// Whether a handler of a message of this rank's runs.
+    /// Whether a handler of a message of this rank runs.
     pub fn handles(&self, rank: u32) -> bool {
         self.running.as_ref().is_some_and(|running| running.sender == rank)
     }
@@ -374,7 +375,7 @@ impl Dispatcher {
         running.ok_or(AmError::State("the handler of this message has returned"))
     }
 
-    /// Whom the one reply to a message goes to, in which context, and whether its credit is this process's own.
+    /// The receiver and the context of the only reply to a message, and whether its credit belongs to this process.
     pub fn take_reply(&mut self, token: Token) -> Result<(u32, Context, bool)> {
         let &Running { sender, context, is_own, .. } = self.running(token)?;
         self.contexts.check(context)?;

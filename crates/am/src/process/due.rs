@@ -1,65 +1,66 @@
-//! What is due: messages to be handled, and ends to be told.
+//! Messages that are due to be handled, and ends that are due to be reported.
 
 use super::contexts::{Context, Handler};
 use super::inbox::Inbox;
 use crate::error::Result;
 use crate::wire::Args;
 
-/// Messages that were taken to be handled. There is one at most.
+/// Messages that were taken to be handled. There is at most one batch.
 pub struct Batch {
     pub(super) inbox: Box<Inbox>,
 }
 
-/// Names a message while its handler runs.
+/// Identifies a message while its handler runs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Token(pub(super) u64);
 
 impl Token {
-    /// Its number, from 1 on.
+    /// The token's number, from 1 on.
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// What a number stands for. It may be none whose handler runs: then it is refused.
+    /// The token of a number. If no handler of such a message runs, calls refuse it.
     pub fn from_number(number: u64) -> Token {
         Token(number)
     }
 }
 
-/// What is due.
+/// Something that is due.
 pub enum Due<'a> {
     /// A handler is to be called.
     Message(Delivery<'a>),
     /// A remote operation has ended.
     Done {
-        /// What it was started with.
+        /// The number with which it was started.
         cookie: u64,
-        /// How it ended: with [`NotRegistered`](crate::AmError::NotRegistered), [`Gone`](crate::AmError::Gone), or well: then with the value that an atomic one found, or 0.
+        /// The result: [`NotRegistered`](crate::AmError::NotRegistered), [`Gone`](crate::AmError::Gone), or the value that an
+        /// atomic operation found; 0 for others.
         result: Result<u64>,
     },
     /// A collective has ended.
     Collected {
-        /// What it was started with.
+        /// The number with which it was started.
         cookie: u64,
-        /// What this member gets, or why it could not be.
+        /// The result of this member, or why there is none.
         result: Result<Vec<u8>>,
     },
     /// A rank is gone.
     Gone {
-        /// Which.
+        /// The rank.
         rank: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// A message whose handler is to be called. [`Process::end`](super::Process::end) is to follow.
+/// A message whose handler is to be called. The caller must call [`Process::end`](super::Process::end) afterwards.
 pub struct Delivery<'a> {
-    /// What was registered.
+    /// The handler that was registered.
     pub handler: Handler,
-    /// For replies.
+    /// The token for replies.
     pub token: Token,
-    /// Who has sent it.
+    /// The rank that has sent it.
     pub sender: u32,
     /// The context that it was sent in.
     pub context: Context,
@@ -67,7 +68,7 @@ pub struct Delivery<'a> {
     pub args: Args<'a>,
     /// Its data, at an address that is a multiple of 16.
     pub data: &'a [u8],
-    /// Of a large message, how many bytes its sender offers. Its handler says what becomes of them, beginning with
-    /// [`Process::hold`](super::Process::hold); else they are aborted when it returns.
+    /// The number of bytes that the sender of a large message offers. The handler decides what happens to them, beginning with
+    /// [`Process::hold`](super::Process::hold). Otherwise the message is aborted when the handler returns.
     pub large_bytes: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! What stands between this process and a rank: for whoever asks why nothing comes, or why nothing can be sent.
+//! The state between this process and a rank, to explain why nothing comes or why nothing can be sent.
 
 use super::Process;
 use super::link::Reach;
@@ -6,31 +6,32 @@ use crate::error::Result;
 use crate::wire::{ContextName, Header};
 use std::fmt;
 
-/// How things are between this process and a rank, as seen here. `Display` says it in lines for people.
+/// The state between this process and a rank, as seen here. `Display` writes it in lines for people.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RankExplanation {
-    /// Which rank.
+    /// The rank.
     pub rank: u32,
-    /// Why nothing comes from it any more, if it is gone.
+    /// Why nothing comes from the rank any more, if it is gone.
     pub gone: Option<String>,
-    /// What the endpoint says of the connection, if one is open.
+    /// The endpoint's explanation of the connection, if one is open.
     pub connection: Option<cci::Explanation>,
-    /// Of the credits for messages to the rank: those that are free, and all.
+    /// Credits for messages to the rank: free ones, and all.
     pub credits: (u32, u32),
-    /// Of those that are free, so many are for what handlers send.
+    /// How many of the free credits are reserved for handlers.
     pub credits_for_handlers: u32,
-    /// The rank's credits that are here and were not given back yet: they go with the next message, or when they are many.
+    /// Credits of the rank that were not given back yet. They travel with the next message, or when there are many.
     pub credits_owed: u32,
-    /// Records that wait for space on their way to the rank.
+    /// Records that wait to be sent to the rank.
     pub records_unsent: usize,
-    /// Records of the rank's that wait here, since the first one has no handler yet.
+    /// Records of the rank that wait here, since the first one has no handler yet.
     pub records_held: usize,
-    /// What the first one waits for.
+    /// The handler that the first one waits for.
     pub waits_for: Option<WaitsFor>,
-    /// A handler of a message of the rank's runs now: nothing else is handled until it returns.
+    /// Whether a handler of a message of the rank runs now. Nothing else is handled until it returns.
     pub is_handling: bool,
-    /// Something has come, from whatever rank, and was not handled yet: the program does not poll, or holds handlers back.
+    /// Whether something has come, from any rank, and was not handled yet, because the program does not poll, or handlers are not
+    /// run.
     pub has_due: bool,
     /// Operations on the rank's memory that have not ended.
     pub operations: u64,
@@ -39,16 +40,16 @@ pub struct RankExplanation {
 /// A handler that was not registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitsFor {
-    /// The name of its context, or the number of that among those without a name.
+    /// The name of its context, or the context's number among those without a name.
     pub context: Result<String, u32>,
     /// Whether this process has made that context.
     pub has_context: bool,
-    /// Its number there.
+    /// The handler's number in the context.
     pub handler: u16,
 }
 
 impl Process {
-    /// Says how things are between this process and a rank: which credits are out, and what waits for what. It changes nothing.
+    /// Explains the state between this process and a rank: the credits, and what waits for what. It changes nothing.
     ///
     /// # Errors
     /// There is no such rank.

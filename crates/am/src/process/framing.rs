@@ -1,4 +1,4 @@
-//! Records as they come in messages of the core, and as they are divided for it.
+//! Divides records into messages of the core, and joins them again.
 
 use super::inbox::Inbox;
 use super::table::Table;
@@ -6,14 +6,14 @@ use crate::limits::{HEADER_BYTES, RECORD_BYTES_MAX};
 use crate::wire::{COLLECTED_HEAD_BYTES, Header, Kind, WholeHead, Word};
 use std::collections::{HashMap, VecDeque};
 
-/// What has come of all ranks and was not looked at.
+/// Records of all ranks that have come and were not examined yet.
 #[derive(Default)]
 pub(crate) struct Arrived {
-    /// What has an order.
+    /// Records that have an order.
     pub inbox: Box<Inbox>,
-    /// What does not wait behind anything.
+    /// Records that do not wait for others.
     pub words: Vec<(u32, Word)>,
-    /// Words that come in parts.
+    /// Such records of which only parts have come.
     partial: HashMap<u32, Vec<u8>>,
 }
 
@@ -22,19 +22,19 @@ impl Arrived {
         self.inbox.is_empty() && self.words.is_empty()
     }
 
-    /// Whether no rank says something that comes in parts.
+    /// Whether no rank has sent a part of such a record.
     #[inline(always)]
     pub fn are_parts_empty(&self) -> bool {
         self.partial.is_empty()
     }
 
-    /// A rank is gone: what it has begun to say does not end.
+    /// Discards the incomplete record of a rank that is gone.
     pub fn lose(&mut self, rank: u32) {
         self.partial.remove(&rank);
     }
 
     //= wire.md R-AM-3
-    /// Puts what has come from a rank to where it belongs. False: no process of this version sends that.
+    /// Sorts what has come from a rank. Returns false if no process of this version sends that.
     #[inline(always)]
     pub fn sort(&mut self, rank: u32, bytes: &[u8], links: &mut Table) -> bool {
         match WholeHead::of(bytes) {
@@ -49,7 +49,7 @@ impl Arrived {
         }
     }
 
-    /// Puts what is no whole message to where it belongs.
+    /// Sorts a record that is not a whole message.
     #[inline(never)]
     fn sort_otherwise(&mut self, rank: u32, bytes: &[u8], links: &mut Table) -> bool {
         let Some(header) = Header::decode(bytes).filter(|_| bytes.len() <= RECORD_BYTES_MAX) else {
@@ -76,7 +76,7 @@ impl Arrived {
         true
     }
 
-    /// Adds a part to a word that comes in parts. False: it is none of it.
+    /// Adds a part to such a record. Returns false if it is no part.
     #[cold]
     fn assemble(&mut self, rank: u32, header: Header, bytes: &[u8]) -> bool {
         let Some(mut whole) = self.partial.remove(&rank) else { return false };
@@ -98,7 +98,7 @@ pub(crate) fn cut(outbox: &mut VecDeque<Box<[u8]>>, max: usize) {
     if let (Some(&kind), Some((head, data))) = (record.first(), record.split_at_checked(COLLECTED_HEAD_BYTES))
         && kind == Kind::Collective as u8
     {
-        // Parts of a collective are as long as they like, in whole elements.
+        // Parts of a collective may have any length, in whole elements.
         let len = (max.saturating_sub(COLLECTED_HEAD_BYTES) / 8 * 8).max(8);
         for bytes in data.chunks(len).rev() {
             outbox.push_front([head, bytes].concat().into_boxed_slice());

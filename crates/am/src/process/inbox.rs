@@ -3,65 +3,65 @@
 use crate::limits::RECORD_BYTES_MAX;
 use crate::wire::WholeHead;
 
-/// Records of several messages lie in one of these.
+/// Size of a chunk, which holds records of several messages.
 const CHUNK_BYTES: usize = 8 * RECORD_BYTES_MAX;
 const _: () = assert!(CHUNK_BYTES < u32::MAX as usize, "an entry has 32 bits for a place");
-/// Data begins at multiples of so many bytes.
+/// Data begin at multiples of this.
 const ALIGN_BYTES: usize = 16;
-/// Longest record that lies in its entry.
+/// The longest record that is stored in its entry.
 const SHORT_BYTES: usize = 64;
-/// Chunks that are kept for later when they are empty.
+/// Empty chunks that are kept for later.
 const CHUNKS_KEPT: usize = 8;
 
-/// Records in the order in which they came, copied to where their data is aligned.
+/// Records in the order in which they came, copied to places where their data are aligned.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    /// The first ones hold records. Those behind have held some, and are filled again.
+    /// The first entries hold records. Those behind have held some, and are filled again.
     entries: Vec<Entry>,
-    /// So many hold records.
+    /// How many entries hold records.
     filled: usize,
-    /// So many of these were taken out.
+    /// How many of these were taken out.
     taken: usize,
     /// Longer records.
     chunks: Vec<Chunk>,
     /// The chunk that is being filled.
     filling: usize,
-    /// One that lies elsewhere: it has waited, or came in parts.
+    /// A record that is stored elsewhere: it has waited, or came in parts.
     pub alone: Option<Aligned>,
 }
 
 struct Chunk {
     bytes: Box<[u8]>,
-    /// The first byte that is aligned.
+    /// The first aligned byte.
     start: usize,
-    /// The first byte that is free and aligned. It may be behind the end.
+    /// The first byte that is free and aligned. It may be beyond the end.
     end: usize,
 }
 
-/// A record, or where it is, and whose it is.
+/// A record, or its place, and its rank.
 #[repr(C, align(16))]
 struct Entry {
     short: [u8; SHORT_BYTES],
     rank: u32,
     len: u32,
-    /// Where a longer one is.
+    /// The place of a longer record.
     chunk: u32,
     at: u32,
     is_whole: bool,
 }
 
-/// A record that was taken out of the row.
+/// A record that was taken out of the queue.
 #[derive(Copy, Clone)]
 pub(crate) struct Taken(usize);
 
-/// The first record of the row.
+/// The first record of the queue.
 pub(crate) struct First<'a> {
     entry: &'a Entry,
     chunks: &'a [Chunk],
     taken: &'a mut usize,
 }
 
-/// One record by itself, its data aligned as in an inbox.
+/// A single record, with its data aligned as in an inbox.
 pub(crate) struct Aligned {
     chunk: Chunk,
     at: usize,
@@ -93,7 +93,7 @@ impl Chunk {
         Chunk { bytes, start, end: start }
     }
 
-    /// Makes space for a record of so many bytes. None: there is none.
+    /// Reserves space for a record of this length. `None` if there is none.
     fn reserve(&mut self, len: usize) -> Option<(usize, &mut [u8])> {
         let at = self.end;
         let space = self.bytes.get_mut(at..)?.get_mut(..len)?;
@@ -119,7 +119,7 @@ impl Entry {
 }
 
 impl<'a> First<'a> {
-    /// Whose it is.
+    /// The rank that has sent it.
     #[inline(always)]
     pub fn rank(&self) -> u32 {
         self.entry.rank
@@ -131,7 +131,7 @@ impl<'a> First<'a> {
         self.entry.is_whole.then(|| WholeHead::of_checked(&self.entry.short))
     }
 
-    /// Takes it out of the row. Its bytes stay until [`Inbox::clear`].
+    /// Takes it out of the queue. Its bytes stay until [`Inbox::clear`].
     #[inline(always)]
     pub fn take(self) -> &'a [u8] {
         *self.taken += 1;
@@ -166,7 +166,7 @@ impl Inbox {
         self.entries.push(Entry { short, rank: 0, len: 0, chunk: 0, at: 0, is_whole: false });
     }
 
-    /// Puts a longer record to a chunk, and its beginning and its place to the last entry.
+    /// Writes a longer record to a chunk, and its beginning and its place to the last entry.
     #[inline(never)]
     fn push_long(&mut self, record: &[u8]) {
         let (chunk, at) = self.push_to_chunk(record);
@@ -176,7 +176,7 @@ impl Inbox {
         }
     }
 
-    /// Puts a record to a chunk. Returns where it is.
+    /// Writes a record to a chunk. Returns its place.
     fn push_to_chunk(&mut self, record: &[u8]) -> (u32, u32) {
         loop {
             if let Some(chunk) = self.chunks.get_mut(self.filling)
@@ -194,7 +194,7 @@ impl Inbox {
         }
     }
 
-    /// Takes the first record out of the row. Its bytes stay until [`Inbox::clear`].
+    /// Takes the first record out of the queue. Its bytes stay until [`Inbox::clear`].
     pub fn pop(&mut self) -> Option<Taken> {
         let taken = self.taken;
         (taken < self.filled).then(|| {
@@ -203,7 +203,7 @@ impl Inbox {
         })
     }
 
-    /// The first record of the row, which stays there.
+    /// The first record of the queue, which stays there.
     #[inline(always)]
     pub fn first(&mut self) -> Option<First<'_>> {
         let Inbox { entries, filled, taken, chunks, .. } = self;
@@ -211,7 +211,7 @@ impl Inbox {
         Some(First { entry, chunks, taken })
     }
 
-    /// Whose a record is.
+    /// The rank that has sent a record.
     pub fn rank(&self, taken: Taken) -> u32 {
         self.entries.get(taken.0).map_or(0, |entry| entry.rank)
     }
@@ -220,7 +220,7 @@ impl Inbox {
         self.entries.get(taken.0).map_or(&[], |entry| entry.bytes(&self.chunks))
     }
 
-    /// Forgets all, and keeps some memory for what comes.
+    /// Removes all records, and keeps some memory for new ones.
     #[inline(always)]
     pub fn clear(&mut self) {
         self.filled = 0;
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn whole_messages_keep_their_headers_at_any_length() {
         let mut inbox = Inbox::default();
-        // Those behind the first six are put to where others were.
+        // Records after the first six are written to the places of earlier ones.
         for (number, len) in [0, 1, 47, 48, 49, 3_000, 3_001, 0, 64, 2, 50, 48].into_iter().enumerate() {
             if number % 6 == 0 {
                 inbox.clear();

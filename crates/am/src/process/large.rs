@@ -1,4 +1,5 @@
-//! Large messages (CCS section 3.2): the handler runs first, and names where the data go, which are then fetched from where they lie.
+//! Large messages (CCS section 3.2). The handler runs first and chooses where the data go. Then they are fetched from the
+//! sender's memory.
 
 use super::links::Links;
 use super::onesided::{OneSided, describe};
@@ -11,7 +12,7 @@ use crate::wire::{LargeOutcome, Offer, Range, Region, Word};
 use cci::{Access, Memory, RegionHandle, Registration};
 use cci_job::numbered::Numbered;
 
-/// Names a large message that waits for its receiver to say where the data go.
+/// Identifies a large message whose receiver has yet to choose where the data go.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held(u64);
 
@@ -21,7 +22,7 @@ impl Held {
         self.0
     }
 
-    /// What a number stands for. It may be nothing that is held: then it is refused.
+    /// The held message of a number. If there is none, calls refuse it.
     pub fn from_number(number: u64) -> Held {
         Held(number)
     }
@@ -29,18 +30,18 @@ impl Held {
 
 #[derive(Default)]
 pub(crate) struct LargeMessages {
-    /// This process's, by what it calls them.
+    /// Messages of this process, by its numbers of them.
     sent: Numbered<u64, Sent>,
-    /// Those of others, by what this process calls them, with their senders.
+    /// Messages of others, by this process's numbers of them, with their senders.
     held: Numbered<u64, (u32, Offer)>,
     last_number: u64,
 }
 
-/// A large message of this process's, until it has ended.
+/// A large message of this process, until it has ended.
 struct Sent {
     rank: u32,
     local: Part,
-    /// Others read it by this.
+    /// The region by which others read it.
     handle: Option<RegionHandle>,
     cookie: u64,
 }
@@ -68,7 +69,7 @@ impl LargeMessages {
         Ok(Offer { number: self.last_number, source })
     }
 
-    /// Takes an offer back that could not be sent.
+    /// Takes back an offer that could not be sent.
     pub fn withdraw(&mut self, links: &mut Links, offer: Offer) {
         self.remove(links, offer.number);
     }
@@ -84,7 +85,7 @@ impl LargeMessages {
         Some(sent)
     }
 
-    /// Keeps what a rank offers.
+    /// Keeps the offer of a rank.
     pub fn hold(&mut self, links: &mut Links, rank: u32, offer: Offer) -> Result<Held> {
         let here = &mut links.link(rank).large_here;
         if *here >= LARGE_MESSAGES_MAX {
@@ -97,8 +98,8 @@ impl LargeMessages {
         Ok(Held(self.last_number))
     }
 
-    /// Has the data of a held message go to described memory, or ends the message where that has another length. The end is told once, by
-    /// [`OneSided::next_ended`].
+    /// Has the data of a held message fetched to described memory, or ends the message if that has another length.
+    /// [`OneSided::next_ended`] reports the end once.
     pub fn accept(
         &mut self,
         links: &mut Links,
@@ -180,7 +181,7 @@ impl LargeMessages {
         }
     }
 
-    /// A rank says what has become of a message of this process's. False: it was sent none by this number.
+    /// Handles a rank's report about a message of this process. Returns false if it was sent none by this number.
     pub fn ended(
         &mut self,
         links: &mut Links,
@@ -205,7 +206,7 @@ impl LargeMessages {
         true
     }
 
-    /// A rank is gone: its messages that are held end when they are accepted.
+    /// Handles the loss of a rank. Its held messages end when they are accepted.
     pub fn lose(&mut self, links: &mut Links, onesided: &mut OneSided, lost: u32, why: &str) {
         let to_lost = |(&number, sent): (&u64, &Sent)| (sent.rank == lost).then_some(number);
         let mut numbers: Vec<u64> = self.sent.iter().filter_map(to_lost).collect();
@@ -225,7 +226,7 @@ impl LargeMessages {
 
 const NOT_HELD: AmError = AmError::State("this is no large message that is held, or not any more");
 
-/// So many bytes one behind the other.
+/// A description of this many consecutive bytes.
 fn row(len_bytes: u64) -> Result<Description> {
     let len = usize::try_from(len_bytes).ok();
     let row = len.and_then(|len| Description::bytes(len).ok());

@@ -1,9 +1,10 @@
-//! What a process keeps of another rank that it exchanges active messages with.
+//! The state of another rank with which a process exchanges active messages.
 //!
-//! **Credits** bound what is under way. A message that a program starts takes one of its process's credits with the target; so does each of
-//! a handler's. The credit comes back when the handler has returned, or, if that replied, when the handler of the reply has, and so on. So each
-//! process has to keep no more messages of a rank than there are credits, its own and that rank's, and every reply has space: receiving
-//! never waits for sending, and handlers that flood each other's processes neither block nor grow.
+//! **Credits** limit what is under way. Each message that a program or a handler starts takes one of its process's credits with
+//! the target. The credit comes back when the handler has returned. If the handler replied, the credit comes back when the
+//! handler of the reply has returned, and so on. So each process must keep no more messages of a rank than there are credits, its
+//! own and that rank's, and every reply has space. Receiving never waits for sending, and handlers that flood each other's
+//! processes neither block nor use more and more memory.
 
 use super::contexts::Context;
 use super::inbox::Aligned;
@@ -27,39 +28,40 @@ pub(crate) enum Reach {
 
 pub(crate) struct Link {
     pub reach: Reach,
-    /// Messages that this process may start now.
+    /// How many messages this process may start now.
     pub credits: u32,
-    /// Credits to be given back to the rank.
+    /// How many credits must be given back to the rank.
     pub owed: u32,
-    /// The rank waits for its credits.
+    /// Whether the rank waits for its credits.
     pub is_wanted: bool,
-    /// The rank has said that it leaves.
+    /// Whether the rank has announced that it leaves.
     pub is_leaving: bool,
-    /// Parts of collectives that the rank has not said to have taken, and those of its own that were taken and it does not know of.
+    /// Parts of collectives that the rank has not acknowledged, and taken parts of the rank that this process has not
+    /// acknowledged.
     pub collective_sent: u32,
     pub collective_taken: u32,
     /// Changes of its memory that the rank was asked for and has not made.
     pub updates_asked: u32,
-    /// Large messages to the rank that have not ended, and those of its own that lie here.
+    /// Large messages to the rank that have not ended, and those of the rank that are held here.
     pub large_sent: u32,
     pub large_here: u32,
-    /// Messages that lie here: those with a credit of the rank's, and those with one of this process's.
+    /// Messages that are here: those with a credit of the rank, and those with one of this process.
     here: [u32; 2],
     /// Records that wait for space in the core, with their arguments and data.
     pub outbox: VecDeque<Box<[u8]>>,
-    /// Which of this process's contexts the rank knows.
+    /// For each of this process's contexts, whether the rank knows it.
     known: Vec<bool>,
-    /// The rank's contexts by its numbers, and which of this process's each was last found to be.
+    /// The rank's contexts by its numbers, and for each the last known context of this process.
     theirs: Vec<Option<(ContextName, Option<Context>)>>,
-    /// Records that wait for their handler, or behind such ones.
+    /// Records that wait for their handler, or behind such records.
     pub held: VecDeque<Aligned>,
     /// The beginning of a record that comes in parts.
     assembly: Vec<u8>,
-    /// How long that will be.
+    /// The full length of that record.
     assembly_bytes: usize,
 }
 
-/// The rank does not keep to the protocol.
+/// The rank breaks the protocol.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Nonsense;
 
@@ -86,7 +88,7 @@ impl Link {
         }
     }
 
-    /// So many of this process's credits are back, of `all` that there are.
+    /// Notes that credits of this process are back, of `all` that there are.
     #[inline]
     pub fn regain(&mut self, credits: u16, all: u32) {
         self.credits = (self.credits + u32::from(credits)).min(all);
@@ -106,7 +108,8 @@ impl Link {
         Ok(())
     }
 
-    /// A message has come with credits that the rank gives back. If the message may not come, the credits are not back either.
+    /// Notes that a message has come, and the credits that the rank gives back with it. If the message may not come, the credits
+    /// do not count either.
     #[inline(always)]
     pub fn arrive_with(&mut self, credits: u16, is_own: bool, all: u32) -> Result<(), Nonsense> {
         let before = self.credits;
@@ -116,20 +119,20 @@ impl Link {
         self.arrive(is_own, all).inspect_err(|Nonsense| self.credits = before)
     }
 
-    /// A message is not here any more: its handler has replied or returned, or it was discarded.
+    /// Notes that a message is not here any more: its handler has replied or returned, or it was discarded.
     #[inline]
     pub fn depart(&mut self, is_own: bool) {
         let here = &mut self.here[usize::from(is_own)];
         *here = here.saturating_sub(1);
     }
 
-    /// Whether nothing comes before a message in this context: neither records that wait, nor what context that is.
+    /// Whether a message in this context may be sent at once: no records wait, and the rank knows the context.
     #[inline(always)]
     pub fn is_ready(&self, context: Context) -> bool {
         self.outbox.is_empty() && self.known.get(usize::from(context.number())).is_some_and(|&known| known)
     }
 
-    /// Whether the rank knows this context. It does from now on.
+    /// Whether the rank knows this context. From now on it does.
     pub fn introduce(&mut self, context: Context) -> bool {
         let at = usize::from(context.number());
         if self.known.len() <= at {
@@ -138,7 +141,7 @@ impl Link {
         self.known.get_mut(at).is_none_or(|known| std::mem::replace(known, true))
     }
 
-    /// The rank says which context its number stands for.
+    /// Handles the rank's record about the context of a number.
     pub fn name_context(&mut self, header: &Header, body: &[u8]) -> Result<(), Nonsense> {
         let name = ContextName::decode(body).ok_or(Nonsense)?;
         let at = usize::from(header.context);
@@ -154,7 +157,7 @@ impl Link {
         }
     }
 
-    /// Which of this process's contexts the rank calls by this number, if that was found before and nothing of the rank's waits.
+    /// The context of this process for the rank's number, if it was found before and nothing of the rank waits.
     #[inline]
     pub fn context_in_use(&self, number: u16) -> Option<Context> {
         match self.theirs.get(usize::from(number)) {
@@ -163,7 +166,7 @@ impl Link {
         }
     }
 
-    /// What the rank calls by this number.
+    /// The context of the rank's number.
     #[inline]
     pub fn context(&mut self, number: u16) -> Result<(&ContextName, &mut Option<Context>), Nonsense> {
         match self.theirs.get_mut(usize::from(number)) {
@@ -194,13 +197,13 @@ impl Link {
         Ok(Some(std::mem::take(&mut self.assembly)))
     }
 
-    /// Credits to go with the next record.
+    /// Credits that the next record could carry.
     #[inline(always)]
     pub fn owed_now(&self) -> u16 {
         u16::try_from(self.owed).unwrap_or(u16::MAX)
     }
 
-    /// Credits to go with the next record, which are owed no more.
+    /// Takes the credits that the next record carries.
     #[inline]
     pub fn take_owed(&mut self) -> u16 {
         let credits = self.owed_now();
@@ -214,7 +217,7 @@ impl Link {
         self.owed > 0 && (self.is_wanted || self.owed >= all / 2)
     }
 
-    /// Whether the rank may have something more to come, or to go.
+    /// Whether nothing more may come from the rank, or go to it.
     pub fn is_idle(&self, all: u32) -> bool {
         self.credits >= all && self.outbox.is_empty()
     }

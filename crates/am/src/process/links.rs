@@ -1,4 +1,4 @@
-//! Records between this process and all others: what is sent, what has come, and whom it is from.
+//! Records between this process and all others: what is sent, what has come, and from which rank.
 
 use super::barrier::Arrival;
 use super::contexts::Context;
@@ -20,10 +20,10 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// A rank that has not answered by then is taken for dead.
+/// A rank that has not answered by then is considered dead.
 const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Records that wait for space are tried again so often.
+/// Time between two attempts to send records that wait for space.
 const SPACE_PAUSE: Duration = Duration::from_millis(1);
 
 pub(crate) struct Links {
@@ -32,26 +32,26 @@ pub(crate) struct Links {
     /// Ranks by their connections, and the one that was looked up last.
     by_connection: HashMap<Connection, u32>,
     last: Option<(Connection, u32)>,
-    /// What has come and was not looked at.
+    /// Records that have come and were not examined yet.
     arrived: Arrived,
     /// Ranks with records in their outboxes.
     backlog: Vec<u32>,
     /// Ranks that may have to get credits back.
     owing: Vec<u32>,
-    /// Credits with each rank, and how many of them are for what handlers send.
+    /// The number of credits with each rank, and how many of them are reserved for handlers.
     credits: u32,
     for_handlers: u32,
-    /// So many messages were started in all.
+    /// How many messages were started in total.
     started: u64,
     news: VecDeque<News>,
 }
 
-/// Who starts a message.
+/// The origin of a message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Starter {
-    /// It waits if it has to.
+    /// The program, which waits if necessary.
     Program,
-    /// It can't wait, so that a part of the credits is for it alone.
+    /// A handler, which can't wait. A part of the credits is reserved for handlers.
     Handler,
 }
 
@@ -84,30 +84,31 @@ impl Links {
         self.ranks.size()
     }
 
-    /// What is kept of a rank, from its first use on.
+    /// The state of a rank, created at its first use.
     #[inline]
     pub fn link(&mut self, rank: u32) -> &mut Link {
         self.links.link(rank)
     }
 
-    /// What is kept of a rank that was used before.
+    /// The state of a rank that was used before.
     #[inline(always)]
     pub fn known(&mut self, rank: u32) -> Option<&mut Link> {
         self.links.known(rank)
     }
 
-    /// How many credits there are with each rank, and how many of them are for what handlers send.
+    /// The number of credits with each rank, and how many of them are reserved for handlers.
     pub fn credits(&self) -> (u32, u32) {
         (self.credits, self.for_handlers)
     }
 
-    /// How many credits there are with each rank.
+    /// The number of credits with each rank.
     #[inline]
     pub fn credits_of_each(&self) -> u32 {
         self.credits
     }
 
-    /// Starts a short message without arguments, as [`Links::start`] does, if all is at hand: there may be no such rank. False: nothing was done.
+    /// Starts a short message without arguments, as [`Links::start`] does, if everything is ready. The rank need not exist.
+    /// Returns false if nothing was done.
     #[inline(always)]
     pub fn start_at_once(
         &mut self,
@@ -144,8 +145,8 @@ impl Links {
         self.keep(rank, &Header { credits, ..header }.encode(), data);
     }
 
-    /// Starts a message to a rank: takes a credit for it and sends it, or lets it wait for space, of which there is enough for all that has a
-    /// credit. Before the first one of a context, the rank learns which that is.
+    /// Starts a message to a rank: takes a credit for it and sends it, or lets it wait. There is enough space for all messages
+    /// with a credit. Before the first message of a context, the rank is informed about the context.
     #[expect(clippy::too_many_arguments, reason = "a message, and who starts it")]
     pub fn start(
         &mut self,
@@ -171,16 +172,16 @@ impl Links {
         Ok(())
     }
 
-    /// A message has come from a rank, whole.
+    /// Notes that a message has come from a rank, complete.
     #[inline]
     pub fn arrive(&mut self, rank: u32, is_own: bool) -> Result<(), Nonsense> {
         let all = self.credits;
         let link = self.link(rank);
-        // What a process sends itself is bounded by its credits alone.
+        // The messages that a process sends to itself are bounded by its credits alone.
         if link.reach == Reach::Own { Ok(()) } else { link.arrive(is_own, all) }
     }
 
-    /// A credit is there again, of this process's or of the rank's.
+    /// Returns a credit, to this process or to the rank.
     #[inline(always)]
     pub fn end_chain(&mut self, rank: u32, is_own: bool) {
         let all = self.credits;
@@ -217,7 +218,7 @@ impl Links {
         }
     }
 
-    /// Lets a rank know which context a number stands for.
+    /// Informs a rank about the context of a number.
     #[cold]
     fn introduce(&mut self, rank: u32, context: Context, name: &ContextName) {
         let body = name.encode();
@@ -226,7 +227,7 @@ impl Links {
         self.post(rank, &known.encode(), &body);
     }
 
-    /// Tells a rank something that waits behind nothing.
+    /// Sends a rank a record that does not wait for others.
     pub fn say(&mut self, rank: u32, word: &Word) {
         self.post(rank, &word.encode(), &[]);
     }
@@ -240,19 +241,19 @@ impl Links {
         is_free
     }
 
-    /// It has done one.
+    /// Notes that the rank has made a change.
     pub fn return_update(&mut self, rank: u32) {
         let asked = &mut self.link(rank).updates_asked;
         *asked = asked.saturating_sub(1);
     }
 
-    /// Tells a rank something of a collective that has no data.
+    /// Sends a rank a record of a collective without data.
     pub fn say_collected(&mut self, rank: u32, collected: &Collected) {
         self.post(rank, &collected.encode_head(), &[]);
     }
 
     //= wire.md R-AM-12
-    /// Sends a rank a part of a collective. False: not now, as it has to take what was sent before.
+    /// Sends a rank a part of a collective. Returns false if the rank must first take what was sent before.
     pub fn say_collected_data(&mut self, rank: u32, head: &[u8], data: &[u8]) -> bool {
         let most = self.collective_records_max();
         let link = self.link(rank);
@@ -269,14 +270,15 @@ impl Links {
         self.credits
     }
 
-    /// How much of a collective fits in one record to a rank. None: there is no connection yet, which is opened, or not any more.
+    /// How much of a collective fits in one record to a rank. `None` if there is no connection yet (it is being opened), or no
+    /// longer.
     pub fn collective_bytes_max(&mut self, rank: u32) -> Option<usize> {
         let connection = self.connection(rank).ok()??;
         let max = self.endpoint().max_send_size(connection)? as usize;
         Some(max.saturating_sub(2 * HEADER_BYTES).min(COLLECTIVE_BYTES_MAX) / 8 * 8).filter(|&max| max > 0)
     }
 
-    /// A part of a collective that a rank has sent was taken.
+    /// Notes that a part of a collective of a rank was taken.
     pub fn collected_one(&mut self, rank: u32) {
         let most = self.collective_records_max();
         let link = self.link(rank);
@@ -287,7 +289,7 @@ impl Links {
         }
     }
 
-    /// A rank of these that is gone, and why.
+    /// The first of these ranks that is gone, and the reason.
     pub fn first_gone(&self, ranks: &[u32]) -> Option<(u32, String)> {
         self.links.iter().find_map(|(rank, link)| match &link.reach {
             Reach::Gone(why) if ranks.contains(&rank) => Some((rank, why.clone())),
@@ -295,7 +297,7 @@ impl Links {
         })
     }
 
-    /// The connection with a rank, if it is there. Else it is opened.
+    /// The connection with a rank, if there is one. Otherwise it is opened.
     pub fn connection(&mut self, rank: u32) -> Result<Option<Connection>> {
         match &self.link(rank).reach {
             Reach::Open(connection) => Ok(Some(*connection)),
@@ -315,12 +317,12 @@ impl Links {
         }
     }
 
-    /// For memory and remote operations.
+    /// The endpoint, for memory and remote operations.
     pub fn endpoint(&mut self) -> &mut Endpoint {
         self.ranks.endpoint()
     }
 
-    /// Tells a rank that this one has arrived.
+    /// Informs a rank that this one has arrived.
     pub fn tell_arrival(&mut self, arrival: Arrival) {
         let header = Header {
             flag: arrival.is_busy,
@@ -370,23 +372,24 @@ impl Links {
         self.arrived.inbox.is_empty() && self.links.iter().all(|(_, link)| is_idle(link))
     }
 
-    /// So many messages were started by this process, without replies.
+    /// How many messages this process has started, without replies.
     pub fn started(&self) -> u64 {
         self.started
     }
 
-    /// Whether all records have been handed to the core.
+    /// Whether all records have been given to the core.
     pub fn are_sent(&self) -> bool {
         self.backlog.is_empty()
     }
 
-    /// Sends a record, or has it wait.
+    /// Sends a record, or lets it wait.
     fn post(&mut self, rank: u32, head: &[u8], data: &[u8]) {
         let link = self.links.link(rank);
         match link.reach {
             Reach::Open(connection) if link.outbox.is_empty() => {
                 if send_record(self.ranks.endpoint(), connection, head, data).is_err() {
-                    // Space comes, parts are made, or the end of the connection is told: all of it where the outbox is emptied.
+                    // Space comes, parts are made, or the end of the connection is reported. All of this is handled when the
+                    // outbox is emptied.
                     self.keep(rank, head, data);
                 }
             }
@@ -396,12 +399,12 @@ impl Links {
         }
     }
 
-    /// To this process itself.
+    /// Delivers a record to this process itself.
     fn post_own(&mut self, rank: u32, head: &[u8], data: &[u8]) {
         match Header::decode(head) {
             Some(header) if header.is_message() || header.kind == Kind::Context => {
                 let record = [head, data].concat();
-                // It is looked at closely: no credits of another rank bound it.
+                // It is examined in detail, since no credits of another rank bound it.
                 self.arrived.inbox.push(rank, &record, false);
             }
             Some(header) => self.arrived.words.push((rank, Word::Header(header))),
@@ -421,7 +424,7 @@ impl Links {
         self.link(rank).outbox.push_back([head, data].concat().into_boxed_slice());
     }
 
-    /// Whether there is nothing to do but to take what comes.
+    /// Whether there is nothing to do but to receive.
     #[inline(always)]
     pub fn only_receives(&mut self) -> bool {
         let are_empty = self.backlog.is_empty() && self.owing.is_empty() && self.arrived.are_parts_empty();
@@ -434,19 +437,19 @@ impl Links {
         self.ranks.endpoint().takes_short()
     }
 
-    /// Copies the next record to `line`, if it is a short one and all that there is to do.
+    /// Copies the next record to `line`, if it is a short one and nothing else is to be done.
     #[inline(always)]
     pub fn take_short(&mut self, line: &mut Line) -> Short {
         self.ranks.endpoint().take_short(line)
     }
 
-    /// Whose a connection is, if it is the one that was asked for last.
+    /// The rank of a connection, if it is the one that was looked up last.
     #[inline(always)]
     pub fn last_rank(&self, connection: Connection) -> Option<u32> {
         self.last.and_then(|(last, rank)| (last == connection).then_some(rank))
     }
 
-    /// Puts a record where it belongs.
+    /// Sorts a record.
     #[inline(never)]
     pub fn take_record(&mut self, connection: Connection, record: &[u8]) {
         let Links { links, arrived, by_connection, last, .. } = self;
@@ -455,7 +458,7 @@ impl Links {
         }
     }
 
-    /// Sends what can be sent, and takes what has come. Returns whether there was anything.
+    /// Sends what can be sent, and receives what has come. Returns whether there was anything.
     #[inline(always)]
     pub fn progress(&mut self) -> bool {
         let Links { ranks, links, arrived, by_connection, last, .. } = self;
@@ -473,7 +476,7 @@ impl Links {
         messages > 0
     }
 
-    /// What is to be done with progress, beside messages. Returns whether there was anything that others see.
+    /// Does the rest of progress beside messages. Returns whether there was anything that others see.
     #[inline(never)]
     fn progress_more(&mut self, nonsense: Option<Connection>, has_events: bool) -> bool {
         if let Some(connection) = nonsense {
@@ -500,7 +503,7 @@ impl Links {
         for _ in 0..POLL_EVENTS {
             let Some(event) = self.ranks.next_event() else { return };
             if matches!(event, RankEvent::Ended { .. }) {
-                // What the rank has said before comes first.
+                // What the rank has sent before comes first.
                 self.take_words();
             }
             match event {
@@ -614,7 +617,7 @@ impl Links {
         }
     }
 
-    /// Returns whether nothing is left.
+    /// Sends the records of an outbox. Returns whether it is empty.
     fn empty_outbox(&mut self, rank: u32) -> Result<bool, String> {
         let Links { ranks, links, .. } = self;
         let link = links.link(rank);
@@ -627,12 +630,12 @@ impl Links {
             _ => return Ok(matches!(link.reach, Reach::Gone(_))),
         };
         while let Some(record) = link.outbox.front() {
-            // Its completion ends the sleep of whoever waits for space.
+            // Its completion wakes a program that waits for space.
             match ranks.endpoint().send(connection, record, 0, SendFlags::NONE) {
                 Ok(()) => drop(link.outbox.pop_front()),
                 Err(SendError::WouldBlock) => return Ok(false),
                 Err(SendError::TooLong { max_bytes, .. }) => cut(&mut link.outbox, max_bytes as usize),
-                // Its event says why, and comes next.
+                // An event gives the reason, and comes next.
                 Err(SendError::Disconnected) => return Ok(false),
                 Err(error) => return Err(error.to_string()),
             }
@@ -650,7 +653,7 @@ impl Links {
         }
     }
 
-    /// [`Links::refuse`] by the number.
+    /// Does what [`Links::refuse`] does, by the rank's number.
     pub fn refuse_rank(&mut self, rank: u32) {
         if let Reach::Open(connection) = self.link(rank).reach {
             self.refuse(connection);
@@ -672,7 +675,7 @@ impl Links {
         }
     }
 
-    /// Whether the links have something to tell.
+    /// Whether the links have news.
     #[inline(always)]
     pub fn has_word(&self) -> bool {
         !self.news.is_empty()
@@ -687,20 +690,21 @@ impl Links {
         !self.news.is_empty() || !self.arrived.is_empty()
     }
 
-    /// Exchanges what has come for an inbox that is empty.
+    /// Exchanges the inbox of records that have come for an empty one.
     #[inline(always)]
     pub fn swap_inbox(&mut self, empty: &mut Box<Inbox>) {
         std::mem::swap(&mut self.arrived.inbox, empty);
     }
 
-    /// Ranks that have records which wait.
+    /// Ranks that have waiting records.
     pub fn holding(&self) -> Vec<u32> {
         self.links.iter().filter_map(|(rank, link)| (!link.held.is_empty()).then_some(rank)).collect()
     }
 
-    /// Sleeps until something comes, for up to `timeout`. Something may wait for space in the endpoint.
+    /// Sleeps until something comes, for up to `timeout`. `needs_space` says whether something may wait for space in the
+    /// endpoint.
     pub fn wait(&mut self, timeout: Option<Duration>, needs_space: bool) -> Result<()> {
-        // Where all that is under way was sent without completions, nothing tells of space.
+        // If everything under way was sent without completions, no event reports space.
         let timeout = if self.are_sent() && !needs_space {
             timeout
         } else {
@@ -716,7 +720,7 @@ impl Links {
         })
     }
 
-    /// Prepares for sleep on the endpoint's descriptor. None: there is something now.
+    /// Prepares for sleep on the endpoint's descriptor. `None` if there is something now.
     pub fn arm(&mut self) -> Option<BorrowedFd<'_>> {
         let endpoint = self.ranks.endpoint();
         let _ = endpoint.os_handle();
@@ -741,7 +745,7 @@ impl Links {
     }
 }
 
-/// Puts what has come to where it belongs. False: no process of this version sends that.
+/// Sorts a record that has come. Returns false if no process of this version sends it.
 #[inline(always)]
 fn sort(
     connection: Connection,
@@ -754,7 +758,7 @@ fn sort(
     let rank = match *last {
         Some((known, rank)) if known == connection => rank,
         _ => {
-            // From a connection that this process has ended.
+            // It came on a connection that this process has ended.
             let Some(&rank) = by_connection.get(&connection) else { return true };
             *last = Some((connection, rank));
             rank

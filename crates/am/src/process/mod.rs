@@ -1,4 +1,4 @@
-//! What a process has for active messages: contexts, links to other ranks, and messages that are due to be handled.
+//! The active messages of a process: contexts, links to other ranks, and messages that are due to be handled.
 
 pub(crate) mod alone;
 mod barrier;
@@ -71,10 +71,10 @@ use std::time::Duration;
 use symmetric::Symmetric;
 use waiting::Looks;
 
-/// A process of a job, for those who call handlers themselves, as the C interface does: [`Runtime`](crate::Runtime) has closures.
+/// A process of a job, for callers that call handlers themselves, as the C interface does. [`Runtime`](crate::Runtime) has closures instead.
 ///
-/// Handlers are numbers here. What is due comes out of [`Process::next`], together with the number that was registered; whoever has
-/// called the handler says so by [`Process::end`]. So nothing of the process is borrowed while a handler runs, and it may use all of it.
+/// Here a handler is a number. [`Process::next`] returns what is due, with the number that was registered. After the caller has called the
+/// handler, it calls [`Process::end`]. So nothing of the process is borrowed while a handler runs, and the handler may use all of it.
 pub struct Process {
     links: Links,
     dispatcher: Dispatcher,
@@ -84,20 +84,20 @@ pub struct Process {
     collectives: Collectives,
     barrier: Barrier,
     counted: Counted,
-    /// So many messages had been started at the last barrier that this process has arrived at.
+    /// How many messages had been started when this process arrived at the last barrier.
     started: u64,
-    /// Since the barrier before the last one, nobody has started anything.
+    /// Whether nobody has started anything since the barrier before the last one.
     was_idle: bool,
-    /// What described data is packed into.
+    /// The buffer into which described data are packed.
     packed: Vec<u8>,
     gone: VecDeque<(u32, String)>,
-    /// A rank that is gone, with which no barrier is possible.
+    /// A rank that is gone, so that no barrier is possible.
     missing: Option<(u32, String)>,
     looks: Looks,
 }
 
 impl Process {
-    /// Over connections that nobody else uses.
+    /// Makes a process of connections that nobody else uses.
     pub fn new(ranks: Ranks) -> Process {
         let collectives = Collectives::new(ranks.rank(), ranks.hosts());
         let hosts = ranks.hosts();
@@ -164,7 +164,7 @@ impl Process {
         self.dispatcher.contexts.free(context)
     }
 
-    /// Has messages for the handler `id` of a context call `handler`.
+    /// Registers `handler` as the handler `id` of a context.
     ///
     /// # Errors
     /// The number is taken, or the context was freed.
@@ -173,7 +173,7 @@ impl Process {
         self.dispatcher.contexts.register(context, Space::Messages, id, handler)
     }
 
-    /// Has large messages for the handler `id` of a context call `handler`. Their numbers are not those of [`Process::register`].
+    /// Registers `handler` as the handler `id` of a context for large messages. Their numbers are not those of [`Process::register`].
     ///
     /// # Errors
     /// The number is taken, or the context was freed.
@@ -183,7 +183,7 @@ impl Process {
     }
 
     /// Starts a large message, of any length: the handler runs at the rank before any data are there, and says where they go. They must not
-    /// change until [`Due::Done`] tells how it has ended: well, with [`AmError::Aborted`], or with [`AmError::Differs`].
+    /// change until [`Due::Done`] reports how it has ended: well, with [`AmError::Aborted`], or with [`AmError::Differs`].
     ///
     /// # Errors
     /// Those of [`Process::request`]; the part is not inside of its memory, or can't be registered. [`AmError::WouldBlock`] also if 256 large ones are
@@ -224,7 +224,7 @@ impl Process {
     }
 
     /// Has the data of a held message go to elements in this process's memory, the first of which has its origin `origin` bytes from its
-    /// beginning. [`Due::Done`] tells how it has ended, also with [`AmError::Differs`] if the message is longer or shorter: then nothing comes.
+    /// beginning. [`Due::Done`] reports how it has ended. If the message is longer or shorter, nothing is fetched, and that is [`AmError::Differs`].
     ///
     /// # Errors
     /// It is not held, or not any more; described bytes are outside of the memory.
@@ -261,8 +261,8 @@ impl Process {
         self.request_otherwise(starter, context, rank, handler, args, data)
     }
 
-    /// Starts a short message without arguments if everything is at hand, as for most. False: nothing was done, and [`Process::request`] does it
-    /// or says why not.
+    /// Starts a short message without arguments if everything is ready, as for most. Returns false if nothing was done; then
+    /// [`Process::request`] does it, or reports why not.
     #[inline(always)]
     pub(crate) fn request_at_once(
         &mut self,
@@ -375,7 +375,7 @@ impl Process {
         }
     }
 
-    /// Hears what the links have to tell.
+    /// Handles the news of the links.
     #[inline(never)]
     fn hear(&mut self) {
         while let Some(news) = self.links.next_news() {
@@ -425,7 +425,7 @@ impl Process {
         }
     }
 
-    /// Takes what is due, to be got by [`Process::next`]. None: nothing is, or the last batch was not put back.
+    /// Takes what is due, for [`Process::next`]. `None` if nothing is, or the last batch was not put back.
     #[inline]
     pub fn take_due(&mut self) -> Option<Batch> {
         if !self.has_due() {
@@ -440,50 +440,50 @@ impl Process {
         self.links.has_news() || self.has_ends() || self.dispatcher.has_new_handlers
     }
 
-    /// Puts a batch back, so that the next one can be taken. What is left in it, since a handler did not return as it should, waits, and is
-    /// due with the next one.
+    /// Puts a batch back, so that the next one can be taken. If a handler did not return as it should, the rest of the batch
+    /// waits, and is due with the next one.
     #[inline(always)]
     pub fn put_back(&mut self, batch: Batch) {
         self.end_running();
         self.dispatcher.put_back(&mut self.links, batch);
     }
 
-    /// The next remote operation that has ended, what it was started with and how it ended, for those who want to know of ends before
-    /// [`Process::next`] does.
+    /// The next remote operation that has ended: the number with which it was started and its result, for callers that want to
+    /// know of ends before [`Process::next`] reports them.
     pub fn next_done(&mut self) -> Option<(u64, Result<u64>)> {
         self.memory.next_ended().map(|Ended { cookie, result }| (cookie, result))
     }
 
-    /// The next collective that has ended, what it was started with and its result, for those who want to know of ends before
-    /// [`Process::next`] does.
+    /// The next collective that has ended: the number with which it was started and its result, for callers that want to know of
+    /// ends before [`Process::next`] reports them.
     pub fn next_collected(&mut self) -> Option<(u64, Result<Vec<u8>>)> {
         self.collectives.next_ended()
     }
 
-    /// The next message of a batch, if it has come whole and waits behind nothing, as most, and no end comes before it. None: nothing was done,
-    /// and [`Process::next`] says what is due. It may be left out, and costs less.
+    /// The next message of a batch, if it has come whole, waits behind nothing, as most do, and no end comes before it. `None` if
+    /// not; then nothing was done, and [`Process::next`] returns what is due. This call is optional, and costs less.
     #[inline(always)]
     pub fn next_at_once<'a>(&mut self, batch: &'a mut Batch) -> Option<Delivery<'a>> {
-        // Behind the last message, only that is looked at.
+        // After the last message, only this is checked.
         if batch.inbox.is_empty() || self.has_ends() {
             return None;
         }
         self.dispatcher.next_at_once(&mut self.links, batch)
     }
 
-    /// Whether there may be something more with a batch.
+    /// Whether a batch may have something more.
     #[inline(always)]
     pub(crate) fn has_more(&self, batch: &Batch) -> bool {
         !batch.inbox.is_empty() || self.has_ends() || self.dispatcher.is_holding()
     }
 
-    /// Whether something has ended, which comes before messages.
+    /// Whether something has ended. Ends come before messages.
     #[inline(always)]
     fn has_ends(&self) -> bool {
         self.memory.has_ended() || self.collectives.has_ended() || !self.gone.is_empty()
     }
 
-    /// What is due next, of a batch.
+    /// The next thing of a batch that is due.
     pub fn next<'a>(&mut self, batch: &'a mut Batch) -> Option<Due<'a>> {
         if self.has_ends()
             && let Some(end) = self.next_end()
@@ -493,7 +493,7 @@ impl Process {
         self.dispatcher.next(&mut self.links, batch).map(Due::Message)
     }
 
-    /// The next end of an operation, a collective or a rank, which come before messages.
+    /// The next end of an operation, a collective or a rank. Ends come before messages.
     #[cold]
     fn next_end(&mut self) -> Option<Due<'static>> {
         if let Some(Ended { cookie, result }) = self.memory.next_ended() {
@@ -505,7 +505,7 @@ impl Process {
         self.gone.pop_front().map(|(rank, why)| Due::Gone { rank, why })
     }
 
-    /// The handler of a message has returned.
+    /// Ends a message whose handler has returned.
     #[inline]
     pub fn end(&mut self, token: Token) {
         if let Some((rank, offer)) = self.dispatcher.end(&mut self.links, token) {
@@ -518,7 +518,7 @@ impl Process {
         self.dispatcher.is_handling()
     }
 
-    /// Who has sent the message whose handler runs, and in which context.
+    /// The sender and the context of the message whose handler runs.
     ///
     /// # Errors
     /// Its handler has returned.
@@ -562,7 +562,7 @@ impl Process {
         }
         self.take_back_symmetric();
         let (memory, mut data) = self.symmetric.attempt(self.links.endpoint(), len_bytes);
-        // Whoever knows that all have it may access it at once.
+        // A rank that knows that all have the memory may access it at once.
         if let Some(memory) = memory
             && self.memory.register_symmetric(&mut self.links, &memory).is_err()
         {
@@ -606,8 +606,8 @@ impl Process {
         Ok(())
     }
 
-    /// Starts to copy between a part of memory of this process and as many bytes at an address of a rank's, this one too. [`Due::Done`] tells
-    /// when it is complete there, and the local part must not change until then; or this returns 0, as it is complete there already.
+    /// Starts to copy between a part of memory of this process and as many bytes at an address of any rank. [`Due::Done`] reports when
+    /// the copy is complete, and the local part must not change until then. If the copy is complete at once, this returns 0.
     ///
     /// # Errors
     /// [`AmError::WouldBlock`]: 4,096 operations are under way. Else there is no such rank, the part is not inside of its memory, or there are no such
@@ -627,7 +627,7 @@ impl Process {
         self.memory.transfer(&mut self.links, transfer, rank, remote, local, cookie)
     }
 
-    /// Copies as [`Process::transfer`] does, if that can be done now, by a plain copy. False: nothing was done, and that one says why.
+    /// Copies as [`Process::transfer`] does, if a plain copy is possible now. Returns false if nothing was done; that call reports why.
     #[inline(always)]
     pub(crate) fn transfer_at_once(
         &mut self,
@@ -657,7 +657,7 @@ impl Process {
         self.memory.transfer_described(&mut self.links, transfer, rank, remote, local, cookie)
     }
 
-    /// Starts to change elements of a rank's memory by as many of this process's, each atomically with regard to all such operations from any rank.
+    /// Starts to change elements of a rank's memory by as many of this process's, each atomically with respect to all such operations from any rank.
     /// In all else it does what [`Process::transfer_described`] does. The rank makes the changes in its progress, and all elements of one of the
     /// parts that it is sent, or none.
     ///
@@ -704,15 +704,15 @@ impl Process {
         self.memory.atomic(&mut self.links, rank, remote, change, cookie).map(|()| None)
     }
 
-    /// Changes a word as [`Process::atomic`] does, if that can be done now, and returns the value that it found. None: nothing was done, and that
-    /// one says why. An error: nobody knows whether it was, so that it must not be done again.
+    /// Changes a word as [`Process::atomic`] does, if that can be done now, and returns the previous value. `None` if nothing was done; that
+    /// call reports why. After an error it is not known whether the change was made, so it must not be repeated.
     #[inline]
     pub(crate) fn fetch_at_once(&mut self, rank: u32, remote: u64, change: Change) -> Option<Result<u64>> {
         let fetched = self.memory.fetch_at_once(&mut self.links, (rank, remote), change)?;
         Some(fetched.map_err(|status| AmError::Gone { rank, why: status.to_string() }))
     }
 
-    /// An operation has failed, which [`Due::Done`] reports.
+    /// Ends an operation that has failed. [`Due::Done`] reports it.
     #[cold]
     pub(crate) fn end_later(&mut self, cookie: u64, error: AmError) {
         self.memory.tell_ended(cookie, Err(error));
@@ -736,8 +736,8 @@ impl Process {
         Ok((place.me as u32, ranks.len() as u32))
     }
 
-    /// What this process has to say for a team to be split: the members gather it all ([`Collective::Allgather`]), and each calls
-    /// [`Process::split`] with the result.
+    /// The contribution of this process to the split of a team. The members gather all contributions ([`Collective::Allgather`]),
+    /// and each calls [`Process::split`] with the result.
     pub fn split_card(&mut self, color: i32, key: i32) -> Vec<u8> {
         self.collectives.teams().card(color, key)
     }
@@ -750,7 +750,7 @@ impl Process {
         self.collectives.teams().split(parent, cards, color)
     }
 
-    /// Forgets a team. What goes on in it goes on.
+    /// Removes a team. What is under way in it continues.
     ///
     /// # Errors
     /// There is no such team, or it exists from the start.
@@ -758,19 +758,19 @@ impl Process {
         self.collectives.teams().free(team)
     }
 
-    /// Asks for all credits, so that [`Process::are_all_idle`] comes true in the end.
+    /// Asks for all credits, so that [`Process::are_all_idle`] finally returns true.
     pub fn settle(&mut self) {
         self.links.want_credits();
     }
 
-    /// Whether each message that this process has started was handled, with what came of it.
+    /// Whether each message that this process has started was handled, with its replies.
     pub fn is_idle(&self) -> bool {
         let is_idle = self.links.are_idle() && self.collectives.are_idle() && self.counted.collecting() == 0;
         is_idle && self.large.are_idle() && self.memory.under_way(None) == 0 && !self.dispatcher.is_handling()
     }
 
-    /// Whether nothing is under way anywhere: when they arrived at the last barrier, no process had started a message since the barrier
-    /// before, and all of them had been handled. So nothing was under way at any time between the two, and nothing can have come since.
+    /// Whether nothing is under way anywhere. When the processes arrived at the last barrier, none had started a message since the barrier
+    /// before, and all had been handled. So nothing was under way at any time between the two, and nothing can have come since.
     pub fn are_all_idle(&self) -> bool {
         self.was_idle
     }
@@ -784,7 +784,7 @@ impl Process {
         }
     }
 
-    /// Gives the endpoint up as it is, for simulations.
+    /// Gives up the endpoint in its present state, for simulations.
     #[doc(hidden)]
     pub fn into_endpoint(self) -> cci::Endpoint {
         self.links.into_endpoint()

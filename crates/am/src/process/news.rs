@@ -1,26 +1,26 @@
-//! What the links tell the process.
+//! The news of the links for the process.
 
 use crate::wire::{Collected, CountedWord, LargeOutcome, Range, Region, Update};
 use cci::Status;
 
-/// What the links have to tell.
+/// News of the links.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum News {
     Gone {
         rank: u32,
         why: String,
     },
-    /// A rank that leaves has lost this one, and will be in no barrier any more.
+    /// A rank that leaves has lost this one, which will be in no barrier any more.
     LostElsewhere {
         rank: u32,
     },
-    /// A rank leaves after so many barriers, in the last of which all were idle or not.
+    /// A rank leaves after this many barriers. It reports whether all were idle in the last one.
     Leaving {
         rank: u32,
         passed: u16,
         was_idle: bool,
     },
-    /// A rank says something of barriers that are counted in memory.
+    /// A record about barriers that are counted in memory.
     Counted {
         rank: u32,
         word: CountedWord,
@@ -31,7 +31,7 @@ pub(crate) enum News {
         round: u8,
         is_busy: bool,
     },
-    /// It wants to know which region a range of this process's addresses is in.
+    /// A rank asks which region has a range of this process's addresses.
     Asked {
         rank: u32,
         range: Range,
@@ -41,23 +41,23 @@ pub(crate) enum News {
         range: Range,
         region: Option<Region>,
     },
-    /// A member of a team says something of a collective.
+    /// A record of a member of a team about a collective.
     Collected {
         rank: u32,
         collected: Collected,
     },
-    /// A rank wants memory of this process to be changed.
+    /// A rank asks this process to change its memory.
     Asks {
         rank: u32,
         update: Update,
     },
-    /// A rank has made such a change, or has refused it since this address is not registered.
+    /// A rank has made such a change, or has refused it, since this address is not registered.
     Updated {
         rank: u32,
         id: u64,
         refused: Option<u64>,
     },
-    /// What has become of a large message of this process's.
+    /// The result of a large message of this process.
     LargeEnded {
         rank: u32,
         number: u64,

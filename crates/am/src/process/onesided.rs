@@ -1,7 +1,8 @@
-//! One-sided memory (CCS section 3.1): what this process has registered, what it knows of other ranks' regions, and operations on those.
+//! One-sided memory (CCS section 3.1): the memory that this process has registered, the known regions of other ranks, and
+//! operations on these.
 //!
-//! Remote addresses are the target's own. Which region holds one is asked once and remembered; what was deregistered since is found out
-//! by the target's refusal, after which it is asked once more.
+//! Remote addresses are those of the target. This process asks once which region has an address, and remembers it. If the region
+//! was deregistered since, the target refuses the operation, and this process asks once more.
 
 use super::direct::{Attempt, Direct};
 use super::links::Links;
@@ -35,20 +36,20 @@ pub(crate) struct OneSided {
     /// Questions that have no answer yet.
     asked: HashSet<(u32, Range)>,
     operations: Numbered<u64, Operation>,
-    /// Those that were not started: their region is asked for, or there is no space.
+    /// Operations that were not started, since their region was asked for, or there is no space.
     waiting: VecDeque<u64>,
     started: u64,
-    /// How many are under way, by rank.
+    /// Operations under way, by rank.
     under_way: Numbered<u32, u64>,
     ended: VecDeque<Ended>,
     results: Results,
     direct: Direct,
-    /// What this process does for others.
+    /// Changes that this process makes for others.
     served: Served,
 }
 
 impl OneSided {
-    /// Lets all ranks of the job access this memory, once more.
+    /// Lets all ranks of the job access this memory. It may be registered several times.
     pub fn register(&mut self, links: &mut Links, memory: &Memory) -> Result<()> {
         let start = address(memory);
         let same = |one: &&mut Registered| {
@@ -73,7 +74,7 @@ impl OneSided {
         Ok(())
     }
 
-    /// Takes it back, however often the program has registered it, and forgets where other ranks have it.
+    /// Ends all registrations of symmetric memory, and forgets the regions of other ranks.
     pub fn free_symmetric(&mut self, links: &mut Links, memory: &Memory) {
         let start = address(memory);
         for one in self.registered.extract_if(.., |one| one.is_symmetric && one.region.start == start) {
@@ -86,7 +87,7 @@ impl OneSided {
         self.direct.forget(None, Some(start));
     }
 
-    /// Takes back one registration. With the last one, the rights of other ranks end.
+    /// Ends one registration. With the last one, the rights of other ranks end.
     pub fn deregister(&mut self, links: &mut Links, address: u64, len_bytes: usize) -> Result<()> {
         let is = |one: &Registered| {
             one.region.start == address && one.region.handle.len_bytes() == len_bytes as u64
@@ -106,7 +107,7 @@ impl OneSided {
         Ok(())
     }
 
-    /// Copies if that can be done now, by a plain copy. False: nothing was done, and [`OneSided::transfer`] finds out why.
+    /// Copies if that can be done now, by a plain copy. Returns false if nothing was done; [`OneSided::transfer`] finds out why.
     #[inline(always)]
     pub fn transfer_at_once(
         &self,
@@ -120,8 +121,8 @@ impl OneSided {
             && self.direct.copy_mapped(links.endpoint(), transfer, (rank, remote), local)
     }
 
-    /// Changes a word if that can be done now, and returns the value that it found. None: nothing was done, and [`OneSided::atomic`] finds out
-    /// why. An error: nobody knows whether it was.
+    /// Changes a word if that can be done now, and returns the previous value. `None` if nothing was done; [`OneSided::atomic`]
+    /// finds out why. After an error it is not known whether the change was made.
     #[inline]
     pub fn fetch_at_once(
         &mut self,
@@ -136,8 +137,8 @@ impl OneSided {
         self.direct.fetch(links.endpoint(), (rank, remote), atomic)
     }
 
-    /// Starts to copy what was not copied by [`OneSided::transfer_at_once`]. It ends once, by [`OneSided::next_ended`], unless it has ended well
-    /// already: then the value is there.
+    /// Starts a copy that [`OneSided::transfer_at_once`] has not done. [`OneSided::next_ended`] reports its end once, unless it
+    /// has ended well already: then this returns the value.
     pub fn transfer(
         &mut self,
         links: &mut Links,
@@ -174,7 +175,8 @@ impl OneSided {
         Ok(None)
     }
 
-    /// Starts to have a rank put a part of local memory to where a pointer of its points, which ends once, by [`OneSided::next_ended`].
+    /// Asks a rank to write a part of local memory to the place to which one of its pointers points. [`OneSided::next_ended`]
+    /// reports the end once.
     pub fn indexed_put(
         &mut self,
         links: &mut Links,
@@ -193,7 +195,7 @@ impl OneSided {
         self.start(links, rank, remote, cookie, |_, _| Ok(Action::IndexedPut(local)))
     }
 
-    /// Starts to have a rank change elements of its memory by described data, which ends once, by [`OneSided::next_ended`].
+    /// Asks a rank to change elements of its memory by described data. [`OneSided::next_ended`] reports the end once.
     pub fn accumulate(
         &mut self,
         links: &mut Links,
@@ -216,7 +218,8 @@ impl OneSided {
         self.start(links, rank, remote, cookie, |_, _| Ok(action))
     }
 
-    /// Starts to copy between described data, which ends once, by [`OneSided::next_ended`], unless it has ended well already: then this is 0.
+    /// Starts a copy between described data. [`OneSided::next_ended`] reports its end once, unless it has ended well already:
+    /// then this returns 0.
     pub fn transfer_described(
         &mut self,
         links: &mut Links,
@@ -238,7 +241,7 @@ impl OneSided {
         Ok(None)
     }
 
-    /// Starts an atomic operation that was not done by [`OneSided::fetch_at_once`]. It ends once, by [`OneSided::next_ended`].
+    /// Starts an atomic operation that [`OneSided::fetch_at_once`] has not done. [`OneSided::next_ended`] reports its end once.
     pub fn atomic(
         &mut self,
         links: &mut Links,
@@ -292,7 +295,7 @@ impl OneSided {
         Ok(())
     }
 
-    /// Fetches the data of a large message, which ends once, by [`OneSided::next_ended`].
+    /// Fetches the data of a large message. [`OneSided::next_ended`] reports the end once.
     pub fn fetch(
         &mut self,
         links: &mut Links,
@@ -305,12 +308,12 @@ impl OneSided {
         self.insert(links, rank, (source, Some(region)), action, Purpose::Large { number, cookie });
     }
 
-    /// Something has ended that is told as operations are.
+    /// Notes that something has ended that is reported as operations are.
     pub fn tell_ended(&mut self, cookie: u64, result: Result<u64>) {
         self.ended.push_back(Ended { cookie, result });
     }
 
-    /// Keeps an operation, and starts it as soon as it can be.
+    /// Keeps an operation, and starts it as soon as possible.
     fn insert(
         &mut self,
         links: &mut Links,
@@ -351,7 +354,7 @@ impl OneSided {
         self.started
     }
 
-    /// Starts what waits, as far as it can be.
+    /// Starts waiting operations, as far as possible.
     #[inline]
     pub fn advance(&mut self, links: &mut Links) {
         if self.served.is_busy() {
@@ -377,12 +380,12 @@ impl OneSided {
         }
     }
 
-    /// Whether operations wait for space, which nothing may tell of.
+    /// Whether operations wait for space, which no event may report.
     pub fn is_waiting(&self) -> bool {
         self.waiting.len() > self.asked.len() || self.served.is_stalled()
     }
 
-    /// False: it has to wait.
+    /// Tries to start an operation. Returns false if it must wait.
     fn try_start(&mut self, links: &mut Links, id: u64) -> bool {
         let Some(operation) = self.operations.get_mut(&id) else { return true };
         let rank = operation.rank;
@@ -433,7 +436,7 @@ impl OneSided {
         }
     }
 
-    /// A rank wants memory of this process to be changed.
+    /// Handles a rank's request to change memory of this process.
     pub fn serve(&mut self, links: &mut Links, rank: u32, update: Update) {
         if let Updating::Accumulate { number, how, pieces, data } = &update.what {
             let made = served::accumulate(&self.registered, *number, *how, pieces, data);
@@ -445,7 +448,7 @@ impl OneSided {
         }
     }
 
-    /// Makes indexed puts of other ranks, as far as can be.
+    /// Makes indexed puts of other ranks, as far as possible.
     fn serve_more(&mut self, links: &mut Links) {
         while let Some(next) = self.served.next(&self.registered) {
             match next {
@@ -461,7 +464,7 @@ impl OneSided {
         }
     }
 
-    /// A rank has made what it was asked for, or has refused that. False: it was not asked.
+    /// Handles a rank's report about a change. Returns false if the rank was not asked for it.
     pub fn updated(&mut self, links: &mut Links, rank: u32, id: u64, refused: Option<u64>) -> bool {
         let is = |operation: &Operation| operation.rank == rank && operation.is_update();
         if !self.operations.get(&id).is_some_and(is) || self.waiting.contains(&id) {
@@ -475,12 +478,12 @@ impl OneSided {
         true
     }
 
-    /// What is registered here of what a rank asks for.
+    /// Answers which region has the range that a rank asks for.
     pub fn answer(&self, links: &mut Links, rank: u32, range: Range) {
         links.say(rank, &Word::Answer(range, find(&self.registered, range)));
     }
 
-    /// A rank has said which region holds a range.
+    /// Handles a rank's answer which region has a range.
     pub fn learn(&mut self, links: &mut Links, rank: u32, range: Range, region: Option<Region>) {
         self.asked.remove(&(rank, range));
         if let Some(region) = region.filter(|region| region.offset(range).is_some()) {
@@ -494,7 +497,7 @@ impl OneSided {
         let mut is_missed = |id: &u64| {
             self.operations.get_mut(id).is_some_and(|operation| {
                 let is = operation.rank == rank && operation.wanted == range;
-                // Pieces of it may be in several regions.
+                // Its pieces may be in several regions.
                 let has_pieces = is && !operation.is_by_piece && operation.has_pieces();
                 operation.is_by_piece |= has_pieces;
                 is && !has_pieces
@@ -507,7 +510,7 @@ impl OneSided {
         }
     }
 
-    /// The endpoint says how an operation has ended.
+    /// Handles the endpoint's report of the end of an operation.
     pub fn complete(&mut self, links: &mut Links, id: u64, status: Status) {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         let (rank, remote, is_by_piece) = (operation.rank, operation.remote, operation.is_by_piece);
@@ -518,7 +521,7 @@ impl OneSided {
         let result = match status {
             Status::Success => Ok(operation.found(&self.results)),
             Status::RmaHandle if !operation.has_asked_again && operation.region.is_none() => {
-                // It was deregistered, and perhaps registered again.
+                // The region was deregistered, and perhaps registered again.
                 operation.has_asked_again = true;
                 if let Some(known) = self.known.get_mut(&rank) {
                     known.retain(|region| !is_by_piece && region.offset(remote).is_none());
@@ -534,7 +537,7 @@ impl OneSided {
         self.end(links, id, result);
     }
 
-    /// A rank is gone: what waits for it ends. The endpoint ends what was started.
+    /// Handles the loss of a rank: what waits for it ends. The endpoint ends what was started.
     pub fn lose(&mut self, links: &mut Links, rank: u32, why: &str) {
         self.known.remove(&rank);
         self.direct.forget(Some(rank), None);
@@ -555,7 +558,7 @@ impl OneSided {
     fn end(&mut self, links: &mut Links, id: u64, result: Result<u64>) {
         let Some(operation) = self.operations.remove(&id) else { return };
         if let Some(made) = operation.made {
-            // It was registered by this, and nobody else knows it.
+            // This operation has registered it, and nobody else knows it.
             let done = links.endpoint().deregister(&made);
             debug_assert!(done.is_ok());
         }
@@ -590,7 +593,7 @@ impl OneSided {
         !self.ended.is_empty()
     }
 
-    /// How many operations on a rank's memory have not ended; of all ranks, without a rank.
+    /// How many operations on a rank's memory have not ended; without a rank, on that of all ranks.
     pub fn under_way(&self, rank: Option<u32>) -> u64 {
         match rank {
             _ if self.operations.is_empty() => 0,
@@ -600,7 +603,7 @@ impl OneSided {
     }
 }
 
-/// A transfer between described data on both sides, and all remote bytes of it, with what lies between them.
+/// Makes a transfer between described data on both sides, and the range of all its remote bytes, including those between them.
 pub(crate) fn describe(
     transfer: Transfer,
     (remote_origin, there): (u64, Elements),

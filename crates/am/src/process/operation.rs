@@ -16,10 +16,10 @@ use cci::{
 };
 use cci_job::JobError;
 
-/// Bytes that are copied at once within a process.
+/// Bytes that are copied in one step within a process.
 const COPY_BYTES: usize = 64 << 10;
 
-/// Most pieces on each side that one operation of the core takes.
+/// The most pieces on each side that one operation of the core takes.
 const PIECES_MAX: usize = 256;
 const _: () = assert!(2 * PIECES_MAX <= cci::limits::RMA_SEGMENTS_MAX);
 
@@ -30,63 +30,63 @@ pub(crate) struct Described {
     /// Bytes from the beginning of the local memory to the origin of its first element.
     pub origin: isize,
     pub here: Elements,
-    /// Where the first remote element has its origin.
+    /// The address of the origin of the first remote element.
     pub remote_origin: u64,
     pub there: Elements,
     pub packed_bytes: usize,
-    /// So many of these are done, and so many under way.
+    /// How many of these bytes are done, and how many are under way.
     pub done_bytes: usize,
     pub started_bytes: usize,
 }
 
-/// What an operation does.
+/// The action of an operation.
 pub(crate) enum Action {
     /// Copies between many pieces, some at a time.
     Described(Box<Described>),
     /// Copies to or from local memory.
     Transfer(Transfer, Part),
-    /// Changes a word, by what is asked of the core next. What the word was goes to the slot.
+    /// Changes a word, by the next request to the core. The previous value is written to the slot.
     Atomic(Change, Atomic, Slot),
-    /// Has the rank change elements of its memory, some at a time.
+    /// Asks the rank to change elements of its memory, some at a time.
     Accumulate(Box<Described>, Number, Accumulation),
-    /// Has the rank write bytes to where a pointer of its points.
+    /// Asks the rank to write bytes to the place to which one of its pointers points.
     IndexedPut(Part),
 }
 
-/// Whose an operation is.
+/// The origin of an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The program's, which knows it by this.
+    /// The program, which identifies it by this number.
     Program(u64),
     /// The first indexed put of other ranks fetches its bytes.
     IndexedPut,
-    /// It fetches the data of a large message, which its sender knows by this number, and the program by this cookie.
+    /// It fetches the data of a large message. The sender identifies the message by `number`, the program by `cookie`.
     Large { number: u64, cookie: u64 },
 }
 
-/// What has become of an operation that was to be started.
+/// The result of an attempt to start.
 pub(crate) enum Started {
     Yes,
-    /// It has ended: the endpoint tells no more of it.
+    /// It has ended. The endpoint will not report it.
     Ended(Status),
     /// There is no space.
     NotYet,
-    /// It has to be known which region has this.
+    /// It is not known yet which region has this range.
     Unknown(Range),
 }
 
 pub(crate) struct Operation {
     pub rank: u32,
     pub action: Action,
-    /// All remote bytes of it, and what lies between them.
+    /// The range of all its remote bytes, including those between them.
     pub remote: Range,
-    /// The part of that whose region is asked for.
+    /// The part of that range whose region is asked for.
     pub wanted: Range,
-    /// No region has all of it, so that those of its pieces are asked for.
+    /// Whether no region has all of it, so that the regions of its pieces are asked for.
     pub is_by_piece: bool,
-    /// The region of the remote bytes, if the rank has said so beforehand.
+    /// The region of the remote bytes, if the rank has sent it before.
     pub region: Option<Region>,
-    /// The region that was made of the local memory for this operation.
+    /// The region that was registered for this operation, of the local memory.
     pub made: Option<RegionHandle>,
     pub has_asked_again: bool,
     pub purpose: Purpose,
@@ -101,7 +101,7 @@ impl Operation {
         }
     }
 
-    /// What was started of it has ended well. Returns whether there is more of it.
+    /// Notes that what was started of it has ended well. Returns whether there is more to do.
     pub fn goes_on(&mut self, results: &Results) -> bool {
         match &mut self.action {
             Action::Transfer(..) | Action::IndexedPut(_) => false,
@@ -120,7 +120,7 @@ impl Operation {
         }
     }
 
-    /// Does it on memory of this process itself. None: not now.
+    /// Does the operation on memory of this process itself. `None` if that is not possible now.
     pub fn run_here(&mut self, registered: &[Registered]) -> Option<Result<u64>> {
         let Operation { rank, remote, action, .. } = self;
         let refused = |address| AmError::NotRegistered { rank: *rank, address };
@@ -153,7 +153,7 @@ impl Operation {
         Some(done)
     }
 
-    /// Whether its remote bytes may lie in several pieces.
+    /// Whether its remote bytes may consist of several pieces.
     pub fn has_pieces(&self) -> bool {
         match &self.action {
             Action::Described(described) | Action::Accumulate(described, ..) => {
@@ -163,12 +163,12 @@ impl Operation {
         }
     }
 
-    /// Whether the rank makes it in its own progress.
+    /// Whether the rank makes the change in its own progress.
     pub fn is_update(&self) -> bool {
         matches!(self.action, Action::Accumulate(..) | Action::IndexedPut(_))
     }
 
-    /// The first of its remote bytes that no known region has. None: they all are in some.
+    /// The first of its remote bytes that are in no known region. `None` if all are in some.
     pub fn first_unknown(&self, known: &[Region]) -> Option<Range> {
         let is_known = |range: Range| known.iter().any(|region| region.offset(range).is_some());
         match &self.action {
@@ -181,7 +181,7 @@ impl Operation {
 }
 
 impl Described {
-    /// The first byte that is used of the local memory, and how many there are up to the last one. They were checked to be inside.
+    /// The first used byte of the local memory, and the number of bytes up to the last one. They were checked to be inside.
     fn first_local(&self) -> usize {
         let span = self.here.description.span(self.here.count).unwrap_or(0..0);
         usize::try_from(self.origin.saturating_add(span.start)).unwrap_or_default()
@@ -197,7 +197,7 @@ impl Described {
         Range { start, len_bytes: piece.len_bytes as u64 }
     }
 
-    /// The first remote piece from here on that is not known.
+    /// The first remote piece, from the present one on, that is in no known region.
     fn first_unknown(&self, is_known: impl Fn(Range) -> bool) -> Option<Range> {
         let (mut at, mut pieces) = (self.done_bytes, Vec::new());
         while at < self.packed_bytes {
@@ -213,7 +213,7 @@ impl Described {
         None
     }
 
-    /// Whether all remote pieces are of whole elements.
+    /// Whether all remote pieces consist of whole elements.
     pub fn has_whole(&self, number: Number) -> bool {
         let element = number.len_bytes() as u64;
         self.first_unknown(|range| {
@@ -222,7 +222,7 @@ impl Described {
         .is_none()
     }
 
-    /// The next remote pieces, of up to so many bytes with their addresses, and the data for them.
+    /// The next remote pieces, of up to this many bytes with their addresses, and the data for them.
     pub fn next_update(
         &self,
         number: Number,
@@ -261,7 +261,7 @@ impl Described {
         (there, data)
     }
 
-    /// Changes memory of this process, all of it or nothing, where an address is not registered.
+    /// Changes memory of this process: all of it, or nothing if an address is not registered.
     fn accumulate_here(
         &mut self,
         registered: &[Registered],
@@ -279,7 +279,7 @@ impl Described {
         Ok(())
     }
 
-    /// The next pieces on both sides: equally many bytes.
+    /// The next pieces on both sides, with equally many bytes.
     fn next_pieces(&self) -> (Vec<Piece>, Vec<Piece>, usize) {
         let take = |elements: &Elements, len_bytes: usize| {
             let mut pieces = Vec::new();
@@ -293,7 +293,7 @@ impl Described {
         (here, there, bytes)
     }
 
-    /// Starts with the next pieces. `local` is where the first used byte of the local memory is in its region.
+    /// Starts with the next pieces. `local` is the offset of the first used byte of the local memory in its region.
     fn start_next(
         &mut self,
         links: &mut Links,
@@ -328,7 +328,8 @@ impl Described {
         Ok(started)
     }
 
-    /// Does all of it on memory of this process. `find` looks for remote addresses. An error is none where nothing is registered.
+    /// Does the whole transfer on memory of this process. `find` looks up remote addresses. The error is the address where
+    /// nothing is registered.
     pub fn run_here(
         &mut self,
         find: impl Fn(Range) -> Option<(Memory, usize)>,
@@ -372,8 +373,8 @@ impl Described {
     }
 }
 
-/// Hands an operation to the endpoint, or to the rank. The local memory is registered for it, unless it is already. `known` has the
-/// remote regions.
+/// Gives an operation to the endpoint, or to the rank. The local memory is registered for it, unless it is already. `known` has
+/// the remote regions.
 pub(crate) fn start(
     links: &mut Links,
     registered: &[Registered],
@@ -411,7 +412,7 @@ pub(crate) fn start(
                 debug_assert!(is_inside, "it was checked when it was started");
                 Updating::Indexed { pointer, data }
             } else {
-                // The rank reads it, and so it has to be a region of its own, which nobody else has the handle of.
+                // The rank reads the memory, so it must be a region of its own, whose handle nobody else has.
                 let start = address(&local.memory);
                 let handle = match *made {
                     Some(handle) => handle,
@@ -438,7 +439,7 @@ pub(crate) fn start(
     })
 }
 
-/// Starts to copy between a local address and a remote one. The status is there if it has ended.
+/// Starts to copy between a local address and a remote one. Returns the status if it has ended.
 #[inline]
 pub(crate) fn copy_at_once(
     links: &mut Links,
@@ -461,7 +462,7 @@ pub(crate) fn copy_at_once(
     )
 }
 
-/// Has a rank make a change, if it may be asked for one more.
+/// Asks a rank to make a change, if it may be asked for one more.
 fn ask(links: &mut Links, rank: u32, update: Update) -> Started {
     if !links.take_update(rank) {
         return Started::NotYet;
@@ -473,7 +474,7 @@ fn ask(links: &mut Links, rank: u32, update: Update) -> Started {
 fn outcome(started: Result<(), RmaError>) -> Result<Started> {
     match started {
         Ok(()) => Ok(Started::Yes),
-        // The end of a connection is told by an event, after which the operation ends.
+        // An event reports the end of the connection, and ends the operation.
         Err(RmaError::WouldBlock | RmaError::Disconnected) => Ok(Started::NotYet),
         Err(RmaError::LocalHandle) => Err(AmError::Argument("the local memory is not writable")),
         Err(error) => {

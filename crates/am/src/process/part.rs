@@ -1,9 +1,9 @@
-//! What a transfer copies.
+//! The parts of a transfer.
 
 use crate::description::Description;
 use cci::Memory;
 
-/// Which of two sides a transfer copies to.
+/// The direction of a transfer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Transfer {
     /// Writes to the remote memory.
@@ -15,7 +15,7 @@ pub enum Transfer {
 /// A part of memory of this process.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// The memory, which stays as long as the operation goes on.
+    /// The memory. It stays while the operation is under way.
     pub memory: Memory,
     /// Bytes from its beginning.
     pub offset: usize,
@@ -26,8 +26,8 @@ pub struct Part {
 /// Described data: `count` elements, the first of which has its origin at `origin`.
 #[derive(Clone, Debug)]
 pub struct Elements {
-    /// How many elements.
+    /// The number of elements.
     pub count: usize,
-    /// What each is.
+    /// The description of each element.
     pub description: Description,
 }

@@ -1,4 +1,5 @@
-//! Barriers and collectives of all ranks, as programs call them: by records ([`Barrier`](super::barrier::Barrier)), or counted in memory.
+//! Barriers and collectives of all ranks, as programs call them: by records ([`Barrier`](super::barrier::Barrier)), or counted in
+//! memory.
 
 use super::Process;
 use super::collectives::{Collective, Team};
@@ -8,7 +9,7 @@ use crate::limits::COUNTED_STEPS_PER_TURN;
 use crate::wire::CountedWord;
 
 impl Process {
-    /// Arrives at a barrier. [`Process::has_passed`] tells when all others have.
+    /// Arrives at a barrier. [`Process::has_passed`] returns whether all others have.
     ///
     /// # Errors
     /// A rank is gone, so that it will never come. This process is in a barrier, or in a handler.
@@ -57,8 +58,8 @@ impl Process {
         }
     }
 
-    /// If all have arrived: whether all were idle. Now and then this makes progress for others first, and always when it was put off before: so
-    /// whoever calls this until all have arrived sleeps behind progress only.
+    /// If all have arrived, returns whether all were idle. From time to time this makes progress for others first, and always if
+    /// progress was postponed. So a caller that repeats this until all have arrived makes progress before it sleeps.
     fn has_passed_counted(&mut self) -> Option<bool> {
         if !self.links.has_news() && !self.counted.is_progress_due() {
             let passed = self.check_counted();
@@ -84,7 +85,7 @@ impl Process {
         }
     }
 
-    /// Where this process is among the barriers and collectives of all ranks.
+    /// The position of this process among the barriers and collectives of all ranks.
     pub(super) fn position(&self) -> Position {
         Position { barrier: self.barrier.number(), collective: self.collectives.next_of_world() }
     }
@@ -107,12 +108,13 @@ impl Process {
         Ok(())
     }
 
-    /// Makes progress for whoever waits for a collective: for others only now and then, where it is counted.
+    /// Makes progress for a caller that waits for a collective. If the collective is counted, progress for others is made only
+    /// from time to time.
     pub fn progress_collective(&mut self) {
         if self.counted.collecting() > 0 && !self.links.has_news() && !self.counted.is_progress_due() {
             self.advance_counted();
             if self.collectives.has_ended() {
-                // Whoever waits next begins with progress, or puts it off anew.
+                // The next wait begins with progress, or postpones it again.
                 self.counted.makes_progress();
                 return;
             }
@@ -123,7 +125,7 @@ impl Process {
         self.progress();
     }
 
-    /// Goes on with collectives that are counted, or may be.
+    /// Continues collectives that are counted, or may be.
     #[inline(always)]
     pub(super) fn advance_counted(&mut self) {
         if self.counted.collecting() > 0 {
@@ -148,7 +150,7 @@ impl Process {
         }
     }
 
-    /// A rank says something of what is counted.
+    /// Handles a record of a rank about barriers and collectives that are counted.
     pub(super) fn hear_counted(&mut self, rank: u32, word: CountedWord) {
         let is_inside = self.barrier.is_inside() && !self.counted.is_inside();
         let at = self.position();
@@ -160,7 +162,7 @@ impl Process {
         }
     }
 
-    /// Another rank has lost one, with which no barrier is possible any more.
+    /// Notes that another rank has lost one, with which no barrier is possible any more.
     pub(super) fn lose_elsewhere(&mut self, lost: u32, why: &str) {
         if lost != self.rank() && lost < self.size() {
             self.missing.get_or_insert_with(|| (lost, why.into()));

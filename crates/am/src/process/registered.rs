@@ -8,7 +8,7 @@ pub(crate) struct Registered {
     pub region: Region,
     /// How often it was registered.
     pub uses: u32,
-    /// One of these is the library's own, which no program takes back.
+    /// Whether one of these registrations belongs to the library, so that no program ends it.
     pub is_symmetric: bool,
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn find(registered: &[Registered], range: Range) -> Option<Region> {
     registered.iter().find_map(|one| one.region.offset(range).map(|_| one.region))
 }
 
-/// The memory that has all of a range, and where it begins there.
+/// The memory that has all of a range, and the offset of the range in it.
 pub(crate) fn inside(registered: &[Registered], range: Range) -> Option<(Memory, usize)> {
     registered.iter().find_map(|one| Some((one.memory.clone(), one.region.offset(range)? as usize)))
 }

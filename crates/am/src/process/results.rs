@@ -1,4 +1,4 @@
-//! Where atomic operations put the values that they found.
+//! Places for the values that atomic operations find.
 
 use crate::error::{AmError, Result};
 use crate::limits::OPERATIONS_MAX;
@@ -6,19 +6,19 @@ use cci::{Access, Endpoint, Foreign, Memory, RegionAddress, RegionHandle};
 
 const RESULT_BYTES: usize = 8;
 
-/// A place for each operation that may be under way, made with the first of them.
+/// A place for each operation that may be under way. They are allocated with the first operation.
 #[derive(Default)]
 pub(crate) struct Results {
     places: Option<(Memory, RegionHandle)>,
     free: Vec<Slot>,
 }
 
-/// Names a place.
+/// Identifies a place.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u16);
 
 impl Results {
-    /// A place of one's own. There are no more operations than places.
+    /// Takes a place. There are as many places as operations.
     pub fn take(&mut self, endpoint: &mut Endpoint) -> Result<Slot> {
         if self.places.is_none() {
             let bytes = vec![0; OPERATIONS_MAX * RESULT_BYTES].into_boxed_slice();
@@ -39,7 +39,7 @@ impl Results {
         Some(RegionAddress::new(*handle, u64::from(slot.0) * RESULT_BYTES as u64))
     }
 
-    /// What has been put there.
+    /// The value that was written to a place.
     pub fn value(&self, slot: Slot) -> u64 {
         let mut bytes = [0; RESULT_BYTES];
         if let Some((memory, _)) = &self.places {

@@ -1,10 +1,11 @@
-//! Records on their way to the core.
+//! Gives records to the core.
 
 use crate::limits::HEADER_BYTES;
 use crate::wire::Header;
 use cci::{Connection, Endpoint, SendError, SendFlags};
 
-/// Longest record that is put together before it is sent, which costs less than to have the core gather it.
+/// The longest record that is copied together before it is sent. For such records this costs less than to let the core gather
+/// them.
 const SHORT_BYTES: usize = 64;
 
 /// Sends a record.
@@ -28,7 +29,7 @@ pub(super) fn send_record(
     }
 }
 
-/// Sends a message without arguments, if it is short. None: it is not.
+/// Sends a message without arguments, if it is short. `None` if it is not.
 #[inline(always)]
 pub(super) fn send_short(
     endpoint: &mut Endpoint,

@@ -1,7 +1,8 @@
 //! Changes of this process's memory that it makes for other ranks (CCS section 3.1): accumulations and indexed puts.
 //!
-//! Each is made whole or not at all. Elements and pointers are changed by the atomic operations of the core, so that they are atomic
-//! towards those of all ranks. Indexed puts are made one after the other: a pointer moves on when the data are there.
+//! Each is made completely or not at all. Elements and pointers are changed by the atomic operations of the core, so they are
+//! atomic with respect to those of all ranks. Indexed puts are made one after the other: a pointer moves on when the data are
+//! there.
 
 use super::part::Part;
 use super::registered::{Registered, inside};
@@ -13,30 +14,30 @@ use std::collections::VecDeque;
 
 const POINTER_BYTES: u64 = 8;
 
-/// A pointer that others change meanwhile is tried again so often in one turn.
+/// How often a pointer is tried in one turn while others change it.
 const ATTEMPTS_MAX: usize = 64;
 
-/// How an update has ended: well, or since nothing is registered at this address.
+/// The result of an update: success, or the address where nothing is registered.
 pub(crate) type Made = Result<(), u64>;
 
-/// Indexed puts of other ranks that this process has to make.
+/// Indexed puts of other ranks that this process must make.
 #[derive(Default)]
 pub(crate) struct Served {
     queue: VecDeque<(u32, Update)>,
-    /// Where the pointer of the first one pointed when its bytes began to be fetched.
+    /// The place to which the pointer of the first one pointed when the fetch of its bytes began.
     fetching_to: Option<u64>,
 }
 
-/// What is to be done next for an indexed put.
+/// The next step of an indexed put.
 pub(crate) enum Next {
-    /// It has ended: its rank, its number and how.
+    /// It has ended: its rank, its number and its result.
     Ended(u32, u64, Made),
-    /// Bytes of the rank's are to be fetched to here. [`Served::fetched`] is to follow.
+    /// Fetch bytes of the rank to this part. Then call [`Served::fetched`].
     Fetch { rank: u32, source: Range, region: Region, to: Part },
 }
 
 impl Served {
-    /// Keeps an indexed put for later. False: the rank may not ask for so many.
+    /// Keeps an indexed put for later. Returns false if the rank may not ask for so many.
     pub fn keep(&mut self, rank: u32, update: Update) -> bool {
         let is_more = self.queue.iter().filter(|(other, _)| *other == rank).count() >= UPDATES_MAX as usize;
         if !is_more {
@@ -45,17 +46,17 @@ impl Served {
         !is_more
     }
 
-    /// Whether indexed puts have to wait, this process's own too.
+    /// Whether indexed puts must wait, including this process's own.
     pub fn is_busy(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Whether the first one has to be tried again, which nothing tells of.
+    /// Whether the first one must be tried again. No event reports when.
     pub fn is_stalled(&self) -> bool {
         self.is_busy() && self.fetching_to.is_none()
     }
 
-    /// Goes on with the first indexed put. None: there is nothing to be done now.
+    /// Continues the first indexed put. `None` if nothing can be done now.
     pub fn next(&mut self, registered: &[Registered]) -> Option<Next> {
         if self.fetching_to.is_some() {
             return None;
@@ -82,18 +83,19 @@ impl Served {
         Some(Next::Ended(rank, id, made))
     }
 
-    /// The bytes of the first one are there, or are not to be had since its rank is gone or has deregistered them: then the source is at fault.
+    /// Notes that the bytes of the first one are there, or can't be fetched, since its rank is gone or has deregistered them. In
+    /// that case the source is at fault.
     pub fn fetched(&mut self, registered: &[Registered], are_there: bool) -> Option<Next> {
         let to = self.fetching_to.take()?;
         let (_, Update { what: Updating::IndexedFar { pointer, source, .. }, .. }) = self.queue.front()?
         else {
             return None;
         };
-        // Bytes that did not come, or came in part, are in no range that the pointer has passed.
+        // If the bytes did not come, or only in part, they are in no range that the pointer has passed.
         let made = if are_there {
             match move_pointer(registered, *pointer, to, source.len_bytes) {
                 Ok(true) => Ok(()),
-                // It was set meanwhile, and the bytes are to go elsewhere.
+                // The pointer was changed meanwhile, so the bytes must go elsewhere.
                 Ok(false) => return None,
                 Err(refused) => Err(refused),
             }
@@ -104,12 +106,12 @@ impl Served {
         Some(Next::Ended(rank, update.id, made))
     }
 
-    /// It could not be begun to fetch.
+    /// Notes that the fetch could not be started.
     pub fn not_begun(&mut self) {
         self.fetching_to = None;
     }
 
-    /// A rank is gone. What is being fetched from it ends by itself.
+    /// Handles the loss of a rank. A fetch from it ends by itself.
     pub fn lose(&mut self, rank: u32) {
         let first = self.fetching_to.is_some().then(|| self.queue.pop_front()).flatten();
         self.queue.retain(|(other, _)| *other != rank);
@@ -133,7 +135,7 @@ pub(crate) fn accumulate(
     for ((memory, at), piece) in places.iter().zip(pieces) {
         let Some(bytes) = rest.split_off(..piece.len_bytes as usize) else { return Ok(()) };
         for (offset, operand) in (*at..).step_by(element).zip(bytes.chunks_exact(element)) {
-            // Places were looked up, and addresses of elements are multiples of their width.
+            // The places were looked up, and addresses of elements are multiples of their width, so this can't fail.
             let made = how.change(number, number.word(operand)).make(memory, offset);
             debug_assert!(made.is_ok());
         }
@@ -141,7 +143,8 @@ pub(crate) fn accumulate(
     Ok(())
 }
 
-/// Puts bytes to where a pointer points, and moves it on. None: the pointer was changed all the time.
+/// Writes bytes to the place to which a pointer points, and moves the pointer on. `None` if others changed the pointer at each
+/// attempt.
 pub(crate) fn put_at_pointer(
     registered: &[Registered],
     pointer: u64,
@@ -164,7 +167,7 @@ pub(crate) fn put_at_pointer(
     None
 }
 
-/// Where a pointer points, and which memory that is.
+/// The value of a pointer, and the memory to which it points.
 fn place(registered: &[Registered], pointer: u64, len_bytes: u64) -> Result<(u64, Memory, usize), u64> {
     let (memory, at) =
         inside(registered, Range { start: pointer, len_bytes: POINTER_BYTES }).ok_or(pointer)?;
@@ -173,7 +176,7 @@ fn place(registered: &[Registered], pointer: u64, len_bytes: u64) -> Result<(u64
     Ok((to, memory, at))
 }
 
-/// Moves a pointer on, unless it points elsewhere by now: then it says so.
+/// Moves a pointer on. Returns false if it has another value by now.
 fn move_pointer(registered: &[Registered], pointer: u64, from: u64, len_bytes: u64) -> Result<bool, u64> {
     let (memory, at) =
         inside(registered, Range { start: pointer, len_bytes: POINTER_BYTES }).ok_or(pointer)?;

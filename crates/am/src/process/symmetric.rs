@@ -1,25 +1,25 @@
-//! Symmetric memory (CCS section 3.6): allocated by all ranks together, at one address.
+//! Symmetric memory (CCS section 3.6), which all ranks allocate together, at one address.
 //!
-//! Each rank tries to have the memory at the address that is next, and one collective says whether all could: the smallest of what they say
-//! of it. If not, they try the next address. As all ranks allocate and free the same, they mostly agree at once.
+//! Each rank tries to map the memory at the next address. One collective, a minimum, finds out whether all could. If not, they
+//! try the next address. Since all ranks allocate and free the same, they usually agree at once.
 
 use crate::error::{AmError, Result};
 use crate::limits::{SYMMETRIC_ADDRESSES, SYMMETRIC_ATTEMPTS_MAX};
 use cci::{Endpoint, Memory, RegisterError};
 use std::num::NonZeroUsize;
 
-/// Memory begins at multiples of so many bytes, which suits large pages.
+/// Memory begins at multiples of this, which suits large pages.
 const ALIGN_BYTES: u64 = 2 << 20;
 
-/// How an attempt has ended here; the smallest one of all ranks counts.
+/// The result of an attempt on one rank. The smallest one of all ranks counts.
 const REFUSED: u64 = 0;
 const TAKEN: u64 = 1;
 const MADE: u64 = 2;
 
 pub(crate) struct Symmetric {
-    /// What was allocated, by all ranks alike.
+    /// The memory that all ranks have allocated.
     all: Vec<Memory>,
-    /// Where the next attempt is made.
+    /// The address of the next attempt.
     next: u64,
     attempts: u32,
     attempt: Option<Memory>,
@@ -31,7 +31,7 @@ impl Default for Symmetric {
     }
 }
 
-/// What all ranks say of an attempt.
+/// The report of a rank about an attempt.
 struct Card {
     outcome: u64,
     address: u64,
@@ -39,20 +39,20 @@ struct Card {
 }
 
 impl Card {
-    /// The complements show the largest where the smallest of all are taken.
+    /// The complements make the minimum of all reports show the largest values.
     fn encode(&self) -> Vec<u8> {
         let Card { outcome, address, len_bytes } = *self;
         [outcome, address, !address, len_bytes, !len_bytes].into_iter().flat_map(u64::to_ne_bytes).collect()
     }
 }
 
-/// What a rank says whose attempt has failed after all.
+/// The report of a rank whose attempt has failed later.
 pub(crate) fn refusal(card: &[u8]) -> Vec<u8> {
     [&REFUSED.to_ne_bytes(), card.get(8..).unwrap_or_default()].concat()
 }
 
 impl Symmetric {
-    /// Tries to have memory where all ranks should have it. Returns it, and what this rank says of that.
+    /// Tries to map memory where all ranks should have it. Returns the memory, and this rank's report.
     pub fn attempt(&mut self, endpoint: &mut Endpoint, len_bytes: usize) -> (Option<Memory>, Vec<u8>) {
         let len = len_bytes as u64;
         self.skip_own(len);
@@ -73,12 +73,12 @@ impl Symmetric {
         (self.attempt.clone(), Card { outcome, address, len_bytes: len }.encode())
     }
 
-    /// Takes back an attempt that was not to be.
+    /// Takes back an attempt that has failed.
     pub fn take_back(&mut self) -> Option<Memory> {
         self.attempt.take()
     }
 
-    /// What all ranks have said. None: they have to try again.
+    /// Handles the minimum of all reports. `None` if they must try again.
     pub fn agree(&mut self, agreed: &[u8]) -> Result<Option<Memory>> {
         let mut words = agreed.as_chunks::<8>().0.iter().map(|bytes| u64::from_ne_bytes(*bytes));
         let mut word = || words.next().unwrap_or_default();
@@ -91,7 +91,7 @@ impl Symmetric {
             return Err(AmError::Argument("all ranks allocate as many bytes of symmetric memory"));
         }
         if least != most {
-            // Some rank is ahead, by an attempt that has failed.
+            // A rank is ahead, by an attempt that has failed.
             self.next = most;
         } else if outcome == MADE {
             self.attempts = 0;
@@ -114,12 +114,12 @@ impl Symmetric {
         self.all.iter().find(|memory| memory.as_ptr().addr() as u64 == address)
     }
 
-    /// Forgets memory that all ranks free.
+    /// Removes memory that all ranks free.
     pub fn free(&mut self, address: u64) {
         self.all.retain(|memory| memory.as_ptr().addr() as u64 != address);
     }
 
-    /// Moves on to where nothing symmetric lies, and to the first address from the last one.
+    /// Moves on to addresses without symmetric memory, and from the last address to the first.
     fn skip_own(&mut self, len_bytes: u64) {
         if self.next.saturating_add(len_bytes) > SYMMETRIC_ADDRESSES.end {
             self.next = SYMMETRIC_ADDRESSES.start;
@@ -129,7 +129,7 @@ impl Symmetric {
         }
     }
 
-    /// Where memory ends that lies where the next is to be.
+    /// The end of memory that overlaps the next place.
     fn overlapped(&self, len_bytes: u64) -> Option<u64> {
         let bounds = |memory: &Memory| {
             let start = memory.as_ptr().addr() as u64;

@@ -1,7 +1,7 @@
-//! How a process waits for others: it looks again and again for a while, and then it sleeps.
+//! How a process waits for others: it checks again and again for a while, and then sleeps.
 //!
-//! Where each rank of the host has a core, it keeps its own meanwhile, as a sleep and a wake-up take longer than most answers. Where
-//! ranks share cores, the answer may need this one: each look that finds nothing yields it to whoever else can run.
+//! If each rank of the host has a core, it keeps its own meanwhile, since a sleep and a wake-up take longer than most answers. If
+//! ranks share cores, the answer may need this one. Then each check that finds nothing yields the core.
 
 use super::Process;
 use super::counted::Sleep;
@@ -11,29 +11,29 @@ use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Shortest and longest time of looks before a sleep, nanoseconds, where each rank has a core.
+/// The shortest and longest time of checks before a sleep, nanoseconds, if each rank has a core.
 const SPIN_NS: RangeInclusive<u64> = 2_000..=50_000;
-/// Where ranks share cores: all others may have their turns meanwhile, and nobody is kept from running.
+/// These times for ranks that share cores. All others may have their turns meanwhile, and nobody is kept from running.
 const YIELD_NS: RangeInclusive<u64> = 50_000..=1_000_000;
-/// The clock is read with every so many looks, where nothing else is done between them.
+/// The clock is read with one of this many checks, if nothing else is done between them.
 const LOOKS_PER_CLOCK: u32 = 16;
 
-/// Learns from each wait how long the next one should look before it sleeps.
+/// Learns from each wait how long the next one should check before it sleeps.
 pub(crate) struct Looks {
-    /// Ranks of this host have to share its cores.
+    /// Whether the ranks of this host share its cores.
     yields: bool,
     budget_ns: u64,
 }
 
 impl Looks {
-    /// With so many ranks on this host, which has so many cores for them.
+    /// Makes the state for a host with this many ranks and cores.
     pub fn new(ranks: usize, cores: usize) -> Looks {
         let mut looks = Looks { yields: ranks > cores, budget_ns: 0 };
         looks.budget_ns = *looks.bounds().end();
         looks
     }
 
-    /// Looks until there is something, or until it is time to sleep. Returns whether there was.
+    /// Checks until there is something, or it is time to sleep. Returns whether there was something.
     fn until(&mut self, timeout: Option<Duration>, mut look: impl FnMut() -> bool) -> bool {
         let budget = Duration::from_nanos(self.budget_ns).min(timeout.unwrap_or(Duration::MAX));
         let most_ns = *self.bounds().end();
@@ -47,14 +47,14 @@ impl Looks {
                 }
                 if self.yields { thread::yield_now() } else { std::hint::spin_loop() }
             }
-            // What comes with the first looks needs no clock.
+            // What comes with the first checks needs no clock.
             if begun.get_or_insert_with(Instant::now).elapsed() >= budget {
                 return false;
             }
         }
     }
 
-    /// It was not until this process had slept for so long. A short sleep says that a little more of looking would have found it.
+    /// Notes how long this process slept. A short sleep shows that somewhat more checking would have been enough.
     fn slept(&mut self, time: Duration) {
         let bounds = self.bounds();
         self.budget_ns = if time < Duration::from_nanos(*bounds.end()) {
@@ -99,9 +99,9 @@ impl Process {
         waited
     }
 
-    /// Prepares for sleep on a descriptor, which becomes readable when there is progress to make, for those who don't want to keep the
-    /// process while they sleep. None: there is some already; what is due does not count. Whoever sleeps looks again after a millisecond:
-    /// no event says that there is space.
+    /// Prepares for sleep on a descriptor, which becomes readable when there is progress to make, for callers that do not hold the
+    /// process while they sleep. `None` if there is some already; handlers that are due do not count. The caller must check again
+    /// after a millisecond, since no event reports space.
     pub fn arm_for_more(&mut self) -> Option<BorrowedFd<'_>> {
         if self.counted.before_sleep(&mut self.links) == Sleep::No { None } else { self.links.arm() }
     }

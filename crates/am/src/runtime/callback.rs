@@ -4,14 +4,14 @@ use super::Runtime;
 use crate::error::Result;
 use cci_job::numbered::Numbered;
 
-/// How many callbacks there is space for at first, of operations that had ended when they were started.
+/// Initial space for callbacks of operations that had ended when they were started.
 const FIRST_SPACE: usize = 64;
 
-/// What is called when an operation has ended.
+/// Called when an operation has ended.
 pub(super) type Callback = Box<dyn Ending>;
 
-/// A closure that is called once. Most operations have ended well when they were started: such an end has a function of its own, into which the
-/// closure is compiled with a result that the compiler knows.
+/// A closure that is called once. Most operations have ended well when they are started. For that case there is a function of its
+/// own, into which the closure is compiled with a result that the compiler knows.
 pub(super) trait Ending {
     /// The operation has ended well, with the value that it found.
     fn ended_well(self: Box<Self>, runtime: &mut Runtime, value: u64);
@@ -46,13 +46,13 @@ impl<F: FnOnce(&mut Runtime, Result<u64>)> Ending for Found<F> {
     }
 }
 
-/// Callbacks that have not run.
+/// Callbacks that have not run yet.
 #[derive(Default)]
 pub(super) struct Callbacks {
-    /// What their numbers stand for, for operations that go on.
+    /// Callbacks of operations under way, by number.
     kept: Numbered<u64, Callback>,
     numbers: u64,
-    /// Those of operations that had ended when they were started, with the values that these found.
+    /// Callbacks of operations that had ended when they were started, with the values that these found.
     ended: Ended,
 }
 
@@ -63,7 +63,7 @@ impl Callbacks {
         self.numbers
     }
 
-    /// Keeps the callback of an operation that goes on.
+    /// Keeps the callback of an operation that is under way.
     pub fn keep(&mut self, number: u64, callback: Callback) {
         self.kept.insert(number, callback);
     }
@@ -89,11 +89,11 @@ impl Callbacks {
     }
 }
 
-/// A queue of callbacks whose operations had ended when they were started, with the values that their operations found. `VecDeque` would do, but whether adding to it is compiled into a put, which is
-/// short, would be left to the compiler.
+/// A queue of callbacks whose operations had ended when they were started, with the values that these found. It is not a
+/// `VecDeque`, since the compiler might not inline adding to that into a put, which is short.
 #[derive(Default)]
 pub(super) struct Ended {
-    /// As many as a power of two, or none.
+    /// The number of places is a power of two, or 0.
     places: Box<[Option<(Callback, u64)>]>,
     first: usize,
     len: usize,
@@ -149,7 +149,7 @@ mod tests {
     fn they_come_in_the_order_in_which_they_went_however_many() {
         let mut ended = Ended::default();
         let (mut pushed, mut popped) = (0, 0);
-        // Each round leaves more, from another place on.
+        // Each round leaves more, beginning at another place.
         for round in 0..40 {
             for _ in 0..7 * round {
                 ended.push(Box::new(Done(|_: &mut Runtime, _: Result<()>| {})), pushed);

@@ -1,4 +1,4 @@
-//! How operations on memory are started, and what becomes of their callbacks.
+//! How operations on memory are started, and when their callbacks run.
 
 use super::callback::Callback;
 use super::{Runtime, waiting};
@@ -8,7 +8,7 @@ use crate::limits::{ENDED_MAX, OPERATIONS_MAX};
 use crate::process::{Elements, Part, Process, Transfer};
 use cci::Memory;
 
-// One function for all callbacks, with what copies compiled in.
+// There is one function for all callbacks, so that the copy is compiled into it.
 #[inline(never)]
 pub(super) fn put(runtime: &mut Runtime, rank: u32, remote: u64, local: &Part, done: Callback) -> Result<()> {
     transfer(runtime, Transfer::Put, rank, remote, local, done)
@@ -62,7 +62,7 @@ pub(super) fn transfer_described(
     start_or_end(runtime, start, done)
 }
 
-/// Changes a word at once if it can be done, and later if not.
+/// Changes a word at once if possible, and otherwise later.
 #[inline(always)]
 pub(super) fn atomic(
     runtime: &mut Runtime,
@@ -91,7 +91,7 @@ fn may_end(runtime: &Runtime) -> bool {
     runtime.callbacks.ended() < if runtime.is_handling { OPERATIONS_MAX } else { ENDED_MAX }
 }
 
-/// Has an operation end that has failed when it was started.
+/// Ends an operation that failed when it was started.
 #[cold]
 fn fail(runtime: &mut Runtime, error: AmError, done: Callback) {
     let cookie = runtime.callbacks.number();

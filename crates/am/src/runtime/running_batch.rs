@@ -1,4 +1,4 @@
-//! Handlers and callbacks that are due, while they run.
+//! Runs handlers and callbacks that are due.
 
 use super::Runtime;
 use super::running_handler::RunningHandler;
@@ -21,7 +21,7 @@ pub(super) fn run_ended(runtime: &mut Runtime) -> bool {
     true
 }
 
-/// Callbacks run as long as this lives, also if one panics.
+/// Marks that callbacks run, while this lives, also if one panics.
 struct Handling<'a>(&'a mut Runtime);
 
 impl Drop for Handling<'_> {
@@ -42,7 +42,7 @@ impl RunningBatch<'_> {
         RunningBatch { runtime, batch }
     }
 
-    /// Runs the callback of a collective that has ended, or keeps its result for whoever waits for it.
+    /// Runs the callback of a collective that has ended, or keeps its result for the call that waits for it.
     #[inline]
     pub(super) fn end_collective(&mut self, cookie: u64, result: Result<Vec<u8>>) {
         if let Some(done) = self.runtime.collecting.remove(&cookie) {
@@ -54,7 +54,7 @@ impl RunningBatch<'_> {
         }
     }
 
-    /// Returns whether any handler has run.
+    /// Runs the batch. Returns whether any handler has run.
     #[inline(always)]
     pub(super) fn run(mut self) -> bool {
         let mut ran = false;
@@ -74,7 +74,7 @@ impl RunningBatch<'_> {
         ran
     }
 
-    /// Runs what is due next, whatever it is. Returns whether there was anything.
+    /// Runs the next thing that is due. Returns whether there was any.
     #[inline(never)]
     fn run_next(&mut self) -> bool {
         let Some(due) = self.batch.as_mut().and_then(|batch| self.runtime.process.next(batch)) else {
@@ -99,7 +99,7 @@ impl RunningBatch<'_> {
         true
     }
 
-    /// A handler has panicked.
+    /// Puts a batch back after a handler has panicked.
     #[cold]
     fn put_back(&mut self, batch: Batch) {
         self.runtime.process.put_back(batch);

@@ -1,9 +1,10 @@
-//! A handler, while it runs.
+//! A handler while it runs.
 
 use super::{HandlerFn, Runtime};
 use crate::message::Message;
 
-/// Is out of its place meanwhile, as it gets all of the runtime, and returns there, also if it panics.
+/// A handler that was taken out of its place, since it gets all of the runtime. It is put back when this is dropped, also if it
+/// panics.
 pub(super) struct RunningHandler<'a> {
     runtime: &'a mut Runtime,
     at: usize,
@@ -11,7 +12,7 @@ pub(super) struct RunningHandler<'a> {
 }
 
 impl RunningHandler<'_> {
-    /// None: there is none of this number, or it runs.
+    /// Takes a handler. `None` if there is none of this number, or it runs.
     #[inline(always)]
     pub fn take(runtime: &mut Runtime, at: usize) -> Option<RunningHandler<'_>> {
         let handler = runtime.handlers.get_mut(at)?.take()?;
@@ -29,7 +30,7 @@ impl RunningHandler<'_> {
 impl Drop for RunningHandler<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Nobody else has put anything there.
+        // Nobody else has put a handler there.
         if let Some(place @ None) = self.runtime.handlers.get_mut(self.at) {
             *place = self.handler.take();
         }

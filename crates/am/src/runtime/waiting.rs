@@ -1,4 +1,4 @@
-//! What waits, and runs handlers meanwhile.
+//! Calls that wait, and run handlers meanwhile.
 
 use super::Runtime;
 use super::running_batch::{self, RunningBatch};
@@ -7,12 +7,12 @@ use crate::limits::FENCES_PER_POLL;
 use crate::process::{Collective, Team};
 use std::time::{Duration, Instant};
 
-/// A handler does not wait.
+/// Refuses a call that waits inside a handler.
 pub(super) fn check(runtime: &Runtime) -> Result<()> {
     if runtime.is_handling { Err(AmError::State("a handler does not wait")) } else { Ok(()) }
 }
 
-/// Repeats what there is no space for, and runs handlers meanwhile. In a handler it is tried once.
+/// Repeats a call until there is space for it, and runs handlers meanwhile. In a handler it is tried once.
 pub(super) fn for_space<R>(
     runtime: &mut Runtime,
     mut call: impl FnMut(&mut Runtime) -> Result<R>,
@@ -26,7 +26,7 @@ pub(super) fn for_space<R>(
         if has_polled {
             runtime.process.wait(None)?;
         }
-        // Space may have come without a handler that ran: look before the next sleep.
+        // Space may have come without a handler, so the call is repeated before the next sleep.
         has_polled = !has_polled && !runtime.poll();
     }
 }
@@ -50,7 +50,8 @@ pub(super) fn until_some_ran(runtime: &mut Runtime, timeout: Option<Duration>) -
 /// [`Runtime::fence`], or that of all ranks.
 pub(super) fn fence(runtime: &mut Runtime, rank: Option<u32>) -> Result<()> {
     check(runtime)?;
-    // Where all has ended as it started, only callbacks are due. Looking for more each time would take longer than a short put.
+    // If everything has ended when it was started, only callbacks are due. A full poll each time would take longer than a short
+    // put.
     runtime.fences = runtime.fences.wrapping_add(1);
     let has_ended = runtime.process.operations(rank) == 0 && !runtime.process.has_due();
     if has_ended && !runtime.fences.is_multiple_of(FENCES_PER_POLL) {
@@ -67,7 +68,7 @@ fn await_ends(runtime: &mut Runtime, rank: Option<u32>) -> Result<()> {
             runtime.process.wait(None)?;
         }
     }
-    // Their callbacks may be due still; and whoever only puts and fences makes progress for others here.
+    // Callbacks may still be due. Besides, a program that only puts and fences makes progress for others here.
     runtime.poll();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What ranks of one host say of barriers and collectives that are counted in memory which all of them map.
+//! Records of ranks of one host about barriers and collectives that are counted in memory which all of them map.
 
 use super::{Header, Kind};
 use crate::limits::HEADER_BYTES;
@@ -6,15 +6,15 @@ use cci::RegionHandle;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CountedWord {
-    /// Rank 0 has such memory, and barriers and collectives may be counted there from these on.
+    /// Rank 0 has such memory. From these numbers on, barriers and collectives may be counted there.
     Offer { barrier: u32, collective: u32, handle: RegionHandle },
-    /// To that: whether the sender has mapped it, and has not come to one of these yet.
+    /// The answer: whether the sender has mapped the memory, and has not reached one of these numbers yet.
     Answer { can: bool },
-    /// Rank 0 has heard of all: barriers and collectives are counted, or are not.
+    /// All have answered rank 0. Barriers and collectives are counted, or are not.
     Decision { is_agreed: bool },
-    /// The receiver sleeps, and may look again.
+    /// Wakes the receiver, which may check again.
     Wake,
-    /// Rank 0 has lost this one.
+    /// Rank 0 has lost this rank.
     Lost { rank: u32 },
 }
 
@@ -34,7 +34,7 @@ impl CountedWord {
         }
     }
 
-    /// None for what no process of this version sends.
+    /// Parses a record; `None` for one that no process of this version sends.
     pub fn decode(header: Header, body: &[u8]) -> Option<CountedWord> {
         let Header { count, flag, value, .. } = header;
         if count == 0 {

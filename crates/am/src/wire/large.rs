@@ -1,28 +1,28 @@
-//! Large messages: what is said of data that the receiver fetches.
+//! Records of large messages, whose data the receiver fetches.
 
 use super::{Range, Region, word};
 use cci::RegionHandle;
 
-/// What a large message has for its data: its number, where the data are and how long, and the region they are in.
+/// Bytes about the data of a large message: its number, the address and the length of the data, and their region.
 pub(crate) const LARGE_BYTES: usize = 8 + 16 + 8 + RegionHandle::BYTES;
 
 /// Data that a rank offers to be fetched.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
-    /// The sender's number of it, which the end has.
+    /// The sender's number of the message, which the report of its end has as well.
     pub number: u64,
-    /// Where the data are at the sender, and their region there. None: there are no bytes.
+    /// The range of the data at the sender, and their region; `None` if there are no bytes.
     pub source: Option<(Range, Region)>,
 }
 
-/// What has become of a large message.
+/// The result of a large message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum LargeOutcome {
     Fetched = 0,
     /// The receiver did not want it.
     Aborted = 1,
-    /// The receiver had space for more bytes, or for less.
+    /// The receiver has provided space for more bytes, or for fewer.
     Differs = 2,
     /// The data could not be read.
     Unreadable = 3,
@@ -53,7 +53,7 @@ impl Offer {
         bytes
     }
 
-    /// None for what no process of this version sends.
+    /// Parses an offer; `None` for one that no process of this version sends.
     pub fn decode(bytes: &[u8]) -> Option<Offer> {
         let (number, rest) = (word(bytes)?, bytes.get(8..).filter(|rest| rest.len() == LARGE_BYTES - 8)?);
         if rest.iter().all(|&byte| byte == 0) {

@@ -1,4 +1,4 @@
-//! Changes of memory that the process which has it makes for others.
+//! Records that ask a process to change its memory.
 
 use super::{Header, Kind, Range, Region, word};
 use crate::arithmetic::{Accumulation, Number};
@@ -7,21 +7,21 @@ use cci::RegionHandle;
 
 const PIECE_BYTES: usize = 16;
 
-/// What a rank asks for.
+/// A change that a rank asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Update {
-    /// The sender's number of it, which the answer has.
+    /// The sender's number of the change, which the answer has as well.
     pub id: u64,
     pub what: Updating,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Updating {
-    /// Each element of these pieces becomes what comes of it and the next element of the data.
+    /// Each element of these pieces is combined with the next element of the data.
     Accumulate { number: Number, how: Accumulation, pieces: Vec<Range>, data: Box<[u8]> },
-    /// The data go to where the pointer at this address points.
+    /// Write the data to the place to which the pointer at this address points.
     Indexed { pointer: u64, data: Box<[u8]> },
-    /// These bytes of the sender's go to where the pointer at this address points.
+    /// Write these bytes of the sender to the place to which the pointer at this address points.
     IndexedFar { pointer: u64, source: Range, region: Region },
 }
 
@@ -55,7 +55,7 @@ impl Update {
         [&header.encode()[..], &body].concat()
     }
 
-    /// None for what no process of this version sends.
+    /// Parses a change; `None` for one that no process of this version sends.
     pub fn decode(header: Header, body: &[u8]) -> Option<Update> {
         let (id, rest) = (word(body)?, body.get(8..)?);
         let what = match header.kind {

@@ -3,13 +3,14 @@
 use super::{Args, Kind};
 use crate::limits::{ARGS_MAX, DATA_BYTES_MAX, HEADER_BYTES};
 
-/// The header of a message that has come whole, checked and left as it is: its two words.
+/// The header of a message that has come whole. It is checked and kept as its two words.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WholeHead(u64, u64);
 
 impl WholeHead {
     //= wire.md R-AM-2
-    /// None: the record is a large message or none, or not all of it, or nothing that a process of this version sends.
+    /// Checks the header of a record. `None` if the record is not a whole message, or a large one, or one that no process of this
+    /// version sends.
     #[inline(always)]
     pub fn of(record: &[u8]) -> Option<WholeHead> {
         let head = WholeHead::of_checked(record.first_chunk::<HEADER_BYTES>()?);
@@ -24,7 +25,7 @@ impl WholeHead {
         is_good.then_some(head)
     }
 
-    /// Again, of the beginning of a record that it was found in.
+    /// Makes the header again, of the beginning of a record in which it was found.
     #[inline(always)]
     pub fn of_checked<const BYTES: usize>(beginning: &[u8; BYTES]) -> WholeHead {
         const { assert!(BYTES >= HEADER_BYTES, "there is a header") };
@@ -47,7 +48,7 @@ impl WholeHead {
         HEADER_BYTES + (self.args() * 8).next_multiple_of(16)
     }
 
-    /// Its credit is the receiver's.
+    /// Whether its credit belongs to the receiver.
     #[inline(always)]
     pub fn is_own(self) -> bool {
         (self.0 >> 8) as u8 != 0
@@ -68,7 +69,7 @@ impl WholeHead {
         self.1 as u16
     }
 
-    /// The arguments and the data of the record that this was the head of.
+    /// The arguments and the data of the record that has this header.
     #[inline(always)]
     pub fn content(self, record: &[u8]) -> (Args<'_>, &[u8]) {
         match record.get(HEADER_BYTES..) {

@@ -5,9 +5,9 @@
 //! [`Transport::accept`]; the engine keeps the link in its table and passes it with each call. So a message costs one look-up in the
 //! engine's table, one dynamic call, and one look-up in the transport's table.
 //!
-//! The seam has a place for what is to come. A request to transmit what was queued will be one beside [`Transport::progress`]. Transports that must register memory will be told by
-//! [`RegionChange`] of regions that are added. A transport without a descriptor to sleep on will say so by another variant of
-//! [`Armed`].
+//! The seam can be extended for later transports. A request to transmit what was queued can be added beside
+//! [`Transport::progress`]. [`RegionChange`] can report added regions to transports that must register memory. Another variant of
+//! [`Armed`] can stand for a transport without a descriptor to sleep on.
 
 use super::commitment::Commitment;
 use crate::connection::{Connection, Status};

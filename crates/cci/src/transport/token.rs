@@ -13,7 +13,7 @@ pub(crate) const HANDSHAKE: u64 = 2;
 pub(crate) const CONN: u64 = 3;
 /// A TCP connection's second stream.
 pub(crate) const SECOND_STREAM: u64 = 4;
-/// The socket of a link in shared memory, which tells when the peer is gone.
+/// The socket of a link in shared memory, which shows when the peer is gone.
 pub(crate) const LIFELINE: u64 = 5;
 /// What wakes a link's end.
 pub(crate) const BELL: u64 = 6;

@@ -1,8 +1,9 @@
 //! Teams and collectives: what all members of a team do together.
 //!
-//! A collective is a list of steps over a buffer ([`plan`]). Its messages wait behind nothing and run no handlers. Members start the
-//! collectives of a team in the same order, so that a number names each. Of a collective that a member has not started it gets one record from
-//! each other member, and how many records of all collectives may lie with a member is bounded, too.
+//! A collective is a list of steps over a buffer ([`plan`]). Its records do not wait for messages, and run no handlers. Members
+//! start the collectives of a team in the same order, so a number identifies each. A member gets one record from each other
+//! member for a collective that it has not started. The number of records of all collectives that may wait at a member is bounded
+//! as well.
 
 mod operation;
 mod plan;
@@ -26,75 +27,77 @@ use std::ops::Range;
 use std::sync::Arc;
 use team::Teams;
 
-/// What the members of a team do together. Data are packed bytes; lengths are the same at all members, except where it is said.
+/// A collective of the members of a team. Data are packed bytes. Lengths are the same at all members, except where it is said.
 #[derive(Clone, Debug)]
 pub enum Collective {
-    /// Nobody goes on before all have come.
+    /// No member continues before all have come.
     Barrier,
     /// All get what the root has. The data of the others have the same length.
     Broadcast {
-        /// The member that has the data.
+        /// The number of the member that has the data.
         root: u32,
-        /// They, or as many bytes.
+        /// The data, or a buffer of the same length.
         data: Vec<u8>,
     },
     /// The root gets the data of all, by their numbers in the team; the others get nothing.
     Gather {
-        /// Who gets them.
+        /// The number of the member that gets them.
         root: u32,
-        /// This member's.
+        /// This member's data.
         data: Vec<u8>,
     },
     /// Each gets its part of what the root has.
     Scatter {
-        /// Who has it.
+        /// The number of the member that has the data.
         root: u32,
         /// At the root, the parts of all, by their numbers.
         data: Vec<u8>,
-        /// How long each part is.
+        /// The length of each part.
         len_bytes: usize,
     },
     /// All get the data of all, by their numbers.
     Allgather {
-        /// This member's.
+        /// This member's data.
         data: Vec<u8>,
     },
-    /// Each gets from each what that has for it.
+    /// Each member gets from each member what that one has for it.
     Alltoall {
-        /// For each member, by their numbers: its bytes in `data`, and where what it has for this one goes in the result. Members may differ.
+        /// For each member, by their numbers: the range in `data` of the bytes for it, and the range in the result of the bytes
+        /// from it. Members may differ.
         parts: Vec<(Range<usize>, Range<usize>)>,
-        /// What this member sends.
+        /// The data that this member sends.
         data: Vec<u8>,
-        /// What it gets, before anything has come.
+        /// The buffer for the result, with its content before anything has come.
         result: Vec<u8>,
     },
     /// The root gets the reduction of all data, element by element; the others get nothing.
     Reduce {
-        /// Who gets it.
+        /// The number of the member that gets it.
         root: u32,
-        /// This member's.
+        /// This member's data.
         data: Vec<u8>,
-        /// What is computed.
+        /// The elements and the operation.
         with: (Number, Reduction),
     },
-    /// All get it: the same bits.
+    /// All members get the reduction of all data, with the same bits.
     Allreduce {
-        /// This member's.
+        /// This member's data.
         data: Vec<u8>,
-        /// What is computed.
+        /// The elements and the operation.
         with: (Number, Reduction),
     },
     /// Each gets the reduction of its own data and those of all before it.
     Scan {
-        /// This member's.
+        /// This member's data.
         data: Vec<u8>,
-        /// What is computed.
+        /// The elements and the operation.
         with: (Number, Reduction),
     },
 }
 
 impl Collective {
-    /// What it is where it is counted: nobody's part ends there before all have come. None: it is never counted.
+    /// The kind of a collective that can be counted: no member's part may end before all have come. `None` if it is never
+    /// counted.
     fn countable(&self) -> Option<Kind> {
         match *self {
             Collective::Barrier => Some(Kind::Barrier),
@@ -106,7 +109,7 @@ impl Collective {
         }
     }
 
-    /// The data of one that is counted.
+    /// The data of a collective that is counted.
     fn into_data(self) -> Result<Vec<u8>> {
         match self {
             Collective::Allreduce { data, with } => check_numbers(&data, with).map(|()| data),
@@ -115,7 +118,7 @@ impl Collective {
         }
     }
 
-    /// What was to be counted.
+    /// The collective of a kind that was to be counted.
     fn of(kind: Kind, data: Vec<u8>) -> Collective {
         match kind {
             Kind::Barrier => Collective::Barrier,
@@ -125,14 +128,14 @@ impl Collective {
     }
 }
 
-/// A collective of a team: by the team's number, which all members know it by, and by how many were started there before.
+/// Identifies a collective: the number of its team, which all members know, and how many were started there before.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Name {
     pub team: u32,
     pub number: u32,
 }
 
-/// What has come for a collective from a member, in order, each with whether more follows.
+/// The records of a member for a collective, in order, each with whether more follow.
 type Records = VecDeque<(bool, Box<[u8]>)>;
 
 pub(crate) struct Collectives {
@@ -140,12 +143,12 @@ pub(crate) struct Collectives {
     under_way: BTreeMap<Name, Operation>,
     /// Records that no step has taken yet.
     arrived: HashMap<(u32, Name), Records>,
-    /// How many of these a rank has sent.
+    /// How many of these each rank has sent.
     kept: HashMap<u32, u32>,
-    /// Ranks that have taken the first record of a collective, so that more may follow.
+    /// Ranks whose first record of a collective was taken, so that more may follow.
     open: HashMap<Name, Vec<u32>>,
     ended: VecDeque<(u64, Result<Vec<u8>>)>,
-    /// Ranks that this one, or a member of a team, has lost, and why.
+    /// Ranks that this one, or a member of a team, has lost, and the reason.
     gone: BTreeMap<u32, String>,
 }
 
@@ -167,7 +170,7 @@ impl Collectives {
         &mut self.teams
     }
 
-    /// Starts a collective, which ends once, by [`Collectives::next_ended`].
+    /// Starts a collective. [`Collectives::next_ended`] reports its end once.
     pub fn start(
         &mut self,
         links: &mut Links,
@@ -194,7 +197,7 @@ impl Collectives {
         let gone = self.gone.iter().find(|(rank, _)| ranks.contains(rank));
         let known = gone.map(|(rank, why)| (*rank, why.clone()));
         if let Some((rank, why)) = known.or_else(|| links.first_gone(&ranks)) {
-            // The others may not know, and would wait for this one.
+            // The others may not know, and would wait for this rank.
             Collectives::tell_lost(links, name, &ranks, rank);
             return Err(AmError::Gone { rank, why });
         }
@@ -203,7 +206,7 @@ impl Collectives {
         Ok(())
     }
 
-    /// A collective is not counted after all.
+    /// Starts a collective by records that was to be counted.
     pub fn begin_by_records(&mut self, links: &mut Links, counted: CountedCollective) {
         let CountedCollective { number, kind, data, cookie, .. } = counted;
         let name = Name { team: Team::WORLD.number(), number };
@@ -220,12 +223,12 @@ impl Collectives {
         }
     }
 
-    /// A collective that is counted has ended.
+    /// Ends a collective that is counted.
     pub fn end_counted(&mut self, cookie: u64, result: Result<Vec<u8>>) {
         self.ended.push_back((cookie, result));
     }
 
-    /// A collective that is counted, or may be, can't end, since a rank is gone. The others may not know.
+    /// Ends a collective that is counted, or may be, since a rank is gone. The others may not know that.
     pub fn lose_counted(&mut self, links: &mut Links, counted: &CountedCollective) {
         let Some((&rank, why)) = self.gone.first_key_value() else { return };
         let error = AmError::Gone { rank, why: why.clone() };
@@ -246,7 +249,7 @@ impl Collectives {
         self.teams.next_of_world()
     }
 
-    /// A rank has sent something. False: it may not.
+    /// Handles a record of a rank. Returns false if the rank may not send it.
     pub fn hear(&mut self, links: &mut Links, rank: u32, collected: Collected) -> bool {
         match collected {
             Collected::Data { team, number, follows, data } => {
@@ -256,7 +259,7 @@ impl Collectives {
                 }
                 let kept = self.kept.entry(rank).or_default();
                 *kept += 1;
-                // Where a path has become narrow on the way, parts are divided once more.
+                // If a path has become narrower meanwhile, parts are divided once more.
                 if *kept > 2 * most {
                     return false;
                 }
@@ -279,7 +282,7 @@ impl Collectives {
         true
     }
 
-    /// Does what can be done of all that is under way.
+    /// Continues all collectives that are under way, as far as possible.
     pub fn advance_all(&mut self, links: &mut Links) {
         let names: Vec<Name> = self.under_way.keys().copied().collect();
         for name in names {
@@ -287,7 +290,7 @@ impl Collectives {
         }
     }
 
-    /// Whether nothing that this process has started goes on.
+    /// Whether nothing that this process has started is under way.
     pub fn are_idle(&self) -> bool {
         self.under_way.is_empty()
     }
@@ -315,7 +318,7 @@ impl Collectives {
         let Some(rank) = operation.receiver() else { return };
         while operation.sent.is_some() {
             let Some(max) = links.collective_bytes_max(rank) else { return };
-            // The first record of a collective may come before its receiver has started it; the others may not.
+            // The first record of a collective may come before its receiver has started the collective. The others may not.
             let is_open = self.open.get(&name).is_some_and(|open| open.contains(&rank));
             let Some((bytes, follows)) = operation.next_bytes(max) else { return };
             if operation.sent_to.contains(&rank) && !is_open {
@@ -334,7 +337,7 @@ impl Collectives {
         }
     }
 
-    /// Takes a record that a step waits for, and goes on. False: it waits for something else.
+    /// Takes a record that a step waits for, and continues. Returns false if the step waits for something else.
     fn take_at_once(
         &mut self,
         links: &mut Links,
@@ -344,7 +347,7 @@ impl Collectives {
         record: &[u8],
     ) -> bool {
         let Some(operation) = self.under_way.get_mut(&name) else { return false };
-        // What has come before it is taken before it, and all of that was taken where the step has begun to wait.
+        // Earlier records must be taken first. All of them were taken when the step began to wait.
         if operation.taken.is_none() || operation.sender() != Some(rank) || !self.arrived.is_empty() {
             return false;
         }
@@ -402,7 +405,7 @@ impl Collectives {
         }
     }
 
-    /// Drops what is left of a collective that has ended.
+    /// Discards the records of a collective that has ended.
     fn forget(&mut self, links: &mut Links, name: Name, ranks: &[u32]) {
         self.open.remove(&name);
         for &rank in ranks {
@@ -415,7 +418,7 @@ impl Collectives {
         }
     }
 
-    /// A rank is gone: what goes on with it ends here, and the other members hear of that.
+    /// Handles the loss of a rank: collectives with it end here, and the other members are informed.
     pub fn lose(&mut self, links: &mut Links, lost: u32, why: &str) {
         self.arrived.retain(|(rank, _), _| *rank != lost);
         self.kept.remove(&lost);
@@ -424,7 +427,7 @@ impl Collectives {
         }
     }
 
-    /// Another rank has lost one, and says so to all.
+    /// Handles the loss of a rank that another rank has reported to all.
     pub fn lose_elsewhere(&mut self, links: &mut Links, lost: u32, why: &str) {
         self.lose_here(links, lost, why);
     }
@@ -468,7 +471,7 @@ fn check_numbers(data: &[u8], (number, reduction): (Number, Reduction)) -> Resul
     Ok(())
 }
 
-/// Checks what a program asks for, and lays out the buffer and the steps of it.
+/// Checks the arguments of a program, and prepares the buffer and the steps.
 fn prepare(ranks: Arc<[u32]>, place: Place, collective: Collective, cookie: u64) -> Result<Operation> {
     let size = place.size;
     let check_root = |root: u32| {
@@ -479,7 +482,7 @@ fn prepare(ranks: Arc<[u32]>, place: Place, collective: Collective, cookie: u64)
         let all = len.checked_mul(size).filter(|&all| isize::try_from(all).is_ok());
         all.ok_or(AmError::Argument("the data of all members exceed the address space"))
     };
-    // A place for each member, of which one is filled.
+    // Makes a place for each member, of which one is filled.
     let places = |data: &[u8], at: usize| {
         let mut buffer = vec![0; all_bytes(data.len())?];
         if let Some(mine) = buffer.get_mut(at * data.len()..(at + 1) * data.len()) {
@@ -564,7 +567,7 @@ fn prepare(ranks: Arc<[u32]>, place: Place, collective: Collective, cookie: u64)
     })
 }
 
-/// The buffer has what is sent, and what is got behind that.
+/// The buffer contains the data to send, and the received data behind them.
 fn exchange(
     place: Place,
     parts: &[(Range<usize>, Range<usize>)],

@@ -9,32 +9,32 @@ use std::sync::Arc;
 pub(crate) struct Operation {
     /// The members of its team, by rank.
     pub ranks: Arc<[u32]>,
-    /// Steps that are not over, the last one first.
+    /// Steps that have not ended, the last one first.
     pub steps: Vec<Step>,
     pub buffer: Vec<u8>,
-    /// What of the buffer is the result, turned to the right by so many bytes.
+    /// The range of the buffer that is the result, and by how many bytes it is rotated to the right.
     pub result: Range<usize>,
     pub turned_bytes: usize,
     pub arithmetic: Option<(Number, Reduction)>,
-    /// Of what the step that goes on sends, so many bytes were sent. None: all was.
+    /// How many bytes of the current step were sent; `None` if all were.
     pub sent: Option<usize>,
-    /// What that was when the step began, where it may change meanwhile. Else it is in the buffer.
+    /// The data to send, as they were when the step began, if they may change meanwhile. Otherwise they are in the buffer.
     pub kept: Option<Vec<u8>>,
-    /// What it has taken, bytes. None: all.
+    /// How many bytes the current step has taken; `None` if all were.
     pub taken: Option<usize>,
     pub has_begun: bool,
-    /// Ranks that were sent a record, and those that were told that more may follow their first one.
+    /// Ranks to which a record was sent, and those that were informed that more may follow their first one.
     pub sent_to: Vec<u32>,
     pub opened: Vec<u32>,
     pub cookie: u64,
 }
 
-/// Members differ in how long the data are.
+/// Members have data of different lengths.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Differ;
 
 impl Operation {
-    /// Begins the next step. False: there is none.
+    /// Begins the next step. Returns false if there is none.
     pub fn begin_step(&mut self) -> bool {
         if self.has_begun {
             return true;
@@ -48,7 +48,7 @@ impl Operation {
         true
     }
 
-    /// Ends the step that goes on, if all of it is done.
+    /// Ends the current step, if all of it is done.
     pub fn end_step(&mut self) -> bool {
         let is_over = self.sent.is_none() && self.taken.is_none();
         if is_over {
@@ -58,19 +58,19 @@ impl Operation {
         is_over
     }
 
-    /// To which rank the step sends.
+    /// The rank to which the step sends.
     pub fn receiver(&self) -> Option<u32> {
         let (member, _) = self.steps.last()?.send.as_ref()?;
         self.ranks.get(*member).copied()
     }
 
-    /// From which rank the step takes.
+    /// The rank from which the step takes.
     pub fn sender(&self) -> Option<u32> {
         let (member, ..) = self.steps.last()?.take.as_ref()?;
         self.ranks.get(*member).copied()
     }
 
-    /// The next bytes to be sent, up to `max` of them, and whether more to the same rank will follow.
+    /// The next bytes to send, at most `max`, and whether more to the same rank will follow.
     pub fn next_bytes(&self, max: usize) -> Option<(&[u8], bool)> {
         let sent = self.sent?;
         let (member, range) = self.steps.last()?.send.as_ref()?;
@@ -84,7 +84,7 @@ impl Operation {
         Some((data.get(sent..end)?, follows))
     }
 
-    /// So many were.
+    /// Notes that this many bytes were sent.
     pub fn advance_bytes(&mut self, len: usize) {
         let Some(Step { send: Some((_, range)), .. }) = self.steps.last() else { return };
         self.sent = self.sent.map(|sent| sent + len).filter(|&sent| sent < range.len());
@@ -93,7 +93,7 @@ impl Operation {
         }
     }
 
-    /// Takes one record of the rank that the step takes from.
+    /// Takes one record of the rank from which the step takes.
     pub fn take(&mut self, record: &[u8]) -> Result<(), Differ> {
         let (Some(taken), Some(Step { take: Some((_, range, how)), .. })) = (self.taken, self.steps.last())
         else {
@@ -118,7 +118,7 @@ impl Operation {
         Ok(())
     }
 
-    /// What the member gets of it.
+    /// The result of the member.
     pub fn into_result(mut self) -> Vec<u8> {
         self.buffer.truncate(self.result.end);
         self.buffer.drain(..self.result.start);

@@ -1,17 +1,17 @@
-//! The steps of collectives: what a member of a team sends to which, and takes from which, in order.
+//! The steps of collectives: what a member of a team sends to which member, and takes from which, in order.
 //!
-//! A buffer has all that a collective works on. Plans depend on the size of the team and on lengths only, so that all members agree: the n-th
-//! message of one member to another is the n-th that this one takes.
+//! A buffer contains everything that a collective uses. Plans depend on the size of the team and on lengths only, so all members
+//! agree: the n-th message of one member to another is the n-th that the other one takes from it.
 
 use std::ops::Range;
 
-/// Longer data are scattered and gathered again instead of sent whole.
+/// Longer data are scattered and gathered instead of being sent whole.
 const LONG_BYTES: usize = 64 << 10;
 /// Longer data are reduced in as many pieces as there are members.
 const LONG_REDUCTION_BYTES: usize = 16 << 10;
-/// Up to so much in all is gathered in few steps, in which what was gathered before is sent again.
+/// Up to this much in total is gathered in few steps, in which data that were gathered before are sent again.
 const SHORT_GATHER_BYTES: usize = 32 << 10;
-/// On one host, up to so much of each of up to so many members goes to the first one and back.
+/// On one host, data of up to this length, of up to this many members, go to the first member and back.
 const CENTRAL_BYTES: usize = 1 << 10;
 const CENTRAL_MEMBERS: std::ops::RangeInclusive<usize> = 3..=16;
 
@@ -25,7 +25,7 @@ pub(crate) enum Take {
     ReduceRight,
 }
 
-/// A message to a member, and one from a member; the step is over when both are done. The data to send are what they are when it begins.
+/// A message to a member, and one from a member. The step ends when both are done. The data to send are those at its beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Step {
     pub send: Option<(usize, Range<usize>)>,
@@ -33,19 +33,19 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Whether what comes changes what is sent.
+    /// Whether the data that come change the data that are sent.
     pub fn overlaps(&self) -> bool {
         let (Some((_, out)), Some((_, into, _))) = (&self.send, &self.take) else { return false };
         out.start < into.end && into.start < out.end
     }
 }
 
-/// Where a member is in its team.
+/// The place of a member in its team.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Place {
     pub me: usize,
     pub size: usize,
-    /// All members are on one host.
+    /// Whether all members are on one host.
     pub is_one_host: bool,
 }
 
@@ -76,7 +76,7 @@ impl Place {
         (0..count).map(|bit| 1 << bit)
     }
 
-    /// By dissemination (Hensgen, Finkel and Manber, 1988), or by the first member.
+    /// A barrier by dissemination (Hensgen, Finkel and Manber, 1988), or through the first member.
     pub fn barrier(self) -> Vec<Step> {
         if self.is_central(0) {
             return self.central(0, Take::Store);
@@ -84,7 +84,7 @@ impl Place {
         self.distances().map(|far| both(self.ahead(far), 0..0, self.behind(far), 0..0, Take::Store)).collect()
     }
 
-    /// From `root`, all of the buffer: by a tree, or scattered and gathered (van de Geijn) where it is long.
+    /// Sends the buffer from `root` to all: by a tree, or scattered and gathered (van de Geijn) if it is long.
     pub fn broadcast(self, root: usize, len: usize) -> Vec<Step> {
         let relative = self.behind(root);
         if len <= LONG_BYTES || self.size <= 2 {
@@ -92,7 +92,7 @@ impl Place {
         }
         let size = self.size;
         let bound = move |at: usize| (len as u128 * at.min(size) as u128 / size as u128) as usize;
-        // The tree hands on what the receiver and all below it need.
+        // The tree passes on what the receiver and all below it need.
         let mut steps = self.tree(root, relative, |(first, count)| bound(first)..bound(first + count));
         let chunk = |at: usize| bound(at % size)..bound(at % size + 1);
         for step in 0..size - 1 {
@@ -102,7 +102,8 @@ impl Place {
         steps
     }
 
-    /// A binomial tree from `root`: `range` says what a member and those below it get, by the first of them, relative to the root, and their number.
+    /// A binomial tree from `root`. `range` gives the bytes for a member and those below it, by the number of the first of them,
+    /// relative to the root, and their count.
     fn tree(self, root: usize, relative: usize, range: impl Fn((usize, usize)) -> Range<usize>) -> Vec<Step> {
         let member = |relative: usize| (relative + root) % self.size;
         let mut steps = Vec::new();
@@ -116,7 +117,7 @@ impl Place {
         steps
     }
 
-    /// To `root`, all of the buffer, by a tree.
+    /// Reduces the buffer to `root`, by a tree.
     pub fn reduce(self, root: usize, len: usize) -> Vec<Step> {
         let relative = self.behind(root);
         let member = |relative: usize| (relative + root) % self.size;
@@ -133,7 +134,7 @@ impl Place {
         steps
     }
 
-    /// All of the buffer, to all. Each piece is reduced in one order, so that all get the same bits.
+    /// Reduces the buffer to all. Each piece is reduced in one order, so that all get the same bits.
     pub fn allreduce(self, len: usize, element: usize) -> Vec<Step> {
         if self.is_central(len) {
             self.central(len, Take::ReduceRight)
@@ -144,13 +145,13 @@ impl Place {
         }
     }
 
-    /// Whether all goes to the first member and back. Where members share cores, each of them has one turn for that instead of one for
-    /// each step of a tree.
+    /// Whether everything goes to the first member and back. If members share cores, each of them then has one turn instead of
+    /// one for each step of a tree.
     fn is_central(self, len: usize) -> bool {
         self.is_one_host && len <= CENTRAL_BYTES && CENTRAL_MEMBERS.contains(&self.size)
     }
 
-    /// The first member takes all in the order of members, and sends it to all.
+    /// The first member takes the data of all in the order of members, and sends the result to all.
     fn central(self, len: usize, how: Take) -> Vec<Step> {
         if self.me > 0 {
             return vec![send(0, 0..len), take(0, 0..len, Take::Store)];
@@ -159,7 +160,8 @@ impl Place {
         takes.chain((1..self.size).map(|to| send(to, 0..len))).collect()
     }
 
-    /// By recursive doubling (Thakur, Rabenseifner and Gropp, 2005): neighbours first, which are on one host mostly.
+    /// Reduces by recursive doubling (Thakur, Rabenseifner and Gropp, 2005). Neighbours come first, which are usually on one
+    /// host.
     fn doubling(self, len: usize) -> Vec<Step> {
         let power = if self.size.is_power_of_two() { self.size } else { self.size.next_power_of_two() / 2 };
         let extra = self.size - power;
@@ -183,7 +185,7 @@ impl Place {
         steps
     }
 
-    /// A piece for each member goes round and is reduced, and then goes round again.
+    /// A piece for each member goes round a ring and is reduced, and then goes round again.
     fn ring(self, len: usize, element: usize) -> Vec<Step> {
         let count = len / element;
         let bound = |at: usize| (count as u128 * at as u128 / self.size as u128) as usize * element;
@@ -201,7 +203,7 @@ impl Place {
         steps
     }
 
-    /// What each member and those before it have, reduced (Hillis and Steele, 1986).
+    /// Reduces the data of each member and those before it (Hillis and Steele, 1986).
     pub fn scan(self, len: usize) -> Vec<Step> {
         let step = |far: usize| Step {
             send: (self.me + far < self.size).then(|| (self.me + far, 0..len)),
@@ -210,7 +212,7 @@ impl Place {
         self.distances().map(step).collect()
     }
 
-    /// A place of `len` bytes for each member, at the root: its own is filled. Others have theirs only.
+    /// Gathers to the root, which has a place of `len` bytes for each member, with its own filled. Others have only theirs.
     pub fn gather(self, root: usize, len: usize) -> Vec<Step> {
         if self.me != root {
             return vec![send(root, 0..len)];
@@ -221,7 +223,7 @@ impl Place {
             .collect()
     }
 
-    /// The opposite of gathering.
+    /// Scatters from the root, which is the reverse of gathering.
     pub fn scatter(self, root: usize, len: usize) -> Vec<Step> {
         if self.me != root {
             return vec![take(root, 0..len, Take::Store)];
@@ -229,12 +231,13 @@ impl Place {
         (1..self.size).map(|far| self.ahead(far)).map(|to| send(to, to * len..(to + 1) * len)).collect()
     }
 
-    /// Whether places are gathered in few steps. Then a member's own one is the first, and those of the others follow it in turn.
+    /// Whether places are gathered in few steps. Then a member's own one is the first, and those of the others follow in turn.
     pub fn gathers_in_turn(self, len: usize) -> bool {
         len.saturating_mul(self.size) <= SHORT_GATHER_BYTES
     }
 
-    /// A place of `len` bytes for each member, of which this one's is filled: by Bruck's algorithm, or round a ring.
+    /// Gathers to all. Each member has a place of `len` bytes for each member, with its own filled: by Bruck's algorithm, or
+    /// round a ring.
     pub fn allgather(self, len: usize) -> Vec<Step> {
         if self.gathers_in_turn(len) {
             let step = |far: usize| {
@@ -252,7 +255,7 @@ impl Place {
         (0..self.size - 1).map(step).collect()
     }
 
-    /// A piece for each member, and one from each: `out` and `into` say where these are. This member's own are not its concern.
+    /// Exchanges a piece with each member. `out` and `into` give their places. The caller copies this member's own piece.
     pub fn alltoall(
         self,
         out: impl Fn(usize) -> Range<usize>,

@@ -1,4 +1,4 @@
-//! Teams: some of the ranks of a job, in an order of their own.
+//! Teams: some of the ranks of a job, in their own order.
 
 use super::plan::Place;
 use crate::error::{AmError, Result};
@@ -6,7 +6,7 @@ use crate::limits::TEAMS_MAX;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Names a team: all its members know it by the same number.
+/// Identifies a team. All its members know it by the same number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Team(u32);
 
@@ -16,12 +16,12 @@ impl Team {
     /// The ranks of this host.
     pub const NODE: Team = Team(1);
 
-    /// Its number, which no other team of this process has or had.
+    /// The team's number, which no other team of this process has or had.
     pub fn number(self) -> u32 {
         self.0
     }
 
-    /// What a number stands for. There may be no such team: then it is refused.
+    /// The team of a number. If there is none, calls refuse it.
     pub fn from_number(number: u32) -> Team {
         Team(number)
     }
@@ -32,7 +32,7 @@ pub(crate) struct Teams {
     rank: u32,
     /// A number for each rank's host.
     hosts: Box<[u32]>,
-    /// No team of this process has this number, or a larger one.
+    /// The lowest number that no team of this process has had.
     next_id: u32,
 }
 
@@ -40,11 +40,11 @@ struct Entry {
     ranks: Arc<[u32]>,
     me: usize,
     is_one_host: bool,
-    /// So many collectives were started there.
+    /// How many collectives were started there.
     started: u32,
 }
 
-/// What a member says of itself when a team is split.
+/// The contribution of a member to a split of a team.
 struct Card {
     color: i32,
     key: i32,
@@ -89,7 +89,7 @@ impl Teams {
         self.all.get(&team.0).ok_or(AmError::Argument("there is no such team, or it was freed"))
     }
 
-    /// Who its members are, and where this one is among them.
+    /// The members of a team, and the place of this one.
     pub fn find(&self, team: Team) -> Result<(Arc<[u32]>, Place)> {
         let entry = self.entry(team)?;
         let (size, is_one_host) = (entry.ranks.len(), entry.is_one_host);
@@ -109,13 +109,13 @@ impl Teams {
         entry.started
     }
 
-    /// What this member says of itself to split a team.
+    /// The contribution of this member to the split of a team.
     pub fn card(&self, color: i32, key: i32) -> Vec<u8> {
         Card { color, key, next_id: self.next_id }.encode()
     }
 
-    /// Makes the team of those members of `parent` that have this color, by what all members of that have said, in the order of their keys and then
-    /// of their numbers.
+    /// Makes the team of those members of `parent` that have this color, by the contributions of all members, in the order of
+    /// their keys and then of their numbers.
     pub fn split(&mut self, parent: Team, cards: &[u8], color: i32) -> Result<Team> {
         const BAD: AmError = AmError::Argument("the members of a team differ in which collective they call");
         if self.all.len() >= TEAMS_MAX {
@@ -142,7 +142,7 @@ impl Teams {
         Ok(Team(id))
     }
 
-    /// Forgets a team. What goes on there goes on.
+    /// Removes a team. What is under way in it continues.
     pub fn free(&mut self, team: Team) -> Result<()> {
         if team == Team::WORLD || team == Team::NODE {
             return Err(AmError::Argument("the teams that exist from the start are not freed"));

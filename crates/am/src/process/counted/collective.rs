@@ -1,8 +1,8 @@
-//! A collective of all ranks that goes through memory which all of them map: each writes what the others need to a slot of its own there, adds to a
-//! count, and reads what it needs when all have come.
+//! A collective of all ranks through memory which all of them map. Each rank writes what the others need to its own slot there,
+//! adds to a count, and reads what it needs when all have come.
 //!
-//! Short data take one step, in which each rank reads the slots of all. Longer data go in segments, one a step. Of a reduction each rank
-//! computes a piece of a segment, and publishes it in the step behind.
+//! Short data take one step, in which each rank reads the slots of all. Longer data go in segments, one in each step. For a
+//! reduction, each rank computes a piece of a segment, and publishes it in the next step.
 
 use super::place::Set;
 use crate::arithmetic::{Number, Reduction};
@@ -11,12 +11,12 @@ use crate::limits::{
 };
 use std::ops::Range;
 
-/// Each slot begins with the number of the collective, what it is, and how long the data of each rank are.
+/// Bytes at the beginning of each slot: the number of the collective, its kind, and the length of each rank's data.
 const HEAD_BYTES: usize = 16;
 /// A slot has whole lines.
 const LINE_BYTES: usize = 64;
 
-/// What all ranks do together, of which nobody's part ends before all have come.
+/// A collective of all ranks in which no part ends before all have come.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Barrier,
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Allreduce(Number, Reduction),
 }
 
-/// What has become of a step in which all have arrived.
+/// The result of a step at which all have arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     Step,
@@ -37,24 +37,24 @@ pub(crate) struct CountedCollective {
     pub number: u32,
     pub kind: Kind,
     pub cookie: u64,
-    /// This rank's data; of a reduction, what is known of the result.
+    /// This rank's data. In a reduction, this becomes the result, as far as it is known.
     pub data: Vec<u8>,
-    /// Of all ranks, where data are gathered.
+    /// The data of all ranks, if they are gathered.
     gathered: Vec<u8>,
     layout: Layout,
     step: usize,
-    /// This rank has arrived at the step.
+    /// Whether this rank has arrived at the step.
     pub has_arrived: bool,
 }
 
-/// Where things are in the memory of a step.
+/// The places in the memory of a step.
 #[derive(Copy, Clone)]
 struct Layout {
     rank: usize,
     size: usize,
-    /// The data are one segment, which each rank reads of all.
+    /// Whether the data are one segment, of which each rank reads those of all.
     is_short: bool,
-    /// A segment of the data, bytes; the last one may be shorter.
+    /// The length of a segment; the last one may be shorter.
     segment_bytes: usize,
     segments: usize,
 }
@@ -90,7 +90,7 @@ impl Layout {
 }
 
 impl CountedCollective {
-    /// Among so many ranks, of which this is one.
+    /// Makes a collective of `me.1` ranks, of which this is `me.0`.
     pub fn new(number: u32, kind: Kind, data: Vec<u8>, cookie: u64, me: (u32, u32)) -> CountedCollective {
         let layout = Layout::new(me, data.len());
         CountedCollective {
@@ -105,7 +105,7 @@ impl CountedCollective {
         }
     }
 
-    /// What this rank gets.
+    /// The result of this rank.
     pub fn into_result(self) -> Vec<u8> {
         match self.kind {
             Kind::Barrier => Vec::new(),
@@ -114,7 +114,8 @@ impl CountedCollective {
         }
     }
 
-    /// Writes what others need of the next step, and arrives there. Returns whether all have. None: the memory is not there, or not now.
+    /// Writes what others need of the next step, and arrives there. Returns whether all have arrived. `None` if the memory is not
+    /// there, or not now.
     pub(super) fn arrive(&mut self, set: &mut Set<'_>, target: u64) -> Option<bool> {
         self.write(set)?;
         let before = set.arrive()?;
@@ -122,7 +123,7 @@ impl CountedCollective {
         Some(before.wrapping_add(1) == target)
     }
 
-    /// Takes a step in which all have arrived. None: the memory is not there, or not now.
+    /// Takes a step at which all have arrived. `None` if the memory is not there, or not now.
     pub(super) fn take(&mut self, set: &mut Set<'_>, scratch: &mut Vec<u8>) -> Option<Taken> {
         if !self.read(set, scratch)? {
             return Some(Taken::Differs);
@@ -138,7 +139,7 @@ impl CountedCollective {
         self.layout.segments + usize::from(is_reduced)
     }
 
-    /// A segment of the data, by its number. None: there is no such one.
+    /// A segment of the data, by its number. `None` if there is no such segment.
     fn segment(&self, number: usize) -> Option<Range<usize>> {
         let layout = self.layout;
         let start = number * layout.segment_bytes;
@@ -146,7 +147,7 @@ impl CountedCollective {
         (number < layout.segments).then_some(start..end)
     }
 
-    /// What is at the beginning of each slot.
+    /// The beginning of each slot.
     fn head(&self) -> [u8; HEAD_BYTES] {
         let [kind, number, reduction] = match self.kind {
             Kind::Barrier => [0; 3],
@@ -170,7 +171,7 @@ impl CountedCollective {
             let at = |place: usize| layout.slot(layout.rank) + (HEAD_BYTES + place - segment.start) as u64;
             let mut line = [0; LINE_BYTES];
             line[..HEAD_BYTES].copy_from_slice(&self.head());
-            // What fits into a line is written at once.
+            // Data that fit into a line are written at once.
             let begin = self.data.get(before.clone())?;
             if let Some(place) = line.get_mut(HEAD_BYTES..HEAD_BYTES + begin.len()) {
                 place.copy_from_slice(begin);
@@ -190,7 +191,7 @@ impl CountedCollective {
         set.write_results(mine.start - last.start, self.data.get(mine)?)
     }
 
-    /// What others read of a segment: all but the piece that this rank reduces.
+    /// The parts of a segment that others read: all but the piece that this rank reduces.
     fn needed_by_others(&self, segment: &Range<usize>) -> [Range<usize>; 2] {
         let layout = self.layout;
         match self.kind {
@@ -202,13 +203,13 @@ impl CountedCollective {
         }
     }
 
-    /// The segment of the step before, if its pieces are published in this one.
+    /// The segment of the previous step, if its pieces are published in this one.
     fn last_segment(&self) -> Option<Range<usize>> {
         let last = self.step.checked_sub(1)?;
         if self.layout.is_short { None } else { self.segment(last) }
     }
 
-    /// Reads what this rank needs of this step. Some(false): others do something else.
+    /// Reads what this rank needs of this step. `Some(false)` means that others do something else.
     fn read(&mut self, set: &mut Set<'_>, scratch: &mut Vec<u8>) -> Option<bool> {
         let layout = self.layout;
         if self.kind == Kind::Barrier {
@@ -224,7 +225,7 @@ impl CountedCollective {
         match (self.kind, segment) {
             (Kind::Allgather, Some(segment)) => self.gather(set, segment)?,
             (Kind::Allreduce(number, reduction), segment) => {
-                // All is read before anything is reduced, so that it may be read again.
+                // Everything is read before anything is reduced, so that it can be read again.
                 if let Some(last) = self.last_segment() {
                     set.read_results(self.data.get_mut(last)?)?;
                 }
@@ -257,7 +258,7 @@ impl CountedCollective {
         Some(true)
     }
 
-    /// Takes the data of all ranks by one read.
+    /// Reads the data of all ranks at once.
     fn read_short(&mut self, set: &mut Set<'_>, scratch: &mut Vec<u8>) -> Option<bool> {
         let layout = self.layout;
         let (len, slot_bytes, expected) = (self.data.len(), layout.slot_bytes(), self.head());
@@ -290,7 +291,7 @@ impl CountedCollective {
     }
 }
 
-/// Reduces a piece, of which this rank has its own data and `all` has those of the others, in the order of ranks.
+/// Reduces a piece, in the order of ranks. This rank has its own data, and `all` has those of the others.
 fn reduce(number: Number, reduction: Reduction, piece: &mut [u8], all: &mut [u8], rank: usize) {
     let len = piece.len().max(1);
     let (below, others) = all.split_at_mut(rank * piece.len());

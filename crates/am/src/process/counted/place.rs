@@ -1,4 +1,5 @@
-//! The memory in which barriers and collectives are counted, and what a rank does there from its arrival at a barrier until it has passed.
+//! The memory in which barriers and collectives are counted, and the stages of a rank's barrier there, from its arrival until it
+//! has passed.
 
 use super::super::link::Reach;
 use super::super::links::Links;
@@ -6,22 +7,22 @@ use crate::limits::{COUNTED_PIECE_BYTES_MAX, COUNTED_SEGMENT_BYTES_MAX, COUNTED_
 use cci::{Atomic, AtomicKind, AtomicWidth, Memory, RegionAddress, RegionHandle};
 use std::sync::atomic::{Ordering, fence};
 
-/// Who counts.
+/// The rank that has the memory.
 pub(super) const OWNER: u32 = 0;
 
-/// The two counts, bytes from the beginning, and behind each one how many ranks were not idle.
+/// The places of the two counts. Behind each is the number of ranks that were not idle.
 pub(super) const COUNTS: [u64; 2] = [0, 128];
 pub(super) const BUSY: u64 = 8;
-/// A bit for each rank that sleeps.
+/// The place of a word with a bit for each rank that sleeps.
 pub(super) const SLEEPERS: u64 = 256;
-/// The counts of collectives, which take turns for each step.
+/// The places of the counts of collectives, which take turns for each step.
 const COLLECTIVE_COUNTS: [u64; 2] = [384, 512];
-/// What belongs to each of these: slots, and then the results of a step before.
+/// The place of what belongs to these: slots, and then the results of an earlier step.
 const SETS: u64 = 4096;
 const SET_BYTES: usize = COUNTED_SLOTS_BYTES + COUNTED_SEGMENT_BYTES_MAX;
 pub(crate) const MEMORY_BYTES: usize = SETS as usize + 2 * SET_BYTES;
 
-/// Where the counts are.
+/// The memory of the counts.
 #[derive(Clone)]
 pub(super) enum Place {
     Here(Memory),
@@ -29,7 +30,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Changes a word, and returns the one from before. None: that is not possible, or not now.
+    /// Changes a word, and returns its previous value. `None` if that is not possible, or not now.
     #[inline(never)]
     pub fn change(&self, links: &mut Links, kind: AtomicKind, operand: u64, at: u64) -> Option<u64> {
         let atomic = Atomic { kind, width: AtomicWidth::Eight, operand, compare: 0 };
@@ -42,7 +43,7 @@ impl Place {
         }
     }
 
-    /// Writes bytes. None: that is not possible, or not now.
+    /// Writes bytes. `None` if that is not possible, or not now.
     fn write(&self, links: &mut Links, at: u64, bytes: &[u8]) -> Option<()> {
         let is_written = match self {
             Place::Here(memory) => memory.write(at as usize, bytes),
@@ -54,7 +55,7 @@ impl Place {
         is_written.then_some(())
     }
 
-    /// Reads bytes. None: that is not possible, or not now.
+    /// Reads bytes. `None` if that is not possible, or not now.
     fn read(&self, links: &mut Links, at: u64, bytes: &mut [u8]) -> Option<()> {
         let is_read = match self {
             Place::Here(memory) => memory.read(at as usize, bytes),
@@ -66,15 +67,15 @@ impl Place {
         is_read.then_some(())
     }
 
-    /// Whether a count is that, so that all which others had done when they arrived is here.
+    /// Whether a count has this value. If so, everything that others did before they arrived is visible.
     fn is_reached(&self, links: &mut Links, at: u64, target: u64) -> Option<bool> {
         let is_reached = self.peek(links, at)? >= target;
-        // Whoever arrived had released what it had done, by its addition.
+        // Each rank that arrived has released its work by its addition.
         fence(Ordering::Acquire);
         Some(is_reached)
     }
 
-    /// Reads a word as of any time; what comes with it may not be there before a fence.
+    /// Reads a word without ordering. What was written with it may not be visible before a fence.
     pub fn peek(&self, links: &mut Links, at: u64) -> Option<u64> {
         match self {
             Place::Here(memory) => memory.load(at as usize, AtomicWidth::Eight).ok(),
@@ -91,21 +92,21 @@ impl Place {
     }
 }
 
-/// The memory of one step of a collective. What is not possible, or not now, is None.
+/// The memory of one step of a collective. Calls return `None` if that is not possible, or not now.
 pub(super) struct Set<'a> {
     pub links: &'a mut Links,
     pub place: &'a Place,
     pub turn: Turn,
 }
 
-/// Which step of all collectives that is: the two sets take turns.
+/// The step among those of all collectives. The two sets take turns.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
     before: u64,
 }
 
 impl Turn {
-    /// The step has ended.
+    /// Ends the step.
     pub fn end(&mut self) {
         self.before += 1;
     }
@@ -114,12 +115,12 @@ impl Turn {
         self.before % 2 == 1
     }
 
-    /// Where the count is.
+    /// The place of the count.
     pub fn at(self) -> u64 {
         COLLECTIVE_COUNTS[usize::from(self.is_second())]
     }
 
-    /// What the count is when all of so many ranks have arrived.
+    /// The value of the count when all of `size` ranks have arrived.
     pub fn target(self, size: u32) -> u64 {
         (self.before / 2 + 1).wrapping_mul(size.into())
     }
@@ -130,7 +131,7 @@ impl Turn {
 }
 
 impl Set<'_> {
-    /// Writes to slots, in pieces: longer copies may go past the caches, from which others read.
+    /// Writes to slots, in pieces. Longer copies may bypass the caches, from which others read.
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
         let mut at = self.turn.set() + at;
         for chunk in bytes.chunks(COUNTED_PIECE_BYTES_MAX) {
@@ -165,21 +166,21 @@ impl Set<'_> {
         self.place.change(self.links, AtomicKind::FetchAdd, 1, self.turn.at())
     }
 
-    /// Whether the count is that, so that all which was done before is here.
+    /// Whether the count has this value. If so, everything that was done before is visible.
     pub fn is_reached(&mut self, target: u64) -> Option<bool> {
         self.place.is_reached(self.links, self.turn.at(), target)
     }
 }
 
-/// How far this rank is in a barrier.
+/// The stage of this rank in a barrier.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It is not decided yet whether it is counted.
+    /// It is not decided yet whether the barrier is counted.
     Undecided,
-    /// The memory does not say yet that this rank is not idle, nor that it has arrived.
+    /// The memory does not show yet that this rank is not idle, nor that it has arrived.
     IsBusy,
     Arrives,
-    /// All have arrived when the count is that.
+    /// All have arrived when the count has this value.
     Waits {
         target: u64,
     },
@@ -192,17 +193,17 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    /// Where the count of this barrier is.
+    /// The place of the count of this barrier.
     pub fn at(&self) -> u64 {
         COUNTS[self.turn()]
     }
 
-    /// Which of the two counts that is.
+    /// Which of the two counts it is.
     pub fn turn(&self) -> usize {
         self.number as usize % 2
     }
 
-    /// Goes on with the barrier. Returns whether all have arrived. None: the memory is not there, or not now.
+    /// Continues the barrier. Returns whether all have arrived. `None` if the memory is not there, or not now.
     pub fn go_on(&mut self, links: &mut Links, place: &Place, size: u32) -> Option<bool> {
         let at = self.at();
         if self.stage == Stage::Undecided {

@@ -1,4 +1,4 @@
-//! Collectives that are counted, or may be: one after another, in the order in which they were started.
+//! Collectives that are counted, or may be, in the order in which they were started.
 
 use super::super::links::Links;
 use super::collective::{CountedCollective, Taken};
@@ -10,20 +10,20 @@ use std::collections::VecDeque;
 pub(super) struct Queue {
     all: VecDeque<CountedCollective>,
     turn: Turn,
-    /// What is read of others.
+    /// The buffer for data of others.
     scratch: Vec<u8>,
 }
 
-/// What has become of the first collective.
+/// The result of a step of the first collective.
 pub(crate) enum Step {
     Waits,
-    /// It goes on.
+    /// The collective continues.
     Taken,
     Ended {
         cookie: u64,
         result: Result<Vec<u8>>,
     },
-    /// It is not counted after all.
+    /// The collective is not counted after all.
     ByRecords(CountedCollective),
 }
 
@@ -44,13 +44,13 @@ impl Queue {
         self.all.pop_front()
     }
 
-    /// Where the first one's count is, and what it waits for, among so many ranks.
+    /// The place of the first one's count, and the value that it waits for, with `size` ranks.
     pub fn waits_for(&self, size: u32) -> Option<(u64, u64)> {
         self.first()?.has_arrived.then(|| (self.turn.at(), self.turn.target(size)))
     }
 
-    /// Goes on with the first one by one step, and arrives at the next one, so that it is a count alone that this rank waits for. None: the
-    /// memory is not there, or not now.
+    /// Continues the first collective by one step, and arrives at the next one, so that this rank waits only for a count. `None`
+    /// if the memory is not there, or not now.
     pub fn go_on(&mut self, links: &mut Links, place: &Place, size: u32) -> Option<Step> {
         let Some(first) = self.all.front_mut() else { return Some(Step::Waits) };
         let mut set = Set { links, place, turn: self.turn };
@@ -65,7 +65,7 @@ impl Queue {
         let ended = if taken == Taken::Step { None } else { self.all.pop_front() };
         if let Some(next) = self.all.front_mut() {
             set.turn = self.turn;
-            // What is not possible now is done in the next step.
+            // If this is not possible now, the next step does it.
             let _ = next.arrive(&mut set, self.turn.target(size));
         }
         let Some(ended) = ended else { return Some(Step::Taken) };

@@ -487,7 +487,7 @@ impl Established {
         let stream = &mut self.stream;
         let kept = self.input.kept().len();
         if std::mem::take(&mut self.leaves_part) {
-            // Where the system refuses, it tells later than it might.
+            // If the system refuses, it reports the stream later than it could.
             let _ = stream.set_wakeup_bytes(1);
         }
         // Where nothing more may be kept, what is not a whole record stays in the kernel, but for what is out of it already.
@@ -558,7 +558,7 @@ impl Established {
                 return Err(ReadError::Ended(DisconnectReason::Died));
             }
             if used < batch.fresh && is_part {
-                // A part of a record stays there. The kernel tells of the rest, or of an end behind it.
+                // A part of a record stays there. The kernel reports the rest, or the end of the stream behind it.
                 let needed = scratch.get(used..batch.fresh).map_or(1, record_bytes);
                 self.leaves_part = self.stream.set_wakeup_bytes(needed).is_ok();
                 self.active_reads = 0;

@@ -1,10 +1,8 @@
 //! When each link is polled.
 //!
 //! - *Active* links had records recently. There are at most [`ACTIVE_MAX`], and every poll checks them: one cache line each.
-//!
 //! - All others are *idle*. Their attention word is raised, so a peer that writes rings our doorbell, which the kernel reports.
-//! Besides, one of them is checked every few polls, so that nothing can get lost.
-//!
+//!   Besides, one of them is checked every few polls, so that nothing can get lost.
 //! - *Busy* links have sends, closing connections or stalls under way. They are maintained from time to time.
 
 use super::link::Link;

@@ -1,8 +1,7 @@
 //! A poll: it reads streams, asks the kernel what has come, and passes it on.
 //!
 //! - *Active* connections, one or two that had input last, are read in every poll. Nothing is faster than a read of the stream
-//! itself.
-//!
+//!   itself.
 //! - The kernel reports all others. It is asked [from time to time](super::pace).
 
 use super::conn::Conn;

@@ -1,6 +1,7 @@
 //! The endpoint: all connections, and what they share. Split by event.
 
 mod bulk;
+mod bulk_run;
 mod connections;
 mod control;
 mod handshakes;

@@ -24,11 +24,20 @@ pub(crate) struct Transfers {
     /// States that no connection has borrowed, and how many there are with those that are borrowed.
     pub spare: Vec<Box<Rma>>,
     pub made: u64,
+    /// Bundles of bulk data are made and sent one by one.
+    #[cfg(test)]
+    pub only_long: bool,
 }
 
 impl Transfers {
     pub fn new(operations_max: u32) -> Transfers {
-        Transfers { operations: Ops::new(operations_max), spare: Vec::new(), made: 0 }
+        Transfers {
+            operations: Ops::new(operations_max),
+            spare: Vec::new(),
+            made: 0,
+            #[cfg(test)]
+            only_long: false,
+        }
     }
 
     /// Begins an operation. `is_alone`: there is no other connection that needs memory for its own. `None`: there is no memory.

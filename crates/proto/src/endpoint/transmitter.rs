@@ -59,7 +59,16 @@ impl Transmitter {
         out: &mut impl Transmit,
         sink: &mut impl Sink,
     ) -> Turn {
-        for _ in 0..TURN_DATAGRAMS {
+        let mut left = TURN_DATAGRAMS;
+        while left != 0 {
+            if conn.active.has_rma_work() {
+                let sent = transfers.send_run(shared, conn, left, now, out, sink);
+                left -= sent;
+                if sent != 0 {
+                    continue;
+                }
+            }
+            left -= 1;
             let window_kib = conn.base.peer_window_kib;
             let reliable = conn.base.attribute.is_reliable();
             let has_space = out.has_space();

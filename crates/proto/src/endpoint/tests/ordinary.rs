@@ -16,6 +16,8 @@ struct Seen {
     connections: Vec<String>,
     deadlines: Vec<Option<Time>>,
     memory: Vec<Vec<u8>>,
+    /// What each end knew of its connection after each exchange.
+    inner: Vec<String>,
 }
 
 /// How one run of the same exchanges differs from another.
@@ -31,6 +33,24 @@ struct Course {
     has_operations: bool,
 }
 
+/// What an end knows of a connection: numbers, times and operations.
+fn inner(end: &Endpoint, key: ConnKey) -> String {
+    let Some(active) = end.connections.table.get(key).and_then(|conn| conn.active.as_deref()) else {
+        return String::new();
+    };
+    let path = &active.paths.first;
+    let rma = active.rma.as_deref().map(|rma| {
+        let slots = rma.slots.map(|slot| (slot.waits, slot.issued_ticks, slot.missing));
+        let head = end.connections.protocol.transfers.operations.get(rma.queue.head);
+        let head = head.map(|op| (op.offset, op.bundles, op.slot));
+        let jobs = rma.jobs.map(|job| (job.len, job.sent));
+        (rma.ops, rma.unsent, rma.bulks(), rma.retry_ns, rma.progress, head, slots, jobs)
+    });
+    let times = (active.send_due, active.ack_due, active.used_at, active.heard_at, active.epoch_sent_at);
+    let path = (path.in_flight_bytes, path.probe_due, path.pace_due, path.window.bytes());
+    format!("{:?}", (active.tx, active.blocked, active.wants, active.ack_pending, times, path, rma))
+}
+
 /// Runs messages there and back, with others in between; returns what was seen and how many messages the short path sent.
 fn exchange(course: Course, only_long: bool) -> (Seen, u64) {
     let mut net = Net::pair(course.seed);
@@ -40,12 +60,13 @@ fn exchange(course: Course, only_long: bool) -> (Seen, u64) {
     (net.loss_pct, net.jitter_ns) = (course.loss_pct, 20_000);
     for end in 0..2 {
         net.ends[end].only_long = only_long;
+        net.ends[end].connections.protocol.transfers.only_long = only_long;
         net.apps[end].takes_bundles = course.takes_bundles;
         let mut region = Region { key: KEY, readable: true, writable: true, ..Region::default() };
         region.bytes = (0..REGION_BYTES).map(|_| net.random(256) as u8).collect();
         net.apps[end].regions.push(region);
     }
-    let (mut at_once, mut deadlines) = (0, Vec::new());
+    let (mut at_once, mut deadlines, mut inners) = (0, Vec::new(), Vec::new());
     let mut choice = course.seed;
     for context in 0..300 {
         choice = choice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(context);
@@ -77,7 +98,9 @@ fn exchange(course: Course, only_long: bool) -> (Seen, u64) {
             }
         }
         deadlines.extend(net.ends.iter().map(Endpoint::next_deadline));
+        inners.extend(net.ends.iter().zip(keys).map(|(end, key)| inner(end, key)));
         net.run([1_000, 12_000, 30_000, 200_000, 2 * MS, 30 * MS][word as usize / 16 % 6]);
+        inners.extend(net.ends.iter().zip(keys).map(|(end, key)| inner(end, key)));
         for end in 0..2 {
             let Net { ends, apps, now, .. } = &mut net;
             ends[end].buffers_returned(*now, &mut apps[end]);
@@ -101,6 +124,7 @@ fn exchange(course: Course, only_long: bool) -> (Seen, u64) {
         datagrams: net.keep.take().unwrap(),
         deadlines,
         memory: net.apps.iter().map(|app| app.regions[0].bytes.clone()).collect(),
+        inner: inners,
     };
     (seen, at_once)
 }
@@ -121,6 +145,9 @@ fn a_short_path_does_what_the_long_one_does() {
         let (short, by_it) = exchange(course, false);
         for (number, (long, short)) in long.datagrams.iter().zip(&short.datagrams).enumerate() {
             assert_eq!(long, short, "datagram {number} of {course:?}");
+        }
+        for (number, (long, short)) in long.inner.iter().zip(&short.inner).enumerate() {
+            assert_eq!(long, short, "state {number} of {course:?}");
         }
         assert_eq!(long, short, "{course:?}");
         (at_once, sent) = (at_once + by_it, sent + 300);

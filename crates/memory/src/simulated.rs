@@ -27,8 +27,9 @@ use crate::raw_atomic::{self, AtomicU64, Ordering};
 const BUFFER_STORES_MAX: usize = 1 << 12;
 /// How many of the oldest stores one that leaves early may pass.
 const WINDOW: usize = 16;
-/// A copy becomes visible in parts of this size, cache lines.
-const LINE_BYTES: usize = 64;
+/// A copy becomes visible in parts of this size, bytes, counted from its start: where memory from the heap lies differs from run to run, and what
+/// follows from a seed must not.
+const PART_BYTES: usize = 64;
 
 /// Of so many accesses, before one another process takes a turn, and before one a store leaves the buffer early.
 const TURN_PER_ACCESSES: u64 = 16;
@@ -348,7 +349,7 @@ pub(crate) unsafe fn load(from: *const u8, to: *mut u8, len_bytes: usize) {
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, len_bytes) };
 }
 
-/// Stores bytes in the name of the calling process, line by line.
+/// Stores bytes in the name of the calling process, part by part.
 ///
 /// # Safety
 ///
@@ -357,9 +358,9 @@ pub(crate) unsafe fn store(to: *mut u8, bytes: &[u8]) {
     let mut at = to as usize;
     let mut remaining = bytes;
     while !remaining.is_empty() {
-        let (line, behind) = remaining.split_at(remaining.len().min(LINE_BYTES - at % LINE_BYTES));
-        access(|state, process| state.store(process, at, line, false));
-        at += line.len();
+        let (part, behind) = remaining.split_at(remaining.len().min(PART_BYTES));
+        access(|state, process| state.store(process, at, part, false));
+        at += part.len();
         remaining = behind;
     }
 }

@@ -96,6 +96,20 @@ fn the_dead_store_nothing_and_what_they_stored_before_is_seen() {
 
 /// What is unmapped holds no store back.
 #[test]
+fn a_copy_has_as_many_parts_wherever_it_lies() {
+    let mut target = vec![0_u8; 1024];
+    for offset in 0..130 {
+        let memory = memory(false, 1);
+        memory.stop(PROCESS_A, true);
+        let _entered = memory.enter(PROCESS_A);
+        // SAFETY: the target has as many bytes behind `offset`.
+        unsafe { store(target[offset..].as_mut_ptr(), &[7; 640]) };
+        assert_eq!(memory.hidden(PROCESS_A), 10, "{offset} bytes into the target");
+        unmap(target.as_ptr(), target.len());
+    }
+}
+
+#[test]
 fn stores_are_seen_before_their_memory_goes() {
     let (memory, [x, y]) = (memory(false, 1), words());
     {

@@ -420,7 +420,9 @@ impl GlobalMemory {
     /// Gives a number of this rank to all ranks, and returns everybody's, by rank. Rank 0 has a list, to which every rank writes
     /// and which it then reads. Rank 0's starter memory has the address of the list meanwhile, and gets its own content back.
     fn exchange_numbers(&mut self, number: u32) -> Result<Vec<u32>> {
-        const WRONG: AcpError = AcpError::Argument("rank 0 says what no process of this version says");
+        const WRONG: AcpError = AcpError::Argument(
+            "rank 0 gave bytes that are no global address: all ranks must run the same version of this library",
+        );
         let (rank, size) = (self.rank() as usize, self.size() as usize);
         let memory = vec![0; WORD_BYTES + NUMBER_BYTES * size].into_boxed_slice();
         let memory = Memory::foreign(Foreign::owned(memory));

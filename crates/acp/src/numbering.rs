@@ -13,8 +13,9 @@ pub(crate) struct Numbering {
 impl Numbering {
     /// Makes a numbering of the number that each rank of the job takes.
     pub fn new(numbers: Vec<u32>) -> Result<Numbering> {
-        const WRONG: AcpError =
-            AcpError::Argument("a reset gives each rank another number, and only those that ranks have");
+        const WRONG: AcpError = AcpError::Argument(
+            "a reset needs a number below the number of ranks from each rank, and no two may give the same",
+        );
         let mut job_ranks = vec![u32::MAX; numbers.len()];
         for (job_rank, &number) in (0..).zip(&numbers) {
             match job_ranks.get_mut(number as usize) {

@@ -133,8 +133,9 @@ impl Regions {
     /// Finds free places for a region. The first is at the same offset in its page as the region's memory. The gap has at least a
     /// page.
     fn find_free(&self, in_page: u64, len_bytes: u64) -> Result<u64> {
-        const NONE: AcpError =
-            AcpError::Full("there is no space left for the region among the places of this rank");
+        const NONE: AcpError = AcpError::Full(
+            "the global addresses of this rank have no gap for a region of this length: deregister memory, or register less at a time",
+        );
         let fits = |from: u64, to: u64| from.checked_add(in_page + len_bytes).is_some_and(|end| end <= to);
         let gap_after =
             |start: &u64, region: &Region| round_up(start + region.memory.len() as u64) + ALIGN_BYTES;

@@ -59,6 +59,11 @@ pub enum AmError {
 }
 
 impl AmError {
+    /// A reduction combines bits, and its elements are floats.
+    pub(crate) const NO_BITS: AmError = AmError::Argument(
+        "and, or and exclusive or combine the bits of integers: choose another reduction for floats",
+    );
+
     /// Members of a team call different collectives.
     pub(crate) const DIFFER: AmError = AmError::Argument(
         "the members of a team differ in how much data a collective has, or in which one they call",
@@ -71,10 +76,10 @@ impl fmt::Display for AmError {
             AmError::Argument(what) | AmError::State(what) | AmError::Full(what) | AmError::Range(what) => {
                 out.write_str(what)
             }
-            AmError::WouldBlock => out.write_str("there is no space now: take what is due, and try again"),
+            AmError::WouldBlock => out.write_str("no credit or no space now: poll, so that messages are handled and sends complete, and try again"),
             AmError::TooLong { len_bytes } => {
                 let max = crate::limits::DATA_BYTES_MAX;
-                write!(out, "an active message has up to {max} bytes of data, and not {len_bytes}")
+                write!(out, "{len_bytes} bytes of data are too long for an active message, which has {max} at most: send a large message")
             }
             AmError::Differs { len_bytes } => {
                 write!(out, "the receiver of a message of {len_bytes} bytes had space for more, or for less")

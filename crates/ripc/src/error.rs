@@ -228,7 +228,9 @@ impl fmt::Display for SendError {
                     "{len_bytes} bytes do not fit into one message of {max_bytes}: send the data as a long item"
                 )
             }
-            SendError::TooManyItems { items, max } => write!(f, "{items} items are more than {max}"),
+            SendError::TooManyItems { items, max } => {
+                write!(f, "{items} items are too many for one message, which has {max} at most")
+            }
             SendError::Range => f.write_str("an item is empty, or reaches beyond its memory"),
             SendError::WouldBlock => {
                 f.write_str("the partner takes less than it is sent: get events, and try again")
@@ -285,7 +287,9 @@ impl fmt::Display for CallError {
                 f.write_str("the service ended meanwhile; the request may have been carried out")
             }
             CallError::Fetch(reason) => write!(f, "the answer's data could not be fetched: {reason}"),
-            CallError::Closed => f.write_str("closed before an answer came"),
+            CallError::Closed => {
+                f.write_str("the call was given up before an answer came, since this node was closed")
+            }
         }
     }
 }

@@ -217,7 +217,8 @@ impl Sending {
                 message_bytes: source.len() as u64,
                 len_bytes: len as u32,
             };
-            const BEYOND: AcpError = AcpError::Argument("the message is not where it was");
+            const BEYOND: AcpError =
+                AcpError::Argument("the memory of the message ends before the message does");
             let done = if len <= SEGMENT_HERE_BYTES_MAX {
                 buffer.clear();
                 buffer.extend(segment_words(&segment, true));

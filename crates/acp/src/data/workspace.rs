@@ -45,7 +45,9 @@ impl Workspace {
             return Err(AcpError::Rank { rank: first_rank, size });
         }
         if len_bytes == 0 || chunk_bytes == 0 {
-            return Err(AcpError::Argument("a workspace and its chunks have one byte at least"));
+            return Err(AcpError::Argument(
+                "a workspace or a chunk of 0 bytes: each must have one byte at least",
+            ));
         }
         let shape = Shape { len: len_bytes, chunk: chunk_bytes, chunks: len_bytes.div_ceil(chunk_bytes) };
         if shape.chunks > space.heap_bytes() / WORD_BYTES {

@@ -25,7 +25,7 @@ pub(super) fn pack<'a>(
 /// Checks the limits of every message.
 pub(super) fn check(args: &[i64], data: &[u8]) -> Result<()> {
     if args.len() > ARGS_MAX {
-        return Err(AmError::Argument("an active message has up to 16 arguments"));
+        return Err(AmError::Argument("more than 16 arguments: send the others as data"));
     }
     if data.len() > DATA_BYTES_MAX {
         return Err(AmError::TooLong { len_bytes: data.len() });

@@ -558,7 +558,7 @@ impl Process {
     /// It has no bytes.
     pub fn begin_symmetric(&mut self, len_bytes: usize) -> Result<Collective> {
         if len_bytes == 0 {
-            return Err(AmError::Argument("symmetric memory has some bytes"));
+            return Err(AmError::Argument("symmetric memory of 0 bytes: allocate one byte at least"));
         }
         self.take_back_symmetric();
         let (memory, mut data) = self.symmetric.attempt(self.links.endpoint(), len_bytes);

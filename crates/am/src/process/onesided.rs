@@ -56,7 +56,9 @@ impl OneSided {
             one.region.start == start && one.region.handle.len_bytes() == memory.len() as u64
         };
         if let Some(known) = self.registered.iter_mut().find(same) {
-            known.uses = known.uses.checked_add(1).ok_or(AmError::Full("registered too often"))?;
+            known.uses = known.uses.checked_add(1).ok_or(AmError::Full(
+                "this memory is registered too many times: deregister it once for each registration",
+            ))?;
             return Ok(());
         }
         let handle = links.endpoint().register(memory, Access::ALL)?;
@@ -206,7 +208,7 @@ impl OneSided {
         cookie: u64,
     ) -> Result<()> {
         if !how.fits(number) {
-            return Err(AmError::Argument("floats have no bits to be combined"));
+            return Err(AmError::NO_BITS);
         }
         let (described, remote) = describe(Transfer::Put, there, here)?;
         if !described.has_whole(number) {
@@ -254,7 +256,7 @@ impl OneSided {
         if let Change::Reduce(number, reduction, _) = change
             && !number.can(reduction)
         {
-            return Err(AmError::Argument("floats have no bits to be combined"));
+            return Err(AmError::NO_BITS);
         }
         if !remote.is_multiple_of(len_bytes) {
             return Err(AmError::Argument("the address of an atomic operation is a multiple of its width"));

@@ -43,7 +43,10 @@ impl Array {
     /// The arrays have so many elements, where they are not NULL.
     unsafe fn items(&self, max: usize) -> Result<Vec<Place>> {
         if usize::from(self.count) > max {
-            return wrong(format!("{} items are more than {max}", self.count));
+            return wrong(format!(
+                "{} items are too many for one message, which has {max} at most",
+                self.count
+            ));
         }
         // SAFETY: as the caller promises.
         unsafe { self.read("items") }

@@ -463,7 +463,7 @@ impl Collectives {
 
 fn check_numbers(data: &[u8], (number, reduction): (Number, Reduction)) -> Result<()> {
     if !number.can(reduction) {
-        return Err(AmError::Argument("floats have no bits to be combined"));
+        return Err(AmError::NO_BITS);
     }
     if !data.len().is_multiple_of(number.len_bytes()) {
         return Err(AmError::Argument("the data of a reduction is a whole number of elements"));
@@ -579,7 +579,9 @@ fn exchange(
         out.start <= out.end && out.end <= sent && into.start <= into.end && into.end <= got
     };
     if parts.len() != place.size || !parts.iter().all(is_good) {
-        return Err(AmError::Argument("there is a part for each member, inside of the data"));
+        return Err(AmError::Argument(
+            "give one part for each member of the team, within the data that is sent and the space for what comes",
+        ));
     }
     let mut buffer = data;
     buffer.extend_from_slice(result);
@@ -587,7 +589,9 @@ fn exchange(
     let behind = |range: Range<usize>| sent + range.start..sent + range.end;
     let (out, into) = part(place.me);
     if out.len() != into.len() {
-        return Err(AmError::Argument("what a member has for itself is as long as what it gets from itself"));
+        return Err(AmError::Argument(
+            "the part that a member sends to itself must be as long as the part that it receives from itself",
+        ));
     }
     buffer.copy_within(out, sent + into.start);
     let steps = place.alltoall(|to| part(to).0, |from| behind(part(from).1));

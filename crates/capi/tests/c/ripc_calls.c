@@ -246,7 +246,10 @@ static void long_items(void)
     call = ripc_call(CLIENT, SERVER, with_long(&one, buffer, LARGE, 0), PATIENCE_MS, 0);
     ripc_buf_free(buffer);
     void *others = ripc_buf_alloc(LARGE);
-    CHECK(call && others && others != (void *)buffer && take(call, &reply) == 0 && says(&reply, "stored"));
+    CHECK(call && others);
+    /* The same memory only if the service has all of the request already: it gets what was sent, whatever is written here. */
+    memset(others, 9, LARGE);
+    CHECK(take(call, &reply) == 0 && says(&reply, "stored"));
     ripc_free_message(&reply);
     call = ripc_call(CLIENT, SERVER, with_long(&one, others, LARGE, 0), PATIENCE_MS, 0);
     CHECK(call && take(call, &reply) == 0 && says(&reply, "no window"));

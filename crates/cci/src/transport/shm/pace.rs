@@ -6,7 +6,7 @@ const POLLS_PER_MAINTENANCE_MAX: u32 = 64;
 const MAINTENANCE_NS_MAX: u64 = 10_000;
 /// Time between two questions to the kernel. With a system call in each poll, latency would be little else.
 const KERNEL_POLL_NS: u64 = 20_000;
-/// The same time if the program may have slept on the descriptor.
+/// Time between two questions to the kernel if the program may have slept on the descriptor: the kernel has woken it for something.
 const KERNEL_DUE_NS: u64 = 2_000;
 
 /// The number of polls since the last maintenance, and when the kernel was asked.

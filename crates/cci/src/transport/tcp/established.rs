@@ -472,7 +472,7 @@ impl Established {
         false
     }
 
-    /// Tells the peer that there are receive buffers again, for so many messages. Returns false if it lets too many answers pile up.
+    /// Informs the peer that there are receive buffers again, for so many messages. Returns false if it lets too many answers pile up.
     pub fn send_ready(&mut self, shared: &mut Shared, window: u32) -> bool {
         //= wire.md R-TCP-11
         self.input.take = Take::Awaited;

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 /// How many bytes one connection may read, and write, in one poll, before messages and the program have their turn.
 const TURN_BYTES: u64 = 256 << 10;
-/// The same limit while messages come and go, since they wait for the turn to end.
+/// How many bytes one connection may read, and write, in one poll while messages come and go, since these wait until it is done.
 const SHORT_TURN_BYTES: u64 = 32 << 10;
-/// How long after the last message that limit holds.
+/// How long after the last message [`SHORT_TURN_BYTES`] is the limit.
 const MESSAGES_NS: u64 = 1_000_000;
 /// How many connections have their turn in one poll.
 const TURNS_MAX: usize = 8;

@@ -322,8 +322,9 @@ pub fn heavy_fence() {
 
 /// Makes the stores to a range visible, whoever made them: before it is unmapped, replaced or freed.
 pub fn unmap(base: *const u8, len_bytes: usize) {
-    MEMORIES.with_borrow(|memories| {
-        for state in memories.iter().filter_map(Weak::upgrade) {
+    // A thread that is ending has no simulation any more.
+    let _ = MEMORIES.try_with(|memories| {
+        for state in memories.borrow().iter().filter_map(Weak::upgrade) {
             let mut state = state.borrow_mut();
             state.processes.iter_mut().for_each(|process| process.show_range(base as usize, len_bytes));
         }

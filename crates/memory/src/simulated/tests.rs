@@ -245,3 +245,21 @@ fn a_ring_delivers_in_order_and_wakes_who_sleeps() {
     }
     assert!(heavy_fences > 1_000, "{heavy_fences}");
 }
+
+/// Memory is given back also where a thread, or the process, ends, and what simulations keep for the thread is gone already.
+#[test]
+fn memory_is_unmapped_while_a_thread_ends() {
+    struct UnmapsAtTheEnd;
+    impl Drop for UnmapsAtTheEnd {
+        fn drop(&mut self) {
+            unmap(core::ptr::dangling(), 8);
+        }
+    }
+    thread_local!(static LAST: UnmapsAtTheEnd = const { UnmapsAtTheEnd });
+    let thread = std::thread::spawn(|| {
+        // What is used first is dropped last.
+        LAST.with(|_| ());
+        drop(memory(false, 0));
+    });
+    thread.join().expect("it ends");
+}

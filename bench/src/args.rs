@@ -120,7 +120,7 @@ pub struct WorkArgs {
     /// How many times.
     #[arg(long)]
     pub count: u64,
-    /// The other side, which the first one starts; it tells here where the first one is (a URI, an address, …).
+    /// The other side, which the first one starts. This says where the first one is (a URI, an address, …).
     #[arg(long, value_name = "WHERE")]
     pub partner_of: Option<String>,
 }

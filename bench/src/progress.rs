@@ -14,7 +14,7 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(Some(turns), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {left}{msg}");
         let left = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
-            // Before the first turn there is nothing to tell it from. A bar that can't be drawn is no failure.
+            // Before the first turn there is nothing to estimate it from. A bar that can't be drawn is no failure.
             if state.pos() > 0 {
                 let _ = write!(to, "{} min left  ", state.eta().as_secs().div_ceil(60));
             }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Reading {
     /// In the unit of the work: a mean over the turn, or what the work says.
     pub value: f64,
-    /// Where the work tells how values are spread: nanoseconds at 0.5, 0.99 and 0.999.
+    /// Where the work shows how values are spread: nanoseconds at 0.5, 0.99 and 0.999.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantiles_ns: Option<[f64; 3]>,
     /// Where messages may be lost: the part of them that arrived.

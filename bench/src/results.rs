@@ -23,7 +23,7 @@ pub struct Results {
 pub struct Run {
     /// Version of CCI.
     pub version: String,
-    /// The commit, with a `+` where files were changed since; empty where git does not tell.
+    /// The commit, with a `+` where files were changed since; empty where git does not say.
     pub commit: String,
     /// The machine.
     pub machine: Machine,

@@ -111,7 +111,7 @@ fn estimate_ms(row: &Row, plan: Plan) -> u64 {
     row.contestants.iter().map(|contestant| (turn_ms + one(contestant.role())) * (rounds + 1)).sum()
 }
 
-/// What an earlier run measured, on this very machine. Each row tells of which commit it is.
+/// What an earlier run measured, on this very machine. Each row says of which commit it is.
 fn resumed(file: &Path, args: &Args) -> Outcome<Results> {
     let mut earlier = json::read(file)?;
     let now = describe(args);

@@ -187,7 +187,7 @@ impl Work {
             | Work::BlockingTrip { .. }
             | Work::ChannelLife { .. }
             | Work::Connect => 200,
-            // These tell themselves how much there is to do.
+            // These say themselves how much there is to do.
             Work::IdleMemory { .. } => 1,
             // Names are claimed before, which takes a sixth of a second each where it is done by multicast.
             Work::Contact => 16,

@@ -1,4 +1,4 @@
-//! Peers that are one program of `bench/peers`, which does one turn and tells it as a [`Reading`].
+//! Peers that are one program of `bench/peers`, which does one turn and reports it as a [`Reading`].
 
 use super::leftovers;
 use crate::child;

@@ -2,7 +2,7 @@
 //!
 //! Half round trips and rates are of tagged messages, its API for messages (`tag_lat`, `tag_bw`); active messages (`ucp_am_*`) have
 //! the same half round trip and a lower rate. `ucp_put_lat` is not a message: the other side reads memory that it knows
-//! of, without a call of the library, and half of the time is what one cache line takes. What is told last on its line is
+//! of, without a call of the library, and half of the time is what one cache line takes. What comes last on its line is
 //! taken for all works, operations a second over the whole test: the times have three digits after the microsecond.
 
 use super::program::Installed;

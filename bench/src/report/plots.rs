@@ -106,7 +106,7 @@ fn points(group: &Group<'_>, name: &str, value: fn(&Track) -> Option<f64>) -> Ve
     points
 }
 
-/// A peer has one colour in all plots; baselines and CCI's forms are told apart within one.
+/// A peer has one colour in all plots; baselines and CCI's forms are distinguished within one.
 fn colour(group: &Group<'_>, results: &Results, role: Role, name: &str) -> RGBColor {
     let place = |tracks: &mut dyn Iterator<Item = &Track>| {
         let mut seen: Vec<&str> = Vec::new();

@@ -16,7 +16,7 @@ pub trait Dialled: Channel {
     /// The first side, not connected yet.
     type Listening;
 
-    /// Opens the first side, and tells where it is.
+    /// Opens the first side, and says where it is.
     fn listen(args: &WorkArgs, site: &Site) -> Outcome<(Self::Listening, String)>;
 
     /// Takes the partner's connection.

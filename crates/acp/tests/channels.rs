@@ -299,7 +299,7 @@ fn frees_unread() {
     close(global);
 }
 
-/// Rank 1 ends in the middle: whoever waits for it is told so, and has its other channel.
+/// Rank 1 ends in the middle: whoever waits for it gets an error, and keeps its other channel.
 fn one_dies() {
     let (mut job, mut global) = roles::open(STARTER_BYTES, 0);
     // Over UDP nobody else says so.

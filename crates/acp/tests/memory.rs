@@ -1,5 +1,5 @@
 //! What the basic layer takes (Table I of the paper): resident above an endpoint of the core, and for each further process of the job.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that tells what it has found")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that prints what it has found")]
 
 use allocation_counter::measure;
 use cci::{Context, Endpoint, Options};

@@ -270,7 +270,7 @@ fn other_numbers() {
     global.close().unwrap();
 }
 
-/// Rank 1 ends in the middle. The others are told so wherever they need it, and still have each other.
+/// Rank 1 ends in the middle. The others learn it wherever they need to, and still have each other.
 fn one_dies() {
     let (mut job, mut global) = open();
     // Over UDP nobody else says so.

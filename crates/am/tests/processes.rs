@@ -152,7 +152,7 @@ fn late() {
     runtime.finish().unwrap();
 }
 
-/// Rank 1 ends in the middle, and the others are told so wherever they are.
+/// Rank 1 ends in the middle, and the others learn it wherever they are.
 fn one_dies() {
     let mut job = Job::join().unwrap();
     // Over UDP nobody else says so.

@@ -62,7 +62,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// As many events as there are buffers whose fate they tell, and some.
+    /// One event for each buffer whose completion it reports, and some more.
     pub fn set_event_limit(&mut self, options: &Options) {
         self.events.set_max(event_limit(options));
     }

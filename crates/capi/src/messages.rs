@@ -59,7 +59,7 @@ pub(crate) unsafe fn send(
     }
 }
 
-/// Only where completions come in order does a later one tell that the buffer of a silent send is free.
+/// Only where completions come in order does a later one show that the buffer of a silent send is free.
 pub(crate) fn check_silent_no_copy(c_endpoint: &CEndpoint, connection: Connection) -> Result<(), Failure> {
     match c_endpoint.with(|endpoint, _| endpoint.attribute(connection))? {
         Some(Attribute::ReliableOrdered) | None => Ok(()),

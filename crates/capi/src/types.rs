@@ -80,7 +80,7 @@ pub const CCI_CONN_ATTR_UU_MC_TX: cci_conn_attribute_t = 3;
 /// Multicast, receiving side.
 pub const CCI_CONN_ATTR_UU_MC_RX: cci_conn_attribute_t = 4;
 
-/// What an event tells of.
+/// What an event reports.
 pub type cci_event_type_t = c_int;
 /// Never given out.
 pub const CCI_EVENT_NONE: cci_event_type_t = 0;

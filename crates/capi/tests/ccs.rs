@@ -77,7 +77,7 @@ fn collectives() {
     }
 }
 
-/// Rank 1 of three dies: what the others are told, and how they end.
+/// Rank 1 of three dies: what the others hear, and how they end.
 fn one_dies(mode: &str) -> Vec<(bool, String)> {
     let program = common::compile("ccs_deaths", Linked::Shared);
     let outputs = launch::launch(3, || {

@@ -14,7 +14,7 @@ fn program() -> PathBuf {
 }
 
 fn launched(size: u32, mode: &str) -> Vec<Output> {
-    // Its appearance is how rank 0 tells the others to go on.
+    // When it appears, the other ranks go on.
     let go = common::scratch().join(format!("go-{}-{size}-{mode}", process::id()));
     let program = program();
     let outputs = launch::launch(size, || {

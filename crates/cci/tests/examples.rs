@@ -33,7 +33,7 @@ fn the_readmes_programs_take_uris_of_every_device() {
 fn endpoints_work_in_a_tokio_program() {
     for device in ["shm", "udp-lo", "tcp-lo", "any"] {
         let server = Server::start("tokio_echo", &[device]);
-        // One after the other: the server's descriptor tells of each.
+        // One after the other: the server's descriptor becomes readable for each.
         for _ in 0..3 {
             assert_eq!(server.client("tokio_echo", &[]), "pong", "{device}");
         }

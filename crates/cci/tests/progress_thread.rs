@@ -277,7 +277,7 @@ fn the_descriptor_tells_of_events_that_the_thread_brought_in() {
             }
             while !matches!(peer.next_event(), Some(Event::Send { .. })) {}
         }
-        // And it does not tell of what is not there. (A protocol's own business may make it readable for a moment.)
+        // And it is not readable when nothing is there. (The protocol's own work may make it readable for a moment.)
         std::thread::sleep(Duration::from_millis(200));
         assert!(target.next_event().is_none());
         let mut fds = [PollFd::new(&handle, PollFlags::IN)];

@@ -94,7 +94,10 @@ impl Side {
                 assert!(known, "{status}");
             }
             Event::Disconnected { connection, .. } => {
-                assert!(self.conns.remove(&connection).is_some(), "told once, and not of one closed here");
+                assert!(
+                    self.conns.remove(&connection).is_some(),
+                    "reported once, and not of one closed here"
+                );
             }
             other => panic!("{other:?}"),
         }

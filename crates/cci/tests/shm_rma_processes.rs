@@ -125,7 +125,7 @@ impl Target {
         Target { endpoint, connection, child, memory }
     }
 
-    /// Registers the memory, tells the writer, and waits until it has written, and then some.
+    /// Registers the memory, sends the writer its handle, and waits until it has written, and a little longer.
     fn let_it_write(&mut self, more: Duration) -> RegionHandle {
         assert!(self.memory.write(0, &vec![0; LEN]));
         let handle = self.endpoint.register(&self.memory, Access::ALL).unwrap();

@@ -133,7 +133,7 @@ fn a_blocking_send_does_not_wait_for_room_for_ever() {
     assert!(a.send_blocking(ours, &[b"room"]).is_ok());
 }
 
-/// A request that another thread drops must wake the endpoint that it came to, or nobody tells the client.
+/// A request that another thread drops must wake the endpoint that it came to, or nobody answers the client.
 fn refused_from_another_thread(mut a: Endpoint, mut b: Endpoint) {
     let uri = b.uri().to_owned();
     a.connect(&uri, b"", Attribute::ReliableOrdered, 1, Some(PATIENCE)).unwrap();

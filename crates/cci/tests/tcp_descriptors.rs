@@ -20,7 +20,7 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Polls both until `done`; which one an event is of is told.
+/// Polls both until `done`, which gets each event and whose it is.
 fn until(ends: &mut [Endpoint; 2], mut done: impl FnMut(usize, &mut Endpoint, Option<Event>) -> bool) {
     let start = Instant::now();
     loop {

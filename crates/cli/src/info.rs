@@ -76,7 +76,7 @@ fn as_text(context: &Context) -> String {
     out
 }
 
-/// A way that remote memory is reached. Which one a connection takes, `cci ping --explain` tells.
+/// A path by which remote memory is reached. `cci ping --explain` shows which one a connection takes.
 #[derive(Copy, Clone)]
 struct Path {
     name: &'static str,

@@ -17,7 +17,7 @@ impl Pattern {
     pub fn new() -> Pattern {
         let mut state = 0x0cc1_2011_u64;
         let bytes = (0..PHASES + cci::limits::MESSAGE_BYTES_MAX as usize).map(|index| match index {
-            // A permutation: the first byte of a message tells where it begins.
+            // A permutation: the first byte of a message shows where it begins.
             0..PHASES => (index * 167 + 13) as u8,
             _ => {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -84,7 +84,7 @@ impl Pinger<'_> {
         Ok(())
     }
 
-    /// A thousand lines tell less than the summary.
+    /// A thousand lines say less than the summary.
     fn worth_a_line(&self, seq: u64) -> bool {
         seq < 10 || !Duration::from(self.args.interval).is_zero()
     }

@@ -1,4 +1,4 @@
-//! What the two sides of `cci perf` and `cci ping` tell each other, beside the messages that are measured.
+//! What the two sides of `cci perf` and `cci ping` say to each other, beside the messages that are measured.
 //!
 //! A client opens a control connection and one connection for the data of each kind. The payload of each connection
 //! request is a [`Hello`]; without one, a connection gets back what it sends. Control messages are JSON: they are few,

@@ -250,7 +250,7 @@ fn waits() {
             job.barrier().unwrap();
         }
         let (waited, used) = (start.elapsed(), processor_time() - used_before);
-        // On a machine that is busy a rank may come late, and wait for too short a time to tell.
+        // On a machine that is busy a rank may come late, and wait for too short a time to show it.
         if job.rank() > 0 && waited > Duration::from_secs(2) {
             assert!(used * 100 < waited, "rank {}: {used:?} in {waited:?}", job.rank());
         }
@@ -492,7 +492,7 @@ fn ranks_of_prrte_meet() {
     meet_under(&["prterun", "--oversubscribe"]);
 }
 
-/// Both ways in which Slurm speaks to ranks, on one node and across two. These two are one host: what tells hosts apart is
+/// Both protocols by which Slurm speaks to ranks, on one node and across two. These two are one host: what distinguishes hosts is
 /// their kernel and name.
 #[test]
 fn ranks_of_slurm_meet() {

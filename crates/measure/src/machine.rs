@@ -10,7 +10,7 @@ pub struct Machine {
     pub processor: String,
     /// Cores that may be used.
     pub cores: usize,
-    /// Whether a hypervisor is below, as the processor tells.
+    /// Whether a hypervisor is below, as the processor says.
     pub virtual_machine: bool,
     /// Kernel name and version.
     pub kernel: String,

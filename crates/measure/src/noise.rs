@@ -1,4 +1,4 @@
-//! How much the machine interferes with measuring: told with the results, since it decides what they are worth.
+//! How much the machine interferes with measuring. It is shown with the results, since it decides what they are worth.
 
 use crate::cores::Cores;
 use cci_sys::{clock, cpu};
@@ -22,7 +22,7 @@ pub struct Noise {
     pub interrupted_fraction: f64,
     /// The longest piece of it.
     pub longest_interruption_ns: u64,
-    /// CPU time that the hypervisor gave to others during the whole run, if the system tells.
+    /// CPU time that the hypervisor gave to others during the whole run, if the system says so.
     pub steal_fraction: Option<f64>,
     /// Programs running or ready to run on the machine before the start, this one left out.
     pub others_running: Option<u64>,

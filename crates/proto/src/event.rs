@@ -1,4 +1,4 @@
-//! What the protocol tells the program, and how calls can fail.
+//! What the protocol reports to the program, and how calls can fail.
 
 use crate::Address;
 

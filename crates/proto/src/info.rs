@@ -1,4 +1,4 @@
-//! What an endpoint tells about itself.
+//! What an endpoint reports about itself.
 
 use crate::{Address, Attribute, ConnectionCounters};
 

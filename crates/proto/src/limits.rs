@@ -81,7 +81,7 @@ pub const RMA_LOT: usize = 64;
 /// The largest table index: the top bit of an index is used as a mark.
 pub const INDEX_MAX: u32 = (1 << 31) - 2;
 
-/// The most sends in progress that an endpoint can be told to allow.
+/// The most sends in progress that an endpoint can be set to allow.
 pub const SENDS_MAX: u32 = (1 << 24) - 1;
 
 /// How long a send may take unless the program has set another time.
@@ -213,7 +213,7 @@ pub const ACCEPT_TIMEOUT_NS: u64 = 30_000_000_000;
 /// How long a server waits for the client to confirm, at least. In between, the endpoint's send timeout counts: an acceptance is a send like any other.
 pub const ACCEPT_TIMEOUT_NS_MIN: u64 = 1_000_000_000;
 
-/// Times a closing side tells the peer so before it gives up.
+/// How often a closing side sends that to the peer before it gives up.
 pub const CLOSE_TRIES_MAX: u32 = 10;
 
 /// The first wait for the answer to a close, at least.

@@ -175,7 +175,7 @@ fn wait_absent(directory: &mut dyn Directory) {
     wait_for(directory, "absent", |news| matches!(news, News::Absent { .. }));
 }
 
-/// A process with a claim, which tells when it has lost it.
+/// A process with a claim, which reports when it has lost it.
 struct Process {
     child: Child,
     output: BufReader<ChildStdout>,

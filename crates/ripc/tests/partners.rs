@@ -229,7 +229,7 @@ fn lends_and_waits() {
     say(&format!("its answer, late: {}", String::from_utf8_lossy(answer.item(0))));
 }
 
-/// Somebody who speaks the format of the wire by hand.
+/// A peer that makes the frames of the wire itself.
 struct Forger {
     endpoint: Endpoint,
     bank: String,
@@ -324,7 +324,7 @@ fn floods() {
             say("at work");
         }
     }
-    say(&format!("{sent} frames taken, {answered} answered, {busy} told to come later"));
+    say(&format!("{sent} frames taken, {answered} answered, {busy} asked to come later"));
 }
 
 /// Whether a frame is an answer to what the poser has asked, or says that there is none.

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// A safety net: nothing here takes nearly as long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The news that a test gives, and what tells of them.
+/// The news that a test gives, and the descriptor that announces them.
 struct Source {
     news: Mutex<Vec<News>>,
     ready: EventFd,

@@ -132,7 +132,7 @@ impl fmt::Display for Wrong {
                 f.write_str("anybody would guess this key: make one by: openssl rand -hex 32")
             }
             Wrong::Repeated(line) => {
-                write!(f, "the same name or the same key is in line {line}: peers could not be told apart")
+                write!(f, "the same name or the same key is in line {line}: peers could not be distinguished")
             }
             Wrong::NoKey => f.write_str("there is no key in it: write a line name = 64 hexadecimal digits"),
             Wrong::BadPem(why) => write!(f, "not PEM: {why}"),

@@ -3,7 +3,7 @@
 use crate::limits::HANDSHAKE_VERSION;
 use std::fmt;
 
-/// Why a handshake failed, for people. It tells nothing that is secret.
+/// Why a handshake failed, for people. It says nothing that is secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {

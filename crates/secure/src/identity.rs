@@ -23,7 +23,7 @@ impl fmt::Display for Method {
 
 /// Who a peer proved to be: the name of the key both sides have, or the DNS names in its certificate. Cheap to clone.
 ///
-/// A key names those who share it, not one of them: where peers must be told apart, each needs a key of its own.
+/// A key names those who share it, not one of them: where peers must be distinguished, each needs a key of its own.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     // Never empty.
@@ -210,7 +210,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Everything: of peers without security, where nobody is told apart.
+    /// Everything: of peers without security, which are not distinguished.
     pub const ALL: Rights = Rights { connect: true, rma_read: true, rma_write: true };
 
     /// Nothing.

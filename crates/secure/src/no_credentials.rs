@@ -1,4 +1,4 @@
-//! Credentials without the feature `sealing`: nobody gets any, and whoever asks is told why.
+//! Credentials without the feature `sealing`: nobody gets any, and whoever asks gets the reason.
 
 use crate::credentials_error::{CredentialsError, Wrong};
 use crate::identity::Method;
@@ -82,7 +82,7 @@ impl EndpointId {
 mod tests {
     use super::*;
 
-    /// Who asks for security in a build without it is told so, and what to do.
+    /// Who asks for security in a build without it gets an error that says so, and what to do.
     #[test]
     fn credentials_are_refused_with_the_reason() {
         let key = b"a = 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";

@@ -289,7 +289,7 @@ impl SealedStream {
         let rights = match admitted {
             Ok(rights) => rights,
             Err(failure) => {
-                // What would have told the peer that it is welcome.
+                // What would have shown the peer that it is accepted.
                 self.outgoing.clear();
                 return Err(failure);
             }

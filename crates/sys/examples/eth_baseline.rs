@@ -3,7 +3,7 @@
 //!
 //! As root: `cargo run --release -p cci-sys --example eth_baseline` (`chrt -f 20` before it on a busy machine).
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program that tells what it found")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program that prints what it found")]
 
 use cci_sys::ethernet::{EndpointLock, FrameHeader, FrameSocket, Link};
 use cci_sys::xdp::{self, Attachment, Program, Refusal, Wanted};

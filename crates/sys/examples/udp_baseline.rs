@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p cci-sys --example udp_baseline` (`chrt -f 20` before it on a busy machine).
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program that tells what it found")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program that prints what it found")]
 
 use cci_sys::cpu;
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery};
@@ -24,7 +24,7 @@ struct Way {
     /// The receiver asks who sent it.
     sender: bool,
     len: usize,
-    /// The kernel tells with each how many it has dropped (`SO_RXQ_OVFL`).
+    /// The kernel reports with each how many it has dropped (`SO_RXQ_OVFL`).
     drops: bool,
     gro: bool,
     path_mtu: Option<Ipv4PathMtuDiscovery>,

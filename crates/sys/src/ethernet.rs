@@ -137,7 +137,7 @@ pub trait FrameSocket: AsFd + fmt::Debug + Send {
     /// The frame begun last is complete and `len_bytes` long, no longer than what was begun. It leaves with `flush`.
     fn commit(&mut self, len_bytes: usize);
 
-    /// How many committed frames the kernel has not been told of, or would not take yet; more on kernels that do not
+    /// How many committed frames the kernel does not know of, or would not take yet; more on kernels that do not
     /// show at once what they have taken.
     fn pending(&mut self) -> usize;
 
@@ -177,7 +177,7 @@ pub fn take_error(fd: impl AsFd) -> io::Result<()> {
 pub struct FrameStats {
     /// Frames given to the kernel.
     pub sent: u64,
-    /// System calls that told the kernel to send.
+    /// System calls that made the kernel send.
     pub kicks: u64,
     /// Times that a frame could not be begun for want of room.
     pub full: u64,

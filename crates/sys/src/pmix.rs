@@ -234,7 +234,7 @@ impl Pmix {
 
 impl Drop for Pmix {
     fn drop(&mut self) {
-        // SAFETY: there are no infos. Where the server is gone, nobody is left to be told.
+        // SAFETY: there are no infos. Where the server is gone, nobody is left to hear of it.
         let _ = unsafe { (self.calls.finalize)(ptr::null(), 0) };
     }
 }

@@ -257,7 +257,7 @@ impl Veth {
     }
 
     /// Changes the longest packet of one end of a wire. What the other end sends that is longer is lost on the way, and
-    /// nobody is told: a black hole for large packets.
+    /// nobody hears of it: a black hole for large packets.
     pub fn mtu_of(&self, end: End, wire: u8, mtu_bytes: u32) {
         self.must(end, ip, &format!("link set {} mtu {mtu_bytes}\n", self.name(end, wire)));
     }
@@ -326,7 +326,7 @@ impl Veth {
         let [a, b] = [End::A, End::B].map(|end| {
             let address = mac(end, number).map(|byte| format!("{byte:02x}")).join(":");
             // Different numbers at the ends: where they happen to be the same, as they do in fresh namespaces, the
-            // kernel takes the pair for hardware, and a second to tell of its carrier.
+            // kernel takes the pair for hardware, and a second to report its carrier.
             let index = 10 + 2 * u32::from(number) + u32::from(end.number());
             format!("name {} index {index} address {address} mtu {}", self.name(end, number), wire.mtu_bytes)
         });

@@ -19,7 +19,7 @@ const ROUNDS: usize = 30;
 const ATTEMPTS: usize = 3;
 
 thread_local! {
-    /// What allocated: one run tells all.
+    /// What allocated: one run shows all.
     static FOUND: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 

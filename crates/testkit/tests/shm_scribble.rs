@@ -88,7 +88,7 @@ fn join(endpoint: &mut Endpoint, uri: &str, who: &[u8]) -> Option<(Connection, R
     None
 }
 
-/// Sends, writes and reads until told to stop, and looks at every byte.
+/// Sends, writes and reads until it is stopped, and looks at every byte.
 fn honest(uri: &str) {
     let mut endpoint = endpoint(64, HONEST_TIMEOUT);
     let mut rng = Rng::new(number(SEED, 1));
@@ -240,7 +240,7 @@ fn scribble(own: &File, rng: &mut Rng, start: u64, len: u64) {
 /// What the endpoint knows of a peer.
 struct Peer {
     hostile: bool,
-    /// It was told to stop: its connection will end.
+    /// It was asked to stop: its connection will end.
     leaving: bool,
     /// Of the attacker's memory, if it said so.
     theirs: Option<RegionHandle>,
@@ -390,7 +390,7 @@ fn garbage_in_shared_memory_harms_nobody_else() {
         if polls % 4096 == 0 {
             attackers.retain_mut(|child| {
                 let ended = child.try_wait().expect("its status");
-                // What it spoiled was its own library's too; that it may die of it is its own business, and told below.
+                // What it spoiled was its own library's too; it may die of that, which is reported below.
                 crash += u64::from(ended.is_some_and(|status| !status.success()));
                 ended.is_none()
             });

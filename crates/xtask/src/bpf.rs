@@ -54,7 +54,7 @@ fn clang() -> Result<(), String> {
     match major(&text) {
         Some(CLANG_MAJOR) => Ok(()),
         Some(other) => Err(format!("clang is version {other}, and the object was made by {CLANG_MAJOR}")),
-        None => Err("clang does not tell its version".to_owned()),
+        None => Err("clang does not say its version".to_owned()),
     }
 }
 

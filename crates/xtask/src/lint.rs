@@ -7,7 +7,7 @@ use crate::tidy;
 use std::process::Command;
 use std::time::Duration;
 
-/// Runs every lint, also after one has failed: one run should tell everything that is wrong.
+/// Runs every lint, also after one has failed: one run should show everything that is wrong.
 pub fn run() -> Result<(), String> {
     let steps: [fn() -> Result<(), String>; 7] =
         [format, tidy::run, bpf::check, clippy, features::check, docs, deny];

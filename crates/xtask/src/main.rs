@@ -149,7 +149,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tests run although a lint failed: one run should tell everything that is wrong. They come last, so that the last
+/// Tests run although a lint failed: one run should show everything that is wrong. They come last, so that the last
 /// line on standard output is their tally.
 fn ci() -> Result<(), String> {
     let linted = lint::run();

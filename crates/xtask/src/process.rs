@@ -92,7 +92,7 @@ impl fmt::Display for Spent {
     }
 }
 
-/// Of this program and of all that it runs or ran, with all that they ran in turn. Zero where the kernel does not tell.
+/// Of this program and of all that it runs or ran, with all that they ran in turn. Zero where the kernel does not say.
 fn processor_time() -> Duration {
     Processes::now().processor_time(std::process::id())
 }

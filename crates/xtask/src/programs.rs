@@ -37,7 +37,7 @@ struct Program {
 }
 
 impl Program {
-    /// Reads one of cargo's messages, if it tells of a test program.
+    /// Reads one of cargo's messages, if it is about a test program.
     fn parse(line: &str) -> Option<Program> {
         let message: Value = serde_json::from_str(line).ok()?;
         let is_test = message["profile"]["test"].as_bool() == Some(true);

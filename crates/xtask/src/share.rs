@@ -39,7 +39,7 @@ const SHARES: &[Share] = &[
     Share { name: "races of threads", run: |workspace, _| sanitize::test(workspace, &["thread"]) },
 ];
 
-/// Runs the share whose turn it is, and tells how to run it again.
+/// Runs the share whose turn it is, and says how to run it again.
 pub fn test(workspace: &Workspace) -> Tally {
     let turn = turn();
     let at = usize::try_from(turn % SHARES.len() as u64).unwrap_or(0);

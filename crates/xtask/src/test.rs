@@ -137,7 +137,7 @@ fn tests(workspace: &Workspace, form: Form, beside: Vec<Job>) -> Result<Tally, S
         // The installed library is built for release only here.
         tests.env("CCI_INSTALL_PROFILE", "release");
     }
-    // `cargo test` by hand draws anew each time.
+    // `cargo test` without xtask draws anew each time.
     if std::env::var_os(PROPERTY_SEED).is_none() {
         let seed = match form {
             Form::Short => SHORT_SEED,

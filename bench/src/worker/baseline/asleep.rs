@@ -58,7 +58,7 @@ pub fn futex(args: &WorkArgs) -> Outcome<Option<Reading>> {
         Ok(false) => Err(Failure::new("nothing comes")),
         Err(error) => Err(failed("futex")(error)),
     };
-    // It goes round: only neighbours are told apart.
+    // It wraps around: only neighbours are distinguished.
     let (question, answer) = (|trip: u64| (2 * trip + 1) as u32, |trip: u64| (2 * trip + 2) as u32);
     if args.partner_of.is_some() {
         partner::pin(args)?;

@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const QUESTION_BYTES: usize = 480;
 const ANSWER_BYTES: usize = 128;
 
-/// What one question takes: the median. The partner asks, and tells it with its last question.
+/// What one question takes: the median. The partner asks, and reports it with its last question.
 pub fn run(args: &WorkArgs) -> Outcome<Option<Reading>> {
     if let Some(first) = &args.partner_of {
         partner::pin(args)?;

@@ -74,7 +74,7 @@ impl Channel for PlainXdp {
 
     #[inline]
     fn flush(&mut self) {
-        // What is not taken goes with the next one; where the interface is gone nothing comes, and that is told.
+        // What is not taken goes with the next one; where the interface is gone nothing comes, which is reported.
         self.unsent = self.socket.flush().is_err();
     }
 

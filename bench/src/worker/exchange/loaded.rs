@@ -26,7 +26,7 @@ const END: u64 = u64::MAX;
 /// The first side: the highest rate of echoes first, and then `percent` of it.
 pub fn run<C: Channel>(channel: &mut C, len: u32, percent: u32) -> Outcome<Reading> {
     if len < 8 {
-        return Err(Failure::new("too short to tell messages apart"));
+        return Err(Failure::new("too short to distinguish messages"));
     }
     let mut message = vec![7; len as usize];
     // Once to warm up.

@@ -45,7 +45,7 @@ pub fn each(args: &WorkArgs) -> Outcome<Option<Reading>> {
         }
     };
     partner.end(|| endpoint.progress())?;
-    let median_ns = median_ns.ok_or_else(|| Failure::new("the partner tells no time"))?;
+    let median_ns = median_ns.ok_or_else(|| Failure::new("the partner reports no time"))?;
     Ok(Some(Reading::of(median_ns as f64)))
 }
 

@@ -149,7 +149,7 @@ fn accept_all(endpoint: &mut Endpoint, count: u32) -> Outcome<Connection> {
     }
 }
 
-/// The partner: one connection, the others when it is told, and then nothing until it is told to end.
+/// The partner: one connection, the others when it is asked for them, and then nothing until it is asked to end.
 fn connect_all(args: &WorkArgs, first: &str, connections: u32) -> Outcome {
     let mut endpoint = dial::endpoint_with(args, options())?;
     let connection = dial::connect(&mut endpoint, first, Attribute::ReliableOrdered)?;

@@ -230,7 +230,7 @@ struct Sides {
 
 impl Sides {
     fn put(&self, runtime: &mut Runtime) -> Outcome {
-        // One that fails has its fault told by the fence after it, as all it did is missing: the turn ends.
+        // If one fails, the fence after it reports that, as all it did is missing: the turn ends.
         runtime
             .put(1, self.remote, &self.local, |_, result| assert!(result.is_ok(), "a put failed"))
             .map_err(am)

@@ -107,11 +107,11 @@ fn number(message: &cci_ripc::Message) -> Outcome<u64> {
 }
 
 /// Tells the first service how long it took.
-fn tell(node: &mut Node, me: Service, took_ns: u64) -> Outcome {
+fn report(node: &mut Node, me: Service, took_ns: u64) -> Outcome {
     let partner = node.partner(me, &name(0)?).map_err(|error| dial::failed("partner")(&error))?;
     node.reach(partner, LIMIT).map_err(|error| dial::failed("reach")(&error))?;
     node.send(partner, &took_ns.to_le_bytes()).map_err(|error| dial::failed("send")(&error))?;
-    // Until it has left: whoever is told ends the connection.
+    // Until it has left: whoever gets it ends the connection.
     let until_ns = clock::now_ns() + 100_000_000;
     while clock::now_ns() < until_ns && node.is_reached(partner) {
         node.progress();
@@ -119,7 +119,7 @@ fn tell(node: &mut Node, me: Service, took_ns: u64) -> Outcome {
     Ok(())
 }
 
-/// Answers requests with what is in them, until it is told how long they took.
+/// Answers requests with what is in them, until it hears how long they took.
 fn serve(args: &WorkArgs, node: &mut Node, service: Service) -> Outcome<Reading> {
     let mut silent = Silence::default();
     loop {
@@ -174,7 +174,7 @@ fn call(args: &WorkArgs, mut node: Node, len: u32, clients: u32) -> Outcome {
         took_ns = clock::now_ns() - began_ns;
     }
     let (me, _) = *all.first().ok_or_else(|| Failure::new("no clients"))?;
-    tell(&mut node, me, took_ns)
+    report(&mut node, me, took_ns)
 }
 
 /// Takes messages with a long item each, all into one window.
@@ -230,7 +230,7 @@ fn lend(args: &WorkArgs, mut node: Node, len: u32) -> Outcome {
     Ok(())
 }
 
-/// Lets services be found, until it is told how long that took.
+/// Lets services be found, until it hears how long that took.
 fn be_found(args: &WorkArgs, node: &mut Node, service: Service) -> Outcome<Reading> {
     let mut silent = Silence::default();
     loop {
@@ -277,5 +277,5 @@ fn contact(args: &WorkArgs, mut node: Node) -> Outcome {
         }
         took_ns.push(clock::now_ns() - began_ns);
     }
-    tell(&mut node, me, median(took_ns))
+    report(&mut node, me, median(took_ns))
 }

@@ -214,7 +214,7 @@ impl Receiving {
         self.memory.write(self.slot(number), &header_number(number))
     }
 
-    /// One more segment was taken, of which the sender is told now and then.
+    /// One more segment was taken. The sender hears of it now and then.
     #[inline(always)]
     fn count_taken(&mut self, owed: &mut Owed, end: End) {
         self.taken += 1;

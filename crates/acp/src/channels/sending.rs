@@ -76,9 +76,9 @@ impl Progress {
 /// What an attempt to send has come to.
 pub(super) enum Sent {
     All,
-    /// An event will tell when it can go on.
+    /// It goes on with an event that will come.
     NotYet,
-    /// It can go on when there is space, of which nothing tells.
+    /// It can go on when there is space. No event reports that, so it has to try again.
     WaitsForSpace,
 }
 
@@ -361,7 +361,7 @@ impl Sending {
         self.is_lost || self.leaving == 0
     }
 
-    /// Tells the receiver how much was sent, if it has made the channel, and ends the registration.
+    /// Sends the receiver the number of segments, if it has made the channel, and ends the registration.
     pub fn go(self, links: &mut Links, end: End) -> Result<()> {
         if self.is_open() && !self.is_lost {
             links.say_bytes(

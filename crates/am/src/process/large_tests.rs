@@ -104,7 +104,7 @@ fn data_of_any_length_go_where_the_handler_says() {
     }
 }
 
-/// What a handler does not want, has no space for, or says nothing of, is told to both sides, and later messages pass those that are held.
+/// Both sides learn that a handler did not want a message, had no space for it, or did not decide. Later messages pass those that are held.
 #[test]
 fn messages_are_held_aborted_and_of_other_lengths() {
     for device in ["shm", "udp-lo"] {

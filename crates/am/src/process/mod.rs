@@ -188,7 +188,7 @@ impl Process {
     /// # Errors
     /// Those of [`Process::request`]; the part is not inside of its memory, or can't be registered. [`AmError::WouldBlock`] also if 256 large ones are
     /// under way to that rank.
-    #[expect(clippy::too_many_arguments, reason = "a message, and how its end is told")]
+    #[expect(clippy::too_many_arguments, reason = "a message, and how its end is reported")]
     pub fn send_large(
         &mut self,
         starter: Starter,

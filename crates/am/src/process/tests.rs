@@ -250,7 +250,7 @@ fn a_handler_does_not_wait() {
         assert!(matches!(runtime.barrier(), Err(AmError::State(_))));
         assert!(!runtime.poll());
         count.set(count.get() + 1);
-        // To itself, until there are no credits left; then it is told so.
+        // To itself, until there are no credits left, which the call reports.
         while runtime.request(message.context(), 0, 1, &[], b"more").is_ok() {}
     };
     all[0].register(context, 0, wait).unwrap();
@@ -451,7 +451,7 @@ fn barriers_pass_and_all_is_handled_before_anybody_leaves() {
     }
 }
 
-/// A rank that has lost another one leaves without the last barrier. Who waits there for both is told, although it had nothing to do with the
+/// A rank that has lost another one leaves without the last barrier. Who waits there for both learns of it, although it had nothing to do with the
 /// lost one.
 #[test]
 fn nobody_waits_in_a_barrier_for_a_rank_that_has_lost_one_and_left() {
@@ -508,7 +508,7 @@ fn whoever_leaves_first_is_not_taken_for_lost_by_ranks_that_it_has_just_begun_to
         assert!(start.elapsed() < LIMIT, "ranks 0 and 1 do not connect");
     }
     first.arrive().unwrap();
-    // Rank 1 hears of rank 0 and tells it so, before that has looked.
+    // Rank 1 hears of rank 0, and its answer is there before rank 0 has looked.
     for _ in 0..100 {
         all[0].progress();
     }

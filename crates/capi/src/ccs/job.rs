@@ -189,7 +189,7 @@ pub unsafe extern "C" fn CCS_abort(exit_code: c_int, why: *const c_char) -> c_in
             // SAFETY: as the caller promises.
             false => unsafe { CStr::from_ptr(why) }.to_string_lossy(),
         };
-        // Of what is no exit code, that it is no success is told at least.
+        // A value that is no exit code is reported as a failure.
         errors::end(u8::try_from(exit_code).ok().filter(|&code| code != 0).unwrap_or(1), &why)
     })
 }

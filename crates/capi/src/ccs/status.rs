@@ -9,7 +9,7 @@ use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
-/// Why a call failed, as the program is told: never `CCS_SUCCESS`.
+/// Why a call failed, as the program sees it: never `CCS_SUCCESS`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Code(NonZero<c_int>);
 

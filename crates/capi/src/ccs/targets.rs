@@ -50,7 +50,7 @@ pub(super) fn decide(live: &mut Live, token: Token, decision: Decision) {
     // If it has held the message too, that is for later.
     let Ok(held) = live.process.hold(token) else { return };
     if let Err(code) = accept(live, held, &target) {
-        // Nothing can go there: both sides are told.
+        // Nothing can go there: both sides get an error.
         let aborted = live.process.abort(held);
         debug_assert!(aborted.is_ok(), "it was held just now");
         if let Some(done) = target.done {

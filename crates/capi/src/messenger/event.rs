@@ -191,7 +191,7 @@ pub unsafe extern "C" fn cci_messenger_wait_event(
         unsafe { clear(event, "cci_messenger_wait_event: event is NULL") }?;
         // SAFETY: as the caller promises.
         let (c_messenger, timeout) = unsafe { (CMessenger::of(messenger)?, duration(timeout)?) };
-        // A time beyond what the clock can tell is for ever.
+        // A time beyond the range of the clock means for ever.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let found = loop {
             let failure = match next(c_messenger) {

@@ -20,7 +20,7 @@ pub(crate) struct CMessenger {
     pub fd: RawFd,
     /// The process that opened it.
     process: u32,
-    /// The program was told that no receive buffer is free.
+    /// A call has answered that no receive buffer is free.
     starved: AtomicBool,
 }
 
@@ -113,7 +113,7 @@ impl CMessenger {
     pub fn fed(&self) {
         fence(Ordering::SeqCst);
         if self.starved.load(Ordering::Relaxed) && self.starved.swap(false, Ordering::SeqCst) {
-            // A messenger that was closed has nobody to tell.
+            // A messenger that was closed has nobody to report to.
             let _ = self.with(|messenger| {
                 messenger.arm();
                 Ok(())

@@ -29,7 +29,7 @@ fn how(connection: u64, context: *const c_void, flags: c_int) -> Result<How, Fai
     let is_silent = flags & CCI_FLAG_SILENT != 0;
     let is_lent = flags & CCI_FLAG_NO_COPY != 0;
     if is_silent && is_lent {
-        let text = "CCI_FLAG_SILENT with CCI_FLAG_NO_COPY: nothing would tell when the memory is free";
+        let text = "CCI_FLAG_SILENT with CCI_FLAG_NO_COPY: no event would report when the memory is free";
         return Err(Failure::with_text(CCI_EINVAL, text));
     }
     let flags = if is_silent { SendFlags::SILENT } else { SendFlags::NONE };

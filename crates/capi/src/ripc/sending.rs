@@ -51,7 +51,7 @@ fn send_to(
 }
 
 /// # Safety
-/// The arrays and what they tell are as the header says.
+/// The arrays and their lengths are as the header says.
 unsafe fn send_short(given: Given) -> Result<u8> {
     // SAFETY: as the caller promises.
     let (items, returns) = unsafe { (given.items.short_items()?, given.returns.returns()?) };
@@ -91,7 +91,7 @@ unsafe fn send_short(given: Given) -> Result<u8> {
 }
 
 /// # Safety
-/// The arrays and what they tell are as the header says.
+/// The arrays and their lengths are as the header says.
 unsafe fn send_long(given: Given) -> Result<u8> {
     // SAFETY: as the caller promises.
     let (items, returns) = unsafe { (given.items.long_items()?, given.returns.returns()?) };

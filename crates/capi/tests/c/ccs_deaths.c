@@ -1,4 +1,4 @@
-/* A process dies: the others are told who, each operation on it ends, and they go on; without an error handler the job ends. */
+/* A process dies: the others learn which, each operation on it ends, and they go on; without an error handler the job ends. */
 #include "ccs_check.h"
 #include <unistd.h>
 

@@ -436,7 +436,7 @@ static void once_too_often(void)
     CHECK(number == 7);
 }
 
-/* What was registered once too few, or behind its end, is told once an operation, and nothing is touched. */
+/* What was registered once too few, or behind its end, is reported once an operation, and nothing is touched. */
 static void not_registered(void)
 {
     static uint64_t other[4];

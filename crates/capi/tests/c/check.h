@@ -100,7 +100,7 @@ static inline cci_event_t *next_of_two(cci_endpoint_t *one, cci_endpoint_t *othe
     }
 }
 
-/* The next event of endpoint, which must be of a type, while other makes progress and has nothing to tell. */
+/* The next event of endpoint, which must be of a type, while other makes progress and has no event. */
 static inline cci_event_t *expect_while(cci_endpoint_t *endpoint, cci_endpoint_t *other, cci_event_type_t type)
 {
     long long until = now_ms() + PATIENCE_MS;

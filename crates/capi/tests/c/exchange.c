@@ -241,7 +241,7 @@ static void be_client(const char *transport, const char *uri)
     connection_options(connections[CCI_CONN_ATTR_RO]);
     OK(cci_disconnect(connections[CCI_CONN_ATTR_UU]));
     OK(cci_disconnect(connections[CCI_CONN_ATTR_RU]));
-    /* The server ends once it has this: every send afterwards fails, and each is told once. */
+    /* The server ends once it has this: every send afterwards fails, and each is reported once. */
     cci_connection_t *last = connections[CCI_CONN_ATTR_RO];
     OK(cci_send(last, "bye", 3, NULL, CCI_FLAG_BLOCKING));
     uint32_t started = 0, ended = 0, failed = 0;

@@ -22,7 +22,7 @@ static inline const char *type_name(int type)
     return type >= 0 && type < (int)(sizeof names / sizeof *names) ? names[type] : "unknown";
 }
 
-/* The next event of one side, while the other makes progress and has nothing to tell. */
+/* The next event of one side, while the other makes progress and has no event. */
 static inline cci_messenger_event_t *next_of(struct side *side)
 {
     struct side *other = side == &client ? &server : &client;

@@ -9,7 +9,7 @@
 #define LONG_BYTES (32u << 20)
 #define CALLS 3
 
-/* What the processes tell each other. */
+/* What the processes say to each other. */
 static int to_victim[2], to_survivor[2];
 
 static void start(void)

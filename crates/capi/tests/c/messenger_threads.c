@@ -1,4 +1,4 @@
-/* Many threads call, and many answer: each request is answered once, by the thread that was told so. Argument: the transport. */
+/* Many threads call, and many answer: each request is answered once, by the thread that got it. Argument: the transport. */
 #include "messenger.h"
 #include <pthread.h>
 

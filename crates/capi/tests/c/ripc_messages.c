@@ -32,7 +32,7 @@ static void serve(struct other *parent)
     CHECK(got.result == 0 && got.short_sizes[0] == 1900 && is_filled(got.shorts[0], 1900, 5));
     done(&got);
     CHECK(send_text(SERVER, CLIENT, "all came") == 0);
-    /* Answers until it is told to end. */
+    /* Answers until it is asked to end. */
     for (;;) {
         got = receive(SERVER);
         CHECK(got.result == 0);

@@ -28,7 +28,7 @@ static void serve(struct other *parent)
         void *item = long_items[0];
         CHECK(*(int *)item == round);
         CHECK(ripc_send_long(SERVER, from, &item, long_sizes, 1, NULL, NULL, 0) == 0);
-        /* The other window is free; this one is when its item was fetched, which the next message tells. */
+        /* The other window is free; this one is when its item was fetched, which the next message shows. */
         if (round > 0)
             CHECK(ripc_reg_recv_window(item == windows[0] ? windows[1] : windows[0], PACKET) == 0);
         free(long_items);

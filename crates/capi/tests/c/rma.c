@@ -1,6 +1,6 @@
 /*
  * Remote memory between two processes: every call, every status. Arguments: the transport, and "single" for no locks.
- * The server owns memory, looks at it when it is told to, and otherwise only calls the library.
+ * The server owns memory, looks at it when it is asked to, and otherwise only calls the library.
  */
 #include "check.h"
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 #define AREA (256 * 1024)
 #define WORDS 64
 
-/* What the server tells each client. */
+/* What the server sends each client. */
 struct offer {
     /* AREA bytes of the library's, with every right. */
     struct cci_rma_handle all;

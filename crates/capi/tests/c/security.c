@@ -141,7 +141,7 @@ static void names_and_rights(const char *transport)
     OK(cci_destroy_endpoint(client));
     free(ours), free(theirs);
 
-    /* Nobody else than who is expected is told anything; with keys that is whoever has the one of that name. */
+    /* Nobody but who is expected gets anything; with keys that is whoever has the one of that name. */
     struct timeval brief = {0, 300000};
     OK(open_with(transport, &client_goes_by, &client));
     CHECK_STATUS(cci_connect_expecting(client, "nobody", uri, "x", 1, CCI_CONN_ATTR_RO, NULL, 0, &brief), CCI_EINVAL);

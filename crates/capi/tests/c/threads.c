@@ -25,7 +25,7 @@ static void *sender(void *seed)
     return NULL;
 }
 
-/* Takes events of either endpoint, waiting in its own way, until told to stop. */
+/* Takes events of either endpoint, waiting in a manner of its own, until it is stopped. */
 static void *taker(void *which)
 {
     cci_endpoint_t *endpoint = which ? server : client;

@@ -1,4 +1,4 @@
-//! An allocator that fails when it is told to.
+//! An allocator that fails when it is asked to.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -52,7 +52,7 @@ pub const STAGES: [Stage; 10] = [
 pub enum Failure {
     /// A call returned an error: its text.
     Call(String),
-    /// An event told of it: the peer, or the network, did something or did not.
+    /// An event reported it: the peer, or the network, did something or did not.
     Event(String),
 }
 

@@ -63,7 +63,7 @@ impl Attempts {
         }
     }
 
-    /// The attempt has failed. False: nobody follows it, and the program is to be told.
+    /// The attempt has failed. False: nobody follows it, and the program has to get the event.
     pub(super) fn failed(&mut self, connection: Connection, why: ConnectFailure) -> bool {
         let Some(answer) = self.followed.remove(&connection.to_bits()) else { return false };
         self.outcomes.push(Outcome { connection, failure: Some((answer, why)) });

@@ -3,7 +3,7 @@
 use crate::rma::Access;
 use cci_secure::{Identity, Rights};
 
-/// The other side, where an endpoint tells its peers apart, and what it is allowed here.
+/// The other side, where an endpoint distinguishes its peers, and what it is allowed here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// None: it has not said, and need not.

@@ -16,7 +16,7 @@ impl Peers {
 
     /// Makes sure that one more can be entered. False: there is no memory.
     pub fn has_space_for_one(&mut self) -> bool {
-        // An endpoint that tells nobody apart needs none.
+        // An endpoint that does not distinguish its peers needs none.
         self.0.is_empty() || self.0.try_reserve(1).is_ok()
     }
 

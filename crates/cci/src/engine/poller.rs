@@ -73,7 +73,7 @@ impl Poller {
         Ok(Poller { signals: Some(signals), ..poller })
     }
 
-    /// A poller of which this one is told by `token`: for one of several transports of an endpoint, so that their own
+    /// A poller whose readiness this one reports by `token`: for one of several transports of an endpoint, so that their own
     /// tokens can't be taken for each other's. Costs 0.2 µs more for each wake-up. Nobody sleeps on it.
     pub fn part(&self, token: u64) -> Result<Poller, SysError> {
         let part = Poller::bare(None)?;
@@ -81,7 +81,7 @@ impl Poller {
         Ok(part)
     }
 
-    /// One on which nobody sleeps: it keeps what it is told, and makes nothing readable.
+    /// One on which nobody sleeps: it keeps what is set, and makes nothing readable.
     #[cfg(feature = "simulated")]
     pub fn for_simulation() -> Result<Poller, SysError> {
         Poller::bare(None)
@@ -144,7 +144,7 @@ impl Poller {
         }
     }
 
-    /// Makes the descriptor readable, or not, on account of queued events.
+    /// Makes the descriptor readable if events are queued, and not readable if none are.
     pub fn set_pending(&self, pending: bool) {
         let was = self.is_pending.swap(pending, Ordering::Relaxed);
         let nudged =

@@ -34,7 +34,7 @@ impl RequestBody {
     /// Takes out what the transport put into the request, and leaves the remainder.
     ///
     /// # Errors
-    /// [`AcceptError::OtherDevice`]: another kind of transport put something in, which was told that the request is refused.
+    /// [`AcceptError::OtherDevice`]: another kind of transport put something in, which has got the answer that the request is refused.
     pub fn claim<T: Any>(mut self) -> Result<(Box<T>, RequestBody), AcceptError> {
         match std::mem::replace(&mut self.inner, Box::new(())).downcast() {
             Ok(inner) => Ok((inner, self)),

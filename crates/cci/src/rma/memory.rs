@@ -98,7 +98,7 @@ impl Charged {
         self.id.load(Ordering::Relaxed)
     }
 
-    /// Makes a grant, and tells somebody of it, while the pages stay the same.
+    /// Makes a grant, and reports it, while the pages stay the same.
     pub fn grant<T>(&self, word: &LiveWord, token: u64, notify: impl FnOnce() -> T) -> T {
         let mut words = self.words();
         if !words.iter().any(|known| known.is(word)) {

@@ -85,7 +85,7 @@ impl BitOr for RmaFlags {
 /// ```
 /// use cci::{Connection, Endpoint, Segment, Rma, RmaError, RmaFlags, RegionHandle, RmaKind};
 ///
-/// /// Writes a page of ours to the peer's region, and tells its program once it is there.
+/// /// Writes a page of ours to the peer's region, and notifies its program once it is there.
 /// fn publish(
 ///     endpoint: &mut Endpoint,
 ///     peer: Connection,

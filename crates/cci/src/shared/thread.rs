@@ -204,7 +204,7 @@ impl Drop for ProgressThread {
         self.helper.called.notify_all();
         self.helper.poller.wake_thread();
         if thread.thread().id() != std::thread::current().id() {
-            // That it panicked, if it did, is told by the panic's own message.
+            // If it panicked, the panic's own message has said so.
             let _ = thread.join();
         }
     }

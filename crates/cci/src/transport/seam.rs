@@ -140,7 +140,7 @@ pub trait Transport: Send {
         let _ = (core, change);
     }
 
-    /// A region of memory of the library's was registered for one connection, which is on this link. The transport may tell the peer before
+    /// A region of memory of the library's was registered for one connection, which is on this link. The transport may announce it to the peer before
     /// the program does.
     fn region_for(&mut self, core: &mut Core, link: u64, region: u64) {
         let _ = (core, link, region);
@@ -177,7 +177,7 @@ pub trait Transport: Send {
         if core.has_events() { core.pop_event() } else { None }
     }
 
-    /// Disconnects what [`Core::ended`] has told to be over.
+    /// Disconnects what [`Core::ended`] has reported as over.
     #[cold]
     fn release_ended(&mut self, core: &mut Core) {
         while let Some((connection, link)) = core.next_ended() {

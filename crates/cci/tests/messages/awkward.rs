@@ -334,7 +334,7 @@ fn a_request_that_is_made_twice(device: &str) {
     // It was answered, so the number is free again.
     scene.say(&head(6, 1, 5));
     let Event::Request(second) = scene.event() else { panic!() };
-    // Two that wait under one number could not be told apart.
+    // Two that wait under one number could not be distinguished.
     scene.say(&head(6, 1, 5));
     scene.is_found_out();
     drop(second);
@@ -392,7 +392,7 @@ fn a_long_request_that_can_not_be_fetched(device: &str) {
     assert!(matches!(scene.event(), Event::Request(_)));
 }
 
-/// A client that asks and gives up at once, again and again, and never reads what it is told: it is held back, or found out, before that
+/// A client that asks and gives up at once, again and again, and never reads the answer: it is held back, or found out, before that
 /// costs the server more than the window of calls.
 fn given_up_again_and_again(device: &str) {
     const TIMES: u32 = 40_000;

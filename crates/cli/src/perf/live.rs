@@ -20,7 +20,7 @@ impl Live {
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {left}{msg}");
         let left = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
-            // Before the first step there is nothing to tell it from. A bar that can't be drawn is no failure.
+            // Before the first step there is nothing to estimate it from. A bar that can't be drawn is no failure.
             if state.pos() > 0 {
                 let _ = write!(to, "{} s left, Ctrl-C ends it  ", state.eta().as_secs());
             }

@@ -182,7 +182,7 @@ fn write_frames(frames: &Receiver<Vec<u8>>, mut to: ChildStdin) {
 }
 
 fn copy_errors(from: ChildStderr, label: String) {
-    // Where nobody reads errors there is nobody to tell.
+    // Where nobody reads errors there is nobody to report to.
     let _ = copy_lines(from, stderr(), &Form { label: Some(label), completes_last: true });
 }
 

@@ -34,7 +34,7 @@ impl Ending {
         }
     }
 
-    /// What ranks are told of it.
+    /// What ranks hear of it.
     pub const fn status(self) -> RankStatus {
         match self {
             Ending::Exit(code) => RankStatus::Exited(code),

@@ -141,7 +141,7 @@ impl Child {
         Some(message)
     }
 
-    /// All its sessions have ended, as it was told.
+    /// All its sessions have ended, as they reported.
     pub const fn has_ended_sessions(&self) -> bool {
         self.report.ending && self.report.sessions == 0
     }

@@ -1,7 +1,7 @@
 //! `cci soak`: mixed traffic with faults for as long as asked, every byte checked, with a verdict.
 //!
 //! The process that is started conducts: for each device it starts peers (this program once more), does harm to some of
-//! them, and judges what they tell. It takes no part in the traffic.
+//! them, and judges what they report. It takes no part in the traffic.
 
 pub mod args;
 mod child;

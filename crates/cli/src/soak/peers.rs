@@ -17,7 +17,7 @@ pub const EXCUSE: Duration = Duration::from_secs(45);
 
 /// A place for a peer, which may be between two processes.
 pub struct Slot {
-    /// What its next process is told.
+    /// What its next process gets.
     pub setup: Setup,
     /// Its process.
     pub child: Option<Child>,

@@ -64,7 +64,7 @@ impl Plan {
         if self.peers > 2 { 2 } else { 1 }
     }
 
-    /// What the peer of this index is told, in a soak of this seed.
+    /// What the peer of this index gets, in a soak of this seed.
     pub fn setup(&self, index: usize, seed: u64) -> Setup {
         let pid = std::process::id();
         // Below the ports that the system gives away by itself.

@@ -1,4 +1,4 @@
-//! One device's soak: its peers, the faults done to them, and the judgement of what they tell.
+//! One device's soak: its peers, the faults done to them, and the judgement of what they report.
 
 use super::child::Child;
 use super::faults::{Fault, FaultSchedule, Next};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A peer that is not stopped tells something within this.
+/// A peer that is not stopped reports something within this.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Peers that nothing is done to get on within this.
 const STALL: Duration = Duration::from_secs(45);
@@ -25,7 +25,7 @@ const STALL: Duration = Duration::from_secs(45);
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// Time for everything to end.
 const END_LIMIT: Duration = Duration::from_secs(100);
-/// Time for the peers to tell what else they know when something has failed.
+/// Time for the peers to report what else they know when something has failed.
 const EXPLAIN_LIMIT: Duration = Duration::from_secs(10);
 /// Sessions that each peer completes before there is any fault.
 const WARM_SESSIONS: u64 = 6;
@@ -455,7 +455,7 @@ impl Scene {
         }
     }
 
-    /// Something failed: each peer tells all it knows. One that finds an error reports it, and only then closes its
+    /// Something failed: each peer reports all it knows. One that finds an error reports it, and only then closes its
     /// connections. What the others notice of that may be heard first, and is a consequence: the cause is known once each
     /// peer has answered or has ended.
     fn explain(&mut self) -> Outcome {

@@ -1,4 +1,4 @@
-//! What the conductor and its peers tell each other: a line of JSON each, over pipes, so that CCI is not its own witness.
+//! What the conductor and its peers say to each other: a line of JSON each, over pipes, so that CCI is not its own witness.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};

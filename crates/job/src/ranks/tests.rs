@@ -342,7 +342,7 @@ fn a_rank_that_works_for_longer_than_a_send_may_take_is_waited_for() {
     let send_timeout = Duration::from_millis(50);
     for device in ["shm", "tcp-lo", "udp-lo"] {
         let mut all = ranks_with(device, 6, &Options::default().send_timeout(send_timeout));
-        // In the second turn rank 1 takes no events for a while, and has children that have told it.
+        // In the second turn rank 1 takes no events for a while, and has children that have reported.
         for turn in 0..2 {
             for (rank, ranks) in all.iter_mut().enumerate() {
                 if turn == 0 || rank != 1 {

@@ -117,7 +117,7 @@ impl<M> Consumer<M> {
     }
 
     /// The next record, if it has one line and is of this kind, and the length of its payload: the cheapest look at one that comes
-    /// alone. `None`: there is none, or it is anything else, which [`peek`](Self::peek) tells apart.
+    /// alone. `None`: there is none, or it is anything else, which [`peek`](Self::peek) distinguishes.
     #[inline(always)]
     pub fn peek_line(&self, kind: u8) -> Option<(RecordHeader, u32)> {
         if self.stalled {

@@ -39,7 +39,7 @@ pub(crate) struct Path {
     pub reorder_steps: u8,
     /// Bundles that must leave now, whatever the window says.
     pub probe_credit: u8,
-    /// PINGs answered since the first of the probes in vain.
+    /// PINGs answered since the first of the probes that were not.
     pub answers: u8,
 }
 

@@ -94,7 +94,7 @@ impl Paths {
         if second { SECOND } else { FIRST }
     }
 
-    /// An acknowledgement that came by this path for what went by this path tells how long that takes, even if all that it
+    /// An acknowledgement that came by this path for what went by this path shows how long that takes, even if all that it
     /// acknowledges is known by the other path already: of two paths one may always be the first. True: it was counted.
     pub fn sample_path(&mut self, by: u8, head: &Head, rtt_ns: u64, now: Time) -> bool {
         let Some(bond) = self.bond.as_deref_mut() else { return false };

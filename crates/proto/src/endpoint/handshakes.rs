@@ -264,7 +264,7 @@ impl Handshakes {
         Ok(())
     }
 
-    /// Accepts a request, which may have come to another endpoint (then tell that one by `request_taken`). Ends
+    /// Accepts a request, which may have come to another endpoint (then report it to that one by `request_taken`). Ends
     /// in exactly one `Event::Accepted` or `Event::AcceptFailed` with `token`.
     pub fn accept(
         &mut self,

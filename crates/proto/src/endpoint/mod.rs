@@ -319,7 +319,7 @@ impl Endpoint {
     }
 
     /// Queues messages of a burst, from the first on, as [`Endpoint::send`] would one by one: as far as there is space, and none is
-    /// longer than `message_bytes_max` and what the connection takes. If the first one can't be sent, `send` tells why. Each
+    /// longer than `message_bytes_max` and what the connection takes. If the first one can't be sent, `send` says why. Each
     /// message is counted by one [`Event::Sent`](crate::Event::Sent) with `context`, which several of them have in common.
     pub fn send_burst(
         &mut self,
@@ -668,7 +668,7 @@ impl Endpoint {
         self.handshakes.connect_by(all, to, now, request, attribute, token, timeout_ns)
     }
 
-    /// Accepts a request, which may have come to another endpoint (then tell that one by `request_taken`). Ends
+    /// Accepts a request, which may have come to another endpoint (then report it to that one by `request_taken`). Ends
     /// in exactly one `Event::Accepted` or `Event::AcceptFailed` with `token`.
     pub fn accept(
         &mut self,

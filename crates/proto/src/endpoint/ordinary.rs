@@ -1,7 +1,7 @@
 //! The ordinary datagram: the next bundle of a reliable and ordered connection, with one message, where nothing is lost, refused or held, no
 //! operation is under way, and there is one path.
 //!
-//! Where messages go there and back one by one, every datagram is of this kind. A few comparisons tell, before anything is
+//! Where messages go there and back one by one, every datagram is of this kind. A few comparisons show that, before anything is
 //! changed, whether one is; every other one goes through the modules that can deal with anything. What is done here leaves the same state
 //! as they do, and the same bytes: `tests/ordinary.rs` compares.
 

@@ -184,7 +184,7 @@ impl Receiving {
         outcome
     }
 
-    /// Receive buffers came back: delivers what is held, and tells refused senders that they may go on.
+    /// Receive buffers came back: delivers what is held, and lets refused senders go on.
     pub fn feed(&mut self, table: &mut Table, shared: &mut Shared, now: Time, sink: &mut impl Sink) {
         self.is_feeding = !feed_all(table, shared, now, sink);
     }

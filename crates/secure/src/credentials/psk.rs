@@ -6,7 +6,7 @@ use ring::hmac;
 use std::collections::HashMap;
 use zeroize::Zeroizing;
 
-/// Bytes by which one side tells the other which key it means. Somebody who sees them learns that two handshakes use
+/// Bytes by which one side shows the other which key it means. Somebody who sees them learns that two handshakes use
 /// the same key, and nothing else.
 pub(crate) const KEY_ID_BYTES: usize = 8;
 

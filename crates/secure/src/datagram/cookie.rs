@@ -12,7 +12,7 @@ pub(super) struct Jar {
     key: Option<hmac::Key>,
 }
 
-/// Everything that tells one address from another, into the MAC.
+/// Everything that distinguishes one address from another, into the MAC.
 struct Into<'c>(&'c mut hmac::Context);
 
 impl Hasher for Into<'_> {

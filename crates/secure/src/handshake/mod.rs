@@ -69,7 +69,7 @@ impl Handshake {
     }
 
     /// Whether a handshake by certificates that begins with these bytes was begun by the endpoint `own`. By keys, only
-    /// [`Handshake::read`] can tell.
+    /// [`Handshake::read`] can know.
     pub fn is_own_certificates(own: EndpointId, first: &[u8]) -> bool {
         first.starts_with(own.bytes())
     }

@@ -10,7 +10,7 @@ use super::{RemoteRange, read_from, read_list};
 
 /// The smallest page there is: what is readable at one byte of it is readable at all of it.
 const PAGE_BYTES: usize = 4096;
-/// How often the page is read in one call, to tell the cost of bytes from that of the call.
+/// How often the page is read in one call, to separate the cost of bytes from that of the call.
 const PAGES: usize = 16;
 /// Measurements of each kind; the best counts, as whatever disturbs makes it longer.
 const ROUNDS: usize = 12;

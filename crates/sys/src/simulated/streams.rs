@@ -1,7 +1,7 @@
 //! TCP among simulated processes: streams whose bytes move when the simulation carries them.
 //!
 //! What a process sends waits in its *send buffer* until the simulation [carries](carry) it, as many bytes at a time as it likes,
-//! to the other end's receive buffer. It is told [which streams](pending) have something to carry. Sockets are real
+//! to the other end's receive buffer. It asks [which streams](pending) have something to carry. Sockets are real
 //! descriptors of nothing, by which processes name their ends here, and which [`Epoll`](crate::event::Epoll) knows. Errors, ends and
 //! readiness are those of Linux.
 

@@ -93,7 +93,7 @@ fn an_interface_goes_down_comes_up_and_goes_away() {
     veth.up(End::A, 0);
     let start = Instant::now();
     let came = loop {
-        // The kernel tells a socket once that the interface was down.
+        // The kernel reports to a socket once that the interface was down.
         let _ = a.flush();
         let _ = put(&mut a, &header(&veth, 2), b"again");
         if let Some((_, payload)) = take_within(&mut b, std::time::Duration::from_millis(10)) {

@@ -81,7 +81,7 @@ pub fn nothing(socket: &mut dyn FrameSocket) {
     assert!(came.is_none(), "{came:?}");
 }
 
-/// `len` bytes that tell where they should be.
+/// `len` bytes that show where they should be.
 pub fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + seed) as u8).collect()
 }

@@ -189,7 +189,7 @@ impl<D: Driver> Pair<D> {
         }
     }
 
-    /// Waits until `count` operations and sends of the client's have ended, and takes what was told of them.
+    /// Waits until `count` operations and sends of the client's have ended, and takes their completions.
     pub fn ended(&mut self, count: usize) -> Vec<(u64, Status)> {
         self.until("ends of operations", |client, _| client.sent.len() >= count);
         assert_eq!(self.client.sent.len(), count, "each ends once");

@@ -93,7 +93,7 @@ pub fn config_of(device: &str) -> String {
     format!("[{}", found.unwrap_or_else(|| panic!("no device {device:?} is configured")))
 }
 
-/// What not every device can do. What it can't, its cases are told, with the reason.
+/// What not every device can do. Cases of what a device can't do are skipped, with the reason.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Capability {
     /// An endpoint connects to itself.

@@ -149,7 +149,7 @@ pub enum Polled<P: Port + ?Sized> {
     NoBuffers,
 }
 
-/// What was counted, as far as the binding tells.
+/// What was counted, as far as the binding shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages taken for sending.

@@ -1,4 +1,4 @@
-//! One side of an exchange: an endpoint, and everything it has told so far. Cases drive both sides by turns in one
+//! One side of an exchange: an endpoint, and everything it has reported so far. Cases drive both sides by turns in one
 //! thread, which makes them the same at every run, except where the case is about threads.
 
 use super::driver::{Driver, Flags, Happening, Polled, Port, Refusal, Setup};
@@ -219,7 +219,7 @@ pub fn part<D: Driver>(sides: impl IntoIterator<Item = Side<D>>) {
     }
 }
 
-/// Keeps one side going in a thread of its own until told to stop, which gives it back.
+/// Keeps one side going in a thread of its own until it is stopped, which gives it back.
 pub fn poll_in_a_thread<D: Driver>(mut side: Side<D>) -> (Arc<AtomicBool>, JoinHandle<Side<D>>) {
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();
@@ -310,7 +310,7 @@ pub fn connect<D: Driver>(
     (to_server, accepted.expect("accept succeeds"))
 }
 
-/// A message that can be told from others: its number in the first bytes, the rest follows from number and length.
+/// A message that differs from all others: its number in the first bytes, the rest follows from number and length.
 pub fn pattern(number: u64, len_bytes: usize) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ len_bytes as u64 | 1;
     let mut bytes: Vec<u8> = number.to_le_bytes().into_iter().take(len_bytes).collect();

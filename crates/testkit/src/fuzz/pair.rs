@@ -49,7 +49,7 @@ struct Known {
     closing: bool,
 }
 
-/// A program: counts ends, and refuses messages when told to.
+/// A program: counts ends, and refuses messages when it is asked to.
 #[derive(Default)]
 struct Program {
     refuse: bool,

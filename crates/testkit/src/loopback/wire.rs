@@ -33,7 +33,7 @@ pub(super) struct End {
     pub lacks_buffer: bool,
     /// When its endpoint last made progress.
     pub polled_ns: u64,
-    /// It is gone, and this is what the other end tells its program.
+    /// It is gone, and this is what the other end reports to its program.
     pub left: Option<DisconnectReason>,
 }
 

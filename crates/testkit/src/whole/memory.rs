@@ -177,7 +177,7 @@ impl Work {
     }
 
     pub fn has_more(&self) -> bool {
-        // The first slot is for what nobody is told of.
+        // The first slot is for what nobody hears of.
         let slot = self.slots[1..].iter().any(|slot| !slot.dead);
         self.left > 0 && slot && self.results_lost < self.results.len()
     }

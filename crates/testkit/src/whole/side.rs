@@ -25,7 +25,7 @@ pub(super) enum Life {
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     pub sent: Vec<Sent>,
-    /// A message may be given up before its sender is told.
+    /// A message may be given up before its sender knows.
     pub may_complete_late: bool,
     /// Ordered: the first that has not come and was not skipped.
     next: u32,
@@ -62,7 +62,7 @@ pub(super) struct Side {
     pub asks_itself: bool,
     /// The clock of one of the two hosts has jumped by more than what is under way may take.
     pub jumped: bool,
-    /// It was told that the connection is over.
+    /// It heard that the connection is over.
     pub reported_dead: bool,
     /// The library has said so by an event, behind which nothing more comes.
     pub disconnected: bool,
@@ -201,13 +201,13 @@ impl Flow {
             }
             Sent { delivered: 2.., .. } => Err(format!("message {index} for the second time")),
             Sent { status: Some(Status::ReceiverNotReady), .. } => {
-                Err(format!("message {index}, after its sender was told ReceiverNotReady"))
+                Err(format!("message {index}, after its sender got ReceiverNotReady"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Ordered: which message this must be. Those whose sender was told that they will not arrive may be missing.
+    /// Ordered: which message this must be. Those whose send ended with an error may be missing.
     fn take_next(&mut self, from: usize, payload: &[u8]) -> Result<u32, String> {
         let named = contents::identify(payload).map(|(_, index)| index);
         let first = self.next;

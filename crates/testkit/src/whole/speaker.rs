@@ -36,7 +36,7 @@ pub(super) struct Spoken {
     pub started: u32,
     /// When to try again at the latest.
     pub next_ns: Option<u64>,
-    /// Sides that were told that their connection is over, for which a reason must show among the events that wait.
+    /// Sides that heard that their connection is over, for which a reason must show among the events that wait.
     pub suspects: Vec<usize>,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn speak(host: &mut Host, judge: &mut Judge, now_ns: u64) -> Spoken {
             Tried::Wrong(what) => judge.fail(now_ns, "refusal", format!("side {number}: {what}")),
         }
     }
-    // As the guide says: whoever is told that a connection is over disconnects it.
+    // The guide says that a program disconnects a connection once it hears that it is over.
     for number in over {
         let side = &mut judge.sides[number];
         if let Some(connection) = side.connection {
@@ -125,7 +125,7 @@ fn log(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u64) -
     // Drawn from the number, so that what was refused is tried again as it was.
     let mut rng = Rng::new(mix((number as u64) << 32 | u64::from(index)));
     let len = (rng.range(job.bytes_min as u64, job.bytes_max as u64) as usize).min(mss as usize);
-    // Only order tells messages of less than eight bytes apart.
+    // Only order distinguishes messages of less than eight bytes.
     let len = if ordered || len == 0 { len } else { len.max(contents::NAMED_BYTES_MIN) };
     let silent = len >= contents::NAMED_BYTES_MIN && rng.pct(job.silent_pct);
     if silent && rng.pct(25.0) {

@@ -1,5 +1,5 @@
-//! Somebody who sees nothing tells a sender that the way to its peer takes only small packets: ICMP's "fragmentation needed",
-//! IPv6's "packet too big". Nobody can tell whether a router says so or anybody else, so nothing may come of it: datagrams stay
+//! Somebody who sees nothing sends word to a sender that the path to its peer takes only small packets: ICMP's "fragmentation needed",
+//! IPv6's "packet too big". Nobody can know whether a router says so or anybody else, so nothing may come of it: datagrams stay
 //! as large as they were, and no bundle is sent twice. Two network namespaces stand for the hosts; as root.
 
 use cci::{Attribute, Connection, Context, Device, Endpoint, Event, Options, SendFlags};
@@ -148,7 +148,7 @@ fn a_forged_word_on_the_way_changes_nothing() {
                 pair.exchange(MESSAGES / 4, MESSAGE_BYTES);
             }
             counts.push((names.map(|name| pair.counter(name)), pair.largest_datagram()));
-            // Those who come later are not told either.
+            // Those who come later hear nothing of it either.
             let mut later = Pair::new(&veth, v6, sealed);
             later.exchange(MESSAGES, later.longest().min(MESSAGE_BYTES));
             counts.push((names.map(|name| later.counter(name)), later.largest_datagram()));

@@ -19,7 +19,7 @@ const TURNS_WITHOUT: u32 = 20_000;
 /// Receive buffers of a peer that keeps what it gets.
 const KEPT_MAX: u32 = 16;
 
-/// A peer's process: tells its region, and receives in its manner until it is killed.
+/// A peer's process: announces its region, and receives in its manner until it is killed.
 pub fn receive(role: &Role<'_>, device: &Device) {
     let manner = role.manner;
     let recv_buffers = if manner == "keeps" { KEPT_MAX } else { 256 };

@@ -35,7 +35,7 @@ impl Environment {
     }
 }
 
-/// What a peer's process is told: `<manner> <attribute> <bytes> <URI>`.
+/// The argument of a peer's process: `<manner> <attribute> <bytes> <URI>`.
 pub struct Role<'a> {
     /// How it behaves: `honest` or `hostile` sends; `takes`, `keeps` or `freezes` receives.
     pub manner: &'a str,

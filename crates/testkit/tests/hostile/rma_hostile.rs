@@ -72,7 +72,7 @@ impl Attack {
     /// What it must come to; None: it would be allowed.
     fn expected(&self, victim: &Victim) -> Option<Status> {
         let named = |target: &&Target| {
-            // The number and the key say which region; the rest only tells the holder of the handle.
+            // The number and the key say which region; the rest only informs the holder of the handle.
             word(target.handle, 0) == word(self.handle, 0) && word(target.handle, 2) == word(self.handle, 2)
         };
         let Some(target) = victim.targets.iter().find(named) else { return Some(Status::RmaHandle) };

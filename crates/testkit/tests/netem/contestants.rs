@@ -39,7 +39,7 @@ pub enum Contestant {
     Unordered,
     /// RO messages that nobody else can read or forge.
     Sealed,
-    /// Remote writes of 128 KiB, each told of by a message, after which its place is written again.
+    /// Remote writes of 128 KiB, each announced by a message, after which its place is written again.
     Writes,
     /// Messages on the device `tcp`.
     OverTcp,

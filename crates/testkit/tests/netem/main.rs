@@ -1,5 +1,5 @@
 //! CCI over a network that really loses, delays and reorders packets: netem between two network namespaces, beside one TCP
-//! stream by hand in the same run. Every byte is checked.
+//! plain stream in the same run. Every byte is checked.
 //!
 //! Few kernels have netem. Where this one has not, a virtual machine of a testbed folder runs the test instead: `CCI_TESTBED`
 //! names the folder, which holds a program `guest-run SCRIPT OUT` that runs a script as root in a Linux guest that sees

@@ -101,7 +101,7 @@ fn to_a_deaf_receiver(send_timeout_ns: u64, delay_ns: u64, trouble: Option<Act>)
     watched((2, machine, weather), steps, 10 * SECOND, &[], &mut |_, run| {
         let ended = run.ended(0, End::Client);
         let (refused, fine) = (count(&ended, Status::ReceiverNotReady), count(&ended, Status::Success));
-        assert!(refused > 0, "nobody was told");
+        assert!(refused > 0, "nobody got an error");
         let overdue = count(&ended, Status::TimedOut);
         assert_eq!(refused + fine + overdue, 3_010, "{:?}", ended.last());
         assert_eq!(

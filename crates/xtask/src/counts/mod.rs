@@ -292,7 +292,7 @@ impl Bench {
     }
 
     /// With few rounds, then with [`ROUNDS`] more: the difference is theirs alone, without set-up and warm-up. (Not with
-    /// none at first: callgrind tells nothing of functions in which it never counted, not even their system calls.)
+    /// none at first: callgrind reports nothing of functions in which it never counted, not even their system calls.)
     fn count(&self, scenario: &Scenario) -> Result<Counted, String> {
         let mut profiles = Vec::new();
         for rounds in [FEW, FEW + ROUNDS] {

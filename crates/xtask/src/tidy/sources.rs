@@ -81,7 +81,7 @@ fn proto_is_pure(file: &Source, breaches: &mut Vec<String>) {
     }
 }
 
-/// What programs link never prints and has no `unwrap`: clippy holds it to that where it is told to.
+/// What programs link never prints and has no `unwrap`: clippy holds it to that where its lints are set.
 fn library_is_quiet(file: &Source, breaches: &mut Vec<String>) {
     const LINTS: &str = "#![warn(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]";
     let is_library = file.is_shipped() && file.path.ends_with("/src/lib.rs");

@@ -296,7 +296,7 @@ fn what_can_not_be_is_refused_and_differences_are_found() {
     assert!(ended.borrow().contains(&false), "one of the two finds that the lengths differ");
 }
 
-/// All members are told of a collective that loses one, also those that have nothing to do with that one.
+/// Every member of a collective learns that it has lost one, also those that exchange nothing with the lost one.
 #[test]
 fn a_lost_member_ends_what_goes_on() {
     for device in ["shm", "tcp-lo"] {

@@ -45,7 +45,7 @@ fn what_one_long_operation_holds_leaves_half_and_two_leave_a_third() {
         assert!(core.has_send_quota(honest) && core.has_operation_quota(honest, false));
         assert!(!core.has_operation_quota(one, false) && !core.has_operation_quota(one, true));
 
-        // Completions of others are told at once.
+        // Completions of others are reported at once.
         core.complete(honest, SendOp { context: 7, silent: false }, Status::Success);
         assert!(matches!(core.pop_event(), Some(Event::Send { context: 7, .. })));
 
@@ -55,7 +55,7 @@ fn what_one_long_operation_holds_leaves_half_and_two_leave_a_third() {
         assert!(core.has_operation_quota(honest, false), "the third is admitted");
         assert!(core.order.held() as u64 <= all);
 
-        // When the operation ends, all behind it is told once and in order, and there is a quota again.
+        // When the operation ends, all behind it is reported once and in order, and there is a quota again.
         core.end_operation(first, Status::Success);
         for context in 0..held {
             match core.pop_event() {
@@ -90,7 +90,7 @@ fn whoever_needs_no_place_in_line_is_not_stopped_for_want_of_one() {
         stuck += 1;
     }
     assert!(stuck > 4, "{stuck} fill all");
-    assert!(core.has_send_quota(honest), "its sends are told when they are done");
+    assert!(core.has_send_quota(honest), "its sends are reported when they are done");
     assert!(!core.has_operation_quota(honest, true), "its operations have to stand in line");
     assert!(core.has_send_quota(unordered) && core.has_operation_quota(unordered, false));
 }

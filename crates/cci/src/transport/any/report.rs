@@ -12,7 +12,7 @@ use crate::explain::{Explanation, PathOption};
 use crate::transport::Report;
 
 const SHARED_MEMORY: &str = "shared memory";
-/// What transports say of paths that they are not themselves: here that is told of every path.
+/// What transports report of paths that they are not themselves. `any` reports it of every path.
 const OTHERS: [&str; 2] = [SHARED_MEMORY, "network devices"];
 
 impl Any {

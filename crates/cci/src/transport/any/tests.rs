@@ -58,7 +58,7 @@ fn connect(
         }
         match client.next_event() {
             Some(Event::Connect { context: 7, result }) => {
-                assert!(!reported, "told twice");
+                assert!(!reported, "reported twice");
                 (reported, made.result) = (true, result);
             }
             Some(Event::Connect { .. }) => panic!("not its context"),

@@ -131,7 +131,7 @@ fn state(state: ConnState) -> &'static str {
         ConnState::Up => "up",
         ConnState::PeerClosed => "the peer has closed and takes no more",
         ConnState::Lingering => "closed here, delivers what was sent before",
-        ConnState::Closing => "closed here, tells the peer",
+        ConnState::Closing => "closed here, not confirmed by the peer yet",
         ConnState::Broken => "the peer died or stopped answering",
         ConnState::Done => "over",
     }

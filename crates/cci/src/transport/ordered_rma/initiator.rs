@@ -631,7 +631,7 @@ impl Initiator {
         Ok(())
     }
 
-    /// Fetches the next part of what peers told us the address of.
+    /// Fetches the next part of memory whose address peers have sent.
     #[inline]
     pub fn fetch(
         &mut self,

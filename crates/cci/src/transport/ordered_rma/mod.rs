@@ -27,7 +27,7 @@
 //!
 //! A message without a receive buffer stays where it is in a ring, which then stands still. A stream can't: what has left
 //! can't be taken back when its time is up, and what is behind it would wait. So there ([`Arrived::ASKS_AGAIN`]) it is
-//! thrown away, and its sender, who keeps it until it is answered, is told so. Messages behind it are held too.
+//! thrown away, and its sender, which keeps it until it is answered, gets an answer that says so. Messages behind it are held too.
 
 mod flow;
 mod flows;
@@ -154,9 +154,9 @@ pub(crate) enum Pulled {
 
 /// A record that came, as long as the channel keeps it.
 pub(crate) trait Arrived {
-    /// A message for which there is no receive buffer does not stay in the channel: its sender is told to hold it.
+    /// A message for which there is no receive buffer does not stay in the channel: the answer makes its sender hold it.
     const ASKS_AGAIN: bool = false;
-    /// It came from a process of this host, which may be told addresses.
+    /// It came from a process of this host, which may get addresses.
     const OF_THIS_HOST: bool = true;
 
     /// The data behind the head was put in place before, segment by segment: whether all of it was. None: it is here.

@@ -35,9 +35,9 @@ fn what_an_honest_scripted_peer_does_works() {
     let mut lie = confirm(&mut server, attacker);
     let header =
         RecordHeader { kind: kind::MESSAGE, flags: lie.conn.generation as u8, conn: lie.conn.index, ack: 0 };
-    lie.producer.push(header, &[b"by hand"]).unwrap();
+    lie.producer.push(header, &[b"forged"]).unwrap();
     let connection = until(&mut server, "a message", |_, event| match event {
-        Some(Event::Recv(message)) if &*message == b"by hand" => Some(message.connection()),
+        Some(Event::Recv(message)) if &*message == b"forged" => Some(message.connection()),
         _ => None,
     });
     assert_eq!(connection, lie.connection);
@@ -248,7 +248,7 @@ fn a_request_for_anothers_link_gets_no_link_and_disturbs_nobody() {
     let mut server = endpoint();
     let victim = ask(&mut server, 42, Attribute::ReliableOrdered);
     let victim = confirm(&mut server, victim);
-    // The same process, so that even the pid is right: only the ring tells the two apart.
+    // Both are in one process, so that even the pid is right: only the ring distinguishes the two.
     let thief = ask(&mut server, 42, Attribute::ReliableOrdered);
     let Offer::Join { server_made_it: true } = thief.accept.offer else { panic!("{:?}", thief.accept.offer) };
     assert!(thief.offered.fds.is_empty());

@@ -25,7 +25,7 @@ pub struct Ledger {
     handle: RegionHandle,
     /// Additions that sessions reported at their end.
     confirmed: u64,
-    /// Sessions that worked on it and could not tell.
+    /// Sessions that worked on it and do not know whether all was done.
     unknown: u64,
 }
 
@@ -37,12 +37,12 @@ impl Ledger {
         Ok(Ledger { memory, handle, confirmed: 0, unknown: 0 })
     }
 
-    /// The sum must be there; more only where somebody could not tell what it added, or is not yet done (`busy`).
+    /// The sum must be there; more only where somebody does not know what it added, or is not yet done (`busy`).
     pub fn check(&self, busy: bool) -> Result<(), String> {
         let sum = self.memory.load(0, AtomicWidth::Eight).unwrap_or(0);
         if sum < self.confirmed || (sum > self.confirmed && self.unknown == 0 && !busy) {
             return Err(format!(
-                "the sum of all additions is {sum}, and {} were confirmed, with {} sessions that could not tell",
+                "the sum of all additions is {sum}, and {} were confirmed, and {} sessions do not know what they added",
                 self.confirmed, self.unknown
             ));
         }
@@ -160,7 +160,7 @@ impl Lent {
             .map_err(|reason| format!("{reason}, when the message behind it came"))
     }
 
-    /// The peer is done, and tells what it did.
+    /// The peer is done, and reports what it did.
     pub fn settle(&mut self, ledger: &mut Ledger, fin: &Fin) -> Result<(), String> {
         self.settled = true;
         ledger.confirmed += fin.ledger;

@@ -73,7 +73,7 @@ fn a_peer_that_gave_up_an_answer_is_missed() {
         net.cut = true;
         net.run_until(100 * SECOND, "it says no more", |net| net.ends[1].connections() == 0);
         (net.cut, net.largest) = (false, usize::MAX);
-        net.run_until(100 * SECOND, "the initiator is told", |net| !ends(&net.apps[0]).is_empty());
+        net.run_until(100 * SECOND, "the initiator gets the event", |net| !ends(&net.apps[0]).is_empty());
         assert_eq!(net.apps[0].operations(), [(1, Status::Disconnected)], "{attribute:?}");
     }
 }

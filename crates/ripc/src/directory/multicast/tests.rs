@@ -206,7 +206,7 @@ fn a_partition_that_heals_leaves_one_owner_and_tells_the_other() {
         "the lower instance keeps the name"
     );
     assert_eq!(network.heard(1), []);
-    assert_eq!(network.heard(2), [found(&[&service(5)])], "who had asked is told");
+    assert_eq!(network.heard(2), [found(&[&service(5)])], "who had asked gets the answer");
     assert_eq!(network.heard(3), []);
 }
 

@@ -31,7 +31,7 @@ fn whoever_gets_its_own_words_back_knows_them_whatever_the_address() {
         let mut node = Node::new(1, config(one));
         reflect(&mut node, |_| {});
         let counters = *node.all.counters();
-        assert!(node.got.is_empty(), "it has told itself its secret");
+        assert!(node.got.is_empty(), "it has sent itself its secret");
         assert_eq!((counters.handshakes, counters.cookies, node.all.len()), (0, 0, 0), "{counters:?}");
         assert!(counters.own > 3 && node.all.peer(PEER).is_none(), "{counters:?}");
     }

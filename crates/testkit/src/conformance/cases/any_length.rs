@@ -78,7 +78,7 @@ pub fn a_very_long_one_into_memory<D: MessengerDriver>(env: &Environment<D>) {
     pair.check_home();
 }
 
-/// Messages that are gathered from segments, some of them empty, come in one piece; of silent ones no end is told.
+/// Messages that are gathered from segments, some of them empty, come in one piece; silent ones have no completion.
 pub fn gathered_ones_come_in_one_piece<D: MessengerDriver>(env: &Environment<D>) {
     let mut pair = MessengerPair::<D>::plain(env, RO);
     for (at, lens) in [[0, 0, 0], [3, 0, 500], [5_000, 1, 5_000], [0, 200_000, 77]].iter().enumerate() {

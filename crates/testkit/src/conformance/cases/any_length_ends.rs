@@ -143,7 +143,7 @@ pub fn a_sender_that_stops<D: MessengerDriver>(env: &Environment<D>) -> Result<(
     Ok(())
 }
 
-/// When a side leaves, everything under way in both directions ends once at each side that is told, in front of the end of the connection.
+/// When a side leaves, everything under way in both directions ends once at each side that gets events, in front of the end of the connection.
 pub fn everything_ends_when_a_side_leaves<D: MessengerDriver>(env: &Environment<D>) {
     for attribute in RELIABLE {
         for closes in [true, false] {

@@ -49,7 +49,7 @@ fn give_back<T: Send + 'static>(kept: std::collections::VecDeque<T>, round: u64)
     }
 }
 
-/// With every buffer out the program is told so and the sender waits; then all arrives, in order, nothing lost.
+/// With every buffer out, the program gets an event that says so, and the sender waits; then all arrives, in order, nothing lost.
 pub fn all_buffers_out_then_recovery<D: Driver>(env: &Environment<D>) {
     const BUFFERS: usize = 8;
     for attribute in RELIABLE {
@@ -123,7 +123,7 @@ pub(super) fn overfill<D: Driver>(client: &mut Side<D>, to: Conn<D>, mut others:
     number
 }
 
-/// A receiver without buffers for longer than the send timeout: `ReceiverNotReady`, never delivered; what was told as
+/// A receiver without buffers for longer than the send timeout: `ReceiverNotReady`, never delivered; what was reported as
 /// a success is delivered; the connection lives on.
 pub fn receiver_not_ready_ends_at_the_send_timeout<D: Driver>(env: &Environment<D>) {
     // Long enough for a busy machine, which might hold either side up.
@@ -151,7 +151,10 @@ pub fn receiver_not_ready_ends_at_the_send_timeout<D: Driver>(env: &Environment<
             numbers.sort_unstable();
             arrived.sort_unstable();
         }
-        assert!(numbers == arrived, "what was told as not delivered never is: {numbers:?}, told {arrived:?}");
+        assert!(
+            numbers == arrived,
+            "what was reported as not delivered never is: {numbers:?}, reported {arrived:?}"
+        );
         for number in 10_000..10_004 {
             pair.send(&pattern(number, 100), number);
         }
@@ -172,7 +175,7 @@ fn eat<D: Driver>(pair: &mut Pair<D>, count: usize) -> Vec<u64> {
     while numbers.len() < count || full_since.elapsed() < Duration::from_millis(50) {
         assert!(
             Instant::now() < patience,
-            "{} of {count} messages that were told as delivered",
+            "{} of {count} messages that were reported as delivered",
             numbers.len()
         );
         if numbers.len() < count {

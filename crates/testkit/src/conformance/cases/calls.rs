@@ -114,7 +114,7 @@ pub fn answers_from_other_threads<D: MessengerDriver>(env: &Environment<D>) {
     pair.check_home();
 }
 
-/// A call ends at its deadline or when it is given up; the server's program is told, and nobody waits for its answer any more.
+/// A call ends at its deadline or when it is given up; the server's program gets an event, and nobody waits for its answer any more.
 pub fn deadlines_and_giving_up<D: MessengerDriver>(env: &Environment<D>) {
     let mut pair = MessengerPair::<D>::plain(env, RO);
     let soon = Some(Duration::from_millis(5));

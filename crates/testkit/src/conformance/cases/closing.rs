@@ -94,7 +94,7 @@ pub fn last_message_before_disconnect_arrives<D: Driver>(env: &Environment<D>) {
             pair.until("the last message", |client, _| !client.inbox.is_empty());
             let (from, message) = pair.client.inbox.pop_front().expect("just seen");
             assert_eq!((from, number_of(message.as_ref())), (pair.to_server, round));
-            // Who is told that the other has gone does not wait for it.
+            // Who hears that the other has gone does not wait for it.
             for_a_while(&mut pair.client, &mut pair.server, Duration::from_millis(5));
             pair.part();
         }

@@ -1,4 +1,4 @@
-//! What a program is told of connections that end without a word of its own.
+//! What a program hears of connections that it did not end itself.
 
 use super::{ATTRIBUTES, RELIABLE, RO};
 use crate::conformance::{
@@ -13,7 +13,7 @@ fn listening() -> Setup {
     Setup { tells_disconnected: true, ..Setup::default() }
 }
 
-/// What is left of a connection that was told of: nothing where the handle goes with the event, and nothing after a
+/// What is left of a connection whose end was reported: nothing where the handle goes with the event, and nothing after a
 /// disconnect elsewhere.
 fn is_over<D: Driver>(side: &mut Side<D>, connection: Conn<D>) {
     let refused = side.port.send(connection, b"anyone?", 0, Flags::default());
@@ -21,7 +21,7 @@ fn is_over<D: Driver>(side: &mut Side<D>, connection: Conn<D>) {
     side.port.disconnect(connection);
 }
 
-/// A peer disconnects, or its endpoint goes: the program is told once, who it was and why, behind the last message and the last
+/// A peer disconnects, or its endpoint goes: the program hears once who it was and why, behind the last message and the last
 /// completion.
 pub fn told_once_behind_the_last_message<D: Driver>(env: &Environment<D>) {
     const MESSAGES: u64 = 40;
@@ -56,7 +56,7 @@ pub fn told_once_behind_the_last_message<D: Driver>(env: &Environment<D>) {
             }
             let patience = Instant::now() + conformance_timeout();
             while server.disconnected.is_empty() {
-                assert!(Instant::now() < patience, "{attribute:?}: nobody tells that the client has left");
+                assert!(Instant::now() < patience, "{attribute:?}: no event says that the client has left");
                 server.poll();
                 client.iter_mut().for_each(|client| _ = client.poll());
             }
@@ -85,7 +85,7 @@ pub fn told_once_behind_the_last_message<D: Driver>(env: &Environment<D>) {
     }
 }
 
-/// A program that disconnects itself is told nothing, also where the peer was faster and the event waits already.
+/// A program that disconnects itself gets no event, also where the peer was faster and the event waits already.
 pub fn own_disconnects_are_not_told<D: Driver>(env: &Environment<D>) {
     for attribute in RELIABLE {
         let mut pair = Pair::open(env, attribute, &listening());
@@ -104,7 +104,7 @@ pub fn own_disconnects_are_not_told<D: Driver>(env: &Environment<D>) {
 /// A program that did not ask sees nothing new: no event, and a refusal of what it sends.
 pub fn who_did_not_ask_is_not_told<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
     if D::DISCONNECTED_HANDLES_GO {
-        return Err(Skipped("every program is told".to_owned()));
+        return Err(Skipped("every program gets the event".to_owned()));
     }
     let mut pair = Pair::plain(env, RO);
     pair.client.port.disconnect(pair.to_server);

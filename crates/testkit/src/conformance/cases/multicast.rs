@@ -20,7 +20,7 @@ fn group<D: Driver>(env: &Environment<D>, case: u8, port: u16) -> String {
     }
 }
 
-/// One more connection to or from a group: open at once, told once.
+/// One more connection to or from a group: open at once, reported once.
 fn join<D: Driver>(side: &mut Side<D>, uri: &str, attribute: Attribute) -> Conn<D> {
     let count = side.connected.len();
     side.port.connect(uri, b"", attribute, count as u64, None).expect("joining starts");

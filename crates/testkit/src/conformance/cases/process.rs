@@ -71,7 +71,7 @@ pub fn killed_peer_is_noticed<D: Driver>(env: &Environment<D>) -> Result<(), Ski
             client.inbox.clear();
         }
         poll_until(&mut client, "an end of each send", |client| client.sent.len() >= taken as usize);
-        // Behind them the program is told, once.
+        // Behind them the program gets one event.
         poll_until(&mut client, "word that the peer has died", |client| !client.disconnected.is_empty());
         client.settle();
         let reported: Vec<_> = client.disconnected.drain(..).collect();

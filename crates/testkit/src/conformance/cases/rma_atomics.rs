@@ -112,7 +112,7 @@ pub fn fetch_adds_add_up<D: Driver>(env: &Environment<D>) -> Result<(), Skipped>
     Ok(())
 }
 
-/// Clients claim slots of a table by compare-and-swap: each slot is had by the one who was told so.
+/// Clients claim slots of a table by compare-and-swap: each slot belongs to the one whose swap succeeded.
 pub fn compare_swap_claims_each_slot_once<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
     env.needs(Capability::Crowd)?;
     const CLIENTS: usize = 3;
@@ -138,7 +138,7 @@ pub fn compare_swap_claims_each_slot_once<D: Driver>(env: &Environment<D>) -> Re
                 let holds = remote_area.word(target.offset as usize);
                 let mine = holds == atomic.operand;
                 assert_eq!(mine, before == 0, "client {who}, slot {}", target.offset / 8);
-                assert!(mine || before == holds, "who came late is told who was first");
+                assert!(mine || before == holds, "who came late sees who was first");
                 claimed += usize::from(mine);
             }
         }

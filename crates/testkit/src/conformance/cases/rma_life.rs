@@ -17,7 +17,7 @@ const ADD: Atomic = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, o
 /// Operations that the hammer keeps under way.
 const UNDER_WAY: usize = 6;
 
-/// Writes, adds and reads as fast as it can, by the newest handle it was told, until told to stop.
+/// Writes, adds and reads as fast as it can, by the newest handle it has got, until it is stopped.
 fn hammer<D: Driver>(side: &mut Side<D>, to: Conn<D>, local_area: &Area<D>, stop: &AtomicBool) {
     let (mut handle, mut under_way, mut context, mut given_at) = (None, 0, 0, 0);
     let mut rng = Rng::new(2);
@@ -37,7 +37,7 @@ fn hammer<D: Driver>(side: &mut Side<D>, to: Conn<D>, local_area: &Area<D>, stop
                 Status::RmaHandle => handle = None,
                 // One that was held up for long while its region was taken back: nobody knows whether it counted (ADR 6).
                 Status::TimedOut if was_atomic => handle = handle.filter(|_| number <= given_at),
-                other => panic!("the hammer was told {other:?}"),
+                other => panic!("the hammer got {other:?}"),
             }
         }
         let Some(good) = handle.filter(|_| under_way < UNDER_WAY && !stop.load(Ordering::Relaxed)) else {

@@ -111,7 +111,7 @@ pub fn read_with_a_message<D: Driver>(env: &Environment<D>) {
     });
 }
 
-/// Nobody is told of data that is not there.
+/// Nobody is notified of data that is not there.
 pub fn failed_operations_tell_nothing<D: Driver>(env: &Environment<D>) {
     for_each_target(env, |pair, _, whose| {
         let local_area = Area::new(&mut pair.client, Whose::Library, 30_000, Access::LOCAL);
@@ -341,7 +341,7 @@ pub fn silent_operations_raise_no_event<D: Driver>(env: &Environment<D>) {
         pair.start(&Rma { flags: RmaFlags::SILENT, ..wrong });
         pair.until("a failure that is counted", |client, _| client.port.counts().sends_failed == 1);
         pair.client.settle();
-        assert!(pair.client.sent.is_empty(), "and not told");
+        assert!(pair.client.sent.is_empty(), "and not reported");
     });
 }
 

@@ -7,7 +7,7 @@ use crate::conformance::{
 };
 use std::time::{Duration, Instant};
 
-/// Two hundred connections between two endpoints, all in use, all told apart.
+/// Two hundred connections between two endpoints, all in use, none confused with another.
 pub fn many_connections<D: Driver>(env: &Environment<D>) {
     const CONNECTIONS: usize = 200;
     const EACH: u64 = 5;

@@ -338,7 +338,7 @@ pub fn a_burst_fails_as_its_first_failure<D: Driver>(env: &Environment<D>) {
     pair.until("the end of the burst", |client, _| !client.sent.is_empty());
     assert_eq!(pair.client.sent, [(pair.to_server, 77, Status::ReceiverNotReady)], "{taken} were taken");
     pair.client.settle();
-    assert_eq!(pair.client.sent.len(), 1, "and a silent one that fails tells nothing: {silent:?}");
+    assert_eq!(pair.client.sent.len(), 1, "and a silent one that fails gives no event: {silent:?}");
     pair.part();
 }
 

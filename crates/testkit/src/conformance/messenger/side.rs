@@ -117,7 +117,7 @@ impl<D: MessengerDriver> MessengerSide<D> {
             }
             MessengerEvent::ConnectRequest(request) => self.connect_requests.push_back(request),
             MessengerEvent::Disconnected { connection, reason, .. } => {
-                assert!(!is_over(connection), "told twice");
+                assert!(!is_over(connection), "reported twice");
                 self.disconnected.push((connection, reason));
             }
         }

@@ -339,7 +339,9 @@ impl Party {
                 let (is, must) = (bytes[at], expected[at]);
                 Err(format!("byte {at} of rank {} is {is}, and must be {must}", self.rank))
             }
-            None if self.global.faults() > 0 => Err(format!("rank {} was told what nobody says", self.rank)),
+            None if self.global.faults() > 0 => {
+                Err(format!("rank {} got an error that nobody reports", self.rank))
+            }
             None => Ok(()),
         }
     }

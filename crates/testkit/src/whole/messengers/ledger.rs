@@ -175,7 +175,7 @@ impl Ledger {
         is_fair.then_some(()).ok_or(format!("call {id} ended with {result:?} for no reason, over: {over:?}"))
     }
 
-    /// A machine was told of the end of a connection: everything of its on it has ended.
+    /// A machine heard of the end of a connection: everything of its on it has ended.
     pub fn disconnected(&self, machine: usize, link: usize) -> Result<(), String> {
         if !self.over[link] {
             return Err(format!("the connection of {link} ended for no reason at {machine}"));

@@ -77,7 +77,7 @@ pub(super) struct Model {
     parts: Vec<Part>,
     /// For each barrier, how many have come, and how many messages there were when the last one had.
     barriers: Vec<(usize, usize)>,
-    /// Who was told that the dead rank is gone.
+    /// Who has heard that the dead rank is gone.
     has_heard: Vec<bool>,
 }
 
@@ -181,7 +181,7 @@ impl Model {
         Ok(())
     }
 
-    /// A rank was told that another one is gone.
+    /// A rank heard that another one is gone.
     pub fn gone(&mut self, rank: usize, other: usize, why: &str) -> Result<(), String> {
         if self.dead != Some(other) || std::mem::replace(&mut self.has_heard[rank], true) {
             return Err(format!(
@@ -371,7 +371,7 @@ fn every_second(slot: &[u8], first: usize) -> Vec<u8> {
     slot[first..].chunks(16).flat_map(|chunk| &chunk[..8]).copied().collect()
 }
 
-/// What a member of a team gives to a collective; where it has something for each, `for_member` tells them apart.
+/// What a member of a team gives to a collective; where it has something for each, `for_member` distinguishes them.
 pub(super) fn given(act: usize, rank: usize, for_member: usize, len: usize) -> Vec<u8> {
     filled(COLLECTED + rank as u32 + 8 * for_member as u32, act, len)
 }

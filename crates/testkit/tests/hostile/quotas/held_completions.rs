@@ -24,7 +24,7 @@ fn held_completions_stop_nobody_else(name: &str) {
     scene.server.rma(scene.connections[SILENT], &long).unwrap();
     let started = Instant::now();
 
-    // As many sends behind it as are taken. They are acknowledged, and can't be told before the operation is.
+    // As many sends behind it as are taken. They are acknowledged, and can't be reported before the operation is.
     let (mut behind, mut quiet_turns) = (0, 0);
     while quiet_turns < QUIET_TURNS_MAX {
         assert!(started.elapsed() < PATIENCE, "{behind} sends behind the operation");
@@ -52,11 +52,11 @@ fn held_completions_stop_nobody_else(name: &str) {
         }
     }
 
-    // The operation ends, as its memory goes. All that was held is told, once and in order.
+    // The operation ends, as its memory goes. All that was held is reported, once and in order.
     scene.peers[SILENT].deregister(&memories.remote_handle).unwrap();
     let mut next = 0;
     while next <= behind {
-        assert!(started.elapsed() < PATIENCE, "{next} of {behind} were told");
+        assert!(started.elapsed() < PATIENCE, "{next} of {behind} were reported");
         scene.turn(&[SILENT, HONEST]);
         while let Some(completions) = scene.completions.pop_front() {
             let status = if next == 0 { Status::RmaHandle } else { Status::Success };

@@ -19,7 +19,7 @@ pub struct Scene {
     pub peers: [Endpoint; 2],
     /// The server's connections to them.
     pub connections: [Connection; 2],
-    /// What the server's program was told.
+    /// What the server's program heard.
     pub completions: VecDeque<(u64, Status)>,
     /// The network is there as long as endpoints are.
     _stage: Stage,

@@ -14,7 +14,7 @@ fn open(name: &str) -> Scene {
     Scene::open(name, soon()).expect("every machine has it")
 }
 
-/// A2: nobody connects an endpoint to itself, as a peer of good name that is told what was for another one.
+/// A2: nobody connects an endpoint to itself, as a peer of good name that hears what was for another one.
 fn what_is_reflected_is_refused(name: &str) {
     let mut scene = open(name);
     scene.connect_timeout = ms(500);

@@ -1,4 +1,4 @@
-//! A dial names whom it expects: nobody else is told anything of the request.
+//! A dial names whom it expects: nobody else hears anything of the request.
 
 use super::stage::*;
 use cci::{
@@ -81,7 +81,7 @@ fn with_a_key_for_each_spoke_the_hub_says_which_one_it_means() {
         // Somebody has the hub dial the one in place of the other.
         let mut hub = with_keys(transport, &format!("{HUB}{SPOKE1}{SPOKE2}"));
         assert_eq!(dial(&mut hub, &mut two, Some("spoke1"), BRIEF), Err(silent), "{transport}");
-        assert_eq!(two.asked.len(), 1, "{transport}: it was told of it");
+        assert_eq!(two.asked.len(), 1, "{transport}: it heard of it");
         // Towards the hub no spoke can stand in for the other: it has not its key.
         for (spoke, keys) in [("spoke1", SPOKE1), ("spoke2", SPOKE2)] {
             let mut spoke_side = with_keys(transport, keys);
@@ -96,7 +96,7 @@ fn with_a_key_for_each_spoke_the_hub_says_which_one_it_means() {
     }
 }
 
-/// One address has one identity while connections use it: whoever expects another one there is told so at once.
+/// One address has one identity while connections use it: whoever expects another one there gets an error at once.
 #[test]
 fn an_address_in_use_by_somebody_else_is_a_wrong_peer() {
     let keys = format!("{SPOKE1}{SPOKE2}");

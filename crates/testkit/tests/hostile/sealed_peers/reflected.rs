@@ -1,5 +1,5 @@
 //! Somebody on the path, without a key, gives an endpoint what it says to its peer back from another address: unless it knows
-//! its own words it connects to itself, as a peer of good name, and tells itself what was for the other one. Over UDP and TCP
+//! its own words it connects to itself, as a peer of good name, and sends itself what was for the other one. Over UDP and TCP
 //! the scripts show it.
 
 use super::stage::*;

@@ -82,7 +82,7 @@ fn an_old_server_is_told_of_by_its_version() {
         }
         assert_eq!(client.made, [Err(ConnectFailure::Version { theirs: 1 })], "{method}");
 
-        // Version 1 closed without a word; one that says its version is told of by it.
+        // Version 1 closed without a word; one that says its version is reported with it.
         for (answer, why) in [
             (&b""[..], ConnectFailure::NotPermitted),
             (&b"CCIs\x03\x01\0\0"[..], ConnectFailure::Version { theirs: 3 }),

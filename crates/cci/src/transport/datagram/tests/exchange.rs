@@ -162,7 +162,7 @@ fn a_blocking_send_returns_its_status() {
         assert_eq!(client.send_blocking(to_server, &[&halves, &halves]), Ok(Status::Success));
     }
     other.join().unwrap();
-    // The other endpoint is gone by now, and this program may have been told so.
+    // The other endpoint is gone by now, and this program may have got the event.
     let reported = client.next_event();
     let is_end = reported.as_ref().is_none_or(|event| matches!(event, Event::Disconnected { .. }));
     assert!(is_end, "no event for a blocking send: {reported:?}");

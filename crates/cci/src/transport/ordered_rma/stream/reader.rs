@@ -31,7 +31,7 @@ pub(crate) struct Intake<'a> {
 
 impl Intake<'_> {
     fn take(&mut self, record: &impl Arrived) -> Result<(), Fault> {
-        // Never `NoBuffer`: its sender is told to hold it.
+        // Never `NoBuffer`: the answer makes its sender hold it.
         self.flow.take(self.ops, self.core, record, self.message_bytes_max, self.delivers).map(|_| ())
     }
 

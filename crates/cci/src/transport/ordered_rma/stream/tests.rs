@@ -377,7 +377,7 @@ fn messages_whose_time_is_up_are_never_delivered() {
     let late: Vec<_> = (1..4).map(|at| (at, Status::ReceiverNotReady)).collect();
     assert_eq!(one.statuses(), late);
     settle(&mut one, &mut other);
-    assert!(other.core.pop_event().is_none(), "it was told that they were not delivered");
+    assert!(other.core.pop_event().is_none(), "the answer was that they were not delivered");
     assert!(one.flow().0.is_idle() && other.flow().0.is_idle());
 }
 

@@ -265,7 +265,7 @@ fn a_write_into_pages_that_are_replaced_meanwhile_is_done_again() {
                     byte[0]
                 };
                 begun.store(true, Ordering::Release);
-                // Not for ever: if the memory is not written to directly, the assertion below should tell.
+                // Not for ever: if the memory is not written to directly, the assertion below should say so.
                 while byte(4096) == 0 && start.elapsed() < Duration::from_secs(20) {
                     std::hint::spin_loop();
                 }

@@ -105,7 +105,7 @@ mod tests {
         assert!(!lent.is_look_due(2 * LOOK_NS - 1));
         drop(freed);
         assert_eq!(lent.take_ended(0), [(freed_id, vec![one, other])]);
-        assert!(lent.take_ended(0).is_empty(), "it is told once");
+        assert!(lent.take_ended(0).is_empty(), "it is reported once");
         kept.charged().unwrap().detach().unwrap();
         assert_eq!(lent.take_ended(0), [(kept_id, vec![one])]);
         assert!(!lent.is_look_due(u64::MAX));

@@ -119,7 +119,7 @@ fn passes(bytes_max: u64) {
     assert_eq!(b.recv(&mut buffer).unwrap(), 0);
 }
 
-/// The kernel tells of what it has: with room for a whole record, nothing stays behind in the pipe.
+/// The kernel reports what it has: with room for a whole record, nothing stays behind in the pipe.
 #[test]
 fn nothing_is_left_where_the_kernel_does_not_see_it() {
     let security = security(UpdateLimits::default(), POOLS_BYTES[0]);
@@ -172,7 +172,7 @@ fn reads_shortly(bytes_max: u64) {
 }
 
 /// A reader that keeps nothing, and takes only whole messages of five to a thousand bytes: what it does not take stays in the
-/// kernel, over changes of keys, and the kernel tells of the stream when there is more.
+/// kernel, over changes of keys, and the kernel reports the stream as readable when there is more.
 #[test]
 fn what_is_not_taken_stays_in_the_kernel() {
     const MESSAGES: usize = 3_000;

@@ -144,7 +144,7 @@ fn a_poll_looks_at_a_few_of_those_that_wait_for_a_buffer() {
     assert!(many < 1.5 * few, "{few} and {many} looks a poll");
 }
 
-/// Those of a crowd that are not looked at in a poll are in later ones: with buffers, each is told that it may go on.
+/// Those of a crowd that are not looked at in a poll are in later ones: with buffers, each learns that it may go on.
 #[test]
 fn all_that_wait_for_a_buffer_have_their_turn() {
     const MANY: usize = 300;

@@ -81,7 +81,7 @@ fn parts_out_of_turn_are_faults() {
     }
 }
 
-/// A peer of the version before this one is told which is spoken here, on either stream.
+/// A peer of the version before this one gets the version that is spoken here, on either stream.
 #[test]
 fn an_older_peer_is_told_the_version() {
     let mut server = endpoint(Options::default());

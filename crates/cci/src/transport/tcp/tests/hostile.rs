@@ -80,7 +80,7 @@ fn what_is_no_handshake_is_cut_off_and_counted() {
     let mut stream = dial(&server);
     stream.write_all(&wrong_version).unwrap();
     server.progress();
-    assert!(is_closed(&mut server, &mut stream), "told the version, and closed");
+    assert!(is_closed(&mut server, &mut stream), "it gets the version, and the stream is closed");
     // A second stream for a connection that there is not.
     let mut stream = dial(&server);
     stream.write_all(&Preamble::Bulk { key: 1 << 32, nonce: [1; 16] }.bytes()).unwrap();

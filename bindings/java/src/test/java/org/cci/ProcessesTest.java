@@ -74,7 +74,7 @@ class ProcessesTest {
             long deadline = System.nanoTime() + Pair.PATIENCE.toNanos();
             ByteBuffer message = ByteBuffer.allocateDirect(500);
             while (disconnected == null || ended < started) {
-                assertTrue(System.nanoTime() < deadline, "each send ends, and the end of the connection is told");
+                assertTrue(System.nanoTime() < deadline, "each send ends, and the end of the connection is reported");
                 try {
                     if (connection.isOpen() && started - ended < 100 && connection.trySend(message.clear(), started)) {
                         started++;

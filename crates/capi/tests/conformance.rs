@@ -169,7 +169,7 @@ impl Driver for C {
             cci_create_endpoint_with(device(name), null(), &options, 0, &mut port.endpoint, &mut port.fd)
         };
         assert_eq!(status, CCI_SUCCESS, "no endpoint on {name}: {}", last_error());
-        if setup.tells_disconnected {
+        if setup.reports_disconnected {
             let on: u32 = 1;
             // SAFETY: an open endpoint and a number.
             let status = unsafe {

@@ -25,7 +25,7 @@ pub fn each(args: &WorkArgs) -> Outcome<Option<Reading>> {
         }
         let connection = dial::connect(&mut endpoint, first, Attribute::ReliableOrdered)?;
         let sent = endpoint.send(connection, &median(took_ns).to_le_bytes(), 0, cci::SendFlags::SILENT);
-        sent.map_err(|error| dial::failed("telling")(&error))?;
+        sent.map_err(|error| dial::failed("reporting")(&error))?;
         endpoint.close(std::time::Duration::from_millis(100));
         return Ok(None);
     }

@@ -142,10 +142,10 @@ impl Counted {
         self.first = at.ahead(ahead);
         self.agreement = Agreement::Offered { memory, handle, answered: 1 << OWNER, can: true };
         let Position { barrier, collective } = self.first;
-        self.tell_all(links, CountedWord::Offer { barrier, collective, handle });
+        self.send_to_all(links, CountedWord::Offer { barrier, collective, handle });
     }
 
-    fn tell_all(&self, links: &mut Links, word: CountedWord) {
+    fn send_to_all(&self, links: &mut Links, word: CountedWord) {
         for rank in 1..self.size {
             links.say(rank, &Word::Counted(word));
         }
@@ -443,7 +443,7 @@ impl Counted {
             return;
         }
         let (is_agreed, memory, handle) = (*can, memory.clone(), *handle);
-        self.tell_all(links, CountedWord::Decision { is_agreed });
+        self.send_to_all(links, CountedWord::Decision { is_agreed });
         if is_agreed {
             self.agreement = Agreement::Counts(Place::Here(memory));
         } else {
@@ -506,10 +506,10 @@ impl Counted {
         match self.agreement {
             Agreement::Offered { handle, .. } => {
                 self.offers = COUNTED_OFFERS_MAX;
-                self.tell_all(links, CountedWord::Decision { is_agreed: false });
+                self.send_to_all(links, CountedWord::Decision { is_agreed: false });
                 self.withdraw(links, &handle);
             }
-            Agreement::Counts(Place::Here(_)) => self.tell_all(links, CountedWord::Lost { rank: lost }),
+            Agreement::Counts(Place::Here(_)) => self.send_to_all(links, CountedWord::Lost { rank: lost }),
             _ => {}
         }
     }

@@ -112,18 +112,18 @@ impl LargeMessages {
         let space = elements.description.packed_bytes(elements.count);
         if space.map(|bytes| bytes as u64) != Some(offer.len_bytes()) {
             self.decide(links, onesided, held, LargeOutcome::Differs);
-            onesided.tell_ended(cookie, Err(AmError::Differs { len_bytes: offer.len_bytes() }));
+            onesided.report_ended(cookie, Err(AmError::Differs { len_bytes: offer.len_bytes() }));
             return Ok(());
         }
         let Some((source, region)) = offer.source else {
             self.decide(links, onesided, held, LargeOutcome::Fetched);
-            onesided.tell_ended(cookie, Ok(0));
+            onesided.report_ended(cookie, Ok(0));
             return Ok(());
         };
         let there = Elements { count: 1, description: row(source.len_bytes)? };
         let (mut into, _) = describe(Transfer::Get, (source.start, there), (memory, origin, elements))?;
         if rank != links.rank() {
-            self.let_go(links, held);
+            self.release(links, held);
             onesided.fetch(links, rank, (source, region), into, (offer.number, cookie));
             return Ok(());
         }
@@ -137,7 +137,7 @@ impl LargeMessages {
         };
         let outcome = if result.is_ok() { LargeOutcome::Fetched } else { LargeOutcome::Unreadable };
         self.decide(links, onesided, held, outcome);
-        onesided.tell_ended(cookie, result);
+        onesided.report_ended(cookie, result);
         Ok(())
     }
 
@@ -150,10 +150,10 @@ impl LargeMessages {
 
     /// Ends a message that was not held.
     pub fn refuse(&mut self, links: &mut Links, onesided: &mut OneSided, rank: u32, offer: Offer) {
-        self.tell(links, onesided, rank, offer.number, LargeOutcome::Aborted);
+        self.report(links, onesided, rank, offer.number, LargeOutcome::Aborted);
     }
 
-    fn let_go(&mut self, links: &mut Links, held: Held) -> Option<(u32, Offer)> {
+    fn release(&mut self, links: &mut Links, held: Held) -> Option<(u32, Offer)> {
         let (rank, offer) = self.held.remove(&held.0)?;
         let link = links.link(rank);
         link.large_here = link.large_here.saturating_sub(1);
@@ -161,12 +161,12 @@ impl LargeMessages {
     }
 
     fn decide(&mut self, links: &mut Links, onesided: &mut OneSided, held: Held, outcome: LargeOutcome) {
-        if let Some((rank, offer)) = self.let_go(links, held) {
-            self.tell(links, onesided, rank, offer.number, outcome);
+        if let Some((rank, offer)) = self.release(links, held) {
+            self.report(links, onesided, rank, offer.number, outcome);
         }
     }
 
-    fn tell(
+    fn report(
         &mut self,
         links: &mut Links,
         onesided: &mut OneSided,
@@ -202,7 +202,7 @@ impl LargeMessages {
                 Err(AmError::Gone { rank, why: "it could not read the data of a large message".into() })
             }
         };
-        onesided.tell_ended(cookie, result);
+        onesided.report_ended(cookie, result);
         true
     }
 
@@ -213,7 +213,7 @@ impl LargeMessages {
         numbers.sort_unstable();
         for number in numbers {
             if let Some(sent) = self.remove(links, number) {
-                onesided.tell_ended(sent.cookie, Err(AmError::Gone { rank: lost, why: why.to_owned() }));
+                onesided.report_ended(sent.cookie, Err(AmError::Gone { rank: lost, why: why.to_owned() }));
             }
         }
     }

@@ -323,7 +323,7 @@ impl Links {
     }
 
     /// Informs a rank that this one has arrived.
-    pub fn tell_arrival(&mut self, arrival: Arrival) {
+    pub fn report_arrival(&mut self, arrival: Arrival) {
         let header = Header {
             flag: arrival.is_busy,
             count: arrival.round,

@@ -371,7 +371,7 @@ impl Process {
         }
         let (rank, size) = (self.rank(), self.size());
         while let Some(arrival) = self.barrier.next(rank, size) {
-            self.links.tell_arrival(arrival);
+            self.links.report_arrival(arrival);
         }
     }
 
@@ -715,7 +715,7 @@ impl Process {
     /// Ends an operation that has failed. [`Due::Done`] reports it.
     #[cold]
     pub(crate) fn end_later(&mut self, cookie: u64, error: AmError) {
-        self.memory.tell_ended(cookie, Err(error));
+        self.memory.report_ended(cookie, Err(error));
     }
 
     fn check_rank(&self, rank: u32) -> Result<()> {

@@ -311,7 +311,7 @@ impl OneSided {
     }
 
     /// Notes that something has ended that is reported as operations are.
-    pub fn tell_ended(&mut self, cookie: u64, result: Result<u64>) {
+    pub fn report_ended(&mut self, cookie: u64, result: Result<u64>) {
         self.ended.push_back(Ended { cookie, result });
     }
 

@@ -31,7 +31,7 @@ impl Process {
     fn arrive_by_records(&mut self, is_busy: bool) {
         let (rank, size) = (self.rank(), self.size());
         if let Some(arrival) = self.barrier.enter(is_busy, rank, size) {
-            self.links.tell_arrival(arrival);
+            self.links.report_arrival(arrival);
         }
     }
 

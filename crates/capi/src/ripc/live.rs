@@ -142,7 +142,7 @@ impl Live {
     }
 
     /// Wakes the threads whose wait is over, makes descriptors readable or not, and lets what comes wake those who still sleep.
-    pub fn tell(&mut self) {
+    pub fn wake_waiters(&mut self) {
         let (node, calls) = (&self.node, &self.calls);
         for waiter in self.waiters.iter_mut().filter(|waiter| !waiter.is_woken) {
             waiter.is_woken = match waiter.awaited {

@@ -39,7 +39,7 @@ impl DerefMut for Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         if let Some(live) = &mut *self.0 {
-            live.tell();
+            live.wake_waiters();
         }
     }
 }

@@ -118,7 +118,7 @@ impl Door {
                     }
                 }
                 // Quiet, or nobody listened where the last one went.
-                Err(_) => self.clients.values_mut().for_each(|client| client.direction.let_go()),
+                Err(_) => self.clients.values_mut().for_each(|client| client.direction.flush()),
             }
         }
         for (_, client) in self.clients.drain() {
@@ -163,7 +163,7 @@ impl Door {
                 match back.recv_from(&mut buffer) {
                     Ok((len, _)) => again.pass(buffer.get(..len).unwrap_or_default(), from),
                     Err(_) => {
-                        again.let_go();
+                        again.flush();
                         if last.lock().unwrap_or_else(PoisonError::into_inner).elapsed() > FORGET {
                             return;
                         }
@@ -207,7 +207,7 @@ impl Direction {
     }
 
     /// Nothing comes: late ones are not to be late for ever.
-    fn let_go(&mut self) {
+    fn flush(&mut self) {
         while let Some((datagram, to, _)) = self.late.pop_front() {
             self.send(&datagram, to);
         }

@@ -119,7 +119,7 @@ impl Barrier {
     pub fn start(&mut self) {
         self.phase = Phase::Gathering;
         if self.size == 2 {
-            self.tell_children(Said::Arrived);
+            self.notify_children(Said::Arrived);
         }
         self.gather();
     }
@@ -185,7 +185,7 @@ impl Barrier {
         Spoken { has_sent, is_full }
     }
 
-    fn tell_children(&mut self, said: Said) {
+    fn notify_children(&mut self, said: Said) {
         self.outbox.extend(self.children.iter().map(|&(child, _)| (child, said)));
     }
 
@@ -208,7 +208,7 @@ impl Barrier {
         }
         // Two ranks have sent each other everything.
         if self.size != 2 {
-            self.tell_children(Said::Released);
+            self.notify_children(Said::Released);
         }
         self.phase = Phase::Outside;
         self.ended = Some(Ok(()));

@@ -73,7 +73,7 @@ fn parked_and_back() {
 }
 
 #[test]
-fn tells_for_whom_slots_are_out() {
+fn knows_for_whom_slots_are_out() {
     let mut pool = SlotPool::new(6, 8).unwrap();
     let holders = |pool: &mut SlotPool| {
         let mut holders = Vec::new();

@@ -383,7 +383,7 @@ impl Engine {
             state.queued += 1;
         } else {
             to.dropped += 1;
-            self.tell_fetched(&whole, false);
+            self.report_fetched(&whole, false);
         }
     }
 
@@ -407,7 +407,7 @@ impl Engine {
     fn fetched(&mut self, whole: Whole) {
         let is_complete = whole.long_items.iter().all(Option::is_some);
         self.fetching.delivered(&whole);
-        self.tell_fetched(&whole, is_complete);
+        self.report_fetched(&whole, is_complete);
         self.deliver(whole);
     }
 
@@ -422,7 +422,7 @@ impl Engine {
     }
 
     /// Notifies the sender of long items that they are not needed any more.
-    fn tell_fetched(&mut self, whole: &Whole, is_complete: bool) {
+    fn report_fetched(&mut self, whole: &Whole, is_complete: bool) {
         if whole.head.lease == 0 {
             return;
         }

@@ -49,7 +49,7 @@ pub struct Setup {
     /// None: off.
     pub keepalive: Option<Duration>,
     /// The program wants to hear of connections that end, where the language has to be asked for that.
-    pub tells_disconnected: bool,
+    pub reports_disconnected: bool,
     /// Cap on every byte the endpoint holds. None: the library's default.
     pub memory_bytes_max: Option<u64>,
 }
@@ -62,7 +62,7 @@ impl Default for Setup {
             send_buffers: 1024,
             send_timeout: Duration::from_secs(20),
             keepalive: None,
-            tells_disconnected: false,
+            reports_disconnected: false,
             memory_bytes_max: None,
         }
     }

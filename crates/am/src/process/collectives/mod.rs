@@ -198,7 +198,7 @@ impl Collectives {
         let known = gone.map(|(rank, why)| (*rank, why.clone()));
         if let Some((rank, why)) = known.or_else(|| links.first_gone(&ranks)) {
             // The others may not know, and would wait for this rank.
-            Collectives::tell_lost(links, name, &ranks, rank);
+            Collectives::report_lost(links, name, &ranks, rank);
             return Err(AmError::Gone { rank, why });
         }
         self.under_way.insert(name, operation);
@@ -235,7 +235,7 @@ impl Collectives {
         self.ended.push_back((counted.cookie, Err(error)));
         if let Ok((ranks, _)) = self.teams.find(Team::WORLD) {
             let name = Name { team: Team::WORLD.number(), number: counted.number };
-            Collectives::tell_lost(links, name, &ranks, rank);
+            Collectives::report_lost(links, name, &ranks, rank);
         }
     }
 
@@ -423,7 +423,7 @@ impl Collectives {
         self.arrived.retain(|(rank, _), _| *rank != lost);
         self.kept.remove(&lost);
         for (name, ranks) in self.lose_here(links, lost, why) {
-            Collectives::tell_lost(links, name, &ranks, lost);
+            Collectives::report_lost(links, name, &ranks, lost);
         }
     }
 
@@ -444,7 +444,7 @@ impl Collectives {
         all
     }
 
-    fn tell_lost(links: &mut Links, name: Name, ranks: &[u32], lost: u32) {
+    fn report_lost(links: &mut Links, name: Name, ranks: &[u32], lost: u32) {
         let Name { team, number } = name;
         let me = links.rank();
         for &rank in ranks.iter().filter(|&&rank| rank != lost && rank != me) {

@@ -72,7 +72,7 @@ impl Handshakes {
     }
 
     /// Closes a handshake's stream, on which nothing more comes.
-    pub fn let_go(&mut self, poller: &Poller, key: Key) {
+    pub fn release(&mut self, poller: &Poller, key: Key) {
         if let Some(stream) = self.all.get_mut(key).and_then(|handshake| handshake.stream.take()) {
             poller.unwatch(stream.as_fd());
         }

@@ -381,22 +381,22 @@ impl Links {
 
     /// Informs peers of memories of ours that they still map, although those have ended.
     #[cold]
-    pub fn tell_of_ended(&mut self, common: &mut Common, core: &mut Core) {
+    pub fn report_ended(&mut self, common: &mut Common, core: &mut Core) {
         let now_ns = common.connections.now_ns;
-        let affected = common.transfers.target.tell_of_ended(&mut self.table, now_ns);
+        let affected = common.transfers.target.report_ended(&mut self.table, now_ns);
         self.wake_for_records(common, core, affected);
     }
 
     /// Unmaps all memory of peers of which no region is granted. Returns whether there was any.
     #[cold]
-    pub fn let_go_of_kept(&mut self) -> bool {
-        let mut has_let_go = false;
+    pub fn release_kept(&mut self) -> bool {
+        let mut has_released = false;
         for link in self.table.iter_mut() {
             if let Some(initiator) = &mut link.transfers.initiator {
-                has_let_go |= initiator.let_go_due(u64::MAX);
+                has_released |= initiator.release_due(u64::MAX);
             }
         }
-        has_let_go
+        has_released
     }
 
     /// Wakes the peers of links that have a record about mappings.

@@ -250,7 +250,7 @@ impl Shm {
             shm.held(core).space_bytes(of_this_peer)
         };
         let mut found_bytes = space_bytes(self);
-        if found_bytes < wanted_bytes && self.links.let_go_of_kept() {
+        if found_bytes < wanted_bytes && self.links.release_kept() {
             found_bytes = space_bytes(self);
         }
         found_bytes
@@ -332,7 +332,7 @@ impl Shm {
         }
         self.links.keep_alive(&mut self.common, core);
         if self.common.transfers.target.is_look_due(now_ns) {
-            self.links.tell_of_ended(&mut self.common, core);
+            self.links.report_ended(&mut self.common, core);
         }
     }
 
@@ -419,7 +419,7 @@ impl Shm {
         self.common.connections.now_ns = clock::now_ns();
         self.pace.may_sleep();
         if self.common.transfers.target.is_look_due(u64::MAX) {
-            self.links.tell_of_ended(&mut self.common, core);
+            self.links.report_ended(&mut self.common, core);
         }
         // Events that were queued before do not wake a program that waits for something else.
         let events_before = core.events_queued();

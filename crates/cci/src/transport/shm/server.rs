@@ -168,7 +168,7 @@ impl Server {
         let Some(handshake) = step.common.handshakes.get_mut(key) else { return };
         match handshake.stage {
             Stage::Joining { link, .. } if step.links.table.get(link).is_some() => {
-                step.common.handshakes.let_go(&step.core.poller, key);
+                step.common.handshakes.release(&step.core.poller, key);
             }
             _ => self.end(step, key, ConnectFailure::Disconnected),
         }

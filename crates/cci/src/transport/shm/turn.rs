@@ -126,7 +126,7 @@ fn maintain_transfers(
     core: &mut Core,
     now: bool,
 ) -> Result<(), Corrupt> {
-    link.transfers.let_go_due(common.connections.now_ns);
+    link.transfers.release_due(common.connections.now_ns);
     if !link.transfers.is_in_use() {
         return Ok(());
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// The ordinary setup of a program that wants to hear of it.
 fn listening() -> Setup {
-    Setup { tells_disconnected: true, ..Setup::default() }
+    Setup { reports_disconnected: true, ..Setup::default() }
 }
 
 /// What is left of a connection whose end was reported: nothing where the handle goes with the event, and nothing after a

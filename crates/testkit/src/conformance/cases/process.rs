@@ -46,7 +46,8 @@ pub fn two_processes_exchange<D: Driver>(env: &Environment<D>) -> Result<(), Ski
 /// rest of the endpoint goes on.
 pub fn killed_peer_is_noticed<D: Driver>(env: &Environment<D>) -> Result<(), Skipped> {
     env.needs(Capability::Processes)?;
-    let setup = Setup { send_timeout: Duration::from_secs(1), tells_disconnected: true, ..Setup::default() };
+    let setup =
+        Setup { send_timeout: Duration::from_secs(1), reports_disconnected: true, ..Setup::default() };
     for round in 0..env.rounds(3) as u64 {
         let mut peer = Peer::start(env);
         let mut client: Side<D> = Side::open(env, &setup);

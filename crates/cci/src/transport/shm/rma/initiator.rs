@@ -208,12 +208,12 @@ impl Initiator {
 
     /// Unmaps memory without a granted region that was kept long enough. Returns whether there was any.
     #[cold]
-    pub fn let_go_due(&mut self, now_ns: u64) -> bool {
-        let has_let_go = self.mappings.let_go_due(now_ns);
-        if has_let_go {
+    pub fn release_due(&mut self, now_ns: u64) -> bool {
+        let has_released = self.mappings.release_due(now_ns);
+        if has_released {
             self.has_space_again();
         }
-        has_let_go
+        has_released
     }
 
     fn drop_mapping(&mut self, pairs: &mut MappedPairs, at: usize) {

@@ -139,16 +139,16 @@ impl Mappings {
                 mapping.kept_since_ns = (!is_named).then_some(since_ns);
             }
         }
-        let mut has_let_go = false;
+        let mut has_released = false;
         while self.kept() > KEPT_MAX || self.sum.total() > keep.cap_bytes / KEPT_SHARE {
             let since_ns = |slot: &Option<Mapping>| slot.as_ref().and_then(|mapping| mapping.kept_since_ns);
             let kept =
                 self.slots.iter().enumerate().filter_map(|(at, slot)| Some((since_ns(slot)?, at))).min();
             let Some((_, oldest)) = kept else { break };
             self.remove(oldest);
-            has_let_go = true;
+            has_released = true;
         }
-        self.let_go_due(keep.now_ns) || has_let_go
+        self.release_due(keep.now_ns) || has_released
     }
 
     /// How many mappings without a region are kept.
@@ -163,19 +163,19 @@ impl Mappings {
     }
 
     /// Unmaps memories without a region that were kept long enough. Returns whether there was one.
-    pub fn let_go_due(&mut self, now_ns: u64) -> bool {
-        let mut has_let_go = false;
+    pub fn release_due(&mut self, now_ns: u64) -> bool {
+        let mut has_released = false;
         self.kept_until_ns = u64::MAX;
         for slot in &mut self.slots {
             let Some(since_ns) = slot.as_ref().and_then(|mapping| mapping.kept_since_ns) else { continue };
             let until_ns = since_ns.saturating_add(KEPT_NS);
             if until_ns <= now_ns {
-                (*slot, has_let_go) = (None, true);
+                (*slot, has_released) = (None, true);
             } else {
                 self.kept_until_ns = self.kept_until_ns.min(until_ns);
             }
         }
-        has_let_go
+        has_released
     }
 }
 
@@ -208,10 +208,10 @@ mod tests {
         assert!(!mappings.keep([one].into_iter(), keep(500)));
         assert_eq!(mappings.kept_until_ns(), 5 + KEPT_NS);
         mappings.is_granted(other);
-        assert!(!mappings.let_go_due(5 + KEPT_NS));
+        assert!(!mappings.release_due(5 + KEPT_NS));
         assert_eq!((mappings.count(), mappings.kept_until_ns()), (2, u64::MAX));
         assert!(!mappings.keep([].into_iter(), keep(600)));
-        assert!(!mappings.let_go_due(599 + KEPT_NS) && mappings.let_go_due(600 + KEPT_NS));
+        assert!(!mappings.release_due(599 + KEPT_NS) && mappings.release_due(600 + KEPT_NS));
         assert_eq!((mappings.count(), mappings.kept_until_ns()), (0, u64::MAX));
     }
 

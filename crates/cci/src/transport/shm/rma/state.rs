@@ -110,11 +110,11 @@ impl LinkTransfers {
 
     /// Unmaps memory of the peer that was kept long enough.
     #[inline]
-    pub fn let_go_due(&mut self, now_ns: u64) {
+    pub fn release_due(&mut self, now_ns: u64) {
         if now_ns >= self.kept_until_ns()
             && let Some(initiator) = &mut self.initiator
         {
-            initiator.let_go_due(now_ns);
+            initiator.release_due(now_ns);
         }
     }
 

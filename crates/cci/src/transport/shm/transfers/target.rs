@@ -248,7 +248,7 @@ impl Target {
 
     /// Informs peers of memories that they still map, although those have ended or have other pages now. Returns the peers'
     /// links, since the peers must be woken.
-    pub fn tell_of_ended(&mut self, links: &mut Table, now_ns: u64) -> Vec<Key> {
+    pub fn report_ended(&mut self, links: &mut Table, now_ns: u64) -> Vec<Key> {
         let mut affected = Vec::new();
         for (id, of_memory) in self.lent.take_ended(now_ns) {
             for key in of_memory {

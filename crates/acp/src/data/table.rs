@@ -31,6 +31,8 @@ const CHANGES_AT: u64 = WORD_BYTES;
 const HEAD_BYTES: u64 = 2 * WORD_BYTES;
 /// Bytes of an element that are read at once. Most elements are not longer.
 const ELEMENT_READ_BYTES: u64 = 128;
+/// Bytes of an element, with what the heap has before it, that is put together without the allocator. Most elements are not longer.
+const ELEMENT_HERE_BYTES: usize = 192;
 /// Buckets that are read at once.
 const BUCKETS_READ: u64 = 64;
 /// The limit of ranks and of buckets. A table of these numbers is far longer than any heap.
@@ -508,14 +510,29 @@ fn write_element(
     let lens = [key.len(), value.len()].map(|len| u32::try_from(len).ok());
     let [Some(key_len), Some(value_len)] = lens else { return Err(LONG) };
     let value_at = heap::ROOM_BYTES + (HEAD_BYTES + padded(key.len())) as usize;
-    let mut bytes = Vec::with_capacity(value_at + value.len());
-    bytes.extend([0; heap::ROOM_BYTES]);
-    bytes.extend(next.to_ne_bytes());
-    bytes.extend((u64::from(key_len) << 32 | u64::from(value_len)).to_ne_bytes());
-    bytes.extend(key);
-    bytes.resize(value_at, 0);
-    bytes.extend(value);
-    heap::allocate_with(space, rank, &mut bytes)
+    let len_bytes = value_at + value.len();
+    let mut short = Aligned([0; ELEMENT_HERE_BYTES]);
+    let mut long = Vec::new();
+    let bytes = match short.0.get_mut(..len_bytes) {
+        Some(bytes) => bytes,
+        None => {
+            long.resize(len_bytes, 0);
+            &mut long[..]
+        }
+    };
+    let lens = u64::from(key_len) << 32 | u64::from(value_len);
+    let parts: [(usize, &[u8]); 4] = [
+        (heap::ROOM_BYTES, &next.to_ne_bytes()),
+        (heap::ROOM_BYTES + WORD_BYTES as usize, &lens.to_ne_bytes()),
+        (heap::ROOM_BYTES + HEAD_BYTES as usize, key),
+        (value_at, value),
+    ];
+    for (at, part) in parts {
+        if let Some(to) = bytes.get_mut(at..at + part.len()) {
+            to.copy_from_slice(part);
+        }
+    }
+    heap::allocate_with(space, rank, bytes)
 }
 
 /// Reads a bucket while no rank changes it, as often as necessary.

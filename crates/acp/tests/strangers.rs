@@ -20,7 +20,7 @@ const SECRET: &[u8] = b"what only the ranks know";
 const WORDS_BYTES: usize = 48;
 /// Where the ranks are.
 const URIS: &str = "CCI_TEST_URIS";
-/// Nobody answers one who does not have the key: so long it takes until its attempt ends.
+/// How long the attempt of a process without the key lasts. Nobody answers it.
 const REFUSED_AFTER: Duration = Duration::from_millis(200);
 /// How long nothing comes back.
 const SILENCE: Duration = Duration::from_millis(200);

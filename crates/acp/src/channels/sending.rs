@@ -76,7 +76,7 @@ impl Progress {
 /// What an attempt to send has come to.
 pub(super) enum Sent {
     All,
-    /// It goes on with an event that will come.
+    /// It can go on once an event has come.
     NotYet,
     /// It can go on when there is space. No event reports that, so it has to try again.
     WaitsForSpace,

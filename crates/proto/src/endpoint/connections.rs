@@ -256,6 +256,11 @@ impl Connections {
     fn on_close_due(&mut self, now: Time, index: u32, sink: &mut impl Sink) {
         let Some(conn) = self.table.at_mut(index) else { return };
         let Some(active) = conn.active.as_deref_mut() else { return };
+        self.protocol.shared.ack_if_due(active, now);
+        // What else falls due, such as that acknowledgement, is no try to close.
+        if active.step_due > now {
+            return self.protocol.shared.arm_after(active, active.step_due);
+        }
         active.next_step(now, want::CLOSE, PROBE_NS_MAX);
         //= wire.md R-CLOSE-4
         if active.steps > CLOSE_TRIES_MAX {
@@ -263,7 +268,7 @@ impl Connections {
             return self.finish(index, sink);
         }
         self.protocol.shared.enqueue(active);
-        self.protocol.shared.arm(active);
+        self.protocol.shared.arm_after(active, active.step_due);
     }
 
     /// The peer says that all is over.

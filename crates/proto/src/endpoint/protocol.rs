@@ -272,12 +272,7 @@ impl Protocol {
     fn on_active_due(&mut self, conn: &mut ActiveConn<'_>, now: Time, sink: &mut impl Sink) -> bool {
         let (key, token) = (conn.key(), conn.base.token);
         let active = &mut *conn.active;
-        if active.ack_pending != 0 && active.ack_due <= now {
-            if let Some(bond) = active.paths.bond.as_deref_mut() {
-                bond.ack_all_pending();
-            }
-            self.shared.ack_now(active);
-        }
+        self.shared.ack_if_due(active, now);
         if active.rack_due <= now {
             active.find_losses(now);
             for which in active.paths.all() {

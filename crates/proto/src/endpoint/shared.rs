@@ -414,6 +414,16 @@ impl Shared {
         self.enqueue(active);
     }
 
+    /// Acknowledges what has waited for it long enough.
+    pub fn ack_if_due(&mut self, active: &mut Active, now: Time) {
+        if active.ack_pending != 0 && active.ack_due <= now {
+            if let Some(bond) = active.paths.bond.as_deref_mut() {
+                bond.ack_all_pending();
+            }
+            self.ack_now(active);
+        }
+    }
+
     /// Acknowledges bundles that come in order: with every second one, or when the delay is over.
     //= wire.md R-ACK-5
     #[inline]

@@ -275,6 +275,28 @@ fn a_peer_that_dies_while_closing_is_missed() {
     assert!(net.apps[1].has(|event| matches!(event, Event::Disconnected { .. })));
 }
 
+/// An acknowledgement that is due is no try to close.
+//= wire.md R-CLOSE-4
+#[test]
+fn a_close_is_tried_at_its_own_times() {
+    let mut net = Net::pair(15);
+    let (client, server) = net.join(Attribute::ReliableOrdered);
+    net.send(1, server, b"to be acknowledged soon", 1);
+    net.run_until(SECOND, "arrived", |net| !net.apps[0].messages.is_empty());
+    net.cut = true;
+    net.ends[0].disconnect(net.now, client).unwrap();
+    // The program is away until both are due, before anything has left.
+    net.now = net.now.plus(SECOND);
+    net.ends[0].handle_timeout(net.now, &mut net.apps[0]);
+    let sent = net.ends[0].counters().datagrams_sent;
+    let is_closed = |event: &Event| matches!(event, Event::Closed { .. });
+    net.run(SECOND / 100);
+    assert!(!net.apps[0].has(is_closed), "given up before the peer could answer");
+    net.run_until(60 * SECOND, "given up", |net| net.apps[0].has(is_closed));
+    let tries = net.ends[0].counters().datagrams_sent - sent;
+    assert!((9..=11).contains(&tries), "{tries} tries");
+}
+
 /// It dials as others do, and is nobody to those who dial it.
 //= wire.md R-HS-11
 #[test]

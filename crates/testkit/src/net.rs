@@ -203,6 +203,7 @@ impl Veth {
             }
         }
         veth.wait_for_carrier(wires.len());
+        veth.wait_for_link_local(wires.len());
         Ok(veth)
     }
 
@@ -363,6 +364,22 @@ impl Veth {
         Err(Unavailable(format!("{refused}, of {batch:?}")))
     }
 
+    /// The kernel gives an interface its link-local address a while after it is up. A kernel without IPv6 gives none.
+    fn wait_for_link_local(&self, wires: usize) {
+        let patience = Instant::now() + Duration::from_secs(10);
+        for end in [End::A, End::B] {
+            let _inside = self.enter(end);
+            let all_there = || match std::fs::read_to_string("/proc/thread-self/net/if_inet6") {
+                Ok(table) => (0..).take(wires).all(|wire| has_link_local(&table, &self.name(end, wire))),
+                Err(_) => true,
+            };
+            while !all_there() {
+                assert!(Instant::now() < patience, "no link-local address on a new pair of interfaces");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
     fn wait_for_carrier(&self, wires: usize) {
         let patience = Instant::now() + Duration::from_secs(10);
         for end in [End::A, End::B] {
@@ -380,6 +397,18 @@ impl Veth {
             }
         }
     }
+}
+
+/// Whether an interface of the calling thread's namespace has a link-local address that can be used.
+fn has_link_local(table: &str, interface: &str) -> bool {
+    const LINK_LOCAL: &str = "20";
+    const TENTATIVE: u8 = 0x40;
+    table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|fields| match fields[..] {
+        [_, _, _, LINK_LOCAL, flags, name] => {
+            name == interface && u8::from_str_radix(flags, 16).is_ok_and(|flags| flags & TENTATIVE == 0)
+        }
+        _ => false,
+    })
 }
 
 fn fresh() -> Result<Inside, Unavailable> {

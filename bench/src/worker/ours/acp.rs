@@ -20,8 +20,9 @@ const STARTER_BYTES: usize = 4096;
 const HEAP_BYTES: usize = 256 << 20;
 /// Messages under way.
 const UNDER_WAY: usize = 8;
-/// Of a channel for messages of any length.
-const SLOT_COUNT: u32 = 8;
+/// Slots of a channel: for messages that fit in the shortest slot, and for longer ones. The receiver says after each half of them that they are free.
+const SHORT_SLOT_COUNT: u32 = 64;
+const LONG_SLOT_COUNT: u32 = 8;
 const SLOT_BYTES_MIN: u32 = 4096;
 const SLOT_BYTES_MAX: u32 = 1 << 20;
 const SLOT_HEADER_BYTES: u32 = 16;
@@ -82,7 +83,8 @@ impl Ends {
     fn over(mut global: GlobalMemory, len: u32) -> Outcome<Ends> {
         let other = 1 - global.rank().min(1);
         let bytes = (len + SLOT_HEADER_BYTES).clamp(SLOT_BYTES_MIN, SLOT_BYTES_MAX);
-        let slots = Slots { count: SLOT_COUNT, bytes };
+        let count = if bytes == SLOT_BYTES_MIN { SHORT_SLOT_COUNT } else { LONG_SLOT_COUNT };
+        let slots = Slots { count, bytes };
         let sender = Sender::create(&mut global, other, slots).map_err(acp)?;
         let receiver = Receiver::create(&mut global, other, slots).map_err(acp)?;
         let mut ends = Ends { global, sender, receiver, receiving: VecDeque::new() };

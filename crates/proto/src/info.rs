@@ -96,6 +96,10 @@ pub enum Blocked {
     Pacing,
     /// The endpoint's packet buffers are in use, or this connection has its fair share of them.
     Pool,
+    /// As many operations on the peer's memory are unanswered as may be at a time.
+    Answers,
+    /// An operation with a fence waits for those before it.
+    Fence,
 }
 
 /// A connection, seen from outside.

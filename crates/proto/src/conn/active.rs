@@ -653,6 +653,11 @@ impl Active {
         self.step_due = now.plus(self.step_ns);
     }
 
+    /// What keeps it from sending: what its last turn found, or what its next operation waits for.
+    pub fn held_up_by(&self, ops: &Ops) -> Option<Blocked> {
+        self.blocked.or_else(|| self.rma.as_deref()?.held_up_by(ops))
+    }
+
     /// How long ago the oldest send that has not completed was queued, and the oldest record of remote memory access before
     /// it was made that is not acknowledged.
     pub fn oldest_ns(&self, sends: &Sends, now: Time) -> (Option<u64>, Option<u64>) {

@@ -141,7 +141,8 @@ impl Endpoint {
             bundles_held: active.map_or(0, |active| active.rx.held),
             send_timeout_ns: shared.send_timeout_ns(shared.send_timeouts.get(key.index)),
             keepalive_ns: active.map_or(0, |active| active.keepalive_ns),
-            blocked: active.and_then(|active| active.blocked),
+            blocked: active
+                .and_then(|active| active.held_up_by(&self.connections.protocol.transfers.operations)),
             counters: active.map(|active| active.counters).unwrap_or_default(),
         })
     }

@@ -4,7 +4,7 @@ use super::deadline::Progress;
 use super::table::{NodeId, OpId, Ops};
 use crate::limits::{RMA_READ_BYTES_MAX, RMA_SLOTS, WINDOW_BUNDLES_MAX};
 use crate::rma::{RemoteAddress, RmaRefusal};
-use crate::{Seq, Time};
+use crate::{Blocked, Seq, Time};
 
 /// What an initiator's slot waits for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -231,6 +231,12 @@ impl Rma {
     #[inline]
     pub fn has_work(&self) -> bool {
         self.busy != 0 || self.owed != 0 || self.queue.head != OpId::NONE || self.notify.head != OpId::NONE
+    }
+
+    /// What the next operation waits for before a record of it can be made.
+    pub fn held_up_by(&self, ops: &Ops) -> Option<Blocked> {
+        let next = ops.get(self.queue.head)?;
+        if self.free == 0 { Some(Blocked::Answers) } else { next.fence.then_some(Blocked::Fence) }
     }
 
     /// Takes a free slot.

@@ -147,5 +147,7 @@ fn blocked_on(blocked: Blocked) -> &'static str {
         Blocked::Pool => {
             "this endpoint's packet buffers are in use, or this connection has its share of them"
         }
+        Blocked::Answers => "as many operations on the peer's memory are unanswered as may be at a time",
+        Blocked::Fence => "an operation with a fence waits for those before it",
     }
 }

@@ -2,6 +2,7 @@
 
 use super::rma::{KEY, at, pair, segment};
 use super::*;
+use crate::limits::RMA_SLOTS;
 
 const ADD: Atomic = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
 
@@ -497,4 +498,29 @@ fn an_answer_that_never_comes_is_not_awaited_for_ever() {
             assert_eq!(statuses(&net, 0).len(), 1, "each ends once");
         }
     }
+}
+
+/// A connection on which nothing is in flight says what it waits for.
+#[test]
+fn it_is_said_what_operations_wait_for() {
+    let (mut net, client, _) = pair(31, Attribute::ReliableOrdered, 1_000);
+    let blocked = |net: &Net| net.ends[0].connection(client).and_then(|info| info.blocked);
+    let write = |net: &mut Net, fence, operation| {
+        let segments = [segment(0, 0, 8)];
+        net.ends[0].rma(net.now, client, RmaKind::Write, &segments, None, fence, operation).unwrap();
+    };
+    net.cut = true;
+    write(&mut net, false, 0);
+    write(&mut net, true, 1);
+    net.flush();
+    assert_eq!(blocked(&net), Some(Blocked::Fence));
+    net.cut = false;
+    net.finish(2);
+    assert_eq!(blocked(&net), None);
+    net.cut = true;
+    for operation in 2..2 + RMA_SLOTS as u64 + 1 {
+        write(&mut net, false, operation);
+    }
+    net.run(SECOND / 10);
+    assert_eq!(blocked(&net), Some(Blocked::Answers));
 }

@@ -125,7 +125,7 @@ fn soak_once(
     more: &[&str],
     attempt: u64,
 ) -> Vec<[u64; 3]> {
-    let seconds = format!("{}s", number("CCI_CRASH_SECONDS", 6) * attempt);
+    let seconds = format!("{}s", number("CCI_CRASH_SECONDS", 4) * attempt);
     let seed = number("CCI_CRASH_SEED", 20_261_122 + u64::from(what == Peers::Messengers)) + attempt - 1;
     soak.args(["soak", "--json", "--device", &devices.join(","), "--peers", &peers.to_string()]);
     soak.args(["--for", &seconds, "--seed", &seed.to_string()]);

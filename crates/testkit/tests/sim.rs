@@ -14,9 +14,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const DATAGRAM_SEEDS: u64 = 2_000;
-const SHARED_MEMORY_SEEDS: u64 = 2_000;
-const STREAM_SEEDS: u64 = 1_000;
+const DATAGRAM_SEEDS: u64 = 500;
+const SHARED_MEMORY_SEEDS: u64 = 500;
+const STREAM_SEEDS: u64 = 250;
 /// Over each kind of network.
 const MESSENGER_SEEDS: u64 = 40;
 /// Over each kind of network.

@@ -69,11 +69,14 @@ fn turn() -> u64 {
     given.or_else(commit).unwrap_or_else(|| UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() / 86_400))
 }
 
+/// Of each kind of network.
+const SEEDS: u64 = 3_000;
+
 fn whole_endpoints(turn: u64) -> Tally {
     let mut tests = cargo(&["test", "--locked", "-p", "cci-testkit", "--test", "sim", "every_seed"]);
-    // Beyond the seeds that the short form begins with.
-    let first = 1_000_000 + turn % 1_000_000_000;
-    tests.env("CCI_WORLD_FIRST", first.to_string()).env("CCI_WORLD_SEEDS", "3000");
+    // Beyond the seeds that the short form begins with, and in each turn others.
+    let first = 1_000_000 + turn % 1_000_000 * SEEDS;
+    tests.env("CCI_WORLD_FIRST", first.to_string()).env("CCI_WORLD_SEEDS", SEEDS.to_string());
     run_tests("whole endpoints in simulation", &mut tests, LIMIT)
 }
 

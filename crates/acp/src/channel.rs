@@ -93,8 +93,8 @@ impl Sender {
     }
 
     /// How many messages went past the slots, straight to the memory of the requests that waited for them ([`Receiver::start`]).
-    pub fn straight_messages(&self, global: &GlobalMemory) -> u64 {
-        global.channels.straight_messages(self.end)
+    pub fn placed_messages(&self, global: &GlobalMemory) -> u64 {
+        global.channels.placed_messages(self.end)
     }
 
     /// Bytes that this end holds: its slots, and what is kept of it. Requests under way are not counted.

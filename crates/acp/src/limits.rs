@@ -56,7 +56,7 @@ pub const SLOT_HEADER_BYTES: usize = 16;
 /// The longest segment of a channel that travels with its record, bytes. It fits in a message of every device.
 pub(crate) const SEGMENT_HERE_BYTES_MAX: usize = 1024;
 /// The longest message of a channel that goes directly to the memory of its request, bytes. A call copies all of it.
-pub(crate) const STRAIGHT_BYTES_MAX: usize = 64 << 20;
+pub(crate) const PLACED_BYTES_MAX: usize = 64 << 20;
 /// From this length on, it pays to check first whether the receiver has shown where a message goes, bytes.
 pub(crate) const LOOK_BYTES: usize = 16 << 10;
 /// A sender asks to be shown the memory of this many requests at a time, and keeps no more.

@@ -390,9 +390,9 @@ impl GlobalMemory {
     pub fn reset(&mut self, rank: u32) -> Result<()> {
         self.take_failure()?;
         // After the next barrier, no rank writes to the memory of requests any more. The requests end.
-        self.channels.let_straight(false);
+        self.channels.allow_placement(false);
         let end = self.reset_with_barriers(rank);
-        self.channels.let_straight(true);
+        self.channels.allow_placement(true);
         end
     }
 

@@ -141,8 +141,8 @@ impl Context {
     pub fn device_for_any(&self) -> Device {
         let home = self.default_device();
         let others = self.devices.iter().filter(|device| device.name() != home.name());
-        let beyond = std::iter::once(home).chain(others).cloned().collect();
-        Device(Arc::new(DeviceInfo { beyond, ..(*home.0).clone() }))
+        let on_demand = std::iter::once(home).chain(others).cloned().collect();
+        Device(Arc::new(DeviceInfo { on_demand, ..(*home.0).clone() }))
     }
 
     /// The device that leads to a URI, so that one program serves every transport: shared memory for `shm://`, for `udp://` and `tcp://`

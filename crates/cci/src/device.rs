@@ -130,7 +130,7 @@ pub(crate) struct DeviceInfo {
     pub serves: bool,
     /// The devices by which its endpoints connect, too, where these lead to a URI; itself is the first. Empty: it stands for
     /// itself alone.
-    pub beyond: Arc<[Device]>,
+    pub on_demand: Arc<[Device]>,
 }
 
 /// The second interface of a device.
@@ -227,7 +227,7 @@ impl DeviceInfo {
             security: None,
             unavailable: Vec::new(),
             serves: true,
-            beyond: Arc::new([]),
+            on_demand: Arc::new([]),
         }
     }
 }

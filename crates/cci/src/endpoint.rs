@@ -33,7 +33,7 @@ use crate::explain::{Explanation, Fact};
 use crate::limits;
 use crate::options::{Attribute, Options, SendFlags};
 use crate::sealing::Sealing;
-use crate::transport::any::Beyond;
+use crate::transport::any::OnDemand;
 use crate::transport::{self, Activity, Armed, Report, Transport};
 use cci_memory::pool::SlotPool;
 use cci_proto::RmaSegment;
@@ -99,7 +99,7 @@ pub struct Endpoint {
     expected: Option<Box<str>>,
     /// The other devices by which it can connect where its own transport does not lead. `None` if there are none, or if they are
     /// part of its transport already.
-    beyond: Option<Beyond>,
+    on_demand: Option<OnDemand>,
     /// Where messages are that are lent, once the program polls with a handler.
     lent: Option<Box<LentBuffer>>,
     /// Where messages are written to that are sent as loans and copied then, once the program borrows memory.
@@ -127,9 +127,9 @@ impl Endpoint {
         let poller = Arc::new(Poller::new(with_thread)?);
         let core = Core::new(options.clone(), device.max_send_size(), poller.clone())?;
         let transport = transport::open(device, &options, &poller)?;
-        let beyond = Beyond::of(device, &options)?;
+        let on_demand = OnDemand::of(device, &options)?;
         let mut endpoint = Endpoint::of(device, core, transport)?;
-        endpoint.beyond = beyond;
+        endpoint.on_demand = on_demand;
         Ok(endpoint)
     }
 
@@ -140,7 +140,7 @@ impl Endpoint {
         core.caught.set_secret(next_blocking_context.rotate_left(24));
         Ok(Endpoint {
             expected,
-            beyond: None,
+            on_demand: None,
             lent: None,
             own_loans: None,
             alarm_ns: None,

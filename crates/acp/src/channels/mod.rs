@@ -6,12 +6,12 @@
 
 mod ends;
 mod owed;
+mod placement;
 mod queues;
 mod receiving;
 mod requests;
 mod sending;
 mod source;
-mod straight;
 mod table;
 mod wire;
 

@@ -4,8 +4,8 @@
 //! message. So it does not matter in which order segments arrive.
 
 use super::owed::{Owed, Unsaid};
+use super::placement;
 use super::requests::Waiting;
-use super::straight;
 use super::wire::{Record, RemoteSlots, RequestMemory, Segment, Taken, request};
 use super::{End, Slots, lane};
 use crate::error::{AcpError, Result};
@@ -148,7 +148,7 @@ impl Receiving {
     /// Shows the sender the memory of the request that the next message gets, if it wants that and can map it. Returns whether it was shown.
     #[inline]
     pub fn show(&mut self, links: &mut Links, end: End, memory: &Memory, regions: &Regions) -> bool {
-        self.asked > 0 && straight::is_long(memory) && self.show_mappable(links, end, memory, regions)
+        self.asked > 0 && placement::is_long(memory) && self.show_mappable(links, end, memory, regions)
     }
 
     fn show_mappable(&mut self, links: &mut Links, end: End, memory: &Memory, regions: &Regions) -> bool {

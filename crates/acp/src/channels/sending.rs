@@ -1,14 +1,14 @@
 //! The sending end of a channel.
 
+use super::placement::Placement;
 use super::queues::Place;
 use super::source::Source;
-use super::straight::Straight;
 use super::wire::{
     MESSAGE_HEAD_BYTES, Record, RemoteSlots, Segment, Taken, landed, message_head, segment_words,
 };
 use super::{End, Slots, context, lane};
 use crate::error::{AcpError, Result};
-use crate::limits::{SEGMENT_HERE_BYTES_MAX, SLOT_HEADER_BYTES, STRAIGHT_BYTES_MAX};
+use crate::limits::{PLACED_BYTES_MAX, SEGMENT_HERE_BYTES_MAX, SLOT_HEADER_BYTES};
 use crate::links::Links;
 use cci::{
     Access, Connection, Endpoint, Foreign, Memory, RegionHandle, Rma, RmaError, RmaFlags, RmaKind, SendError,
@@ -192,7 +192,7 @@ impl Sending {
         links: &mut Links,
         end: End,
         (source, progress): (Source<'_>, &mut Progress),
-        (straight, buffer): (&mut Straight, &mut Vec<u8>),
+        (placement, buffer): (&mut Placement, &mut Vec<u8>),
     ) -> Result<Sent> {
         if self.is_lost {
             return Err(end.gone());
@@ -200,7 +200,7 @@ impl Sending {
         let Some(connection) = links.connection(lane(end.rank))? else { return Ok(Sent::NotYet) };
         let is_long = source.len() > SEGMENT_HERE_BYTES_MAX;
         if is_long && !progress.has_begun && progress.placed != Placed::Segment {
-            let sent = self.send_straight(links, end, connection, (source, progress), straight);
+            let sent = self.place_message(links, end, connection, (source, progress), placement);
             if let Some(sent) = sent {
                 return sent;
             }
@@ -230,7 +230,7 @@ impl Sending {
                 || self.place(links, connection, &segment, (source, progress))
             {
                 progress.placed = Placed::Segment;
-                straight.ask(links, end);
+                placement.ask(links, end);
                 say(links.endpoint(), (end, connection), &segment_words(&segment, false))
             } else {
                 if self.leaving >= self.slots {
@@ -259,34 +259,34 @@ impl Sending {
     }
 
     /// Whether it was shown where the next message goes, or will not be.
-    pub fn knows_request(&self, end: End, straight: &Straight) -> bool {
-        straight.knows(end, self.messages)
+    pub fn knows_request(&self, end: End, placement: &Placement) -> bool {
+        placement.knows(end, self.messages)
     }
 
     /// Copies a message straight to the memory of the request that waits for it, if that was shown and is mapped here. None: it goes through slots.
-    fn send_straight(
+    fn place_message(
         &mut self,
         links: &mut Links,
         end: End,
         connection: Connection,
         (source, progress): (Source<'_>, &mut Progress),
-        straight: &mut Straight,
+        placement: &mut Placement,
     ) -> Option<Result<Sent>> {
         if self.sent - self.taken >= u64::from(self.theirs.count) {
             return Some(Ok(Sent::NotYet));
         }
         if progress.placed == Placed::Nothing {
-            let memory = straight.take(end, self.messages)?;
+            let memory = placement.take(end, self.messages)?;
             let len = source.len().min(usize::try_from(memory.len_bytes).unwrap_or(usize::MAX));
             let target = (memory.handle, memory.offset);
             let is_placed =
-                len <= STRAIGHT_BYTES_MAX && source.put((0, len), links.endpoint(), connection, target);
-            straight.has_tried(links, connection, (end, &memory), is_placed);
+                len <= PLACED_BYTES_MAX && source.put((0, len), links.endpoint(), connection, target);
+            placement.has_tried(links, connection, (end, &memory), is_placed);
             if !is_placed {
                 return None;
             }
             progress.placed = Placed::Message;
-            straight.ask(links, end);
+            placement.ask(links, end);
         }
         let record = landed(end.channel, self.sent, source.len() as u64);
         Some(match say(links.endpoint(), (end, connection), &record) {

@@ -2,12 +2,12 @@
 
 use super::ends::Ends;
 use super::owed::Owed;
+use super::placement::Placement;
 use super::queues::Queues;
 use super::receiving::{Receiving, Target};
 use super::requests::{First, Requests};
 use super::sending::{Progress, Sending, Sent};
 use super::source::Source;
-use super::straight::Straight;
 use super::wire::{Message, Record, Segment, Taken};
 use super::{End, Slots, lane, of_context};
 use crate::error::{AcpError, Result};
@@ -44,7 +44,7 @@ pub(crate) struct Channels {
     busy: Vec<End>,
     requests: Requests,
     owed: Owed,
-    straight: Straight,
+    placement: Placement,
     /// Data on its way between memory.
     buffer: Vec<u8>,
     /// Something was not sent for want of space.
@@ -112,7 +112,7 @@ impl Channels {
         if sending.waiting.is_taken() {
             return Ok(None);
         }
-        match sending.send(links, end, (source, progress), (&mut self.straight, &mut self.buffer))? {
+        match sending.send(links, end, (source, progress), (&mut self.placement, &mut self.buffer))? {
             Sent::All => Ok(Some(())),
             Sent::NotYet => Ok(None),
             Sent::WaitsForSpace => {
@@ -124,7 +124,7 @@ impl Channels {
 
     /// Whether it may still be shown where the next message goes.
     pub fn lacks_request(&self, end: End) -> bool {
-        self.senders.get(end).is_some_and(|sending| !sending.knows_request(end, &self.straight))
+        self.senders.get(end).is_some_and(|sending| !sending.knows_request(end, &self.placement))
     }
 
     /// Sends a message, of which the rest waits for its turn if not all of it can be sent now.
@@ -161,7 +161,7 @@ impl Channels {
         let mut progress = Progress::default();
         if !sending.waiting.is_taken() {
             let source = (Source::Memory(message), &mut progress);
-            match sending.send(links, end, source, (&mut self.straight, &mut self.buffer)) {
+            match sending.send(links, end, source, (&mut self.placement, &mut self.buffer)) {
                 Ok(Sent::All) => return Ok(self.requests.start_ended_well(0)),
                 Ok(Sent::NotYet) => {}
                 Ok(Sent::WaitsForSpace) => self.waits_for_space = true,
@@ -212,7 +212,7 @@ impl Channels {
         let Some(sending) = self.senders.get_mut(end) else { return false };
         while let Some(first) = self.outgoing.front_mut(&sending.waiting) {
             let source = Source::Memory(&first.message);
-            let parts = (&mut self.straight, &mut self.buffer);
+            let parts = (&mut self.placement, &mut self.buffer);
             let sent = sending.send(links, end, (source, &mut first.progress), parts);
             let result = match sent {
                 Ok(Sent::All) => Ok(0),
@@ -232,7 +232,7 @@ impl Channels {
         if !sending.may_go() {
             return true;
         }
-        self.straight.forget(end);
+        self.placement.forget(end);
         if let Some(sending) = self.senders.remove(end) {
             let request = sending.freed_by;
             let gone = sending.go(links, end);
@@ -379,7 +379,7 @@ impl Channels {
             Record::Request { channel, memory } => {
                 let end = End { rank, channel };
                 if self.senders.get(end).is_some() {
-                    self.straight.shown(end, memory)
+                    self.placement.shown(end, memory)
                 } else {
                     self.was_made(end)
                 }
@@ -448,14 +448,14 @@ impl Channels {
         true
     }
 
-    /// Does what [`Channels::take_short`] does with what is said of messages that go straight.
+    /// Does what [`Channels::take_short`] does with what is said of messages that are placed directly.
     #[inline(never)]
-    fn take_straight(&mut self, rank: u32, bytes: &[u8]) -> bool {
-        match Record::decode_straight(bytes) {
+    fn take_placement(&mut self, rank: u32, bytes: &[u8]) -> bool {
+        match Record::decode_placement(bytes) {
             Some(record) if !self.is_since_reset(record.channel()) => false,
             Some(Record::Request { channel, memory }) => {
                 let end = End { rank, channel };
-                self.senders.get(end).is_some() && self.straight.shown(end, memory)
+                self.senders.get(end).is_some() && self.placement.shown(end, memory)
             }
             Some(Record::Landed { channel, number, message_bytes }) => {
                 let end = End { rank, channel };
@@ -474,12 +474,12 @@ impl Channels {
         }
     }
 
-    /// A record has come that is no short message. False: it is neither news of slots nor of messages that go straight, and nothing was done.
+    /// A record has come that is no short message. False: it is neither news of slots nor of messages that are placed directly, and nothing was done.
     #[inline(never)]
     fn take_news(&mut self, rank: u32, bytes: &[u8]) -> bool {
         match Record::decode(bytes) {
             Some(Record::Taken { channel, segments }) => self.took(rank, Taken { channel, segments }),
-            _ => self.take_straight(rank, bytes),
+            _ => self.take_placement(rank, bytes),
         }
     }
 
@@ -527,18 +527,18 @@ impl Channels {
         self.advance(links);
     }
 
-    /// Whether messages may go straight to memory of requests at other ranks.
-    pub fn let_straight(&mut self, may_go: bool) {
-        self.straight.is_stopped = !may_go;
+    /// Whether messages may be placed directly in memory of requests at other ranks.
+    pub fn allow_placement(&mut self, may_go: bool) {
+        self.placement.is_stopped = !may_go;
     }
 
     /// Ends all channels, on all ranks. Records that are on their way are known by their numbers.
     pub fn forget(&mut self, links: &mut Links) -> Result<()> {
-        let Channels { senders, receivers, first, mut requests, mut straight, .. } = std::mem::take(self);
+        let Channels { senders, receivers, first, mut requests, mut placement, .. } = std::mem::take(self);
         self.first = (first + (1 << CHANNELS_BITS)) % (1 << CHANNEL_BITS);
         requests.clear();
-        straight.clear();
-        (self.requests, self.straight) = (requests, straight);
+        placement.clear();
+        (self.requests, self.placement) = (requests, placement);
         senders.into_iter().try_for_each(|(end, mut sending)| {
             sending.lose();
             sending.go(links, end)
@@ -546,9 +546,9 @@ impl Channels {
         receivers.into_iter().try_for_each(|(_, receiving)| receiving.go(links))
     }
 
-    /// How many messages of a sender went straight.
-    pub fn straight_messages(&self, end: End) -> u64 {
-        self.straight.messages(end)
+    /// How many messages of a sender were placed directly.
+    pub fn placed_messages(&self, end: End) -> u64 {
+        self.placement.messages(end)
     }
 
     pub fn sender_bytes(&self, end: End) -> usize {

@@ -214,9 +214,9 @@ impl<'a> Record<'a> {
     }
 
     //= wire.md R-ACP-8
-    /// What is said for each message that goes straight. None: it is another record.
+    /// What is said for each message that is placed directly. None: it is another record.
     #[inline]
-    pub fn decode_straight(bytes: &'a [u8]) -> Option<Record<'a>> {
+    pub fn decode_placement(bytes: &'a [u8]) -> Option<Record<'a>> {
         let word = |at: usize| {
             let bytes = bytes.get(at * WORD_BYTES..)?.first_chunk::<WORD_BYTES>()?;
             Some(u64::from_le_bytes(*bytes))
@@ -264,7 +264,7 @@ impl<'a> Record<'a> {
             5 if is_long(3) => Some(Record::Taken { channel, segments: word(2)? }),
             6 if is_long(3) => Some(Record::End { channel, segments: word(2)? }),
             13 if is_long(2) => Some(Record::Asked { channel }),
-            14..=15 => Record::decode_straight(bytes),
+            14..=15 => Record::decode_placement(bytes),
             _ => None,
         }
     }

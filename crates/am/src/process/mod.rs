@@ -2,6 +2,7 @@
 
 pub(crate) mod alone;
 mod barrier;
+mod collective_calls;
 mod collectives;
 mod content;
 mod contexts;
@@ -27,7 +28,6 @@ mod onesided;
 mod onesided_tests;
 mod operation;
 mod part;
-mod passing;
 mod registered;
 mod results;
 mod sending;

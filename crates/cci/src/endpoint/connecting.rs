@@ -98,12 +98,12 @@ impl Endpoint {
 
     /// Has the endpoint use other devices, too, from now on, if its own does not lead to `uri`.
     fn reach_beyond(&mut self, uri: &str) -> Result<(), ConnectError> {
-        if !self.beyond.as_ref().map_or(Ok(false), |beyond| beyond.is_needed_for(uri))? {
+        if !self.on_demand.as_ref().map_or(Ok(false), |on_demand| on_demand.is_needed_for(uri))? {
             return Ok(());
         }
-        if let Some(beyond) = self.beyond.take() {
+        if let Some(on_demand) = self.on_demand.take() {
             let own = std::mem::replace(&mut self.transport, any::nothing());
-            self.transport = any::around(own, &self.core, beyond);
+            self.transport = any::around(own, &self.core, on_demand);
         }
         Ok(())
     }

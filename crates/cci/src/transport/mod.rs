@@ -40,7 +40,7 @@ pub(crate) fn own_part<'a>(
     device: &DeviceInfo,
     uri: &'a str,
 ) -> Result<(Cow<'a, str>, Option<Commitment>), ConnectError> {
-    if !device.beyond.is_empty() {
+    if !device.on_demand.is_empty() {
         return Ok((Cow::Borrowed(uri), None));
     }
     match any::part_for(device.kind, uri) {

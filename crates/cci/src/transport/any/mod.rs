@@ -8,10 +8,10 @@
 //! does not pay a system call for each poll because there is a UDP socket, too. `docs/adr/0011-one-endpoint-every-path.md` has
 //! the reasons.
 
-mod beyond;
 mod dial;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzing;
+mod on_demand;
 mod open;
 mod parts;
 mod report;
@@ -20,7 +20,7 @@ mod uri;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use beyond::{Beyond, around, nothing, options_of_home};
+pub(crate) use on_demand::{OnDemand, around, nothing, options_of_home};
 pub(crate) use open::open;
 pub use uri::network_uri;
 pub(crate) use uri::part_for;
@@ -78,7 +78,7 @@ struct Any {
     parts: Vec<Part>,
     missing: Vec<Missing>,
     /// Other devices, whose parts are opened when they are first dialled. None: there are no others.
-    beyond: Option<Beyond>,
+    on_demand: Option<OnDemand>,
     /// Attempts in progress, by the handle of the connection that the present path is tried with.
     attempts: HashMap<u64, Attempt>,
     /// When attempts give up their present paths if nothing is heard, and the bits of their handles. Attempts that have ended
@@ -107,7 +107,7 @@ impl Any {
 
     /// The index of a kind's part that others may ask for connections.
     fn serving_index(&self, kind: TransportKind) -> Option<usize> {
-        let own = self.beyond.as_ref().map(Beyond::home);
+        let own = self.on_demand.as_ref().map(OnDemand::home);
         let serves = |part: &Part| part.device.is_none() || part.device.as_deref() == own;
         self.parts.iter().position(|part| part.kind == kind && serves(part))
     }
@@ -177,7 +177,7 @@ impl Any {
 impl Transport for Any {
     fn about(&self) -> About<'_> {
         let has = |part: &Part| part.transport.about().offers_multicast;
-        About { uri: &self.uri, offers_multicast: self.beyond.is_some() || self.parts.iter().any(has) }
+        About { uri: &self.uri, offers_multicast: self.on_demand.is_some() || self.parts.iter().any(has) }
     }
 
     fn connect(
@@ -194,10 +194,10 @@ impl Transport for Any {
             }
             return self.dial(core, connection, &to);
         }
-        if let Some(beyond) = &self.beyond
+        if let Some(on_demand) = &self.on_demand
             && !self.parts.iter().any(|part| part.device.is_none() && part.kind.name() == scheme)
         {
-            let kind = beyond.device_for(to.uri)?.transport();
+            let kind = on_demand.device_for(to.uri)?.transport();
             return self.connect_by(core, kind, connection, to);
         }
         let of_scheme = self.parts.iter().find(|part| part.kind.name() == scheme).map(|part| part.kind);

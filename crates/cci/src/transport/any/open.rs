@@ -1,6 +1,6 @@
 //! Opens as many of the parts as this machine has, under one memory cap.
 
-use super::beyond::Beyond;
+use super::on_demand::OnDemand;
 use super::parts::{BY_NAME, Part, engine_bytes};
 use super::uri::{self, ORDER};
 use super::{Any, Missing, TOKEN_PARTS};
@@ -24,7 +24,7 @@ pub(crate) fn open(
     options: &Options,
     poller: &Arc<Poller>,
 ) -> Result<Box<dyn Transport>, CreateError> {
-    let beyond = Beyond::of(device, options)?;
+    let on_demand = OnDemand::of(device, options)?;
     let device = &*device.0;
     let parts_bytes = parts_bytes(device, options)?;
     let (mut parts, mut missing, mut id) = (Vec::new(), Vec::new(), None);
@@ -51,7 +51,7 @@ pub(crate) fn open(
         return Err(CreateError::DeviceDown);
     }
     let uri = uri::format(id, parts.iter().map(|part| (part.kind, part.transport.about().uri)));
-    Ok(Box::new(Any { beyond, ..Any::of(uri, parts, missing) }))
+    Ok(Box::new(Any { on_demand, ..Any::of(uri, parts, missing) }))
 }
 
 /// Bytes of the memory cap that remain for the parts.
@@ -72,7 +72,7 @@ fn open_part(
     token: u64,
 ) -> Result<(Part, Option<Commitment>), CreateError> {
     // A device of this kind. Receive buffers are common to all parts.
-    let device = DeviceInfo { kind, beyond: Arc::new([]), ..device.clone() };
+    let device = DeviceInfo { kind, on_demand: Arc::new([]), ..device.clone() };
     let mut options = options.clone();
     if options.service.as_deref().is_some_and(is_port) == (kind == TransportKind::Shm) {
         options.service = None;

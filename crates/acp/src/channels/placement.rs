@@ -1,4 +1,4 @@
-//! Long messages that go past the slots, straight to the memory of requests that wait for them.
+//! Long messages that go past the slots, directly to the memory of requests that wait for them.
 //!
 //! The n-th request of a receiver takes the n-th message, whatever else happens. So a receiver may show where a request's memory is as soon as that waits,
 //! and the sender may write there when it comes to that message, without a question. Only who finds the slots mapped asks to be shown memory, for some
@@ -26,13 +26,13 @@ struct Requests {
     was_any_shown: bool,
     /// How often memory was not mapped since it last was.
     refusals: u32,
-    /// Messages that went straight.
+    /// Messages that were placed directly.
     messages: u64,
 }
 
 /// The requests of all receivers, as far as senders of this process know them.
 #[derive(Default)]
-pub(super) struct Straight {
+pub(super) struct Placement {
     ends: Numbered<End, Requests>,
     /// Where a byte goes that is read of memory for it to be mapped.
     byte: Option<(Memory, RegionHandle)>,
@@ -54,7 +54,7 @@ impl Requests {
     }
 }
 
-impl Straight {
+impl Placement {
     /// Asks to be shown memory of requests, if few are still awaited.
     pub fn ask(&mut self, links: &mut Links, end: End) {
         let requests = self.ends.entry(end).or_default();
@@ -91,7 +91,7 @@ impl Straight {
         Some(memory)
     }
 
-    /// Whether memory was mapped. If not, a byte of it is read, as memory is mapped that is used: the next message to it may go straight.
+    /// Whether memory was mapped. If not, a byte of it is read, as memory is mapped that is used: the next message to it may be placed directly.
     pub fn has_tried(
         &mut self,
         links: &mut Links,
@@ -125,7 +125,7 @@ impl Straight {
         let _ = links.endpoint().rma_read(connection, to, from, 1, context, RmaFlags::SILENT);
     }
 
-    /// How many messages of this channel went straight.
+    /// How many messages of this channel were placed directly.
     pub fn messages(&self, end: End) -> u64 {
         self.ends.get(&end).map_or(0, |requests| requests.messages)
     }
@@ -156,43 +156,43 @@ mod tests {
         RequestMemory { message, handle: RegionHandle::from_bytes([0; 32]), offset: 0, len_bytes: 5_000 }
     }
 
-    fn asked() -> Straight {
-        let mut straight = Straight::default();
-        straight.ends.entry(END).or_default().awaited = ASKED_REQUESTS;
-        straight
+    fn asked() -> Placement {
+        let mut placement = Placement::default();
+        placement.ends.entry(END).or_default().awaited = ASKED_REQUESTS;
+        placement
     }
 
     #[test]
     fn a_message_goes_to_its_own_request_only() {
-        let mut straight = asked();
+        let mut placement = asked();
         for message in [u32::MAX - 1, 0, 1, 4] {
-            assert!(straight.shown(END, memory(message)));
+            assert!(placement.shown(END, memory(message)));
         }
-        assert!(straight.take(End::new(2, 1), u32::MAX).is_none(), "another channel");
-        assert!(straight.take(END, u32::MAX).is_none(), "nobody has shown where it goes");
-        assert_eq!(straight.take(END, 0), Some(memory(0)));
-        assert!(straight.take(END, 0).is_none(), "once");
-        assert!(straight.take(END, 2).is_none() && straight.take(END, 3).is_none());
-        straight.is_stopped = true;
-        assert!(straight.take(END, 4).is_none());
-        straight.is_stopped = false;
-        assert_eq!(straight.take(END, 4), Some(memory(4)));
+        assert!(placement.take(End::new(2, 1), u32::MAX).is_none(), "another channel");
+        assert!(placement.take(END, u32::MAX).is_none(), "nobody has shown where it goes");
+        assert_eq!(placement.take(END, 0), Some(memory(0)));
+        assert!(placement.take(END, 0).is_none(), "once");
+        assert!(placement.take(END, 2).is_none() && placement.take(END, 3).is_none());
+        placement.is_stopped = true;
+        assert!(placement.take(END, 4).is_none());
+        placement.is_stopped = false;
+        assert_eq!(placement.take(END, 4), Some(memory(4)));
     }
 
     #[test]
     fn no_more_is_kept_than_was_asked_for() {
-        let mut straight = Straight::default();
-        assert!(!straight.shown(END, memory(0)), "nobody has asked");
-        straight = asked();
+        let mut placement = Placement::default();
+        assert!(!placement.shown(END, memory(0)), "nobody has asked");
+        placement = asked();
         for message in 0..ASKED_REQUESTS {
-            assert!(straight.shown(END, memory(message)));
+            assert!(placement.shown(END, memory(message)));
         }
-        assert!(!straight.shown(END, memory(ASKED_REQUESTS)));
+        assert!(!placement.shown(END, memory(ASKED_REQUESTS)));
         let most = SHOWN_REQUESTS_MAX as u32 + 10;
-        straight.ends.entry(END).or_default().awaited = most;
-        assert!((0..most).all(|message| straight.shown(END, memory(message))));
-        assert_eq!(straight.ends.get(&END).unwrap().shown.len(), SHOWN_REQUESTS_MAX);
-        straight.forget(END);
-        assert!(straight.take(END, most - 1).is_none());
+        placement.ends.entry(END).or_default().awaited = most;
+        assert!((0..most).all(|message| placement.shown(END, memory(message))));
+        assert_eq!(placement.ends.get(&END).unwrap().shown.len(), SHOWN_REQUESTS_MAX);
+        placement.forget(END);
+        assert!(placement.take(END, most - 1).is_none());
     }
 }

@@ -89,7 +89,7 @@ fn all_lengths() {
                 request.wait(&mut global).unwrap();
             }
         }
-        assert_eq!(sender.straight_messages(&global) > 0, is_one_host());
+        assert_eq!(sender.placed_messages(&global) > 0, is_one_host());
         sender.free(&mut global).unwrap().wait(&mut global).unwrap();
     } else {
         let receiver = Receiver::create(&mut global, 0, SLOTS).unwrap();
@@ -145,8 +145,8 @@ fn stream() {
             sent.wait(&mut global).unwrap();
         }
         // With one request, every message may come before it.
-        let is_straight = sender.straight_messages(&global) > 0;
-        assert!(is_straight == is_one_host() || under_way == 1 && !is_straight, "{under_way} requests");
+        let is_placed = sender.placed_messages(&global) > 0;
+        assert!(is_placed == is_one_host() || under_way == 1 && !is_placed, "{under_way} requests");
         // Requests that are left end with the sender.
         let freed = [sender.free(&mut global).unwrap(), receiver.free(&mut global).unwrap()];
         for request in freed {
@@ -281,7 +281,7 @@ fn reset() {
     close(global);
 }
 
-/// Rank 1 dies while messages go straight in both directions: what waits for it ends, its memory is the program's again, and other channels go on.
+/// Rank 1 dies while messages are placed directly in both directions: what waits for it ends, its memory is the program's again, and other channels go on.
 fn one_dies() {
     const LEN: usize = 200_000;
     let (mut job, mut global) = roles::open(STARTER_BYTES, 0);
@@ -354,7 +354,7 @@ fn messages_of_all_lengths_come_to_memory_of_all_kinds() {
 }
 
 #[test]
-fn streams_go_straight_on_one_host() {
+fn streams_are_placed_on_one_host() {
     all_ranks_do("stream", 2);
 }
 

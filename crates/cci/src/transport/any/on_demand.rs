@@ -26,7 +26,7 @@ const DIALLED_MAX: u64 = 4;
 const DIVISOR: u64 = 2 * DIALLED_MAX;
 
 /// What an endpoint needs to open more transports.
-pub(crate) struct Beyond {
+pub(crate) struct OnDemand {
     home: Device,
     /// Bytes of the memory cap that each transport may take, and that all transports may take together.
     part_bytes: u64,
@@ -38,15 +38,15 @@ pub(crate) struct Beyond {
     shares_memory: bool,
 }
 
-impl Beyond {
+impl OnDemand {
     /// For an endpoint on this device. None: its context has no other devices that it may use.
-    pub fn of(device: &Device, options: &Options) -> Result<Option<Beyond>, CreateError> {
-        if device.0.beyond.is_empty() {
+    pub fn of(device: &Device, options: &Options) -> Result<Option<OnDemand>, CreateError> {
+        if device.0.on_demand.is_empty() {
             return Ok(None);
         }
         let parts_bytes = parts_bytes(&device.0, options);
         let sealing = Sealing::of(&device.0, options)?;
-        Ok(Some(Beyond {
+        Ok(Some(OnDemand {
             home: device.clone(),
             part_bytes: parts_bytes / DIVISOR,
             parts_bytes,
@@ -63,7 +63,7 @@ impl Beyond {
     /// The device that leads to a URI.
     pub fn device_for(&self, uri: &str) -> Result<&Device, ConnectError> {
         let bad_uri = |reason| ConnectError::BadUri { uri: uri.to_owned(), reason };
-        let found = reach::device_for(&self.home.0.beyond, uri).map_err(|error| match error {
+        let found = reach::device_for(&self.home.0.on_demand, uri).map_err(|error| match error {
             DeviceForError::BadUri { reason, .. } | DeviceForError::NoDevice { reason, .. } => {
                 bad_uri(reason)
             }
@@ -95,7 +95,7 @@ impl Beyond {
         let found = &device.0;
         let device = DeviceInfo {
             serves: false,
-            beyond: Arc::new([]),
+            on_demand: Arc::new([]),
             // Ports and endpoint numbers are for endpoints that others are to find.
             port: 0,
             eth: EthKeys { endpoint: None, ..found.eth.clone() },
@@ -139,7 +139,7 @@ fn parts_bytes(device: &DeviceInfo, options: &Options) -> u64 {
 /// what remains whenever it takes memory, and needs no such limit.
 pub(crate) fn options_of_home(device: &DeviceInfo, options: &Options) -> Options {
     let mut options = options.clone();
-    if !device.beyond.is_empty() && device.kind != TransportKind::Shm {
+    if !device.on_demand.is_empty() && device.kind != TransportKind::Shm {
         options.memory_bytes_max -= parts_bytes(device, &options) / DIVISOR * DIALLED_MAX;
     }
     options
@@ -147,18 +147,18 @@ pub(crate) fn options_of_home(device: &DeviceInfo, options: &Options) -> Options
 
 /// Makes a transport of several parts, with an endpoint's only transport as the first of them. Its connections keep their
 /// names.
-pub(crate) fn around(home: Box<dyn Transport>, core: &Core, beyond: Beyond) -> Box<dyn Transport> {
+pub(crate) fn around(home: Box<dyn Transport>, core: &Core, on_demand: OnDemand) -> Box<dyn Transport> {
     let part = Part {
-        kind: beyond.home.transport(),
+        kind: on_demand.home.transport(),
         expected: None,
-        device: Some(beyond.home.name().to_owned()),
+        device: Some(on_demand.home.name().to_owned()),
         poller: core.poller.clone(),
         set_apart_bytes: 0,
         busy: true,
         transport: home,
     };
     Box::new(Any {
-        beyond: Some(beyond),
+        on_demand: Some(on_demand),
         ..Any::of(part.transport.about().uri.to_owned(), vec![part], Vec::new())
     })
 }
@@ -174,7 +174,7 @@ impl Any {
             uri,
             parts,
             missing,
-            beyond: None,
+            on_demand: None,
             attempts: HashMap::new(),
             due: BinaryHeap::new(),
             paths: HashMap::new(),
@@ -189,8 +189,9 @@ impl Any {
 
     /// Whether a part of this kind leads to the URI, or could be opened to do so.
     pub(super) fn leads_to(&self, kind: TransportKind, uri: &str) -> bool {
-        let opens = |beyond: &Beyond| beyond.device_for(uri).is_ok_and(|device| device.transport() == kind);
-        self.index_of(kind).is_some() || self.beyond.as_ref().is_some_and(opens)
+        let opens =
+            |on_demand: &OnDemand| on_demand.device_for(uri).is_ok_and(|device| device.transport() == kind);
+        self.index_of(kind).is_some() || self.on_demand.as_ref().is_some_and(opens)
     }
 
     /// The index of the part that leads to a URI, which may be opened for it.
@@ -200,22 +201,24 @@ impl Any {
         kind: TransportKind,
         uri: &str,
     ) -> Result<usize, ConnectError> {
-        let Some(beyond) = &self.beyond else { return self.index_of(kind).ok_or(ConnectError::Unsupported) };
+        let Some(on_demand) = &self.on_demand else {
+            return self.index_of(kind).ok_or(ConnectError::Unsupported);
+        };
         // A device `any` has one part of each kind, which leads wherever its interface does.
         if let Some(index) = self.parts.iter().position(|part| part.kind == kind && part.device.is_none()) {
             return Ok(index);
         }
-        let device = beyond.device_for(uri)?;
+        let device = on_demand.device_for(uri)?;
         let is_open = |part: &Part| part.device.as_deref() == Some(device.name());
         if let Some(index) = self.parts.iter().position(is_open) {
             return Ok(index);
         }
-        if self.dialled() >= DIALLED_MAX || !self.leaves(core, beyond.part_bytes) {
+        if self.dialled() >= DIALLED_MAX || !self.leaves(core, on_demand.part_bytes) {
             return Err(ConnectError::NoMemory);
         }
         let index = self.parts.len();
-        let part_bytes = beyond.part_bytes;
-        let part = beyond.open(device, uri, core, index)?;
+        let part_bytes = on_demand.part_bytes;
+        let part = on_demand.open(device, uri, core, index)?;
         self.parts.iter_mut().for_each(|part| part.set_apart_bytes += part_bytes);
         self.parts.push(part);
         for part in &mut self.parts {
@@ -229,7 +232,7 @@ impl Any {
 
     /// Parts that were opened to dial.
     fn dialled(&self) -> u64 {
-        let own = self.beyond.as_ref().map(Beyond::home);
+        let own = self.on_demand.as_ref().map(OnDemand::home);
         self.parts.iter().filter(|part| part.device.is_some() && part.device.as_deref() != own).count() as u64
     }
 

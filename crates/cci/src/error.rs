@@ -349,7 +349,12 @@ impl fmt::Display for ConnectError {
                 f,
                 "nobody answers for a multicast group: connect without a request, not with one of {len_bytes} bytes"
             ),
-            ConnectError::Unsupported => write!(f, "this device does not offer this kind of connection"),
+            ConnectError::Unsupported => {
+                write!(
+                    f,
+                    "this device does not offer this kind of connection: `cci info` says what each one offers"
+                )
+            }
             ConnectError::Insecure => write!(
                 f,
                 "this endpoint requires security, which multicast groups do not have: use an endpoint of a device without it"
@@ -367,9 +372,16 @@ impl fmt::Display for ConnectFailure {
             ConnectFailure::Refused => {
                 write!(f, "refused: nobody listens there, or the request was rejected")
             }
-            ConnectFailure::TimedOut => write!(f, "timed out"),
+            ConnectFailure::TimedOut => write!(
+                f,
+                "timed out: nobody answered; check that the peer runs, that the address is right and that nothing on the \
+                 path filters it, or allow more time"
+            ),
             ConnectFailure::Version { theirs } => {
-                write!(f, "the peer speaks version {theirs} of the protocol, or of the handshake")
+                write!(
+                    f,
+                    "the peer speaks version {theirs} of the protocol, or of the handshake: update the older side"
+                )
             }
             ConnectFailure::NotPermitted => write!(
                 f,
@@ -423,7 +435,11 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SendError::TooLong { len_bytes, max_bytes } => {
-                write!(f, "message of {len_bytes} bytes on a connection that takes {max_bytes}")
+                write!(
+                    f,
+                    "message of {len_bytes} bytes on a connection that takes {max_bytes}: send it in parts, or through a \
+                     messenger"
+                )
             }
             SendError::OtherProcess => f.write_str(OTHER_PROCESS),
             SendError::WouldBlock => write!(

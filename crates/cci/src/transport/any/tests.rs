@@ -348,9 +348,13 @@ fn requests_are_accepted_on_other_endpoints_of_whatever_kind() {
 
 #[test]
 fn services_are_ports_or_names() {
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let service = |text: &str| Options { service: Some(text.to_owned()), ..Options::default() };
-    let by_port = Endpoint::create(&device("any"), service(&port.to_string())).unwrap();
+    // Another program may have the port by TCP, or take it meanwhile.
+    let try_one = |_| {
+        let port = std::net::UdpSocket::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+        Some((port, Endpoint::create(&device("any"), service(&port.to_string())).ok()?))
+    };
+    let (port, by_port) = (0..20).find_map(try_one).expect("a port that nobody has");
     assert!(by_port.uri().contains(&format!(",udp=127.0.0.1:{port}")), "{}", by_port.uri());
     assert!(Endpoint::create(&device("any"), service(&port.to_string())).is_err());
     let name = format!("any-test-{}", std::process::id());

@@ -16,6 +16,10 @@ const QUEUES_PER_PROGRESS: usize = 32;
 /// A connection whose sends wait asks the transport for space with every so many of its sends.
 const SENDS_PER_TRY: u32 = 8;
 
+/// So many sends of a connection that wait may all be taken while the next one is held for a moment. More can't, and holding each further one for as
+/// long would keep the program from receiving what its peer has to send first.
+const SOON_EMPTY: u32 = 16;
+
 /// How often in a row space is looked for while the peer is taking what it is sent: for some microseconds in all.
 const TRIES_MAX: u32 = 32;
 /// A peer that has taken something within this time, in nanoseconds, is believed to go on.
@@ -45,11 +49,13 @@ impl Endpoint {
         op: SendOp,
     ) -> Result<(), SendError> {
         let now_ns = self.transport.now_ns();
-        let is_soon = self.core.waiting.moved_since(connection, now_ns.saturating_sub(RECENT_NS))
+        let len = self.core.waiting.len_of(connection);
+        let is_soon = len <= SOON_EMPTY
+            && self.core.waiting.moved_since(connection, now_ns.saturating_sub(RECENT_NS))
             && self.transport.link_state(link).is_some_and(|state| state.drains_by_itself);
         if is_soon {
             self.advance_soon(connection, now_ns);
-        } else if self.core.waiting.len_of(connection).is_multiple_of(SENDS_PER_TRY) {
+        } else if len.is_multiple_of(SENDS_PER_TRY) {
             self.advance(connection.index, now_ns);
         }
         if self.core.conn(connection).is_none_or(|conn| conn.state != ConnState::Open) {

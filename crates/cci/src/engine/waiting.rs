@@ -9,7 +9,8 @@
 use super::chunks::{CHUNK_BYTES, Chunks, Queue};
 use crate::connection::{Connection, Status};
 use crate::limits;
-use std::collections::{HashMap, VecDeque};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 
 /// Bytes that describe a send; they are stored before its message.
 const HEAD_BYTES: usize = 32;
@@ -168,8 +169,8 @@ pub(crate) struct Arrival<'a> {
 
 /// All sends of an endpoint that wait for the transport to have space, by connection.
 pub(crate) struct Waiting {
-    /// By the connection's index.
-    queues: HashMap<u32, SendQueue>,
+    /// By the connection's index, which this endpoint gives.
+    queues: FxHashMap<u32, SendQueue>,
     /// Indices of the connections that have a queue, in the order of their next turn.
     turns: VecDeque<u32>,
     chunks: Chunks,
@@ -186,7 +187,7 @@ pub(crate) struct Waiting {
 impl Default for Waiting {
     fn default() -> Waiting {
         Waiting {
-            queues: HashMap::new(),
+            queues: FxHashMap::default(),
             turns: VecDeque::new(),
             chunks: Chunks::none(),
             spare_chunks: 0,

@@ -7,6 +7,8 @@ use cci_measure::iproute;
 pub mod conformance;
 pub mod credentials;
 pub mod figures;
+#[cfg(test)]
+mod full;
 pub mod fuzz;
 pub mod hostile;
 pub mod loopback;

@@ -236,7 +236,11 @@ impl Rma {
     /// What the next operation waits for before a record of it can be made.
     pub fn held_up_by(&self, ops: &Ops) -> Option<Blocked> {
         let next = ops.get(self.queue.head)?;
-        if self.free == 0 { Some(Blocked::Answers) } else { next.fence.then_some(Blocked::Fence) }
+        if next.fence {
+            Some(Blocked::Fence)
+        } else {
+            (self.free == 0 && next.slot.is_none()).then_some(Blocked::Answers)
+        }
     }
 
     /// Takes a free slot.

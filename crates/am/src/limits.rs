@@ -39,7 +39,9 @@ pub(crate) const COUNTED_OFFERS_MAX: u32 = 4;
 pub(crate) const COUNTED_SLOTS_BYTES: usize = 1 << 20;
 /// The longest piece of data that a rank has for each other one in such a step, bytes. Such pieces stay in the caches of both
 /// sides.
-pub(crate) const COUNTED_PIECE_BYTES_MAX: usize = 16 << 10;
+pub(crate) const COUNTED_PIECE_BYTES_MAX: usize = 64 << 10;
+/// The longest copy to or from the memory of such steps, bytes. Longer ones bypass caches on some processors.
+pub(crate) const COUNTED_COPY_BYTES_MAX: usize = 16 << 10;
 /// The longest segment of all such pieces, bytes.
 pub(crate) const COUNTED_SEGMENT_BYTES_MAX: usize = 128 << 10;
 /// Slots of up to this many bytes in total are read by each rank.

@@ -167,7 +167,7 @@ impl CountedCollective {
             return Some(());
         }
         if let Some(segment) = self.segment(self.step) {
-            let [before, after] = self.needed_by_others(&segment);
+            let [before, after] = self.reduced_by_others(&segment);
             let at = |place: usize| layout.slot(layout.rank) + (HEAD_BYTES + place - segment.start) as u64;
             let mut line = [0; LINE_BYTES];
             line[..HEAD_BYTES].copy_from_slice(&self.head());
@@ -191,8 +191,8 @@ impl CountedCollective {
         set.write_results(mine.start - last.start, self.data.get(mine)?)
     }
 
-    /// The parts of a segment that others read: all but the piece that this rank reduces.
-    fn needed_by_others(&self, segment: &Range<usize>) -> [Range<usize>; 2] {
+    /// The parts of a segment that others reduce, for which they need this rank's data: all but its own piece.
+    fn reduced_by_others(&self, segment: &Range<usize>) -> [Range<usize>; 2] {
         let layout = self.layout;
         match self.kind {
             Kind::Allreduce(number, _) if !layout.is_short => {
@@ -227,7 +227,9 @@ impl CountedCollective {
             (Kind::Allreduce(number, reduction), segment) => {
                 // Everything is read before anything is reduced, so that it can be read again.
                 if let Some(last) = self.last_segment() {
-                    set.read_results(self.data.get_mut(last)?)?;
+                    for part in self.reduced_by_others(&last) {
+                        set.read_results(part.start - last.start, self.data.get_mut(part)?)?;
+                    }
                 }
                 if let Some(segment) = segment {
                     let mine = layout.piece(layout.rank, &segment, number.len_bytes());

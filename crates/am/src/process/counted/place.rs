@@ -3,7 +3,7 @@
 
 use super::super::link::Reach;
 use super::super::links::Links;
-use crate::limits::{COUNTED_PIECE_BYTES_MAX, COUNTED_SEGMENT_BYTES_MAX, COUNTED_SLOTS_BYTES};
+use crate::limits::{COUNTED_COPY_BYTES_MAX, COUNTED_SEGMENT_BYTES_MAX, COUNTED_SLOTS_BYTES};
 use cci::{Atomic, AtomicKind, AtomicWidth, Memory, RegionAddress, RegionHandle};
 use std::sync::atomic::{Ordering, fence};
 
@@ -134,7 +134,7 @@ impl Set<'_> {
     /// Writes to slots, in pieces. Longer copies may bypass the caches, from which others read.
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
         let mut at = self.turn.set() + at;
-        for chunk in bytes.chunks(COUNTED_PIECE_BYTES_MAX) {
+        for chunk in bytes.chunks(COUNTED_COPY_BYTES_MAX) {
             self.place.write(self.links, at, chunk)?;
             at += chunk.len() as u64;
         }
@@ -144,7 +144,7 @@ impl Set<'_> {
     /// Reads from slots.
     pub fn read(&mut self, at: u64, bytes: &mut [u8]) -> Option<()> {
         let mut at = self.turn.set() + at;
-        for chunk in bytes.chunks_mut(COUNTED_PIECE_BYTES_MAX) {
+        for chunk in bytes.chunks_mut(COUNTED_COPY_BYTES_MAX) {
             self.place.read(self.links, at, chunk)?;
             at += chunk.len() as u64;
         }
@@ -156,9 +156,9 @@ impl Set<'_> {
         self.write((COUNTED_SLOTS_BYTES + at) as u64, bytes)
     }
 
-    /// Reads results.
-    pub fn read_results(&mut self, bytes: &mut [u8]) -> Option<()> {
-        self.read(COUNTED_SLOTS_BYTES as u64, bytes)
+    /// Reads a part of the results.
+    pub fn read_results(&mut self, at: usize, bytes: &mut [u8]) -> Option<()> {
+        self.read((COUNTED_SLOTS_BYTES + at) as u64, bytes)
     }
 
     /// Adds this rank to the count, and returns how many had arrived.

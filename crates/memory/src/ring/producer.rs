@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use super::consumer::{ATTENTION_NONE, ATTENTION_PROGRESS, STALL_CANCELLING, STALL_ON};
 use super::region::{Lines, Region};
 use super::span::Span;
-use super::word::{self, Corrupt, RecordHeader};
+use super::word::{self, Corrupt, RecordHeader, Words};
 use super::{BadRegion, LINE_BYTES, LINE_PAYLOAD_BYTES};
 use crate::atomic::{Ordering, compiler_fence, fence};
 
@@ -16,6 +16,10 @@ const ZERO_AHEAD_BYTES: u64 = 2 * LINE;
 /// How far ahead of a record of one line a line is fetched for writing, of those that the consumer has taken: in a stream, where stores
 /// wait for lines that the consumer had, as many are on their way at once.
 const FETCH_AHEAD_BYTES: u64 = 8 * LINE;
+/// The longest record that [`Producer::hasten`] makes faster. For longer ones it gains nothing.
+const HASTENED_BYTES_MAX: u64 = 4 << 10;
+/// The longest record for whose successor [`Producer::hasten`] makes lines ready. Fetching more of them takes longer than an answer.
+const READY_BYTES_MAX: u64 = 9 * LINE;
 /// The most records that become visible together.
 const RECORDS_PER_RUN_MAX: usize = 32;
 /// How many bytes of records of several lines become visible together at most: enough that the consumer's polls seldom disturb the
@@ -155,8 +159,7 @@ impl<M> Producer<M> {
         {
             return Ok(self.push_line(header, message));
         }
-        // In words, which do not have to be in memory for the call.
-        self.push_any(header.tag(), (header.kind, header.flags), segments)
+        self.push_any(header.words(), segments)
     }
 
     /// Writes a record of one line, for which there is space, with the line behind it: a line never lies across the end.
@@ -185,8 +188,7 @@ impl<M> Producer<M> {
     /// # Errors
     ///
     /// [`Corrupt::Head`] as from [`consumed`](Self::consumed).
-    // Never inlined: what is around it would take the registers that its loop needs.
-    #[inline(never)]
+    #[inline(always)]
     pub fn push_lines(
         &mut self,
         header: RecordHeader,
@@ -194,6 +196,19 @@ impl<M> Producer<M> {
         len_max: u32,
         records_max: u32,
     ) -> Result<Option<(Span, u64)>, Corrupt> {
+        self.push_lines_of(header.words(), messages, len_max, records_max)
+    }
+
+    // Never inlined: what is around it would take the registers that its loop needs.
+    #[inline(never)]
+    fn push_lines_of(
+        &mut self,
+        header: Words,
+        messages: &[&[u8]],
+        len_max: u32,
+        records_max: u32,
+    ) -> Result<Option<(Span, u64)>, Corrupt> {
+        let header = RecordHeader::from_words(header);
         let wanted = messages.len().min(records_max as usize).min(RECORDS_PER_RUN_MAX) as u64;
         // One line more than the records: the word behind them is ours to zero.
         let mut lines = (self.limit - self.tail) / LINE;
@@ -231,7 +246,7 @@ impl<M> Producer<M> {
     /// # Errors
     ///
     /// [`Corrupt::Head`] as from [`consumed`](Self::consumed).
-    #[inline(never)]
+    #[inline(always)]
     pub fn push_alike(
         &mut self,
         header: RecordHeader,
@@ -239,6 +254,18 @@ impl<M> Producer<M> {
         len_max: u32,
         records_max: u32,
     ) -> Result<Option<(Span, u64)>, Corrupt> {
+        self.push_alike_of(header.words(), messages, len_max, records_max)
+    }
+
+    #[inline(never)]
+    fn push_alike_of(
+        &mut self,
+        header: Words,
+        messages: &[&[u8]],
+        len_max: u32,
+        records_max: u32,
+    ) -> Result<Option<(Span, u64)>, Corrupt> {
+        let header = RecordHeader::from_words(header);
         let count = messages.len().min(records_max as usize);
         let Some((first, rest)) = messages.get(..count).and_then(<[_]>::split_first) else { return Ok(None) };
         let len_max = self.payload_bytes_max.min(len_max) as usize;
@@ -279,8 +306,8 @@ impl<M> Producer<M> {
     }
 
     #[inline(never)]
-    fn push_any(&mut self, tag: u64, what: (u8, u8), segments: &[&[u8]]) -> Result<Span, PushError> {
-        let header = RecordHeader { kind: what.0, flags: what.1, conn: tag as u32, ack: (tag >> 32) as u32 };
+    fn push_any(&mut self, header: Words, segments: &[&[u8]]) -> Result<Span, PushError> {
+        let header = RecordHeader::from_words(header);
         let len_bytes = super::payload_bytes(segments);
         let (start, end) = self.begin(len_bytes)?;
         // SAFETY: the space between the tail and the limit is ours, and unpublished.
@@ -410,10 +437,28 @@ impl<M> Producer<M> {
         self.region.prefetch_for_write(self.tail);
     }
 
+    /// Makes a record of several lines, which was written alone, reach a consumer sooner that may wait for it: moves it to a cache that
+    /// both sides share, and makes the lines of a next one of its size ready. In a stream this would cost several times what it saves.
+    #[inline]
+    pub fn hasten(&mut self, record: Span) {
+        let record_bytes = record.end() - record.start();
+        if (LINE + 1..=HASTENED_BYTES_MAX).contains(&record_bytes) {
+            self.region.demote(record.start(), record.end());
+            if record_bytes <= READY_BYTES_MAX {
+                self.zero_up_to(self.tail + record_bytes + LINE);
+            }
+        }
+    }
+
     /// Zeroes the words that the next record will need, as far as known to be consumed.
     #[inline(always)]
     fn zero_ahead(&mut self) {
-        while self.zeroed < self.tail + ZERO_AHEAD_BYTES && self.zeroed + LINE <= self.limit {
+        self.zero_up_to(self.tail + ZERO_AHEAD_BYTES);
+    }
+
+    #[inline(always)]
+    fn zero_up_to(&mut self, end: u64) {
+        while self.zeroed < end && self.zeroed + LINE <= self.limit {
             self.zero_line();
         }
     }

@@ -104,6 +104,8 @@ impl<M> Region<M> {
 
     pub(super) fn prefetch_for_write(&self, _: u64) {}
 
+    pub(super) fn demote(&self, _: u64, _: u64) {}
+
     /// # Safety
     ///
     /// None needed here; the real region has a contract.

@@ -23,10 +23,25 @@ pub struct RecordHeader {
     pub ack: u32,
 }
 
+/// A header as it is passed to a function: its tag, and kind and flags. The compiler passes these in registers, but a [`RecordHeader`] in
+/// memory: the function would read what was just written there by parts, and so wait for all stores before it, those to the ring too.
+pub(super) type Words = (u64, u16);
+
 impl RecordHeader {
     #[inline]
     pub(super) fn tag(self) -> u64 {
         u64::from(self.conn) | u64::from(self.ack) << 32
+    }
+
+    #[inline]
+    pub(super) fn words(self) -> Words {
+        (self.tag(), u16::from_le_bytes([self.kind, self.flags]))
+    }
+
+    #[inline]
+    pub(super) fn from_words((tag, what): Words) -> RecordHeader {
+        let [kind, flags] = what.to_le_bytes();
+        RecordHeader { kind, flags, conn: tag as u32, ack: (tag >> 32) as u32 }
     }
 }
 

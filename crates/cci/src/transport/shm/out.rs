@@ -7,7 +7,7 @@ use super::pending::Fifo;
 use super::wire::PeerConn;
 use crate::connection::Status;
 use crate::engine::core::Core;
-use cci_memory::ring::{Corrupt, LINE_BYTES, Producer};
+use cci_memory::ring::{Corrupt, LINE_BYTES, Producer, Span};
 use cci_sys::shared_memory::SharedMemory;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -154,6 +154,14 @@ impl Out {
         }
         let consumed = self.consumed + lines as u64 * LINE_BYTES as u64;
         if consumed > self.producer.tail() { Err(Corrupt::Head) } else { Ok(Some(consumed)) }
+    }
+
+    /// Makes a record that was just written reach the peer sooner, if the peer has taken all before it and so may wait for it.
+    #[inline(always)]
+    pub fn hasten(&mut self, record: Span) {
+        if record.records() == 1 && self.consumed == record.start() {
+            self.producer.hasten(record);
+        }
     }
 
     /// Completes the sends that a record acknowledges.

@@ -53,6 +53,7 @@ pub(super) fn send(
         }
         Err(PushError::Corrupt(_)) => return Err(NotSent::Corrupt),
     };
+    link.out.hasten(span);
     conn.base.messages_sent += 1;
     conn.base.bytes_sent += payload_bytes(segments) as u64;
     if conn.on.is_reliable {
@@ -127,6 +128,7 @@ pub(super) fn send_some(
     } else {
         core.complete_run(base.connection, op, Status::Success, taken.messages);
     }
+    link.out.hasten(run);
     if link.out.flush_after_send(was_flushed) {
         // This also checked whether the peer sleeps, so it found a peer that waits for our read position, too.
         link.publish_due = false;

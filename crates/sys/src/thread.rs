@@ -1,4 +1,4 @@
-//! A thread of the library's own, for who asks for one.
+//! A thread of the library's own, for who asks for one, and how a thread gives up its processor.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
@@ -13,6 +13,16 @@ pub fn spawn_quiet(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resul
     let spawned = Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(run);
     drop(masked);
     spawned
+}
+
+/// Gives up the processor to whoever else wants it. A simulated process has no other to wait for: on a busy machine each call would take as
+/// long as all other programs take for their turns.
+pub fn yield_now() {
+    #[cfg(feature = "simulated")]
+    if crate::simulated::is_entered() {
+        return;
+    }
+    std::thread::yield_now();
 }
 
 /// Every signal is blocked on this thread as long as this lives; a thread started meanwhile inherits that.

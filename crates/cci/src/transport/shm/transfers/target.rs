@@ -23,7 +23,7 @@ use cci_memory::atomic::{Ordering, fence};
 use cci_memory::ring::{Corrupt, RecordHeader};
 use cci_memory::slab::Key;
 use cci_sys::shared_memory::SharedMemory;
-use cci_sys::{clock, process, random};
+use cci_sys::{clock, process, random, thread};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -282,7 +282,7 @@ impl Target {
                         break;
                     }
                 }
-                std::thread::yield_now();
+                thread::yield_now();
                 now_ns = clock::now_ns();
             }
             self.patience.waited(&link.peer, start_ns, now_ns);
@@ -336,7 +336,7 @@ impl Target {
         let in_a_copy =
             || links.iter().any(|(_, link)| link.consumer.direct_now() != 0 && is_waited_for(link));
         while in_a_copy() && clock::now_ns() < until_ns {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         match memory.detach() {
             Ok(()) => self.detached += 1,

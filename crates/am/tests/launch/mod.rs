@@ -8,8 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// What takes longer is lost.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// A job ends within seconds, and on a busy machine within minutes. What takes longer is lost.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Starts `size` processes as the ranks of a job, as `cci run` does, and waits for them.
 pub fn launch(size: u32, command: impl Fn() -> Command) -> Vec<Output> {

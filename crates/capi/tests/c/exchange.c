@@ -286,7 +286,7 @@ int main(int argc, char **argv)
     pid_t server = fork();
     CHECK(server >= 0);
     if (server == 0) {
-        alarm(50);
+        alarm(LIFE_MAX_S);
         serve(argv[1], uri_pipe[1]);
         _exit(0);
     }

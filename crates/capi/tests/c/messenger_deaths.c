@@ -89,7 +89,7 @@ static pid_t start_victim(void (*role)(const char *), const char *transport)
     CHECK(child >= 0);
     if (child == 0) {
         /* It goes with its parent, if a test fails. */
-        alarm(120);
+        alarm(LIFE_MAX_S);
         role(transport);
         _exit(0);
     }

@@ -95,7 +95,7 @@ int main(int argc, char **argv)
     CHECK(argc == 2 && pipe(uri_pipe) == 0);
     pid_t server = fork();
     CHECK(server >= 0);
-    alarm(50);
+    alarm(LIFE_MAX_S);
     if (server == 0) {
         serve(argv[1], uri_pipe[1]);
         _exit(0);

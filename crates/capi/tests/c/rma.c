@@ -562,7 +562,7 @@ int main(int argc, char **argv)
     init_flags = argc > 2 ? CCI_INIT_SINGLE_THREADED : 0;
     pid_t server = fork();
     CHECK(server >= 0);
-    alarm(50);
+    alarm(LIFE_MAX_S);
     if (server == 0) {
         serve(argv[1], uri_pipe[1]);
         _exit(0);

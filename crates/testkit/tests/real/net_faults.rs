@@ -8,7 +8,7 @@ use crate::stage::{across, connect, ips, open};
 use cci::{Attribute, DisconnectReason, Endpoint, Event, Options, Status};
 use cci_testkit::figures;
 use cci_testkit::net::{End, Veth, Wire};
-use cci_testkit::traffic::Traffic;
+use cci_testkit::traffic::{PATIENCE, Traffic};
 use std::time::{Duration, Instant};
 
 const RO: Attribute = Attribute::ReliableOrdered;
@@ -80,6 +80,11 @@ fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
+/// The options of a connection that must survive, however seldom a busy machine lets this program run.
+fn patient() -> Options {
+    timeout(PATIENCE)
+}
+
 fn timeout(send_timeout: Duration) -> Options {
     Options::default().send_timeout(send_timeout)
 }
@@ -88,7 +93,7 @@ fn timeout(send_timeout: Duration) -> Options {
 fn an_interface_down_for_a_moment_loses_nothing() {
     for kind in ALL {
         for (end, attribute) in [(End::A, RO), (End::B, RU)] {
-            let Some((veth, mut traffic)) = kind.start(attribute, Options::default()) else { return };
+            let Some((veth, mut traffic)) = kind.start(attribute, patient()) else { return };
             veth.down(end, 0);
             traffic.run(ms(150));
             let before = traffic.received();
@@ -105,7 +110,7 @@ fn an_interface_down_for_a_moment_loses_nothing() {
 #[test]
 fn a_link_that_flaps_loses_nothing() {
     for kind in ALL {
-        let Some((veth, mut traffic)) = kind.start(RU, Options::default()) else { return };
+        let Some((veth, mut traffic)) = kind.start(RU, patient()) else { return };
         for round in 0..times(6) {
             let end = if round % 2 == 0 { End::A } else { End::B };
             veth.down(end, 0);
@@ -124,7 +129,7 @@ fn a_link_that_flaps_loses_nothing() {
 #[test]
 fn a_wire_cut_for_a_moment_loses_nothing() {
     for kind in ALL.into_iter().filter(|kind| !kind.is_raw()) {
-        let Some((veth, mut traffic)) = kind.start(RO, Options::default()) else { return };
+        let Some((veth, mut traffic)) = kind.start(RO, patient()) else { return };
         for _ in 0..times(3) {
             veth.cut(0);
             traffic.run(ms(60));
@@ -212,7 +217,7 @@ fn an_address_that_comes_back_loses_nothing_and_another_one_needs_another_endpoi
 fn interfaces_whose_mtu_shrinks_lose_nothing() {
     for kind in ALL {
         for attribute in [RO, RU] {
-            let Some((veth, mut traffic)) = kind.start(attribute, Options::default()) else { return };
+            let Some((veth, mut traffic)) = kind.start(attribute, patient()) else { return };
             for mtu_bytes in [1_400, 1_280] {
                 veth.mtu(0, mtu_bytes);
                 traffic.until_received(500);
@@ -229,7 +234,7 @@ fn interfaces_whose_mtu_shrinks_lose_nothing() {
 fn a_way_that_swallows_large_packets_is_found_out() {
     for kind in ALL {
         for attribute in [RO, RU] {
-            let Some((veth, mut traffic)) = kind.start(attribute, Options::default()) else { return };
+            let Some((veth, mut traffic)) = kind.start(attribute, patient()) else { return };
             if kind.is_kernels() {
                 // It does so if it is allowed to.
                 for end in [End::A, End::B] {
@@ -263,7 +268,7 @@ fn of_two_ways_one_is_cut_again_and_again() {
                 &veth,
                 end,
                 &format!("transport = udp\nip = {}", ips(&veth, end, &[0, 1])),
-                Options::default(),
+                patient(),
             )
         };
         let mut traffic = Traffic::join(open(End::A), open(End::B), attribute).unwrap();

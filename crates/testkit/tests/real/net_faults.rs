@@ -263,14 +263,8 @@ fn a_way_that_swallows_large_packets_is_found_out() {
 fn of_two_ways_one_is_cut_again_and_again() {
     for attribute in [RO, RU] {
         let Some(veth) = across(&[Wire::default(); 2]) else { return };
-        let open = |end| {
-            open(
-                &veth,
-                end,
-                &format!("transport = udp\nip = {}", ips(&veth, end, &[0, 1])),
-                patient(),
-            )
-        };
+        let open =
+            |end| open(&veth, end, &format!("transport = udp\nip = {}", ips(&veth, end, &[0, 1])), patient());
         let mut traffic = Traffic::join(open(End::A), open(End::B), attribute).unwrap();
         traffic.until_received(500);
         for round in 0..times(8) {

@@ -3,6 +3,7 @@
 use super::super::random::{Random, mix};
 use super::super::talk::{Address, Order, PeerMessage, Plant, Report, Setup};
 use super::letter::Letter;
+use super::load::Load;
 use super::process::{END_LIMIT_NS, REPORT_NS, find, report};
 use crate::failure::{Failure, Outcome};
 use cci::messages::{
@@ -79,8 +80,7 @@ pub(super) struct Peer {
     report_ns: u64,
     /// When each peer was last sent a sign of life.
     said_ns: u64,
-    busy_ns: u64,
-    since_ns: u64,
+    load: Load,
     ending: Option<u64>,
     leaving: bool,
 }
@@ -119,6 +119,7 @@ impl Peer {
         let messenger = open(&setup, Some(&setup.service))?;
         report(&PeerMessage::Ready { uri: messenger.endpoint().uri().to_owned() });
         let now_ns = clock::now_ns();
+        let load = Load::new(setup.load_percent, now_ns);
         Ok(Peer {
             random: Random::new(mix(setup.seed)),
             setup,
@@ -135,8 +136,7 @@ impl Peer {
             next: 1,
             report_ns: now_ns,
             said_ns: now_ns,
-            busy_ns: 0,
-            since_ns: now_ns,
+            load,
             ending: None,
             leaving: false,
         })
@@ -154,9 +154,7 @@ impl Peer {
                 is_busy = true;
                 self.event(event)?;
             }
-            let may_begin = self.busy_ns * 100
-                < (start_ns - self.since_ns + 1_000_000) * u64::from(self.setup.load_percent);
-            if may_begin {
+            if self.load.may_begin(start_ns) {
                 is_busy |= self.begin_steps()?;
                 self.answer_some()?;
                 self.connect_one()?;
@@ -167,7 +165,7 @@ impl Peer {
             if self.ending.is_some() && is_idle && self.leaving {
                 return self.last_word();
             }
-            self.busy_ns += clock::now_ns() - start_ns;
+            self.load.worked_since(start_ns);
             if !is_busy {
                 let pause = Duration::from_micros(self.random.between(50, 3_000));
                 let event = self.messenger.wait(Some(pause));

@@ -5,6 +5,7 @@ mod flow;
 mod frame;
 mod lent;
 mod letter;
+mod load;
 mod messenger;
 mod op;
 mod process;

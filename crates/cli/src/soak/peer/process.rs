@@ -4,6 +4,7 @@ use super::super::random::{Random, mix};
 use super::super::talk::{Address, Order, PeerMessage, Plant, Report, Setup};
 use super::frame::Hello;
 use super::lent::Ledger;
+use super::load::Load;
 use super::session::{self, End, Session, Shared};
 use crate::failure::{Failure, Outcome};
 use crate::pattern::Pattern;
@@ -23,10 +24,6 @@ const OPEN_LIMIT_NS: u64 = 20_000_000_000;
 /// How long sessions may take to end when all is to end.
 pub(super) const END_LIMIT_NS: u64 = 60_000_000_000;
 pub(super) const REPORT_NS: u64 = 1_000_000_000;
-/// Work that was not done may be made up for so long at once.
-const CATCH_UP_NS: u64 = 300_000_000;
-/// Something may be begun at least so often.
-const BEGIN_NS: u64 = 250_000_000;
 /// Events taken between two looks at the rest.
 const EVENTS_MAX: usize = 128;
 /// What shared memory calls the times that giving up a region found the peer in the middle of a copy.
@@ -57,11 +54,7 @@ pub(super) struct Peer {
     kept: VecDeque<Message>,
     keep_until_ns: u64,
     report_ns: u64,
-    /// Time spent on anything but waiting, against the load allowed.
-    busy_ns: u64,
-    since_ns: u64,
-    /// When something could be begun last.
-    begun_ns: u64,
+    load: Load,
     ending: Option<u64>,
     leaving: bool,
     /// How sessions ended lately.
@@ -132,6 +125,7 @@ impl Peer {
         };
         report(&PeerMessage::Ready { uri: shared.endpoint.uri().to_owned() });
         let now_ns = clock::now_ns();
+        let load = Load::new(setup.load_percent, now_ns);
         Ok(Peer {
             setup,
             orders,
@@ -142,9 +136,7 @@ impl Peer {
             kept: VecDeque::new(),
             keep_until_ns: 0,
             report_ns: now_ns,
-            busy_ns: 0,
-            since_ns: now_ns,
-            begun_ns: now_ns,
+            load,
             ending: None,
             leaving: false,
             recent: VecDeque::new(),
@@ -160,7 +152,7 @@ impl Peer {
                 return Ok(());
             }
             let mut busy = self.take_events()?;
-            let may_begin = self.may_begin(start_ns);
+            let may_begin = self.load.may_begin(start_ns);
             busy |= self.step_sessions(may_begin)?;
             self.begin_session(may_begin)?;
             self.housekeeping(start_ns)?;
@@ -169,7 +161,7 @@ impl Peer {
             {
                 return self.last_word();
             }
-            self.busy_ns += clock::now_ns() - start_ns;
+            self.load.worked_since(start_ns);
             if !busy {
                 self.pause(may_begin)?;
             }
@@ -190,22 +182,6 @@ impl Peer {
             Some(event) => self.event(event),
             None => Ok(()),
         }
-    }
-
-    /// Within the load that this peer may be. On a machine that is too busy, time passes between two instructions, and a
-    /// little is begun all the same.
-    fn may_begin(&mut self, now_ns: u64) -> bool {
-        let allowed_ns = (now_ns - self.since_ns) / 100 * u64::from(self.setup.load_percent);
-        if allowed_ns > self.busy_ns + CATCH_UP_NS || now_ns > self.begun_ns + BEGIN_NS {
-            // What could not be done long ago is not made up for, nor paid for.
-            (self.since_ns, self.busy_ns, self.begun_ns) = (now_ns, 0, now_ns);
-            return true;
-        }
-        let may = self.busy_ns <= allowed_ns;
-        if may {
-            self.begun_ns = now_ns;
-        }
-        may
     }
 
     /// False: end at once.

@@ -187,3 +187,15 @@ fn acprun_starts_jobs_by_its_own_options() {
     let help = Command::new(env!("CARGO_BIN_EXE_cci")).args(["acprun", "-help"]).output().expect("it starts");
     assert!(succeeded(&help).contains("-smemsize-dl B"));
 }
+
+/// With them, a rank that is a cargo command would compile again what build scripts decide by them.
+#[test]
+fn ranks_do_not_see_what_cargo_says_of_this_command() {
+    let said = |package: &str| {
+        let mut command = command(&["-n", "1"], "echo \"<$CARGO_MANIFEST_DIR>\"");
+        command.env("CARGO_PKG_NAME", package).env("CARGO_MANIFEST_DIR", "/of/it");
+        succeeded(&command.output().expect("the command starts"))
+    };
+    assert!(said("cci-cli").contains("<>"));
+    assert!(said("of-a-user").contains("</of/it>"), "it may be meant for the rank");
+}

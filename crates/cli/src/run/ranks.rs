@@ -10,7 +10,8 @@ use rustix::process::{
     Pid, PidfdFlags, Resource, Signal, WaitOptions, getrlimit, pidfd_open, pidfd_send_signal, wait,
 };
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -101,6 +102,7 @@ impl Ranks {
         if let Some(environment) = plan.environment {
             command.env_clear().envs(environment.chunks_exact(2).map(|pair| (&pair[0], &pair[1])));
         }
+        forget_package(&mut command);
         let mut child = command
             .args(arguments)
             .env("CCI_JOB_RANK", rank.to_string())
@@ -213,6 +215,23 @@ fn cores_for(plan: &Plan) -> Outcome<Option<Vec<usize>>> {
         Some(Bind::Core) => Ok(Some(cores)),
         None if are_enough => Ok(Some(cores)),
         _ => Ok(None),
+    }
+}
+
+/// Takes out of a rank's environment what cargo says there of the package that it runs, if that is this one. Build scripts watch these
+/// variables: if a rank is a cargo command, half of the workspace would be compiled again for it, and then again for the next job.
+fn forget_package(command: &mut Command) {
+    let set = command.get_envs().map(|(name, value)| (name.to_owned(), value.map(OsStr::to_owned)));
+    let all: Vec<_> = env::vars_os().map(|(name, value)| (name, Some(value))).chain(set).collect();
+    let own = Some(OsStr::new(env!("CARGO_PKG_NAME")));
+    if !all.iter().any(|(name, value)| name == "CARGO_PKG_NAME" && value.as_deref() == own) {
+        return;
+    }
+    for (name, _) in all {
+        let of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+        if name.to_str().is_some_and(|name| of_package.iter().any(|prefix| name.starts_with(prefix))) {
+            command.env_remove(name);
+        }
     }
 }
 

@@ -368,7 +368,8 @@ mod model {
 
     #[derive(Debug, Clone)]
     enum Step {
-        Push(Vec<u8>, usize),
+        /// The bytes, where they are cut in two, and whether the record is hastened.
+        Push(Vec<u8>, usize, bool),
         PushLines(Vec<Vec<u8>>),
         PushAlike(Vec<Vec<u8>>),
         PopLines(usize),
@@ -380,8 +381,8 @@ mod model {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            5 => (prop::collection::vec(any::<u8>(), 0..230), any::<prop::sample::Index>())
-                .prop_map(|(bytes, at)| { let at = at.index(bytes.len() + 1); Step::Push(bytes, at) }),
+            5 => (prop::collection::vec(any::<u8>(), 0..230), any::<prop::sample::Index>(), any::<bool>())
+                .prop_map(|(bytes, at, hastens)| { let at = at.index(bytes.len() + 1); Step::Push(bytes, at, hastens) }),
             3 => prop::collection::vec(prop::collection::vec(any::<u8>(), 0..52), 0..9).prop_map(Step::PushLines),
             3 => prop::collection::vec(prop::collection::vec(any::<u8>(), 49..120), 0..9).prop_map(Step::PushAlike),
             2 => (0usize..6).prop_map(Step::PopLines),
@@ -400,10 +401,15 @@ mod model {
             let mut number = 0u32;
             for step in steps {
                 match step {
-                    Step::Push(bytes, at) => {
+                    Step::Push(bytes, at, hastens) => {
                         number += 1;
                         match producer.push(header(number), &[&bytes[..at], &bytes[at..]]) {
-                            Ok(span) => queue.push_back((span, header(number), bytes)),
+                            Ok(span) => {
+                                if hastens {
+                                    producer.hasten(span);
+                                }
+                                queue.push_back((span, header(number), bytes));
+                            }
                             Err(PushError::TooLong) => prop_assert!(bytes.len() > 200),
                             Err(PushError::Full) => prop_assert!(producer.tail() > producer.consumed().unwrap()),
                             Err(other) => prop_assert!(false, "{}", other),

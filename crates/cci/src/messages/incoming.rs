@@ -1,7 +1,7 @@
 //! A long message on its way in: what this side knows of it, from the offer to the answer.
 
 use super::answer::Answer;
-use super::lent::Capacity;
+use super::lent::{Buffer, Capacity};
 use super::pieces::Pieces;
 use super::wire::{Purpose, Source};
 use crate::connection::Connection;
@@ -68,7 +68,7 @@ impl Incoming {
     /// How much memory of the library it holds.
     pub fn lent_bytes(&self) -> u64 {
         match &self.stage {
-            Stage::Fetching(Fetch { into, lent: Some(_), .. }) => into.len() as u64,
+            Stage::Fetching(Fetch { into, lent: Some(_), .. }) => Buffer::len_in(into.len()) as u64,
             _ => 0,
         }
     }

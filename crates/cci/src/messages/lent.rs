@@ -2,8 +2,10 @@
 //! the program gives back on any thread.
 
 use crate::endpoint::layers::Waker;
+use crate::rma::Memory;
+use cci_memory::bytes::Foreign;
 use cci_memory::fallible;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +13,44 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const GRAIN_BYTES: usize = 4_096;
 /// The most buffers that are kept for the next messages.
 const IDLE_MAX: usize = 64;
+/// A message begins where a cache line does, as it mostly does in the sender's memory: copies between two places that lie alike in their
+/// lines are the fastest. A buffer is longer by a line than what is counted of it, so that there is such a place.
+const LINE_BYTES: usize = 64;
+
+/// Memory for one message.
+pub struct Buffer(Box<[u8]>);
+
+impl Buffer {
+    /// `None`: the system has no memory.
+    fn zeroed(len: usize) -> Option<Buffer> {
+        fallible::zeroed(len.checked_add(LINE_BYTES)?).map(Buffer)
+    }
+
+    /// What [`Buffer::into_memory`] made. `None`: somebody else has a handle of it, or it is other memory.
+    pub fn from_memory(memory: Memory) -> Option<Buffer> {
+        memory.into_owned().map(Buffer)
+    }
+
+    /// As memory that can be registered.
+    pub fn into_memory(self) -> Memory {
+        Memory::foreign(Foreign::owned(self.0))
+    }
+
+    /// How long a message it holds, and how much of the cap it takes.
+    pub fn len(&self) -> usize {
+        Buffer::len_in(self.0.len())
+    }
+
+    /// How long a message a memory holds that was made from a buffer.
+    pub fn len_in(memory_len: usize) -> usize {
+        memory_len.saturating_sub(LINE_BYTES)
+    }
+
+    /// Where in it the message begins.
+    pub fn start(&self) -> usize {
+        self.0.as_ptr().align_offset(LINE_BYTES).min(LINE_BYTES)
+    }
+}
 
 /// How much may be lent, how much is, and the buffers that are kept for the next messages.
 pub struct Capacity {
@@ -27,12 +67,12 @@ pub struct Capacity {
 struct Buffers {
     lent_bytes: u64,
     idle_bytes: u64,
-    idle: Vec<Box<[u8]>>,
+    idle: Vec<Buffer>,
 }
 
 /// What became of the wish for a buffer.
 pub enum Taken {
-    Buffer(Box<[u8]>),
+    Buffer(Buffer),
     /// The cap is reached, or the system has no memory, and some that is lent will come back.
     Later,
     /// The system has no memory, and nothing is lent that could come back.
@@ -84,10 +124,10 @@ impl Capacity {
                     let Some(idle) = buffers.idle.pop() else { return Taken::Later };
                     buffers.idle_bytes -= idle.len() as u64;
                 }
-                let made = fallible::zeroed(needed).or_else(|| {
+                let made = Buffer::zeroed(needed).or_else(|| {
                     // What is kept may be what the system lacks.
                     buffers.free_idle();
-                    fallible::zeroed(needed)
+                    Buffer::zeroed(needed)
                 });
                 match made {
                     Some(buffer) => buffer,
@@ -101,7 +141,7 @@ impl Capacity {
     }
 
     /// Takes back a buffer.
-    pub fn give_back(&self, buffer: Box<[u8]>) {
+    pub fn give_back(&self, buffer: Buffer) {
         let mut buffers = self.lock();
         let len_bytes = buffer.len() as u64;
         buffers.lent_bytes -= len_bytes;
@@ -149,7 +189,7 @@ impl Buffers {
 
     /// The shortest buffer that is kept and long enough, but not more than twice as long as need be. Of several, the one that came back
     /// last, which is the likeliest to be in a cache.
-    fn reuse(&mut self, needed: usize) -> Option<Box<[u8]>> {
+    fn reuse(&mut self, needed: usize) -> Option<Buffer> {
         let fits = |len: usize| len >= needed && len <= needed.saturating_mul(2);
         let lengths = self.idle.iter().map(|buffer| buffer.len()).enumerate().rev();
         let (at, _) = lengths.filter(|(_, len)| fits(*len)).min_by_key(|(_, len)| *len)?;
@@ -161,26 +201,27 @@ impl Buffers {
 
 /// A long message in memory of the library, which goes back when this is dropped.
 pub struct Lent {
-    buffer: Box<[u8]>,
-    len: usize,
+    buffer: Buffer,
+    range: Range<usize>,
     capacity: Arc<Capacity>,
 }
 
 impl Lent {
-    pub fn new(buffer: Box<[u8]>, len: usize, capacity: Arc<Capacity>) -> Lent {
-        Lent { buffer, len, capacity }
+    pub fn new(buffer: Buffer, len: usize, capacity: Arc<Capacity>) -> Lent {
+        let start = buffer.start();
+        Lent { buffer, range: start..start + len, capacity }
     }
 }
 
 impl Deref for Lent {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.buffer.get(..self.len).unwrap_or(&[])
+        self.buffer.0.get(self.range.clone()).unwrap_or(&[])
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.capacity.give_back(std::mem::take(&mut self.buffer));
+        self.capacity.give_back(Buffer(std::mem::take(&mut self.buffer.0)));
     }
 }

@@ -6,7 +6,7 @@ use super::call::CallFailure;
 use super::calls;
 use super::event::{Event, Offer};
 use super::incoming::{Fetch, Incoming, Stage};
-use super::lent::{Capacity, Lent, Taken};
+use super::lent::{Buffer, Capacity, Lent, Taken};
 use super::message::Message;
 use super::options::Limits;
 use super::own::Own;
@@ -20,7 +20,6 @@ use crate::limits::{
     LONG_AHEAD_BYTES, LONG_MESSAGES_ALL_MAX, LONG_MESSAGES_MAX, LONG_PIECES_MAX, LONG_PROGRESS_BYTES,
 };
 use crate::rma::{Access, Memory, Registration, Rma, RmaFlags, Segment};
-use cci_memory::bytes::Foreign;
 use cci_memory::slab::{Key, Slab};
 use cci_proto::RmaKind;
 use std::collections::VecDeque;
@@ -275,7 +274,7 @@ impl Receiving {
                 }
                 Taken::Buffer(buffer) => {
                     self.waiting.remove(at);
-                    self.fetch_into(base, key, Memory::foreign(Foreign::owned(buffer)));
+                    self.fetch_into(base, key, buffer);
                 }
             }
         }
@@ -283,8 +282,9 @@ impl Receiving {
     }
 
     /// Fetches a message into memory of the library.
-    fn fetch_into(&mut self, base: &mut Base, key: Key, memory: Memory) {
-        match self.begin(base, key, memory.clone(), 0, Some(self.capacity.clone())) {
+    fn fetch_into(&mut self, base: &mut Base, key: Key, buffer: Buffer) {
+        let (start, memory) = (buffer.start(), buffer.into_memory());
+        match self.begin(base, key, memory.clone(), start, Some(self.capacity.clone())) {
             Ok(()) => {
                 // The message's is the only handle when it is complete, which may be at once.
                 drop(memory);
@@ -318,7 +318,7 @@ impl Receiving {
         let fetching: u64 = fetching().map(Incoming::lent_bytes).sum();
         let held: u64 = peer.order.ended().map(Event::lent_bytes).sum();
         let leaving = self.leaving.iter().filter(|(owner, _)| *owner == connection);
-        let leaving: u64 = leaving.map(|(_, memory)| memory.len() as u64).sum();
+        let leaving: u64 = leaving.map(|(_, memory)| Buffer::len_in(memory.len()) as u64).sum();
         let holds_bytes = fetching + held + leaving;
         if holds_bytes == 0 || holds_bytes.saturating_add(len as u64) <= left_bytes {
             return None;
@@ -461,8 +461,8 @@ impl Receiving {
                 Some(Event::Received { offer, context, result: Ok(()) })
             }
             Some(capacity) => {
-                let (len, buffer_bytes) = (len_bytes as usize, fetch.into.len() as u64);
-                let Some(buffer) = fetch.into.into_owned() else {
+                let (len, buffer_bytes) = (len_bytes as usize, Buffer::len_in(fetch.into.len()) as u64);
+                let Some(buffer) = Buffer::from_memory(fetch.into) else {
                     // Nobody else has a handle of it, as its region is gone. If that were wrong, the message would be lost.
                     capacity.forget(buffer_bytes);
                     return self.fail(base, key, ReceiveFailure::Failed(Status::RmaHandle));
@@ -645,8 +645,8 @@ fn end_call(
 
 /// Gives a buffer back that a message was to be received into.
 fn give_back(memory: Memory, capacity: &Capacity) {
-    let len_bytes = memory.len() as u64;
-    match memory.into_owned() {
+    let len_bytes = Buffer::len_in(memory.len()) as u64;
+    match Buffer::from_memory(memory) {
         Some(buffer) => capacity.give_back(buffer),
         None => capacity.forget(len_bytes),
     }

@@ -16,7 +16,6 @@ use crate::limits::{
 };
 use crate::rma::{Access, Memory, RegionHandle, Registration, Segment};
 use crate::{Attribute, Context, Endpoint, Options, SendFlags};
-use cci_memory::bytes::Foreign;
 use cci_memory::slab::Key;
 use proptest::prelude::*;
 use std::path::Path;
@@ -342,7 +341,7 @@ fn memory_in_use_is_lent() {
     let capacity = server.receiving.capacity.clone();
     let Taken::Buffer(buffer) = capacity.take(LEN) else { panic!() };
     let lent_bytes = buffer.len() as u64;
-    let memory = Memory::foreign(Foreign::owned(buffer));
+    let memory = buffer.into_memory();
     server.receiving.begin(&mut server.base, offer.key, memory.clone(), 0, Some(capacity)).unwrap();
     server.refuse(offer, 1).unwrap();
     assert_eq!(server.counters().lent_bytes, lent_bytes);
@@ -415,4 +414,44 @@ fn a_connection_has_few_long_messages_fetched_at_once() {
     // The last one is given its memory while a byte less than that is still to come, and one that is here waits to be taken.
     let bounds = LONG_AHEAD_BYTES..=LONG_AHEAD_BYTES + 2 * LEN as u64;
     assert!(bounds.contains(&lent_bytes_max), "{lent_bytes_max} bytes");
+}
+
+/// Copies between places that lie alike in their lines are the fastest, and what is sent mostly begins a page.
+#[test]
+fn a_long_message_begins_a_line() {
+    let context = Context::from_text("[m]\ntransport = shm\n", Path::new("test.ini")).unwrap();
+    let new = || {
+        let endpoint = Endpoint::create(&context.devices()[0], Options::default()).unwrap();
+        Messenger::new(endpoint, Limits::default()).unwrap()
+    };
+    let (mut client, mut server) = (new(), new());
+    client.connect(server.endpoint().uri(), b"", Attribute::ReliableOrdered, 0, None).unwrap();
+    let (mut sent, mut kept) = (0, Vec::new());
+    for _ in 0..1_000_000 {
+        match server.next_event() {
+            Some(Event::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
+            Some(Event::Message(message)) => kept.push(message),
+            _ => {}
+        }
+        if let Some(Event::Connect { result, .. }) = client.next_event() {
+            // As many as may wait for their answers.
+            for len in (10_000..).step_by(50_001).take(LONG_MESSAGES_MAX as usize) {
+                client.send(result.unwrap(), &vec![len as u8; len], 0, SendFlags::SILENT).unwrap();
+                sent += 1;
+            }
+        }
+        if kept.len() == LONG_MESSAGES_MAX as usize {
+            break;
+        }
+    }
+    assert_eq!((sent, kept.len()), (LONG_MESSAGES_MAX, LONG_MESSAGES_MAX as usize));
+    for message in &kept {
+        assert!(
+            message.as_ptr().addr().is_multiple_of(64),
+            "{} bytes at {:p}",
+            message.len(),
+            message.as_ptr()
+        );
+        assert!(message.iter().all(|byte| *byte == message.len() as u8));
+    }
 }

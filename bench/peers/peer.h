@@ -140,7 +140,7 @@ static inline void tell_result(const struct job *job, double took_s)
     double each_s = took_s / (double)job->count;
     if (job->work == HALF_TRIP)
         printf("{\"value\": %.2f, \"unit\": \"ns\"}\n", each_s * 1e9 / 2);
-    else if (job->work == PUT_FENCE || job->work == PUT_FENCE_HEAP || job->work == BARRIER || job->work == ALLREDUCE || job->work == START)
+    else if (job->work == PUT_FENCE || job->work == PUT_FENCE_HEAP || job->work == GET_FENCE || job->work == BARRIER || job->work == ALLREDUCE || job->work == START)
         printf("{\"value\": %.2f, \"unit\": \"ns\"}\n", each_s * 1e9);
     else if (job->work == RATE || job->work == FETCH_ADD)
         printf("{\"value\": %.0f, \"unit\": \"1/s\"}\n", 1 / each_s);

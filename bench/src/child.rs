@@ -74,6 +74,7 @@ fn tail(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reading::Unit;
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");
@@ -85,7 +86,7 @@ mod tests {
     fn the_last_reading_counts() {
         let found =
             reading(shell(r#"echo starting; echo '{"value": 12.5, "unit": "ns"}'; echo bye"#)).unwrap();
-        assert_eq!(found, Reading::of(12.5));
+        assert_eq!(found, Reading { unit: Some(Unit::Nanoseconds), ..Reading::of(12.5) });
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a turn yields: one line of JSON on a contestant's standard output.
 
+use cci_measure::failure::{Failure, Outcome};
 use serde::{Deserialize, Serialize};
 
 /// One turn's result.
@@ -16,12 +17,15 @@ pub struct Reading {
     /// Where messages left by the clock: how many a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_s: Option<f64>,
+    /// The unit that a peer's program printed with its value; `None` in results.
+    #[serde(default, skip_serializing)]
+    pub unit: Option<Unit>,
 }
 
 impl Reading {
     /// A mean alone.
     pub const fn of(value: f64) -> Reading {
-        Reading { value, quantiles_ns: None, arrived: None, per_s: None }
+        Reading { value, quantiles_ns: None, arrived: None, per_s: None, unit: None }
     }
 
     /// So many of something, a second.
@@ -34,6 +38,16 @@ impl Reading {
         Reading { value: self.value * f64::from(len), ..self }
     }
 
+    /// Takes what a peer's program printed, if it is in the unit that is expected of its work.
+    pub fn in_unit(self, expected: Unit) -> Outcome<Reading> {
+        match self.unit {
+            Some(unit) if unit != expected => {
+                Err(Failure::new(format!("a figure in {unit:?}, where {expected:?} are expected")))
+            }
+            _ => Ok(Reading { unit: None, ..self }),
+        }
+    }
+
     /// The bytes of transfers of `len` bytes each, a second.
     pub fn of_bytes(len: u32, count: u64, took_ns: u64) -> Reading {
         Reading::of_rate(count * u64::from(len), took_ns)
@@ -41,15 +55,19 @@ impl Reading {
 }
 
 /// What values are in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Unit {
     /// Time; less is better.
+    #[serde(rename = "ns")]
     Nanoseconds,
     /// Messages or connections a second; more is better.
+    #[serde(rename = "1/s")]
     PerSecond,
     /// Bandwidth; more is better.
+    #[serde(rename = "B/s")]
     BytesPerSecond,
     /// Memory; less is better.
+    #[serde(rename = "B")]
     Bytes,
 }
 

@@ -3,7 +3,7 @@
 use super::leftovers;
 use crate::child;
 use crate::contestant::{Contestant, Role};
-use crate::reading::Reading;
+use crate::reading::{Reading, Unit};
 use crate::shape::Shape;
 use crate::work::Work;
 use cci_measure::failure::{Failure, Outcome};
@@ -100,10 +100,11 @@ impl Contestant for Peer {
     }
 
     fn turn(&self, work: Work, count: u64) -> Outcome<Reading> {
-        let mut reading = child::reading(self.command(work, count)?);
-        if let Work::Long { len } = work {
-            reading = reading.map(|reading| reading.of_messages(len));
-        }
+        let reading = child::reading(self.command(work, count)?).and_then(|reading| match work {
+            // To the programs, these are messages as others.
+            Work::Long { len } => Ok(reading.in_unit(Unit::PerSecond)?.of_messages(len)),
+            _ => reading.in_unit(work.unit()),
+        });
         if let (Err(_), Some(prefix)) = (&reading, self.program.files) {
             leftovers::sweep_all(prefix);
         }
@@ -212,7 +213,15 @@ mod tests {
             (r#"{"value": 86302901.1, "unit": "1/s"}"#, 86_302_901.1),
             (r#"{"value": 10514641, "unit": "1/s"}"#, 10_514_641.0),
         ] {
-            assert_eq!(serde_json::from_str::<Reading>(printed).unwrap(), Reading::of(value));
+            assert_eq!(serde_json::from_str::<Reading>(printed).unwrap().value, value);
         }
+    }
+
+    #[test]
+    fn figures_in_another_unit_are_refused() {
+        let printed: Reading = serde_json::from_str(r#"{"value": 19000000, "unit": "B/s"}"#).unwrap();
+        let refused = printed.clone().in_unit(Work::GetFence { len: 8 }.unit()).unwrap_err().to_string();
+        assert_eq!(refused, "a figure in BytesPerSecond, where Nanoseconds are expected");
+        assert_eq!(printed.in_unit(Unit::BytesPerSecond).unwrap(), Reading::of(19_000_000.0));
     }
 }

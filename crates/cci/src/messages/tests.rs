@@ -14,7 +14,7 @@ use crate::limits::{
     CALLS_ALL_MAX, HELD_MESSAGES_MAX, LONG_AHEAD_BYTES, LONG_MESSAGES_MAX, LONG_PIECE_BYTES, LONG_PIECES_MAX,
     LONG_SEGMENTS_MAX,
 };
-use crate::rma::{Access, Memory, RegionHandle, Registration, Segment};
+use crate::rma::{Access, RegionHandle, Registration, Segment};
 use crate::{Attribute, Context, Endpoint, Options, SendFlags};
 use cci_memory::slab::Key;
 use proptest::prelude::*;

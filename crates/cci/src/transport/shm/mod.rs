@@ -109,8 +109,9 @@ use std::io;
 /// Longest message.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = limits::MESSAGE_BYTES_MAX;
 
-/// The data bytes of a ring while the endpoint has plenty of memory left: a window of 32 of the longest messages.
-const RING_BYTES_MAX: u32 = 256 << 10;
+/// The data bytes of a ring while the endpoint has plenty of memory left: a window of 64 of the longest messages. What this costs and
+/// brings is in ADR 59.
+const RING_BYTES_MAX: u32 = 512 << 10;
 /// The smallest ring. An endpoint near its cap makes such rings, then none.
 const RING_BYTES_MIN: u32 = 32 << 10;
 /// The largest ring of a peer that we map, which is the largest that we make. It is not charged to us, since its pages are the

@@ -10,6 +10,7 @@ mod rma;
 mod taking_back;
 mod waking;
 
+use super::RING_BYTES_MAX;
 use super::scripted::*;
 use super::server::Asked;
 use super::wire::{self, Message, Offer, Request, kind};
@@ -193,7 +194,7 @@ fn descriptors_that_are_not_what_they_should_be_fail_the_accept() {
     let short = SharedMemory::create("cci-liar", region_bytes(4096)).unwrap();
     let odd = SharedMemory::create("cci-liar", 40_000).unwrap();
     // Longer than any that this version makes; and one without a single page.
-    let long = SharedMemory::create("cci-liar", region_bytes(512 << 10)).unwrap();
+    let long = SharedMemory::create("cci-liar", region_bytes(2 * RING_BYTES_MAX as usize)).unwrap();
     let sparse = sparse(region_bytes(RING_BYTES as usize) as u64);
     let (bell, file) = (EventFd::new().unwrap(), std::fs::File::open("/proc/self/exe").unwrap());
     let (segment, bell, file) = (good.fd().unwrap(), bell.as_fd(), file.as_fd());
@@ -206,7 +207,7 @@ fn descriptors_that_are_not_what_they_should_be_fail_the_accept() {
         (RING_BYTES, vec![short.fd().unwrap(), bell]),
         (40_000 - 256, vec![odd.fd().unwrap(), bell]),
         (RING_BYTES, vec![segment, bell, bell]),
-        (512 << 10, vec![long.fd().unwrap(), bell]),
+        (2 * RING_BYTES_MAX, vec![long.fd().unwrap(), bell]),
         (RING_BYTES, vec![sparse.as_fd(), bell]),
     ];
     let mut server = endpoint();

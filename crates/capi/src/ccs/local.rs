@@ -30,13 +30,15 @@ pub(super) fn start(
     start(live, cookie).inspect_err(|_| drop(live.operations.remove(cookie)))
 }
 
-/// Starts an operation that may end at once, with a value. Callbacks that wait are bounded: it is `AGAIN` where there are too many.
+/// Starts an operation that may end at once, with a value. Callbacks that wait are bounded, and so are messages that follow
+/// operations: it is `AGAIN` where there are too many.
 pub(super) fn start_or_end(
     live: &mut Live,
     ending: Ending,
     start: impl FnOnce(&mut Live, u64) -> Result<Option<u64>>,
 ) -> Result<()> {
-    if live.due.len() >= OPERATIONS_MAX {
+    let has_too_many_following = ending.then.is_some() && live.following.len() >= OPERATIONS_MAX;
+    if live.due.len() >= OPERATIONS_MAX || has_too_many_following {
         return Err(Code::AGAIN);
     }
     let cookie = live.operations.insert(ending);

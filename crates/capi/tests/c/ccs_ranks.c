@@ -180,6 +180,47 @@ static void puts_that_announce(void)
     OK(CCS_barrier());
 }
 
+enum { LATE = 101, ROUNDS = 6, PUTS_MAX = 3 * 4096 };
+static int put_number, rounds, late;
+static double *pair;
+
+/* In a callback nothing waits: at last a put finds no space. */
+static void fill(void *none)
+{
+    int code = CCS_SUCCESS;
+    CHECK(none == NULL);
+    while (code == CCS_SUCCESS) {
+        CCS_arg_t args[1] = {put_number};
+        code = CCS_put_am(rank, pair, 1, CCS_DATA64, pair + 1, 1, CCS_DATA64, NULL, NULL, context, LATE, 1, args);
+        put_number += code == CCS_SUCCESS;
+    }
+    CHECK(code == CCS_ERR_AGAIN);
+    rounds++;
+}
+
+static void come_late(CCS_token_t token, void *buffer, unsigned len, int number)
+{
+    CHECK(token && !buffer && len == 0 && number == late);
+    late++;
+}
+
+/* Puts end, while the messages that follow them wait for their handler: so many may wait, and no more. */
+static void puts_whose_handler_is_late(void)
+{
+    void *found = NULL;
+    OK(CCS_symmetric_alloc(2 * sizeof *pair, &found));
+    pair = found;
+    for (int round = 1; round <= ROUNDS; round++) {
+        OK(CCS_put(rank, pair, 1, CCS_DATA64, pair + 1, 1, CCS_DATA64, fill, NULL));
+        CCS_block_until(rounds == round);
+        OK(CCS_fence(rank));
+    }
+    CHECK(put_number > 0 && put_number <= PUTS_MAX);
+    OK(CCS_register_handler(context, LATE, come_late));
+    CCS_block_until(late == put_number);
+    OK(CCS_symmetric_free(pair));
+}
+
 static void atomics(void)
 {
     static uint64_t *zero;
@@ -450,6 +491,7 @@ int main(int argc, char **argv)
     messages();
     memory();
     puts_that_announce();
+    puts_whose_handler_is_late();
     atomics();
     symmetric();
     large();

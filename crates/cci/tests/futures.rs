@@ -427,7 +427,7 @@ fn offers_are_taken_refused_and_given_up() {
         let (server, connection) = accept.await.unwrap();
         let bytes = contents(200_000, 5);
         let memory = server.with(|messenger| messenger.allocate(bytes.len())).unwrap();
-        for turn in 0..3 {
+        for turn in 0..4 {
             let (sender, sent) = (client.clone(), bytes.clone());
             let send = tokio::spawn(async move { sender.send(&sent).await });
             let Some(Received::Offer(offer)) = connection.receive().await else { panic!() };
@@ -442,6 +442,18 @@ fn offers_are_taken_refused_and_given_up() {
                 1 => {
                     connection.refuse(offer, 7).unwrap();
                     assert!(matches!(send.await.unwrap(), Err(SendError::Failed(SendFailure::Refused(7)))));
+                }
+                2 => {
+                    // Polled once, and dropped: over a network nothing can have come by then.
+                    let polled = {
+                        let mut receive = std::pin::pin!(connection.receive_into(offer, &memory, 0));
+                        std::future::poll_fn(|context| Poll::Ready(receive.as_mut().poll(context))).await
+                    };
+                    assert!(polled.is_pending());
+                    assert!(memory.write(0, b"the program's"));
+                    let ended = send.await.unwrap();
+                    let is_refused = matches!(ended, Err(SendError::Failed(SendFailure::Refused(0))));
+                    assert!(is_refused || (device == "shm" || device == "any") && ended.is_ok(), "{device}");
                 }
                 _ => {
                     connection.receive_lent(offer).unwrap();

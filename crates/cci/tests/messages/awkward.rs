@@ -130,6 +130,7 @@ crate::on_each_device!(
     requests_beyond_the_window,
     a_request_that_is_made_twice,
     replies_that_nobody_waits_for,
+    a_reply_by_somebody_else,
     a_long_request_that_can_not_be_fetched,
     given_up_again_and_again,
 );
@@ -375,6 +376,40 @@ fn replies_that_nobody_waits_for(device: &str) {
     assert!(matches!(scene.event(), Event::Message(_)), "the connection lives");
     let counters = scene.honest.counters();
     assert_eq!((counters.faults, counters.lent_bytes, counters.late), (0, 0, 7));
+}
+
+/// Numbers of calls are those of a connection: another peer that knows one can't answer it.
+fn a_reply_by_somebody_else(device: &str) {
+    let mut scene = Scene::new(device, Attribute::ReliableOrdered);
+    let mut stranger = endpoint(device);
+    let uri = scene.honest.endpoint().uri().to_owned();
+    stranger.connect(&uri, HELLO, Attribute::ReliableOrdered, 0, None).unwrap();
+    let (mut accepted, mut to_honest) = (false, None);
+    let start = Instant::now();
+    while !accepted || to_honest.is_none() {
+        assert!(start.elapsed() < PATIENCE);
+        match scene.honest.next_event() {
+            Some(Event::ConnectRequest(request)) => scene.honest.accept(request, 5).unwrap(),
+            Some(Event::Accept { .. }) => accepted = true,
+            _ => {}
+        }
+        if let Some(Core::Connect { result, .. }) = stranger.next_event() {
+            to_honest = Some(result.unwrap());
+        }
+    }
+    scene.honest.call(scene.to_liar, b"?", None, 8).unwrap();
+    let asked = scene.heard();
+    let reply = |text: &[u8]| [&[6, 2][..], &asked[2..8], text].concat();
+    stranger.send(to_honest.unwrap(), &reply(b"false"), 0, SendFlags::SILENT).unwrap();
+    while scene.honest.counters().late == 0 {
+        assert!(start.elapsed() < PATIENCE);
+        stranger.progress();
+        assert!(scene.honest.next_event().is_none(), "the call is answered by another peer");
+    }
+    scene.say(&reply(b"true"));
+    let Event::Reply { context: 8, result, .. } = scene.event() else { panic!() };
+    assert_eq!(result.unwrap()[..], *b"true");
+    assert_eq!((scene.honest.counters().faults, scene.honest.counters().late), (0, 1));
 }
 
 fn a_long_request_that_can_not_be_fetched(device: &str) {

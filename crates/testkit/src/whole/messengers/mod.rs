@@ -114,7 +114,7 @@ impl World {
             stage,
             parties: Vec::new(),
             ledger: Ledger::new(rng.pct(50.0)),
-            mail: Mail::default(),
+            mail: Mail::with_duplicates(),
             death,
             steps: 0,
             report: MessengerReport::default(),

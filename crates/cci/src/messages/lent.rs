@@ -5,7 +5,7 @@ use crate::endpoint::layers::Waker;
 use crate::rma::Memory;
 use cci_memory::bytes::Foreign;
 use cci_memory::fallible;
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -202,21 +202,21 @@ impl Buffers {
 /// A long message in memory of the library, which goes back when this is dropped.
 pub struct Lent {
     buffer: Buffer,
-    range: Range<usize>,
+    len: usize,
     capacity: Arc<Capacity>,
 }
 
 impl Lent {
     pub fn new(buffer: Buffer, len: usize, capacity: Arc<Capacity>) -> Lent {
-        let start = buffer.start();
-        Lent { buffer, range: start..start + len, capacity }
+        Lent { buffer, len, capacity }
     }
 }
 
 impl Deref for Lent {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.buffer.0.get(self.range.clone()).unwrap_or(&[])
+        let start = self.buffer.start();
+        self.buffer.0.get(start..start + self.len).unwrap_or(&[])
     }
 }
 

@@ -375,8 +375,8 @@ impl Runtime {
     }
 
     /// Writes described data of this process, whose first element has its origin `origin` bytes from the beginning of `local`, to described data of a
-    /// rank's, whose first element has its origin at the address `remote`. All that the rank's description spans is in one region there. In all
-    /// else it does what [`Runtime::put`] does.
+    /// rank's, whose first element has its origin at the address `remote`. What the rank's description reaches may be in several regions, but
+    /// each of its contiguous pieces is in one. In all else it does what [`Runtime::put`] does.
     ///
     /// # Errors
     /// Those of [`Runtime::put`], and: both sides differ in their numbers of bytes.

@@ -272,8 +272,8 @@ typedef void (*CCS_callback_t)(void *arg);
 int CCS_register_mem(void *addr, size_t len);
 int CCS_deregister_mem(void *addr, size_t len);
 
-/* Writes to, or reads from, memory of a process, by its own addresses. Both sides describe the same number of bytes; all that the remote side
- * describes lies in one registration. The local memory needs none, and must stay as it is (CCS_put), or be left alone (CCS_get), until the
+/* Writes to, or reads from, memory of a process, by its own addresses. Both sides describe the same number of bytes. What the remote side
+ * describes may lie in several registrations, but each of its contiguous pieces in one. The local memory needs none, and must stay as it is (CCS_put), or be left alone (CCS_get), until the
  * callback runs, once, or a fence returns: then the operation is complete there. If the remote memory is not registered, the error handler gets
  * CCS_ERR_NOT_REGISTERED, and nothing is touched; the callback runs afterwards. */
 int CCS_put(int node, void *remote_buf, size_t remote_count, CCS_datadesc_t remote_desc, const void *local_buf,

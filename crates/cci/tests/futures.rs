@@ -6,10 +6,11 @@ use cci::{Attribute, Context, Device, Endpoint, Options, Status};
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use std::error::Error;
 use std::future::Future;
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::pin;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context as Task, Poll, Wake, Waker};
@@ -44,7 +45,11 @@ fn spawn(device: &str) -> Messenger {
 
 /// Runs a test on each device, in one thread, for so long at most.
 fn on_each_device<F: Future<Output = ()>>(test: impl Fn(&'static str) -> F) {
-    for device in DEVICES {
+    for_devices(&DEVICES, test);
+}
+
+fn for_devices<F: Future<Output = ()>>(devices: &[&'static str], test: impl Fn(&'static str) -> F) {
+    for &device in devices {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             tokio::time::timeout(PATIENCE, test(device))
@@ -123,10 +128,8 @@ fn a_thousand_connections() {
                 });
             }
         });
-        // Shared memory has a cap on what the links of an endpoint take.
-        let connections = if matches!(device, "shm" | "any") { 100 } else { CONNECTIONS };
         let mut tasks = JoinSet::new();
-        for number in 0..connections {
+        for number in 0..CONNECTIONS {
             let (client, uri) = (client.clone(), uri.clone());
             tasks.spawn(async move {
                 let connection =
@@ -410,6 +413,60 @@ fn what_is_under_way_ends_with_the_peer() {
             "{sent:?}"
         );
         assert!(client.receive().await.is_none());
+    });
+}
+
+/// Set to the device that a child serves on, until it is killed.
+const SERVES_ON: &str = "CCI_TEST_FUTURES_SERVE_ON";
+
+/// As a child: takes a connection, and answers nothing that comes.
+#[test]
+fn serve_until_killed() {
+    let Ok(device) = std::env::var(SERVES_ON) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let limits = Limits::default().whole_bytes_max(0);
+        let server = Messenger::spawn(messenger(&device, limits)).unwrap();
+        // A line of its own.
+        println!("\nURI {}", server.uri());
+        let connection = server.incoming().await.unwrap().accept().await.unwrap();
+        let mut kept = Vec::new();
+        while let Ok(Some(received)) = tokio::time::timeout(PATIENCE, connection.receive()).await {
+            kept.push(received);
+            println!("HAS {}", kept.len());
+        }
+    });
+}
+
+#[test]
+fn what_is_in_progress_ends_when_the_peers_process_is_killed() {
+    // Over UDP a process that is gone is only silent, and who waits for it alone waits as long as it likes.
+    for_devices(&["shm", "tcp4", "any"], |device| async move {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "serve_until_killed", "--nocapture", "--test-threads=1"])
+            .env(SERVES_ON, device)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let uri = lines.find_map(|line| line.strip_prefix("URI ").map(str::to_owned)).unwrap();
+        let client = spawn(device);
+        let connection = client.connect(&uri, b"", Attribute::ReliableOrdered, None).await.unwrap();
+        let connection = Arc::new(connection);
+        let (asking, sending, receiving) = (connection.clone(), connection.clone(), connection.clone());
+        let call = tokio::spawn(async move { asking.call(b"?", None).await });
+        let send = tokio::spawn(async move { sending.send(&contents(200_000, 1)).await });
+        let receive = tokio::spawn(async move { receiving.receive().await.is_none() });
+        let has_both = tokio::task::spawn_blocking(move || lines.any(|line| line == "HAS 2"));
+        assert!(has_both.await.unwrap(), "{device}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let ended = call.await.unwrap();
+        assert!(matches!(ended, Err(CallError::Failed(CallFailure::Failed(_)))), "{device}: {ended:?}");
+        let ended = send.await.unwrap();
+        assert!(matches!(ended, Err(SendError::Failed(_))), "{device}: {ended:?}");
+        assert!(receive.await.unwrap(), "{device}");
+        assert!(connection.receive().await.is_none());
     });
 }
 

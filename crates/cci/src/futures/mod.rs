@@ -54,6 +54,11 @@
 //! | [`Connection::call`] | the call is given up, and the server is notified |
 //! | [`Connection::receive_into`] | the message is refused, with code 0, and the memory is the program's at once |
 //!
+//! # Peers that are silent
+//!
+//! A connection whose peer was silent for longer than [`Options::keepalive`](field@crate::Options::keepalive) is closed, and everything
+//! in progress on it ends. Without that option, a call waits for its deadline, and a message that was offered waits for its receiver.
+//!
 //! # Back-pressure
 //!
 //! What a peer has sent waits in the endpoint's receive buffers until a task takes it. A connection whose task takes nothing

@@ -185,7 +185,14 @@ impl State {
                 self.space(connection);
             }
             Event::DeviceFailed => self.end(),
-            Event::KeepaliveTimedOut { .. } => {}
+            // No task is shown it: what waits for that peer ends.
+            Event::KeepaliveTimedOut { connection } => {
+                self.messenger.disconnect(connection);
+                if let Some(peer) = self.peers.get_mut(connection) {
+                    peer.end();
+                }
+                self.space(connection);
+            }
         }
     }
 

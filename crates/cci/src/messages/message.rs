@@ -6,9 +6,9 @@ use crate::connection::Connection;
 use std::fmt;
 use std::ops::Deref;
 
-/// A message that came, of whatever length: readable in place, 8-byte aligned (a long one begins a cache line), and kept as long as the program likes. Dropping it, in any
-/// order and on any thread, gives its memory back: a short one holds a receive buffer of the endpoint, a long one counts against
-/// [`Limits::lent_bytes_max`](super::Limits::lent_bytes_max).
+/// A message that came, of whatever length: readable in place, 8-byte aligned (a long one begins a cache line), and kept as long as the
+/// program likes. Dropping it, in any order and on any thread, gives its memory back: a short one holds a receive buffer of the endpoint,
+/// a long one counts against [`Limits::lent_bytes_max`](super::Limits::lent_bytes_max).
 pub struct Message {
     body: Body,
     connection: Connection,

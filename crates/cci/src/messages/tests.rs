@@ -352,16 +352,22 @@ fn memory_in_use_is_lent() {
     assert_eq!((server.counters().lent_bytes, server.counters().idle_lent_bytes), (0, lent_bytes));
 }
 
-/// Bulk data make way for what programs say to each other, and not for the messages by which this layer moves a long one.
-#[test]
-fn a_long_message_does_not_make_way_for_its_own_frames() {
-    let context = Context::from_text("[m]\ntransport = shm\n", Path::new("test.ini")).unwrap();
+/// Two messengers on a device with these settings, of which the first one connects to the second.
+fn connecting(settings: &str) -> (Messenger, Messenger) {
+    let context = Context::from_text(&format!("[m]\n{settings}\n"), Path::new("test.ini")).unwrap();
     let new = || {
         let endpoint = Endpoint::create(&context.devices()[0], Options::default()).unwrap();
         Messenger::new(endpoint, Limits::default()).unwrap()
     };
-    let (mut client, mut server) = (new(), new());
+    let (mut client, server) = (new(), new());
     client.connect(server.endpoint().uri(), b"", Attribute::ReliableOrdered, 0, None).unwrap();
+    (client, server)
+}
+
+/// Bulk data make way for what programs say to each other, and not for the messages by which this layer moves a long one.
+#[test]
+fn a_long_message_does_not_make_way_for_its_own_frames() {
+    let (mut client, mut server) = connecting("transport = shm");
     let to_server = loop {
         if let Some(Event::ConnectRequest(request)) = server.next_event() {
             server.accept(request, 0).unwrap();
@@ -387,14 +393,7 @@ fn a_long_message_does_not_make_way_for_its_own_frames() {
 #[test]
 fn a_connection_has_few_long_messages_fetched_at_once() {
     const LEN: usize = 1 << 20;
-    let context =
-        Context::from_text("[m]\ntransport = udp\nip = 127.0.0.1\n", Path::new("test.ini")).unwrap();
-    let new = || {
-        let endpoint = Endpoint::create(&context.devices()[0], Options::default()).unwrap();
-        Messenger::new(endpoint, Limits::default()).unwrap()
-    };
-    let (mut client, mut server) = (new(), new());
-    client.connect(server.endpoint().uri(), b"", Attribute::ReliableOrdered, 0, None).unwrap();
+    let (mut client, mut server) = connecting("transport = udp\nip = 127.0.0.1");
     let message = client.allocate(LEN).unwrap();
     let (mut received, mut lent_bytes_max) = (0, 0);
     while received < LONG_MESSAGES_MAX {
@@ -419,13 +418,7 @@ fn a_connection_has_few_long_messages_fetched_at_once() {
 /// Copies between places that lie alike in their lines are the fastest, and what is sent mostly begins a page.
 #[test]
 fn a_long_message_begins_a_line() {
-    let context = Context::from_text("[m]\ntransport = shm\n", Path::new("test.ini")).unwrap();
-    let new = || {
-        let endpoint = Endpoint::create(&context.devices()[0], Options::default()).unwrap();
-        Messenger::new(endpoint, Limits::default()).unwrap()
-    };
-    let (mut client, mut server) = (new(), new());
-    client.connect(server.endpoint().uri(), b"", Attribute::ReliableOrdered, 0, None).unwrap();
+    let (mut client, mut server) = connecting("transport = shm");
     let (mut sent, mut kept) = (0, Vec::new());
     for _ in 0..1_000_000 {
         match server.next_event() {

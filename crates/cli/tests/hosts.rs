@@ -294,7 +294,9 @@ fn signals_reach_ranks_of_all_hosts_and_a_second_interrupt_kills() {
         assert_ne!(ready.read_line(&mut said).expect("a line"), 0, "{said}");
     }
     signal(i32::try_from(process.id()).expect("a number"), "-USR1");
-    assert_eq!(succeeded(&process.wait_with_output().expect("it ends")), "got\ngot\n");
+    let mut output = process.wait_with_output().expect("it ends");
+    ready.read_to_end(&mut output.stderr).expect("it can be read");
+    assert_eq!(succeeded(&output), "got\ngot\n");
 
     let mut job = Stubborn::start();
     let guard = i32::try_from(job.process.id()).expect("a number");
@@ -305,6 +307,31 @@ fn signals_reach_ranks_of_all_hosts_and_a_second_interrupt_kills() {
         job.process.try_wait().expect("a child").is_some()
     });
     assert_eq!(job.ends().0, Some(128 + 9));
+}
+
+#[test]
+fn a_signal_that_comes_before_all_hosts_answer_reaches_the_ranks() {
+    let bench = Bench::new();
+    let folder = folder("early-signal");
+    let (reached, free) = (folder.join("reached"), folder.join("free"));
+    let ssh = format!(
+        "sh -c ': > {}; while [ ! -e {} ]; do sleep 0.01; done; exec {} \"$@\"' sh",
+        reached.display(),
+        free.display(),
+        bench.hosts.ssh().display()
+    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cci"));
+    command.args(["run", "--hosts", "one", "--ssh", &ssh, "sleep", "600"]);
+    let process = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the command starts");
+    wait_until("the host is being reached", || reached.exists());
+    signal(i32::try_from(process.id()).expect("a number"), "-USR1");
+    // The launcher has it some time later; were it to come late, it would reach the ranks all the same.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    std::fs::write(free, "").expect("a file");
+    let output = process.wait_with_output().expect("it ends");
+    assert!(stderr(&output).contains("was ended by SIGUSR1"), "{}: {}", output.status, stderr(&output));
+    assert_eq!(output.status.code(), Some(128 + 10));
+    bench.hosts.assert_empty();
 }
 
 /// SIGKILL for any one process of a job, at any instant of start, run and end. Nothing is left, and the command ends.

@@ -139,8 +139,8 @@ impl There {
                     return Err(could_not_start(&self.name(host), &why, ending));
                 }
                 Ok(Event::GuardGone) => return Err(guard_was_killed()),
-                Ok(Event::Signal(_)) => return Err(Failure::interrupted()),
-                // It came from a rank of a host where all run.
+                Ok(Event::Signal(relayed)) if relayed.asks_to_end() => return Err(Failure::interrupted()),
+                // From a rank of a host where all run, or a signal for the ranks.
                 Ok(event) => backlog.push_back(event),
                 Err(RecvTimeoutError::Timeout) => {
                     let silent = (0..greeted.len()).filter(|&host| !greeted[host] || !started[host]);

@@ -16,6 +16,13 @@ pub struct Relayed {
     pub by_terminal: bool,
 }
 
+impl Relayed {
+    /// It asks a program to end. What other signals mean is the program's to say.
+    pub fn asks_to_end(self) -> bool {
+        !matches!(self.signal, SIGUSR1 | SIGUSR2)
+    }
+}
+
 /// From now on, each such signal goes to `receive`, which a thread of its own calls.
 pub fn catch(mut receive: impl FnMut(Relayed) + Send + 'static) -> Outcome {
     let caught = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];

@@ -61,7 +61,7 @@ pub fn stderr(output: &Output) -> String {
 }
 
 pub fn succeeded(output: &Output) -> String {
-    assert!(output.status.success(), "{}\n{}", stdout(output), stderr(output));
+    assert!(output.status.success(), "{}\n{}\n{}", output.status, stdout(output), stderr(output));
     stdout(output)
 }
 

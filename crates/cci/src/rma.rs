@@ -9,6 +9,6 @@ mod memory;
 mod operation;
 
 pub use handle::{Access, RegionHandle};
-pub(crate) use memory::{Charged, LiveWord, atomic_op};
+pub(crate) use memory::{Charged, LiveWord, REPLACED_WORD, atomic_op};
 pub use memory::{Memory, Registration};
 pub use operation::{BlockRun, RegionAddress, Rma, RmaFlags, Segment};

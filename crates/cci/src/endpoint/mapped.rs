@@ -112,8 +112,8 @@ impl Endpoint {
     }
 
     /// Changes a value in a peer's region that is mapped, as [`Endpoint::atomic`] does, and returns the value from before. None: that is not
-    /// possible, or not now, and nothing was done. An error: the region was taken back meanwhile, so that nobody knows whether the value was
-    /// changed.
+    /// possible, or not now, and nothing was done. An error: the region's pages were replaced meanwhile, so that nobody knows whether the value
+    /// was changed.
     // Always inlined: with a second caller, which counts barriers, an addition of CCS took 6 % more instructions.
     #[inline(always)]
     pub fn fetch_at_once(

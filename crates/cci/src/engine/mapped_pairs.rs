@@ -3,7 +3,7 @@
 
 use crate::connection::{Connection, Status};
 use crate::limits;
-use crate::rma::{Access, BlockRun, atomic_op};
+use crate::rma::{Access, BlockRun, REPLACED_WORD, atomic_op};
 use cci_memory::bytes::{Backing, Blocks, Bytes};
 use cci_memory::ring::Direct;
 use cci_proto::{Atomic, RemoteAddress, RmaKind};
@@ -26,6 +26,8 @@ pub struct MappedRegion {
     live: ReadOnlyWord,
     /// What the live word holds while the region may be used.
     token: u64,
+    /// The peer's count of replaced pages, and what it was before the region was used.
+    replaced: (ReadOnlyWord, u64),
     /// Says to the peer that its memory is being used.
     direct: Direct<Arc<SharedMemory>>,
     /// What the peer knows the memory by.
@@ -46,8 +48,18 @@ impl MappedRegion {
         direct: Direct<Arc<SharedMemory>>,
     ) -> Option<MappedRegion> {
         let bytes = memory.bytes().part(start, len_bytes)?;
-        let live = control.word(usize::try_from(name).ok()?.checked_mul(8)?).ok()?;
-        Some(MappedRegion { bytes, access, live, token, direct, name, _memory: memory })
+        let word = |name: u64| control.word(usize::try_from(name).ok()?.checked_mul(8)?).ok();
+        let (live, replaced) = (word(name)?, word(REPLACED_WORD.into())?);
+        let replaced_before = replaced.load();
+        let replaced = (replaced, replaced_before);
+        Some(MappedRegion { bytes, access, live, token, replaced, direct, name, _memory: memory })
+    }
+
+    /// Whether all that was done so far was done in pages that were the region's then, although the peer has taken it back.
+    #[cold]
+    fn keeps_its_pages(&self) -> bool {
+        let (word, before) = &self.replaced;
+        *before != 0 && word.load() == *before
     }
 
     #[inline(always)]
@@ -105,8 +117,8 @@ impl MappedRegion {
         access.end() && is_copied
     }
 
-    /// Changes a value, and answers the one from before. `None`: nothing was done. An error: the region was taken back meanwhile, so that
-    /// its pages may have been replaced before, or after. It can't be repeated.
+    /// Changes a value, and answers the one from before. `None`: nothing was done. An error: the region's pages may have been replaced before, or
+    /// after. It can't be repeated.
     #[inline(always)]
     fn change(&self, atomic: Atomic, offset: u64) -> Option<Result<u64, Lost>> {
         if !self.access.contains(Access::ATOMIC) {
@@ -115,7 +127,7 @@ impl MappedRegion {
         let access = self.begin();
         let changed = access.bytes().map(|bytes| bytes.atomic(offset as usize, atomic_op(atomic)));
         let is_live = access.end();
-        changed?.ok().map(|before| if is_live { Ok(before) } else { Err(Lost) })
+        changed?.ok().map(|before| if is_live || self.keeps_its_pages() { Ok(before) } else { Err(Lost) })
     }
 }
 
@@ -545,34 +557,43 @@ mod tests {
         pairs: MappedPairs,
         local: SharedMemory,
         remote: Arc<SharedMemory>,
-        control: SharedMemory,
+        control: Arc<SharedMemory>,
     }
 
     impl Scene {
         /// A pair, the remote part of which is the second half of its memory.
         fn new(access: Access, is_target: bool) -> Scene {
             let memory = || SharedMemory::create("cci-test", LEN).unwrap();
-            let control = SharedMemory::create_read_only_for_others(LEN).unwrap();
-            let (local, remote) = (memory(), Arc::new(memory()));
-            let mut scene = Scene { pairs: MappedPairs::new(), local, remote, control };
-            scene.say(TOKEN);
-            let fd = scene.control.fd().unwrap().as_fd().try_clone_to_owned().unwrap();
+            let control = Arc::new(SharedMemory::create_read_only_for_others(LEN).unwrap());
+            let scene =
+                Scene { pairs: MappedPairs::new(), local: memory(), remote: Arc::new(memory()), control };
+            scene.with_pair((LEN / 2, LEN / 2), access, is_target)
+        }
+
+        /// A pair, the remote part of which is all of the control page. `replaced`: the count of replaced pages.
+        fn over_the_control_page(replaced: u64) -> Scene {
+            let mut scene = Scene::new(Access::ALL, true);
+            scene.remote = scene.control.clone();
+            scene.say(REPLACED_WORD.into(), replaced);
+            scene.with_pair((0, LEN), Access::ALL, true)
+        }
+
+        fn with_pair(mut self, part: (usize, usize), access: Access, is_target: bool) -> Scene {
+            self.say(NAME, TOKEN);
+            let fd = self.control.fd().unwrap().as_fd().try_clone_to_owned().unwrap();
             let reader = Arc::new(SharedMemory::open_read_only(fd, LEN).unwrap());
             let ring = SharedMemory::create("cci-test", region_bytes(4096)).unwrap();
             let direct = ring.into_producer(1000).unwrap().direct();
-            let part = (LEN / 2, LEN / 2);
             let region =
-                MappedRegion::new(scene.remote.clone(), part, access, &reader, (NAME, TOKEN), direct)
-                    .unwrap();
-            let local = Some((LOCAL, scene.local.bytes(), is_target));
-            scene.pairs.insert(ON, local, REMOTE, region);
-            scene
+                MappedRegion::new(self.remote.clone(), part, access, &reader, (NAME, TOKEN), direct).unwrap();
+            self.pairs.insert(ON, Some((LOCAL, self.local.bytes(), is_target)), REMOTE, region);
+            self
         }
 
-        /// Changes the live word.
-        fn say(&mut self, word: u64) {
+        /// Changes a word of the control page.
+        fn say(&mut self, name: u64, word: u64) {
             let op = AtomicOp { kind: Kind::Swap, width: Width::Eight, operand: word, compare: 0 };
-            self.control.bytes().atomic(NAME as usize * 8, op).unwrap();
+            self.control.bytes().atomic(name as usize * 8, op).unwrap();
         }
 
         fn copy(&mut self, kind: RmaKind, at: u64, len: u64) -> bool {
@@ -619,12 +640,12 @@ mod tests {
         assert!(scene.local.bytes().fill(0, LEN, 7));
         let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 1, compare: 0 };
         for word in [0, TOKEN + 1] {
-            scene.say(word);
+            scene.say(NAME, word);
             assert!(!scene.copy(RmaKind::Write, 0, 8) && !scene.copy(RmaKind::Read, 0, 8));
             assert_eq!(scene.pairs.atomic(ON, add, REMOTE, Some(LOCAL)), None);
         }
         assert_eq!((scene.remote(LEN / 2), scene.pairs.done), (0, 0));
-        scene.say(TOKEN);
+        scene.say(NAME, TOKEN);
         assert!(scene.copy(RmaKind::Read, 0, 8));
         assert_eq!(scene.pairs.atomic(ON, add, REMOTE, Some(LOCAL)), Some(Status::Success));
         assert_eq!(scene.pairs.atomic(ON, add, REMOTE, None), None, "the pair has a local region");
@@ -636,6 +657,34 @@ mod tests {
         assert!(scene.copy(RmaKind::Read, 0, 8));
         scene.pairs.forget_local(LOCAL.region);
         assert!(!scene.copy(RmaKind::Read, 0, 8));
+    }
+
+    /// The region lies in the control page itself, so that an operation can take it back.
+    #[test]
+    fn a_value_that_was_changed_as_its_region_was_taken_back_is_known_unless_pages_were_replaced() {
+        let word = |name: u64| RemoteAddress { offset: name * 8, ..REMOTE };
+        let swap =
+            |operand| Atomic { kind: AtomicKind::Swap, width: AtomicWidth::Eight, operand, compare: 0 };
+        for (before, after, expected) in [
+            (1, 1, Status::Success),
+            (5, 5, Status::Success),
+            (1, 2, Status::TimedOut),
+            (0, 0, Status::TimedOut),
+            (0, 1, Status::TimedOut),
+        ] {
+            let mut scene = Scene::over_the_control_page(before);
+            assert_eq!(
+                scene.pairs.atomic(ON, swap(after), word(REPLACED_WORD.into()), Some(LOCAL)),
+                Some(Status::Success)
+            );
+            assert_eq!(scene.pairs.atomic(ON, swap(0), word(NAME), Some(LOCAL)), Some(expected));
+            assert_eq!(scene.pairs.atomic(ON, swap(0), word(NAME), Some(LOCAL)), None);
+            if expected == Status::Success {
+                let mut taken = [0; RESULT_BYTES];
+                assert!(scene.local.bytes().read(0, &mut taken));
+                assert_eq!(u64::from_ne_bytes(taken), TOKEN);
+            }
+        }
     }
 
     #[test]
@@ -672,7 +721,7 @@ mod tests {
             assert!(!copy(&mut scene, RmaKind::Write, &[run]), "{run:?}");
         }
         assert!(!copy(&mut scene, RmaKind::Read, &[run]), "it may only be written");
-        scene.say(0);
+        scene.say(NAME, 0);
         assert!(!copy(&mut scene, RmaKind::Write, &[run]));
         let add = Atomic { kind: AtomicKind::Add, width: AtomicWidth::Eight, operand: 1, compare: 0 };
         let known = scene.pairs.known(ON, REMOTE).unwrap();

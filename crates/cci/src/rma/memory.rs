@@ -64,28 +64,43 @@ pub(crate) struct LiveWord {
     pub word: u32,
 }
 
+/// The word of such a page that counts how often memory that was granted with one of its words got other pages, or was about to. No
+/// grant has it. It is not 0: peers of versions that do not count leave it at 0.
+pub(crate) const REPLACED_WORD: u32 = 0;
+
 /// Of the next memory that is allocated, or given new pages.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl LiveWord {
     pub fn set(&self, token: u64) {
-        let kind = ring::AtomicKind::Swap;
-        let op = AtomicOp { kind, width: ring::AtomicWidth::Eight, operand: token, compare: 0 };
-        let done = self.control.bytes().atomic(self.word as usize * 8, op);
-        debug_assert!(done.is_ok(), "words are given out within the page");
+        self.atomic(ring::AtomicKind::Swap, token);
     }
 
     /// What it holds.
     pub fn get(&self) -> u64 {
-        let kind = ring::AtomicKind::Load;
-        let op = AtomicOp { kind, width: ring::AtomicWidth::Eight, operand: 0, compare: 0 };
-        self.control.bytes().atomic(self.word as usize * 8, op).unwrap_or(0)
+        self.atomic(ring::AtomicKind::Load, 0)
+    }
+
+    /// Sequentially consistent. Returns the value from before.
+    fn atomic(&self, kind: ring::AtomicKind, operand: u64) -> u64 {
+        let op = AtomicOp { kind, width: ring::AtomicWidth::Eight, operand, compare: 0 };
+        let before = self.control.bytes().atomic(self.word as usize * 8, op);
+        debug_assert!(before.is_ok(), "words are given out within the page");
+        before.unwrap_or(0)
     }
 
     /// Sequentially consistent, with a fence behind it: who looks at the rings next sees all who still use the memory.
     pub fn clear(&self) {
         self.set(0);
         fence(Ordering::SeqCst);
+    }
+
+    /// Clears it because the memory gets other pages. A peer that finds it cleared behind an operation learns from the count whether it
+    /// may have changed pages that nobody uses any more.
+    fn clear_for_other_pages(&self) {
+        let replaced = LiveWord { control: Arc::clone(&self.control), word: REPLACED_WORD };
+        replaced.atomic(ring::AtomicKind::Add, 1);
+        self.clear();
     }
 
     fn is(&self, other: &LiveWord) -> bool {
@@ -112,15 +127,16 @@ impl Charged {
         self.words().retain(|known| !known.is(word));
     }
 
+    /// Ends all grants, because the pages will be replaced.
     pub fn clear_words(&self) {
-        self.words().iter().for_each(LiveWord::clear);
+        self.words().iter().for_each(LiveWord::clear_for_other_pages);
     }
 
     /// Gives the memory new pages with the same content.
     pub fn detach(&self) -> Result<(), SysError> {
         // One at a time, and no new grant of the old pages meanwhile; those of other endpoints since we looked end.
         let words = self.words();
-        words.iter().for_each(LiveWord::clear);
+        words.iter().for_each(LiveWord::clear_for_other_pages);
         self.segment.shared().detach()?;
         self.id.store(NEXT_ID.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         Ok(())

@@ -7,7 +7,7 @@ use crate::engine::charge::{Charge, ChargedBytes};
 use crate::engine::core::Core;
 use crate::engine::mapped_pairs::{MappedPairs, MappedRegion};
 use crate::limits::RMA_COPY_BYTES;
-use crate::rma::{Access, atomic_op};
+use crate::rma::{Access, REPLACED_WORD, atomic_op};
 use crate::transport::ordered_rma::put_result;
 use crate::transport::shm::out::Out;
 use cci_memory::bytes::{AtomicRefusal, Bytes};
@@ -393,6 +393,13 @@ impl Initiator {
         word == Some(place.token)
     }
 
+    /// The target's count of replaced pages; 0 if it does not count.
+    #[inline]
+    fn replaced(&self) -> u64 {
+        let at = REPLACED_WORD as usize * 8;
+        self.control.as_ref().and_then(|(page, _)| page.load(at).ok()).unwrap_or(0)
+    }
+
     /// Does all of an operation at once. Returns `None` if that is not possible, or the grant has ended meanwhile. Then the
     /// operation goes to the target, which knows whether the region itself has ended.
     #[inline]
@@ -500,14 +507,18 @@ impl Initiator {
             AtomicWidth::Eight => 8,
         };
         let (place, remote) = self.usable(conn, target, width_bytes, Access::ATOMIC)?;
+        let replaced = self.replaced();
         out.producer.begin_direct(place.word);
         let before = self.is_live(&place).then(|| remote.atomic(place.at, atomic_op(atomic)));
+        let has_ended = matches!(before, Some(Ok(_))) && !self.is_live(&place);
         // If the grant was taken back meanwhile, the pages may have been replaced before the word changed, or after. The
         // operation can't be repeated.
-        let may_be_lost = matches!(before, Some(Ok(_))) && !self.is_live(&place);
+        let may_be_lost = has_ended && (replaced == 0 || self.replaced() != replaced);
         out.producer.end_direct();
-        if may_be_lost {
+        if has_ended {
             self.dead(&mut core.regions.pairs, target.region);
+        }
+        if may_be_lost {
             self.copied += 1;
             return Some(Status::TimedOut);
         }

@@ -6,13 +6,17 @@
 //! name the word (the protocol is in `cci_memory::ring`, "Direct access", with a model).
 //!
 //! The target does not wait for a peer that was stopped in the middle of a copy, by a debugger or a signal. It replaces the
-//! memory's pages instead, so that the peer goes on writing to pages that nobody uses. Since no mapping of the old pages may be
+//! memory's pages instead, so that the peer continues to write to pages that nobody uses. Since no mapping of the old pages may be
 //! used any more, all grants of that memory end, whichever endpoint of this process has made them.
+//!
+//! A live word is also cleared where the pages stay: a peer of the region has left, and the others must ask again. The first word
+//! of the control page counts replacements of pages. So a peer whose word was cleared during an atomic operation knows whether
+//! the operation has changed the region, and must not be repeated, or may be lost.
 
 use super::lent::Lent;
 use super::patience::Patience;
 use crate::engine::regions::Region;
-use crate::rma::{Access, Charged, LiveWord, Memory};
+use crate::rma::{Access, Charged, LiveWord, Memory, REPLACED_WORD};
 use crate::transport::shm::link::Link;
 use crate::transport::shm::out::Control;
 use crate::transport::shm::peer::Peer;
@@ -32,7 +36,7 @@ const LOOK_NS: u64 = 500_000;
 /// How long peers that are in a copy have to end it before pages are replaced.
 const OTHERS_NS: u64 = 5_000_000;
 
-/// Words in a control page. The first stands for no region.
+/// Words in a control page. The first one is [`REPLACED_WORD`].
 const WORDS: u32 = 2048;
 /// The most regions that may be granted at a time.
 pub(in crate::transport::shm) const GRANTED_MAX: usize = WORDS as usize - 1;
@@ -110,6 +114,7 @@ impl Target {
         }
         let control = Arc::new(SharedMemory::create_read_only_for_others(CONTROL_BYTES)?);
         self.token = random::u64()?;
+        LiveWord { control: Arc::clone(&control), word: REPLACED_WORD }.set(1);
         self.control = Some(Arc::clone(&control));
         Ok(control)
     }

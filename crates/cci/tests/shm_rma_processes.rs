@@ -1,16 +1,17 @@
-//! Shared memory: regions taken back while another process writes to them, which may be stopped or killed in the middle.
+//! Shared memory: regions taken back while a peer uses them, which may be stopped or killed in the middle, or may have to ask for them again.
 
 mod shm_common;
 
 use cci::{
-    Access, Attribute, Connection, Context, Endpoint, Event, Foreign, Memory, Options, RegionAddress,
-    RmaFlags,
+    Access, Atomic, AtomicKind, AtomicWidth, Attribute, Connection, Context, Endpoint, Event, Foreign,
+    Memory, Options, RegionAddress, RmaFlags,
 };
 use cci::{RegionHandle, RmaError, SendFlags, Status};
 use shm_common::{PATIENCE, counter};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const ROLE: &str = "CCI_RMA_WRITER";
@@ -304,4 +305,90 @@ fn operations_end_when_the_owner_dies() {
             }
         }
     }
+}
+
+/// A client of a table in its peer's memory.
+struct Client {
+    endpoint: Endpoint,
+    server: Connection,
+    table: RegionHandle,
+    /// Where results come to.
+    memory: Memory,
+    local: RegionHandle,
+}
+
+impl Client {
+    /// Connected to `uri`, with the handle that its peer sends first.
+    fn of(uri: &str) -> Client {
+        let mut endpoint = endpoint("on", "on");
+        let memory = endpoint.allocate(8).unwrap();
+        let local = endpoint.register(&memory, Access::LOCAL).unwrap();
+        endpoint.connect(uri, b"", Attribute::ReliableOrdered, 0, Some(PATIENCE)).unwrap();
+        let mut server = None;
+        loop {
+            match endpoint.wait(Some(PATIENCE)).unwrap() {
+                Some(Event::Connect { result, .. }) => server = Some(result.unwrap()),
+                Some(Event::Recv(message)) => {
+                    let table = RegionHandle::from_message(&message).unwrap();
+                    return Client { endpoint, server: server.unwrap(), table, memory, local };
+                }
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+
+    /// Adds 1 to the word at `offset`, and returns what it held before.
+    fn count(&mut self, offset: u64) -> u64 {
+        let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
+        let (target, result) = (RegionAddress::new(self.table, offset), RegionAddress::new(self.local, 0));
+        let status =
+            self.endpoint.atomic_blocking(self.server, add, target, Some(result), RmaFlags::NONE).unwrap();
+        assert_eq!(status, Status::Success);
+        let mut before = [0; 8];
+        assert!(self.memory.read(0, &mut before));
+        u64::from_ne_bytes(before)
+    }
+}
+
+/// Whoever leaves may map the region no longer, for which all who use it must be granted it again: also in the middle of an operation.
+#[test]
+fn peers_that_leave_do_not_disturb_who_counts() {
+    const LEAVERS: u64 = 300;
+    let mut server = endpoint("on", "on");
+    let memory = server.allocate(4096).unwrap();
+    let table = server.register(&memory, Access::ALL).unwrap();
+    let uri = server.uri().to_owned();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let counter = scope.spawn(|| {
+            let mut client = Client::of(&uri);
+            let mut counted = 0;
+            while !over.load(Ordering::Relaxed) {
+                assert_eq!(client.count(0), counted, "an operation counted twice, or not");
+                counted += 1;
+            }
+        });
+        let leaver = scope.spawn(|| {
+            for number in 0..LEAVERS {
+                let mut client = Client::of(&uri);
+                assert_eq!(client.count(8), number);
+                client.endpoint.close(PATIENCE);
+            }
+        });
+        while !leaver.is_finished() && !counter.is_finished() {
+            match server.next_event() {
+                Some(Event::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
+                Some(Event::Accept { result, .. }) => {
+                    server.send(result.unwrap(), &table.to_bytes(), 0, SendFlags::SILENT).unwrap();
+                }
+                Some(Event::Disconnected { .. }) | None => {}
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+        // The counter has not ended, unless an assertion of its own failed.
+        over.store(true, Ordering::Relaxed);
+        while !counter.is_finished() {
+            server.progress();
+        }
+    });
 }

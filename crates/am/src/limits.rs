@@ -70,6 +70,16 @@ pub(crate) const UPDATES_MAX: u32 = 16;
 pub(crate) const UPDATE_PIECES_MAX: usize = 128;
 /// The most bytes of data and pieces in the record of such a change.
 pub(crate) const UPDATE_BYTES_MAX: usize = RECORD_BYTES_MAX - HEADER_BYTES - 16;
+/// The most packed bytes of described data in one record.
+pub(crate) const PACKED_BYTES_MAX: usize = RECORD_BYTES_MAX - HEADER_BYTES - 32;
+/// Transfers whose pieces are shorter than this on average, in bytes, travel packed.
+pub(crate) const PACKED_PIECE_BYTES_MAX: usize = 256;
+/// Transfers of fewer pieces do not travel packed.
+pub(crate) const PACKED_PIECES_MIN: usize = 8;
+/// How many descriptions of a rank a process remembers.
+pub(crate) const DESCRIPTIONS_MAX: usize = 64;
+/// The longest encoded description that is sent, bytes.
+pub(crate) const DESCRIPTION_BYTES_MAX: usize = RECORD_BYTES_MAX - HEADER_BYTES;
 /// Bytes of the header of every record.
 pub(crate) const HEADER_BYTES: usize = 16;
 /// A rank may compute for this time without making progress before it is considered dead. Over shared memory and TCP, a death is

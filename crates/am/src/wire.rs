@@ -3,17 +3,20 @@
 
 mod counted;
 mod large;
+mod packed;
 mod update;
 mod whole;
 
 pub(crate) use counted::CountedWord;
 pub(crate) use large::{LARGE_BYTES, LargeOutcome, Offer};
+pub(crate) use packed::{Packed, encode_description};
 pub(crate) use update::{Update, Updating};
 pub(crate) use whole::WholeHead;
 
+use crate::description::Description;
 use crate::limits::{
-    ARGS_MAX, COLLECTIVE_BYTES_MAX, CONTEXT_NAME_BYTES_MAX, CONTEXTS_MAX, DATA_BYTES_MAX, HEADER_BYTES,
-    RECORD_BYTES_MAX,
+    ARGS_MAX, COLLECTIVE_BYTES_MAX, CONTEXT_NAME_BYTES_MAX, CONTEXTS_MAX, DATA_BYTES_MAX,
+    DESCRIPTION_BYTES_MAX, HEADER_BYTES, RECORD_BYTES_MAX,
 };
 use cci::RegionHandle;
 
@@ -59,6 +62,14 @@ pub(crate) enum Kind {
     LargeEnded = 18,
     /// About barriers that are counted in memory.
     Counted = 19,
+    /// From now on, a number identifies a description.
+    Description = 20,
+    /// Asks the receiver to write packed data to described memory.
+    Scatter = 21,
+    /// Asks the receiver for described data.
+    Gather = 22,
+    /// The packed data that the receiver has asked for.
+    Gathered = 23,
 }
 
 impl Kind {
@@ -83,6 +94,10 @@ impl Kind {
             17 => Kind::Large,
             18 => Kind::LargeEnded,
             19 => Kind::Counted,
+            20 => Kind::Description,
+            21 => Kind::Scatter,
+            22 => Kind::Gather,
+            23 => Kind::Gathered,
             _ => return None,
         })
     }
@@ -159,9 +174,12 @@ impl Header {
                     header.value as usize <= CONTEXT_NAME_BYTES_MAX + 4
                         && usize::from(header.context) < CONTEXTS_MAX
                 }
-                Kind::Accumulate | Kind::IndexedPut => {
-                    header.value as usize <= RECORD_BYTES_MAX - HEADER_BYTES
-                }
+                Kind::Accumulate
+                | Kind::IndexedPut
+                | Kind::Description
+                | Kind::Scatter
+                | Kind::Gather
+                | Kind::Gathered => header.value as usize <= RECORD_BYTES_MAX - HEADER_BYTES,
                 _ => true,
             };
         is_good.then_some(header)
@@ -191,7 +209,13 @@ impl Header {
     pub fn record_bytes(&self) -> usize {
         match self.kind {
             Kind::Message | Kind::Large => self.data_at() + self.value as usize,
-            Kind::Context | Kind::Accumulate | Kind::IndexedPut => HEADER_BYTES + self.value as usize,
+            Kind::Context
+            | Kind::Accumulate
+            | Kind::IndexedPut
+            | Kind::Description
+            | Kind::Scatter
+            | Kind::Gather
+            | Kind::Gathered => HEADER_BYTES + self.value as usize,
             _ => HEADER_BYTES,
         }
     }
@@ -253,7 +277,8 @@ impl<'a> Args<'a> {
 }
 
 /// A record that does not wait for messages before it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
+#[cfg_attr(test, derive(PartialEq))]
 pub(crate) enum Word {
     /// The header contains everything.
     Header(Header),
@@ -267,6 +292,10 @@ pub(crate) enum Word {
     /// The answer to the large message of this number.
     LargeEnded(u64, LargeOutcome),
     Counted(CountedWord),
+    /// From now on, this number identifies this description.
+    Description(u16, Description),
+    /// The data for the gather of this number.
+    Gathered(u64, Box<[u8]>),
 }
 
 /// A record of a collective, by the team's number, and the collective's number in the team.
@@ -392,6 +421,10 @@ impl Word {
             Word::Collected(collected) => [&collected.encode_head()[..], collected.data()].concat(),
             Word::Update(update) => update.encode(),
             Word::Counted(word) => word.encode(),
+            Word::Description(slot, description) => {
+                encode_description(*slot, &description.encode(DESCRIPTION_BYTES_MAX).unwrap_or_default())
+            }
+            Word::Gathered(id, data) => packed::encode_gathered(*id, data),
             Word::Updated(id, refused) => {
                 let head = Header { flag: refused.is_some(), ..Header::new(Kind::Updated) }.encode();
                 [&head[..], &id.to_le_bytes(), &refused.unwrap_or_default().to_le_bytes()].concat()
@@ -417,7 +450,17 @@ impl Word {
             Kind::Collective | Kind::CollectiveFollow | Kind::CollectiveLost => {
                 return Collected::decode(header, body).map(Word::Collected);
             }
-            Kind::Accumulate | Kind::IndexedPut => return Update::decode(header, body).map(Word::Update),
+            Kind::Accumulate | Kind::IndexedPut | Kind::Scatter | Kind::Gather => {
+                return Update::decode(header, body).map(Word::Update);
+            }
+            Kind::Description => {
+                let (slot, description) = packed::decode_description(header, body)?;
+                return Some(Word::Description(slot, description));
+            }
+            Kind::Gathered => {
+                let (id, data) = packed::decode_gathered(body)?;
+                return Some(Word::Gathered(id, data));
+            }
             Kind::Counted => return CountedWord::decode(header, body).map(Word::Counted),
             Kind::LargeEnded => {
                 let outcome = LargeOutcome::of_number(header.value)?;
@@ -551,7 +594,7 @@ mod tests {
     fn nonsense_is_refused() {
         let good = Header { count: 16, ..Header::new(Kind::Message) }.encode();
         assert!(Header::decode(&good).is_some());
-        for (at, value) in [(0, 0), (0, 20), (1, 2), (2, 17), (3, 1), (10, 1), (14, 1)] {
+        for (at, value) in [(0, 0), (0, 24), (1, 2), (2, 17), (3, 1), (10, 1), (14, 1)] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Header::decode(&bad), None, "byte {at} is {value}");

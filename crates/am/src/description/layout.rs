@@ -92,6 +92,11 @@ impl Placed {
         Ok(Some(Placed { at, layout: Arc::new(repeated) }))
     }
 
+    /// Whether the two are one layout at one place, as clones are.
+    pub(super) fn is_clone_of(&self, other: &Placed) -> bool {
+        self.at == other.at && Arc::ptr_eq(&self.layout, &other.layout)
+    }
+
     /// Moves the layout by `by` bytes.
     pub(super) fn moved(mut self, by: isize) -> Result<Placed, DescriptionError> {
         self.at = self.at.checked_add(by).ok_or(DescriptionError::Overflow)?;

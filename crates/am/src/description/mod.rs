@@ -10,6 +10,7 @@
 
 mod bounds;
 mod build;
+mod encoded;
 mod error;
 mod layout;
 mod pack;

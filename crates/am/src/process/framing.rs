@@ -59,7 +59,14 @@ impl Arrived {
             return self.assemble(rank, header, bytes);
         }
         match header.kind {
-            Kind::Accumulate | Kind::IndexedPut if bytes.len() < header.record_bytes() => {
+            Kind::Accumulate
+            | Kind::IndexedPut
+            | Kind::Description
+            | Kind::Scatter
+            | Kind::Gather
+            | Kind::Gathered
+                if bytes.len() < header.record_bytes() =>
+            {
                 self.partial.insert(rank, bytes.to_vec());
             }
             Kind::Message | Kind::Large | Kind::Part | Kind::Context => {

@@ -247,6 +247,18 @@ impl Links {
         *asked = asked.saturating_sub(1);
     }
 
+    //= wire.md R-AM-13
+    /// Sends a rank the answer to what it has asked for. Returns false if more data than it may have asked for wait for it.
+    pub fn answer(&mut self, rank: u32, answer: &Word) -> bool {
+        let is_data = |record: &[u8]| record.first() == Some(&(Kind::Gathered as u8));
+        let waiting = self.link(rank).outbox.iter().filter(|record| is_data(record)).count();
+        let may = waiting < UPDATES_MAX as usize;
+        if may {
+            self.say(rank, answer);
+        }
+        may
+    }
+
     /// Sends a rank a record of a collective without data.
     pub fn say_collected(&mut self, rank: u32, collected: &Collected) {
         self.post(rank, &collected.encode_head(), &[]);
@@ -320,6 +332,12 @@ impl Links {
     /// The endpoint, for memory and remote operations.
     pub fn endpoint(&mut self) -> &mut Endpoint {
         self.ranks.endpoint()
+    }
+
+    /// Whether an open connection with a rank goes through shared memory, so that memory of the rank can be mapped.
+    pub fn is_mapped(&mut self, rank: u32) -> bool {
+        let Ok(Some(connection)) = self.connection(rank) else { return false };
+        self.endpoint().explain(connection).is_some_and(|path| path.transport == "shm")
     }
 
     /// Informs a rank that this one has arrived.
@@ -540,28 +558,16 @@ impl Links {
                     self.news.push_back(News::Collected { rank, collected });
                     continue;
                 }
-                Word::Ask(range) => {
-                    self.news.push_back(News::Asked { rank, range });
-                    continue;
-                }
-                Word::Update(update) => {
-                    self.news.push_back(News::Asks { rank, update });
-                    continue;
-                }
                 Word::Counted(word) => {
                     self.news.push_back(News::Counted { rank, word });
-                    continue;
-                }
-                Word::Updated(id, refused) => {
-                    self.news.push_back(News::Updated { rank, id, refused });
                     continue;
                 }
                 Word::LargeEnded(number, outcome) => {
                     self.news.push_back(News::LargeEnded { rank, number, outcome });
                     continue;
                 }
-                Word::Answer(range, region) => {
-                    self.news.push_back(News::Answered { rank, range, region });
+                word => {
+                    self.news.push_back(News::Memory { rank, word });
                     continue;
                 }
             };

@@ -27,6 +27,9 @@ mod onesided;
 #[cfg(test)]
 mod onesided_tests;
 mod operation;
+mod packed;
+#[cfg(test)]
+mod packed_tests;
 mod part;
 mod registered;
 mod results;
@@ -392,9 +395,8 @@ impl Process {
                 News::Leaving { rank: 0, passed, was_idle } => self.counted.owner_left(passed, was_idle),
                 News::Leaving { .. } => {}
                 News::Counted { rank, word } => self.hear_counted(rank, word),
-                News::Asks { rank, update } => self.memory.serve(&mut self.links, rank, update),
-                News::Updated { rank, id, refused } => {
-                    if !self.memory.updated(&mut self.links, rank, id, refused) {
+                News::Memory { rank, word } => {
+                    if !self.memory.hear(&mut self.links, rank, word) {
                         self.links.refuse_rank(rank);
                     }
                 }
@@ -402,10 +404,6 @@ impl Process {
                     if !self.large.ended(&mut self.links, &mut self.memory, rank, number, outcome) {
                         self.links.refuse_rank(rank);
                     }
-                }
-                News::Asked { rank, range } => self.memory.answer(&mut self.links, rank, range),
-                News::Answered { rank, range, region } => {
-                    self.memory.learn(&mut self.links, rank, range, region);
                 }
                 News::Ended { operation: counted::MAPPING, .. } => self.counted.mapped(),
                 News::Ended { operation, status } => {

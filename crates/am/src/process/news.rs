@@ -1,10 +1,11 @@
 //! The news of the links for the process.
 
-use crate::wire::{Collected, CountedWord, LargeOutcome, Range, Region, Update};
+use crate::wire::{Collected, CountedWord, LargeOutcome, Word};
 use cci::Status;
 
 /// News of the links.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
+#[cfg_attr(test, derive(PartialEq))]
 pub(crate) enum News {
     Gone {
         rank: u32,
@@ -31,31 +32,15 @@ pub(crate) enum News {
         round: u8,
         is_busy: bool,
     },
-    /// A rank asks which region has a range of this process's addresses.
-    Asked {
+    /// A record about memory of this process or of the rank.
+    Memory {
         rank: u32,
-        range: Range,
-    },
-    Answered {
-        rank: u32,
-        range: Range,
-        region: Option<Region>,
+        word: Word,
     },
     /// A record of a member of a team about a collective.
     Collected {
         rank: u32,
         collected: Collected,
-    },
-    /// A rank asks this process to change its memory.
-    Asks {
-        rank: u32,
-        update: Update,
-    },
-    /// A rank has made such a change, or has refused it, since this address is not registered.
-    Updated {
-        rank: u32,
-        id: u64,
-        refused: Option<u64>,
     },
     /// The result of a large message of this process.
     LargeEnded {

@@ -6,7 +6,8 @@
 
 use super::direct::{Attempt, Direct};
 use super::links::Links;
-use super::operation::{self, Action, Described, Operation, Purpose, Started};
+use super::operation::{self, Action, Answered, Described, Operation, Progress, Purpose, Started};
+use super::packed::Descriptions;
 use super::part::{Elements, Part, Transfer};
 use super::registered::{Registered, address, find};
 use super::results::Results;
@@ -46,6 +47,7 @@ pub(crate) struct OneSided {
     direct: Direct,
     /// Changes that this process makes for others.
     served: Served,
+    descriptions: Descriptions,
 }
 
 impl OneSided {
@@ -408,6 +410,16 @@ impl OneSided {
             }
         };
         let given = operation.region;
+        if let (Action::Described(described), None) = (&mut operation.action, given) {
+            let packs = &mut self.descriptions;
+            let is_packed = described.is_packed.unwrap_or_else(|| {
+                described.is_in_short_pieces() && packs.may_pack(links, rank, &described.there.description)
+            });
+            described.is_packed = Some(is_packed);
+            if is_packed {
+                return packs.ask(links, rank, described, id);
+            }
+        }
         let known = match &given {
             Some(region) => std::slice::from_ref(region),
             None => self.known.get(&rank).map(Vec::as_slice).unwrap_or_default(),
@@ -438,15 +450,41 @@ impl OneSided {
         }
     }
 
-    /// Handles a rank's request to change memory of this process.
-    pub fn serve(&mut self, links: &mut Links, rank: u32, update: Update) {
-        if let Updating::Accumulate { number, how, pieces, data } = &update.what {
-            let made = served::accumulate(&self.registered, *number, *how, pieces, data);
-            links.say(rank, &Word::Updated(update.id, made.err()));
-        } else if self.served.keep(rank, update) {
-            self.serve_more(links);
-        } else {
-            links.refuse_rank(rank);
+    /// Handles a rank's record about memory of this process or of its own. Returns false if the rank breaks the protocol.
+    pub fn hear(&mut self, links: &mut Links, rank: u32, word: Word) -> bool {
+        match word {
+            Word::Ask(range) => links.say(rank, &Word::Answer(range, find(&self.registered, range))),
+            Word::Answer(range, region) => self.learn(links, rank, range, region),
+            Word::Update(update) => return self.serve(links, rank, update),
+            Word::Updated(id, refused) => {
+                return self.updated(links, rank, id, refused.map_or(Ok(None), Err));
+            }
+            Word::Description(slot, description) => self.descriptions.learn(rank, slot, description),
+            Word::Gathered(id, data) => return self.updated(links, rank, id, Ok(Some(&data))),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Handles a rank's request to read or change memory of this process. Returns false if the rank may not ask for that.
+    fn serve(&mut self, links: &mut Links, rank: u32, update: Update) -> bool {
+        match &update.what {
+            Updating::Accumulate { number, how, pieces, data } => {
+                let made = served::accumulate(&self.registered, *number, *how, pieces, data);
+                links.say(rank, &Word::Updated(update.id, made.err()));
+                true
+            }
+            Updating::Scatter { .. } | Updating::Gather { .. } => {
+                let answer = self.descriptions.serve(&self.registered, rank, &update);
+                answer.is_some_and(|answer| links.answer(rank, &answer))
+            }
+            Updating::Indexed { .. } | Updating::IndexedFar { .. } => {
+                let is_kept = self.served.keep(rank, update);
+                if is_kept {
+                    self.serve_more(links);
+                }
+                is_kept
+            }
         }
     }
 
@@ -466,27 +504,42 @@ impl OneSided {
         }
     }
 
-    /// Handles a rank's report about a change. Returns false if the rank was not asked for it.
-    pub fn updated(&mut self, links: &mut Links, rank: u32, id: u64, refused: Option<u64>) -> bool {
-        let is = |operation: &Operation| operation.rank == rank && operation.is_update();
-        if !self.operations.get(&id).is_some_and(is) || self.waiting.contains(&id) {
+    /// Handles a rank's answer to what this process has asked for: data, if it asked for some, or the address that was refused. Returns
+    /// false if the rank was not asked for it.
+    fn updated(&mut self, links: &mut Links, rank: u32, id: u64, answer: Result<Option<&[u8]>, u64>) -> bool {
+        let is = |operation: &&mut Operation| operation.rank == rank && operation.is_update();
+        let Some(operation) = self.operations.get_mut(&id).filter(is) else { return false };
+        let is_packed = matches!(operation.action, Action::Described(_));
+        let answered = match (&mut operation.action, answer) {
+            (Action::Described(described), _) => described.answered(answer),
+            (_, Ok(Some(_))) => Answered::Nonsense,
+            _ if self.waiting.contains(&id) => Answered::Nonsense,
+            _ => Answered::Ended(answer.map(|_| ())),
+        };
+        if answered == Answered::Nonsense {
             return false;
         }
         links.return_update(rank);
-        match refused {
-            None => self.complete(links, id, Status::Success),
-            Some(address) => self.end(links, id, Err(AmError::NotRegistered { rank, address })),
+        match answered {
+            Answered::Ended(Ok(())) if is_packed => self.end(links, id, Ok(0)),
+            Answered::Ended(Ok(())) => self.complete(links, id, Status::Success),
+            Answered::Ended(Err(address)) => {
+                // It may have been going to ask for more.
+                self.waiting.retain(|&waiting| waiting != id);
+                self.end(links, id, Err(AmError::NotRegistered { rank, address }));
+            }
+            Answered::InProgress | Answered::Nonsense => {}
         }
         true
     }
 
-    /// Answers which region has the range that a rank asks for.
-    pub fn answer(&self, links: &mut Links, rank: u32, range: Range) {
-        links.say(rank, &Word::Answer(range, find(&self.registered, range)));
+    #[cfg(test)]
+    pub fn descriptions(&self) -> &Descriptions {
+        &self.descriptions
     }
 
     /// Handles a rank's answer which region has a range.
-    pub fn learn(&mut self, links: &mut Links, rank: u32, range: Range, region: Option<Region>) {
+    fn learn(&mut self, links: &mut Links, rank: u32, range: Range, region: Option<Region>) {
         self.asked.remove(&(rank, range));
         if let Some(region) = region.filter(|region| region.offset(range).is_some()) {
             let known = self.known.entry(rank).or_default();
@@ -545,6 +598,7 @@ impl OneSided {
         self.direct.forget(Some(rank), None);
         self.asked.retain(|(asked, _)| *asked != rank);
         self.served.lose(rank);
+        self.descriptions.lose(rank);
         let waiting: HashSet<u64> = self.waiting.iter().copied().collect();
         let is = |(&id, operation): (&u64, &Operation)| {
             (operation.rank == rank && (operation.is_update() || waiting.contains(&id))).then_some(id)
@@ -636,6 +690,8 @@ pub(crate) fn describe(
         packed_bytes,
         done_bytes: 0,
         started_bytes: 0,
+        is_packed: None,
+        packed: Progress::default(),
     };
     Ok((described, remote))
 }

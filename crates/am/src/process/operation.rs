@@ -8,7 +8,9 @@ use super::served;
 use crate::arithmetic::{Accumulation, Change, Number};
 use crate::description::Piece;
 use crate::error::{AmError, Result};
-use crate::limits::{UPDATE_BYTES_MAX, UPDATE_PIECES_MAX};
+use crate::limits::{
+    PACKED_BYTES_MAX, PACKED_PIECE_BYTES_MAX, PACKED_PIECES_MIN, UPDATE_BYTES_MAX, UPDATE_PIECES_MAX,
+};
 use crate::wire::{Range, Region, Update, Updating, Word};
 use cci::{
     Access, Atomic, AtomicRefusal, Connection, Memory, RegionAddress, RegionHandle, Rma, RmaError, RmaFlags,
@@ -22,6 +24,28 @@ const COPY_BYTES: usize = 64 << 10;
 /// The most pieces on each side that one operation of the core takes.
 const PIECES_MAX: usize = 256;
 const _: () = assert!(2 * PIECES_MAX <= cci::limits::RMA_SEGMENTS_MAX);
+
+/// The progress of a transfer that travels packed.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Bytes for which the rank was asked, and those that are done. Both are multiples of the longest record's data, or all.
+    pub asked_bytes: usize,
+    pub done_bytes: usize,
+    /// The first address that the rank has refused.
+    pub refused: Option<u64>,
+    /// Records without an answer.
+    pub in_flight: u32,
+}
+
+/// The state of a transfer after a record was answered.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answered {
+    InProgress,
+    /// It has ended; an error has the address that the rank has refused.
+    Ended(Result<(), u64>),
+    /// The rank was not asked for that.
+    Nonsense,
+}
 
 /// A transfer between described data on both sides.
 pub(crate) struct Described {
@@ -37,6 +61,10 @@ pub(crate) struct Described {
     /// How many of these bytes are done, and how many are under way.
     pub done_bytes: usize,
     pub started_bytes: usize,
+    /// How the bytes travel. `None` before that is decided.
+    pub is_packed: Option<bool>,
+    /// The progress of what travels packed.
+    pub packed: Progress,
 }
 
 /// The action of an operation.
@@ -163,9 +191,13 @@ impl Operation {
         }
     }
 
-    /// Whether the rank makes the change in its own progress.
+    /// Whether the rank does it in its own progress.
     pub fn is_update(&self) -> bool {
-        matches!(self.action, Action::Accumulate(..) | Action::IndexedPut(_))
+        match &self.action {
+            Action::Accumulate(..) | Action::IndexedPut(_) => true,
+            Action::Described(described) => described.is_packed == Some(true),
+            Action::Transfer(..) | Action::Atomic(..) => false,
+        }
     }
 
     /// The first of its remote bytes that are in no known region. `None` if all are in some.
@@ -293,6 +325,13 @@ impl Described {
         (here, there, bytes)
     }
 
+    /// Whether the next pieces are many and short.
+    pub fn is_in_short_pieces(&self) -> bool {
+        let (here, there, bytes) = self.next_pieces();
+        let pieces = here.len().max(there.len());
+        pieces >= PACKED_PIECES_MIN && bytes / pieces < PACKED_PIECE_BYTES_MAX
+    }
+
     /// Starts with the next pieces. `local` is the offset of the first used byte of the local memory in its region.
     fn start_next(
         &mut self,
@@ -326,6 +365,35 @@ impl Described {
             self.started_bytes = bytes;
         }
         Ok(started)
+    }
+
+    /// Handles the answer to the oldest record that has none: `data` of a gather, or else the address that was refused.
+    pub fn answered(&mut self, answer: Result<Option<&[u8]>, u64>) -> Answered {
+        let Described { transfer, packed, packed_bytes, here, local, origin, .. } = self;
+        if packed.in_flight == 0 {
+            return Answered::Nonsense;
+        }
+        let len_bytes = PACKED_BYTES_MAX.min(*packed_bytes - packed.done_bytes);
+        match (*transfer, answer) {
+            (_, Err(address)) => _ = packed.refused.get_or_insert(address),
+            (Transfer::Put, Ok(None)) => {}
+            (Transfer::Get, Ok(Some(data))) if data.len() == len_bytes => {
+                let Elements { count, description } = here;
+                let is_there = local.writable().is_some_and(|memory| {
+                    description.unpack(memory, *origin, *count, packed.done_bytes, data).is_ok()
+                });
+                debug_assert!(is_there, "it was checked when it was started");
+            }
+            _ => return Answered::Nonsense,
+        }
+        packed.done_bytes += len_bytes;
+        packed.in_flight -= 1;
+        match packed.refused {
+            _ if packed.in_flight > 0 => Answered::InProgress,
+            Some(address) => Answered::Ended(Err(address)),
+            None if packed.done_bytes == *packed_bytes => Answered::Ended(Ok(())),
+            None => Answered::InProgress,
+        }
     }
 
     /// Does the whole transfer on memory of this process. `find` looks up remote addresses. The error is the address where

@@ -77,7 +77,8 @@ impl Served {
                     }
                 }
             }
-            Updating::Accumulate { .. } => Ok(()),
+            // These are made at once.
+            Updating::Accumulate { .. } | Updating::Scatter { .. } | Updating::Gather { .. } => Ok(()),
         };
         self.queue.pop_front();
         Some(Next::Ended(rank, id, made))

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 /// Nothing here takes nearly so long.
-const LIMIT: Duration = Duration::from_secs(30);
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
 
 /// To, from, which context, arguments, length and sum of the data.
 type Seen = (u32, u32, usize, Vec<i64>, usize, u64);

@@ -1,8 +1,8 @@
 //! Records that ask a process to change its memory.
 
-use super::{Header, Kind, Range, Region, word};
+use super::{Header, Kind, Packed, Range, Region, word};
 use crate::arithmetic::{Accumulation, Number};
-use crate::limits::{HEADER_BYTES, UPDATE_BYTES_MAX, UPDATE_PIECES_MAX};
+use crate::limits::{HEADER_BYTES, PACKED_BYTES_MAX, UPDATE_BYTES_MAX, UPDATE_PIECES_MAX};
 use cci::RegionHandle;
 
 const PIECE_BYTES: usize = 16;
@@ -23,6 +23,10 @@ pub(crate) enum Updating {
     Indexed { pointer: u64, data: Box<[u8]> },
     /// Write these bytes of the sender to the place to which the pointer at this address points.
     IndexedFar { pointer: u64, source: Range, region: Region },
+    /// Write packed data to described memory.
+    Scatter { packed: Packed, data: Box<[u8]> },
+    /// Answer with so many bytes of described data, packed.
+    Gather { packed: Packed, len_bytes: usize },
 }
 
 impl Update {
@@ -49,6 +53,16 @@ impl Update {
                 body.extend(source.encode());
                 body.extend(region.start.to_le_bytes());
                 body.extend(region.handle.to_bytes());
+            }
+            Updating::Scatter { packed, data } => {
+                (header.kind, header.context) = (Kind::Scatter, packed.slot);
+                packed.encode(&mut body);
+                body.extend(&data[..]);
+            }
+            Updating::Gather { packed, len_bytes } => {
+                (header.kind, header.context) = (Kind::Gather, packed.slot);
+                packed.encode(&mut body);
+                body.extend((*len_bytes as u64).to_le_bytes());
             }
         }
         header.value = body.len() as u32;
@@ -84,9 +98,24 @@ impl Update {
                 Updating::IndexedFar { pointer, source, region }
             }
             Kind::IndexedPut => Updating::Indexed { pointer: word(rest)?, data: rest.get(8..)?.into() },
+            Kind::Scatter | Kind::Gather => Update::decode_packed(header, rest)?,
             _ => return None,
         };
         Some(Update { id, what })
+    }
+
+    //= wire.md R-AM-18
+    fn decode_packed(header: Header, body: &[u8]) -> Option<Updating> {
+        let (packed, rest) = Packed::decode(header.context, body)?;
+        let is_length = |len: usize| (1..=PACKED_BYTES_MAX).contains(&len);
+        match header.kind {
+            Kind::Scatter if is_length(rest.len()) => Some(Updating::Scatter { packed, data: rest.into() }),
+            Kind::Gather if rest.len() == 8 => {
+                let len_bytes = usize::try_from(word(rest)?).ok().filter(|&len| is_length(len))?;
+                Some(Updating::Gather { packed, len_bytes })
+            }
+            _ => None,
+        }
     }
 }
 

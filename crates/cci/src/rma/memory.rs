@@ -3,7 +3,7 @@
 use super::Access;
 use crate::Connection;
 use cci_memory::atomic::fence;
-use cci_memory::bytes::{self as ring, AtomicOp, AtomicRefusal, Backing, Bytes, Foreign};
+use cci_memory::bytes::{self as ring, AtomicOp, AtomicRefusal, Backing, Bytes, Foreign, Readable, Writable};
 use cci_proto::{Atomic, AtomicKind, AtomicWidth};
 use cci_sys::SysError;
 use cci_sys::memory::RmaMemory;
@@ -203,6 +203,18 @@ impl Memory {
     #[must_use]
     pub fn write(&self, offset: usize, data: &[u8]) -> bool {
         self.is_own_process() && self.bytes.write(offset, data)
+    }
+
+    /// All of it, to gather bytes from. `None` in a child made by `fork`, which does not have the library's memory.
+    #[must_use]
+    pub fn readable(&self) -> Option<Readable<'_>> {
+        self.is_own_process().then(|| self.bytes.into())
+    }
+
+    /// All of it, to scatter bytes to. `None` in a child made by `fork`, which does not have the library's memory.
+    #[must_use]
+    pub fn writable(&self) -> Option<Writable<'_>> {
+        self.is_own_process().then(|| self.bytes.into())
     }
 
     /// Copies `len_bytes` of other memory, or of this one, from `from_offset` on to `offset` here. The two may overlap. False, and nothing is done,

@@ -47,6 +47,9 @@ fn run() -> Result<(), Failure> {
         taken.borrow_mut().push((message.args()[0] as usize, message.args()[1] as usize, cells));
     })?;
 
+    if runtime.rank() == 0 {
+        eprintln!("rank 0: {down} by {across} blocks of {SIDE} by {SIDE} cells, {STEPS} steps");
+    }
     let start = Instant::now();
     let block = Block::new(&mut runtime, &mut job, across)?;
     let mut said = start;

@@ -289,6 +289,23 @@ impl Runtime {
         self.process.reply(token, id, args, data)
     }
 
+    /// Does what [`Runtime::reply`] does, with described data as [`Runtime::request_described`] has them.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::reply`], and [`AmError::Described`] if described bytes lie outside of the memory.
+    #[expect(clippy::too_many_arguments, reason = "a message, and what describes its data")]
+    pub fn reply_described(
+        &mut self,
+        token: Token,
+        id: u16,
+        args: &[i64],
+        memory: &[u8],
+        count: usize,
+        description: &Description,
+    ) -> Result<()> {
+        self.process.reply_described(token, id, args, (memory.into(), 0), count, description)
+    }
+
     /// Allocates memory of the library's own, which other ranks of this host map when they access it: then an operation is a copy.
     ///
     /// # Errors
@@ -376,7 +393,8 @@ impl Runtime {
 
     /// Writes described data of this process, whose first element has its origin `origin` bytes from the beginning of `local`, to described data of a
     /// rank's, whose first element has its origin at the address `remote`. What the rank's description reaches may be in several regions, but
-    /// each of its contiguous pieces is in one. In all else it does what [`Runtime::put`] does.
+    /// each of its contiguous pieces is in one. If `done` gets an error, a part of the data may be there. In all else it does what [`Runtime::put`]
+    /// does.
     ///
     /// # Errors
     /// Those of [`Runtime::put`], and: both sides differ in their numbers of bytes.

@@ -65,7 +65,7 @@ fn the_papers_first_figure() {
 
 #[test]
 fn ranks() {
-    for size in [1, 2, 3, 8] {
+    for size in 1..=8 {
         run("ccs_ranks", size, &[], "ccs_ranks: all well");
     }
 }
@@ -126,6 +126,19 @@ fn without_a_device_any() {
         (common::compile("ccs_figure1", Linked::Shared), common::scratch().join("no-any.conf"));
     fs::write(&file, "[memory]\ntransport = shm\n").expect("a file");
     let outputs = launch::launch(2, || {
+        let mut command = Command::new(&program);
+        command.env("CCI_CONFIG", &file);
+        command
+    });
+    assert!(outputs.iter().all(|output| output.status.success()), "{outputs:?}");
+}
+
+/// Where no memory is mapped, so that transfers of short pieces travel packed.
+#[test]
+fn ranks_over_udp() {
+    let (program, file) = (common::compile("ccs_ranks", Linked::Shared), common::scratch().join("udp.conf"));
+    fs::write(&file, "[net]\ntransport = udp\nip = 127.0.0.1\n").expect("a file");
+    let outputs = launch::launch(3, || {
         let mut command = Command::new(&program);
         command.env("CCI_CONFIG", &file);
         command

@@ -99,20 +99,35 @@ fn described_data_arrive_packed() {
     let context = all[0].context().unwrap();
     let theirs = all[1].context().unwrap();
     let got = Rc::new(RefCell::new(Vec::new()));
-    let take = got.clone();
-    all[1].register(theirs, 0, move |_, message| take.borrow_mut().push(message.data().to_vec())).unwrap();
+    let answers = got.clone();
+    all[0]
+        .register(context, 1, move |_, message| answers.borrow_mut().push(message.data().to_vec()))
+        .unwrap();
     // A column of a matrix of 20 rows.
     let matrix: Vec<u8> = (0..200).collect();
     let column = Description::strided(&[2, 20], &[10]).unwrap();
+    let (take, rows, half) = (got.clone(), matrix.clone(), Description::strided(&[2, 10], &[10]).unwrap());
+    let handle = move |runtime: &mut Runtime, message: &crate::Message<'_>| {
+        take.borrow_mut().push(message.data().to_vec());
+        let outside = runtime.reply_described(message.token(), 1, &[], &rows, 3, &half);
+        assert!(matches!(outside, Err(AmError::Described(_))), "{outside:?}");
+        runtime.reply_described(message.token(), 1, &[], &rows, 2, &half).unwrap();
+        let again = runtime.reply_described(message.token(), 1, &[], &rows, 2, &half);
+        assert!(again.is_err(), "a handler replies once");
+    };
+    all[1].register(theirs, 0, handle).unwrap();
     all[0].request_described(context, 1, 0, &[], &matrix[3..], 1, &column).unwrap();
     let outside = all[0].request_described(context, 1, 0, &[], &matrix[9..], 1, &column);
     assert!(matches!(outside, Err(AmError::Described(_))), "its last byte is not there: {outside:?}");
     let many = limits::DATA_BYTES_MAX / 40 + 1;
     let long = all[0].request_described(context, 1, 0, &[], &matrix, many, &column);
     assert!(matches!(long, Err(AmError::TooLong { .. })));
-    turn(&mut all, |_| !got.borrow().is_empty());
-    let packed: Vec<u8> = (0..20).flat_map(|row| [row * 10 + 3, row * 10 + 4]).collect();
-    assert_eq!(*got.borrow(), [packed]);
+    turn(&mut all, |_| got.borrow().len() == 2);
+    let packed = |of: &[u8]| -> Vec<u8> { of.iter().flat_map(|&first| [first, first + 1]).collect() };
+    let sent: Vec<u8> = (0..20).map(|row| row * 10 + 3).collect();
+    // Two elements of half a column: the second one begins where the last block of the first one ends.
+    let replied: Vec<u8> = [0, 92].into_iter().flat_map(|at| (0..10).map(move |row| at + row * 10)).collect();
+    assert_eq!(*got.borrow(), [packed(&sent), packed(&replied)]);
 }
 
 #[test]

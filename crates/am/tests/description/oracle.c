@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static long number(void)
 {
@@ -92,11 +93,32 @@ static MPI_Datatype recipe(void)
     return type;
 }
 
+enum { MEMORY = 1 << 22 };
+
+/* Unpacks into zeros, and answers a hash (FNV-1a) of all bytes from the first one that is used to the last one. */
+static unsigned long long unpacked(const unsigned char *packed, int length, int count, MPI_Datatype type)
+{
+    static unsigned char memory[MEMORY];
+    MPI_Aint lower, extent, first, used, last;
+    int position = 0;
+    unsigned long long hash = 0xcbf29ce484222325ULL;
+    if (length == 0)
+        return hash;
+    MPI_Type_get_extent(type, &lower, &extent);
+    MPI_Type_get_true_extent(type, &first, &used);
+    last = first + used + (extent > 0 ? (count - 1) * extent : 0);
+    first += extent < 0 ? (count - 1) * extent : 0;
+    memset(memory + MEMORY / 2 + first, 0, (size_t)(last - first));
+    MPI_Unpack(packed, length, &position, memory + MEMORY / 2, count, type, MPI_COMM_SELF);
+    for (MPI_Aint at = first; at < last; at++)
+        hash = (hash ^ memory[MEMORY / 2 + at]) * 0x100000001b3ULL;
+    return hash;
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
     /* Elements lie around the middle. Their bytes say where they are. */
-    enum { MEMORY = 1 << 22 };
     static unsigned char memory[MEMORY], packed[MEMORY];
     for (int i = 0; i < MEMORY; i++)
         memory[i] = (unsigned char)(i * 31 + i / 253);
@@ -113,7 +135,7 @@ int main(int argc, char **argv)
         printf("%d %ld %ld %ld %ld ", size, (long)lower, (long)extent, (long)true_lower, (long)true_extent);
         for (int i = 0; i < position; i++)
             printf("%02x", packed[i]);
-        printf(".\n");
+        printf(" %016llx.\n", unpacked(packed, position, count, type));
         MPI_Type_free(&type);
     }
     MPI_Finalize();

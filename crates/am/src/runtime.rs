@@ -293,7 +293,6 @@ impl Runtime {
     ///
     /// # Errors
     /// Those of [`Runtime::reply`], and [`AmError::Described`] if described bytes lie outside of the memory.
-    #[expect(clippy::too_many_arguments, reason = "a message, and what describes its data")]
     pub fn reply_described(
         &mut self,
         token: Token,

@@ -17,7 +17,7 @@ pub unsafe extern "C" fn CCS_explain(node: c_int, text: *mut *mut c_char) -> c_i
         let text = place(text)?;
         let rank = u32::try_from(node).map_err(|_| Code::RANGE)?;
         let explanation = live.process.explain(rank)?;
-        let following = live.following.iter().filter(|message| message.rank == rank).count();
+        let following = live.following.count_for(rank);
         let lines = format!("{explanation}{}{}", about_puts(following), about_thread(Here::get().held));
         let copy = give_text(&lines).map_err(|_| Code::NOMEM)?;
         // SAFETY: the caller's to be written.

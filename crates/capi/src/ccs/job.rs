@@ -2,6 +2,7 @@
 
 use super::dispatch::{poll, wait_for_run, wait_until};
 use super::errors;
+use super::followers::Followers;
 use super::here::{Here, check_may_wait};
 use super::live::{Live, begin, end, lock};
 use super::operations::Operations;
@@ -65,7 +66,7 @@ fn join(threads: c_int) -> Result<()> {
             contexts: Vec::new(),
             large_handlers: Vec::new(),
             operations: Operations::default(),
-            following: VecDeque::new(),
+            following: Followers::default(),
             collecting: HashMap::new(),
             collecting_made: 0,
             collected: HashMap::new(),

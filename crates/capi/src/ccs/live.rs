@@ -1,5 +1,6 @@
 //! The runtime of this process, between `CCS_init` and `CCS_finalize`, and what each thread is at.
 
+use super::followers::Followers;
 use super::here::Here;
 use super::operations::{Callback, Collecting, Ending, Following, Operations, Pointer, Then};
 use super::presence;
@@ -40,7 +41,7 @@ pub(super) struct Live {
     pub large_handlers: Vec<(LargeHandler, Pointer)>,
     pub operations: Operations,
     /// Messages that follow operations which have ended, and wait for space.
-    pub following: VecDeque<Following>,
+    pub following: Followers,
     pub collecting: HashMap<u64, Collecting>,
     pub collecting_made: u64,
     /// How collectives have ended that somebody waits for: well, or with a code.
@@ -192,18 +193,22 @@ impl Live {
 
     /// Sends the messages that follow operations, as far as there is space.
     fn send_following(&mut self) {
-        while let Some(Following { context, rank, handler, args }) = self.following.front() {
-            let (rank, starter) = (*rank, Starter::Handler);
-            match self.process.request(starter, *context, rank, *handler, args, &[]) {
-                Err(AmError::WouldBlock) => return,
+        if self.following.is_empty() {
+            return;
+        }
+        let mut following = std::mem::take(&mut self.following);
+        following.send(|Following { context, rank, handler, args }| {
+            match self.process.request(Starter::Handler, *context, *rank, *handler, args, &[]) {
+                Err(AmError::WouldBlock) => return false,
                 Ok(()) => {}
                 Err(error) => {
                     let what = error.to_string();
-                    self.report(Code::from(error), rank, what);
+                    self.report(Code::from(error), *rank, what);
                 }
             }
-            self.following.pop_front();
-        }
+            true
+        });
+        self.following = following;
     }
 
     /// An operation has ended: its results are put where they belong, and its callback is due.
@@ -214,7 +219,7 @@ impl Live {
         let status = match result {
             Ok(found) => {
                 outcome.put(found);
-                self.following.extend(then);
+                then.into_iter().for_each(|message| self.following.push(message));
                 CCS_SUCCESS
             }
             Err(error) => {

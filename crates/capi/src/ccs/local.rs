@@ -37,7 +37,7 @@ pub(super) fn start_or_end(
     ending: Ending,
     start: impl FnOnce(&mut Live, u64) -> Result<Option<u64>>,
 ) -> Result<()> {
-    let has_too_many_following = ending.then.is_some() && live.following.len() >= OPERATIONS_MAX;
+    let has_too_many_following = ending.then.is_some() && live.following.count() >= OPERATIONS_MAX;
     if live.due.len() >= OPERATIONS_MAX || has_too_many_following {
         return Err(Code::AGAIN);
     }

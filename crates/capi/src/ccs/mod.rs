@@ -10,6 +10,7 @@ mod descriptions;
 mod dispatch;
 mod errors;
 mod explain;
+mod followers;
 mod here;
 mod job;
 mod large;

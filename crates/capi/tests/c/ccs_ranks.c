@@ -221,6 +221,54 @@ static void puts_whose_handler_is_late(void)
     OK(CCS_symmetric_free(pair));
 }
 
+enum { SLOW = 102, QUICK = 103, GO = 104, SLOW_PUTS = 1000 };
+static int slow, quick, may_go;
+
+static void count_slow(CCS_token_t token, void *buffer, unsigned len, int number)
+{
+    CHECK(token && !buffer && len == 0 && number == slow);
+    slow++;
+}
+
+static void go(CCS_token_t token, void *buffer, unsigned len)
+{
+    CHECK(token && !buffer && len == 0);
+    may_go = 1;
+}
+
+static void be_quick(CCS_token_t token, void *buffer, unsigned len)
+{
+    CHECK(token && !buffer && len == 0);
+    quick = 1;
+}
+
+/* Rank 1 has no handler before rank 2 has run its own, whose message rank 0 has sent behind all those for rank 1. */
+static void a_rank_whose_handler_is_late_delays_no_other(void)
+{
+    void *found = NULL;
+    if (size < 3)
+        return;
+    OK(CCS_register_handler(context, GO, go));
+    OK(CCS_symmetric_alloc(2 * sizeof *pair, &found));
+    pair = found;
+    if (rank == 0) {
+        for (int number = 0; number < SLOW_PUTS; number++) {
+            CCS_arg_t args[1] = {number};
+            OK(CCS_put_am(1, pair, 1, CCS_DATA64, pair + 1, 1, CCS_DATA64, NULL, NULL, context, SLOW, 1, args));
+        }
+        OK(CCS_put_am(2, pair, 1, CCS_DATA64, pair + 1, 1, CCS_DATA64, NULL, NULL, context, QUICK, 0, NULL));
+    } else if (rank == 1) {
+        CCS_block_until(may_go);
+        OK(CCS_register_handler(context, SLOW, count_slow));
+        CCS_block_until(slow == SLOW_PUTS);
+    } else if (rank == 2) {
+        OK(CCS_register_handler(context, QUICK, be_quick));
+        CCS_block_until(quick);
+        OK(CCS_amrequest(context, 1, NULL, 0, CCS_DATA_NULL, GO, 0));
+    }
+    OK(CCS_symmetric_free(pair));
+}
+
 static void atomics(void)
 {
     static uint64_t *zero;
@@ -492,6 +540,7 @@ int main(int argc, char **argv)
     memory();
     puts_that_announce();
     puts_whose_handler_is_late();
+    a_rank_whose_handler_is_late_delays_no_other();
     atomics();
     symmetric();
     large();

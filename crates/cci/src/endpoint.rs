@@ -20,7 +20,7 @@ mod waits;
 
 use crate::connection::Connection;
 use crate::counters::{ConnectionCounters, EndpointCounters, MemoryUse};
-use crate::device::Device;
+use crate::device::{Device, TransportKind};
 use crate::engine::core::{ConnState, Core, SendOp};
 use crate::engine::event::Event;
 use crate::engine::lent::LentBuffer;
@@ -611,6 +611,7 @@ impl Endpoint {
         }
         let mut explanation = Explanation {
             transport: self.device.transport().name().to_owned(),
+            kind: Some(self.device.transport()).filter(|kind| *kind != TransportKind::Any),
             attribute: conn.attribute.short_name().to_owned(),
             ..Explanation::default()
         };

@@ -1,5 +1,6 @@
 //! The explanation of a connection: the path it takes, the paths it does not take and why, and what it waits for.
 
+use crate::device::TransportKind;
 use std::fmt;
 
 /// A path that was looked at.
@@ -59,8 +60,10 @@ impl fmt::Display for Fact {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// "shm", "udp", ...
+    /// "shm", "udp", ...; of a device `any`, also that it is one, or which of its devices was chosen.
     pub transport: String,
+    /// What carries the connection: of a device `any`, the transport that was chosen.
+    pub kind: Option<TransportKind>,
     /// The peer's address as the device has it.
     pub peer: String,
     /// The connection's attribute, "RO", "RU" or "UU".

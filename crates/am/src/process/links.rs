@@ -14,7 +14,7 @@ use crate::limits::{
     UPDATES_MAX,
 };
 use crate::wire::{Collected, ContextName, Head, Header, Kind, Word};
-use cci::{Connection, Endpoint, Event, Line, SendError, SendFlags, Short};
+use cci::{Connection, Endpoint, Event, Line, SendError, SendFlags, Short, TransportKind};
 use cci_job::{Peer, RankEvent, Ranks};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -337,7 +337,7 @@ impl Links {
     /// Whether an open connection with a rank goes through shared memory, so that memory of the rank can be mapped.
     pub fn is_mapped(&mut self, rank: u32) -> bool {
         let Ok(Some(connection)) = self.connection(rank) else { return false };
-        self.endpoint().explain(connection).is_some_and(|path| path.transport == "shm")
+        self.endpoint().explain(connection).is_some_and(|path| path.kind == Some(TransportKind::Shm))
     }
 
     /// Informs a rank that this one has arrived.

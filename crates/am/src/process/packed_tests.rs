@@ -31,9 +31,13 @@ fn transfers(runtime: &mut Runtime) -> u64 {
 
 #[test]
 fn short_pieces_go_and_come_in_records_and_long_ones_by_themselves() {
-    for (device, block_bytes, is_packed) in
-        [("udp-lo", 8, true), ("tcp-lo", 100, true), ("udp-lo", 300, false), ("shm", 8, false)]
-    {
+    for (device, block_bytes, is_packed) in [
+        ("udp-lo", 8, true),
+        ("tcp-lo", 100, true),
+        ("udp-lo", 300, false),
+        ("shm", 8, false),
+        ("any", 8, false),
+    ] {
         let mut all = runtimes(device, 2);
         let blocks = 100_000 / block_bytes;
         let spread = Description::strided(&[block_bytes, blocks], &[2 * block_bytes as isize]).unwrap();

@@ -72,6 +72,7 @@ impl Any {
         paths.sort_by_key(|path| !path.chosen);
         paths.append(&mut into.paths);
         into.paths = paths;
+        into.kind = Some(part.kind);
         into.transport = match &part.device {
             None => format!("{} (any)", part.kind),
             Some(device) => format!("{} (device {device})", part.kind),

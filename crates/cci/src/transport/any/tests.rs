@@ -93,7 +93,10 @@ fn exchange(client: &mut Endpoint, to: Connection, server: &mut Endpoint, back: 
 }
 
 fn transport_of(endpoint: &Endpoint, connection: Connection) -> String {
-    endpoint.explain(connection).unwrap().transport
+    let explanation = endpoint.explain(connection).unwrap();
+    let kind = explanation.kind.expect("one was chosen").name();
+    assert!(explanation.transport.starts_with(kind), "{kind}: {explanation}");
+    explanation.transport
 }
 
 fn count(endpoint: &Endpoint, name: &str) -> u64 {

@@ -25,6 +25,8 @@ pub enum Work {
     Rate { len: u32 },
     /// As `Rate`, but sent in bursts and received by a handler.
     Stream { len: u32 },
+    /// As `Rate`, but received by a handler.
+    Handled { len: u32 },
     /// Messages of any length one way as fast as they go, reliable; all of them have arrived when the time is taken.
     Long { len: u32 },
     /// A request and its reply, one at a time: half of the mean.
@@ -99,6 +101,7 @@ impl Work {
             | Work::Loaded { .. } => Unit::Nanoseconds,
             Work::Rate { .. }
             | Work::Stream { .. }
+            | Work::Handled { .. }
             | Work::Calls { .. }
             | Work::FetchAdd
             | Work::MapFind { .. }
@@ -122,6 +125,7 @@ impl Work {
             | Work::LoanTrip { len }
             | Work::Rate { len }
             | Work::Stream { len }
+            | Work::Handled { len }
             | Work::Long { len }
             | Work::Call { len }
             | Work::Calls { len, .. }
@@ -175,7 +179,7 @@ impl Work {
             Work::MapFind { .. } | Work::MapInsert { .. } => 500,
             // Ranks that share cores and do not sleep may take milliseconds.
             Work::Barrier { .. } | Work::Allreduce { .. } => 100,
-            Work::Rate { .. } | Work::Stream { .. } => 20_000,
+            Work::Rate { .. } | Work::Stream { .. } | Work::Handled { .. } => 20_000,
             Work::Calls { .. } => 5_000,
             Work::Write { .. }
             | Work::WriteInTurn { .. }
@@ -205,9 +209,12 @@ impl Work {
             Work::HalfTrip { .. } | Work::LoanTrip { .. } | Work::BlockingTrip { .. } | Work::Call { .. } => {
                 Some(2.0 * value)
             }
-            Work::Rate { .. } | Work::Stream { .. } | Work::Calls { .. } | Work::FetchAdd | Work::Connect => {
-                Some(1e9 / value)
-            }
+            Work::Rate { .. }
+            | Work::Stream { .. }
+            | Work::Handled { .. }
+            | Work::Calls { .. }
+            | Work::FetchAdd
+            | Work::Connect => Some(1e9 / value),
             // Each rank does so many.
             Work::MapFind { ranks } | Work::MapInsert { ranks } => Some(1e9 * f64::from(ranks) / value),
             Work::PutFence { .. }
@@ -239,6 +246,7 @@ impl fmt::Display for Work {
             Work::LoanTrip { len } => write!(out, "loan-trip:{len}"),
             Work::Rate { len } => write!(out, "rate:{len}"),
             Work::Stream { len } => write!(out, "stream:{len}"),
+            Work::Handled { len } => write!(out, "handled:{len}"),
             Work::Long { len } => write!(out, "long:{len}"),
             Work::Call { len } => write!(out, "call:{len}"),
             Work::Calls { len, clients } => write!(out, "calls:{len}:{clients}"),
@@ -285,6 +293,7 @@ impl FromStr for Work {
             ("loan-trip", Ok(&[len])) => Work::LoanTrip { len },
             ("rate", Ok(&[len])) => Work::Rate { len },
             ("stream", Ok(&[len])) => Work::Stream { len },
+            ("handled", Ok(&[len])) => Work::Handled { len },
             ("long", Ok(&[len])) => Work::Long { len },
             ("call", Ok(&[len])) => Work::Call { len },
             ("calls", Ok(&[len, clients])) => Work::Calls { len, clients },
@@ -354,6 +363,7 @@ mod tests {
             Work::LoanTrip { len: 8192 },
             Work::Rate { len: 1024 },
             Work::Stream { len: 8 },
+            Work::Handled { len: 8 },
             Work::Long { len: 1 << 20 },
             Work::Call { len: 8 },
             Work::Calls { len: 8, clients: 64 },

@@ -77,6 +77,7 @@ fn messages() {
     }
     for by in ["shm", "udp", "tcp"] {
         has_reading(by, "half-trip:1024", 20);
+        has_reading(by, "handled:8", 100);
     }
     has_reading("shm", "half-trip:8192", 20);
     // Those of TCP are copied.

@@ -64,7 +64,7 @@ impl Family {
             Work::Loaded { .. } => Family::UnderLoad,
             Work::Long { .. } | Work::Call { .. } | Work::Calls { .. } | Work::Contact => Family::Layers,
             Work::LoanTrip { .. } => Family::SharedMemory,
-            Work::HalfTrip { .. } | Work::Rate { .. } | Work::Stream { .. } => {
+            Work::HalfTrip { .. } | Work::Rate { .. } | Work::Stream { .. } | Work::Handled { .. } => {
                 let mut parts = row.name.split('/');
                 match (parts.next(), parts.next()) {
                     (Some("shm"), Some("half-trip" | "loan-trip" | "rate" | "stream")) => {
@@ -140,6 +140,7 @@ pub fn size(work: Work) -> Option<u32> {
         | Work::LoanTrip { len }
         | Work::Rate { len }
         | Work::Stream { len }
+        | Work::Handled { len }
         | Work::Long { len }
         | Work::Call { len }
         | Work::Calls { len, .. }

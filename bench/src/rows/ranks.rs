@@ -20,7 +20,7 @@ const STRIDED: (u32, u32) = (1024, 64);
 pub fn rows(peers: &Peers) -> Vec<Row> {
     let mut rows: Vec<Row> = MESSAGE_SIZES.iter().map(|&len| half_trip(len, peers)).collect();
     rows.extend([
-        row("am-rate/8", "Active messages a second, 8 B", Work::Rate { len: 8 }, peers.ranks(), 1.2),
+        message_rate(peers),
         row("put-fence/8", "Put and fence, 8 B", Work::PutFence { len: 8 }, peers.message_passing(), 1.0),
         row(
             "put-fence-heap/8",
@@ -81,6 +81,18 @@ fn barrier() -> Row {
 fn half_trip(len: u32, peers: &Peers) -> Row {
     let (name, title) = (format!("am/{len}"), format!("Half round trip of an active message, {len} B"));
     row(&name, &title, Work::HalfTrip { len }, peers.ranks(), 1.0)
+}
+
+/// Beside the core's messages, sent one by one and received by a handler, as active messages are, and beside the others'.
+fn message_rate(peers: &Peers) -> Row {
+    let len = 8;
+    let core = Worker::baseline("cci shm, by handler", By::Shm, Placement::SameHost);
+    let contestants: Contestants = vec![Box::new(core.doing(Work::Handled { len })), ours("ccs", By::Ranks)];
+    let title = format!("Active messages a second, {len} B");
+    let contestants = with_peers(contestants, peers.ranks());
+    let row = Row::new(format!("ccs/am-rate/{len}"), title, Work::Rate { len }, contestants);
+    let beside_peers = Goal { against: Against::BestMessagePasser, bound: Bound::AtLeast(1.2) };
+    row.with_goals(&[baseline_at_least(0.85), beside_peers])
 }
 
 /// Puts of blocks with gaps, beside puts of as many bytes in a row.

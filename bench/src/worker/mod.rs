@@ -83,6 +83,7 @@ fn by_cci(args: &WorkArgs) -> Outcome<Option<Reading>> {
         (By::ShmHandle | By::UdpHandle | By::TcpHandle, _) => exchange::run::<ours::OnHandle>(args),
         (_, Work::BlockingTrip { .. }) => exchange::run::<ours::Waiting>(args),
         (_, Work::Stream { .. }) => exchange::run::<ours::Streams>(args),
+        (_, Work::Handled { .. }) => exchange::run::<ours::Handled>(args),
         (_, Work::LoanTrip { .. }) => exchange::run::<ours::Lent>(args),
         (By::ShmLocked | By::UdpLocked, _) => exchange::run::<ours::Locked>(args),
         _ => exchange::run::<ours::Messages>(args),

@@ -20,7 +20,7 @@ pub fn run<C: Dialled>(args: &WorkArgs) -> Outcome<Option<Reading>> {
             Work::HalfTrip { len } | Work::LoanTrip { len } | Work::BlockingTrip { len } => {
                 half_trip::answer(&mut channel, len, args.count)?
             }
-            Work::Rate { len } | Work::Stream { len } | Work::Long { len } => {
+            Work::Rate { len } | Work::Stream { len } | Work::Handled { len } | Work::Long { len } => {
                 rate::take(&mut channel, args.count, len)?
             }
             Work::Loaded { len, .. } => loaded::echo(&mut channel, len)?,
@@ -38,7 +38,9 @@ pub fn run<C: Dialled>(args: &WorkArgs) -> Outcome<Option<Reading>> {
         Work::HalfTrip { len } | Work::LoanTrip { len } | Work::BlockingTrip { len } => {
             half_trip::mean_ns(&mut channel, len, args.count).map(Reading::of)?
         }
-        Work::Rate { len } | Work::Stream { len } => rate::send(&mut channel, args.count, len)?,
+        Work::Rate { len } | Work::Stream { len } | Work::Handled { len } => {
+            rate::send(&mut channel, args.count, len)?
+        }
         Work::Long { len } => rate::send(&mut channel, args.count, len)?.of_messages(len),
         Work::Loaded { len, percent } => loaded::run(&mut channel, len, percent)?,
         _ => return Err(not_done(args)),

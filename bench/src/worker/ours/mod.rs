@@ -6,6 +6,7 @@ mod asleep;
 pub mod calls;
 pub mod connect;
 mod dial;
+mod handled;
 pub mod job;
 mod loans;
 mod locked;
@@ -19,6 +20,7 @@ mod streams;
 
 pub use any_length::AnyLength;
 pub use asleep::{OnHandle, Waiting};
+pub use handled::Handled;
 pub use loans::Lent;
 pub use locked::Locked;
 pub use messages::Messages;

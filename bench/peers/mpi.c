@@ -90,14 +90,27 @@ static void reads_and_flushes(MPI_Win window, size_t len_bytes, uint64_t count)
     }
 }
 
-static void additions(MPI_Win window, size_t len_bytes, uint64_t count)
+static void add(MPI_Win window, int rank, uint64_t count)
 {
     int64_t one = 1, found;
-    (void)len_bytes;
     for (uint64_t at = 0; at < count; at++) {
-        MPI_Fetch_and_op(&one, &found, MPI_INT64_T, 1, 0, MPI_SUM, window);
-        must("MPI_Win_flush", MPI_Win_flush(1, window));
+        MPI_Fetch_and_op(&one, &found, MPI_INT64_T, rank, 0, MPI_SUM, window);
+        must("MPI_Win_flush", MPI_Win_flush(rank, window));
     }
+}
+
+static void additions(MPI_Win window, size_t len_bytes, uint64_t count)
+{
+    (void)len_bytes;
+    add(window, 1, count);
+}
+
+/* By all ranks, which begin and end together. */
+static void additions_of_all(MPI_Win window, size_t len_bytes, uint64_t count)
+{
+    (void)len_bytes;
+    add(window, 0, count);
+    MPI_Barrier(MPI_COMM_WORLD);
 }
 
 static void barriers(bool first, size_t len_bytes, uint64_t count)
@@ -194,12 +207,13 @@ static double packing(const struct job *job)
     return took_s;
 }
 
-/* The other rank stays in MPI, so that a target that has to help does so. */
+/* Where the first rank alone works, the other one stays in MPI, so that a target that has to help does so. */
 static double one_sided(const struct job *job, bool first, void (*work)(MPI_Win, size_t, uint64_t))
 {
     void *target;
     MPI_Win window;
     MPI_Request over;
+    bool all = job->work == FETCH_ADD_ALL;
     double start = 0, end = 0;
     if (job->work == PUT_FENCE_HEAP) {
         target = pages(job->len_bytes);
@@ -209,13 +223,13 @@ static double one_sided(const struct job *job, bool first, void (*work)(MPI_Win,
         memset(target, 1, job->len_bytes);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    if (first) {
-        MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window);
+    if (first || all) {
+        MPI_Win_lock(MPI_LOCK_SHARED, all ? 0 : 1, 0, window);
         work(window, job->len_bytes, job->warm_up);
         start = now_s();
         work(window, job->len_bytes, job->count);
         end = now_s();
-        MPI_Win_unlock(1, window);
+        MPI_Win_unlock(all ? 0 : 1, window);
     }
     MPI_Ibarrier(MPI_COMM_WORLD, &over);
     MPI_Wait(&over, MPI_STATUS_IGNORE);
@@ -231,7 +245,7 @@ int main(int argc, char **argv)
     must("MPI_Init", MPI_Init(NULL, NULL));
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks < 2 || (ranks > 2 && job.work < BARRIER))
+    if (ranks < 2 || (ranks > 2 && job.work < FETCH_ADD_ALL))
         fail(argv[0], "start two ranks with mpirun -n 2");
     if (job.work == START) {
         must("MPI_Barrier", MPI_Barrier(MPI_COMM_WORLD));
@@ -246,11 +260,13 @@ int main(int argc, char **argv)
 
     bool first = rank == 0;
     double took_s;
-    if (job.work >= PUT && job.work <= FETCH_ADD) {
+    if (job.work >= PUT && job.work <= FETCH_ADD_ALL) {
         void (*const one_sided_works[])(MPI_Win, size_t, uint64_t) = {
             [PUT] = writes, [PUT_FENCE] = writes_and_flushes, [PUT_FENCE_HEAP] = writes_and_flushes,
-            [GET_FENCE] = reads_and_flushes, [FETCH_ADD] = additions};
+            [GET_FENCE] = reads_and_flushes, [FETCH_ADD] = additions, [FETCH_ADD_ALL] = additions_of_all};
         took_s = one_sided(&job, first, one_sided_works[job.work]);
+        if (job.work == FETCH_ADD_ALL)
+            job.count *= (uint64_t)ranks;
     } else if (job.work >= PACK) {
         took_s = first ? packing(&job) : 0;
     } else {

@@ -11,7 +11,7 @@
  *
  *   put-fence  a remote write of LEN bytes that is done at the target; put-fence-heap: to memory of the program's own
  *   get-fence  a remote read of LEN bytes whose data are here
- *   fetch-add  an addition to a remote word of 8 bytes that has the value before: "1/s"
+ *   fetch-add  an addition to a remote word of 8 bytes that has the value before: "1/s"; fetch-add-all: to one word by all ranks at once, COUNT each
  *   barrier    of all ranks
  *   allreduce  sums of numbers that fill LEN bytes
  *   start      from the start of the launcher, by CCI_BENCH_STARTED_NS in the environment, until a first barrier has ended
@@ -47,6 +47,7 @@ enum work {
     PUT_FENCE_HEAP,
     GET_FENCE,
     FETCH_ADD,
+    FETCH_ADD_ALL,
     BARRIER,
     ALLREDUCE,
     START,
@@ -83,7 +84,7 @@ static inline struct job parse_job(int argc, char **argv)
 {
     static const char *const words[] = {
         "half-trip",   "rate",          "put",         "put-fence",       "put-fence-heap", "get-fence", "fetch-add",
-        "barrier",     "allreduce",     "start",       "pack-vector", "pack-face",       "pack-indexed",   "pack-struct",
+        "fetch-add-all", "barrier",     "allreduce",     "start",       "pack-vector", "pack-face",       "pack-indexed",   "pack-struct",
         "pack-contiguous", "unpack-vector", "unpack-face", "unpack-indexed", "unpack-struct", "unpack-contiguous",
     };
     if (argc != 5)
@@ -142,7 +143,7 @@ static inline void tell_result(const struct job *job, double took_s)
         printf("{\"value\": %.2f, \"unit\": \"ns\"}\n", each_s * 1e9 / 2);
     else if (job->work == PUT_FENCE || job->work == PUT_FENCE_HEAP || job->work == GET_FENCE || job->work == BARRIER || job->work == ALLREDUCE || job->work == START)
         printf("{\"value\": %.2f, \"unit\": \"ns\"}\n", each_s * 1e9);
-    else if (job->work == RATE || job->work == FETCH_ADD)
+    else if (job->work == RATE || job->work == FETCH_ADD || job->work == FETCH_ADD_ALL)
         printf("{\"value\": %.0f, \"unit\": \"1/s\"}\n", 1 / each_s);
     else
         printf("{\"value\": %.0f, \"unit\": \"B/s\"}\n", (double)job->len_bytes / each_s);

@@ -59,6 +59,8 @@ pub enum Work {
     Unpack { shape: Shape },
     /// Additions to a remote word, one at a time: each has the value that was there before the next one starts.
     FetchAdd,
+    /// Additions to one word of the first rank's by so many ranks at once, each one at a time as in `FetchAdd`; those of all are counted.
+    FetchAddAll { ranks: u32 },
     /// Barriers of so many ranks on the two cores.
     Barrier { ranks: u32 },
     /// From the start of a launcher of so many ranks until the first of them has passed a barrier, once: nanoseconds.
@@ -104,6 +106,7 @@ impl Work {
             | Work::Handled { .. }
             | Work::Calls { .. }
             | Work::FetchAdd
+            | Work::FetchAddAll { .. }
             | Work::MapFind { .. }
             | Work::MapInsert { .. }
             | Work::Connect => Unit::PerSecond,
@@ -144,6 +147,7 @@ impl Work {
             | Work::Pack { .. }
             | Work::Unpack { .. }
             | Work::FetchAdd
+            | Work::FetchAddAll { .. }
             | Work::Barrier { .. }
             | Work::Start { .. }
             | Work::Allreduce { .. }
@@ -160,6 +164,7 @@ impl Work {
             Work::Barrier { ranks }
             | Work::Start { ranks }
             | Work::Allreduce { ranks, .. }
+            | Work::FetchAddAll { ranks }
             | Work::MapFind { ranks }
             | Work::MapInsert { ranks } => ranks,
             _ => 2,
@@ -175,7 +180,8 @@ impl Work {
             | Work::PutFence { .. }
             | Work::PutFenceHeap { .. }
             | Work::GetFence { .. }
-            | Work::FetchAdd => 2_000,
+            | Work::FetchAdd
+            | Work::FetchAddAll { .. } => 2_000,
             Work::MapFind { .. } | Work::MapInsert { .. } => 500,
             // Ranks that share cores and do not sleep may take milliseconds.
             Work::Barrier { .. } | Work::Allreduce { .. } => 100,
@@ -216,7 +222,9 @@ impl Work {
             | Work::FetchAdd
             | Work::Connect => Some(1e9 / value),
             // Each rank does so many.
-            Work::MapFind { ranks } | Work::MapInsert { ranks } => Some(1e9 * f64::from(ranks) / value),
+            Work::MapFind { ranks } | Work::MapInsert { ranks } | Work::FetchAddAll { ranks } => {
+                Some(1e9 * f64::from(ranks) / value)
+            }
             Work::PutFence { .. }
             | Work::PutFenceHeap { .. }
             | Work::GetFence { .. }
@@ -263,6 +271,7 @@ impl fmt::Display for Work {
             Work::Pack { shape } => write!(out, "pack:{}", shape.word()),
             Work::Unpack { shape } => write!(out, "unpack:{}", shape.word()),
             Work::FetchAdd => write!(out, "fetch-add"),
+            Work::FetchAddAll { ranks } => write!(out, "fetch-add-all:{ranks}"),
             Work::Barrier { ranks } => write!(out, "barrier:{ranks}"),
             Work::Start { ranks } => write!(out, "start:{ranks}"),
             Work::Allreduce { len, ranks } => write!(out, "allreduce:{len}:{ranks}"),
@@ -308,6 +317,7 @@ impl FromStr for Work {
             ("map-insert", Ok(&[ranks])) => Work::MapInsert { ranks },
             ("write-strided", Ok(&[blocks, len])) => Work::WriteStrided { blocks, len },
             ("fetch-add", Ok(&[])) => Work::FetchAdd,
+            ("fetch-add-all", Ok(&[ranks])) => Work::FetchAddAll { ranks },
             ("barrier", Ok(&[ranks])) => Work::Barrier { ranks },
             ("start", Ok(&[ranks])) => Work::Start { ranks },
             ("allreduce", Ok(&[len, ranks])) => Work::Allreduce { len, ranks },
@@ -380,6 +390,7 @@ mod tests {
             Work::Pack { shape: Shape::Vector },
             Work::Unpack { shape: Shape::Struct },
             Work::FetchAdd,
+            Work::FetchAddAll { ranks: 2 },
             Work::Barrier { ranks: 2 },
             Work::Start { ranks: 64 },
             Work::Allreduce { len: 1 << 20, ranks: 8 },

@@ -118,9 +118,17 @@ fn layers() {
 #[test]
 fn ranks() {
     has_reading("job", "barrier:2", 20);
-    for work in
-        ["barrier:2", "half-trip:4", "put-fence-heap:8", "write-strided:64:64", "pack:face", "unpack:struct"]
-    {
+    for work in [
+        "barrier:2",
+        "half-trip:4",
+        "put-fence-heap:8",
+        "fetch-add",
+        "fetch-add-all:2",
+        "fetch-add-all:3",
+        "write-strided:64:64",
+        "pack:face",
+        "unpack:struct",
+    ] {
         has_reading("ranks", work, 20);
     }
     for work in [

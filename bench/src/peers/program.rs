@@ -129,6 +129,7 @@ fn word_and_len(work: Work) -> Option<(&'static str, u32)> {
         Work::Pack { shape } => Some((pack_word(shape), shape.packed_bytes())),
         Work::Unpack { shape } => Some((unpack_word(shape), shape.packed_bytes())),
         Work::FetchAdd => Some(("fetch-add", 8)),
+        Work::FetchAddAll { .. } => Some(("fetch-add-all", 8)),
         Work::Barrier { .. } => Some(("barrier", 1)),
         Work::Start { .. } => Some(("start", 1)),
         Work::Allreduce { len, .. } => Some(("allreduce", len)),

@@ -55,6 +55,7 @@ impl Family {
             | Work::Pack { .. }
             | Work::Unpack { .. }
             | Work::FetchAdd
+            | Work::FetchAddAll { .. }
             | Work::Barrier { .. }
             | Work::Start { .. }
             | Work::Allreduce { .. } => Family::Ranks,
@@ -157,6 +158,7 @@ pub fn size(work: Work) -> Option<u32> {
         Work::Loaded { percent, .. } => Some(percent),
         // Its contestants are the numbers of connections.
         Work::FetchAdd
+        | Work::FetchAddAll { .. }
         | Work::MapFind { .. }
         | Work::MapInsert { .. }
         | Work::WriteStrided { .. }

@@ -30,6 +30,13 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
             1.0,
         ),
         row("fetch-add", "Fetch-and-add from one rank", Work::FetchAdd, peers.ranks(), 1.0),
+        row(
+            "fetch-add-all",
+            "Fetch-and-add from two ranks to one word",
+            Work::FetchAddAll { ranks: 2 },
+            peers.message_passing(),
+            1.0,
+        ),
         strided(),
     ]);
     for shape in Shape::ALL {

@@ -64,6 +64,9 @@ pub fn run(args: &WorkArgs) -> Outcome<Option<Reading>> {
             let took_ns = one_sided(&job, runtime, Kind::Library, WORD_BYTES, args.count, additions)?;
             Reading::of_rate(args.count, took_ns)
         }
+        Work::FetchAddAll { ranks } => {
+            Reading::of_rate(u64::from(ranks) * args.count, additions_of_all(runtime, args.count)?)
+        }
         Work::Barrier { .. } => each(collectives(runtime, args.count, barrier)?, args.count),
         Work::Allreduce { len, .. } => {
             // As the peers' programs do, it works on the same memory again and again.
@@ -302,14 +305,30 @@ fn puts_and_fences(runtime: &mut Runtime, sides: &Sides, count: u64) -> Outcome 
     Ok(())
 }
 
-/// Each has its value before the next one starts.
 fn additions(runtime: &mut Runtime, sides: &Sides, count: u64) -> Outcome {
+    add(runtime, 1, sides.remote, count)
+}
+
+/// All ranks add to a word of rank 0's at once: they begin and end together. Nanoseconds.
+fn additions_of_all(mut runtime: Runtime, count: u64) -> Outcome<u64> {
+    let memory = runtime.allocate_symmetric(WORD_BYTES as usize).map_err(am)?;
+    let word = memory.as_ptr().addr() as u64;
+    let took_ns = timed(count, |count| {
+        add(&mut runtime, 0, word, count)?;
+        barrier(&mut runtime)
+    })?;
+    runtime.finish().map_err(am)?;
+    Ok(took_ns)
+}
+
+/// Adds to a rank's word. Each addition has its value before the next one starts.
+fn add(runtime: &mut Runtime, rank: u32, word: u64, count: u64) -> Outcome {
     let add = Atomic { kind: AtomicKind::FetchAdd, width: AtomicWidth::Eight, operand: 1, compare: 0 };
     for _ in 0..count {
         let done =
             |_: &mut Runtime, result: cci_am::Result<u64>| assert!(result.is_ok(), "an addition failed");
-        runtime.atomic(1, sides.remote, add, done).map_err(am)?;
-        runtime.fence(1).map_err(am)?;
+        runtime.atomic(rank, word, add, done).map_err(am)?;
+        runtime.fence(rank).map_err(am)?;
     }
     Ok(())
 }

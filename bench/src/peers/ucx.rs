@@ -1,7 +1,7 @@
 //! UCX: its own `ucx_perftest`, the same two processes and cores as everybody.
 //!
-//! Half round trips and rates are of tagged messages, its API for messages (`tag_lat`, `tag_bw`); active messages (`ucp_am_*`) have
-//! the same half round trip and a lower rate. `ucp_put_lat` is not a message: the other side reads memory that it knows
+//! Half round trips and rates are of tagged messages, its API for messages (`tag_lat`, `tag_bw`). Beside the active messages of
+//! CCS stand its own, too (`ucp_am_lat`, `ucp_am_bw`). `ucp_put_lat` is not a message: the other side reads memory that it knows
 //! of, without a call of the library, and half of the time is what one cache line takes. What comes last on its line is
 //! taken for all works, operations a second over the whole test: the times have three digits after the microsecond.
 
@@ -27,21 +27,33 @@ pub struct Ucx {
     name: &'static str,
     set_up: &'static str,
     variables: &'static [(&'static str, &'static str)],
+    test: Test,
     installed: Installed,
 }
 
+/// Which test does a work, on messages of how many bytes.
+type Test = fn(Work) -> Option<(&'static str, u32)>;
+/// Its two kinds of shared memory, and the other process's memory directly.
+const SHARED_MEMORY: &[(&str, &str)] = &[("UCX_TLS", "posix,sysv,cma,self")];
+
 impl Ucx {
-    /// Its two kinds of shared memory, and the other process's memory directly.
+    /// Over shared memory.
     pub fn shared_memory(installed: Installed) -> Ucx {
         let set_up = "ucx_perftest tag_lat, tag_bw, ucp_put_bw; UCX_TLS=posix,sysv,cma,self";
-        Ucx { name: "UCX shm", set_up, variables: &[("UCX_TLS", "posix,sysv,cma,self")], installed }
+        Ucx { name: "UCX shm", set_up, variables: SHARED_MEMORY, test, installed }
+    }
+
+    /// Its active messages, over shared memory.
+    pub fn active_messages(installed: Installed) -> Ucx {
+        let set_up = "ucx_perftest ucp_am_lat, ucp_am_bw; UCX_TLS=posix,sysv,cma,self";
+        Ucx { name: "UCX am shm", set_up, variables: SHARED_MEMORY, test: active_message_test, installed }
     }
 
     /// TCP on loopback.
     pub fn tcp(installed: Installed) -> Ucx {
         let set_up = "ucx_perftest tag_lat, tag_bw, ucp_put_bw; UCX_TLS=tcp,self";
         let variables = &[("UCX_TLS", "tcp,self"), ("UCX_NET_DEVICES", "lo")];
-        Ucx { name: "UCX tcp", set_up, variables, installed }
+        Ucx { name: "UCX tcp", set_up, variables, test, installed }
     }
 
     fn perftest(&self, port: u16, core: usize) -> Command {
@@ -67,7 +79,7 @@ impl Contestant for Ucx {
 
     fn turn(&self, work: Work, count: u64) -> Outcome<Reading> {
         let (test, len) =
-            test_and_len(work).ok_or_else(|| Failure::new(format!("{PERFTEST} does no {work}")))?;
+            (self.test)(work).ok_or_else(|| Failure::new(format!("{PERFTEST} does no {work}")))?;
         let (cores, port) = (partner::cores()?, free_port()?);
         let _server = Server::start(self.perftest(port, cores.second), port)?;
         let mut client = self.perftest(port, cores.first);
@@ -80,13 +92,21 @@ impl Contestant for Ucx {
     }
 }
 
-const fn test_and_len(work: Work) -> Option<(&'static str, u32)> {
+const fn test(work: Work) -> Option<(&'static str, u32)> {
     match work {
         Work::HalfTrip { len } => Some(("tag_lat", len)),
         Work::Rate { len } | Work::Long { len } => Some(("tag_bw", len)),
         Work::Write { len } => Some(("ucp_put_bw", len)),
         Work::Read { len } => Some(("ucp_get", len)),
         Work::FetchAdd => Some(("ucp_fadd", 8)),
+        _ => None,
+    }
+}
+
+const fn active_message_test(work: Work) -> Option<(&'static str, u32)> {
+    match work {
+        Work::HalfTrip { len } => Some(("ucp_am_lat", len)),
+        Work::Rate { len } => Some(("ucp_am_bw", len)),
         _ => None,
     }
 }
@@ -185,6 +205,13 @@ mod tests {
         for printed in ["", refused, header, "100000,0.1,0,0", "7"] {
             assert_eq!(per_second(printed), None, "{printed}");
         }
+    }
+
+    #[test]
+    fn active_messages_have_tests_of_their_own() {
+        assert_eq!(active_message_test(Work::HalfTrip { len: 4 }), Some(("ucp_am_lat", 4)));
+        assert_eq!(active_message_test(Work::Rate { len: 8 }), Some(("ucp_am_bw", 8)));
+        assert_eq!(active_message_test(Work::FetchAdd), None);
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn barrier() -> Row {
 
 fn half_trip(len: u32, peers: &Peers) -> Row {
     let (name, title) = (format!("am/{len}"), format!("Half round trip of an active message, {len} B"));
-    row(&name, &title, Work::HalfTrip { len }, peers.ranks(), 1.0)
+    row(&name, &title, Work::HalfTrip { len }, peers.active_messages(), 1.0)
 }
 
 /// Beside the core's messages, sent one by one and received by a handler, as active messages are, and beside the others'.
@@ -96,7 +96,7 @@ fn message_rate(peers: &Peers) -> Row {
     let core = Worker::baseline("cci shm, by handler", By::Shm, Placement::SameHost);
     let contestants: Contestants = vec![Box::new(core.doing(Work::Handled { len })), ours("ccs", By::Ranks)];
     let title = format!("Active messages a second, {len} B");
-    let contestants = with_peers(contestants, peers.ranks());
+    let contestants = with_peers(contestants, peers.active_messages());
     let row = Row::new(format!("ccs/am-rate/{len}"), title, Work::Rate { len }, contestants);
     let beside_peers = Goal { against: Against::BestMessagePasser, bound: Bound::AtLeast(1.2) };
     row.with_goals(&[baseline_at_least(0.85), beside_peers])

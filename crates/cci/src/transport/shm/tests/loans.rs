@@ -24,6 +24,25 @@ fn memory(endpoint: &Endpoint, name: &str) -> u64 {
         .1
 }
 
+/// Connects two endpoints of this process: the connections of each.
+fn join(client: &mut Endpoint, server: &mut Endpoint) -> (Connection, Connection) {
+    client.connect(server.uri(), b"", Attribute::ReliableOrdered, 0, Some(PATIENCE)).unwrap();
+    let (mut here, mut there) = (None, None);
+    let start = Instant::now();
+    while here.is_none() || there.is_none() {
+        assert!(start.elapsed() < PATIENCE);
+        match server.next_event() {
+            Some(Event::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
+            Some(Event::Accept { result, .. }) => there = Some(result.unwrap()),
+            _ => {}
+        }
+        if let Some(Event::Connect { result, .. }) = client.next_event() {
+            here = Some(result.unwrap());
+        }
+    }
+    (here.unwrap(), there.unwrap())
+}
+
 /// Two honest endpoints of one process.
 struct Honest {
     client: Endpoint,
@@ -35,22 +54,8 @@ struct Honest {
 impl Honest {
     fn connect(server: Endpoint) -> Honest {
         let (mut client, mut server) = (endpoint(), server);
-        let timeout = Some(PATIENCE);
-        client.connect(server.uri(), b"", Attribute::ReliableOrdered, 0, timeout).unwrap();
-        let (mut here, mut there) = (None, None);
-        let start = Instant::now();
-        while here.is_none() || there.is_none() {
-            assert!(start.elapsed() < PATIENCE);
-            match server.next_event() {
-                Some(Event::ConnectRequest(request)) => server.accept(request, 0).unwrap(),
-                Some(Event::Accept { result, .. }) => there = Some(result.unwrap()),
-                _ => {}
-            }
-            if let Some(Event::Connect { result, .. }) = client.next_event() {
-                here = Some(result.unwrap());
-            }
-        }
-        Honest { client, server, to_server: here.unwrap(), to_client: there.unwrap() }
+        let (to_server, to_client) = join(&mut client, &mut server);
+        Honest { client, server, to_server, to_client }
     }
 
     /// Waits until a loan is handed over mapped.
@@ -218,6 +223,98 @@ fn where_there_is_no_space_for_the_mapping_everything_is_copied() {
         (memory(&pair.client, "memory lent to peers"), memory(&pair.server, "memory of peers, mapped")),
         (0, 0)
     );
+}
+
+fn few_buffers(recv_buffers: u32) -> Endpoint {
+    let options = Options { recv_buffers, ..Options::default() };
+    Endpoint::create(&builtin::shm("shm"), options).unwrap()
+}
+
+/// Keeps the messages that come until there is no receive buffer for more.
+fn keeps_until_it_stalls(server: &mut Endpoint) -> Vec<MappedMessage> {
+    let (mut kept, start) = (Vec::new(), Instant::now());
+    loop {
+        assert!(start.elapsed() < PATIENCE, "{} kept", kept.len());
+        match server.next_event() {
+            Some(Event::Mapped(message)) => kept.push(message),
+            None if counter(server, "stalls") > 0 => return kept,
+            None => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_loan_that_finds_no_buffer_in_time_is_taken_back_and_its_slot_lent_again() {
+    const BUFFERS: usize = 2;
+    let mut pair = Honest::connect(few_buffers(BUFFERS as u32));
+    pair.server.set_loans(pair.to_client, Loans::Mapped).unwrap();
+    let mut loan = pair.mapped();
+    pair.client.set_send_timeout(pair.to_server, Duration::from_millis(20)).unwrap();
+    for number in 0..LOANS_MAX {
+        pair.send(loan, number as u8, number.into());
+        loan = pair.client.loan(pair.to_server, LEN).unwrap();
+    }
+    assert!(!loan.is_mapped(), "all slots are out");
+    drop(loan);
+    let kept = keeps_until_it_stalls(&mut pair.server);
+    assert_eq!(kept.len(), BUFFERS);
+    let mut taken_back = Vec::new();
+    let start = Instant::now();
+    while taken_back.len() < LOANS_MAX as usize - BUFFERS {
+        assert!(start.elapsed() < PATIENCE, "{taken_back:?}");
+        assert!(pair.server.next_event().is_none());
+        match pair.client.next_event() {
+            Some(Event::Send { context, status: Status::ReceiverNotReady, .. }) => taken_back.push(context),
+            None => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(taken_back, (BUFFERS as u64..LOANS_MAX.into()).collect::<Vec<_>>());
+    assert_eq!(counter(&pair.client, "loans_lent"), BUFFERS as u64);
+    // Their slots are free, and what is kept is not touched.
+    pair.client.set_send_timeout(pair.to_server, PATIENCE).unwrap();
+    for number in 100..100 + LOANS_MAX - BUFFERS as u32 {
+        let loan = pair.client.loan(pair.to_server, LEN).unwrap();
+        assert!(loan.is_mapped());
+        pair.send(loan, number as u8, number.into());
+    }
+    assert!(kept.iter().enumerate().all(|(number, message)| message.to_vec() == [number as u8; LEN]));
+    drop(kept);
+    for number in 100..100 + LOANS_MAX - BUFFERS as u32 {
+        let Event::Mapped(message) = pair.receive() else { panic!() };
+        assert_eq!(message.to_vec(), [number as u8; LEN]);
+    }
+    let mut all = pair.completed(LOANS_MAX as usize);
+    all.sort_unstable();
+    let expected = (0..BUFFERS as u64).chain(100..100 + u64::from(LOANS_MAX) - BUFFERS as u64);
+    assert_eq!(all, expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn loans_that_are_kept_leave_half_of_the_receive_buffers() {
+    const BUFFERS: usize = 16;
+    let mut pair = Honest::connect(few_buffers(BUFFERS as u32));
+    pair.server.set_loans(pair.to_client, Loans::Mapped).unwrap();
+    let mut other = endpoint();
+    let (to_server, from_other) = join(&mut other, &mut pair.server);
+    let mut loan = pair.mapped();
+    for number in 0..LOANS_MAX {
+        pair.send(loan, number as u8, number.into());
+        loan = pair.client.loan(pair.to_server, LEN).unwrap();
+    }
+    drop(loan);
+    let kept = keeps_until_it_stalls(&mut pair.server);
+    assert_eq!(kept.len(), BUFFERS / 2);
+    other.send(to_server, &[1], 1, SendFlags::NONE).unwrap();
+    let Event::Recv(message) = pair.receive() else { panic!() };
+    assert_eq!((message.connection(), &*message), (from_other, &[1][..]));
+    drop((kept, message));
+    for _ in BUFFERS / 2..LOANS_MAX as usize {
+        let Event::Mapped(message) = pair.receive() else { panic!() };
+        drop(message);
+    }
+    assert_eq!(pair.completed(LOANS_MAX as usize).len(), LOANS_MAX as usize);
 }
 
 /// Waits asleep, while another thread drops the message on which the sender waits.

@@ -150,8 +150,10 @@ fn peer() {
         match endpoint.next_event() {
             Some(Event::Disconnected { .. }) => return,
             Some(event) => side.handle(event),
-            None => side.lend_some(&mut endpoint),
+            None => {}
         }
+        // Also while something comes: a peer that sends faster than this side checks would leave it no turn.
+        side.lend_some(&mut endpoint);
     }
 }
 
@@ -248,10 +250,10 @@ impl Survivor {
             || counter(&self.endpoint, "loans_lent") < 2
         {
             assert!(start.elapsed() < PATIENCE, "{} of {received_min} received", side.next_received);
-            match self.endpoint.next_event() {
-                Some(event) => side.handle(event),
-                None => side.lend_some(&mut self.endpoint),
+            if let Some(event) = self.endpoint.next_event() {
+                side.handle(event);
             }
+            side.lend_some(&mut self.endpoint);
         }
     }
 

@@ -9,14 +9,15 @@ use crate::limits::COUNTED_STEPS_PER_TURN;
 use crate::wire::CountedWord;
 
 impl Process {
-    /// Arrives at a barrier. [`Process::has_passed`] returns whether all others have.
+    /// Arrives at a barrier. [`Process::has_passed`] returns whether all others have. A handler may run meanwhile, on another thread: this
+    /// process is not idle then.
     ///
     /// # Errors
-    /// A rank is gone, so that it will never come. This process is in a barrier, or in a handler.
+    /// A rank is gone, so that it will never come. This process is in a barrier.
     pub fn arrive(&mut self) -> Result<()> {
         self.check_all()?;
-        if self.barrier.is_inside() || self.dispatcher.is_handling() {
-            return Err(AmError::State("no barrier is possible in a handler, or in another barrier"));
+        if self.barrier.is_inside() {
+            return Err(AmError::State("no barrier is possible in another barrier"));
         }
         let started = self.links.started();
         let is_busy = std::mem::replace(&mut self.started, started) != started || !self.is_idle();

@@ -37,6 +37,15 @@ static void count(CCS_token_t token, void *buffer, unsigned len)
     __atomic_fetch_add(&answered, 1, __ATOMIC_SEQ_CST);
 }
 
+static int begun, may_end;
+
+static void slow(CCS_token_t token, void *buffer, unsigned len)
+{
+    CHECK(token && !buffer && len == 0 && !pthread_equal(pthread_self(), program));
+    __atomic_store_n(&begun, 1, __ATOMIC_SEQ_CST);
+    sleep_until(&may_end, 1);
+}
+
 static void elsewhere(void *arg)
 {
     CHECK(!pthread_equal(pthread_self(), program));
@@ -63,6 +72,7 @@ int main(int argc, char **argv)
     OK(CCS_new_context(&context));
     OK(CCS_register_handler(context, 0, answer));
     OK(CCS_register_handler(context, 1, count));
+    OK(CCS_register_handler(context, 2, slow));
     int next = (rank + 1) % size;
     for (int number = 0; number < EACH; number++)
         OK(CCS_amrequest(context, next, &number, 4, CCS_DATA8, 0, 1, number));
@@ -74,6 +84,13 @@ int main(int argc, char **argv)
     OK(CCS_register_mem(&word, sizeof word));
     OK(CCS_get(rank, &word, 1, CCS_DATA64, &found, 1, CCS_DATA64, elsewhere, &called));
     sleep_until(&called, 1);
+    OK(CCS_barrier());
+    /* What runs there keeps this thread from no barrier and no fence. */
+    OK(CCS_amrequest(context, rank, NULL, 0, CCS_DATA_NULL, 2, 0));
+    sleep_until(&begun, 1);
+    OK(CCS_barrier());
+    OK(CCS_gfence());
+    __atomic_store_n(&may_end, 1, __ATOMIC_SEQ_CST);
     OK(CCS_barrier());
     /* And again, without it. */
     OK(CCS_set_progress_thread(0));

@@ -3,11 +3,14 @@
 mod common;
 #[path = "../../am/tests/launch/mod.rs"]
 mod launch;
+#[path = "../../cli/tests/common/marked.rs"]
+mod marked;
 
 use common::Linked;
-use std::fs;
+use marked::marked;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::{env, fs, process};
 
 /// Runs a program as so many ranks, each of which must succeed, and say this.
 fn run(name: &str, size: u32, arguments: &[&str], says: &str) {
@@ -95,11 +98,12 @@ fn one_dies(mode: &str) -> Vec<(bool, String)> {
 
 #[test]
 fn who_has_an_error_handler_survives() {
-    for _ in 0..3 {
-        let all = one_dies("survive");
+    for mode in ["survive", "survive", "survive", "leave"] {
+        let all = one_dies(mode);
         for (success, said) in [&all[0], &all[2]] {
             assert!(*success && said.contains("ccs_deaths: all well"), "{all:?}");
         }
+        assert!(mode == "survive" || all.iter().any(|(_, said)| said.contains(", 1 lost")), "{all:?}");
     }
 }
 
@@ -108,6 +112,59 @@ fn without_an_error_handler_a_death_ends_the_job() {
     let all = one_dies("not");
     for (success, said) in [&all[0], &all[2]] {
         assert!(!success && said.contains("CCS: rank ") && said.contains("rank 1"), "{all:?}");
+    }
+}
+
+/// With `CCI_CRASHES=N`, N jobs of each size, from the seed `CCI_SEED` on.
+#[test]
+fn without_an_error_handler_a_rank_killed_at_any_moment_ends_the_job() {
+    let number = |name: &str| env::var(name).ok().map(|value| value.parse::<u64>().expect("a number"));
+    let (first, count) = (number("CCI_SEED").unwrap_or(1), number("CCI_CRASHES").unwrap_or(2));
+    let program = common::compile("ccs_kills", Linked::Shared);
+    for size in 2..=8 {
+        for seed in first..first + count {
+            one_is_killed(&program, size, seed);
+        }
+    }
+}
+
+/// Where the launcher lets the others go on, the library alone ends the job, on devices which show at once that a process has ended.
+fn one_is_killed(program: &Path, size: u64, seed: u64) {
+    let (device, goes_on) = [("shm", true), ("tcp", false), ("udp", false), ("shm", false), ("tcp", true)]
+        [(seed + size) as usize % 5];
+    let config = common::scratch().join(format!("{device}.ini"));
+    let ip = if device == "shm" { "" } else { "ip = 127.0.0.1\n" };
+    fs::write(&config, format!("[only]\ntransport = {device}\n{ip}")).expect("a file");
+    let mark = format!("kills-{}-{size}-{seed}", process::id());
+    let timeout = format!("{}s", launch::PATIENCE.as_secs());
+    let mut command = Command::new(common::command());
+    command.args(["run", "-n", &size.to_string(), "--timeout", &timeout]);
+    command.args(goes_on.then_some("--keep-going")).arg(program).arg(seed.to_string());
+    command.args(goes_on.then_some("met"));
+    command.env("CCI_CONFIG", config).env("CCI_TEST_MARK", &mark);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = command.spawn().expect("the launcher starts");
+    let has_ended = common::wait(&mut run, 2 * launch::PATIENCE);
+    let left = marked(&format!("CCI_TEST_MARK={mark}"));
+    let output = run.wait_with_output().expect("its output");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let of =
+        format!("{size} ranks, seed {seed}, {device}, goes on: {goes_on}: {}\n{out}{err}", output.status);
+    let victim = out.lines().find_map(|line| line.strip_prefix("rank ")?.strip_suffix(" dies"));
+    let victim = victim.unwrap_or_else(|| panic!("{of}: no rank dies"));
+    assert!(has_ended && !matches!(output.status.code(), Some(0 | 124) | None), "{of}");
+    assert!(left.is_empty(), "{of}: {left:?} are left");
+    assert!(!out.contains("has left"), "{of}");
+    let by_library = err.contains("CCS: rank ") && err.contains(&format!("(rank {victim}, code 8)"));
+    let by_launcher = err.contains(&format!("rank {victim} (process ")) && err.contains("SIGKILL");
+    assert!(by_library || by_launcher && !goes_on, "{of}");
+}
+
+/// Both ends of a message for a handler that is not there can see that it waits.
+#[test]
+fn a_handler_that_never_comes_is_explained_at_both_ends() {
+    for size in [2, 3] {
+        run("ccs_explain", size, &[], "ccs_explain: all well");
     }
 }
 

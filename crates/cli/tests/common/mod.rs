@@ -1,9 +1,11 @@
 //! What the tests of the command share: starting it, and reading what it says.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
+mod marked;
 pub mod slurm;
 pub mod ssh;
 
+pub use marked::marked;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -22,17 +24,6 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// Processes that have `mark` in their environment.
-pub fn marked(mark: &str) -> Vec<i32> {
-    let has_mark = |pid: &i32| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|&byte| byte == 0).any(|entry| entry == mark.as_bytes())
-    };
-    let entries = std::fs::read_dir("/proc").expect("/proc");
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(has_mark).collect()
 }
 
 pub fn signal(pid: i32, signal: &str) {

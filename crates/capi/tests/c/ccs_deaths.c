@@ -2,15 +2,15 @@
 #include "ccs_check.h"
 #include <unistd.h>
 
-static int rank, size, told, ended, status;
+static int rank, size, reports, ended, status;
 static char memory[64], mine[64];
 static void *there;
 static int addresses;
 
 static void lost(int code, int who, const char *what, void *arg)
 {
-    CHECK(code == CCS_ERR_PEER && who == 1 && strlen(what) > 5 && arg == &told);
-    told++;
+    CHECK(code == CCS_ERR_PEER && who == 1 && strlen(what) > 5 && arg == &reports);
+    reports++;
 }
 
 static void done(void *arg)
@@ -36,7 +36,7 @@ int main(int argc, char **argv)
     OK(CCS_rank(&rank));
     OK(CCS_nprocs(&size));
     if (survives)
-        OK(CCS_set_error_handler(lost, &told));
+        OK(CCS_set_error_handler(lost, &reports));
     OK(CCS_new_context(&context));
     OK(CCS_register_handler(context, 0, address));
     OK(CCS_register_mem(memory, sizeof memory));
@@ -53,8 +53,8 @@ int main(int argc, char **argv)
     if (leaves) {
         /* Rank 1 never leaves: its death ends the wait for it. Whoever leaves first has seen it, and the other one may have it from there. */
         OK(CCS_finalize());
-        CHECK(told <= 1);
-        printf("ccs_deaths: all well, %d lost\n", told);
+        CHECK(reports <= 1);
+        printf("ccs_deaths: all well, %d lost\n", reports);
         return 0;
     }
     int started = 0, code = CCS_SUCCESS;
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
     if (code != CCS_SUCCESS)
         started--;
     OK(CCS_fence_all());
-    CCS_block_until(ended == started && told == 1);
+    CCS_block_until(ended == started && reports == 1);
     CHECK(survives);
     CODE(CCS_barrier(), CCS_ERR_PEER);
     CODE(CCS_team_barrier(CCS_TEAM_WORLD), CCS_ERR_PEER);

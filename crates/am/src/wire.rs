@@ -9,7 +9,7 @@ mod whole;
 
 pub(crate) use counted::CountedWord;
 pub(crate) use large::{LARGE_BYTES, LargeOutcome, Offer};
-pub(crate) use packed::{Packed, encode_description};
+pub(crate) use packed::{Packed, description_head, gathered_head};
 pub(crate) use update::{Update, Updating};
 pub(crate) use whole::WholeHead;
 
@@ -422,9 +422,10 @@ impl Word {
             Word::Update(update) => update.encode(),
             Word::Counted(word) => word.encode(),
             Word::Description(slot, description) => {
-                encode_description(*slot, &description.encode(DESCRIPTION_BYTES_MAX).unwrap_or_default())
+                let encoded = description.encode(DESCRIPTION_BYTES_MAX).unwrap_or_default();
+                [&description_head(*slot, encoded.len())[..], &encoded].concat()
             }
-            Word::Gathered(id, data) => packed::encode_gathered(*id, data),
+            Word::Gathered(id, data) => [&gathered_head(*id, data.len())[..], data].concat(),
             Word::Updated(id, refused) => {
                 let head = Header { flag: refused.is_some(), ..Header::new(Kind::Updated) }.encode();
                 [&head[..], &id.to_le_bytes(), &refused.unwrap_or_default().to_le_bytes()].concat()
@@ -524,6 +525,12 @@ impl ContextName {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// A word in a whole record.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Word> {
+        let header = Header::decode(bytes).filter(|header| header.record_bytes() == bytes.len())?;
+        Word::decode(header, bytes)
+    }
 
     proptest! {
         #[test]

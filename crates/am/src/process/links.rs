@@ -13,7 +13,7 @@ use crate::limits::{
     self, COLLECTIVE_BYTES_MAX, HEADER_BYTES, OUTBOX_RECORDS_MAX, POLL_EVENTS, POLL_MESSAGES, SILENCE_LIMIT,
     UPDATES_MAX,
 };
-use crate::wire::{Collected, ContextName, Head, Header, Kind, Word};
+use crate::wire::{Collected, ContextName, Head, Header, Kind, Word, gathered_head};
 use cci::{Connection, Endpoint, Event, Line, SendError, SendFlags, Short, TransportKind};
 use cci_job::{Peer, RankEvent, Ranks};
 use std::collections::{HashMap, VecDeque};
@@ -247,14 +247,19 @@ impl Links {
         *asked = asked.saturating_sub(1);
     }
 
+    /// Sends a rank a record that does not wait for others, with data that are not copied behind its head first.
+    pub fn say_with(&mut self, rank: u32, head: &[u8], data: &[u8]) {
+        self.post(rank, head, data);
+    }
+
     //= wire.md R-AM-13
-    /// Sends a rank the answer to what it has asked for. Returns false if more data than it may have asked for wait for it.
-    pub fn answer(&mut self, rank: u32, answer: &Word) -> bool {
+    /// Sends a rank the data that it has asked for by this number. Returns false if more data than it may have asked for wait for it.
+    pub fn say_gathered(&mut self, rank: u32, id: u64, data: &[u8]) -> bool {
         let is_data = |record: &[u8]| record.first() == Some(&(Kind::Gathered as u8));
         let waiting = self.link(rank).outbox.iter().filter(|record| is_data(record)).count();
         let may = waiting < UPDATES_MAX as usize;
         if may {
-            self.say(rank, answer);
+            self.post(rank, &gathered_head(id, data.len()), data);
         }
         may
     }

@@ -475,8 +475,7 @@ impl OneSided {
                 true
             }
             Updating::Scatter { .. } | Updating::Gather { .. } => {
-                let answer = self.descriptions.serve(&self.registered, rank, &update);
-                answer.is_some_and(|answer| links.answer(rank, &answer))
+                self.descriptions.serve(links, &self.registered, rank, &update)
             }
             Updating::Indexed { .. } | Updating::IndexedFar { .. } => {
                 let is_kept = self.served.keep(rank, update);

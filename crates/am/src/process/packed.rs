@@ -9,7 +9,7 @@ use super::part::{Elements, Transfer};
 use super::registered::{Registered, inside};
 use crate::description::{Description, Piece};
 use crate::limits::{DESCRIPTION_BYTES_MAX, DESCRIPTIONS_MAX, PACKED_BYTES_MAX};
-use crate::wire::{Packed, Range, Update, Updating, Word};
+use crate::wire::{Packed, Range, Update, Updating, Word, description_head};
 use cci::Memory;
 use cci_job::numbered::Numbered;
 
@@ -18,6 +18,8 @@ use cci_job::numbered::Numbered;
 pub(crate) struct Descriptions {
     sent: Numbered<u32, Sent>,
     theirs: Numbered<u32, Vec<Option<Description>>>,
+    /// Data of the record that is being sent.
+    buffer: Vec<u8>,
 }
 
 /// What a rank was sent: each description by its number.
@@ -30,14 +32,15 @@ struct Sent {
 }
 
 impl Descriptions {
-    /// Whether transfers of small pieces to a rank with this description of its memory travel packed.
+    /// Whether transfers of short pieces to a rank with this description of its memory travel packed. Nothing is sent yet.
     pub fn may_pack(&mut self, links: &mut Links, rank: u32, there: &Description) -> bool {
-        let sent = self.sent.entry(rank).or_insert_with(|| Sent {
+        let Sent { is_mapped, slots, .. } = self.sent.entry(rank).or_insert_with(|| Sent {
             is_mapped: links.is_mapped(rank),
             slots: Vec::new(),
             next: 0,
         });
-        !sent.is_mapped && self.slot(links, rank, there).is_some()
+        let is_known = || slots.iter().any(|(known, _)| known.is_clone_of(there));
+        !*is_mapped && (is_known() || there.encode(DESCRIPTION_BYTES_MAX).is_some())
     }
 
     /// The number by which a rank knows a description. It is sent first, unless it was before. `None` if it is too long.
@@ -55,7 +58,7 @@ impl Descriptions {
         }
         let at = *next;
         *next = (at + 1) % DESCRIPTIONS_MAX;
-        links.say(rank, &Word::Description(at as u16, description.clone()));
+        links.say_with(rank, &description_head(at as u16, encoded.len()), &encoded);
         let entry = (description.clone(), encoded);
         match slots.get_mut(at) {
             Some(slot) => *slot = entry,
@@ -89,11 +92,16 @@ impl Descriptions {
     pub fn ask(&mut self, links: &mut Links, rank: u32, described: &mut Described, id: u64) -> bool {
         let total = described.packed_bytes;
         while described.packed.asked_bytes < total && described.packed.refused.is_none() {
-            // Later transfers may have taken its number meanwhile.
-            let Some(slot) = self.slot(links, rank, &described.there.description) else { return true };
+            // Before the description is sent: transfers that wait would send theirs again at each attempt.
             if !links.take_update(rank) {
                 return false;
             }
+            // Later transfers may have taken its number meanwhile.
+            let Some(slot) = self.slot(links, rank, &described.there.description) else {
+                debug_assert!(false, "it was found that it may be sent");
+                links.return_update(rank);
+                return false;
+            };
             let first = described.packed.asked_bytes;
             let len_bytes = PACKED_BYTES_MAX.min(total - first);
             let packed = Packed {
@@ -102,47 +110,68 @@ impl Descriptions {
                 count: described.there.count as u64,
                 first_byte: first as u64,
             };
-            let what = match described.transfer {
+            match described.transfer {
                 Transfer::Put => {
-                    let mut data = vec![0; len_bytes].into_boxed_slice();
+                    let data = part_of(&mut self.buffer, len_bytes);
                     let Elements { count, description } = &described.here;
                     let is_packed = described.local.readable().is_some_and(|memory| {
-                        description.pack(memory, described.origin, *count, first, &mut data).is_ok()
+                        description.pack(memory, described.origin, *count, first, data).is_ok()
                     });
                     debug_assert!(is_packed, "it was checked when it was started");
-                    Updating::Scatter { packed, data }
+                    links.say_with(rank, &packed.scatter_head(id, len_bytes), data);
                 }
-                Transfer::Get => Updating::Gather { packed, len_bytes },
-            };
-            links.say(rank, &Word::Update(Update { id, what }));
+                Transfer::Get => {
+                    let what = Updating::Gather { packed, len_bytes };
+                    links.say(rank, &Word::Update(Update { id, what }));
+                }
+            }
             described.packed.asked_bytes += len_bytes;
             described.packed.in_flight += 1;
         }
         true
     }
 
-    /// Does what a rank asks for by a description. Returns the answer; `None` if the rank breaks the protocol.
+    /// Does what a rank asks for by a description, and answers. Returns false if the rank breaks the protocol, or reads no answers.
     //= wire.md R-AM-18
-    pub fn serve(&self, registered: &[Registered], rank: u32, update: &Update) -> Option<Word> {
+    pub fn serve(
+        &mut self,
+        links: &mut Links,
+        registered: &[Registered],
+        rank: u32,
+        update: &Update,
+    ) -> bool {
         let (packed, len_bytes) = match &update.what {
             Updating::Scatter { packed, data } => (packed, data.len()),
             Updating::Gather { packed, len_bytes } => (packed, *len_bytes),
-            _ => return None,
+            _ => return false,
         };
-        let description = self.theirs.get(&rank)?.get(usize::from(packed.slot))?.as_ref()?;
-        let there = There::of(description, packed, len_bytes)?;
-        Some(match &update.what {
-            Updating::Scatter { data, .. } => Word::Updated(update.id, there.scatter(registered, data).err()),
-            _ => match there.gather(registered) {
-                Ok(data) => Word::Gathered(update.id, data),
-                Err(refused) => Word::Updated(update.id, Some(refused)),
-            },
-        })
+        let theirs = self.theirs.get(&rank).and_then(|theirs| theirs.get(usize::from(packed.slot))?.as_ref());
+        let Some(target) = theirs.and_then(|theirs| Target::of(theirs, packed, len_bytes)) else {
+            return false;
+        };
+        let made = match &update.what {
+            Updating::Scatter { data, .. } => target.scatter(registered, data),
+            _ => {
+                let data = part_of(&mut self.buffer, len_bytes);
+                match target.gather(registered, data) {
+                    Ok(()) => return links.say_gathered(rank, update.id, data),
+                    Err(refused) => Err(refused),
+                }
+            }
+        };
+        links.say(rank, &Word::Updated(update.id, made.err()));
+        true
     }
 }
 
+/// The beginning of a buffer, which is allocated when it is first needed.
+fn part_of(buffer: &mut Vec<u8>, len_bytes: usize) -> &mut [u8] {
+    buffer.resize(PACKED_BYTES_MAX, 0);
+    buffer.get_mut(..len_bytes).unwrap_or_default()
+}
+
 /// Described memory of this process that a rank asks for.
-struct There<'a> {
+struct Target<'a> {
     description: &'a Description,
     count: usize,
     origin: u64,
@@ -153,9 +182,9 @@ struct There<'a> {
     before: isize,
 }
 
-impl<'a> There<'a> {
+impl<'a> Target<'a> {
     /// `None` if there are no such bytes.
-    fn of(description: &'a Description, packed: &Packed, len_bytes: usize) -> Option<There<'a>> {
+    fn of(description: &'a Description, packed: &Packed, len_bytes: usize) -> Option<Target<'a>> {
         let (count, first_byte) =
             (usize::try_from(packed.count).ok()?, usize::try_from(packed.first_byte).ok()?);
         let size = description.packed_bytes(count)?;
@@ -167,7 +196,7 @@ impl<'a> There<'a> {
         let whole = Range { start, len_bytes: span.len() as u64 };
         whole.end()?;
         let (origin, before) = (packed.origin, span.start);
-        Some(There { description, count, origin, first_byte, len_bytes, whole, before })
+        Some(Target { description, count, origin, first_byte, len_bytes, whole, before })
     }
 
     /// All of it in one registered memory, and its origin there.
@@ -207,20 +236,20 @@ impl<'a> There<'a> {
         Ok(())
     }
 
-    fn gather(&self, registered: &[Registered]) -> Result<Box<[u8]>, u64> {
-        let mut data = vec![0; self.len_bytes].into_boxed_slice();
+    /// Reads all of the data.
+    fn gather(&self, registered: &[Registered], data: &mut [u8]) -> Result<(), u64> {
         if let Some((memory, origin)) = self.in_one(registered) {
             let is_there = memory.readable().is_some_and(|memory| {
-                self.description.pack(memory, origin, self.count, self.first_byte, &mut data).is_ok()
+                self.description.pack(memory, origin, self.count, self.first_byte, data).is_ok()
             });
             debug_assert!(is_there, "the place was looked up");
-            return Ok(data);
+            return Ok(());
         }
-        let mut rest = &mut data[..];
+        let mut rest = data;
         for (memory, at, len_bytes) in self.in_pieces(registered)? {
             let is_there = rest.split_off_mut(..len_bytes).is_some_and(|bytes| memory.read(at, bytes));
             debug_assert!(is_there, "the place was looked up");
         }
-        Ok(data)
+        Ok(())
     }
 }

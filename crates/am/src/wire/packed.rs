@@ -5,6 +5,8 @@ use crate::description::Description;
 use crate::limits::{DESCRIPTIONS_MAX, HEADER_BYTES, PACKED_BYTES_MAX};
 
 const WORD_BYTES: usize = 8;
+/// Bytes before the data of a scatter, or the length of a gather.
+const PACKED_HEAD_BYTES: usize = HEADER_BYTES + 4 * WORD_BYTES;
 
 /// Described data of the receiver, by a description that the sender has sent before.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -20,10 +22,23 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    pub(super) fn encode(&self, body: &mut Vec<u8>) {
-        for word in [self.origin, self.count, self.first_byte] {
-            body.extend(word.to_le_bytes());
+    /// What comes before the data of the scatter of this number.
+    //= wire.md R-AM-18
+    pub fn scatter_head(&self, id: u64, data_bytes: usize) -> [u8; PACKED_HEAD_BYTES] {
+        self.head(Kind::Scatter, id, data_bytes)
+    }
+
+    /// What comes before `rest_bytes` of a record of this kind and number.
+    pub(super) fn head(&self, kind: Kind, id: u64, rest_bytes: usize) -> [u8; PACKED_HEAD_BYTES] {
+        let value = (PACKED_HEAD_BYTES - HEADER_BYTES + rest_bytes) as u32;
+        let mut head = [0; PACKED_HEAD_BYTES];
+        let (header, words) = head.split_at_mut(HEADER_BYTES);
+        header.copy_from_slice(&Header { context: self.slot, value, ..Header::new(kind) }.encode());
+        let all = [id, self.origin, self.count, self.first_byte];
+        for (bytes, word) in words.chunks_exact_mut(WORD_BYTES).zip(all) {
+            bytes.copy_from_slice(&word.to_le_bytes());
         }
+        head
     }
 
     /// Also returns what comes behind it.
@@ -35,11 +50,10 @@ impl Packed {
     }
 }
 
-/// A description gets a number, which it keeps until another one gets it.
+/// What comes before an encoded description, which gets a number, and keeps it until another one gets it.
 //= wire.md R-AM-17
-pub(crate) fn encode_description(slot: u16, encoded: &[u8]) -> Vec<u8> {
-    let header = Header { context: slot, value: encoded.len() as u32, ..Header::new(Kind::Description) };
-    [&header.encode()[..], encoded].concat()
+pub(crate) fn description_head(slot: u16, encoded_bytes: usize) -> [u8; HEADER_BYTES] {
+    Header { context: slot, value: encoded_bytes as u32, ..Header::new(Kind::Description) }.encode()
 }
 
 pub(super) fn decode_description(header: Header, body: &[u8]) -> Option<(u16, Description)> {
@@ -47,11 +61,16 @@ pub(super) fn decode_description(header: Header, body: &[u8]) -> Option<(u16, De
     Some((header.context, Description::decode(body)?)).filter(|_| is_slot)
 }
 
-/// The data of a gather, by its number.
-pub(super) fn encode_gathered(id: u64, data: &[u8]) -> Vec<u8> {
-    let value = (WORD_BYTES + data.len()) as u32;
-    let header = Header { value, ..Header::new(Kind::Gathered) };
-    [&header.encode()[..], &id.to_le_bytes(), data].concat()
+/// Bytes before the data of a gather.
+const GATHERED_HEAD_BYTES: usize = HEADER_BYTES + WORD_BYTES;
+
+/// What comes before the data of the gather of this number.
+pub(crate) fn gathered_head(id: u64, data_bytes: usize) -> [u8; GATHERED_HEAD_BYTES] {
+    let value = (WORD_BYTES + data_bytes) as u32;
+    let mut head = [0; GATHERED_HEAD_BYTES];
+    head[..HEADER_BYTES].copy_from_slice(&Header { value, ..Header::new(Kind::Gathered) }.encode());
+    head[HEADER_BYTES..].copy_from_slice(&id.to_le_bytes());
+    head
 }
 
 pub(super) fn decode_gathered(body: &[u8]) -> Option<(u64, Box<[u8]>)> {
@@ -59,16 +78,16 @@ pub(super) fn decode_gathered(body: &[u8]) -> Option<(u64, Box<[u8]>)> {
     Some((word(body)?, data.into()))
 }
 
-const _: () = assert!(PACKED_BYTES_MAX + 4 * WORD_BYTES + HEADER_BYTES <= crate::limits::RECORD_BYTES_MAX);
+const _: () = assert!(PACKED_HEAD_BYTES + PACKED_BYTES_MAX <= crate::limits::RECORD_BYTES_MAX);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::tests::decode;
     use crate::wire::{Update, Updating, Word};
 
-    fn decode(bytes: &[u8]) -> Option<Word> {
-        let header = Header::decode(bytes).filter(|header| header.record_bytes() == bytes.len())?;
-        Word::decode(header, bytes)
+    fn encode_description(slot: u16, encoded: &[u8]) -> Vec<u8> {
+        [&description_head(slot, encoded.len())[..], encoded].concat()
     }
 
     #[test]
@@ -100,7 +119,7 @@ mod tests {
         let data: Box<[u8]> = vec![3; 100].into();
         let bytes = Word::Gathered(7, data.clone()).encode();
         assert_eq!(decode(&bytes), Some(Word::Gathered(7, data)));
-        assert_eq!(decode(&encode_gathered(7, &[])), None);
+        assert_eq!(decode(&gathered_head(7, 0)), None);
         let described = Description::strided(&[8, 10], &[16]).unwrap();
         let encoded = described.encode(1_000).unwrap();
         let Some(Word::Description(5, decoded)) = decode(&encode_description(5, &encoded)) else {

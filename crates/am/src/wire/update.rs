@@ -55,14 +55,11 @@ impl Update {
                 body.extend(region.handle.to_bytes());
             }
             Updating::Scatter { packed, data } => {
-                (header.kind, header.context) = (Kind::Scatter, packed.slot);
-                packed.encode(&mut body);
-                body.extend(&data[..]);
+                return [&packed.scatter_head(self.id, data.len())[..], data].concat();
             }
             Updating::Gather { packed, len_bytes } => {
-                (header.kind, header.context) = (Kind::Gather, packed.slot);
-                packed.encode(&mut body);
-                body.extend((*len_bytes as u64).to_le_bytes());
+                let len_bytes = (*len_bytes as u64).to_le_bytes();
+                return [&packed.head(Kind::Gather, self.id, len_bytes.len())[..], &len_bytes].concat();
             }
         }
         header.value = body.len() as u32;
@@ -127,11 +124,7 @@ mod tests {
     use crate::arithmetic::Reduction;
     use crate::limits::RECORD_BYTES_MAX;
     use crate::wire::Word;
-
-    fn decode(bytes: &[u8]) -> Option<Word> {
-        let header = Header::decode(bytes).filter(|header| header.record_bytes() == bytes.len())?;
-        Word::decode(header, bytes)
-    }
+    use crate::wire::tests::decode;
 
     #[test]
     fn updates_are_kept_and_nonsense_is_refused() {

@@ -18,6 +18,9 @@ use std::time::Duration;
 /// What a rank shall do; not set in the tests themselves.
 const ROLE: &str = "CCI_TEST_ROLE";
 const DEVICE: &str = "CCI_TEST_DEVICE";
+/// The collective in which ranks wait.
+const WAITS_IN: &str = "CCI_TEST_WAITS_IN";
+
 /// This program again, in a role.
 fn role(name: &'static str) -> impl Fn() -> Command {
     move || {
@@ -43,6 +46,7 @@ fn as_a_rank() {
     match env::var(ROLE).as_deref() {
         Ok("all to all") => all_to_all(),
         Ok("one dies") => one_dies(),
+        Ok("dies unmet") => dies_unmet(),
         Ok("symmetric") => symmetric(),
         Ok("late") => late(),
         _ => {}
@@ -194,6 +198,39 @@ fn one_dies() {
     }
 }
 
+/// The last rank dies before anybody has a connection with it, and the others wait for it in the collective that the test names.
+fn dies_unmet() {
+    let mut job = Job::join().unwrap();
+    job.survive().unwrap();
+    let context = cci::Context::new().unwrap();
+    let device = context.device(&env::var(DEVICE).unwrap()).unwrap();
+    let mut runtime = Runtime::open_on(&mut job, device, cci::Options::default()).unwrap();
+    let victim = runtime.size() - 1;
+    if runtime.rank() == victim {
+        exit(7);
+    }
+    let gone = Rc::new(Cell::new(false));
+    let report = gone.clone();
+    runtime.on_gone(move |rank, _| report.set(report.get() || rank == victim));
+    let ended = match env::var(WAITS_IN).as_deref() {
+        Ok("broadcast") => {
+            let broadcast = Collective::Broadcast { root: victim, data: vec![0; 8] };
+            runtime.collective(Team::WORLD, broadcast).map(drop)
+        }
+        Ok("allreduce") => {
+            let with = (Number::U64, Reduction::Max);
+            runtime.collective(Team::WORLD, Collective::Allreduce { data: vec![0; 8], with }).map(drop)
+        }
+        Ok("symmetric") => runtime.allocate_symmetric(4096).map(drop),
+        _ => runtime.barrier(),
+    };
+    // Another one may have learned of it before, and left.
+    assert!(matches!(&ended, Err(AmError::Gone { .. })), "{ended:?}");
+    while !gone.get() {
+        runtime.wait(None).unwrap();
+    }
+}
+
 #[test]
 fn all_speak_to_all() {
     for size in [1, 2, 5] {
@@ -232,6 +269,29 @@ fn whoever_sends_to_a_rank_that_dies_is_told() {
         });
         assert_eq!(ranks[1].status.code(), Some(7), "{device}: {:?}", ranks[1]);
         assert!(ranks[0].status.success() && ranks[2].status.success(), "{device}: {ranks:?}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_rank_that_died_unmet_learns_of_it() {
+    let job = |device, waits_in| {
+        let again = role("dies unmet");
+        let ranks = launch(5, || {
+            let mut command = again();
+            command.env(DEVICE, device).env(WAITS_IN, waits_in);
+            command
+        });
+        let (victim, others) = ranks.split_last().unwrap();
+        assert_eq!(victim.status.code(), Some(7), "{device}, {waits_in}: {victim:?}");
+        assert!(others.iter().all(|rank| rank.status.success()), "{device}, {waits_in}: {others:?}");
+    };
+    for device in ["any", "udp-lo"] {
+        // Most of the time of a job is the time after which deaths are reported.
+        std::thread::scope(|scope| {
+            for waits_in in ["broadcast", "allreduce", "symmetric", "barrier"] {
+                scope.spawn(move || job(device, waits_in));
+            }
+        });
     }
 }
 

@@ -89,7 +89,7 @@ impl Coordinator {
         if let Some(state) = table.ranks.get_mut(rank as usize) {
             state.end = Some(status);
             for say in &table.hosts {
-                say(ToHost::Ended { rank });
+                say(ToHost::Ended { rank, has_died: status.is_death() });
             }
         }
         table.rank_is_gone(rank);

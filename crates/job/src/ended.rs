@@ -2,7 +2,7 @@
 //! that is stopped holds nobody up.
 //!
 //! A count of the ranks that have ended comes first, so that most looks read nothing else. Then a random number says which table this is, and
-//! then each rank has a byte, which is 1 once it has ended.
+//! then each rank has a byte, which is 1 once it has ended with exit code 0, and 2 once it has died.
 
 use crate::published::{find, place};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -15,6 +15,9 @@ use std::sync::{Mutex, PoisonError};
 const COUNT_BYTES: usize = size_of::<u64>();
 const NONCE_BYTES: usize = size_of::<u64>();
 const RANKS_AT: u64 = (COUNT_BYTES + NONCE_BYTES) as u64;
+/// What the byte of a rank is.
+const EXITED: u8 = 1;
+const DIED: u8 = 2;
 /// Nobody can change the length of memory that has these.
 const LENGTH_FOR_EVER: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
@@ -58,15 +61,16 @@ impl EndedTable {
         EndedPlace { place: place(&self.file), nonce: self.nonce }
     }
 
-    /// A rank has ended. Ranks that do not exist are ignored.
-    pub fn enter(&self, rank: u32) {
+    /// A rank has ended, and has died unless its exit code was 0. Ranks that do not exist are ignored.
+    pub fn enter(&self, rank: u32, has_died: bool) {
         // No code that holds it panics.
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(entry @ false) = ended.get_mut(rank as usize) else { return };
         *entry = true;
         let count = ended.iter().filter(|ended| **ended).count() as u64;
         // The pages are there since the table was made, so that writing them does not fail. The count comes last: whoever sees it looks.
-        let _ = self.file.write_all_at(&[1], RANKS_AT + u64::from(rank));
+        let byte = if has_died { DIED } else { EXITED };
+        let _ = self.file.write_all_at(&[byte], RANKS_AT + u64::from(rank));
         let _ = self.file.write_all_at(&count.to_le_bytes(), 0);
     }
 }
@@ -102,8 +106,8 @@ impl Ended {
         self.is_wanted.load(Ordering::Relaxed)
     }
 
-    /// Calls `on_ended` for each rank that has ended and is not in `known`, and enters it there.
-    pub fn look(&self, known: &mut Known, mut on_ended: impl FnMut(u32)) {
+    /// Calls `on_ended` for each rank that has ended and is not in `known`, with whether it has died, and enters it there.
+    pub fn look(&self, known: &mut Known, mut on_ended: impl FnMut(u32, bool)) {
         let mut count = [0; COUNT_BYTES];
         if self.file.read_exact_at(&mut count, 0).is_err() || u64::from_le_bytes(count) == known.count {
             return;
@@ -118,7 +122,7 @@ impl Ended {
                 *is_known = true;
                 // What was found, and not what the count says: so a rank whose byte is not seen yet is looked for again.
                 known.count += 1;
-                on_ended(rank);
+                on_ended(rank, byte == DIED);
             }
         }
     }
@@ -133,6 +137,11 @@ pub struct Known {
 }
 
 impl Known {
+    /// How many ranks have ended.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Whether the rank has ended.
     pub fn has(&self, rank: u32) -> bool {
         self.ranks.get(rank as usize).copied().unwrap_or(false)
@@ -144,9 +153,9 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn look(ended: &Ended, known: &mut Known) -> Vec<u32> {
+    fn look(ended: &Ended, known: &mut Known) -> Vec<(u32, bool)> {
         let mut found = Vec::new();
-        ended.look(known, |rank| found.push(rank));
+        ended.look(known, |rank, has_died| found.push((rank, has_died)));
         found
     }
 
@@ -156,15 +165,16 @@ mod tests {
         let [first, second] = [(), ()].map(|()| Ended::open(&table.place(), 5).unwrap());
         let (mut by_first, mut by_second) = (Known::default(), Known::default());
         assert_eq!(look(&first, &mut by_first), []);
-        table.enter(3);
-        table.enter(3);
-        table.enter(5);
-        assert_eq!(look(&first, &mut by_first), [3]);
+        table.enter(3, true);
+        table.enter(3, false);
+        table.enter(5, true);
+        assert_eq!(look(&first, &mut by_first), [(3, true)]);
         assert_eq!(look(&first, &mut by_first), []);
-        table.enter(0);
-        table.enter(4);
-        assert_eq!(look(&first, &mut by_first), [0, 4]);
-        assert_eq!(look(&second, &mut by_second), [0, 3, 4]);
+        table.enter(0, false);
+        table.enter(4, true);
+        assert_eq!(look(&first, &mut by_first), [(0, false), (4, true)]);
+        assert_eq!(look(&second, &mut by_second), [(0, false), (3, true), (4, true)]);
+        assert_eq!(by_second.count(), 3);
         assert_eq!(
             [0, 1, 2, 3, 4, 5].map(|rank| by_second.has(rank)),
             [true, false, false, true, true, false]

@@ -68,7 +68,7 @@ fn from_hosts() -> impl Strategy<Value = FromHost> {
 fn to_hosts() -> impl Strategy<Value = ToHost> {
     prop_oneof![
         (any::<Option<u32>>(), from_launchers()).prop_map(|(rank, answer)| ToHost::Answer { rank, answer }),
-        any::<u32>().prop_map(|rank| ToHost::Ended { rank }),
+        any::<(u32, bool)>().prop_map(|(rank, has_died)| ToHost::Ended { rank, has_died }),
     ]
 }
 

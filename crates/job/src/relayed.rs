@@ -36,6 +36,8 @@ pub enum ToHost {
     Ended {
         /// Which one.
         rank: u32,
+        /// It did not end with exit code 0.
+        has_died: bool,
     },
 }
 
@@ -80,7 +82,7 @@ impl ToHost {
             ToHost::Answer { rank: Some(rank), answer } => {
                 Frame::new(1).number(*rank).bytes(&answer.encode()[4..])
             }
-            ToHost::Ended { rank } => Frame::new(2).number(*rank),
+            ToHost::Ended { rank, has_died } => Frame::new(2 + u8::from(*has_died)).number(*rank),
         };
         frame.finish()[4..].to_vec()
     }
@@ -96,7 +98,7 @@ impl ToHost {
         let said = match kind {
             0 => answer(None, &mut fields)?,
             1 => answer(Some(fields.number()?), &mut fields)?,
-            2 => ToHost::Ended { rank: fields.number()? },
+            2 | 3 => ToHost::Ended { rank: fields.number()?, has_died: kind == 3 },
             _ => return None,
         };
         fields.is_empty().then_some(said)
@@ -119,7 +121,8 @@ mod tests {
         }
         let answer = FromLauncher::Exchanged { values: vec![vec![1], vec![]] };
         let answer = |rank| ToHost::Answer { rank, answer: answer.clone() };
-        for said in [answer(None), answer(Some(3)), ToHost::Ended { rank: 3 }] {
+        let ended = |has_died| ToHost::Ended { rank: 3, has_died };
+        for said in [answer(None), answer(Some(3)), ended(false), ended(true)] {
             let bytes = said.encode();
             assert_eq!(ToHost::decode(&bytes), Some(said));
             assert!((0..bytes.len()).all(|len| ToHost::decode(&bytes[..len]).is_none()));

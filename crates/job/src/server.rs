@@ -81,9 +81,9 @@ impl RankServer {
                 let frame = answer.encode();
                 ranks.clone().for_each(|rank| self.shared.write(rank, &frame));
             }
-            ToHost::Ended { rank } => {
+            ToHost::Ended { rank, has_died } => {
                 if let Some(ended) = ended {
-                    ended.enter(*rank);
+                    ended.enter(*rank, *has_died);
                 }
             }
         }

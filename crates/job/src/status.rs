@@ -24,6 +24,11 @@ impl RankStatus {
         !matches!(self, RankStatus::Running | RankStatus::Left)
     }
 
+    /// Whether the rank has died: its process has ended, and not with exit code 0.
+    pub const fn is_death(self) -> bool {
+        self.is_final() && !matches!(self, RankStatus::Exited(0))
+    }
+
     /// As two numbers of a frame.
     pub(crate) const fn to_numbers(self) -> (u32, u32) {
         match self {

@@ -538,6 +538,7 @@ impl Links {
                     }
                 }
                 RankEvent::Failed { peer, why } => self.lose(peer.rank(), why.to_string()),
+                RankEvent::Died { rank } => self.lose(rank, "its process has died".into()),
                 RankEvent::Ended { peer, connection, reason } => {
                     self.by_connection.remove(&connection);
                     self.last = None;

@@ -31,12 +31,23 @@ int main(int argc, char **argv)
 {
     CCS_context_t context;
     CHECK(argc > 1);
-    int leaves = strcmp(argv[1], "leave") == 0, survives = leaves || strcmp(argv[1], "survive") == 0;
+    int leaves = strcmp(argv[1], "leave") == 0, unmet = strcmp(argv[1], "unmet") == 0;
+    int survives = leaves || unmet || strcmp(argv[1], "survive") == 0;
     OK(CCS_init());
     OK(CCS_rank(&rank));
     OK(CCS_nprocs(&size));
     if (survives)
         OK(CCS_set_error_handler(lost, &reports));
+    if (unmet) {
+        /* Rank 1 dies before anybody is connected with it, and the others wait for what it should begin. */
+        if (rank == 1)
+            _exit(3);
+        CODE(CCS_broadcast(CCS_TEAM_WORLD, 1, memory, sizeof memory, CCS_DATA8), CCS_ERR_PEER);
+        CCS_block_until(reports == 1);
+        OK(CCS_finalize());
+        puts("ccs_deaths: all well");
+        return 0;
+    }
     OK(CCS_new_context(&context));
     OK(CCS_register_handler(context, 0, address));
     OK(CCS_register_mem(memory, sizeof memory));

@@ -90,11 +90,6 @@ impl Connections {
         self.states.len()
     }
 
-    /// Whether nobody has asked for any.
-    pub(super) fn is_empty(&self) -> bool {
-        self.states.is_empty()
-    }
-
     /// See [`super::Ranks::rank`].
     pub fn rank(&self) -> u32 {
         self.rank

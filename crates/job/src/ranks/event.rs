@@ -31,6 +31,13 @@ pub enum RankEvent {
         /// Why.
         reason: DisconnectReason,
     },
+    /// A rank has died: its process has ended, and not with exit code 0. It comes once for each such rank, whether this one was connected
+    /// with it or not, if the launcher shows deaths and this rank survives them ([`crate::Job::survive`]). The ends of connections with it come
+    /// before.
+    Died {
+        /// Which.
+        rank: u32,
+    },
     /// The barrier that [`super::Ranks::barrier`] has started has ended: all ranks have called it, or it fails with [`crate::JobError::Gone`].
     Barrier(Result<()>),
     /// An event of the endpoint: a message, a completion, a failure of the device. [`super::Ranks::peer`] says whose it is.

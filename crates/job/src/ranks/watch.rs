@@ -2,7 +2,8 @@
 //!
 //! Shared memory and TCP say at once that a process has ended. Over datagrams one that is silent may just be computing, so that only the launcher
 //! knows. A rank that survives others looks at its table now and then. Connections with a rank that has ended get a grace, in which what it
-//! has sent still arrives. Then what is under way to it fails, and the connection is disconnected if it has not ended by that.
+//! has sent still arrives. Then what is under way to it fails, and the connection is disconnected if it has not ended by that. A death is
+//! reported without a connection, too: this rank may wait for something that only a chain of other ranks would bring.
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,8 @@ pub struct Watch {
     look_at: Instant,
     /// Open connections with ranks that have ended.
     parting: Vec<Parting>,
+    /// Ranks that have died, and when that is reported.
+    reports: Vec<(Instant, u32)>,
     /// What follows, and nobody has got yet.
     events: VecDeque<RankEvent>,
 }
@@ -56,8 +59,8 @@ enum Stage {
 impl Watch {
     pub fn new(ended: Arc<Ended>) -> Watch {
         let now = Instant::now();
-        let (known, parting, events) = (Known::default(), Vec::new(), VecDeque::new());
-        Watch { ended, known, polls: 0, next_at: now, look_at: now, parting, events }
+        let (known, parting, reports, events) = (Known::default(), Vec::new(), Vec::new(), VecDeque::new());
+        Watch { ended, known, polls: 0, next_at: now, look_at: now, parting, reports, events }
     }
 
     /// Whether the rank has ended, as far as this one knows.
@@ -78,19 +81,28 @@ impl Watch {
         !self.events.is_empty() || self.parting.iter().any(|parting| parting.stage == Stage::Over)
     }
 
-    /// Does what is due. Returns how long until something is due again; none where this rank does not survive others, or has no connections.
+    /// Does what is due. Returns how long until something is due again; none where this rank does not survive others, or is the last one.
     pub fn look(&mut self, connections: &mut Connections, endpoint: &mut Endpoint) -> Option<Duration> {
-        if !self.ended.is_wanted() || connections.is_empty() {
+        if !self.ended.is_wanted() || self.is_over(connections) {
             return None;
         }
         let now = Instant::now();
         if now >= self.next_at {
             self.look_at_table(connections, now);
             self.part(connections, endpoint, now);
-            let next = self.parting.iter().filter_map(Parting::next_at).fold(self.look_at, Instant::min);
-            self.next_at = next;
+            self.report_due(now);
+            let parting = self.parting.iter().filter_map(Parting::next_at);
+            // One that is due waits for the ends of connections.
+            let reports = self.reports.iter().map(|&(due, _)| due).filter(|&due| due > now);
+            self.next_at = parting.chain(reports).fold(self.look_at, Instant::min);
         }
         Some(self.next_at.saturating_duration_since(now))
+    }
+
+    /// Whether all other ranks have ended, and nothing follows from that any more.
+    fn is_over(&self, connections: &Connections) -> bool {
+        let others = u64::from(connections.size()).saturating_sub(1);
+        self.known.count() >= others && self.parting.is_empty() && self.reports.is_empty()
     }
 
     fn look_at_table(&mut self, connections: &mut Connections, now: Instant) {
@@ -98,8 +110,11 @@ impl Watch {
             return;
         }
         self.look_at = now + ENDED_LOOK_EVERY;
-        let Watch { ended, known, parting, events, .. } = self;
-        ended.look(known, |rank| {
+        let Watch { ended, known, parting, reports, events, .. } = self;
+        ended.look(known, |rank, has_died| {
+            if has_died {
+                reports.push((now + ENDED_GRACE + ENDED_PARTING, rank));
+            }
             for (peer, connection) in connections.give_up(rank) {
                 match connection {
                     Some(connection) => parting.push(Parting {
@@ -112,6 +127,15 @@ impl Watch {
                 }
             }
         });
+    }
+
+    /// Reports ranks that have died, each behind the ends of all connections with it.
+    fn report_due(&mut self, now: Instant) {
+        let Watch { parting, reports, events, .. } = self;
+        let is_parting = |rank| parting.iter().any(|parting| parting.peer.rank() == rank);
+        for (_, rank) in reports.extract_if(.., |&mut (due, rank)| due <= now && !is_parting(rank)) {
+            events.push_back(RankEvent::Died { rank });
+        }
     }
 
     fn part(&mut self, connections: &mut Connections, endpoint: &mut Endpoint, now: Instant) {

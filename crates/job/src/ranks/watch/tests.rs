@@ -71,8 +71,9 @@ fn all_ends_once_when_a_rank_has_ended_and_what_it_has_said_comes_first() {
     }
     // Nobody has asked rank 2 for this one before it ends, and then nobody answers.
     all[1].connect(Peer::of(2), FOR_EVER).unwrap();
-    table.enter(2);
+    table.enter(2, true);
     let (mut heard, mut ends, mut contexts, mut failures) = (Vec::new(), 0, Vec::new(), 0);
+    let mut dead_for = Vec::new();
     run(&mut all, |all, rank, event| {
         match event {
             Some(RankEvent::Endpoint(Event::Recv(message))) if rank == 0 => {
@@ -96,11 +97,17 @@ fn all_ends_once_when_a_rank_has_ended_and_what_it_has_said_comes_first() {
                     }
                 }
             }
+            Some(RankEvent::Died { rank: 2 }) => {
+                assert!(rank == 1 || ends == 1, "it comes behind the ends of connections");
+                dead_for.push(rank);
+            }
             Some(other) => panic!("rank {rank} gets {other:?}"),
             None => {}
         }
-        ends == 1 && failures == 2 && contexts.len() == 10
+        ends == 1 && failures == 2 && contexts.len() == 10 && dead_for.len() == 2
     });
+    dead_for.sort_unstable();
+    assert_eq!(dead_for, [0, 1], "each learns it once, the second one without a connection");
     contexts.sort_unstable();
     assert_eq!(contexts, [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]);
     assert_eq!(heard, said);
@@ -122,14 +129,27 @@ fn all_ends_once_when_a_rank_has_ended_and_what_it_has_said_comes_first() {
 #[test]
 fn who_sleeps_learns_of_an_end() {
     let (table, mut all) = watched(2);
-    assert_eq!(all[0].sleep_max(), None, "there is nobody to lose");
-    connect_all(&mut all, &[(0, 1)]);
     assert!(all[0].sleep_max().is_some_and(|most| most <= ENDED_LOOK_EVERY));
+    connect_all(&mut all, &[(0, 1)]);
     let dead = all.pop().unwrap();
-    table.enter(1);
+    table.enter(1, false);
     let event = all[0].wait(Some(LIMIT)).unwrap();
     assert!(matches!(event, Some(RankEvent::Ended { peer, .. }) if peer == Peer::of(1)), "{event:?}");
     assert_eq!(all[0].sleep_max(), None, "there is nobody left");
+    drop(dead);
+}
+
+#[test]
+fn a_death_is_reported_without_a_connection_and_another_end_is_not() {
+    let (table, mut all) = watched(4);
+    let dead = all.split_off(2);
+    table.enter(2, false);
+    table.enter(3, true);
+    for ranks in &mut all {
+        let event = ranks.wait(Some(LIMIT)).unwrap();
+        assert!(matches!(event, Some(RankEvent::Died { rank: 3 })), "{event:?}");
+        assert!(ranks.wait(Some(ENDED_LOOK_EVERY)).unwrap().is_none(), "it comes once");
+    }
     drop(dead);
 }
 
@@ -142,7 +162,7 @@ fn a_rank_that_does_not_survive_others_does_not_look() {
         ranks.watch = Some(super::Watch::new(ended.clone()));
     }
     connect_all(&mut all, &[(0, 1)]);
-    table.enter(1);
+    table.enter(1, true);
     for _ in 0..1000 {
         assert!(all[0].next_event().is_none());
     }
@@ -167,11 +187,12 @@ fn a_barrier_ends_with_the_name_of_a_rank_that_has_ended() {
     for ranks in &mut all {
         ranks.barrier(FOR_EVER).unwrap();
     }
-    table.enter(5);
+    table.enter(5, true);
     let mut lost = 0;
     run(&mut all, |_, _, event| {
         match event {
             Some(RankEvent::Barrier(Err(JobError::Gone { rank: 5 }))) => lost += 1,
+            Some(RankEvent::Died { rank: 5 }) => {}
             Some(other) => panic!("{other:?}"),
             None => {}
         }

@@ -28,5 +28,5 @@ mod wire;
 pub use arithmetic::{Accumulation, Change, Number, Reduction};
 pub use error::{AmError, Result};
 pub use message::Message;
-pub use process::{Collective, Context, Elements, Held, Part, Team, Token};
+pub use process::{Collective, Context, Elements, Following, Held, Part, Team, Token};
 pub use runtime::Runtime;

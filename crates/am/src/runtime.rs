@@ -1,6 +1,7 @@
 //! Active messages with closures for handlers.
 
 mod callback;
+mod following;
 mod operating;
 mod running_batch;
 mod running_handler;
@@ -12,9 +13,10 @@ use crate::error::{AmError, Result};
 use crate::message::Message;
 use crate::process::alone::Alone;
 use crate::process::{
-    Collective, Context, Elements, Held, Part, Process, RankExplanation, Starter, Team, Token, Transfer,
+    Collective, Context, Elements, Followers, Following, Held, Part, Process, RankExplanation, Starter, Team,
+    Token, Transfer,
 };
-use callback::{Callbacks, Done, Found};
+use callback::{Callback, Callbacks, Done, Found};
 use cci::{Device, Line, Memory, Options};
 use cci_job::numbered::Numbered;
 use cci_job::{Job, JobError, Ranks};
@@ -56,6 +58,8 @@ pub struct Runtime {
     collecting: Numbered<u64, CollectedFn>,
     /// The result of a collective without a callback, for which a call waits.
     awaited: Option<(u64, Result<Vec<u8>>)>,
+    /// Messages that follow operations which have ended, each with the callback of its operation.
+    following: Followers<Callback>,
     fences: u32,
     is_handling: bool,
 }
@@ -96,6 +100,7 @@ impl Runtime {
             callbacks: Callbacks::default(),
             collecting: Numbered::default(),
             awaited: None,
+            following: Followers::default(),
             fences: 0,
             is_handling: false,
         }
@@ -407,6 +412,22 @@ impl Runtime {
         operating::transfer_described(self, Transfer::Put, rank, remote, local, Box::new(Done(done)))
     }
 
+    /// Writes as [`Runtime::put_described`] does, and then sends a message without data to the rank, whose handler runs there when all data
+    /// are in place. `done` is called when the message is on its path, or with an error if not all data could be written or the message not
+    /// sent. Messages to one rank are sent in the order in which their operations end.
+    ///
+    /// # Errors
+    /// Those of [`Runtime::put_described`] and of [`Runtime::request`]: `done` is not called.
+    pub fn put_am(
+        &mut self,
+        remote: (u64, Elements),
+        local: (&Memory, isize, Elements),
+        message: Following,
+        done: impl FnOnce(&mut Runtime, Result<()>) + 'static,
+    ) -> Result<()> {
+        following::put(self, remote, local, message, Box::new(Done(done)))
+    }
+
     /// Reads described data of a rank's. In all else it does what [`Runtime::put_described`] does.
     ///
     /// # Errors
@@ -505,7 +526,7 @@ impl Runtime {
         if self.is_handling {
             return false;
         }
-        if self.callbacks.ended() > 0 {
+        if self.callbacks.ended() > 0 || !self.following.is_empty() {
             return self.progress_and_run();
         }
         let mut line = Line::EMPTY;
@@ -625,6 +646,11 @@ impl Runtime {
         &mut self.process
     }
 
+    /// Whether nothing that this process has started is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.process.is_idle() && self.following.is_empty()
+    }
+
     #[inline(never)]
     fn progress_and_run(&mut self) -> bool {
         self.process.progress();
@@ -633,7 +659,8 @@ impl Runtime {
 
     #[inline(always)]
     fn run_due(&mut self) -> bool {
-        let ran = running_batch::run_ended(self);
+        let sent = !self.following.is_empty() && following::send(self);
+        let ran = running_batch::run_ended(self) || sent;
         match self.process.take_due() {
             Some(batch) => RunningBatch::of(self, Some(batch)).run() || ran,
             None => ran,

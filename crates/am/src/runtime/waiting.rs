@@ -108,8 +108,8 @@ pub(super) fn quiet(runtime: &mut Runtime) -> Result<()> {
     check(runtime)?;
     loop {
         runtime.process.settle();
-        while !runtime.process.is_idle() {
-            if !runtime.poll() && !runtime.process.is_idle() {
+        while !runtime.is_idle() {
+            if !runtime.poll() && !runtime.is_idle() {
                 runtime.process.check_all()?;
                 runtime.process.wait(None)?;
             }

@@ -2,7 +2,6 @@
 
 use super::dispatch::{poll, wait_for_run, wait_until};
 use super::errors;
-use super::followers::Followers;
 use super::here::{Here, check_may_wait};
 use super::live::{Live, begin, end, lock};
 use super::operations::Operations;
@@ -12,7 +11,7 @@ use super::status::{Code, Result, as_int, call, place};
 use super::types::*;
 use crate::guard::remember;
 use cci_am::AmError;
-use cci_am::process::Process;
+use cci_am::process::{Followers, Process};
 use cci_job::{Job, Ranks};
 use libc::{c_char, c_int};
 use std::collections::{HashMap, VecDeque};

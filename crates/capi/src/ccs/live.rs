@@ -1,12 +1,11 @@
 //! The runtime of this process, between `CCS_init` and `CCS_finalize`, and what each thread is at.
 
-use super::followers::Followers;
 use super::here::Here;
-use super::operations::{Callback, Collecting, Ending, Following, Operations, Pointer, Then};
+use super::operations::{Callback, Collecting, Ending, Operations, Pointer, Then};
 use super::presence;
 use super::status::{Code, Result};
 use super::types::*;
-use cci_am::process::{Batch, Process, Starter};
+use cci_am::process::{Batch, Followers, Following, Process, Starter};
 use cci_am::{AmError, Context};
 use cci_job::Job;
 use libc::c_int;
@@ -41,7 +40,7 @@ pub(super) struct Live {
     pub large_handlers: Vec<(LargeHandler, Pointer)>,
     pub operations: Operations,
     /// Messages that follow operations which have ended, and wait for space.
-    pub following: Followers,
+    pub following: Followers<()>,
     pub collecting: HashMap<u64, Collecting>,
     pub collecting_made: u64,
     /// How collectives have ended that somebody waits for: well, or with a code.
@@ -199,14 +198,14 @@ impl Live {
         let mut following = std::mem::take(&mut self.following);
         following.send(|Following { context, rank, handler, args }| {
             match self.process.request(Starter::Handler, *context, *rank, *handler, args, &[]) {
-                Err(AmError::WouldBlock) => return false,
+                Err(AmError::WouldBlock) => return None,
                 Ok(()) => {}
                 Err(error) => {
                     let what = error.to_string();
                     self.report(Code::from(error), *rank, what);
                 }
             }
-            true
+            Some(())
         });
         self.following = following;
     }
@@ -219,7 +218,7 @@ impl Live {
         let status = match result {
             Ok(found) => {
                 outcome.put(found);
-                then.into_iter().for_each(|message| self.following.push(message));
+                then.into_iter().for_each(|message| self.following.push(message, ()));
                 CCS_SUCCESS
             }
             Err(error) => {

@@ -10,7 +10,6 @@ mod descriptions;
 mod dispatch;
 mod errors;
 mod explain;
-mod followers;
 mod here;
 mod job;
 mod large;

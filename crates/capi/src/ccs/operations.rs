@@ -2,8 +2,8 @@
 
 use super::descriptions::Place;
 use super::types::*;
-use cci_am::Context;
 use cci_am::description::Description;
+use cci_am::process::Following;
 use cci_memory::bytes::{Bytes, Writable};
 use libc::{c_int, c_void};
 use std::ops::Range;
@@ -31,15 +31,6 @@ pub(super) struct Ending {
     pub result: Outcome,
     /// The message that follows an operation that has ended well.
     pub then: Option<Following>,
-}
-
-/// A message without data, to be sent when there is space.
-#[derive(Clone)]
-pub(super) struct Following {
-    pub context: Context,
-    pub rank: u32,
-    pub handler: u16,
-    pub args: Vec<i64>,
 }
 
 /// Where what an operation found goes.

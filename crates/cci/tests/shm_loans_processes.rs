@@ -319,7 +319,7 @@ impl Survivor {
         assert_eq!(counter(&self.endpoint, "loans_lent"), 1, "the neighbour's");
         assert_eq!(counter(&self.endpoint, "loans_held"), 0);
         assert_eq!(memory(&self.endpoint, "memory lent to peers"), SLOTS * SLOT_BYTES as u64);
-        let mapped = |survivor: &Survivor| memory(&survivor.endpoint, "memory of peers, mapped");
+        let mapped = |survivor: &Survivor| memory(&survivor.endpoint, "loans of peers, mapped");
         assert_eq!(mapped(self), if side.kept.is_empty() { 0 } else { SLOTS * SLOT_BYTES as u64 });
         side.kept.iter().for_each(Kept::check);
         side.kept.clear();

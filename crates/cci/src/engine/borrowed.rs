@@ -21,7 +21,8 @@ pub(crate) struct BorrowedMemory {
     owner: Arc<RequestInbox>,
     /// The program trusts the peer: it has said so of a connection.
     trust: OnceLock<Trust>,
-    _charge: Charge,
+    /// The sums under the cap that it counts in.
+    _charges: [Charge; 2],
 }
 
 impl BorrowedMemory {
@@ -29,7 +30,7 @@ impl BorrowedMemory {
         reader: SharedMemoryReader,
         slot_bytes: usize,
         owner: Arc<RequestInbox>,
-        charge: Charge,
+        charges: [Charge; 2],
     ) -> BorrowedMemory {
         let (returned, is_owner_asleep) = (AtomicU64::new(0), AtomicBool::new(false));
         BorrowedMemory {
@@ -39,7 +40,7 @@ impl BorrowedMemory {
             is_owner_asleep,
             owner,
             trust: OnceLock::new(),
-            _charge: charge,
+            _charges: charges,
         }
     }
 

@@ -18,12 +18,41 @@ pub(super) struct Borrowing {
     pending: u64,
 }
 
+/// Why memory that a peer has offered for loans is not mapped. Its loans are copied then.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotBorrowed {
+    /// This device maps nothing.
+    Off,
+    /// There is no space for it under the cap, or the peer's process has its part already.
+    OverCap,
+    /// It is not what the peer says, or the system does not map it.
+    Unsound,
+}
+
+impl NotBorrowed {
+    pub fn reason(self) -> &'static str {
+        match self {
+            NotBorrowed::Off => "this device says direct = off",
+            NotBorrowed::OverCap => {
+                "no space for their memory: it counts under memory_bytes_max, half of which is for mappings, \
+                 and no process has more than it leaves to others"
+            }
+            NotBorrowed::Unsound => "their memory is not what the peer says, or the system did not map it",
+        }
+    }
+}
+
 impl Borrowing {
     /// Maps the memory that the peer offers. Returns `None` if it is not as it should be, or the system does not map it.
-    pub fn map(offer: Offer, fd: OwnedFd, owner: Arc<RequestInbox>, charge: Charge) -> Option<Borrowing> {
+    pub fn map(
+        offer: Offer,
+        fd: OwnedFd,
+        owner: Arc<RequestInbox>,
+        charges: [Charge; 2],
+    ) -> Option<Borrowing> {
         let mut reader = SharedMemory::open_read_only(fd, usize::try_from(offer.len_bytes()).ok()?).ok()?;
         reader.drop_fd();
-        let memory = BorrowedMemory::new(reader, offer.slot_bytes as usize, owner, charge);
+        let memory = BorrowedMemory::new(reader, offer.slot_bytes as usize, owner, charges);
         Some(Borrowing { memory: Arc::new(memory), offer, held: 0, pending: 0 })
     }
 
@@ -71,6 +100,11 @@ impl Borrowing {
     /// Has the endpoint woken when the program drops a message. Returns true if it has dropped one already.
     pub fn arm(&self) -> bool {
         self.held != 0 && self.memory.arm()
+    }
+
+    /// How long the mapping is.
+    pub fn len_bytes(&self) -> u64 {
+        self.offer.len_bytes()
     }
 
     /// How many messages are lent to this side.

@@ -149,6 +149,8 @@ pub(super) fn from_us(us: u32) -> u64 {
 pub(super) struct Counts {
     pub wakes_sent: u64,
     pub wakes_received: u64,
+    /// Offers of memory for loans that were not mapped.
+    pub loan_offers_refused: u64,
     pub kernel_polls: u64,
     pub stalls: u64,
     pub links_made: u64,

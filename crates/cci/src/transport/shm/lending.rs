@@ -178,6 +178,23 @@ impl Lending {
         *self = Lending::Not;
     }
 
+    /// Whether loans are handed over, and what stands for or against it.
+    pub fn describe(&self) -> (bool, String) {
+        match self {
+            Lending::NeverOffered => (false, "no loan was asked for yet".to_owned()),
+            Lending::Not => {
+                (false, "copied: the peer does not map their memory, or there is none".to_owned())
+            }
+            Lending::Offered(memory) if !memory.is_mapped => {
+                (false, "copied: the peer has not mapped their memory yet".to_owned())
+            }
+            Lending::Offered(memory) => {
+                let slots = memory.lent.len();
+                (true, format!("the peer has mapped their memory; {} of {slots} are with it", self.lent()))
+            }
+        }
+    }
+
     /// How many messages were sent and not returned.
     pub fn lent(&self) -> usize {
         match self {

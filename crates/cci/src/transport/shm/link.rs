@@ -1,7 +1,7 @@
 //! A link between two endpoints: two rings, two doorbells, and a socket whose hang-up shows that the peer is gone. Any number of
 //! connections use it.
 
-use super::borrowing::Borrowing;
+use super::borrowing::{Borrowing, NotBorrowed};
 use super::connections::{Connections, Established, complete};
 use super::doorbell::Doorbell;
 use super::lending::Lending;
@@ -102,6 +102,8 @@ pub(super) struct Link {
     pub transfers: LinkTransfers,
     /// Loans of the peer, once it has offered memory for them.
     pub borrowing: Option<Box<Borrowing>>,
+    /// Why the memory that the peer has offered is not mapped.
+    pub not_borrowed: Option<NotBorrowed>,
 }
 
 impl Link {
@@ -154,6 +156,7 @@ impl Link {
             rnr: 0,
             transfers: LinkTransfers::new(),
             borrowing: None,
+            not_borrowed: None,
         }
     }
 

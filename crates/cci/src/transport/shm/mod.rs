@@ -69,7 +69,7 @@ pub(crate) use self::admission::Admission;
 pub(crate) use self::open::open;
 pub(crate) use self::proof::Proof;
 
-use self::borrowing::Borrowing;
+use self::borrowing::{Borrowing, NotBorrowed};
 use self::budget::Budget;
 use self::common::Common;
 use self::connecting::Connecting;
@@ -228,16 +228,19 @@ impl Shm {
         }
         let Some(fd) = fds.take(0) else { return false };
         let has_space = self.space_for(core, key, offer.len_bytes()) >= offer.len_bytes();
-        let paths = &self.common.transfers.paths;
-        let may_map = paths.direct && has_space;
-        let borrowing = if may_map {
-            let charge = paths.mapped.charge(offer.len_bytes());
-            Borrowing::map(offer, fd, core.requests.clone(), charge)
-        } else {
-            None
-        };
         let Some(link) = self.links.table.get_mut(key) else { return false };
-        link.borrowing = borrowing.map(Box::new);
+        let paths = &mut self.common.transfers.paths;
+        let borrowing = if !paths.direct {
+            Err(NotBorrowed::Off)
+        } else if !has_space {
+            Err(NotBorrowed::OverCap)
+        } else {
+            let charges = paths.mapped.charge_loans(link.peer.process(), offer.len_bytes());
+            Borrowing::map(offer, fd, core.requests.clone(), charges).ok_or(NotBorrowed::Unsound)
+        };
+        link.not_borrowed = borrowing.as_ref().err().copied();
+        link.borrowing = borrowing.ok().map(Box::new);
+        self.common.connections.counts.loan_offers_refused += u64::from(link.borrowing.is_none());
         loans::answer(link, link.borrowing.is_some());
         true
     }
@@ -245,25 +248,26 @@ impl Shm {
     /// The longest mapping that may be added for the peer of a link. If that is less than `wanted_bytes`, memory that is mapped
     /// without a grant is unmapped first.
     fn space_for(&mut self, core: &Core, key: Key, wanted_bytes: u64) -> u64 {
-        let space_bytes = |shm: &Shm| {
-            let initiator = shm.links.table.get(key).and_then(|link| link.transfers.initiator.as_ref());
-            let of_this_peer = initiator.map_or(0, |initiator| initiator.mapped_bytes());
-            shm.held(core).space_bytes(of_this_peer)
-        };
-        let mut found_bytes = space_bytes(self);
+        let Some(process) = self.links.table.get(key).map(|link| link.peer.process()) else { return 0 };
+        let mut found_bytes = self.held(core, process).space_bytes();
         if found_bytes < wanted_bytes && self.links.release_kept() {
-            found_bytes = space_bytes(self);
+            found_bytes = self.held(core, process).space_bytes();
         }
         found_bytes
     }
 
-    /// What the endpoint holds when a peer asks it to map memory.
-    fn held(&self, core: &Core) -> Held {
+    /// What the endpoint holds when a process asks it to map memory.
+    fn held(&self, core: &Core, process: u64) -> Held {
+        let mapped = &self.common.transfers.paths.mapped;
+        let links = || self.links.table.iter().map(|(_, link)| link);
+        let on_links =
+            links().filter_map(|link| link.borrowing.as_ref()).map(|it| it.len_bytes()).sum::<u64>();
         Held {
             cap_bytes: core.options.memory_bytes_max,
             total_bytes: self.held_bytes(core),
-            mapped_bytes: self.common.transfers.paths.mapped.total(),
-            is_alone: self.links.table.len() == 1,
+            mapped_bytes: mapped.total(),
+            of_process_bytes: mapped.of_process(process),
+            is_alone: mapped.of_loans() <= on_links && links().all(|link| link.peer.process() == process),
         }
     }
 

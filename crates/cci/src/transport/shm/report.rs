@@ -63,6 +63,8 @@ pub(super) fn counters(
                 .map(|(_, link)| link.borrowing.as_ref().map_or(0, |it| it.held().into()))
                 .sum(),
         ),
+        ("loans_mapped_bytes", shm.common.transfers.paths.mapped.of_loans()),
+        ("loan_offers_refused", counts.loan_offers_refused),
         ("requests_waiting", u64::from(shm.connecting.server.held.total())),
         ("system_errors", counts.system_errors),
     ]);
@@ -93,6 +95,7 @@ pub(super) fn memory(shm: &Shm, into: &mut Vec<(&'static str, u64)>) {
     let links = shm.links.table.bytes()
         + u64::from(shm.links.table.len()) * size_of::<Link>() as u64
         + (words * size_of::<Control>()) as u64;
+    let mapped = &shm.common.transfers.paths.mapped;
     into.extend([
         ("rings", shm.links.ring_memory().total()),
         ("links", links),
@@ -104,7 +107,8 @@ pub(super) fn memory(shm: &Shm, into: &mut Vec<(&'static str, u64)>) {
         ("proof", shm.connecting.server.proof.as_ref().map_or(0, Proof::memory_bytes)),
         ("sends in progress", shm.common.connections.sends.bytes() as u64),
         ("memory lent to peers", shm.common.lent.total()),
-        ("memory of peers, mapped", shm.common.transfers.paths.mapped.total()),
+        ("memory of peers, mapped", mapped.total().saturating_sub(mapped.of_loans())),
+        ("loans of peers, mapped", mapped.of_loans()),
         ("remote memory access", transfers::report::bytes(&shm.common.transfers, &shm.links.table)),
     ]);
 }
@@ -132,15 +136,18 @@ pub(super) fn explain(shm: &Shm, key: Key, into: &mut Explanation) {
     };
     if conn.is_reliable {
         transfers::report::explain(&shm.common.transfers, link, &mut into.paths);
+        explain_loans(link, &mut into.paths);
     }
     let pid = link.peer.pid.map_or("in another container".to_owned(), |pid| pid.to_string());
     into.peer = format!("process {pid} of user {}", link.peer.uid);
+    let mapped_bytes = shm.common.transfers.paths.mapped.of_process(link.peer.process());
     let in_ring = link.out.producer.tail().saturating_sub(link.out.consumed);
     let made_locally = link.side == Side::Server;
     into.facts.extend([
         ("ring to the peer", Fact::Bytes(link.out.ring_bytes.into())),
         ("ring to the peer, in use", Fact::Bytes(in_ring)),
         ("ring from the peer", Fact::Bytes(link.ring_bytes.into())),
+        ("memory of the peer's process, mapped", Fact::Bytes(mapped_bytes)),
         ("connections on the link", Fact::Count(link.conns.into())),
         ("link made by", if made_locally { "this side" } else { "the peer" }.into()),
         ("sends in progress", Fact::Count(conn.in_progress.into())),
@@ -161,4 +168,19 @@ pub(super) fn explain(shm: &Shm, key: Key, into: &mut Explanation) {
     } else {
         None
     };
+}
+
+/// Explains for each direction whether loans are handed over where they lie.
+fn explain_loans(link: &Link, into: &mut Vec<PathOption>) {
+    let (chosen, reason) = link.out.lending.describe();
+    into.push(PathOption { path: "loans to the peer, handed over mapped".to_owned(), chosen, reason });
+    let reason = match (&link.borrowing, link.not_borrowed) {
+        (Some(borrowing), _) => {
+            format!("{} bytes are mapped; {} loans are here", borrowing.len_bytes(), borrowing.held())
+        }
+        (None, Some(why)) => format!("copied: {}", why.reason()),
+        (None, None) => "the peer has offered no memory for them yet".to_owned(),
+    };
+    let (path, chosen) = ("loans of the peer's, mapped".to_owned(), link.borrowing.is_some());
+    into.push(PathOption { path, chosen, reason });
 }

@@ -65,7 +65,7 @@ impl Place {
 /// The mapped memory of one peer, and what is known of its regions.
 pub(in crate::transport::shm) struct Initiator {
     control: Option<(Arc<SharedMemoryReader>, Charge)>,
-    /// The endpoint's sum of mapped memory.
+    /// The sum of what is mapped of the peer's process.
     sum: ChargedBytes,
     mappings: Mappings,
     /// What is known, by the region's number, with the region's key and the connection that asked.

@@ -21,7 +21,7 @@ const KEPT_SHARE: u64 = 4;
 struct Mapping {
     memory: u64,
     segment: Arc<SharedMemory>,
-    /// Its part of the endpoint's sum of mapped memory.
+    /// Its part of the sum of mapped memory.
     _charge: Charge,
     /// The number of its last use. The uses of all mappings are numbered.
     used: u64,
@@ -40,7 +40,7 @@ pub(in crate::transport::shm) struct Keep {
 /// The memories of one peer that are mapped.
 pub(super) struct Mappings {
     slots: Vec<Option<Mapping>>,
-    /// The endpoint's sum of mapped memory.
+    /// The sum of what is mapped of the peer's process, which is a part of that of the endpoint.
     sum: ChargedBytes,
     uses: u64,
     /// When the first memory without a region is unmapped; `u64::MAX` if there is none.
@@ -140,7 +140,7 @@ impl Mappings {
             }
         }
         let mut has_released = false;
-        while self.kept() > KEPT_MAX || self.sum.total() > keep.cap_bytes / KEPT_SHARE {
+        while self.kept() > KEPT_MAX || self.sum.whole().total() > keep.cap_bytes / KEPT_SHARE {
             let since_ns = |slot: &Option<Mapping>| slot.as_ref().and_then(|mapping| mapping.kept_since_ns);
             let kept =
                 self.slots.iter().enumerate().filter_map(|(at, slot)| Some((since_ns(slot)?, at))).min();

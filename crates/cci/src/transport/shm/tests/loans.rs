@@ -220,7 +220,7 @@ fn where_there_is_no_space_for_the_mapping_everything_is_copied() {
         assert_eq!(pair.completed(1), [number]);
     }
     assert_eq!(
-        (memory(&pair.client, "memory lent to peers"), memory(&pair.server, "memory of peers, mapped")),
+        (memory(&pair.client, "memory lent to peers"), memory(&pair.server, "loans of peers, mapped")),
         (0, 0)
     );
 }
@@ -591,7 +591,118 @@ fn what_a_sender_has_lent_outlives_it() {
     drop(liar);
     until(&mut server, "the end", |server, _| (!server.is_open(connection)).then_some(()));
     assert_eq!(message.to_vec(), b"other");
-    assert_eq!(memory(&server, "memory of peers, mapped"), 4 * 4096, "as long as it is kept");
+    assert_eq!(memory(&server, "loans of peers, mapped"), 4 * 4096, "as long as it is kept");
     drop(message);
-    assert_eq!(memory(&server, "memory of peers, mapped"), 0);
+    assert_eq!(memory(&server, "loans of peers, mapped"), 0);
+}
+
+/// The memory that one offer is about.
+const OFFER: Offer = Offer { slots: 64, slot_bytes: 8 << 10 };
+
+/// A process that offers memory for loans on a link of its own.
+struct Offering {
+    lie: Joined,
+    _memory: Lending,
+    is_mapped: bool,
+}
+
+impl Offering {
+    fn new(server: &mut Endpoint, endpoint: u64, pid: u32) -> Offering {
+        let attacker = ask_as(server, endpoint, Attribute::ReliableOrdered, pid);
+        let mut lie = confirm(server, attacker);
+        server.set_loans(lie.connection, Loans::Mapped).unwrap();
+        let memory = Lending::create(OFFER.slots, OFFER.slot_bytes as usize).unwrap();
+        lie.stream.send(&OFFER.to_bytes(), &[memory.fd().unwrap()]).unwrap();
+        let is_mapped = until(server, "the answer", |_, event| {
+            assert!(event.is_none(), "{event:?}");
+            let record = lie.consumer.peek().unwrap()?;
+            let mut word = [0; 8];
+            record.copy_to(&mut word);
+            assert_eq!(record.header().kind, kind::LOANS);
+            Some(u64::from_ne_bytes(word) != 0)
+        });
+        lie.consumer.consume();
+        lie.consumer.publish_head();
+        Offering { lie, _memory: memory, is_mapped }
+    }
+
+    /// Lends one message, and ends. The message, which the program keeps.
+    fn lends_and_dies(mut self, server: &mut Endpoint) -> MappedMessage {
+        let header = RecordHeader {
+            kind: kind::LOAN,
+            flags: self.lie.conn.generation as u8,
+            conn: self.lie.conn.index,
+            ack: (self.lie.consumer.head() / 64) as u32,
+        };
+        let words = [0u32.to_ne_bytes(), 10u32.to_ne_bytes()];
+        self.lie.producer.push(header, &[words.as_flattened()]).unwrap();
+        let Event::Mapped(message) = until(server, "a message", |_, event| event) else { panic!() };
+        let connection = self.lie.connection;
+        drop(self);
+        until(server, "the end", |server, _| (!server.is_open(connection)).then_some(()));
+        message
+    }
+}
+
+/// Half of 12 MiB may be mapped: twelve offers.
+fn with_twelve_offers() -> Endpoint {
+    assert_eq!(OFFER.len_bytes(), 512 << 10);
+    let options =
+        Options { memory_bytes_max: 12 << 20, recv_buffers: 64, send_buffers: 64, ..Options::default() };
+    Endpoint::create(&builtin::shm("shm"), options).unwrap()
+}
+
+fn loan_path(server: &Endpoint, connection: Connection) -> (bool, String) {
+    let paths = server.explain(connection).unwrap().paths;
+    let path = paths.into_iter().find(|path| path.path == "loans of the peer's, mapped").unwrap();
+    (path.chosen, path.reason)
+}
+
+#[test]
+fn what_a_process_lends_on_all_of_its_links_leaves_some_to_others() {
+    let mut server = with_twelve_offers();
+    let honest = Offering::new(&mut server, 1, 4712);
+    assert!(honest.is_mapped && loan_path(&server, honest.lie.connection).0);
+    let greedy: Vec<Offering> = (2..14).map(|number| Offering::new(&mut server, number, 4711)).collect();
+    let mapped = greedy.iter().filter(|offering| offering.is_mapped).count();
+    assert_eq!(mapped, 5, "of eleven that were left");
+    assert_eq!(counter(&server, "loan_offers_refused"), 7);
+    assert_eq!(counter(&server, "loans_mapped_bytes"), 6 * OFFER.len_bytes());
+    assert_eq!(memory(&server, "loans of peers, mapped"), 6 * OFFER.len_bytes());
+    let (chosen, reason) = loan_path(&server, greedy[11].lie.connection);
+    assert!(!chosen && reason.contains("memory_bytes_max"), "{reason}");
+    // Whoever comes later has space, too.
+    assert!(Offering::new(&mut server, 14, 4713).is_mapped);
+    // What a process no longer lends, it may lend anew.
+    drop(greedy);
+    until(&mut server, "the end", |server, _| {
+        (counter(server, "loans_mapped_bytes") == OFFER.len_bytes()).then_some(())
+    });
+    assert!(Offering::new(&mut server, 15, 4711).is_mapped);
+}
+
+#[test]
+fn what_is_kept_of_links_that_have_ended_counts_for_their_process() {
+    let mut server = with_twelve_offers();
+    let honest = Offering::new(&mut server, 1, 4712);
+    let (mut kept, mut last) = (Vec::new(), None);
+    for number in 2..14 {
+        let life = Offering::new(&mut server, number, 4711);
+        if !life.is_mapped {
+            last = Some(life);
+            break;
+        }
+        kept.push(life.lends_and_dies(&mut server));
+    }
+    assert_eq!((kept.len(), last.is_some()), (5, true));
+    assert_eq!(counter(&server, "loans_mapped_bytes"), 6 * OFFER.len_bytes(), "five of them without a link");
+    // Also when nobody else has a link any more.
+    drop((honest, last));
+    until(&mut server, "the end", |server, _| (server.counters().connections_open == 0).then_some(()));
+    let sixth = Offering::new(&mut server, 20, 4711);
+    assert!(sixth.is_mapped, "what the honest process has given up");
+    assert!(!Offering::new(&mut server, 21, 4711).is_mapped);
+    assert!(Offering::new(&mut server, 22, 4713).is_mapped);
+    drop(kept);
+    assert!(Offering::new(&mut server, 23, 4711).is_mapped);
 }

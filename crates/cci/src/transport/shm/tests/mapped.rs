@@ -16,7 +16,12 @@ pub(super) struct Lender {
 
 impl Lender {
     pub(super) fn new(client: &mut Endpoint, endpoint: u64) -> Lender {
-        let attacker = ask(client, endpoint, Attribute::ReliableUnordered);
+        Lender::new_as(client, endpoint, std::process::id())
+    }
+
+    /// The client takes the lender for a process with this number.
+    pub(super) fn new_as(client: &mut Endpoint, endpoint: u64, pid: u32) -> Lender {
+        let attacker = ask_as(client, endpoint, Attribute::ReliableUnordered, pid);
         let lie = confirm(client, attacker);
         let control = SharedMemory::create_read_only_for_others(CONTROL_BYTES).unwrap();
         assert!(control.bytes().fill(0, CONTROL_BYTES, 0));
@@ -87,20 +92,22 @@ fn a_sparse_memory_is_neither_allocated_nor_mapped_for_who_grants_it() {
 }
 
 #[test]
-fn memory_of_peers_is_mapped_under_the_cap_and_one_peer_leaves_some_to_others() {
+fn memory_of_peers_is_mapped_under_the_cap_and_one_process_leaves_some_to_others() {
     const LEN: u64 = 1 << 20;
     let options = Options { memory_bytes_max: 24 << 20, recv_buffers: 64, ..Options::default() };
     let mut client = Endpoint::create(&builtin::shm("shm"), options).unwrap();
     let source = client.allocate(4096).unwrap();
     let from = client.register(&source, Access::LOCAL).unwrap();
-    let lenders = [Lender::new(&mut client, 1), Lender::new(&mut client, 2)];
+    // The second link of the first process has no quota of its own.
+    let peers = [(1, 4711), (2, 4711), (3, 4712)];
+    let lenders = peers.map(|(endpoint, pid)| Lender::new_as(&mut client, endpoint, pid));
     let mapped = |client: &Endpoint| {
         let memory = client.counters().memory;
         assert!(memory.total_bytes <= memory.cap_bytes, "{memory:?}");
         memory.kinds.iter().find(|(kind, _)| *kind == "memory of peers, mapped").unwrap().1
     };
     let memories: Vec<RmaMemory> = (0..16).map(|_| RmaMemory::create(LEN as usize).unwrap()).collect();
-    let mut shares = [0, 0];
+    let mut shares = [0; 3];
     for (lender, share) in lenders.iter().zip(&mut shares) {
         let before = mapped(&client);
         for (region, memory) in (1..).zip(&memories) {
@@ -110,8 +117,8 @@ fn memory_of_peers_is_mapped_under_the_cap_and_one_peer_leaves_some_to_others() 
     }
     // Half of the cap is for mappings: the first has at most as much of it as it leaves, and so has the second of that.
     let page = CONTROL_BYTES as u64;
-    assert_eq!(shares, [5 * LEN + page, 3 * LEN + page]);
-    let explanation = client.explain(lenders[1].lie.connection).unwrap();
+    assert_eq!(shares, [5 * LEN + page, page, 3 * LEN + page]);
+    let explanation = client.explain(lenders[2].lie.connection).unwrap();
     let path = explanation.paths.iter().find(|path| path.path == "remote memory: direct mapping").unwrap();
     assert!(path.chosen && path.reason.contains("memory_bytes_max"), "{path:?}");
     // What is let go of is there for others, and for the same one.

@@ -3,7 +3,6 @@
 
 use super::target::Target;
 use crate::device::Cma;
-use crate::engine::charge::ChargedBytes;
 use crate::engine::core::Core;
 use crate::engine::mapped_pairs::MappedPairs;
 use crate::rma::Access;
@@ -13,6 +12,7 @@ use crate::transport::shm::link::{Life, Link};
 use crate::transport::shm::out::Control;
 use crate::transport::shm::rma::grant::NotMapped;
 use crate::transport::shm::rma::initiator::Initiator;
+use crate::transport::shm::rma::mapped::MappedBytes;
 use crate::transport::shm::rma::mappings::Keep;
 use crate::transport::shm::rma::pull::{Pull, TRY_BYTES, Word};
 use crate::transport::shm::wire::{PeerConn, kind};
@@ -32,8 +32,8 @@ pub(in crate::transport::shm) struct Paths {
     pub direct: bool,
     /// The device's `cma`: whether other processes' memory is read.
     pub cma: Cma,
-    /// How much memory of all peers is mapped.
-    pub mapped: ChargedBytes,
+    /// How much memory of peers is mapped.
+    pub mapped: MappedBytes,
     /// The word that peers try to read, created when it is first needed.
     word: Option<Word>,
 }
@@ -49,7 +49,7 @@ pub(in crate::transport::shm) struct About {
 
 impl Paths {
     pub fn new(direct: bool, cma: Cma) -> Paths {
-        Paths { direct, cma, mapped: ChargedBytes::default(), word: None }
+        Paths { direct, cma, mapped: MappedBytes::default(), word: None }
     }
 
     /// The word that peers try to read, created when it is first needed.
@@ -95,8 +95,11 @@ impl Paths {
             return;
         }
         if self.direct {
-            let initiator =
-                link.transfers.initiator.get_or_insert_with(|| Box::new(Initiator::new(&self.mapped)));
+            let (process, mapped) = (link.peer.process(), &mut self.mapped);
+            let initiator = link
+                .transfers
+                .initiator
+                .get_or_insert_with(|| Box::new(Initiator::new(&mapped.account(process))));
             if initiator.should_ask(pairs, at.region, at.key, conn) {
                 let words = [at.region, at.key, u64::from(!initiator.has_control())];
                 // If the ring is corrupt, the next push finds that as well.

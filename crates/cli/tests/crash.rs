@@ -148,6 +148,10 @@ fn soak_once(
         for what in counted {
             assert!(count(device, "totals", what) > 10, "{what}: {device}");
         }
+        if what == Peers::Endpoints && device["device"] == "shm" {
+            assert!(count(device, "totals", "loans") > 0, "none was received where it was written: {device}");
+        }
+        note("faults.loans_with_the_dead", count(device, "totals", "loans_orphaned"));
         torn += count(device, "totals", "torn");
         note("faults.kills", count(device, "faults", "kill"));
         note("faults.crashes", count(device, "faults", "segv"));

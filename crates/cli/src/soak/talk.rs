@@ -134,6 +134,10 @@ pub struct Report {
     pub atomics: u64,
     /// Calls that ended as they may.
     pub calls: u64,
+    /// Messages received where their senders wrote them, and right.
+    pub loans: u64,
+    /// Messages lent to peers that still had them when they were killed or gone.
+    pub loans_orphaned: u64,
     /// Messages lost on unreliable connections, of sessions that ended.
     pub lost: u64,
     /// Connections open now.
@@ -186,6 +190,8 @@ impl Report {
             (&mut self.transfer_bytes, other.transfer_bytes),
             (&mut self.atomics, other.atomics),
             (&mut self.calls, other.calls),
+            (&mut self.loans, other.loans),
+            (&mut self.loans_orphaned, other.loans_orphaned),
             (&mut self.lost, other.lost),
             (&mut self.open, other.open),
             (&mut self.sessions, other.sessions),

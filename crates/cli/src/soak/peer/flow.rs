@@ -198,11 +198,12 @@ impl Inflow {
     }
 }
 
-/// What was started and has not completed: everything completes once, and in order on RO.
+/// What was started and has not completed: everything completes once, and in order on RO, but for what has no place in the order.
 pub struct Flight<T> {
     ordered: bool,
     line: VecDeque<u32>,
-    open: HashMap<u32, T>,
+    /// What is under way, and whether it is in line.
+    open: HashMap<u32, (T, bool)>,
     next: u32,
 }
 
@@ -223,19 +224,31 @@ impl<T> Flight<T> {
         if self.ordered {
             self.line.push_back(self.next);
         }
-        self.open.insert(self.next, what);
+        self.enter(what, self.ordered);
+    }
+
+    /// It was started, and completes at any time.
+    pub fn start_apart(&mut self, what: T) {
+        self.enter(what, false);
+    }
+
+    fn enter(&mut self, what: T, is_in_line: bool) {
+        self.open.insert(self.next, (what, is_in_line));
         self.next = self.next.wrapping_add(1);
     }
 
     /// It completed.
     pub fn end(&mut self, number: u32) -> Result<T, String> {
-        if self.ordered
+        let ended = self.open.remove(&number);
+        let (what, is_in_line) =
+            ended.ok_or_else(|| format!("operation {number} completed and was not under way"))?;
+        if is_in_line
             && let Some(due) = self.line.pop_front()
             && due != number
         {
             return Err(format!("operation {number} completed where {due} was due"));
         }
-        self.open.remove(&number).ok_or_else(|| format!("operation {number} completed and was not under way"))
+        Ok(what)
     }
 
     /// How many are under way.
@@ -306,5 +319,16 @@ mod tests {
         (0..3).for_each(|what| flight.start(what));
         assert_eq!((flight.end(2), flight.len()), (Ok(2), 2));
         assert!(flight.end(2).is_err());
+        // What has no place in the order completes before what was started earlier, or after what was started later.
+        let mut flight = Flight::new(Attribute::ReliableOrdered);
+        flight.start(0);
+        flight.start_apart(1);
+        flight.start(2);
+        flight.start_apart(3);
+        assert_eq!(
+            [flight.end(3), flight.end(0), flight.end(2), flight.end(1)],
+            [Ok(3), Ok(0), Ok(2), Ok(1)]
+        );
+        assert!(flight.end(3).is_err() && flight.len() == 0);
     }
 }

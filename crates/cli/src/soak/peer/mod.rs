@@ -6,6 +6,7 @@ mod frame;
 mod lent;
 mod letter;
 mod load;
+mod loans;
 mod messenger;
 mod op;
 mod process;

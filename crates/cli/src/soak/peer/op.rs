@@ -5,6 +5,8 @@
 pub enum Op {
     /// A message of the stream.
     Message,
+    /// One of the stream that was handed over where it lies: it completes when the peer returns it.
+    Loan,
     /// One beside it.
     Frame,
     /// The last word.

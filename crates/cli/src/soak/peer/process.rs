@@ -5,6 +5,7 @@ use super::super::talk::{Address, Order, PeerMessage, Plant, Report, Setup};
 use super::frame::Hello;
 use super::lent::Ledger;
 use super::load::Load;
+use super::loans::Loans;
 use super::session::{self, End, Session, Shared};
 use crate::failure::{Failure, Outcome};
 use crate::pattern::Pattern;
@@ -30,6 +31,8 @@ const EVENTS_MAX: usize = 128;
 const REVOCATIONS: [&str; 2] = ["rma_revocations_waited", "rma_detached"];
 /// Ends of sessions remembered.
 const RECENT_MAX: usize = 40;
+/// A message that a peer has lent is kept for up to this.
+const LOAN_NS_MAX: u64 = 300_000_000;
 /// What [`Plant::Leak`] loses with each report.
 const LEAK_BYTES: usize = 24 << 20;
 
@@ -53,6 +56,8 @@ pub(super) struct Peer {
     peers: Vec<Address>,
     kept: VecDeque<Message>,
     keep_until_ns: u64,
+    /// Messages that stay where their senders wrote them.
+    loans: Loans,
     report_ns: u64,
     load: Load,
     ending: Option<u64>,
@@ -135,6 +140,7 @@ impl Peer {
             peers: Vec::new(),
             kept: VecDeque::new(),
             keep_until_ns: 0,
+            loans: Loans::default(),
             report_ns: now_ns,
             load,
             ending: None,
@@ -193,7 +199,8 @@ impl Peer {
                 Ok(Order::Slow(ms)) => self.keep_until_ns = clock::now_ns() + ms * 1_000_000,
                 Ok(Order::Explain) => {
                     let all = self.sessions.values().map(|session| session.describe(&self.shared.endpoint));
-                    let kept = format!("{} messages kept\n", self.kept.len());
+                    let kept =
+                        format!("{} messages kept, and {} of loans\n", self.kept.len(), self.loans.len());
                     report(&PeerMessage::Explained(all.fold(kept, |text, one| text + &one + "\n")));
                 }
                 Ok(Order::Leave) => self.leaving = true,
@@ -212,7 +219,8 @@ impl Peer {
     fn renew(&mut self) -> Outcome {
         self.sessions.clear();
         self.kept.clear();
-        // Closed before the next is opened, which is to have the same service; one of no service is in between.
+        // Messages that peers have lent outlive the endpoint. It is closed before the next is opened, which is to have the same
+        // service; one of no service is in between.
         (self.shared.endpoint, self.shared.ledger) = open(&self.setup, None)?;
         (self.shared.endpoint, self.shared.ledger) = open(&self.setup, Some(&self.setup.service))?;
         self.shared.report.endpoints += 1;
@@ -244,7 +252,10 @@ impl Peer {
         let Some((id, session)) = id.and_then(|id| Some((id, self.sessions.get_mut(&id)?))) else {
             return match event {
                 // Of a connection that was closed here, or of an endpoint before.
-                Event::Recv(_) | Event::KeepaliveTimedOut { .. } | Event::Disconnected { .. } => Ok(()),
+                Event::Recv(_)
+                | Event::Mapped(_)
+                | Event::KeepaliveTimedOut { .. }
+                | Event::Disconnected { .. } => Ok(()),
                 other => {
                     let recent: Vec<&str> = self.recent.iter().map(String::as_str).collect();
                     Err(Failure::new(format!("{other:?} is of no session; lately:\n{}", recent.join("\n"))))
@@ -259,6 +270,15 @@ impl Peer {
                 if clock::now_ns() < self.keep_until_ns {
                     self.kept.push_back(message);
                 }
+                handled
+            }
+            Event::Mapped(message) => {
+                let bytes = message.to_vec();
+                let handled = session.message(shared, &bytes);
+                shared.report.loans += 1;
+                let now_ns = clock::now_ns();
+                let until_ns = self.keep_until_ns.max(now_ns + shared.random.below(LOAN_NS_MAX));
+                self.loans.keep(message, bytes, until_ns).map_err(Failure::new)?;
                 handled
             }
             Event::Connect { result, .. } => connected(session, shared, result),
@@ -378,6 +398,7 @@ impl Peer {
 
     fn housekeeping(&mut self, now_ns: u64) -> Outcome {
         self.shared.check_given_up(Some(now_ns)).map_err(Failure::new)?;
+        self.loans.give_back(Some(now_ns)).map_err(Failure::new)?;
         if now_ns >= self.keep_until_ns {
             self.kept.clear();
         }
@@ -444,6 +465,7 @@ impl Peer {
     /// Nothing may be left. Then the endpoint goes.
     fn last_word(&mut self) -> Outcome {
         self.kept.clear();
+        self.loans.give_back(None).map_err(Failure::new)?;
         self.shared.check_given_up(None).map_err(Failure::new)?;
         self.shared.ledger.check(false).map_err(Failure::new)?;
         self.shared.ledger.end(&mut self.shared.endpoint).map_err(Failure::new)?;

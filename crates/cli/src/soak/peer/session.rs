@@ -5,10 +5,11 @@ use super::super::talk::{Plant, Report};
 use super::flow::{Flight, Inflow, Script, is_data};
 use super::frame::{Fin, Frame, Hello};
 use super::lent::{GivenUp, Ledger, Lent};
+use super::loans;
 use super::op::Op;
 use super::work::Work;
 use crate::pattern::Pattern;
-use cci::{Attribute, Connection, Endpoint, Event, RmaError, SendError, SendFlags, Status};
+use cci::{Attribute, Connection, Endpoint, Event, Loans, RmaError, SendError, SendFlags, Status};
 use cci_sys::clock;
 use std::collections::VecDeque;
 
@@ -165,6 +166,10 @@ impl Session {
         self.phase = Phase::Open;
         self.touch();
         self.out.longest = longest;
+        if shared.random.one_in(2) {
+            // The end of a connection that has ended already is reported next.
+            let _ = shared.endpoint.set_loans(connection, Loans::Mapped);
+        }
         let back = if self.initiator { self.hello.back } else { self.hello.there };
         let seed = if self.initiator { !self.hello.seed } else { self.hello.seed };
         self.inflow = Inflow::new(Script { seed, longest, count: back }, self.attribute);
@@ -261,6 +266,10 @@ impl Session {
     pub fn completed(&mut self, shared: &mut Shared, number: u32, status: Status) -> Result<(), End> {
         self.touch();
         let op = self.flight.end(number).map_err(End::Wrong)?;
+        if op == Op::Loan && status == Status::Success && self.phase == Phase::Open {
+            let is_open = self.connection.is_some_and(|connection| shared.endpoint.is_open(connection));
+            shared.report.loans_orphaned += u64::from(!is_open);
+        }
         if matches!(self.phase, Phase::Closing { .. }) {
             return Ok(());
         }
@@ -407,13 +416,20 @@ impl Session {
                 let context = u64::from(self.id) << 32 | u64::from(self.flight.next());
                 let split = shared.random.below(message.len() as u64 + 1) as usize;
                 let (one, two) = message.split_at(split);
-                sent = if shared.random.one_in(4) {
-                    shared.endpoint.send_vectored(connection, &[one, two], context, flags)
-                } else {
-                    shared.endpoint.send(connection, &message, context, flags)
+                let mut op = Op::Message;
+                sent = match shared.random.below(8) {
+                    0 | 1 => shared.endpoint.send_vectored(connection, &[one, two], context, flags),
+                    2..=4 => {
+                        let lent = loans::send(&mut shared.endpoint, connection, &message, context, flags);
+                        op = if lent == Ok(true) { Op::Loan } else { op };
+                        lent.map(|_| ())
+                    }
+                    _ => shared.endpoint.send(connection, &message, context, flags),
                 };
-                if sent.is_ok() && !silent {
-                    self.flight.start(Op::Message);
+                match op {
+                    _ if sent.is_err() || silent => {}
+                    Op::Loan => self.flight.start_apart(op),
+                    _ => self.flight.start(op),
                 }
             }
             shared.scratch = message;
@@ -576,6 +592,7 @@ pub fn address(event: &Event, endpoint: &Endpoint) -> Option<u32> {
         | Event::Accept { context, .. }
         | Event::Disconnected { context, .. } => *context,
         Event::Recv(message) => endpoint.context(message.connection())?,
+        Event::Mapped(message) => endpoint.context(message.connection())?,
         Event::KeepaliveTimedOut { connection } => endpoint.context(*connection)?,
         _ => return None,
     };

@@ -337,7 +337,7 @@ impl Work {
         };
         let mut outcome = Outcome::default();
         match op {
-            Op::Message | Op::Frame | Op::Done => {}
+            Op::Message | Op::Loan | Op::Frame | Op::Done => {}
             Op::Add => {
                 if result(0) != self.adds {
                     return Err(format!("an addition found {}, not {}", result(0), self.adds));

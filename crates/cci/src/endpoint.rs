@@ -585,7 +585,6 @@ impl Endpoint {
         // The program allocates it explicitly, so the cap rises with it.
         let rma_bytes = self.core.rma_bill.load(Ordering::Relaxed);
         kinds.push(("allocated for remote access", rma_bytes));
-        kinds.push(("loans that are copied", self.own_loans.as_ref().map_or(0, SlotPool::bytes) as u64));
         kinds.push(("lent message", self.lent.as_ref().map_or(0, |_| size_of::<LentBuffer>()) as u64));
         let total_bytes = kinds.iter().map(|(_, bytes)| bytes).sum();
         counters.memory =

@@ -7,7 +7,7 @@ use crate::error::{OptionError, SendError};
 use crate::limits;
 use crate::loan::{Loan, LoanMemory, Loans, RefusedLoan};
 use crate::options::{Attribute, SendFlags};
-use crate::transport::Setting;
+use crate::transport::{Report, Setting};
 use cci_memory::pool::SlotPool;
 
 impl Endpoint {
@@ -115,14 +115,16 @@ impl Endpoint {
     /// The memory of loans that can't be handed over; made when it is first wanted.
     fn own_loans(&mut self) -> Result<&mut SlotPool, SendError> {
         if self.own_loans.is_none() {
-            let slot_bytes = self.core.slot_bytes();
-            let held_bytes = self.counters().memory.total_bytes
-                - self.core.rma_bill.load(std::sync::atomic::Ordering::Relaxed);
-            let bytes = u64::from(slot_bytes) * u64::from(limits::LOANS_MAX);
-            if held_bytes.saturating_add(bytes) > self.core.options.memory_bytes_max {
+            let pool = SlotPool::new(limits::LOANS_MAX, self.core.slot_bytes()).ok();
+            let bytes = pool.as_ref().map_or(0, SlotPool::bytes) as u64;
+            // What the transport does not use now it may use later, so it has to know that this is gone.
+            let mut spare_bytes = 0;
+            self.transport.report(&self.core, Report::SpareBytes(&mut spare_bytes));
+            if bytes > spare_bytes {
                 return Err(SendError::WouldBlock);
             }
-            self.own_loans = SlotPool::new(limits::LOANS_MAX, slot_bytes).ok();
+            (self.own_loans, self.core.own_loans_bytes) = (pool, bytes);
+            self.settle_loan();
         }
         self.own_loans.as_mut().ok_or(SendError::WouldBlock)
     }

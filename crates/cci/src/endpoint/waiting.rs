@@ -118,9 +118,9 @@ impl Endpoint {
         held < remaining || remaining > 0 && self.is_alone()
     }
 
-    /// Reports to the transport how much of its memory the waiting sends have borrowed.
-    fn settle_loan(&mut self) {
-        let bytes = self.core.waiting.borrowed_bytes();
+    /// Reports to the transport how much of its memory is the engine's: what the waiting sends have borrowed, and loans that are copied.
+    pub(super) fn settle_loan(&mut self) {
+        let bytes = self.core.waiting.borrowed_bytes() + self.core.own_loans_bytes;
         self.transport.configure(&mut self.core, Setting::Lent { bytes });
     }
 

@@ -85,6 +85,8 @@ pub struct Core {
     pub options: Options,
     /// Completions that raise no event of their own.
     pub caught: Caught,
+    /// Memory of loans that can't be handed over. It is the transport's to spare, as that of waiting sends.
+    pub own_loans_bytes: u64,
     /// Sends with contexts above this raise an event only if they fail (verbs call them unsignaled). They are those of a layer that owns
     /// the endpoint.
     pub unsignaled_above: u64,
@@ -133,6 +135,7 @@ impl Core {
             counters: EndpointCounters::default(),
             prompt_messages: None,
             caught: Caught::new(),
+            own_loans_bytes: 0,
             unsignaled_above: u64::MAX,
             slot_bytes,
             options,
@@ -698,7 +701,7 @@ impl Core {
     }
 
     /// Bytes held by the engine itself, by kind.
-    pub fn memory(&self) -> [(&'static str, u64); 9] {
+    pub fn memory(&self) -> [(&'static str, u64); 10] {
         [
             ("receive buffers", self.receive.bytes() as u64 + self.quotas.bytes() as u64),
             ("event queue", self.events.bytes() as u64),
@@ -709,6 +712,7 @@ impl Core {
             ("sends that wait for space", self.waiting.bytes()),
             ("remote operations", self.operations.bytes() + self.order.bytes()),
             ("bursts", self.caught.bytes()),
+            ("loans that are copied", self.own_loans_bytes),
         ]
     }
 }

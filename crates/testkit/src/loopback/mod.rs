@@ -228,8 +228,12 @@ impl Transport for Loop {
         }
     }
 
-    fn report(&self, _: &Core, report: Report<'_>) {
+    fn report(&self, core: &Core, report: Report<'_>) {
         match report {
+            Report::SpareBytes(into) => {
+                let held_bytes: u64 = core.memory().iter().map(|(_, bytes)| bytes).sum();
+                *into += core.options.memory_bytes_max.saturating_sub(held_bytes);
+            }
             Report::SendsHeld(into) => *into += self.sends(),
             Report::Explanation { link, into } => {
                 into.transport = "loop".to_owned();

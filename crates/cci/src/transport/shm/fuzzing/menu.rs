@@ -4,10 +4,14 @@ use crate::fuzzing::Script;
 use crate::transport::shm::scripted::RING_BYTES;
 use cci_memory::ring::region_bytes;
 use cci_sys::event::EventFd;
-use cci_sys::shared_memory::SharedMemory;
+use cci_sys::shared_memory::{Lending, SharedMemory};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+
+/// How much memory for loans the menu has.
+pub(super) const LENT_SLOTS: u32 = 4;
+pub(super) const LENT_SLOT_BYTES: u32 = 4096;
 
 /// Descriptors to choose from.
 pub(super) struct Menu {
@@ -15,6 +19,7 @@ pub(super) struct Menu {
     short: SharedMemory,
     page: SharedMemory,
     memory: SharedMemory,
+    lending: Lending,
     bell: EventFd,
     null: File,
     directory: File,
@@ -29,6 +34,7 @@ impl Menu {
             short: SharedMemory::create("cci-fuzz", region_bytes(4096)).unwrap(),
             page: SharedMemory::create_read_only_for_others(4096).unwrap(),
             memory: SharedMemory::create_for_rma_small(64 << 10).unwrap(),
+            lending: Lending::create(LENT_SLOTS, LENT_SLOT_BYTES as usize).unwrap(),
             bell: EventFd::new().unwrap(),
             null: File::open("/dev/null").unwrap(),
             directory: File::open("/").unwrap(),
@@ -39,7 +45,7 @@ impl Menu {
 
     fn one(&self, number: u8) -> BorrowedFd<'_> {
         match number % 10 {
-            0 | 9 => self.ring.fd().unwrap(),
+            0 => self.ring.fd().unwrap(),
             1 => self.bell.as_fd(),
             2 => self.short.fd().unwrap(),
             3 => self.page.fd().unwrap(),
@@ -47,8 +53,14 @@ impl Menu {
             5 => self.null.as_fd(),
             6 => self.directory.as_fd(),
             7 => self.program.as_fd(),
+            9 => self.lending(),
             _ => self.socket.0.as_fd(),
         }
+    }
+
+    /// Memory as a peer offers it for loans.
+    pub fn lending(&self) -> BorrowedFd<'_> {
+        self.lending.fd().unwrap()
     }
 
     /// Up to four descriptors, as the script says. Usually they are the right ones for a link.

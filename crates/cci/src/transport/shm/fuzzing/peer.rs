@@ -1,19 +1,25 @@
 //! A peer that has connected by the real handshake and then writes anything: records, words in the middle of both rings, grants,
 //! nonsense on the socket. Meanwhile the endpoint uses the connection.
 
-use super::menu::Menu;
+use super::menu::{LENT_SLOT_BYTES, LENT_SLOTS, Menu};
 use crate::config::builtin;
 use crate::fuzzing::{Script, with_handle};
+use crate::transport::shm::offer::Offer;
 use crate::transport::shm::scripted::{Joined, ask, confirm};
 use crate::{
-    Access, Atomic, AtomicKind, AtomicWidth, Attribute, Endpoint, Event, Memory, Options, RegionAddress,
-    RegionHandle, RmaFlags, SendFlags,
+    Access, Atomic, AtomicKind, AtomicWidth, Attribute, Endpoint, Event, Loan, Loans, MappedMessage, Memory,
+    Message, Options, Polled, RegionAddress, RegionHandle, RmaFlags, SendFlags,
 };
 use cci_memory::bytes::Backing;
 use cci_memory::ring::RecordHeader;
 use cci_sys::shared_memory::SharedMemory;
 
 const STEPS_MAX: usize = 600;
+/// Kinds of records that a script writes without saying the kind itself.
+const KINDS: u8 = 18;
+/// Received messages and loans that the program keeps at once.
+const KEPT_MAX: usize = 8;
+const BUFFERS: u32 = 16;
 const MEMORY_BYTES: usize = 16 << 10;
 /// The only part of the memory that the peer may reach.
 const REGION: std::ops::Range<usize> = 4 << 10..12 << 10;
@@ -24,13 +30,22 @@ struct Scene {
     handle: RegionHandle,
     lie: Joined,
     menu: Menu,
+    /// What the program has not given back.
+    kept: Vec<Kept>,
+}
+
+enum Kept {
+    Message(Message),
+    Mapped(MappedMessage),
+    Loan(Loan),
 }
 
 /// Connects such a peer, and runs a script with it. Whatever it does, the endpoint and another connection must live, and no byte
 /// outside the region may change.
 pub fn shm_peer(data: &[u8]) {
     let mut script = Script(data);
-    let options = Options { recv_buffers: 16, send_buffers: 16, rma_operations: 16, ..Options::default() };
+    let options =
+        Options { recv_buffers: BUFFERS, send_buffers: 16, rma_operations: 16, ..Options::default() };
     let mut server = Endpoint::create(&builtin::shm("shm"), options).unwrap();
     let memory = server.allocate(MEMORY_BYTES).unwrap();
     assert!(memory.write(0, &[0x11; MEMORY_BYTES]));
@@ -42,7 +57,7 @@ pub fn shm_peer(data: &[u8]) {
     let lie = confirm(&mut server, attacker);
     let honest = ask(&mut server, 2, Attribute::ReliableOrdered);
     let honest = confirm(&mut server, honest);
-    let mut scene = Scene { server, memory, handle, lie, menu: Menu::new() };
+    let mut scene = Scene { server, memory, handle, lie, menu: Menu::new(), kept: Vec::new() };
     for _ in 0..STEPS_MAX {
         if script.is_empty() {
             break;
@@ -56,11 +71,27 @@ pub fn shm_peer(data: &[u8]) {
     assert!(scene.memory.read(0, &mut bytes));
     let outside = bytes[..REGION.start].iter().chain(&bytes[REGION.end..]);
     assert!(outside.copied().all(|byte| byte == 0x11), "written beside the region");
+    let memory = scene.server.counters().memory;
+    assert!(memory.total_bytes <= memory.cap_bytes, "{memory:?}");
+    scene.kept.clear();
+    assert!(scene.server.recv_buffers_free() <= BUFFERS, "more receive buffers than there are");
+}
+
+impl Kept {
+    /// The program has done with it. All of it can be read to the end.
+    fn check(self) {
+        let (len, bytes) = match &self {
+            Kept::Message(message) => (message.len(), message.to_vec()),
+            Kept::Mapped(message) => (message.len(), message.to_vec()),
+            Kept::Loan(loan) => (loan.len(), loan.to_vec()),
+        };
+        assert_eq!(bytes.len(), len);
+    }
 }
 
 impl Scene {
     fn step(&mut self, script: &mut Script<'_>) {
-        match script.byte() % 16 {
+        match script.byte() % 20 {
             0..=4 => self.record(script),
             5 => scribble(&self.lie.theirs, script),
             6 => scribble(&self.lie.again, script),
@@ -81,6 +112,13 @@ impl Scene {
                 let _ = self.lie.consumer.arm();
                 let _ = self.lie.peer_bell.signal();
             }
+            16 => self.lend(script),
+            17 => self.borrow(script),
+            18 => self.stream(script),
+            19 if !self.kept.is_empty() => {
+                let at = usize::from(script.byte()) % self.kept.len();
+                self.kept.swap_remove(at).check();
+            }
             _ => match script.byte() % 8 {
                 0 => self.server.disconnect(self.lie.connection),
                 1 => drop(self.server.deregister(&self.handle)),
@@ -96,15 +134,87 @@ impl Scene {
 
     fn polls(&mut self, count: usize) {
         for _ in 0..count {
-            if let Some(Event::ConnectRequest(request)) = self.server.next_event() {
-                let _ = self.server.accept(request, 1);
+            if let Some(event) = self.server.next_event() {
+                self.handle(event);
             }
         }
     }
 
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::ConnectRequest(request) => drop(self.server.accept(request, 1)),
+            Event::Recv(message) => self.keep(Kept::Message(message)),
+            Event::Mapped(message) => self.keep(Kept::Mapped(message)),
+            _ => {}
+        }
+    }
+
+    /// Keeps something until the script says that the program has done with it, or there is too much.
+    fn keep(&mut self, kept: Kept) {
+        if self.kept.len() < KEPT_MAX {
+            self.kept.push(kept);
+        }
+    }
+
+    /// The program lends to the peer: it takes a loan, and sends it now, later or never.
+    fn lend(&mut self, script: &mut Script<'_>) {
+        let (how, len) = (script.byte(), usize::from(script.u16()) % 9000);
+        let flags = if how & 1 == 0 { SendFlags::NONE } else { SendFlags::SILENT };
+        let waits = self.kept.iter().position(|kept| matches!(kept, Kept::Loan(_))).filter(|_| how & 2 != 0);
+        let loan = match waits.map(|at| self.kept.swap_remove(at)) {
+            Some(Kept::Loan(loan)) => loan,
+            _ => match self.server.loan(self.lie.connection, len) {
+                Ok(loan) => loan,
+                Err(_) => return,
+            },
+        };
+        if how & 4 != 0 {
+            return self.keep(Kept::Loan(loan));
+        }
+        if let Err(refused) = self.server.send_loan(loan, 6, flags) {
+            self.keep(Kept::Loan(refused.loan));
+        }
+    }
+
+    /// The program borrows from the peer, which offers memory as an honest one does, or almost.
+    fn borrow(&mut self, script: &mut Script<'_>) {
+        let how = script.byte();
+        if how & 1 == 0 {
+            let loans = if how & 2 == 0 { Loans::Mapped } else { Loans::Copied };
+            let _ = self.server.set_loans(self.lie.connection, loans);
+        }
+        if how & 4 == 0 {
+            let mut offer = Offer { slots: LENT_SLOTS, slot_bytes: LENT_SLOT_BYTES };
+            if how & 8 != 0 {
+                (offer.slots, offer.slot_bytes) = (script.byte().into(), script.u16().into());
+            }
+            let _ = self.lie.stream.send(&offer.to_bytes(), &[self.menu.lending()]);
+        }
+    }
+
+    /// The program sends a burst, or receives by a handler, which keeps some messages.
+    fn stream(&mut self, script: &mut Script<'_>) {
+        let how = script.byte();
+        let count = 1 + usize::from(how >> 2) % 40;
+        if how & 1 == 0 {
+            let len = usize::from(script.byte()) * if how & 2 == 0 { 1 } else { 32 };
+            let message = vec![7; len];
+            let messages = vec![&*message; count];
+            let _ = self.server.send_burst(self.lie.connection, &messages, 7, SendFlags::NONE);
+            return;
+        }
+        let mut taken = Vec::new();
+        self.server.poll(count, |polled| match polled {
+            Polled::Message(message) if how & 2 != 0 => taken.push(Event::Recv(message.keep())),
+            Polled::Message(message) => drop(message.to_vec()),
+            Polled::Event(event) => taken.push(event),
+        });
+        taken.into_iter().for_each(|event| self.handle(event));
+    }
+
     fn record(&mut self, script: &mut Script<'_>) {
         let how = script.byte();
-        let kind = if how & 0x40 == 0 { script.byte() % 14 } else { script.byte() };
+        let kind = if how & 0x40 == 0 { script.byte() % KINDS } else { script.byte() };
         let conn = if how & 7 == 7 { script.u32() } else { self.lie.conn.index };
         let flags = if how & 0x38 == 0x38 { script.byte() } else { self.lie.conn.generation as u8 };
         let ack =

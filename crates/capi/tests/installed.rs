@@ -167,6 +167,24 @@ fn prices_by_multicast() {
     }
 }
 
+#[test]
+fn a_feed_by_bursts_and_a_handler() {
+    for device in ["shm", "udp"] {
+        let mut listener = Server::start("feed", &["listen", device]);
+        assert_eq!(client("feed", &["send", &listener.uri, "10001"]), "40004 quotes sent\n", "{device}");
+        assert_eq!(listener.end(), "AAAA 200.00\nBBBB 300.00\nCCCC 400.00\nDDDD 500.00\n40004 quotes\n");
+    }
+}
+
+#[test]
+fn frames_that_are_lent() {
+    for device in ["shm", "udp"] {
+        let mut watcher = Server::start("frames", &["watch", device]);
+        assert_eq!(client("frames", &["produce", &watcher.uri, "500"]), "500 frames made\n", "{device}");
+        assert_eq!(watcher.end(), "500 frames\n", "{device}");
+    }
+}
+
 /// Three clients at once on one table; the server finds it consistent at the end.
 #[test]
 fn key_value_table_by_atomics() {

@@ -130,6 +130,28 @@ fn prices_reach_everyone_who_watches() {
 }
 
 #[test]
+fn a_feed_arrives_whole_and_in_order() {
+    for device in ["shm", "udp-lo", "tcp-lo"] {
+        let mut listener = Server::start("feed", &["listen", device]);
+        assert_eq!(client("feed", &["send", &listener.uri, "10001"]), "40004 quotes sent", "{device}");
+        let mut printed = String::new();
+        listener.stdout.read_to_string(&mut printed).unwrap();
+        assert_eq!(printed, "AAAA 200.00\nBBBB 300.00\nCCCC 400.00\nDDDD 500.00\n40004 quotes\n", "{device}");
+    }
+}
+
+#[test]
+fn frames_are_handed_over_where_processes_share_memory() {
+    for (device, how) in [("shm", "some where they were made"), ("udp-lo", "all copied")] {
+        let mut watcher = Server::start("frames", &["watch", device]);
+        assert_eq!(client("frames", &["produce", &watcher.uri, "500"]), "500 frames made", "{device}");
+        let mut printed = String::new();
+        watcher.stdout.read_to_string(&mut printed).unwrap();
+        assert_eq!(printed, format!("500 frames\n{how}\n"), "{device}");
+    }
+}
+
+#[test]
 fn clients_count_in_one_table_at_once() {
     for device in ["shm", "udp-lo"] {
         let server = Server::start("kv_table", &["serve", device]);

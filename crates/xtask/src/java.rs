@@ -1,5 +1,6 @@
 //! The tests of the Java modules, by Maven.
 
+use crate::devices;
 use crate::process::{Tally, cargo, run_quietly};
 use crate::workspace::Workspace;
 use std::path::{Path, PathBuf};
@@ -15,57 +16,123 @@ const SYSTEM_JAVAS: &str = "/usr/lib/jvm";
 /// What Maven says if it can't get what it needs from elsewhere.
 const NO_REPOSITORY: &[&str] = &["Could not transfer artifact", "could not be resolved"];
 
+/// Every device that the conformance suite runs on through Java.
+const DEVICES: &str = "shm,udp4,tcp4";
+
 /// Runs them, over the library that the tests of the C interface have. Without a Java that is new enough, without Maven, and
 /// where Maven can't get its plugins they are skipped, which is printed.
 pub fn test(workspace: &Workspace) -> Tally {
-    match run(workspace) {
+    or_skipped(run(workspace))
+}
+
+/// Runs the conformance suite alone, on all its devices; it adds to a report.
+pub fn conformance(workspace: &Workspace, report: &Path) -> Tally {
+    or_skipped(Java::find(workspace).and_then(|java| {
+        java.build()?;
+        let mut maven = java.maven("test");
+        maven.args(["-pl", "java", "-Dtest=ConformanceTest"]).arg(format!("-Dconformance={DEVICES}"));
+        maven.env("CCI_CONFORMANCE_REPORT", report);
+        java.run_tests("the conformance suite through Java", &mut maven)
+    }))
+}
+
+/// Why nothing was tested, or that something failed.
+enum Ended {
+    Skipped(String),
+    Failed(String),
+}
+
+fn or_skipped(ended: Result<Tally, Ended>) -> Tally {
+    match ended {
         Ok(tally) => tally,
-        Err(reason) => {
+        Err(Ended::Skipped(reason)) => {
             println!("--- java: skipped, {reason}");
             Tally::default()
+        }
+        Err(Ended::Failed(reason)) => {
+            println!("--- java: FAILED: {reason}");
+            Tally { failed: 1, ..Tally::default() }
         }
     }
 }
 
-fn run(workspace: &Workspace) -> Result<Tally, String> {
-    let home = find_java().ok_or(format!(
-        "no JDK {JAVA_MIN} or newer by JAVA_HOME or in {SYSTEM_JAVAS}: the Java modules need one"
-    ))?;
-    if Command::new("mvn").arg("--version").output().is_err() {
-        return Err("no mvn: the Java modules are built by Maven (apt-get install maven)".to_owned());
+fn run(workspace: &Workspace) -> Result<Tally, Ended> {
+    let java = Java::find(workspace)?;
+    java.build()?;
+    let mut maven = java.maven("test");
+    let report = devices::record(workspace, &mut maven).map_err(Ended::Failed)?;
+    let mut tally = java.run_tests("mvn test", &mut maven)?;
+    // The table of devices is a test of its own, as it is for Rust and C.
+    match devices::check(workspace, &report) {
+        Ok(()) => tally.passed += 1,
+        Err(_) => tally.failed += 1,
     }
-    // Maven alone would build the library again, with other features of what it depends on.
-    let mut build = cargo(&["build", "--locked", "-p", "cci-capi", "-p", "cci-cli"]);
-    build.current_dir(&workspace.root).env("CARGO_TARGET_DIR", &workspace.target);
-    if !workspace.is_built.get()
-        && let Err(reason) = run_quietly("the library for Java", &mut build, LIMIT)
-    {
-        println!("--- java: FAILED: {reason}");
-        return Ok(Tally { failed: 1, ..Tally::default() });
-    }
-    let mut maven = Command::new("mvn");
-    maven.args(["--batch-mode", "test", "-Dexec.skip=true", "-Dcci.folder=debug"]);
-    maven.arg(format!("-Dcci.target={}", workspace.target.display()));
-    maven.current_dir(workspace.root.join("bindings")).env("JAVA_HOME", &home);
-    println!("--- java: mvn test, with {}", home.display());
-    let (lines, failure) = match run_quietly("java", &mut maven, LIMIT) {
-        Ok(lines) => (lines.join("\n"), None),
-        Err(text) => (text, Some("mvn test failed")),
-    };
-    let mut tally = count(&lines);
-    if failure.is_some() && tally == Tally::default() && NO_REPOSITORY.iter().any(|says| lines.contains(says))
-    {
-        return Err("Maven can't get its plugins or JUnit: no way to its repository".to_owned());
-    }
-    if let Some(failure) = failure {
-        println!("{lines}\n--- java: {failure}");
-        tally.failed = tally.failed.max(1);
-    } else if tally.passed == 0 {
-        println!("{lines}\n--- java: mvn test ran no test");
-        tally.failed = 1;
-    }
-    tally.print();
     Ok(tally)
+}
+
+/// A Java and a Maven of this machine.
+struct Java<'a> {
+    workspace: &'a Workspace,
+    home: PathBuf,
+}
+
+impl Java<'_> {
+    fn find(workspace: &Workspace) -> Result<Java<'_>, Ended> {
+        let home = find_java().ok_or_else(|| {
+            Ended::Skipped(format!(
+                "no JDK {JAVA_MIN} or newer by JAVA_HOME or in {SYSTEM_JAVAS}: the Java modules need one"
+            ))
+        })?;
+        if Command::new("mvn").arg("--version").output().is_err() {
+            let reason = "no mvn: the Java modules are built by Maven (apt-get install maven)";
+            return Err(Ended::Skipped(reason.to_owned()));
+        }
+        Ok(Java { workspace, home })
+    }
+
+    /// Builds the library, the command and the conformance suite. Maven alone would build the library again, with other features
+    /// of what it depends on.
+    fn build(&self) -> Result<(), Ended> {
+        if self.workspace.is_built.get() {
+            return Ok(());
+        }
+        let mut build = cargo(&["build", "--locked", "-p", "cci-capi", "-p", "cci-cli", "-p", "cci-testkit"]);
+        build.args(["--lib", "--bins", "--example", "java_conformance"]);
+        build.current_dir(&self.workspace.root).env("CARGO_TARGET_DIR", &self.workspace.target);
+        run_quietly("the library for Java", &mut build, LIMIT).map(drop).map_err(Ended::Failed)
+    }
+
+    /// A Maven that builds both modules over what cargo has built.
+    fn maven(&self, goal: &str) -> Command {
+        let mut maven = Command::new("mvn");
+        maven.args(["--batch-mode", goal, "-Dexec.skip=true", "-Dcci.folder=debug"]);
+        maven.arg(format!("-Dcci.target={}", self.workspace.target.display()));
+        maven.current_dir(self.workspace.root.join("bindings")).env("JAVA_HOME", &self.home);
+        maven
+    }
+
+    /// Runs tests by Maven, and counts them.
+    fn run_tests(&self, what: &str, maven: &mut Command) -> Result<Tally, Ended> {
+        println!("--- java: {what}, with {}", self.home.display());
+        let (lines, failed) = match run_quietly("java", maven, LIMIT) {
+            Ok(lines) => (lines.join("\n"), false),
+            Err(text) => (text, true),
+        };
+        let mut tally = count(&lines);
+        if failed && tally == Tally::default() && NO_REPOSITORY.iter().any(|says| lines.contains(says)) {
+            let reason = "Maven can't get its plugins or JUnit: no way to its repository";
+            return Err(Ended::Skipped(reason.to_owned()));
+        }
+        if failed {
+            println!("{lines}\n--- java: {what} failed");
+            tally.failed = tally.failed.max(1);
+        } else if tally.passed == 0 {
+            println!("{lines}\n--- java: {what} ran no test");
+            tally.failed = 1;
+        }
+        tally.print();
+        Ok(tally)
+    }
 }
 
 /// The newest Java that is new enough.

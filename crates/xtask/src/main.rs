@@ -126,7 +126,7 @@ fn main() -> ExitCode {
             test::run(if long { Form::Long } else { Form::Short }, share, &steps)
         }
         Task::Tidy => tidy::run(),
-        Task::Devices { from: None } => devices::run(),
+        Task::Devices { from: None } => devices::run(java::conformance),
         Task::Devices { from: Some(report) } => devices::from(&report),
         Task::Bench { options } => bench::run(&options),
         Task::Counts { bless, only } => counts::run_task(bless, &only),

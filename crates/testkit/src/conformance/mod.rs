@@ -116,14 +116,18 @@ pub const fn conformance_timeout() -> Duration {
 pub const CASE_TIME_MAX: Duration = Duration::from_secs(90);
 
 /// Runs one case in a thread of its own, so that one that hangs fails like any other, and in a network that it has to itself
-/// if the device needs one. `case` is its group and its name.
-pub fn run<D: Driver, E: Ending + 'static>(
+/// if the device needs one. `case` is its group and its name. The `Ok` is why it tested nothing, if so; the `Err` is what it
+/// panicked with.
+///
+/// # Errors
+/// The case failed.
+pub fn outcome<D: Driver, E: Ending + 'static>(
     (group, case): (&'static str, &'static str),
     driver: D,
     about: DeviceUnderTest,
     child_test: &'static str,
     test: fn(&Environment<D>) -> E,
-) {
+) -> std::thread::Result<Option<String>> {
     let which = Which { device: about.name, language: D::LANGUAGE, group, case };
     let started = Instant::now();
     let (end_sender, end_receiver) = std::sync::mpsc::channel::<()>();
@@ -143,24 +147,76 @@ pub fn run<D: Driver, E: Ending + 'static>(
     let runner = runner.expect("a thread for the case");
     if end_receiver.recv_timeout(CASE_TIME_MAX) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
         report::add(which, &Outcome::Failed, started.elapsed());
-        panic!("{case} did not end within {CASE_TIME_MAX:?}");
+        return Err(Box::new(format!("{case} did not end within {CASE_TIME_MAX:?}")));
     }
     let ended = runner.join();
     // The table in docs/devices.md is of what programs can open.
     if about.name != LOOP.name {
         report::add(which, ended.as_ref().unwrap_or(&Outcome::Failed), started.elapsed());
     }
-    if let Err(panic) = ended {
+    ended.map(|outcome| match outcome {
+        Outcome::Skipped(reason) | Outcome::Absent(reason) => Some(reason),
+        Outcome::Passed | Outcome::Failed => None,
+    })
+}
+
+/// Runs one case, for a test: as [`outcome`] does, and panics if it failed.
+pub fn run<D: Driver, E: Ending + 'static>(
+    case: (&'static str, &'static str),
+    driver: D,
+    about: DeviceUnderTest,
+    child_test: &'static str,
+    test: fn(&Environment<D>) -> E,
+) {
+    if let Err(panic) = outcome(case, driver, about, child_test, test) {
         std::panic::resume_unwind(panic);
     }
 }
 
-/// Every case of the suite as a test function, for one driver and one device.
+/// Writes down that a case is not run, for a language that has no calls for what it does.
+pub fn leave_out<D: Driver>(case: &Case, about: &DeviceUnderTest, reason: &str) {
+    let which = Which { device: about.name, language: D::LANGUAGE, group: case.group, case: case.name };
+    report::add(which, &Outcome::Skipped(reason.to_owned()), Duration::ZERO);
+}
+
+/// A case for a program that runs the suite itself.
+#[derive(Copy, Clone, Debug)]
+pub struct Case {
+    /// Its group.
+    pub group: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// Runs it, as [`outcome`] does. Takes the first argument by which this program becomes the child of a case, behind `::`.
+    pub run: fn(&'static str) -> std::thread::Result<Option<String>>,
+}
+
+/// Every case of the suite as a test function, for one driver and one device; with `cases of`, as a list of [`Case`].
 #[macro_export]
 macro_rules! conformance {
     ($driver:expr, $device:expr) => {
         $crate::conformance! { @child $driver, $device }
-        $crate::conformance! { @cases $driver, $device;
+        $crate::conformance! { @endpoints tests $driver, $device }
+    };
+    // Remote memory, in a module of its own.
+    (remote memory: $driver:expr, $device:expr) => {
+        $crate::conformance! { @child $driver, $device }
+        $crate::conformance! { @remote_memory tests $driver, $device }
+    };
+    // Multicast groups, in a module of their own, on devices that have them.
+    (multicast: $driver:expr, $device:expr) => {
+        $crate::conformance! { @multicast tests $driver, $device }
+    };
+    // Messages of any length and calls, in a module of their own.
+    (messengers: $driver:expr, $device:expr) => {
+        $crate::conformance! { @messengers tests $driver, $device }
+    };
+    // Lists, for a program that runs cases itself: `@` and what they are of, as below.
+    (cases of @$of:ident: $driver:expr, $device:expr) => {
+        $crate::conformance! { @$of list $driver, $device }
+    };
+    // What every endpoint does.
+    (@endpoints $form:ident $driver:expr, $device:expr) => {
+        $crate::conformance! { @$form $driver, $device;
             connect: connects_with_any_payload, refuses_a_long_payload, reject_refuses, nobody_there,
                 connect_times_out_once, late_accept_fails, bad_uris_are_refused, accepts_on_another_endpoint,
                 many_requests_answered_in_any_order, connects_to_itself, connects_without_a_time_limit;
@@ -194,10 +250,9 @@ macro_rules! conformance {
             process: two_processes_exchange, killed_peer_is_noticed;
         }
     };
-    // Remote memory, in a module of its own.
-    (remote memory: $driver:expr, $device:expr) => {
-        $crate::conformance! { @child $driver, $device }
-        $crate::conformance! { @cases $driver, $device;
+    // Remote memory.
+    (@remote_memory $form:ident $driver:expr, $device:expr) => {
+        $crate::conformance! { @$form $driver, $device;
             rma_data: every_length_at_odd_offsets, lengths_around_every_threshold, sixty_four_megabytes,
                 thousands_outstanding, lists_of_different_segments, as_many_pieces_as_can_be,
                 many_regions_at_once, memory_lives_as_long_as_its_region;
@@ -220,17 +275,17 @@ macro_rules! conformance {
             rma_process: two_processes_share_memory;
         }
     };
-    // Multicast groups, in a module of their own, on devices that have them.
-    (multicast: $driver:expr, $device:expr) => {
-        $crate::conformance! { @cases $driver, $device;
+    // Multicast groups.
+    (@multicast $form:ident $driver:expr, $device:expr) => {
+        $crate::conformance! { @$form $driver, $device;
             multicast: every_member_hears_every_sender, every_size_arrives_in_a_group, groups_do_not_mix,
                 leaving_ends_it, own_messages_are_not_heard, mistakes_with_groups_are_refused,
                 members_without_a_buffer_lose;
         }
     };
-    // Messages of any length and calls, in a module of their own.
-    (messengers: $driver:expr, $device:expr) => {
-        $crate::conformance! { @cases $driver, $device;
+    // Messages of any length, and calls.
+    (@messengers $form:ident $driver:expr, $device:expr) => {
+        $crate::conformance! { @$form $driver, $device;
             any_length: every_length_comes_whole, a_very_long_one_into_memory, gathered_ones_come_in_one_piece,
                 order_is_kept_behind_a_long_one, unordered_ones_pass_a_long_one, a_receiver_that_never_takes,
                 unreliable_ones_are_short;
@@ -248,7 +303,7 @@ macro_rules! conformance {
             $crate::conformance::cases::child::child($driver, $device);
         }
     };
-    (@cases $driver:expr, $device:expr; $($group:ident: $($case:ident),+;)+) => {
+    (@tests $driver:expr, $device:expr; $($group:ident: $($case:ident),+;)+) => {
         $($(
             #[test]
             fn $case() {
@@ -261,5 +316,20 @@ macro_rules! conformance {
                 );
             }
         )+)+
+    };
+    (@list $driver:expr, $device:expr; $($group:ident: $($case:ident),+;)+) => {
+        [$($(
+            $crate::conformance::Case {
+                group: stringify!($group),
+                name: stringify!($case),
+                run: |child_test| $crate::conformance::outcome(
+                    (stringify!($group), stringify!($case)),
+                    $driver,
+                    $device,
+                    child_test,
+                    $crate::conformance::cases::$group::$case,
+                ),
+            }
+        ),+),+]
     };
 }

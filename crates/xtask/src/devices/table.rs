@@ -74,11 +74,12 @@ impl Table {
         table
     }
 
-    /// Takes over the lines of devices that the machine of the run does not have; which.
+    /// Takes over the lines of devices that the machine of the run does not have, and of languages that it can't run; which.
     pub(super) fn keep_absent(&mut self, old: &Table, report: &Report) -> Vec<String> {
         let mut kept = Vec::new();
         for (row, line) in &old.lines {
-            let is_absent = report.absent().any(|(device, _)| device == row.0);
+            let has_language = report.rows.keys().any(|(_, language)| *language == row.1);
+            let is_absent = !has_language || report.absent().any(|(device, _)| device == row.0);
             if is_absent && !self.lines.contains_key(row) {
                 self.lines.insert(row.clone(), line.clone());
                 self.notes.extend(old.notes.get(row).map(|notes| (row.clone(), notes.clone())));
@@ -176,6 +177,9 @@ eth\tC\tconnect\tmeets\tabsent\t0\tit needs root
         let mut kept = table(REPORT);
         assert_eq!(kept.keep_absent(&committed, &Report::parse(REPORT).unwrap()), ["eth (C)"]);
         assert_eq!(kept, committed);
+        let mut rust_alone = table("shm\tRust\tconnect\tmeets\tpassed\t10\t\n");
+        let report = Report::parse("shm\tRust\tconnect\tmeets\tpassed\t10\t\n").unwrap();
+        assert_eq!(rust_alone.keep_absent(&committed, &report), ["eth (C)", "shm (C)"], "C did not run");
     }
 
     #[test]

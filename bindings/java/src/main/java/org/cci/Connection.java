@@ -471,6 +471,16 @@ public final class Connection implements AutoCloseable {
     }
 
     /**
+     * How long a reliable send may take.
+     *
+     * @return the time
+     * @throws IllegalStateException if the connection is not open
+     */
+    public Duration sendTimeout() {
+        return ConnectionCalls.time(this, Raw.OPT_CONN_SEND_TIMEOUT);
+    }
+
+    /**
      * Asks for {@link Event.Silent} when the peer is silent for so long.
      *
      * @param timeout up to 71 minutes; zero: off
@@ -479,6 +489,16 @@ public final class Connection implements AutoCloseable {
      */
     public void setKeepalive(Duration timeout) {
         ConnectionCalls.setOption(this, Raw.OPT_CONN_KEEPALIVE_TIMEOUT, EndpointOptions.microseconds(timeout, 0));
+    }
+
+    /**
+     * After how long {@link Event.Silent} comes.
+     *
+     * @return the time; zero: it is off, as it is when the event has come
+     * @throws IllegalStateException if the connection is not open
+     */
+    public Duration keepalive() {
+        return ConnectionCalls.time(this, Raw.OPT_CONN_KEEPALIVE_TIMEOUT);
     }
 
     /**

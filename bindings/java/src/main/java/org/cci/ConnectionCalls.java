@@ -2,6 +2,9 @@ package org.cci;
 
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 
+import java.time.Duration;
+import java.time.temporal.ChronoUnit;
+
 /** Calls of C about one connection, apart from those that send. */
 final class ConnectionCalls {
     private ConnectionCalls() {}
@@ -13,6 +16,18 @@ final class ConnectionCalls {
             long target = connection.target();
             Raw.MEMORY.set(JAVA_INT, endpoint.out, value);
             Failure.check(Raw.setOpt(target, name, endpoint.out), "setting an option");
+        } finally {
+            endpoint.exit();
+        }
+    }
+
+    /** An option that is a time. */
+    static Duration time(Connection connection, int name) {
+        Endpoint endpoint = connection.endpoint;
+        endpoint.enter();
+        try {
+            Failure.check(Raw.getOpt(connection.target(), name, endpoint.out), "reading an option");
+            return Duration.of(Integer.toUnsignedLong(Raw.getInt(endpoint.out)), ChronoUnit.MICROS);
         } finally {
             endpoint.exit();
         }

@@ -507,6 +507,23 @@ public final class Endpoint extends Intake<Event> {
         return regions.register(segment, arena, null, Access.flags(access));
     }
 
+    /**
+     * Registers memory of the program's for the peer of one connection alone. All else is as with {@link #register}.
+     *
+     * @param connection the connection
+     * @param segment native memory
+     * @param arena the arena that it is of
+     * @param access what the peer may do
+     * @return the region, to be closed
+     * @throws IllegalArgumentException as {@link #register}, and if the connection is of another endpoint
+     * @throws IllegalStateException as {@link #register}, and if the connection is not open
+     * @throws WrongThreadException if the arena is of another thread
+     * @throws SystemException as {@link #register}
+     */
+    public Region registerFor(Connection connection, MemorySegment segment, Arena arena, Access... access) {
+        return regions.register(segment, arena, connection, Access.flags(access));
+    }
+
     // -------------------------------------------------------------------------------------------------- looking in
 
     /**

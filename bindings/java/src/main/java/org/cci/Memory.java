@@ -68,7 +68,24 @@ public final class Memory implements AutoCloseable {
      * @throws SystemException if there are too many regions
      */
     public Region registerFor(Connection connection, Access... access) {
-        return table.register(this, segment, connection, Access.flags(access));
+        return registerFor(connection, 0, segment.byteSize(), access);
+    }
+
+    /**
+     * Registers a part of it for the peer of one connection alone.
+     *
+     * @param connection the connection
+     * @param offset where the part begins, bytes
+     * @param length how long it is, bytes
+     * @param access what the peer may do
+     * @return the region, to be closed before the memory
+     * @throws IndexOutOfBoundsException if it is not in the memory
+     * @throws IllegalArgumentException if the connection is of another endpoint, or the part is empty
+     * @throws IllegalStateException if the memory is closed, or the connection is not open
+     * @throws SystemException if there are too many regions
+     */
+    public Region registerFor(Connection connection, long offset, long length, Access... access) {
+        return table.register(this, segment.asSlice(offset, length), connection, Access.flags(access));
     }
 
     /**

@@ -35,6 +35,19 @@ public final class RemoteMemory {
     }
 
     /**
+     * Starts to write to the peer's memory, without an event at its end, however it ends. All else is as with a context.
+     *
+     * @param transfer which bytes
+     * @return false if there is no room
+     * @throws IllegalArgumentException as with a context
+     * @throws IllegalStateException as with a context
+     * @throws PeerException as with a context
+     */
+    public boolean tryWrite(Transfer transfer) {
+        return start(transfer, Raw.FLAG_WRITE | Raw.FLAG_SILENT, 0);
+    }
+
+    /**
      * Writes to the peer's memory, and waits until the data are in place.
      *
      * @param transfer which bytes
@@ -73,6 +86,19 @@ public final class RemoteMemory {
      */
     public boolean tryRead(Transfer transfer, long context) {
         return start(transfer, Raw.FLAG_READ, context);
+    }
+
+    /**
+     * Starts to read from the peer's memory, without an event at its end, however it ends. All else is as with a context.
+     *
+     * @param transfer which bytes
+     * @return false if there is no room
+     * @throws IllegalArgumentException as with a context
+     * @throws IllegalStateException as with a context
+     * @throws PeerException as with a context
+     */
+    public boolean tryRead(Transfer transfer) {
+        return start(transfer, Raw.FLAG_READ | Raw.FLAG_SILENT, 0);
     }
 
     /**
@@ -121,9 +147,31 @@ public final class RemoteMemory {
         if (context < 0) {
             throw new IllegalArgumentException("a context must not be negative: " + context);
         }
+        return start(atomic, remote, offset, result, resultOffset, context, 0);
+    }
+
+    /**
+     * Starts to change a word of the peer's memory, without an event at its end, however it ends. All else is as with a context.
+     *
+     * @param atomic the change
+     * @param remote the peer's memory, registered with {@link Access#ATOMIC}
+     * @param offset where the word is, a multiple of its width
+     * @param result where the value before goes, as 8 bytes; null if it is not wanted, or there is none
+     * @param resultOffset where there
+     * @return false if there is no room
+     * @throws IllegalArgumentException as with a context
+     * @throws IllegalStateException as with a context
+     * @throws PeerException as with a context
+     */
+    public boolean tryAtomic(Atomic atomic, RegionHandle remote, long offset, Region result, long resultOffset) {
+        return start(atomic, remote, offset, result, resultOffset, 0, Raw.FLAG_SILENT);
+    }
+
+    private boolean start(
+            Atomic atomic, RegionHandle remote, long offset, Region result, long resultOffset, long context, int flags) {
         endpoint.enter();
         try {
-            return rawAtomic(atomic, remote, offset, result, resultOffset, context);
+            return rawAtomic(atomic, remote, offset, result, resultOffset, context, flags);
         } finally {
             endpoint.exit();
         }
@@ -189,7 +237,7 @@ public final class RemoteMemory {
         return region.target();
     }
 
-    private boolean raw(Transfer transfer, int direction, long context) {
+    private boolean raw(Transfer transfer, int directionAndSilence, long context) {
         long to = connection.target();
         long local = target(transfer.local);
         transfer.remote.write(endpoint.handles);
@@ -204,16 +252,16 @@ public final class RemoteMemory {
             endpoint.scratchBuffer.put(0, transfer.notification);
             message = endpoint.scratchAddress;
         }
-        int flags = direction | (transfer.fenced ? Raw.FLAG_FENCE : 0);
+        int flags = directionAndSilence | (transfer.fenced ? Raw.FLAG_FENCE : 0);
         int code = Raw.rma(
                 to, message, length, local, transfer.localOffset, endpoint.handles, transfer.remoteOffset, transfer.bytes,
                 context, flags);
-        return connection.taken(code, "accessing remote memory", 0);
+        return connection.taken(code, "accessing remote memory", flags);
     }
 
     private boolean startAtomic(Operation operation, Atomic atomic, RegionHandle remote, long offset, long number) {
         if (!atomic.givesValue()) {
-            return rawAtomic(atomic, remote, offset, null, 0, number);
+            return rawAtomic(atomic, remote, offset, null, 0, number, 0);
         }
         ResultSlots slots = endpoint.regions.results();
         ResultSlots.Slot slot = slots.take();
@@ -222,7 +270,7 @@ public final class RemoteMemory {
         }
         boolean started = false;
         try {
-            started = rawAtomic(atomic, remote, offset, slot.region(), slot.offset, number);
+            started = rawAtomic(atomic, remote, offset, slot.region(), slot.offset, number, 0);
         } finally {
             if (started) {
                 operation.slot = slot;
@@ -234,13 +282,13 @@ public final class RemoteMemory {
     }
 
     private boolean rawAtomic(
-            Atomic atomic, RegionHandle remote, long offset, Region result, long resultOffset, long context) {
+            Atomic atomic, RegionHandle remote, long offset, Region result, long resultOffset, long context, int flags) {
         long to = connection.target();
         long resultHandle = result == null ? 0 : target(result);
         remote.write(endpoint.handles);
         int code = Raw.atomic(
                 to, atomic.code, atomic.width, atomic.operand, atomic.compare, endpoint.handles, offset, resultHandle,
-                resultOffset, context, atomic.fenced ? Raw.FLAG_FENCE : 0);
-        return connection.taken(code, "changing remote memory", 0);
+                resultOffset, context, flags | (atomic.fenced ? Raw.FLAG_FENCE : 0));
+        return connection.taken(code, "changing remote memory", flags);
     }
 }

@@ -53,10 +53,14 @@ public final class Transfer {
      * Sends a message behind the data: the peer's program gets it when they are in place. If the transfer fails, it is not
      * delivered.
      *
-     * @param message at most {@link Connection#maxSendBytes} bytes
+     * @param message at least one byte, and at most {@link Connection#maxSendBytes}
      * @return a changed transfer
+     * @throws IllegalArgumentException if it is empty
      */
     public Transfer notifying(byte[] message) {
+        if (message.length == 0) {
+            throw new IllegalArgumentException("a notification has at least one byte");
+        }
         return new Transfer(local, localOffset, remote, remoteOffset, bytes, fenced, message.clone());
     }
 }

@@ -274,6 +274,19 @@ class RemoteMemoryTest {
         }
     }
 
+    /** To the library no bytes are no message: nothing would come behind the data. */
+    @Test
+    void aNotificationIsNotEmpty() {
+        try (Pair pair = Pair.connected("shm")) {
+            Region local = pair.client.allocate(64).register();
+            Region target = pair.server.allocate(64).register(Access.WRITE);
+            Transfer transfer = Transfer.of(local, 0, target.handle(), 0, 8);
+            assertThrows(IllegalArgumentException.class, () -> transfer.notifying(Pair.NOTHING));
+            assertTrue(pair.toServer.remoteMemory().tryWrite(transfer.notifying(new byte[1])));
+            pair.until("the notification", () -> !pair.atServer.isEmpty());
+        }
+    }
+
     @Test
     void aRegionIsForOneConnectionAlone() {
         try (Pair pair = Pair.connected("shm")) {

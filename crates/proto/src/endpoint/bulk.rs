@@ -63,7 +63,7 @@ impl Connections {
         (conn.active.heard_at, conn.active.used_at) = (now, now);
         conn.active.paths.first.came(head.timestamp, now);
         let (ops, counters, now_ticks) = (&mut transfers.operations, &mut shared.counters, ticks(now.0));
-        Exchange { ops, counters, rma, key, token, now_ticks, serve: true }.take(&record, sink);
+        Exchange { ops, counters, rma, key, token, now_ticks, serve: true }.take_bulk(record, sink);
         after_ack(shared, &mut conn);
         came(shared, transfers, &mut conn, &head, FIRST, (0, true), now, sink);
         self.protocol.settle_operations(&mut conn);

@@ -4,9 +4,9 @@ use super::deadline::Deadline;
 use super::state::{Job, Rma, Slot, Use};
 use super::table::{OpId, Ops, Stage};
 use crate::limits::{PROGRESS_ANSWER_BYTES, RMA_READ_BYTES_MAX, RMA_SLOTS, progress_ns};
-use crate::rma::{Record, RmaRefusal};
+use crate::rma::{BulkRecord, Record, RmaRefusal};
 use crate::time::ns_between;
-use crate::{ConnKey, Counters, Event, PeerFault, Sink, Status};
+use crate::{ConnKey, Counters, Event, PeerFault, RemoteAddress, Sink, Status};
 
 /// What it takes to handle the records of one connection in both roles, as the initiator and as the target of operations.
 pub(crate) struct Exchange<'a> {
@@ -47,32 +47,7 @@ impl Exchange<'_> {
     pub fn take(&mut self, record: &Record<'_>, sink: &mut impl Sink) {
         match *record {
             Record::Write { .. } | Record::Read { .. } | Record::Atomic { .. } if !self.serve => {}
-            Record::Write { slot, at, last, data } => {
-                let Some((index, bit)) = slot_and_bit(slot) else { return self.fault() };
-                // The end of an operation need not carry anything. Elsewhere nothing means that the data went away at
-                // its sender's.
-                let outcome = if data.is_empty() {
-                    self.rma.failed |= if last { 0 } else { bit };
-                    Ok(())
-                } else {
-                    sink.peer_write(self.key, self.token, at, data)
-                };
-                match outcome {
-                    Ok(()) => self.counters.rma_bytes_received += data.len() as u64,
-                    Err(_) => {
-                        self.counters.rma_refused += 1;
-                        self.rma.failed |= bit;
-                    }
-                }
-                if self.rma.failed & bit != 0 {
-                    self.rma.failed_bytes += data.len() as u64;
-                }
-                if last {
-                    let first = if self.rma.failed & bit != 0 { Err(RmaRefusal::Handle) } else { Ok(()) };
-                    self.rma.forget_failed(bit);
-                    self.answer(index, outcome.and(first).map(|()| None));
-                }
-            }
+            Record::Write { slot, at, last, data } => self.on_write(slot, at, last, data, sink),
             Record::Read { slot, at, len_bytes } => self.on_read(slot, at, len_bytes, sink),
             Record::Atomic { slot, at, atomic, wants_value } => {
                 let Some((index, bit)) = slot_and_bit(slot).filter(|(_, bit)| self.rma.busy & bit == 0)
@@ -88,6 +63,45 @@ impl Exchange<'_> {
             Record::Gone { slot, offset, len_bytes } => self.on_part(slot, offset, Err(len_bytes), sink),
             Record::Done { slot, result } => self.on_done(slot, result, sink),
             Record::Notify { .. } => debug_assert!(false, "whoever walks the records sees to it"),
+        }
+    }
+
+    /// Handles data that fills a datagram, as [`Exchange::take`] does.
+    #[inline(always)]
+    pub fn take_bulk(&mut self, record: BulkRecord<'_>, sink: &mut impl Sink) {
+        match record {
+            BulkRecord::Write { slot, at, data } if self.serve => self.on_write(slot, at, false, data, sink),
+            BulkRecord::Write { .. } => {}
+            BulkRecord::Data { slot, offset, data } => self.on_part(slot, offset, Ok(data), sink),
+        }
+    }
+
+    /// As the target: writes what the peer wants written, and answers at the operation's end.
+    #[inline]
+    fn on_write(&mut self, slot: u16, at: RemoteAddress, last: bool, data: &[u8], sink: &mut impl Sink) {
+        let Some((index, bit)) = slot_and_bit(slot) else { return self.fault() };
+        // The end of an operation need not carry anything. Elsewhere nothing means that the data went away at
+        // its sender's.
+        let outcome = if data.is_empty() {
+            self.rma.failed |= if last { 0 } else { bit };
+            Ok(())
+        } else {
+            sink.peer_write(self.key, self.token, at, data)
+        };
+        match outcome {
+            Ok(()) => self.counters.rma_bytes_received += data.len() as u64,
+            Err(_) => {
+                self.counters.rma_refused += 1;
+                self.rma.failed |= bit;
+            }
+        }
+        if self.rma.failed & bit != 0 {
+            self.rma.failed_bytes += data.len() as u64;
+        }
+        if last {
+            let first = if self.rma.failed & bit != 0 { Err(RmaRefusal::Handle) } else { Ok(()) };
+            self.rma.forget_failed(bit);
+            self.answer(index, outcome.and(first).map(|()| None));
         }
     }
 
@@ -123,7 +137,7 @@ impl Exchange<'_> {
         self.rma.dones.push(index);
     }
 
-    fn on_read(&mut self, slot: u16, at: crate::RemoteAddress, len_bytes: u64, sink: &mut impl Sink) {
+    fn on_read(&mut self, slot: u16, at: RemoteAddress, len_bytes: u64, sink: &mut impl Sink) {
         let Some((index, bit)) = slot_and_bit(slot).filter(|(_, bit)| self.rma.busy & bit == 0) else {
             return self.fault();
         };

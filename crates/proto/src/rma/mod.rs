@@ -8,8 +8,8 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use record::{BulkRecord, flag, is_bulk_kind, kind};
 pub use record::{DATA_HEAD_BYTES, Record, WRITE_HEAD_BYTES, emit_data_head, emit_write_head};
-pub(crate) use record::{flag, is_bulk_kind, kind};
 
 /// An address in registered memory, of this side or of a peer: the region, the key that proves the right to it, and the
 /// offset in it. Says nothing about whether there is such a region.

@@ -106,6 +106,35 @@ pub(crate) fn is_bulk_kind(kind: u8) -> bool {
     matches!(kind, kind::WRITE | kind::DATA)
 }
 
+/// Data of a remote operation that is not its end.
+///
+/// A [`Record`] is read through memory, as it is long. This stays in registers: a record that is read from memory again just after it was
+/// written waits for all stores before it, and those are the data of the datagram before, on their way to memory that no cache has.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BulkRecord<'a> {
+    /// [`Record::Write`] that is not the last one of its operation.
+    Write { slot: u16, at: RemoteAddress, data: &'a [u8] },
+    /// [`Record::Data`].
+    Data { slot: u16, offset: u64, data: &'a [u8] },
+}
+
+impl<'a> BulkRecord<'a> {
+    /// Reads the only record of `body`. `None`: it is another one, or none, or there are several.
+    #[inline(always)]
+    pub(crate) fn parse(body: &'a [u8]) -> Option<BulkRecord<'a>> {
+        let (&[l0, l1, kind, 0, s0, s1, 0, 0], tail) = body.split_first_chunk::<RECORD_BYTES>()? else {
+            return None;
+        };
+        let (payload_bytes, slot) = (u16::from_le_bytes([l0, l1]).into(), u16::from_le_bytes([s0, s1]));
+        let payload = tail.get(..payload_bytes).filter(|_| tail.len() == padded(payload_bytes))?;
+        match kind {
+            kind::WRITE => address(payload).map(|(at, data)| BulkRecord::Write { slot, at, data }),
+            kind::DATA => word(payload).map(|(offset, data)| BulkRecord::Data { slot, offset, data }),
+            _ => None,
+        }
+    }
+}
+
 /// Bytes before a WRITE's data.
 pub const WRITE_HEAD_BYTES: usize = RECORD_BYTES + 24;
 
@@ -282,13 +311,13 @@ fn parse_payload(kind: u8, flags: u8, slot: u16, payload: &[u8]) -> Option<Recor
     }
 }
 
-#[inline]
+#[inline(always)]
 fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (word, tail) = bytes.split_first_chunk::<8>()?;
     Some((u64::from_le_bytes(*word), tail))
 }
 
-#[inline]
+#[inline(always)]
 fn words(bytes: &[u8]) -> Option<([u64; 3], &[u8])> {
     let (first, tail) = word(bytes)?;
     let (second, tail) = word(tail)?;
@@ -296,7 +325,7 @@ fn words(bytes: &[u8]) -> Option<([u64; 3], &[u8])> {
     Some(([first, second, third], tail))
 }
 
-#[inline]
+#[inline(always)]
 fn address(bytes: &[u8]) -> Option<(RemoteAddress, &[u8])> {
     let (words, tail) = words(bytes)?;
     Some((RemoteAddress::from_words(words), tail))

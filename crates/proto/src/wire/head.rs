@@ -2,7 +2,7 @@
 
 use super::{Holds, Reader, Summary, first_byte, record, types};
 use crate::limits::{HEADER_BYTES, PART_HEAD_BYTES, PARTS_MAX, SACK_WORDS_MAX};
-use crate::rma::{self, Record};
+use crate::rma::{self, BulkRecord};
 use crate::{PeerFault, Seq};
 
 /// Flags of an established connection's datagram.
@@ -251,9 +251,9 @@ impl Head {
     /// Parses a plain DATA that holds data of a remote operation and nothing else: its header, its body and the record. `None`: it is something
     /// else, valid or not.
     #[inline(always)]
-    pub(crate) fn parse_bulk(datagram: &[u8]) -> Option<(Head, &[u8], Record<'_>)> {
+    pub(crate) fn parse_bulk(datagram: &[u8]) -> Option<(Head, &[u8], BulkRecord<'_>)> {
         let (head, body) = Head::parse_plain(datagram)?;
-        Some((head, body, record::only_bulk(body)?))
+        Some((head, body, BulkRecord::parse(body)?))
     }
 
     /// Writes header and acknowledgement; the body, `body_bytes` long, follows at the returned offset.

@@ -79,13 +79,6 @@ pub(super) fn only_message(body: &[u8]) -> Option<&[u8]> {
     if is_one { padded_payload.get(..len) } else { None }
 }
 
-/// The data of a remote operation of a body that holds nothing else.
-#[inline(always)]
-pub(super) fn only_bulk(body: &[u8]) -> Option<Record<'_>> {
-    let (record, len) = Record::parse(body)?;
-    (len == body.len() && is_bulk(&record)).then_some(record)
-}
-
 /// Checks a body that may hold records of any kind.
 #[inline(never)]
 fn check_mixed(body: &[u8]) -> Result<Holds, PeerFault> {

@@ -79,6 +79,18 @@ pub(crate) unsafe fn copy_slice(from: &[u8], to: *mut u8) {
     unsafe { with::copy_slice(from, to) }
 }
 
+/// Asks the processor to fetch `len` bytes, which will be read soon. Whatever they are, nothing else happens.
+#[inline(always)]
+pub(crate) fn fetch_to_read(from: *const u8, len: usize) {
+    with::fetch_to_read(from, len);
+}
+
+/// Asks the processor to fetch `len` bytes, which will be written to soon. Whatever they are, nothing else happens.
+#[inline(always)]
+pub(crate) fn fetch_to_write(to: *mut u8, len: usize) {
+    with::fetch_to_write(to, len);
+}
+
 /// Sets `len` bytes to `byte`.
 ///
 /// # Safety

@@ -38,6 +38,12 @@ pub struct Bytes {
     len: usize,
 }
 
+/// The lengths of pieces of which those that follow are fetched ahead. The processor sees by itself where longer ones lead, and of
+/// shorter ones few follow each other.
+const PIECE_BYTES: core::ops::Range<usize> = 1024..4097;
+/// How many pieces ahead: the next one would come too soon.
+const PIECES_AHEAD: usize = 2;
+
 // SAFETY: an address; the memory is reached by assembly or atomics only, from any thread, by the promise of `new`.
 unsafe impl Send for Bytes {}
 // SAFETY: as above.
@@ -114,6 +120,36 @@ impl Bytes {
         // SAFETY: `to` is good for that many bytes by `at`.
         unsafe { copy::copy_slice(data, to.as_ptr()) };
         true
+    }
+
+    /// Copies as [`read`](Self::read) does. Others of the same length that lie behind will probably follow, as the data of datagrams
+    /// do: those are fetched into the processor's cache meanwhile.
+    #[inline]
+    #[must_use = "`false` means that nothing was copied"]
+    pub fn read_piece(&self, offset: usize, out: &mut [u8]) -> bool {
+        let is_done = self.read(offset, out);
+        if let Some(next) = self.ahead(offset, out.len()) {
+            copy::fetch_to_read(next.as_ptr(), out.len());
+        }
+        is_done
+    }
+
+    /// Copies as [`write`](Self::write) does. Others of the same length that go behind will probably follow, as the data of datagrams
+    /// do: where they go is fetched into the processor's cache meanwhile.
+    #[inline]
+    #[must_use = "`false` means that nothing was copied"]
+    pub fn write_piece(&self, offset: usize, data: &[u8]) -> bool {
+        let is_done = self.write(offset, data);
+        if let Some(next) = self.ahead(offset, data.len()) {
+            copy::fetch_to_write(next.as_ptr(), data.len());
+        }
+        is_done
+    }
+
+    /// The piece of `len` bytes that is fetched while the one at `offset` is copied, if that pays.
+    #[inline]
+    fn ahead(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
+        if PIECE_BYTES.contains(&len) { self.at(offset.checked_add(PIECES_AHEAD * len)?, len) } else { None }
     }
 
     /// Copies `len` bytes from `from_offset` of `from` to `offset` of this memory; the two may overlap, as in `memmove`

@@ -70,6 +70,39 @@ fn every_length_at_every_alignment_and_nothing_beside_it() {
 }
 
 #[test]
+fn pieces_are_copied_as_all_else_and_fetched_ahead_in_range_only() {
+    const N: usize = 6000;
+    let memory = Shared::<N>::new();
+    for len in [0, 1, 1023, 1024, 1408, 4096, 4097, N] {
+        let data: Vec<u8> = (0..len).map(pattern).collect();
+        // The first place, and the last one, behind which no piece is.
+        for offset in [0, N - len] {
+            assert!(memory.bytes().fill(0, N, 0xEE));
+            assert!(memory.bytes().write_piece(offset, &data));
+            let seen = all(&memory);
+            assert_eq!(seen[offset..offset + len], data, "{len} at {offset}");
+            assert!(seen[..offset].iter().chain(&seen[offset + len..]).all(|&byte| byte == 0xEE));
+            let mut out = vec![0xDD; len];
+            assert!(memory.bytes().read_piece(offset, &mut out));
+            assert_eq!(out, data);
+        }
+        let mut out = vec![0xDD; len];
+        for offset in [N - len + 1, usize::MAX - len / 2, usize::MAX] {
+            assert!(!memory.bytes().write_piece(offset, &data), "{len} at {offset}");
+            assert!(!memory.bytes().read_piece(offset, &mut out), "{len} at {offset}");
+        }
+        assert!(out.iter().all(|&byte| byte == 0xDD));
+    }
+    let end = memory.bytes().as_ptr().as_ptr().wrapping_add(N);
+    for (offset, len, ahead) in
+        [(0, 1408, Some(2816)), (1776, 1408, Some(4592)), (1777, 1408, None), (0, 1023, None)]
+    {
+        let found = memory.bytes().ahead(offset, len).map(|at| end.addr() - at.as_ptr().addr());
+        assert_eq!(found, ahead.map(|at| N - at), "{len} at {offset}");
+    }
+}
+
+#[test]
 fn overlap_is_as_with_memmove() {
     const N: usize = if cfg!(miri) { 200 } else { 1400 };
     let memory = Shared::<N>::new();

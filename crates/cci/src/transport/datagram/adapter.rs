@@ -216,7 +216,7 @@ impl Memory for ToProgram<'_> {
     ) -> Result<(), RmaRefusal> {
         let connection = Connection::from_bits(token);
         let (bytes, offset) = self.core.regions.peer(connection, at, data.len() as u64, Access::WRITE)?;
-        bytes.write(offset, data).then_some(()).ok_or(RmaRefusal::Handle)
+        bytes.write_piece(offset, data).then_some(()).ok_or(RmaRefusal::Handle)
     }
 
     #[inline]
@@ -229,7 +229,7 @@ impl Memory for ToProgram<'_> {
     ) -> Result<(), RmaRefusal> {
         let connection = Connection::from_bits(token);
         let (bytes, offset) = self.core.regions.peer(connection, at, out.len() as u64, Access::READ)?;
-        bytes.read(offset, out).then_some(()).ok_or(RmaRefusal::Handle)
+        bytes.read_piece(offset, out).then_some(()).ok_or(RmaRefusal::Handle)
     }
 
     fn peer_may_read(
@@ -255,13 +255,13 @@ impl Memory for ToProgram<'_> {
     #[inline]
     fn local_read(&mut self, at: RemoteAddress, out: &mut [u8]) -> bool {
         let found = self.core.regions.local(at, out.len() as u64);
-        found.is_some_and(|(bytes, offset)| bytes.read(offset, out))
+        found.is_some_and(|(bytes, offset)| bytes.read_piece(offset, out))
     }
 
     #[inline]
     fn local_write(&mut self, at: RemoteAddress, data: &[u8]) -> bool {
         let found = self.core.regions.local(at, data.len() as u64);
-        found.is_some_and(|(bytes, offset)| bytes.write(offset, data))
+        found.is_some_and(|(bytes, offset)| bytes.write_piece(offset, data))
     }
 }
 

@@ -119,3 +119,19 @@ pub(in super::super) unsafe fn fill(to: *mut u8, byte: u8, len: usize) {
         unsafe { AtomicU8::from_ptr(to.add(at)) }.store(byte, Relaxed);
     }
 }
+
+/// See [`super::fetch_to_read`]: there is no instruction for it.
+#[cfg_attr(
+    all(target_arch = "x86_64", not(miri), not(loom)),
+    expect(dead_code, reason = "tests compare copies only")
+)]
+#[inline(always)]
+pub(super) fn fetch_to_read(_: *const u8, _: usize) {}
+
+/// See [`super::fetch_to_write`]: there is no instruction for it.
+#[cfg_attr(
+    all(target_arch = "x86_64", not(miri), not(loom)),
+    expect(dead_code, reason = "tests compare copies only")
+)]
+#[inline(always)]
+pub(super) fn fetch_to_write(_: *mut u8, _: usize) {}

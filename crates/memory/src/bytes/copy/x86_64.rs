@@ -458,3 +458,28 @@ pub(super) unsafe fn fill(to: *mut u8, byte: u8, len: usize) {
             options(nostack, preserves_flags));
     }
 }
+
+/// Bytes that the processor fetches at once.
+const LINE_BYTES: usize = 64;
+
+/// See [`super::fetch_to_read`].
+#[inline(always)]
+pub(super) fn fetch_to_read(from: *const u8, len: usize) {
+    for at in (0..len).step_by(LINE_BYTES) {
+        // SAFETY: a hint, which never faults and changes nothing that a program sees, whatever the address.
+        unsafe {
+            asm!("prefetcht0 [{}]", in(reg) from.wrapping_add(at), options(nostack, preserves_flags, readonly));
+        }
+    }
+}
+
+/// See [`super::fetch_to_write`].
+#[inline(always)]
+pub(super) fn fetch_to_write(to: *mut u8, len: usize) {
+    for at in (0..len).step_by(LINE_BYTES) {
+        // SAFETY: a hint, which never faults and changes nothing that a program sees, whatever the address.
+        unsafe {
+            asm!("prefetchw [{}]", in(reg) to.wrapping_add(at), options(nostack, preserves_flags, readonly));
+        }
+    }
+}

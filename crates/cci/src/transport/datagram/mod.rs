@@ -10,6 +10,7 @@ mod carrier;
 mod eth;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzing;
+mod intake;
 mod link;
 mod multicast;
 mod open;
@@ -53,20 +54,7 @@ use crate::limits;
 use crate::security::NO_NAMES;
 use cci_proto as proto;
 use cci_proto::{Address, ConnKey, ConnState, Endpoint, Request, Time};
-use std::ops::ControlFlow;
 
-/// The most receive calls in one progress. Each may bring hundreds of datagrams, and time-outs must have their turn.
-const RECV_CALLS_MAX: u32 = 4;
-/// The most receive calls in one progress that bring mostly datagrams to be dropped. They cost little, and datagrams of honest
-/// peers wait behind such a flood. More calls are made if the socket was not read for a while, since the flood has gathered in
-/// it.
-const USELESS_CALLS: u32 = 32;
-/// The longest time for receive calls that bring mostly datagrams to be dropped: enough to read all that a socket holds.
-const USELESS_NS_MAX: u64 = 10_000_000;
-/// The most receive calls in one progress that bring mostly datagrams to be dropped, whatever the clock says.
-const USELESS_CALLS_MAX: u32 = 4_096;
-/// If one call brings fewer datagrams than this, the socket is taken to be empty.
-const RECV_MORE: usize = 16;
 /// The most rounds of filling and flushing the send batch in one progress.
 const SEND_ROUNDS_MAX: u32 = 8;
 /// Bytes queued by sends before they leave without waiting for the next progress: about one batch for the kernel.
@@ -231,85 +219,6 @@ impl<C: Carrier> Datagram<C> {
                 true
             }
         }
-    }
-
-    /// Makes one receive call. Returns how many datagrams it brought.
-    #[inline]
-    fn receive_once(&mut self, core: &mut Core) -> usize {
-        match self.carrier.receive() {
-            Ok(count) => count,
-            Err(Dead) => {
-                self.fail(core);
-                0
-            }
-        }
-    }
-
-    /// Handles the `count` datagrams of the last receive call, and more after them, up to a limit. Not inlined, so that a poll
-    /// that finds nothing is short.
-    #[inline(never)]
-    fn take_in(&mut self, core: &mut Core, mut count: usize, mut lender: Option<&mut Lender<'_>>) {
-        self.adapter.lending.is_open = lender.is_some() && !core.has_events();
-        let (mut calls, mut useless) = (0, 0);
-        let mut until = None;
-        let events_max = core.events_queued().saturating_add(core.records_left as usize);
-        let events_max = events_max.max(limits::EVENTS_MANY);
-        while count != 0 {
-            let now = self.read_clock();
-            let useful = self.proto.counters().useful();
-            let Datagram { carrier, proto, adapter, rest, .. } = self;
-            if let Some(identities) = carrier.identities() {
-                identities.at(now);
-            }
-            let flow = carrier.arrived(|from, datagram, who| {
-                let messages =
-                    proto.handle_datagram(now, from, datagram, &mut ToProgram { core, adapter, who });
-                adapter.settle(proto, core, now);
-                // This comes last, since the handler may panic.
-                if let Some((connection, summary)) = adapter.lending.bundle.take()
-                    && let Some(lender) = &mut lender
-                {
-                    core.counters.messages_received += u64::from(summary.messages);
-                    core.counters.bytes_received += u64::from(summary.bytes);
-                    rest.lend_first(core, lender, connection, messages, now);
-                    adapter.lending.is_open = !core.has_events();
-                    if lender.left() == 0 || !rest.is_empty() {
-                        return ControlFlow::Break(());
-                    }
-                }
-                if core.events_queued() > events_max {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            });
-            if let Some(identities) = carrier.identities() {
-                for (key, at, identity) in adapter.met.drain(..) {
-                    identities.hold(key, at, &identity);
-                }
-            }
-            if count < RECV_MORE || flow.is_break() {
-                break;
-            }
-            if self.proto.counters().useful() - useful > count as u64 / 2 {
-                calls += 1;
-                if self.adapter.starved {
-                    break;
-                }
-            } else {
-                useless += 1;
-                let away_ns = now.since(self.received_at).min(USELESS_NS_MAX);
-                let until = *until.get_or_insert_with(|| now.plus(away_ns));
-                if useless >= USELESS_CALLS && now >= until {
-                    break;
-                }
-            }
-            if calls == RECV_CALLS_MAX || useless == USELESS_CALLS_MAX {
-                break;
-            }
-            count = self.receive_once(core);
-        }
-        self.has_left_many = core.events_queued() > limits::EVENTS_MANY;
     }
 
     /// One turn of progress. With a lender, messages go to a handler as far as they can.

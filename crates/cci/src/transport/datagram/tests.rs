@@ -1,6 +1,7 @@
 //! Endpoints over real sockets of this machine. These tests are about sockets, clocks, names and memory; what the protocol does under
 //! loss, reordering and restarts is tested in the simulator.
 
+mod bulk;
 mod connect;
 mod exchange;
 mod flow;

@@ -5,7 +5,7 @@ use super::own_sender::OwnSender;
 use crate::engine::core::Core;
 use crate::engine::poller::Poller;
 use crate::error::{SysError, without_memory};
-use crate::transport::datagram::RECV_CALLS_MAX;
+use crate::transport::datagram::intake::RECV_CALLS_MAX;
 use crate::transport::datagram::size::DATAGRAM_BYTES_MAX;
 use cci_memory::slab::{Key, Slab};
 use cci_proto::limits::GROUP_SENDERS_MAX;

@@ -49,6 +49,9 @@ final class ServiceStream {
     private int sent;
 
     private int came;
+    /** Nobody reads any more, and the peer has not ended its direction. */
+    private boolean inputClosed;
+
     private boolean ended;
     private boolean endSent;
     private IOException failure;
@@ -289,19 +292,23 @@ final class ServiceStream {
         listener.onWritable();
     }
 
-    /** Nobody reads any more. What the peer still sends is answered with a reset. */
+    /**
+     * Nobody reads any more. What the peer still sends is answered with a reset. A peer that has opened the stream, and to which the end
+     * was written, gets all before that first: a reset at once would overtake what waits to be sent.
+     */
     void closeInput() {
         boolean wasRead;
         lock.lock();
         try {
             wasRead = ended && chunks.isEmpty();
+            inputClosed = endSent && !openedHere && !ended && failure == null;
             releaseAll();
         } finally {
             lock.unlock();
         }
         if (wasRead) {
             multiplexer.endedHere(this);
-        } else {
+        } else if (!inputClosed) {
             reset();
         }
     }
@@ -340,7 +347,7 @@ final class ServiceStream {
         lock.lock();
         try {
             owed -= bytes.remaining();
-            if (owed < 0 || !isNext(frame)) {
+            if (owed < 0 || inputClosed || !isNext(frame)) {
                 return false;
             }
             chunks.add(new Chunk(bytes, window));

@@ -148,6 +148,11 @@ impl RowResult {
         self.tracks.iter().find(|track| track.role == Role::Baseline)
     }
 
+    /// The baseline beside the first.
+    pub fn other_baseline(&self) -> Option<&Track> {
+        self.tracks.iter().filter(|track| track.role == Role::Baseline).nth(1)
+    }
+
     /// The peer whose median is the best.
     pub fn best_peer(&self) -> Option<&Track> {
         self.best_peer_of(|_| true)

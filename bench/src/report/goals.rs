@@ -74,6 +74,7 @@ fn judge(row: &RowResult, goal: &Goal) -> Verdict {
     let (against, found) = match goal.against {
         Against::Itself => ("–".to_owned(), row.ours().and_then(Track::values).ok_or("CCI was not measured")),
         Against::Baseline => beside(row, row.baseline(), "the baseline was not measured"),
+        Against::OtherBaseline => beside(row, row.other_baseline(), "the baseline was not measured"),
         Against::BestPeer => beside(row, row.best_peer(), "no peer took part"),
         Against::BestMessagePasser => {
             beside(row, row.best_message_passer(), "neither UCX nor an MPI took part")

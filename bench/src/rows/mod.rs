@@ -47,6 +47,8 @@ pub struct Goal {
 pub enum Against {
     /// The first of the baselines.
     Baseline,
+    /// The second of the baselines.
+    OtherBaseline,
     /// The best of the peers that took part.
     BestPeer,
     /// The best of UCX and the MPIs, as far as they took part.
@@ -156,6 +158,9 @@ mod tests {
             assert!(has(Role::Ours), "{}: nobody of ours", row.name);
             let on_baseline = row.goals.iter().any(|goal| goal.against == Against::Baseline);
             assert!(!on_baseline || has(Role::Baseline), "{}: a goal without its baseline", row.name);
+            let on_other = row.goals.iter().any(|goal| goal.against == Against::OtherBaseline);
+            let baselines = row.contestants.iter().filter(|one| one.role() == Role::Baseline).count();
+            assert!(!on_other || baselines > 1, "{}: a goal without its other baseline", row.name);
         }
         assert!(rows.iter().filter(|row| !row.goals.is_empty()).count() >= 15);
     }

@@ -1,6 +1,8 @@
 //! Remote memory: bandwidth by size, beside plain copies and streams.
 
-use super::{Contestants, Goal, Row, baseline, baseline_at_least, best_peer_at_least, ours, with_peers};
+use super::{
+    Contestants, Goal, Row, across_a_pair, baseline, baseline_at_least, best_peer_at_least, ours, with_peers,
+};
 use crate::args::By;
 use crate::peers::Peers;
 use crate::work::Work;
@@ -58,6 +60,14 @@ pub fn rows(peers: &Peers) -> Vec<Row> {
                 Work::Write { len: MIB | LONG } | Work::Read { len: MIB } => Some(baseline_at_least(1.0)),
                 _ => None,
             },
+        },
+        Family {
+            name: "pair-udp",
+            of: "memory over UDP across a pair of virtual Ethernet interfaces (MTU 1,500)",
+            sizes: &[MIB, LONG],
+            contestants: &|| across_a_pair(("plain TCP stream", By::PlainTcp), ("cci udp", By::Udp)),
+            peers: &Vec::new,
+            goal: |_| None,
         },
         Family {
             name: "tcp",

@@ -23,6 +23,10 @@ use std::time::{Duration, Instant};
 const BYTES: usize = 4;
 /// Before counting: ranks connect and map each other's memory, tables have grown.
 const WARM_UP: usize = 2_000;
+/// Messages in a row, each of which is sent by itself.
+const ROW: usize = 32;
+/// The most polls that are counted for a row.
+const POLLS_MAX: usize = 8;
 /// The handler of messages that are not answered.
 const HANDLER: u16 = 0;
 const ADD_ONE: Atomic =
@@ -44,7 +48,9 @@ fn main() -> ExitCode {
     match (what, pair) {
         (_, Some(Err(reason))) => println!("skipped: {reason}"),
         ("handler", Some(Ok(pair))) => handled(pair, count),
+        ("handler_stream", Some(Ok(pair))) => handled_in_a_row(pair, count),
         ("am", Some(Ok(pair))) => messages(pair, count),
+        ("am_stream", Some(Ok(pair))) => messages_in_a_row(pair, count),
         ("barrier", Some(Ok(pair))) => barriers(pair, count),
         ("allreduce", Some(Ok(pair))) => allreduces(pair, count),
         ("put", Some(Ok(pair))) => puts(pair, count),
@@ -59,8 +65,8 @@ fn main() -> ExitCode {
         ("map_insert", Some(Ok(pair))) => global::inserts(pair, count),
         _ => {
             eprintln!(
-                "usage: ranks WHAT-DEVICE|pack-vector COUNT, where WHAT is handler, am, barrier, allreduce, put, \
-                 add, fetch, acp_put, acp_get, acp_add, acp_channel, map_find or map_insert"
+                "usage: ranks WHAT-DEVICE|pack-vector COUNT, where WHAT is handler, handler_stream, am, am_stream, barrier, \
+                 allreduce, put, add, fetch, acp_put, acp_get, acp_add, acp_channel, map_find or map_insert"
             );
             return ExitCode::from(2);
         }
@@ -130,6 +136,47 @@ fn handled(mut pair: Pair, count: usize) {
                     receiver.poll(1, |_| messages += 1);
                     sender.poll(1, |_| {});
                     messages > 0
+                })
+            })
+            .sum()
+    });
+}
+
+/// What rows of active messages are compared with: rows of the core's own, there and back, each message sent by itself and taken by
+/// a handler.
+fn handled_in_a_row(mut pair: Pair, count: usize) {
+    let connections = pair.connect(Attribute::ReliableOrdered);
+    rounds(count, |is_counted| {
+        [(0, 1), (1, 0)]
+            .into_iter()
+            .map(|(from, to)| {
+                let connection = connections[from];
+                let [one, other] = &mut pair.ends;
+                let (sender, receiver) = if from < to { (one, other) } else { (other, one) };
+                let messages = Cell::new(0);
+                let take = |polled: Polled<'_>| match polled {
+                    Polled::Message(message) => {
+                        messages.set(messages.get() + usize::from(message.len() == BYTES))
+                    }
+                    Polled::Event(other) => panic!("{other:?}"),
+                };
+                act(is_counted, || {
+                    for _ in 0..ROW {
+                        sender.send(connection, &[7; BYTES], 0, SendFlags::SILENT).expect("there is room");
+                    }
+                    for _ in 0..POLLS_MAX {
+                        receiver.poll(ROW, take);
+                        if messages.get() >= ROW {
+                            break;
+                        }
+                    }
+                });
+                until(|| {
+                    if messages.get() < ROW {
+                        receiver.poll(ROW, take);
+                        sender.poll(1, |_| {});
+                    }
+                    messages.get() >= ROW
                 })
             })
             .sum()
@@ -207,6 +254,39 @@ fn messages(pair: Pair, count: usize) {
                     receiver.poll();
                     sender.poll();
                     arrived.get() > before
+                })
+            })
+            .sum()
+    });
+}
+
+/// Rows of active messages there and back.
+fn messages_in_a_row(pair: Pair, count: usize) {
+    let TwoRanks { mut ranks, context, arrived } = TwoRanks::over(pair);
+    rounds(count, |is_counted| {
+        [(0, 1), (1, 0)]
+            .into_iter()
+            .map(|(from, to)| {
+                let [one, other] = &mut ranks;
+                let (sender, receiver) = if from < to { (one, other) } else { (other, one) };
+                let all = arrived.get() + ROW;
+                act(is_counted, || {
+                    for _ in 0..ROW {
+                        sender.request(context, to, HANDLER, &[], &[7; BYTES]).expect("there is such a rank");
+                    }
+                    for _ in 0..POLLS_MAX {
+                        receiver.poll();
+                        if arrived.get() >= all {
+                            break;
+                        }
+                    }
+                });
+                until(|| {
+                    if arrived.get() < all {
+                        receiver.poll();
+                        sender.poll();
+                    }
+                    arrived.get() >= all
                 })
             })
             .sum()

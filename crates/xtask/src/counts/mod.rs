@@ -67,7 +67,7 @@ const fn services(name: &'static str, operations: usize) -> Scenario {
 
 /// A message is one send and receive, with its completion: a round has one each way. A stream has a burst of 32 each way, with one
 /// completion, received by a handler. A call is one request and its reply. Active messages (`am`) are compared with the core's, sent in
-/// silence and taken by a handler, and so are the two messages of a barrier of two ranks. An allreduce goes through memory that both ranks map. A put and an addition each wait for a fence; what
+/// silence and taken by a handler, and so are the two messages of a barrier of two ranks; rows of 32 of both (`am_stream`, `handler_stream`) have each message sent by itself. An allreduce goes through memory that both ranks map. A put and an addition each wait for a fence; what
 /// is packed is one block of 8 bytes, there and back. A message between services (`service`) is a short one, and `rpc` is a call of one by another.
 /// Operations on global memory (`acp`) are waited for: `rma` is what copies of 8 bytes are compared with, `fetch` is what the addition is, and
 /// `message` is what messages of channels are. The map finds and inserts keys and values of 8 bytes in the other rank's memory.
@@ -99,8 +99,10 @@ const SCENARIOS: &[Scenario] = &[
     rust("futures_stream-shm", 64),
     ranks("handler-shm", 2),
     ranks("handler-udp4", 2),
+    ranks("handler_stream-shm", 64),
     ranks("am-shm", 2),
     ranks("am-udp4", 2),
+    ranks("am_stream-shm", 64),
     ranks("barrier-shm", 2),
     ranks("allreduce-shm", 2),
     ranks("put-shm", 1),

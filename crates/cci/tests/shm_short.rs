@@ -2,7 +2,7 @@
 
 mod shm_common;
 
-use cci::{Attribute, Connection, Endpoint, Event, Line, SendFlags, Short};
+use cci::{Attribute, Connection, Endpoint, Event, Line, SendFlags, Short, Status};
 use shm_common::*;
 use std::time::Instant;
 
@@ -135,4 +135,46 @@ fn nothing_is_taken_from_a_connection_that_closes() {
         assert!(start.elapsed() < PATIENCE);
     }
     assert!(b.next_event().is_none());
+}
+
+/// What is sent in silence is entered together. Ends of other sends come all the same once their messages were taken, not before.
+#[test]
+fn sends_end_when_their_messages_were_taken_behind_silent_ones() {
+    let (mut a, mut b) = (endpoint(), endpoint());
+    let (ours, _) = connect(&mut a, &mut b, Attribute::ReliableOrdered);
+    let (mut received, mut ended, start) = (Vec::new(), Vec::new(), Instant::now());
+    for round in 0..200_u64 {
+        let mut numbers = Vec::new();
+        for number in 0..60_u64 {
+            let is_silent = number % 20 != 7;
+            let len = if number % 9 == 8 { 100 } else { 8 };
+            let flags = if is_silent { SendFlags::SILENT } else { SendFlags::NONE };
+            a.send(ours, &pattern(number, len), 100 * round + number, flags).unwrap();
+            numbers.push((number, len));
+        }
+        while received.len() < numbers.len() || ended.len() < 3 {
+            let most = 1 + round as usize % 25;
+            b.poll_messages(most, |message| received.push(message.to_vec()));
+            while let Some(event) = b.next_event() {
+                match event {
+                    Event::Recv(message) => received.push(message.to_vec()),
+                    other => panic!("{other:?}"),
+                }
+            }
+            while let Some(event) = a.next_event() {
+                match event {
+                    Event::Send { context, status, .. } => {
+                        assert_eq!(status, Status::Success);
+                        assert!(received.len() as u64 > context - 100 * round, "{context} was not taken");
+                        ended.push(context - 100 * round);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert!(start.elapsed() < PATIENCE, "{} came, {} ended", received.len(), ended.len());
+        }
+        assert!(received.iter().zip(numbers).all(|(got, (number, len))| *got == pattern(number, len)));
+        assert_eq!(ended, [7, 27, 47]);
+        (received, ended) = (Vec::new(), Vec::new());
+    }
 }

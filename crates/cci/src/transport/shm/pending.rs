@@ -133,10 +133,24 @@ impl Sends {
         self.all.capacity() * size_of::<Send>()
     }
 
-    /// Appends messages that were sent together. The caller has seen that there is space for them.
-    #[inline]
+    /// Appends messages that were sent together. The caller has seen that there is space for them. Messages that were sent in silence
+    /// one behind the other are one entry, unless the first ones have their deadline already.
+    #[inline(always)]
     pub fn push(&mut self, fifo: &mut Fifo, run: Span, conn: u32, op: SendOp) {
         let SendOp { context, silent } = op;
+        if silent
+            && let Some(last) = self.all.get_mut(fifo.last as usize)
+            && last.silent
+            && last.conn == conn
+            && last.deadline_ns == 0
+            && last.context == context
+            && last.loan.is_none()
+            && last.run.append(run)
+        {
+            fifo.len += run.records();
+            self.in_use += run.records();
+            return;
+        }
         self.enter(fifo, Send { run, context, deadline_ns: 0, conn, next: NIL, silent, loan: None });
     }
 

@@ -26,7 +26,7 @@ fn agent() -> &'static Path {
 
 impl Agent {
     fn start() -> Agent {
-        let folder = std::env::temp_dir().join(format!("cci-java-{}", std::process::id()));
+        let folder = folder();
         std::fs::create_dir_all(&folder).expect("a folder for a socket");
         let (socket, config) = (folder.join("agent"), folder.join("conformance.ini"));
         let _ = std::fs::remove_file(&socket);
@@ -51,10 +51,16 @@ impl Agent {
     }
 }
 
-/// Removes what the process has left in the file system.
+/// What this process has in the file system. Children have theirs in that of their parent, which so removes what killed ones leave.
+fn folder() -> PathBuf {
+    let of = |process: u32| std::env::temp_dir().join(format!("cci-java-{process}"));
+    let own = std::process::id();
+    if crate::is_child() { of(std::os::unix::process::parent_id()).join(own.to_string()) } else { of(own) }
+}
+
+/// Removes what the process and its children have left in the file system.
 pub fn clean() {
-    let folder = std::env::temp_dir().join(format!("cci-java-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(folder);
+    let _ = std::fs::remove_dir_all(folder());
 }
 
 /// A line to the agent: calls go one way, what they came to the other.

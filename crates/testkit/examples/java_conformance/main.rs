@@ -64,9 +64,14 @@ fn devices() -> Vec<(DeviceUnderTest, Vec<Case>)> {
     ]
 }
 
+/// Whether this is the second process of a case.
+fn is_child() -> bool {
+    std::env::args().nth(1).is_some_and(|first| CHILD.ends_with(first.as_str()))
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments.first().is_some_and(|first| CHILD.ends_with(first.as_str())) {
+    if is_child() {
         for (about, _) in devices() {
             cases::child::child(Java, about);
         }

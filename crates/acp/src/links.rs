@@ -4,7 +4,9 @@ use crate::error::{AcpError, Result};
 use crate::limits::{COLORS, NETWORK_COLOR, OUTBOX_RECORDS_MAX, SILENCE_LIMIT, SPACE_PAUSE};
 use crate::numbering::Numbering;
 use crate::wire::Record;
-use cci::{Attribute, Connection, Endpoint, Event, Line, Message, SendError, SendFlags, Short, Status};
+use cci::{
+    Attribute, Connection, Endpoint, Event, Line, Message, SendError, SendFlags, ShortMessage, Status,
+};
 use cci_job::numbered::Numbered;
 use cci_job::{JobError, Peer, RankEvent, Ranks};
 use std::collections::VecDeque;
@@ -225,8 +227,8 @@ impl Links {
     /// Copies the next message to `line`, if it is a short one and nothing else is to be done now. This takes less time than
     /// [`Links::poll_messages`].
     #[inline]
-    pub fn take_short(&mut self, line: &mut Line) -> Short {
-        if self.taken.is_some() { Short::Other } else { self.ranks.take_short(line) }
+    pub fn take_short(&mut self, line: &mut Line) -> ShortMessage {
+        if self.taken.is_some() { ShortMessage::Other } else { self.ranks.take_short(line) }
     }
 
     /// The number of the rank that a connection of channels is with.

@@ -82,8 +82,6 @@ mod shared;
 pub mod simulated;
 mod transport;
 
-#[doc(hidden)]
-pub use cci_memory::ring::Line;
 pub use config::ConfigNote;
 pub use connection::{Connection, DisconnectReason, Status};
 pub use context::Context;
@@ -95,9 +93,7 @@ pub use endpoint::sleeper::Sleeper;
 pub use engine::borrowed::MappedMessage;
 pub use engine::core::DisconnectPolicy;
 pub use engine::event::{ConnectRequest, Event, Message, RawMessage};
-#[doc(hidden)]
-pub use engine::lent::Short;
-pub use engine::lent::{LentMessage, Polled};
+pub use engine::lent::{LentMessage, Polled, ShortMessage};
 pub use error::{
     AcceptError, ConnectError, ConnectFailure, ContextError, CreateError, DeviceForError, OptionError,
     RegisterError, ResolveError, RmaError, SendError, SysError, WaitError,
@@ -112,5 +108,6 @@ pub use shared::{LockedEndpoint, SharedEndpoint};
 pub use transport::any::network_uri;
 
 pub use cci_memory::bytes::{AtomicRefusal, Foreign, Trust};
+pub use cci_memory::ring::Line;
 pub use cci_proto::{Atomic, AtomicKind, AtomicWidth, RmaKind};
 pub use cci_secure::{CredentialsError, Identity, Method, Names, NamesError, Wrong as WrongCredentials};

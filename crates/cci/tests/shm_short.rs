@@ -2,7 +2,7 @@
 
 mod shm_common;
 
-use cci::{Attribute, Connection, Endpoint, Event, Line, SendFlags, Short, Status};
+use cci::{Attribute, Connection, Endpoint, Event, Line, SendFlags, ShortMessage, Status};
 use shm_common::*;
 use std::time::Instant;
 
@@ -18,13 +18,13 @@ impl Received {
     fn take(&mut self, endpoint: &mut Endpoint, on: Connection) {
         let mut line = Line::EMPTY;
         match endpoint.take_short(&mut line) {
-            Short::Message(connection) => {
+            ShortMessage::Message(connection) => {
                 assert_eq!(connection, on);
                 self.messages.push(line.bytes().to_vec());
                 self.by_themselves += 1;
             }
-            Short::Nothing => {}
-            Short::Other => {
+            ShortMessage::Nothing => {}
+            ShortMessage::Other => {
                 endpoint.poll_messages(4, |message| self.messages.push(message.to_vec()));
                 while let Some(event) = endpoint.next_event() {
                     match event {
@@ -93,7 +93,7 @@ fn the_end_of_a_send_comes_before_its_answer() {
         loop {
             // The end of the send waits, or is in what has come: nothing is taken before it.
             let short = a.take_short(&mut line);
-            assert!(matches!(short, Short::Other | Short::Nothing), "{short:?}");
+            assert!(matches!(short, ShortMessage::Other | ShortMessage::Nothing), "{short:?}");
             match a.next_event() {
                 Some(Event::Send { context, .. }) => break assert_eq!(context, number),
                 Some(other) => panic!("{other:?}"),
@@ -127,7 +127,7 @@ fn nothing_is_taken_from_a_connection_that_closes() {
     let mut line = Line::EMPTY;
     loop {
         let short = b.take_short(&mut line);
-        assert!(matches!(short, Short::Other | Short::Nothing), "{short:?}");
+        assert!(matches!(short, ShortMessage::Other | ShortMessage::Nothing), "{short:?}");
         b.poll_messages(1, |message| panic!("{message:?}"));
         if matches!(a.next_event(), Some(Event::Disconnected { .. })) {
             break;

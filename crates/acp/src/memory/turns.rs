@@ -7,7 +7,7 @@ use crate::error::{AcpError, Result};
 use crate::limits::{COLORS, LOOK_BYTES, LOOKS, TURN_EVENTS, TURN_MESSAGES};
 use crate::links::{Lane, News};
 use crate::wire::Record;
-use cci::{Connection, Line, Short};
+use cci::{Connection, Line, ShortMessage};
 
 impl GlobalMemory {
     /// Makes progress. Returns the result of a barrier, if one has ended.
@@ -46,12 +46,12 @@ impl GlobalMemory {
     fn take_events(&mut self, messages_max: usize, mut is_enough: impl FnMut(&GlobalMemory) -> bool) -> bool {
         let mut line = Line::EMPTY;
         let (messages, has_events) = match self.links.take_short(&mut line) {
-            Short::Nothing => return false,
-            Short::Message(connection) => {
+            ShortMessage::Nothing => return false,
+            ShortMessage::Message(connection) => {
                 self.take_alone(connection, line.bytes());
                 (1, false)
             }
-            Short::Other => self.take_messages(messages_max),
+            ShortMessage::Other => self.take_messages(messages_max),
         };
         if messages > 0 && is_enough(self) {
             return true;

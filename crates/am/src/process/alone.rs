@@ -2,7 +2,7 @@
 //! inbox.
 
 use super::{Delivery, Process};
-use cci::{Line, Short};
+use cci::{Line, ShortMessage};
 
 /// The result of a short check.
 pub(crate) enum Alone<'a> {
@@ -25,9 +25,9 @@ impl Process {
         let short = self.links.take_short(line);
         let record = line.bytes();
         let connection = match short {
-            Short::Message(connection) => connection,
-            Short::Nothing => return Alone::Nothing,
-            Short::Other => return Alone::Other,
+            ShortMessage::Message(connection) => connection,
+            ShortMessage::Nothing => return Alone::Nothing,
+            ShortMessage::Other => return Alone::Other,
         };
         if let Some(rank) = self.links.last_rank(connection)
             && let Some(delivery) = self.dispatcher.begin_alone(&mut self.links, rank, record)

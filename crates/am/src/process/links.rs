@@ -14,7 +14,7 @@ use crate::limits::{
     UPDATES_MAX,
 };
 use crate::wire::{Collected, ContextName, Head, Header, Kind, Word, gathered_head};
-use cci::{Connection, Endpoint, Event, Line, SendError, SendFlags, Short, TransportKind};
+use cci::{Connection, Endpoint, Event, Line, SendError, SendFlags, ShortMessage, TransportKind};
 use cci_job::{Peer, RankEvent, Ranks};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -462,7 +462,7 @@ impl Links {
 
     /// Copies the next record to `line`, if it is a short one and nothing else is to be done.
     #[inline(always)]
-    pub fn take_short(&mut self, line: &mut Line) -> Short {
+    pub fn take_short(&mut self, line: &mut Line) -> ShortMessage {
         self.ranks.endpoint().take_short(line)
     }
 

@@ -4,7 +4,7 @@ use super::Endpoint;
 use crate::connection::Connection;
 use crate::engine::core::{ConnState, SendOp};
 use crate::engine::event::Event;
-use crate::engine::lent::{Caller, Calls, Lender, LentBuffer, LentMessage, Polled, Short};
+use crate::engine::lent::{Caller, Calls, Lender, LentBuffer, LentMessage, Polled, ShortMessage};
 use crate::error::SendError;
 use crate::options::{Attribute, SendFlags};
 use cci_memory::ring::Line;
@@ -40,10 +40,26 @@ impl Endpoint {
         })
     }
 
-    /// Makes progress and gives messages that have come to `handler`, up to `max` of them, and up to the next other event, which
-    /// [`Endpoint::next_event`] returns: for callers that do more with an event than a handler can. Returns how many there were, and
-    /// whether events wait.
-    #[doc(hidden)]
+    /// Makes progress and lends messages that have come to `handler`, as [`Endpoint::poll`] does: up to `max` of them, and up to the next
+    /// other event. It leaves that event for [`Endpoint::next_event`], so that the program handles it while it has the endpoint. Returns
+    /// how many messages there were, and whether events wait. If events wait already, it does nothing: take them first.
+    ///
+    /// ```
+    /// use cci::{AcceptError, Endpoint, Event};
+    ///
+    /// /// Adds up the bytes of messages, and accepts clients.
+    /// fn receive(endpoint: &mut Endpoint, bytes: &mut usize) -> Result<(), AcceptError> {
+    ///     let (_, has_events) = endpoint.poll_messages(64, |message| *bytes += message.len());
+    ///     while has_events && let Some(event) = endpoint.next_event() {
+    ///         match event {
+    ///             Event::ConnectRequest(request) => endpoint.accept(request, 0)?,
+    ///             Event::Recv(message) => *bytes += message.len(),
+    ///             _ => {}
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
     #[inline]
     pub fn poll_messages(&mut self, max: usize, mut handler: impl FnMut(LentMessage<'_>)) -> (usize, bool) {
         self.poll_messages_with(max, &mut |calls| {
@@ -53,19 +69,35 @@ impl Endpoint {
         })
     }
 
-    /// Whether [`Endpoint::take_short`] may find something. It never changes.
-    #[doc(hidden)]
+    /// Whether [`Endpoint::take_short`] may find something: that is so where shared memory is a path of this endpoint. It never changes.
     #[inline]
     pub fn takes_short(&self) -> bool {
         self.takes_short
     }
 
-    /// Copies the next message to `line` if it is a short one, comes before everything else, and is all that there is to do now, as in
-    /// an exchange of single messages. That takes less time than [`Endpoint::poll_messages`], which does everything else. It counts as
-    /// a poll, unless it returns [`Short::Other`].
-    #[doc(hidden)]
+    /// Copies the next message to `line` if it has 48 bytes at most and is all that there is to do now, as in an exchange of single
+    /// messages. That takes less time than [`Endpoint::poll_messages`], and the program has the endpoint when it looks at the message: this
+    /// is for layers that answer short messages. It counts as a poll, unless it returns [`ShortMessage::Other`]: then it has done nothing,
+    /// and `poll_messages` does everything.
+    ///
+    /// ```
+    /// use cci::{Endpoint, Line, SendError, SendFlags, ShortMessage};
+    ///
+    /// /// Sends back a short message. Returns whether there may be something else.
+    /// fn echo(endpoint: &mut Endpoint) -> Result<bool, SendError> {
+    ///     let mut line = Line::EMPTY;
+    ///     match endpoint.take_short(&mut line) {
+    ///         ShortMessage::Message(connection) => {
+    ///             endpoint.send(connection, line.bytes(), 0, SendFlags::SILENT)?;
+    ///             Ok(false)
+    ///         }
+    ///         ShortMessage::Nothing => Ok(false),
+    ///         ShortMessage::Other => Ok(true),
+    ///     }
+    /// }
+    /// ```
     #[inline]
-    pub fn take_short(&mut self, line: &mut Line) -> Short {
+    pub fn take_short(&mut self, line: &mut Line) -> ShortMessage {
         let is_plain = self.is_ours()
             && !self.core.has_events()
             && self.core.waiting.is_empty()
@@ -73,7 +105,7 @@ impl Endpoint {
             && !self.core.has_ended()
             && !self.exported.get();
         if !is_plain {
-            return Short::Other;
+            return ShortMessage::Other;
         }
         self.pace.broken();
         self.taken_since_progress = 0;

@@ -63,14 +63,15 @@ impl Calls<'_, '_> {
     }
 }
 
-/// What a short look has found: see [`Endpoint::take_short`](crate::Endpoint::take_short).
+/// What [`Endpoint::take_short`](crate::Endpoint::take_short) has found.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Short {
-    /// A message has come alone, on this connection.
+pub enum ShortMessage {
+    /// A message of this connection was taken. Its bytes are in the line.
     Message(Connection),
     /// Nothing has come, and nothing else is to be done now.
     Nothing,
-    /// Nothing was done: [`Endpoint::poll_messages`](crate::Endpoint::poll_messages) finds what there is.
+    /// Nothing was done. There may be something else, which [`Endpoint::poll_messages`](crate::Endpoint::poll_messages) and
+    /// [`Endpoint::next_event`](crate::Endpoint::next_event) find.
     Other,
 }
 

@@ -14,7 +14,7 @@ use crate::connection::{Connection, Status};
 use crate::counters::{ConnectionCounters, DropReason};
 use crate::engine::core::{Core, OperationOp, SendOp};
 use crate::engine::event::Event;
-use crate::engine::lent::{Lender, Short};
+use crate::engine::lent::{Lender, ShortMessage};
 use crate::engine::mapped_pairs::MappedRegion;
 use crate::engine::regions::Region;
 use crate::engine::requests::{Decision, RequestBody};
@@ -192,9 +192,9 @@ pub trait Transport: Send {
 
     /// Copies the next message to `line`, if it is all that there is to do: see [`Endpoint::take_short`](crate::Endpoint::take_short).
     /// No event is queued. What it does not find at once is left to [`Transport::progress_lending`].
-    fn take_short(&mut self, core: &mut Core, line: &mut Line) -> Short {
+    fn take_short(&mut self, core: &mut Core, line: &mut Line) -> ShortMessage {
         let _ = (core, line);
-        Short::Other
+        ShortMessage::Other
     }
 
     /// Makes progress, and may lend messages that have come instead of delivering them, as far as the lender allows.

@@ -20,7 +20,7 @@ use crate::error::{JobError, Result};
 use crate::job::Job;
 use crate::limits::{BARRIER_EVENTS_MAX, BARRIER_RETRY_MS};
 use barrier::{Barrier, SAID_BYTES, Said, Sent};
-use cci::{Connection, Device, Endpoint, Event, Line, Options, SendError, SendFlags, Short};
+use cci::{Connection, Device, Endpoint, Event, Line, Options, SendError, SendFlags, ShortMessage};
 use hello::Ticket;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -371,9 +371,9 @@ impl Ranks {
     /// not know is for [`Ranks::take_said`].
     #[doc(hidden)]
     #[inline]
-    pub fn take_short(&mut self, line: &mut Line) -> Short {
+    pub fn take_short(&mut self, line: &mut Line) -> ShortMessage {
         if !self.endpoint.takes_short() || self.has_more_than_messages() {
-            return Short::Other;
+            return ShortMessage::Other;
         }
         self.endpoint.take_short(line)
     }

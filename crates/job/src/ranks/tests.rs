@@ -241,19 +241,19 @@ fn messages_that_come_short_are_those_of_barriers_or_the_callers() {
                 assert!(start.elapsed() < LIMIT, "{device}: {missing:?} in turn {turn}");
                 for (rank, ranks) in all.iter_mut().enumerate() {
                     let event = match ranks.take_short(&mut line) {
-                        Short::Nothing => continue,
-                        Short::Message(connection) if ranks.take_said(connection, line.bytes()) => {
+                        ShortMessage::Nothing => continue,
+                        ShortMessage::Message(connection) if ranks.take_said(connection, line.bytes()) => {
                             of_barriers += 1;
                             continue;
                         }
-                        Short::Message(connection) => {
+                        ShortMessage::Message(connection) => {
                             assert_eq!(Some(connection), ranks.connection(Peer::of(1 - rank as u32)));
                             assert_eq!(line.bytes(), turn.to_ne_bytes());
                             short += 1;
                             missing[rank] -= 1;
                             continue;
                         }
-                        Short::Other => ranks.next_event(),
+                        ShortMessage::Other => ranks.next_event(),
                     };
                     match event {
                         Some(RankEvent::Barrier(end)) => end.unwrap(),

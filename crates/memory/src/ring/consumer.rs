@@ -307,7 +307,7 @@ pub struct Like {
     len_max: u32,
 }
 
-/// The payload of a record of one line, copied out of the ring.
+/// The bytes of a short message, copied out of the ring: the payload of a record of one line, so 48 bytes at most.
 #[derive(Clone)]
 #[repr(C, align(64))]
 pub struct Line {
@@ -316,10 +316,11 @@ pub struct Line {
 }
 
 impl Line {
-    /// One without a byte.
+    /// A line without a byte.
     pub const EMPTY: Line = Line { bytes: [0; LINE_PAYLOAD_BYTES], len_bytes: 0 };
 
-    /// Copies the first `len` bytes of `from` into it. False: there are not so many, or more than a line has space for.
+    /// Copies the first `len` bytes of `from` into the line. Returns false if there are not so many, or more than 48: then the line may
+    /// have changed.
     #[inline(always)]
     pub fn fill(&mut self, from: &[u8], len: usize) -> bool {
         // To copy all that a line has space for costs less than a look at the length.

@@ -35,7 +35,7 @@ use crate::connection::Connection;
 use crate::device::TransportKind;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::event::Event;
-use crate::engine::lent::{Lender, Short};
+use crate::engine::lent::{Lender, ShortMessage};
 use crate::engine::mapped_pairs::MappedRegion;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
@@ -356,15 +356,15 @@ impl Transport for Any {
         true
     }
 
-    fn take_short(&mut self, core: &mut Core, line: &mut Line) -> Short {
+    fn take_short(&mut self, core: &mut Core, line: &mut Line) -> ShortMessage {
         if self.is_look_near() || core.attempts.has_outcomes() {
-            return Short::Other;
+            return ShortMessage::Other;
         }
         // Where several parts are busy, each has its turn.
         let mut busy = self.parts.iter_mut().filter(|part| part.busy);
-        let (Some(part), None) = (busy.next(), busy.next()) else { return Short::Other };
+        let (Some(part), None) = (busy.next(), busy.next()) else { return ShortMessage::Other };
         let short = part.turn(core, |transport, core| transport.take_short(core, line));
-        if short != Short::Other {
+        if short != ShortMessage::Other {
             self.polls += 1;
         }
         short

@@ -17,7 +17,7 @@ use crate::connection::{DisconnectReason, Status};
 use crate::engine::charge::ChargedBytes;
 use crate::engine::core::{Core, SendOp};
 use crate::engine::event::Event;
-use crate::engine::lent::{Lender, Short};
+use crate::engine::lent::{Lender, ShortMessage};
 use crate::error::SendError;
 use crate::transport::Taken;
 use cci_memory::ring::{Line, region_bytes};
@@ -95,13 +95,14 @@ impl Links {
 
     /// Takes the next message of the only active link, if it is all that there is to do.
     #[inline(always)]
-    pub fn take_short(&mut self, common: &mut Common, core: &mut Core, line: &mut Line) -> Short {
-        let &[key] = self.schedule.active() else { return Short::Other };
-        let Some(link) = self.table.get_mut(key) else { return Short::Other };
+    pub fn take_short(&mut self, common: &mut Common, core: &mut Core, line: &mut Line) -> ShortMessage {
+        let &[key] = self.schedule.active() else { return ShortMessage::Other };
+        let Some(link) = self.table.get_mut(key) else { return ShortMessage::Other };
         if turn::has_nothing(link) {
-            return Short::Nothing;
+            return ShortMessage::Nothing;
         }
-        short::take(link, &mut common.connections, core, line).map_or(Short::Other, Short::Message)
+        short::take(link, &mut common.connections, core, line)
+            .map_or(ShortMessage::Other, ShortMessage::Message)
     }
 
     /// Polls several active links.

@@ -92,7 +92,7 @@ use super::{
 use crate::connection::{Connection, Status};
 use crate::engine::core::{Core, SendOp};
 use crate::engine::event::Event;
-use crate::engine::lent::{Lender, Short};
+use crate::engine::lent::{Lender, ShortMessage};
 use crate::engine::mapped_pairs::MappedRegion;
 use crate::engine::requests::{Decision, RequestBody};
 use crate::error::{AcceptError, ConnectError, SendError};
@@ -648,12 +648,12 @@ impl Transport for Shm {
         true
     }
 
-    fn take_short(&mut self, core: &mut Core, line: &mut Line) -> Short {
+    fn take_short(&mut self, core: &mut Core, line: &mut Line) -> ShortMessage {
         if self.pace.is_maintenance_near() {
-            return Short::Other;
+            return ShortMessage::Other;
         }
         let short = self.links.take_short(&mut self.common, core, line);
-        if short != Short::Other {
+        if short != ShortMessage::Other {
             self.pace.polled();
         }
         short

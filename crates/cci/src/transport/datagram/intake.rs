@@ -62,13 +62,15 @@ impl<C: Carrier> Datagram<C> {
             let useful = self.proto.counters().useful();
             // Bounded, as datagrams may come while those before them are handled.
             let mut pauses = count as u32 / ACK_DATAGRAMS;
-            let mut handed = self.hand_over(core, &mut lender, events_max, pauses != 0);
-            while handed == Handed::Paused {
-                self.transmit(core);
-                self.adapter.lending.is_open = lender.is_some() && !core.has_events();
+            // One call, so that it is compiled in here.
+            let handed = loop {
+                let handed = self.hand_over(core, &mut lender, events_max, pauses != 0);
+                if handed != Handed::Paused {
+                    break handed;
+                }
+                self.acknowledge(core, lender.is_some());
                 pauses -= 1;
-                handed = self.hand_over(core, &mut lender, events_max, pauses != 0);
-            }
+            };
             if count < RECV_MORE || handed == Handed::Some {
                 break;
             }
@@ -94,9 +96,16 @@ impl<C: Carrier> Datagram<C> {
         self.has_left_many = core.events_queued() > limits::EVENTS_MANY;
     }
 
+    /// Sends acknowledgements in a pause.
+    #[inline(never)]
+    fn acknowledge(&mut self, core: &mut Core, lends: bool) {
+        self.transmit(core);
+        self.adapter.lending.is_open = lends && !core.has_events();
+    }
+
     /// Hands the datagrams of the last receive call to the protocol, from the first one on that it has not got. If it `may_pause`, it
     /// does so where data of remote operations are to be acknowledged.
-    #[inline]
+    #[inline(always)]
     fn hand_over(
         &mut self,
         core: &mut Core,

@@ -8,6 +8,7 @@ import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
@@ -65,6 +66,8 @@ abstract class Intake<E> implements AutoCloseable {
     /** Somebody waits in the library. */
     private boolean waiting;
     private boolean closing;
+    /** Threads that wait for the lock to close this. Nobody else takes it meanwhile: many that use it would keep it from them. */
+    private final AtomicInteger closers = new AtomicInteger();
     /** The library has said that every receive buffer is out with the program. */
     private boolean starved;
     private Thread progress;
@@ -99,9 +102,15 @@ abstract class Intake<E> implements AutoCloseable {
 
     /** Begins a call. */
     final void enter() {
-        lock.lock();
-        if (handle == 0 || closing) {
-            lock.unlock();
+        boolean isClosed = closers.get() > 0 && !lock.isHeldByCurrentThread();
+        if (!isClosed) {
+            lock.lock();
+            isClosed = handle == 0 || closing;
+            if (isClosed) {
+                lock.unlock();
+            }
+        }
+        if (isClosed) {
             throw new IllegalStateException("the " + kind() + " is closed");
         }
     }
@@ -474,7 +483,9 @@ abstract class Intake<E> implements AutoCloseable {
      */
     @Override
     public final void close() {
+        closers.incrementAndGet();
         lock.lock();
+        closers.decrementAndGet();
         if (closing || handle == 0) {
             lock.unlock();
             return;

@@ -14,6 +14,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -58,11 +59,13 @@ class CloseRacesTest {
             factory.newThread(() -> {
                 begun.countDown();
                 try {
+                    begun.await();
                     // Once more behind the close, at least.
                     for (boolean last = false; !last; ) {
                         last = isClosed.get();
                         once(use);
-                        Thread.yield();
+                        // Virtual threads that only yield would keep those that others wake from their turns.
+                        LockSupport.parkNanos(1);
                     }
                 } catch (IllegalStateException e) {
                     // It is closed.
@@ -78,16 +81,20 @@ class CloseRacesTest {
         while (System.nanoTime() < until) {
             Thread.onSpinWait();
         }
-        for (int tries = 0; ; tries++) {
-            try {
-                closed.close();
-                break;
-            } catch (IllegalStateException inUse) {
-                // A buffer says so, while a call names it or reads it.
-                assertTrue(tries < TRIES_MAX, inUse.toString());
+        try {
+            for (int tries = 0; ; tries++) {
+                try {
+                    closed.close();
+                    break;
+                } catch (IllegalStateException inUse) {
+                    // A buffer says so, while a call names it or reads it.
+                    assertTrue(tries < TRIES_MAX, inUse.toString());
+                }
             }
+        } finally {
+            // Threads that went on would keep those of later tests from their turns.
+            isClosed.set(true);
         }
-        isClosed.set(true);
         assertTrue(ended.await(60, TimeUnit.SECONDS), "every thread ends");
         wrong.forEach(Throwable::printStackTrace);
         assertEquals(List.of(), List.copyOf(wrong));

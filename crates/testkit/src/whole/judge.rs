@@ -43,12 +43,6 @@ pub(super) struct Judge {
     pub operations: u64,
     pub failures: u64,
     pub completions: u64,
-    /// Bursts that ended in one completion.
-    pub bursts: u64,
-    /// Messages that were handed over where they lie.
-    pub loans: u64,
-    /// Of these, those that the receiver got there.
-    pub mapped: u64,
 }
 
 impl Judge {
@@ -252,21 +246,13 @@ impl Judge {
         if !matches!(side.life, Life::Up | Life::Closed) || side.disconnected {
             return Err(format!("while {:?}", side.life));
         }
-        let mut is_apart = false;
         let ticket = if context & OPERATION != 0 {
             self.operations += 1;
             let work = side.work.as_mut().ok_or("of an operation, of which there were none")?;
             work.completed(number, index, status, gentle && side.life == Life::Up)?;
             work.ops[index as usize].sent.ticket
-        } else if side.flow.burst_ended(index, status) {
-            if gentle && status != Status::Success {
-                return Err(format!("with {status:?} though nothing was wrong"));
-            }
-            self.bursts += 1;
-            side.flow.sent.get(index as usize).ok_or("of a burst never sent")?.ticket
         } else {
             let sent = side.flow.sent.get_mut(index as usize).ok_or("of a message never sent")?;
-            is_apart = sent.is_lent;
             if let Some(first) = sent.status.replace(status) {
                 return Err(format!("twice: {first:?}, then {status:?}"));
             }
@@ -288,7 +274,7 @@ impl Judge {
             }
             sent.ticket
         };
-        side.completes(now_ns, ticket, status, is_apart)
+        side.completes(now_ns, ticket, status)
     }
 
     /// What can only be said when all is over. `owed`: no more completions will come.
@@ -310,9 +296,6 @@ impl Judge {
             && let Some(index) = side.flow.sent.iter().position(|sent| !sent.silent && sent.status.is_none())
         {
             return Err(format!("message {index} never completed ({:?})", side.flow.sent[index]));
-        }
-        if alive && let Some((first, count)) = side.flow.bursts.first_key_value() {
-            return Err(format!("the burst of {count} messages from {first} on never completed"));
         }
         if let Some(work) = &side.work {
             work.finish(alive, self.calls_may_fail)?;

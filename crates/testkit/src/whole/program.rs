@@ -1,13 +1,13 @@
 //! What programs do with their events.
 
-use super::held::{Held, Kept};
+use super::held::Held;
 use super::judge::Judge;
 use super::machine::Host;
 use super::scenario::{Answer, End};
 use super::side::{Life, Side};
 use crate::rng::mix;
 use crate::whole::contents;
-use cci::{ConnectFailure, ConnectRequest, Connection, Endpoint, Event, Loans, Polled};
+use cci::{ConnectFailure, ConnectRequest, Connection, Endpoint, Event, Polled};
 
 /// Least length of a request: the side that asks, twice.
 pub(super) const REQUEST_BYTES_MIN: usize = 16;
@@ -32,9 +32,6 @@ const EVENTS_MAX: usize = 100_000;
 
 /// The most that a handler is given in one call.
 const POLLED_MAX: usize = 48;
-
-/// How long a program keeps a message where its sender wrote it, at most.
-const LOAN_NS_MAX: u64 = 300_000;
 
 /// What a program's handler has noted.
 enum Noted {
@@ -140,21 +137,7 @@ fn handle(
                 return;
             };
             if let Some(until_ns) = host.keeps_until_ns(now_ns) {
-                host.held.push(Held { until_ns, side, message: Kept::Copied(message) });
-            }
-        }
-        Event::Mapped(message) => {
-            let bytes = message.to_vec();
-            let Some(side) = delivered(host, machine, judge, now_ns, message.connection(), &bytes) else {
-                return;
-            };
-            judge.mapped += 1;
-            // Half of those that would not be kept stay for a while, too, so that slots come back in any order.
-            let draw = mix(now_ns ^ bytes.len() as u64);
-            let until_ns = host.keeps_until_ns(now_ns);
-            let until_ns = until_ns.or_else(|| draw.is_multiple_of(2).then_some(now_ns + draw % LOAN_NS_MAX));
-            if let Some(until_ns) = until_ns {
-                host.held.push(Held { until_ns, side, message: Kept::Mapped(message) });
+                host.held.push(Held { until_ns, side, message });
             }
         }
         Event::Connect { context, result } => {
@@ -223,12 +206,6 @@ fn ended(
                 side.connection = Some(connection);
                 side.progress_ns = now_ns;
                 side.keepalives += u32::from(host.spec.keepalive_ns.is_some());
-                if let Some(endpoint) = host.endpoint.as_mut()
-                    && mix(context).is_multiple_of(2)
-                {
-                    // The end of a connection that has ended already is reported next.
-                    let _ = endpoint.set_loans(connection, Loans::Mapped);
-                }
                 let other = host.sides.insert(connection.to_bits(), number);
                 if side.has_more() {
                     host.active.push(number);

@@ -5,7 +5,7 @@ use super::scenario::{End, Job, Talk};
 use super::sent::Sent;
 use crate::whole::contents;
 use cci::{Attribute, Connection, Status};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Where one end is in its life.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -25,8 +25,6 @@ pub(super) enum Life {
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     pub sent: Vec<Sent>,
-    /// Bursts that have not completed: the first message of each, and how many there are.
-    pub bursts: BTreeMap<u32, u32>,
     /// A message may be given up before its sender knows.
     pub may_complete_late: bool,
     /// Ordered: the first that has not come and was not skipped.
@@ -161,8 +159,8 @@ impl Side {
         self.tickets
     }
 
-    /// A completion came for this ticket. One that is `apart` has no place in the order.
-    pub fn completes(&mut self, now_ns: u64, ticket: u32, status: Status, apart: bool) -> Result<(), String> {
+    /// A completion came for this ticket.
+    pub fn completes(&mut self, now_ns: u64, ticket: u32, status: Status) -> Result<(), String> {
         self.progress_ns = now_ns;
         self.ended.push((now_ns, status));
         let Some(outstanding) = self.outstanding.checked_sub(1) else {
@@ -170,9 +168,6 @@ impl Side {
         };
         self.outstanding = outstanding;
         self.reported_dead |= matches!(status, Status::TimedOut | Status::Disconnected);
-        if apart {
-            return Ok(());
-        }
         let last = self.completed.replace(ticket);
         if self.is_ordered() && last.is_some_and(|last| last >= ticket) {
             return Err(format!("number {ticket} completed behind {last:?}"));
@@ -185,17 +180,6 @@ impl Flow {
     pub fn push(&mut self, len: usize, silent: bool, ticket: u32, ordered: bool) {
         self.shorts_sent += u64::from(!ordered && len < contents::NAMED_BYTES_MIN);
         self.sent.push(Sent { len_bytes: len as u32, silent, ticket, ..Sent::default() });
-    }
-
-    /// A burst that begins with this message has ended. Returns false if none is in progress. If a message of it has failed, nothing
-    /// is known of the others.
-    pub fn burst_ended(&mut self, first: u32, status: Status) -> bool {
-        let Some(count) = self.bursts.remove(&first) else { return false };
-        if status == Status::Success {
-            let messages = self.sent.iter_mut().skip(first as usize).take(count as usize);
-            messages.for_each(|sent| sent.status = Some(status));
-        }
-        true
     }
 
     /// A message of side `from` came.

@@ -128,12 +128,9 @@ fn log(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u64) -
     // Only order distinguishes messages of less than eight bytes.
     let len = if ordered || len == 0 { len } else { len.max(contents::NAMED_BYTES_MIN) };
     let silent = len >= contents::NAMED_BYTES_MIN && rng.pct(job.silent_pct);
-    // Drawn apart: what a message is does not depend on how it is sent.
-    let mut how = Rng::new(mix((number as u64) << 32 | u64::from(index)) ^ HOW);
-    let completes = !silent && len >= contents::NAMED_BYTES_MIN && how.pct(5.0);
-    if completes || silent && rng.pct(25.0) {
-        let count = how.range(2, BURST_MAX.into()).min(u64::from(*left)) as u32;
-        return burst(endpoint, judge, number, now_ns, count, completes);
+    if silent && rng.pct(25.0) {
+        let count = rng.range(2, BURST_MAX.into()).min(u64::from(*left)) as u32;
+        return burst(endpoint, judge, number, now_ns, count);
     }
     let mut bytes = vec![0; len];
     contents::fill(number as u32, index, &mut bytes);
@@ -142,14 +139,7 @@ fn log(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u64) -
         flags = flags | SendFlags::NO_COPY;
     }
     let context = Judge::context(number, index, false);
-    let mut kind = if silent { Taken::Silent } else { Taken::Alone };
-    // Without memory for a loan it is sent as others are.
-    let loan = if how.pct(30.0) { endpoint.loan(connection, len).ok() } else { None };
-    let result = if let Some(mut loan) = loan {
-        loan.copy_from_slice(&bytes);
-        kind = if loan.is_mapped() && !silent { Taken::Lent } else { kind };
-        endpoint.send_loan(loan, context, flags).map_err(|refused| refused.error)
-    } else if rng.pct(70.0) {
+    let result = if rng.pct(70.0) {
         endpoint.send(connection, &bytes, context, flags)
     } else {
         let (head, tail) = bytes.split_at(rng.below(len as u64 + 1) as usize);
@@ -161,38 +151,16 @@ fn log(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u64) -
         Err(SendError::Disconnected) => return Tried::Over,
         Err(error) => return Tried::Wrong(format!("send of {len} bytes: {error}")),
     }
-    sent(judge, number, now_ns, len, kind);
+    sent(judge, number, now_ns, len, silent);
     Tried::Started
 }
 
-/// What is said of a message that was taken.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Taken {
-    /// It completes.
-    Alone,
-    /// It completes when it was returned.
-    Lent,
-    Silent,
-    /// Its burst completes: the first of it, and the others.
-    First,
-    Further,
-}
-
 /// Notes a message that was taken.
-fn sent(judge: &mut Judge, number: usize, now_ns: u64, len: usize, how: Taken) {
+fn sent(judge: &mut Judge, number: usize, now_ns: u64, len: usize, silent: bool) {
     let side = &mut judge.sides[number];
     let (index, ordered) = (side.flow.sent.len() as u32, side.is_ordered());
-    let ticket = match how {
-        Taken::Alone | Taken::Lent | Taken::First => side.ticket(now_ns, false),
-        Taken::Silent => side.ticket(now_ns, true),
-        Taken::Further => side.tickets,
-    };
-    let silent = matches!(how, Taken::Silent | Taken::First | Taken::Further);
+    let ticket = side.ticket(now_ns, silent);
     side.flow.push(len, silent, ticket, ordered);
-    if let Some(sent) = side.flow.sent.last_mut() {
-        sent.is_lent = how == Taken::Lent;
-    }
-    judge.loans += u64::from(how == Taken::Lent);
     if let Some(doing) = side.jobs.front_mut() {
         doing.left -= 1;
         doing.in_burst += 1;
@@ -205,23 +173,14 @@ fn sent(judge: &mut Judge, number: usize, now_ns: u64, len: usize, how: Taken) {
         }
     }
     judge.note(now_ns, 3, Judge::context(number, index, false), len as u64);
-    judge.log(now_ns, || format!("side {number} sends message {index}, {len} bytes, {how:?}"));
+    judge.log(now_ns, || format!("side {number} sends message {index}, {len} bytes, silent {silent}"));
 }
 
 /// The most messages that are sent in one burst.
 const BURST_MAX: u32 = 40;
-/// Makes draws of how a message is sent differ from those of what it is.
-const HOW: u64 = 0x6c6f_616e;
 
-/// Sends several messages of the job in progress in one call, silent or with one completion.
-fn burst(
-    endpoint: &mut Endpoint,
-    judge: &mut Judge,
-    number: usize,
-    now_ns: u64,
-    count: u32,
-    completes: bool,
-) -> Tried {
+/// Sends several silent messages of the job in progress in one call.
+fn burst(endpoint: &mut Endpoint, judge: &mut Judge, number: usize, now_ns: u64, count: u32) -> Tried {
     let side = &judge.sides[number];
     let (Some(connection), Some(Doing { job, .. })) = (side.connection, side.jobs.front()) else {
         return Tried::Blocked;
@@ -237,19 +196,10 @@ fn burst(
     };
     let messages: Vec<Vec<u8>> = (first..first + count).map(message).collect();
     let slices: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
-    let flags = if completes { SendFlags::NONE } else { SendFlags::SILENT };
-    match endpoint.send_burst(connection, &slices, Judge::context(number, first, false), flags) {
+    match endpoint.send_burst(connection, &slices, 0, SendFlags::SILENT) {
         Ok(taken) => {
-            for (at, message) in messages.iter().take(taken).enumerate() {
-                let how = match at {
-                    _ if !completes => Taken::Silent,
-                    0 => Taken::First,
-                    _ => Taken::Further,
-                };
-                sent(judge, number, now_ns, message.len(), how);
-            }
-            if completes {
-                judge.sides[number].flow.bursts.insert(first, taken as u32);
+            for message in messages.iter().take(taken) {
+                sent(judge, number, now_ns, message.len(), true);
             }
             Tried::Started
         }

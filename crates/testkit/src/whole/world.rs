@@ -55,12 +55,6 @@ pub struct Report {
     pub operations: u64,
     /// Completions that were not successes.
     pub failures: u64,
-    /// Bursts that ended in one completion.
-    pub bursts: u64,
-    /// Messages that were handed over where they lie, and have a completion.
-    pub loans: u64,
-    /// Messages that programs got where their senders wrote them.
-    pub mapped: u64,
     /// Datagrams sent, and lost.
     pub datagrams: u64,
     /// Of them.
@@ -259,9 +253,6 @@ impl<'a> World<'a> {
             messages: self.judge.messages,
             operations: self.judge.operations,
             failures: self.judge.failures,
-            bursts: self.judge.bursts,
-            loans: self.judge.loans,
-            mapped: self.judge.mapped,
             datagrams: self.net.sent,
             lost: self.net.lost,
             polls: self.hosts.iter().map(|host| host.polls).sum(),

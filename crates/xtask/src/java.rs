@@ -120,7 +120,7 @@ impl Java<'_> {
         };
         let mut tally = count(&lines);
         if failed && tally == Tally::default() && NO_REPOSITORY.iter().any(|says| lines.contains(says)) {
-            let reason = "Maven can't get its plugins or JUnit: no way to its repository";
+            let reason = "Maven can't get its plugins or JUnit: its repository can't be reached";
             return Err(Ended::Skipped(reason.to_owned()));
         }
         if failed {

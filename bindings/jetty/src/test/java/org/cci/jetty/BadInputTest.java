@@ -154,11 +154,11 @@ class BadInputTest {
     @Test
     void pathsThatLeadOut() throws Exception {
         for (String path : PATHS) {
-            for (String way : List.of(
+            for (String escape : List.of(
                     "../secret", "%2e%2e/secret", "..%2fsecret", "%2e%2e%2fsecret", ".%2e/secret", "..%5csecret",
                     "%252e%252e/secret", "..;/secret", "./../secret", "ten/../../secret", "ten/%2e%2e/%2e%2e/secret",
                     "%c0%ae%c0%ae/secret", "..%00/secret", "ten%00", "%zz", "../../served/../secret")) {
-                String answer = check(request(path + way, ""), "HTTP/1.1 4");
+                String answer = check(request(path + escape, ""), "HTTP/1.1 4");
                 assertTrue(answer.startsWith("HTTP/1.1 40"), answer);
             }
         }

@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 const NO_DESCRIPTOR: &str = "Java has no descriptors: its threads wait in `await`";
 const NO_LOANS: &str = "messages from Java are copied: it has no loans";
 const NO_BURSTS: &str = "Java sends one message a call";
-const NO_LISTS: &str = "an operation from Java is on one range of memory";
 
 /// What Java has no calls for. Each must be a case; every other one is run.
 const LEFT_OUT: &[(&str, &str)] = &[
@@ -35,10 +34,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("a_burst_stops_at_what_cannot_be_sent", NO_BURSTS),
     ("a_burst_fails_as_its_first_failure", NO_BURSTS),
     ("bursts_end_with_the_peer", NO_BURSTS),
-    ("lists_of_different_segments", NO_LISTS),
-    ("as_many_pieces_as_can_be", NO_LISTS),
-    ("ranges_are_kept", NO_LISTS),
-    ("local_mistakes_start_nothing", NO_LISTS),
 ];
 
 /// Cases at a time for each processor: most of their time they wait for each other's events.

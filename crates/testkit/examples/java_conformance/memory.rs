@@ -2,7 +2,9 @@
 
 use crate::agent::Line;
 use crate::frame::{Reply, Request};
-use cci::{Access, Atomic, AtomicKind, AtomicWidth, RegionAddress, RegionHandle, Rma, RmaFlags, RmaKind};
+use cci::{
+    Access, Atomic, AtomicKind, AtomicWidth, RegionAddress, RegionHandle, Rma, RmaFlags, RmaKind, Segment,
+};
 use cci_testkit::conformance::{Grant, Refusal, Shared, Whose};
 use std::sync::Arc;
 
@@ -98,24 +100,25 @@ pub fn deregister(line: &Line, handle: &RegionHandle) -> Result<(), Refusal> {
 }
 
 pub fn rma(line: &Line, to: u64, rma: &Rma<'_>, is_waited_for: bool) -> Result<Reply, Refusal> {
-    let ([local], [remote]) = (rma.local, rma.remote) else { panic!("Java has no lists of segments") };
-    assert_eq!(local.len_bytes, remote.len_bytes, "Java has one length for both");
-    let request = Request::new(call::TRANSFER)
+    let head = Request::new(call::TRANSFER)
         .bool(rma.kind == RmaKind::Write)
         .bool(is_waited_for)
         .bool(rma.flags.contains(RmaFlags::SILENT))
         .bool(rma.flags.contains(RmaFlags::FENCE))
         .u64(to)
-        .u64(rma.context)
-        .raw(&local.address.handle.to_bytes())
-        .u64(local.address.offset)
-        .raw(&remote.address.handle.to_bytes())
-        .u64(remote.address.offset)
-        .u64(local.len_bytes)
-        .bool(rma.message.is_some());
+        .u64(rma.context);
+    let request = segments(segments(head, rma.local), rma.remote).bool(rma.message.is_some());
     line.ask(match rma.message {
         Some(message) => request.bytes(message),
         None => request,
+    })
+}
+
+fn segments(request: Request, list: &[Segment]) -> Request {
+    let count = u32::try_from(list.len()).expect("the suite's lists are short");
+    list.iter().fold(request.u32(count), |request, segment| {
+        let request = request.raw(&segment.address.handle.to_bytes());
+        request.u64(segment.address.offset).u64(segment.len_bytes)
     })
 }
 

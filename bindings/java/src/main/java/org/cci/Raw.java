@@ -76,6 +76,9 @@ final class Raw {
     private static final MethodHandle RMA = NativeLibrary.function(
             "cci_rma", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
             JAVA_LONG, JAVA_INT);
+    private static final MethodHandle RMAV = NativeLibrary.function(
+            "cci_rmav", JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_LONG,
+            JAVA_INT);
     private static final MethodHandle ATOMIC = NativeLibrary.function(
             "cci_atomic", JAVA_INT, JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
             JAVA_LONG, JAVA_LONG, JAVA_INT);
@@ -275,6 +278,17 @@ final class Raw {
         try {
             return (int) RMA.invokeExact(
                     connection, message, messageLen, local, localOffset, remote, remoteOffset, len, context, flags);
+        } catch (Throwable e) {
+            throw broken(e);
+        }
+    }
+
+    static int rmav(
+            long connection, long message, int messageLen, long local, int localCount, long remote, int remoteCount,
+            long context, int flags) {
+        try {
+            return (int) RMAV.invokeExact(
+                    connection, message, messageLen, local, localCount, remote, remoteCount, context, flags);
         } catch (Throwable e) {
             throw broken(e);
         }

@@ -12,6 +12,8 @@ final class RegionTable {
     private final Set<Region> regions = new HashSet<>();
     /** Made when the first atomic needs it. */
     private ResultSlots results;
+    /** Where C finds lists of segments; 0 until the first ones. */
+    private long listAddress;
 
     RegionTable(Endpoint endpoint) {
         this.endpoint = endpoint;
@@ -115,6 +117,22 @@ final class RegionTable {
         }
         Failure.check(code, "registering memory");
         return Raw.getLong(endpoint.out);
+    }
+
+    /** Where C has the handle of an open region of this endpoint. */
+    long target(Region region) {
+        if (!region.isOf(this)) {
+            throw new IllegalArgumentException("the region is of another endpoint");
+        }
+        return region.target();
+    }
+
+    /** Where lists of segments are written for C: {@link SegmentLists#BYTES} that last as long as the endpoint. */
+    long listAddress() {
+        if (listAddress == 0) {
+            listAddress = endpoint.arena.allocate(SegmentLists.BYTES, 8).address();
+        }
+        return listAddress;
     }
 
     void close(Region region) {

@@ -25,9 +25,10 @@ public final class RemoteMemory {
      * @param transfer which bytes
      * @param context any number that is not negative
      * @return false if there is no room: take events, then try again; nothing was started
-     * @throws IllegalArgumentException if the local range is not in its region, the region is of another endpoint, the
-     *     notification is too long, there are no bytes, or the connection is unreliable
-     * @throws IllegalStateException if the region is closed, or the connection is not open
+     * @throws IllegalArgumentException if a local range is not in its region, a region is of another endpoint, the
+     *     notification is too long, there are no bytes, lists are as {@link Transfer#of(java.util.List, java.util.List)}
+     *     forbids, or the connection is unreliable
+     * @throws IllegalStateException if a local region is closed, or the connection is not open
      * @throws PeerException if the connection has ended
      */
     public boolean tryWrite(Transfer transfer, long context) {
@@ -230,17 +231,8 @@ public final class RemoteMemory {
         return endpoint.startForFuture(new Operation(what, connection, true), number -> raw(transfer, flags, number));
     }
 
-    private long target(Region region) {
-        if (!region.isOf(endpoint.regions)) {
-            throw new IllegalArgumentException("the region is of another endpoint");
-        }
-        return region.target();
-    }
-
     private boolean raw(Transfer transfer, int directionAndSilence, long context) {
         long to = connection.target();
-        long local = target(transfer.local);
-        transfer.remote.write(endpoint.handles);
         int length = 0;
         long message = 0;
         if (transfer.notification != null) {
@@ -253,10 +245,26 @@ public final class RemoteMemory {
             message = endpoint.scratchAddress;
         }
         int flags = directionAndSilence | (transfer.fenced ? Raw.FLAG_FENCE : 0);
-        int code = Raw.rma(
+        int code = transfer.lists == null
+                ? rawOne(to, transfer, message, length, context, flags)
+                : rawLists(to, transfer.lists, message, length, context, flags);
+        return connection.taken(code, "accessing remote memory", flags);
+    }
+
+    private int rawOne(long to, Transfer transfer, long message, int length, long context, int flags) {
+        long local = endpoint.regions.target(transfer.local);
+        transfer.remote.write(endpoint.handles);
+        return Raw.rma(
                 to, message, length, local, transfer.localOffset, endpoint.handles, transfer.remoteOffset, transfer.bytes,
                 context, flags);
-        return connection.taken(code, "accessing remote memory", flags);
+    }
+
+    private int rawLists(long to, SegmentLists lists, long message, int length, long context, int flags) {
+        long address = endpoint.regions.listAddress();
+        lists.write(endpoint.regions, address);
+        return Raw.rmav(
+                to, message, length, address, lists.localCount(), SegmentLists.remoteAt(address), lists.remoteCount(),
+                context, flags);
     }
 
     private boolean startAtomic(Operation operation, Atomic atomic, RegionHandle remote, long offset, long number) {
@@ -284,7 +292,7 @@ public final class RemoteMemory {
     private boolean rawAtomic(
             Atomic atomic, RegionHandle remote, long offset, Region result, long resultOffset, long context, int flags) {
         long to = connection.target();
-        long resultHandle = result == null ? 0 : target(result);
+        long resultHandle = result == null ? 0 : endpoint.regions.target(result);
         remote.write(endpoint.handles);
         int code = Raw.atomic(
                 to, atomic.code, atomic.width, atomic.operand, atomic.compare, endpoint.handles, offset, resultHandle,

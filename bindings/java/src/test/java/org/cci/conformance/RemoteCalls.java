@@ -15,9 +15,11 @@ import org.cci.Access;
 import org.cci.Atomic;
 import org.cci.Connection;
 import org.cci.Endpoint;
+import org.cci.LocalSegment;
 import org.cci.Region;
 import org.cci.RegionHandle;
 import org.cci.RemoteMemory;
+import org.cci.RemoteSegment;
 import org.cci.Transfer;
 
 /** The calls about memory: of this endpoint's, and of its peers'. */
@@ -132,17 +134,19 @@ final class RemoteCalls {
         boolean fenced = in.readBoolean();
         Connection to = handles.connections.get(in.readLong());
         long context = in.readLong();
-        Region local = region(handle(in));
-        long localOffset = in.readLong();
-        RegionHandle remote = handle(in);
-        long remoteOffset = in.readLong();
-        long bytes = in.readLong();
+        List<RemoteSegment> localHandles = segments(in);
+        List<RemoteSegment> remote = segments(in);
         byte[] message = in.readBoolean() ? Line.bytes(in) : null;
-        if (local == null) {
-            return Port.wrong("Java has no words for a local region that never was");
+        List<LocalSegment> local = new ArrayList<>();
+        for (RemoteSegment segment : localHandles) {
+            Region region = region(segment.handle());
+            if (region == null) {
+                return Port.wrong("Java has no words for a local region that never was");
+            }
+            local.add(new LocalSegment(region, segment.offset(), segment.bytes()));
         }
         try {
-            Transfer transfer = Transfer.of(local, localOffset, remote, remoteOffset, bytes);
+            Transfer transfer = transfer(local, remote);
             transfer = fenced ? transfer.fenced() : transfer;
             Transfer all = message == null ? transfer : transfer.notifying(message);
             RemoteMemory memory = to.remoteMemory();
@@ -165,6 +169,25 @@ final class RemoteCalls {
         } catch (RuntimeException e) {
             throw Port.Misuse.of(e, to, message == null ? 0 : message.length);
         }
+    }
+
+    private static List<RemoteSegment> segments(DataInputStream in) throws IOException {
+        int count = in.readInt();
+        List<RemoteSegment> segments = new ArrayList<>();
+        for (int i = 0; i < count; i++) {
+            segments.add(new RemoteSegment(handle(in), in.readLong(), in.readLong()));
+        }
+        return segments;
+    }
+
+    /** In the form without lists, if there is one of that. */
+    private static Transfer transfer(List<LocalSegment> local, List<RemoteSegment> remote) {
+        if (local.size() == 1 && remote.size() == 1 && local.get(0).bytes() == remote.get(0).bytes()) {
+            LocalSegment from = local.get(0);
+            RemoteSegment to = remote.get(0);
+            return Transfer.of(from.region(), from.offset(), to.handle(), to.offset(), from.bytes());
+        }
+        return Transfer.of(local, remote);
     }
 
     private Line.Frame atomic(DataInputStream in) throws IOException, InterruptedException {

@@ -52,6 +52,8 @@ final class ServiceStream {
     /** Nobody reads any more, and the peer has not ended its direction. */
     private boolean inputClosed;
 
+    private long inputClosedNs;
+
     private boolean ended;
     private boolean endSent;
     private IOException failure;
@@ -294,7 +296,7 @@ final class ServiceStream {
 
     /**
      * Nobody reads any more. What the peer still sends is answered with a reset. A peer that has opened the stream, and to which the end
-     * was written, gets all before that first: a reset at once would overtake what waits to be sent.
+     * was written, gets all before that first: a reset at once would overtake what waits to be sent. It has a time to end its direction.
      */
     void closeInput() {
         boolean wasRead;
@@ -302,6 +304,7 @@ final class ServiceStream {
         try {
             wasRead = ended && chunks.isEmpty();
             inputClosed = endSent && !openedHere && !ended && failure == null;
+            inputClosedNs = System.nanoTime();
             releaseAll();
         } finally {
             lock.unlock();
@@ -317,6 +320,21 @@ final class ServiceStream {
     void reset() {
         if (fail(new EOFException("the stream is closed"))) {
             multiplexer.reset(this);
+        }
+    }
+
+    /** Ends it if this side has closed it for so long, and the peer has not. The peer gets what waits to be sent, and then a reset. */
+    void endIfClosedFor(long ns) {
+        lock.lock();
+        try {
+            if (!inputClosed || ended || System.nanoTime() - inputClosedNs < ns) {
+                return;
+            }
+        } finally {
+            lock.unlock();
+        }
+        if (fail(new EOFException("the peer has not closed the stream, which was closed here"))) {
+            multiplexer.resetBehind(this);
         }
     }
 

@@ -41,7 +41,9 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
     private static final int STREAMS_OF_PARTNER_MAX = 256;
     /** A partner that takes nothing of what waits for it for so long is given up. */
     private static final long STUCK_NS = 30_000_000_000L;
-    /** How often that is looked for. */
+    /** A stream that was closed here and not by the partner ends after so long. */
+    private static final long LINGER_NS = 30_000_000_000L;
+    /** How often all that is looked for. */
     private static final long SWEEP_NS = 1_000_000_000;
     /** A partner with which nothing is exchanged for so long keeps no memory for what is sent. */
     private static final long QUIET_NS = 2_000_000_000;
@@ -72,6 +74,7 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
     private int streams;
     private long lastNumber;
     private long sweptNs = System.nanoTime();
+    private volatile long lingerNs = LINGER_NS;
     /** What the next long item is fetched into. */
     private ServiceBuffer window;
 
@@ -105,6 +108,15 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
 
     int windowBytes() {
         return windowBytes;
+    }
+
+    /** For how long a stream that was closed here may wait for the partner to end its direction. */
+    void lingerFor(Duration time) {
+        lingerNs = time.toNanos();
+    }
+
+    synchronized int streamCount() {
+        return streams;
     }
 
     ServiceId id() {
@@ -283,13 +295,15 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
         return true;
     }
 
-    /** Gives partners up that take nothing, and forgets those that are gone. */
-    private void sweep() {
+    /** Gives partners up that take nothing, ends streams that only this side has closed, and forgets partners that are gone. */
+    void sweep() {
         List<Partner> stuck = new ArrayList<>();
         List<Partner> gone = new ArrayList<>();
+        List<ServiceStream> accepted = new ArrayList<>();
         synchronized (this) {
             sweptNs = System.nanoTime();
             for (Partner partner : partners.values()) {
+                accepted.addAll(partner.streams(false).values());
                 if (partner.isStuck(STUCK_NS)) {
                     stuck.add(partner);
                 } else if (partner.isQuiet(STUCK_NS) && partner.count() == 0) {
@@ -302,11 +316,17 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
         }
         gone.forEach(Partner::end);
         stuck.forEach(partner -> failAll(partner, new IOException("the peer takes nothing")));
+        accepted.forEach(stream -> stream.endIfClosedFor(lingerNs));
     }
 
     /** Notifies the partner that a stream is over. */
     void reset(ServiceStream stream) {
         stream.partner.purge(stream);
+        resetBehind(stream);
+    }
+
+    /** Notifies the partner that a stream is over, behind what waits to be sent. */
+    void resetBehind(ServiceStream stream) {
         stream.partner.enqueue(new Frame(Frame.Kind.RESET, stream.openedHere, 0, stream.number), null, null);
         drain(stream.partner);
         forget(stream);

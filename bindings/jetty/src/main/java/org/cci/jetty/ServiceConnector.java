@@ -133,7 +133,8 @@ public final class ServiceConnector extends AbstractConnector {
         return turns;
     }
 
-    private synchronized StreamMultiplexer streams() {
+    /** The streams of a connector that was started. */
+    synchronized StreamMultiplexer streams() {
         return streams;
     }
 

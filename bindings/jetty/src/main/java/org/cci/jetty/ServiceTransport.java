@@ -34,13 +34,22 @@ public final class ServiceTransport implements AutoCloseable {
     /** A service that is silent for so long is asked whether it still knows a connection. */
     private static final long SILENCE_NS = 500_000_000;
 
-    private final StreamMultiplexer streams = new StreamMultiplexer(
-            Service.registerAny(), WINDOW_BYTES, CONNECTIONS_MAX, Thread::startVirtualThread, null);
+    private final StreamMultiplexer streams;
     private final Thread receiver = new Thread(this::receive, "cci-service-transport");
     private volatile boolean closed;
 
     /** Opens a service of this process for the answers, and starts a daemon thread that takes what comes. */
     public ServiceTransport() {
+        this(Service.registerAny());
+    }
+
+    /**
+     * A transport by a service.
+     *
+     * @param service the service, which is nobody else's and ends with this
+     */
+    ServiceTransport(Service service) {
+        streams = new StreamMultiplexer(service, WINDOW_BYTES, CONNECTIONS_MAX, Thread::startVirtualThread, null);
         receiver.setDaemon(true);
         receiver.start();
     }

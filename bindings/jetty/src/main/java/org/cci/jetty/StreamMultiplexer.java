@@ -75,6 +75,7 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
     private long lastNumber;
     private long sweptNs = System.nanoTime();
     private volatile long lingerNs = LINGER_NS;
+    private volatile long stuckNs = STUCK_NS;
     /** What the next long item is fetched into. */
     private ServiceBuffer window;
 
@@ -113,6 +114,11 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
     /** For how long a stream that was closed here may wait for the partner to end its direction. */
     void lingerFor(Duration time) {
         lingerNs = time.toNanos();
+    }
+
+    /** After which time without anything that is taken a partner is given up. */
+    void giveUpAfter(Duration time) {
+        stuckNs = time.toNanos();
     }
 
     synchronized int streamCount() {
@@ -304,9 +310,9 @@ final class StreamMultiplexer implements AutoCloseable, Turns.Receiver {
             sweptNs = System.nanoTime();
             for (Partner partner : partners.values()) {
                 accepted.addAll(partner.streams(false).values());
-                if (partner.isStuck(STUCK_NS)) {
+                if (partner.isStuck(stuckNs)) {
                     stuck.add(partner);
-                } else if (partner.isQuiet(STUCK_NS) && partner.count() == 0) {
+                } else if (partner.isQuiet(stuckNs) && partner.count() == 0) {
                     gone.add(partner);
                 } else if (partner.isQuiet(QUIET_NS)) {
                     partner.trim();

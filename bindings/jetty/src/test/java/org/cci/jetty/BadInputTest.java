@@ -307,7 +307,10 @@ class BadInputTest {
                 descriptors = descriptors();
             }
         }
+        // What killed ones have not taken is given up, here after less than 30 s.
+        connector.streams().giveUpAfter(Duration.ofSeconds(2));
         noMoreThan(buffers, descriptors);
+        connector.streams().giveUpAfter(PATIENCE);
         // And whole, for who stays.
         try (Program get = new Program(Get.class, name, "/read/big", parent.resolve("copy").toString())) {
             assertTrue(get.rest().contains("100%"));

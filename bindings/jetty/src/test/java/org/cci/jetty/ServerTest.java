@@ -279,9 +279,14 @@ class ServerTest {
         Exception taken = assertThrows(Exception.class, second::start);
         assertTrue(taken.toString().contains(name), taken.toString());
         second.stop();
-        ExecutionException unknown = assertThrows(ExecutionException.class, () -> client.newRequest("http://no-such-service/")
-                .transport(transport.to(ServiceId.of("no-such-service-" + name)))
-                .send());
+        Service impatient = Service.registerAny();
+        impatient.setResolveTimeout(Duration.ofMillis(500));
+        ExecutionException unknown;
+        try (ServiceTransport impatiently = new ServiceTransport(impatient)) {
+            unknown = assertThrows(ExecutionException.class, () -> client.newRequest("http://no-such-service/")
+                    .transport(impatiently.to(ServiceId.of("no-such-service-" + name)))
+                    .send());
+        }
         assertNotNull(unknown.getCause().getMessage());
         assertFalse(unknown.getCause().getMessage().isEmpty());
         String text = new String(request("/echo?bytes=x").send().getContent(), StandardCharsets.UTF_8);

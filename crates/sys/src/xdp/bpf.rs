@@ -207,6 +207,9 @@ pub(super) fn possible_processors() -> usize {
     read().map_or(8_192, |last| last.saturating_add(1))
 }
 
+/// How often a program is loaded at most. The verifier gives up with `EAGAIN` when a signal comes to the thread, whatever that is for.
+const LOAD_TRIES: u32 = 10;
+
 /// Loads an XDP program, for one interface in the driver only if that is given. The kernel's verifier refuses with `EACCES` or
 /// `EINVAL`, and the reason is in `log` if that has space.
 pub(super) fn load_program(
@@ -244,8 +247,14 @@ pub(super) fn load_program(
         interface: interface_index.unwrap_or(0),
         attach: ATTACH_XDP,
     };
-    // SAFETY: the structure of this command; code, license and log outlive the call.
-    unsafe { bpf_fd(PROG_LOAD, &mut attr) }
+    let mut tries = 1;
+    loop {
+        // SAFETY: the structure of this command; code, license and log outlive the call.
+        match unsafe { bpf_fd(PROG_LOAD, &mut attr) } {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && tries < LOAD_TRIES => tries += 1,
+            ended => return ended,
+        }
+    }
 }
 
 /// Attaches a program to an interface for as long as the link lives.

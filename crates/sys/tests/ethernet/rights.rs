@@ -1,5 +1,8 @@
 //! What is missing is said by name.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
 use cci_sys::packet;
 use cci_sys::xdp::{Mode, Program, Refusal, Socket, Wanted, probe};
 
@@ -93,6 +96,12 @@ fn missing_capabilities_are_named() {
         assert_eq!(missing(probe(&options)), ["CAP_SYS_ADMIN"]);
         drop(first);
     });
+    // Another test may start a process at this moment, which has a copy of the program's link until it executes its own program.
+    let start = Instant::now();
+    while probe(&options).unwrap().is_some() {
+        assert!(start.elapsed() < PATIENCE, "the program stays");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let program = Program::attach(index, Wanted::Generic).unwrap();
     assert_eq!(probe(&options).unwrap(), Some(Mode::Generic));
     drop(program);
@@ -132,4 +141,40 @@ fn an_interface_that_is_not_there_is_told() {
         refusal @ (Refusal::Unsupported(_) | Refusal::Rights { .. }) => println!("skipped: {refusal}"),
         other => panic!("{other}"),
     }
+}
+
+extern "C" fn nothing_to_do(_signal: libc::c_int) {}
+
+/// The kernel's verifier gives up when a signal comes, which has nothing to do with the program.
+#[test]
+fn signals_do_not_keep_the_program_from_being_loaded() {
+    const SIGNAL_PERIOD: Duration = Duration::from_millis(5);
+    let Some(veth) = pair(1_500) else { return };
+    let options = crate::xdp::options(&veth, End::B);
+    if let Err(refusal) = probe(&options) {
+        return println!("skipped: {refusal}; {}", refusal.remedy());
+    }
+    // SAFETY: zeros are a valid value of this type.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing_to_do as extern "C" fn(libc::c_int) as usize;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: a handler that does nothing, and a complete structure.
+    assert_eq!(unsafe { libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()) }, 0);
+    // SAFETY: always succeeds.
+    let loader = unsafe { libc::pthread_self() };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                // SAFETY: that thread waits for this one before it ends.
+                assert_eq!(unsafe { libc::pthread_kill(loader, libc::SIGUSR1) }, 0);
+                std::thread::sleep(SIGNAL_PERIOD);
+            }
+        });
+        let loaded: Vec<_> = (0..200).map(|_| probe(&options)).collect();
+        is_over.store(true, Ordering::Relaxed);
+        for result in loaded {
+            assert_eq!(result.unwrap(), None);
+        }
+    });
 }

@@ -1,11 +1,14 @@
 //! The tests of the Java modules, by Maven.
 
+mod published;
+
 use crate::devices;
 use crate::process::{Tally, cargo, run_quietly};
 use crate::workspace::Workspace;
+use published::Failure;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Processor time, several times what they take.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -66,6 +69,24 @@ fn run(workspace: &Workspace) -> Result<Tally, Ended> {
     match devices::check(workspace, &report) {
         Ok(()) => tally.passed += 1,
         Err(_) => tally.failed += 1,
+    }
+    let started = Instant::now();
+    match published::check(workspace, &java.home) {
+        Ok(passed) => {
+            println!(
+                "--- java: ok, the reference, and users' programs as the guide says, {} s",
+                started.elapsed().as_secs()
+            );
+            tally.passed += passed;
+        }
+        Err(Failure::Building(text)) if NO_REPOSITORY.iter().any(|says| text.contains(says)) => {
+            println!("--- java: users' programs are skipped, Maven can't get its plugins:\n{text}");
+            tally.ignored += 1;
+        }
+        Err(Failure::Building(text) | Failure::Using(text)) => {
+            println!("--- java: FAILED: {text}");
+            tally.failed += 1;
+        }
     }
     Ok(tally)
 }

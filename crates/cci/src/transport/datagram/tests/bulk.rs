@@ -25,10 +25,14 @@ fn what_has_come_at_once_is_acknowledged_bit_by_bit() {
     let (to, remote) = region(&mut pair.server);
     let data = fill(1, LEN_BYTES);
     assert!(from.write(0, &data));
-    // The first write makes the window as large as it gets.
-    for nth in 0..2 {
+    // The first writes make the window as large as it gets, which takes more of them on a busy machine.
+    let mut most = 0;
+    for nth in 0..40 {
+        if most >= 128 {
+            break;
+        }
         pair.client.rma_write(to_server, local, remote, LEN_BYTES as u64, nth, RmaFlags::NONE).unwrap();
-        if nth == 1 {
+        if nth > 0 {
             let before = ["bundles_received", "acks_sent"].map(|name| counter(&pair.server, name));
             for _ in 0..8 {
                 pair.client.progress();
@@ -36,8 +40,8 @@ fn what_has_come_at_once_is_acknowledged_bit_by_bit() {
             pair.server.progress();
             let after = ["bundles_received", "acks_sent"].map(|name| counter(&pair.server, name));
             let (came, acks) = (after[0] - before[0], after[1] - before[1]);
-            assert!(came >= 128, "{came} bundles came at once, too few to show anything");
-            assert!(acks >= came / 64, "{acks} acknowledgements of {came} bundles");
+            most = came.max(most);
+            assert!(came < 128 || acks >= came / 64, "{acks} acknowledgements of {came} bundles");
         }
         pair.run(|_, _, side, event| match (side, event) {
             (Side::Client, Some(Event::Send { status, .. })) => {
@@ -48,6 +52,7 @@ fn what_has_come_at_once_is_acknowledged_bit_by_bit() {
             (side, other) => panic!("{side:?} {other:?}"),
         });
     }
+    assert!(most >= 128, "{most} bundles came at once at most, too few to show anything");
     let mut came = vec![0; LEN_BYTES];
     assert!(to.read(0, &mut came));
     assert!(came == data);

@@ -939,6 +939,25 @@ int cci_rma_register_conn(cci_connection_t *connection, void *start, uint64_t le
                           cci_rma_handle_t **rma_handle);
 
 /*
+ * Registers a part of a file, for peers to read. The bytes are read when a peer asks for them, from the system's page cache to where they
+ * go. A process on the same host that belongs to the same user, or to root, is given the file's descriptor with its first region, and reads by
+ * itself: it can read the rest of the file, too, and go on after cci_rma_deregister(). Where the file has become shorter, or can't be
+ * read, operations end with CCI_ERR_RMA_HANDLE. The handle is not for the local side of operations.
+ *
+ *   endpoint     the endpoint
+ *   connection   the only connection whose peer may read; NULL: all of the endpoint
+ *   fd           a regular file that is open for reading; it stays the program's, who may close it at once
+ *   offset       where the part begins, bytes
+ *   length       its length, not 0; the file has these bytes now
+ *   rma_handle   out: the handle
+ *
+ * Errors: CCI_EINVAL (no such file, a part that it does not have, NULL, or a connection of another endpoint), CCI_ERR_DISCONNECTED,
+ * CCI_ENOMEM.
+ */
+int cci_rma_register_file(cci_endpoint_t *endpoint, cci_connection_t *connection, int fd, uint64_t offset, uint64_t length,
+                          cci_rma_handle_t **rma_handle);
+
+/*
  * Allocates memory of the library for RMA: zeroed, aligned to a page, in huge pages where the system has them. Peers
  * on the same host that were given a handle of it map it, so that their operations are plain copies. It may be
  * registered, whole or in parts, with any endpoint of this process. It lives until cci_rma_free(), or until the endpoint

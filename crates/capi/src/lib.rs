@@ -62,7 +62,10 @@ pub use messages::{cci_send, cci_sendv};
 pub use messenger::*;
 pub use opening::{cci_create_endpoint, cci_create_endpoint_at, cci_destroy_endpoint};
 pub use options::{cci_get_opt, cci_set_opt};
-pub use regions::{cci_rma_alloc, cci_rma_deregister, cci_rma_free, cci_rma_register, cci_rma_register_conn};
+pub use regions::{
+    cci_rma_alloc, cci_rma_deregister, cci_rma_free, cci_rma_register, cci_rma_register_conn,
+    cci_rma_register_file,
+};
 pub use resolving::cci_resolve;
 pub use ripc::*;
 pub use rma::{cci_atomic, cci_rma, cci_rmav};

@@ -8,6 +8,8 @@ use crate::handles::handle_of;
 use crate::types::*;
 use cci::{Access, Connection, Foreign, Memory, Registration};
 use libc::{c_int, c_void};
+use std::fs::File;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 fn access_of(flags: c_int) -> Result<Access, Failure> {
@@ -99,6 +101,59 @@ pub unsafe extern "C" fn cci_rma_register_conn(
         let (c_endpoint, connection) = unsafe { resolve(connection) }?;
         // SAFETY: as the caller promises.
         unsafe { register(c_endpoint, Some(connection), start, length, flags, rma_handle) }
+    })
+}
+
+/// Registers a part of a file.
+///
+/// # Safety
+/// `endpoint` is NULL or open; `connection` is NULL or a connection of an open endpoint; `rma_handle` is NULL or a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cci_rma_register_file(
+    endpoint: *const cci_endpoint_t,
+    connection: *const cci_connection_t,
+    fd: c_int,
+    offset: u64,
+    length: u64,
+    rma_handle: *mut *const cci_rma_handle_t,
+) -> c_int {
+    guard(|| {
+        // SAFETY: as the caller promises.
+        let c_endpoint = unsafe { CEndpoint::of(endpoint) }?;
+        let only = if connection.is_null() {
+            None
+        } else {
+            // SAFETY: as the caller promises.
+            let (of, connection) = unsafe { resolve(connection) }?;
+            if !std::ptr::eq(of, c_endpoint) {
+                let text = "registering a file: the connection is of another endpoint";
+                return Err(Failure::with_text(CCI_EINVAL, text));
+            }
+            Some(connection)
+        };
+        let (Ok(start), Ok(len)) = (usize::try_from(offset), usize::try_from(length)) else {
+            return Err(Failure::with_text(CCI_EINVAL, "registering a file: no file is that long"));
+        };
+        let end = start.checked_add(len).filter(|_| fd >= 0 && !rma_handle.is_null()).ok_or_else(|| {
+            let text = "registering a file: no descriptor, the handle is NULL, or no file is that long";
+            Failure::with_text(CCI_EINVAL, text)
+        })?;
+        // SAFETY: it is only duplicated, which fails if it is not open.
+        let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
+        let file = file.map_err(|error| {
+            Failure::with_text(CCI_EINVAL, format!("registering a file: descriptor {fd}: {error}"))
+        })?;
+        let memory = Memory::file(File::from(file)).map_err(|error| {
+            Failure::with_text(CCI_EINVAL, format!("registering a file: descriptor {fd}: {error}"))
+        })?;
+        let registration = Registration { range: Some(start..end), access: Access::READ, only };
+        let handle = c_endpoint.with(|endpoint, side| {
+            let handle = endpoint.register(&memory, registration)?;
+            Ok::<_, Failure>(side.handles.insert(handle, None))
+        })??;
+        // SAFETY: not NULL, and the caller's to be written.
+        unsafe { rma_handle.write(handle) };
+        Ok(())
     })
 }
 

@@ -219,6 +219,7 @@ impl From<RegisterError> for Failure {
             RegisterError::Length
             | RegisterError::Range { .. }
             | RegisterError::NotMapped(_)
+            | RegisterError::ReadOnly
             | RegisterError::Unknown => CCI_EINVAL,
             RegisterError::UnknownConnection => CCI_ERR_DISCONNECTED,
             RegisterError::TooMany => CCI_ENOMEM,

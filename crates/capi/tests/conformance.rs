@@ -17,6 +17,7 @@ use cci_testkit::conformance::{
 use libc::{c_char, c_int, c_void, timeval};
 use rma::CMemory;
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::ptr::{null, null_mut};
 use std::sync::Once;
@@ -672,6 +673,10 @@ impl Port for CPort {
 
     fn register(&mut self, memory: &CMemory, grant: Grant<CConn>) -> Result<RegionHandle, Refusal> {
         self.register_part(memory, grant)
+    }
+
+    fn register_file(&mut self, file: &File, grant: Grant<CConn>) -> Result<RegionHandle, Refusal> {
+        self.register_part_of_file(file, grant)
     }
 
     fn deregister(&mut self, handle: &RegionHandle) -> Result<(), Refusal> {

@@ -216,6 +216,8 @@ pub enum RegisterError {
     },
     /// Not all of the range is mapped in this process, or peers may write and it is read-only.
     NotMapped(SysError),
+    /// The memory is a file: peers may read it, and nobody can write to it or use it as the local side of an operation.
+    ReadOnly,
     /// The one connection that is to have access is none of this endpoint's.
     UnknownConnection,
     /// As many regions are registered as can be.
@@ -467,6 +469,9 @@ impl fmt::Display for RegisterError {
             }
             RegisterError::NotMapped(error) => {
                 write!(f, "the memory is not there, or can't be written as peers may: {error}")
+            }
+            RegisterError::ReadOnly => {
+                write!(f, "the bytes of a file can be registered for peers to read, and for nothing else")
             }
             RegisterError::UnknownConnection => {
                 write!(f, "the region is for a connection that this endpoint does not have")

@@ -22,6 +22,7 @@ pub mod cpu;
 mod error;
 pub mod ethernet;
 pub mod event;
+pub mod file;
 pub mod heavy_fence;
 pub mod limits;
 mod mapped;

@@ -9,6 +9,8 @@ use cci_capi::types::*;
 use cci_capi::*;
 use cci_testkit::conformance::{Grant, Refusal, Shared, Whose};
 use libc::c_int;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::ptr::{NonNull, null, null_mut};
 
 /// Memory to be registered, looked at through the copies and atomics of the Rust interface: C's own would race with
@@ -209,6 +211,26 @@ impl CPort {
             }
         };
         refused(status)?;
+        // SAFETY: a handle that was just made.
+        Ok(RegionHandle::from_bytes(unsafe { handle.cast::<[u8; RegionHandle::BYTES]>().read() }))
+    }
+
+    pub fn register_part_of_file(
+        &mut self,
+        file: &File,
+        grant: Grant<CConn>,
+    ) -> Result<RegionHandle, Refusal> {
+        if grant.access != Access::READ {
+            // C has no words for it: files are registered for peers to read.
+            return Err(Refusal::BadArgument);
+        }
+        let only = grant.only.map_or(null(), |only| only.0);
+        let (offset, len) = (grant.range.start as u64, grant.range.len() as u64);
+        let mut handle = null();
+        // SAFETY: an open endpoint, a connection of ours or none, and a place for a pointer.
+        refused(unsafe {
+            cci_rma_register_file(self.endpoint, only, file.as_raw_fd(), offset, len, &mut handle)
+        })?;
         // SAFETY: a handle that was just made.
         Ok(RegionHandle::from_bytes(unsafe { handle.cast::<[u8; RegionHandle::BYTES]>().read() }))
     }

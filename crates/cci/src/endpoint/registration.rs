@@ -52,6 +52,8 @@ impl Endpoint {
     /// what it has checked, so that registering it again costs no check, even for some time after it was deregistered
     /// (`Options::idle_registered_bytes_max`): see [`Endpoint::forget_registrations`].
     ///
+    /// The bytes of a file can be registered with [`Access::READ`] only: see [`Memory::file`].
+    ///
     /// Where a region is for one connection only, the peer's library may learn of it at once, before the program sends the handle: on one host,
     /// what that peer then does with the memory needs no question.
     ///
@@ -76,17 +78,21 @@ impl Endpoint {
         {
             return Err(RegisterError::UnknownConnection);
         }
-        let part = memory.bytes().part(range.start, range.len());
-        let part = part.ok_or(RegisterError::Range { end: range.end, len_bytes: memory.len() })?;
-        if !memory.is_library() {
+        if memory.is_file() && access != Access::READ {
+            return Err(RegisterError::ReadOnly);
+        }
+        let foreign = memory.is_foreign().then(|| memory.bytes().part(range.start, range.len())).flatten();
+        if let Some(part) = foreign {
             self.core
                 .registrations
                 .acquire(addresses(part), need(access), check)
                 .map_err(RegisterError::NotMapped)?;
         }
-        let is_shown = memory.is_library() && access != Access::LOCAL;
+        let is_shown = !memory.is_foreign() && access != Access::LOCAL;
         let entered = self.core.regions.insert(memory, range, access, only);
-        if !matches!(entered, Ok(Some(_))) && !memory.is_library() {
+        if !matches!(entered, Ok(Some(_)))
+            && let Some(part) = foreign
+        {
             self.core.registrations.release(addresses(part));
         }
         let handle = entered?.ok_or(RegisterError::TooMany)?;
@@ -111,7 +117,7 @@ impl Endpoint {
         let region = self.core.regions.remove(handle).ok_or(RegisterError::Unknown)?;
         let change = RegionChange::Removed { id: handle.region(), region: &region };
         self.transport.region(&mut self.core, &change);
-        if !region.memory.is_library() {
+        if region.memory.is_foreign() {
             self.core.registrations.release(addresses(region.bytes));
         }
         Ok(())

@@ -9,12 +9,16 @@ use cci_memory::slab::{Key, Slab};
 use cci_proto::{Atomic, RemoteAddress, RmaRefusal};
 use cci_sys::{SysError, random};
 use std::collections::HashMap;
+use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
 /// One registered region.
 pub struct Region {
-    /// Exactly the registered bytes.
+    /// Exactly the registered bytes. A file has none: only [`Regions::peer_source`] finds those.
     pub bytes: Bytes,
+    /// How many bytes are registered.
+    pub len_bytes: usize,
     pub key: u64,
     pub access: Access,
     /// The only connection over which peers may access it; None: all.
@@ -23,10 +27,21 @@ pub struct Region {
     pub is_target: bool,
     /// A peer may have mapped it, and may read there for as long as that process lives.
     pub is_mapped: bool,
-    /// Where the region begins in `memory`.
+    /// Where the region begins in `memory`, bytes.
     pub start: usize,
     /// Keeps the memory alive.
     pub memory: Memory,
+}
+
+/// The most bytes of a file that are sent at once.
+pub const FILE_BYTES_MAX: usize = 64 << 10;
+
+/// Where a peer reads.
+pub enum Source<'a> {
+    /// From this place on in memory.
+    Memory(Bytes, usize),
+    /// From this byte on in a file.
+    File(&'a File, u64),
 }
 
 /// The table of an endpoint's regions, which every access of a peer's is checked against.
@@ -35,6 +50,10 @@ pub struct Regions {
     /// What peers may do over some connections, whatever a region offers: fixed by who they are when the connection is
     /// made. Those that may do everything are not in it.
     limited: HashMap<Connection, Access>,
+    /// How many regions are of files.
+    files: u32,
+    /// Where bytes of a file are while they are sent; empty before the first such region.
+    file_bytes: Vec<u8>,
     /// Between which operations are plain copies.
     pub pairs: MappedPairs,
     /// Accesses of peers that were refused.
@@ -76,6 +95,8 @@ impl Regions {
         Regions {
             table: Slab::new(REGIONS_MAX),
             limited: HashMap::new(),
+            files: 0,
+            file_bytes: Vec::new(),
             pairs: MappedPairs::new(),
             refused: 0,
             refused_by_name: 0,
@@ -94,11 +115,13 @@ impl Regions {
         // What no peer may touch needs no key that nobody guesses.
         let key = if access == Access::LOCAL { 0 } else { self.keys.draw()? };
         let len = range.end.saturating_sub(range.start);
-        let Some(bytes) = memory.bytes().part(range.start, len) else { return Ok(None) };
+        let bytes = if memory.is_file() { Some(Bytes::EMPTY) } else { memory.bytes().part(range.start, len) };
+        let Some(bytes) = bytes else { return Ok(None) };
         let is_target =
             memory.is_library() || access.contains(Access::WRITE) || access.contains(Access::ATOMIC);
         let region = Region {
             bytes,
+            len_bytes: len,
             key,
             access,
             only,
@@ -107,7 +130,11 @@ impl Regions {
             start: range.start,
             memory: memory.clone(),
         };
+        if memory.is_file() && self.file_bytes.is_empty() {
+            self.file_bytes.resize(FILE_BYTES_MAX, 0);
+        }
         let made = self.table.insert(region).ok();
+        self.files += u32::from(made.is_some() && memory.is_file());
         Ok(made.map(|slot| RegionHandle::new(slot.to_bits(), len as u64, key, access)))
     }
 
@@ -115,7 +142,9 @@ impl Regions {
     pub fn remove(&mut self, handle: &RegionHandle) -> Option<Region> {
         self.named(handle.region(), handle.key())?;
         self.pairs.forget_local(handle.region());
-        self.table.remove(Key::from_bits(handle.region()))
+        let region = self.table.remove(Key::from_bits(handle.region()))?;
+        self.files -= u32::from(region.memory.is_file());
+        Some(region)
     }
 
     /// A region by its number.
@@ -186,6 +215,78 @@ impl Regions {
         found.ok_or(RmaRefusal::Handle)
     }
 
+    /// Finds what a peer reads, in memory or in a file.
+    #[inline]
+    pub fn peer_source(
+        &mut self,
+        connection: Connection,
+        at: RemoteAddress,
+        len_bytes: u64,
+    ) -> Result<Source<'_>, RmaRefusal> {
+        if self.is_file(at) {
+            return self.peer_file(connection, at, len_bytes);
+        }
+        self.peer(connection, at, len_bytes, Access::READ)
+            .map(|(bytes, offset)| Source::Memory(bytes, offset))
+    }
+
+    /// Copies what a peer reads to `out`. Other places of as many bytes behind that one will probably follow.
+    #[inline]
+    pub fn peer_read(
+        &mut self,
+        connection: Connection,
+        at: RemoteAddress,
+        out: &mut [u8],
+    ) -> Result<(), RmaRefusal> {
+        let is_read = match self.peer_source(connection, at, out.len() as u64)? {
+            Source::Memory(bytes, offset) => bytes.read_piece(offset, out),
+            Source::File(file, offset) => file.read_exact_at(out, offset).is_ok(),
+        };
+        is_read.then_some(()).ok_or(RmaRefusal::Handle)
+    }
+
+    /// Whether a place is in a region of a file.
+    #[inline]
+    pub fn is_file(&self, at: RemoteAddress) -> bool {
+        self.files != 0 && self.named(at.region, at.key).is_some_and(|region| region.memory.is_file())
+    }
+
+    /// Reads bytes of a file for a peer, no more than [`FILE_BYTES_MAX`].
+    pub fn peer_file_bytes(
+        &mut self,
+        connection: Connection,
+        at: RemoteAddress,
+        len_bytes: usize,
+    ) -> Result<&[u8], RmaRefusal> {
+        let mut space = std::mem::take(&mut self.file_bytes);
+        let is_read =
+            space.get_mut(..len_bytes).is_some_and(|out| self.peer_read(connection, at, out).is_ok());
+        self.file_bytes = space;
+        let read = is_read.then_some(&self.file_bytes).and_then(|bytes| bytes.get(..len_bytes));
+        read.ok_or(RmaRefusal::Handle)
+    }
+
+    #[cold]
+    fn peer_file(
+        &mut self,
+        connection: Connection,
+        at: RemoteAddress,
+        len_bytes: u64,
+    ) -> Result<Source<'_>, RmaRefusal> {
+        let may = self.may(connection, Access::READ);
+        let found = self.granted(connection, at.region, at.key, Access::READ);
+        let end = at.offset.checked_add(len_bytes);
+        let is_covered = found.is_some_and(|region| end.is_some_and(|end| end <= region.len_bytes as u64));
+        if !may || !is_covered {
+            self.refused += 1;
+            self.refused_by_name += u64::from(!may && is_covered);
+            return Err(RmaRefusal::Handle);
+        }
+        let region = self.granted(connection, at.region, at.key, Access::READ).ok_or(RmaRefusal::Handle)?;
+        let (file, _) = region.memory.as_file().ok_or(RmaRefusal::Handle)?;
+        Ok(Source::File(file, region.start as u64 + at.offset))
+    }
+
     /// From now on peers may do no more than this over `connection`.
     pub fn limit(&mut self, connection: Connection, access: Access) {
         if access != Access::ALL {
@@ -233,7 +334,7 @@ impl Regions {
 
     pub fn bytes(&self) -> u64 {
         let limited = self.limited.capacity() * size_of::<(Connection, Access)>() * 8 / 7;
-        (self.table.bytes() + limited + self.pairs.bytes()) as u64
+        (self.table.bytes() + limited + self.file_bytes.capacity() + self.pairs.bytes()) as u64
     }
 }
 

@@ -1,24 +1,27 @@
 //! Memory that can be registered.
 
 use super::Access;
+use super::grantable::Grantable;
 use crate::Connection;
-use cci_memory::atomic::fence;
+use crate::error::RegisterError;
 use cci_memory::bytes::{self as ring, AtomicOp, AtomicRefusal, Backing, Bytes, Foreign, Readable, Writable};
 use cci_proto::{Atomic, AtomicKind, AtomicWidth};
-use cci_sys::SysError;
+use cci_sys::file;
 use cci_sys::memory::RmaMemory;
-use cci_sys::shared_memory::SharedMemory;
 use std::fmt;
+use std::fs::File;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 
 /// Memory that can be registered, so that peers read and write it. The program reads and writes it by the calls here, which copy, or
 /// through [`Memory::as_ptr`], knowing that peers may change it at any time. Clones are cheap, and are the same memory. It lives until
 /// the last clone is gone and no region of it is registered any more.
 ///
 /// [`Endpoint::allocate`](crate::Endpoint::allocate) gives memory of the library's own, which processes on the same host
-/// map directly; [`Memory::foreign`] takes memory that the program has from elsewhere.
+/// map directly; [`Memory::foreign`] takes memory that the program has from elsewhere, and [`Memory::file`] an open file.
 ///
 /// In a child made by `fork` the library's memory is not mapped: the calls here find every byte beyond its end.
 ///
@@ -43,124 +46,38 @@ pub struct Memory {
 
 #[derive(Clone)]
 enum Source {
-    Library(Arc<Charged>),
+    /// Memory of the library's own, or a file.
+    Grantable(Arc<Grantable>),
     Foreign(Arc<Foreign>),
-}
-
-/// Memory of the library's own, as long as it is on some endpoint's bill.
-pub(crate) struct Charged {
-    pub segment: RmaMemory,
-    pub bill: Arc<AtomicU64>,
-    /// Names the pages that are in it now, to peers that map them.
-    id: AtomicU64,
-    /// The live words of all grants of it, by whatever endpoint.
-    words: Mutex<Vec<LiveWord>>,
-}
-
-/// A word in a page that peers can read and not write: while it is not 0, they may use what they were granted with it.
-#[derive(Clone)]
-pub(crate) struct LiveWord {
-    pub control: Arc<SharedMemory>,
-    pub word: u32,
-}
-
-/// The word of such a page that counts how often memory that was granted with one of its words got other pages, or was about to. No
-/// grant has it. It is not 0: peers of versions that do not count leave it at 0.
-pub(crate) const REPLACED_WORD: u32 = 0;
-
-/// Of the next memory that is allocated, or given new pages.
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-
-impl LiveWord {
-    pub fn set(&self, token: u64) {
-        self.atomic(ring::AtomicKind::Swap, token);
-    }
-
-    /// What it holds.
-    pub fn get(&self) -> u64 {
-        self.atomic(ring::AtomicKind::Load, 0)
-    }
-
-    /// Sequentially consistent. Returns the value from before.
-    fn atomic(&self, kind: ring::AtomicKind, operand: u64) -> u64 {
-        let op = AtomicOp { kind, width: ring::AtomicWidth::Eight, operand, compare: 0 };
-        let before = self.control.bytes().atomic(self.word as usize * 8, op);
-        debug_assert!(before.is_ok(), "words are given out within the page");
-        before.unwrap_or(0)
-    }
-
-    /// Sequentially consistent, with a fence behind it: who looks at the rings next sees all who still use the memory.
-    pub fn clear(&self) {
-        self.set(0);
-        fence(Ordering::SeqCst);
-    }
-
-    /// Clears it because the memory gets other pages. A peer that finds it cleared behind an operation learns from the count whether it
-    /// may have changed pages that nobody uses any more.
-    fn clear_for_other_pages(&self) {
-        let replaced = LiveWord { control: Arc::clone(&self.control), word: REPLACED_WORD };
-        replaced.atomic(ring::AtomicKind::Add, 1);
-        self.clear();
-    }
-
-    fn is(&self, other: &LiveWord) -> bool {
-        self.word == other.word && Arc::ptr_eq(&self.control, &other.control)
-    }
-}
-
-impl Charged {
-    pub fn id(&self) -> u64 {
-        self.id.load(Ordering::Relaxed)
-    }
-
-    /// Makes a grant, and reports it, while the pages stay the same.
-    pub fn grant<T>(&self, word: &LiveWord, token: u64, notify: impl FnOnce() -> T) -> T {
-        let mut words = self.words();
-        if !words.iter().any(|known| known.is(word)) {
-            words.push(word.clone());
-        }
-        word.set(token);
-        notify()
-    }
-
-    pub fn remove_word(&self, word: &LiveWord) {
-        self.words().retain(|known| !known.is(word));
-    }
-
-    /// Ends all grants, because the pages will be replaced.
-    pub fn clear_words(&self) {
-        self.words().iter().for_each(LiveWord::clear_for_other_pages);
-    }
-
-    /// Gives the memory new pages with the same content.
-    pub fn detach(&self) -> Result<(), SysError> {
-        // One at a time, and no new grant of the old pages meanwhile; those of other endpoints since we looked end.
-        let words = self.words();
-        words.iter().for_each(LiveWord::clear_for_other_pages);
-        self.segment.shared().detach()?;
-        self.id.store(NEXT_ID.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn words(&self) -> MutexGuard<'_, Vec<LiveWord>> {
-        self.words.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Charged {
-    fn drop(&mut self) {
-        self.bill.fetch_sub(self.segment.len_bytes() as u64, Ordering::Relaxed);
-    }
 }
 
 impl Memory {
     pub(crate) fn library(segment: RmaMemory, bill: Arc<AtomicU64>, len_bytes: usize) -> Memory {
-        bill.fetch_add(segment.len_bytes() as u64, Ordering::Relaxed);
         let all = segment.bytes();
         let bytes = all.part(0, len_bytes).unwrap_or(all);
-        let id = AtomicU64::new(NEXT_ID.fetch_add(1, Ordering::Relaxed));
-        let charged = Charged { segment, bill, id, words: Mutex::default() };
-        Memory { bytes, source: Source::Library(Arc::new(charged)) }
+        Memory { bytes, source: Source::Grantable(Arc::new(Grantable::segment(segment, bill))) }
+    }
+
+    /// The bytes that a file has now, for peers to read. It must be a regular file that is open for reading, with a byte at least. It is not
+    /// read before a peer asks, and then straight from the system's page cache: a peer on the same host that belongs to the same user, or to
+    /// root, is given the file's descriptor with its first region, and reads by itself. So it can read the rest of the file, too, and go on
+    /// after the region has ended. Others are sent what they ask for.
+    ///
+    /// Such memory has no address, and can't be written: it is registered with [`Access::READ`]. Where the file has become shorter, or
+    /// can't be read, operations end with [`Status::RmaHandle`](crate::Status::RmaHandle). Who reads waits while bytes are not in the page cache.
+    ///
+    /// # Errors
+    /// [`RegisterError::Length`] if the file is empty, and [`RegisterError::System`] if it is no such file.
+    pub fn file(file: File) -> Result<Memory, RegisterError> {
+        let len_bytes = file::check_regular(file.as_fd())?;
+        let len_bytes = usize::try_from(len_bytes).unwrap_or(usize::MAX).min(isize::MAX as usize);
+        if len_bytes == 0 {
+            return Err(RegisterError::Length);
+        }
+        Ok(Memory {
+            bytes: Bytes::EMPTY,
+            source: Source::Grantable(Arc::new(Grantable::file(file, len_bytes))),
+        })
     }
 
     /// Memory of the program's own: an array, a file mapping, another library's buffer. Making the [`Foreign`] is the
@@ -175,55 +92,77 @@ impl Memory {
     pub fn into_owned(self) -> Option<Box<[u8]>> {
         match self.source {
             Source::Foreign(memory) => Arc::into_inner(memory)?.into_owned(),
-            Source::Library(_) => None,
+            Source::Grantable(_) => None,
         }
     }
 
     /// Bytes.
     #[allow(clippy::len_without_is_empty, reason = "memory is never empty")]
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        // Those of a file have no address.
+        if self.bytes.is_empty() { self.file_len() } else { self.bytes.len() }
     }
 
-    /// The first byte. Reading and writing through it races with peers: use atomics, volatile accesses, or an agreement
+    /// The first byte; for a file no address at all. Reading and writing through it races with peers: use atomics, volatile accesses, or an agreement
     /// with the peers about who may touch what and when, such as the message after the data.
     pub fn as_ptr(&self) -> *mut u8 {
         self.bytes.as_ptr().as_ptr()
     }
 
-    /// Copies `out.len()` bytes out, from `offset` on. False, and nothing is done, beyond the end.
+    /// Copies `out.len()` bytes out, from `offset` on. False, and nothing is done, beyond the end; also false if a file can't be read.
     #[inline]
     #[must_use]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> bool {
-        self.is_own_process() && self.bytes.read(offset, out)
+        (self.is_own_process() && self.bytes.read(offset, out)) || self.read_file(offset, out)
     }
 
-    /// Copies `data` in, at `offset`. False, and nothing is done, beyond the end.
+    #[cold]
+    fn read_file(&self, offset: usize, out: &mut [u8]) -> bool {
+        let Some((file, len_bytes)) = self.as_file() else { return false };
+        let is_within = offset.checked_add(out.len()).is_some_and(|end| end <= len_bytes);
+        is_within && file.read_exact_at(out, offset as u64).is_ok()
+    }
+
+    #[cold]
+    fn file_len(&self) -> usize {
+        self.as_file().map_or(0, |(_, len_bytes)| len_bytes)
+    }
+
+    /// Copies `data` in, at `offset`. False, and nothing is done, beyond the end, and for a file.
     #[inline]
     #[must_use]
     pub fn write(&self, offset: usize, data: &[u8]) -> bool {
         self.is_own_process() && self.bytes.write(offset, data)
     }
 
-    /// All of it, to gather bytes from. `None` in a child made by `fork`, which does not have the library's memory.
+    /// All of it, to gather bytes from. `None` for a file, and in a child made by `fork`, which does not have the library's memory.
     #[must_use]
     pub fn readable(&self) -> Option<Readable<'_>> {
-        self.is_own_process().then(|| self.bytes.into())
+        (self.is_own_process() && !self.is_file()).then(|| self.bytes.into())
     }
 
-    /// All of it, to scatter bytes to. `None` in a child made by `fork`, which does not have the library's memory.
+    /// All of it, to scatter bytes to. `None` for a file, and in a child made by `fork`, which does not have the library's memory.
     #[must_use]
     pub fn writable(&self) -> Option<Writable<'_>> {
-        self.is_own_process().then(|| self.bytes.into())
+        (self.is_own_process() && !self.is_file()).then(|| self.bytes.into())
     }
 
     /// Copies `len_bytes` of other memory, or of this one, from `from_offset` on to `offset` here. The two may overlap. False, and nothing is done,
-    /// beyond the end of either.
+    /// beyond the end of either, and for a file here; also false if a file can't be read.
     #[must_use]
     pub fn copy_from(&self, offset: usize, from: &Memory, from_offset: usize, len_bytes: usize) -> bool {
-        self.is_own_process()
+        let is_copied = self.is_own_process()
             && from.is_own_process()
-            && self.bytes.copy_from(offset, &from.bytes, from_offset, len_bytes)
+            && self.bytes.copy_from(offset, &from.bytes, from_offset, len_bytes);
+        is_copied || self.copy_file(offset, from, from_offset, len_bytes)
+    }
+
+    #[cold]
+    fn copy_file(&self, offset: usize, from: &Memory, from_offset: usize, len_bytes: usize) -> bool {
+        let Some((file, all_bytes)) = from.as_file() else { return false };
+        let is_within = from_offset.checked_add(len_bytes).is_some_and(|end| end <= all_bytes);
+        let read = || file::read_at(file, from_offset as u64, &self.bytes, offset, len_bytes);
+        self.is_own_process() && is_within && read().is_ok_and(|is_whole| is_whole)
     }
 
     /// An atomic operation of the owner's own, atomic against those of peers; returns the value before.
@@ -252,20 +191,36 @@ impl Memory {
     #[inline]
     pub(crate) fn is_own_process(&self) -> bool {
         match &self.source {
-            Source::Library(charged) => charged.segment.shared().is_mapped(),
+            Source::Grantable(it) => it.as_segment().is_none_or(|segment| segment.is_mapped()),
             Source::Foreign(_) => true,
         }
     }
 
     /// True where the library allocated it: peers on the same host map it directly.
     pub fn is_library(&self) -> bool {
-        matches!(self.source, Source::Library(_))
+        self.grantable().is_some_and(|it| it.as_segment().is_some())
+    }
+
+    /// True where the bytes are a file's.
+    pub fn is_file(&self) -> bool {
+        self.as_file().is_some()
+    }
+
+    /// The file whose bytes these are, and its length.
+    #[inline]
+    pub(crate) fn as_file(&self) -> Option<(&File, usize)> {
+        self.grantable()?.as_file()
+    }
+
+    /// True for memory that the program has from elsewhere.
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(self.source, Source::Foreign(_))
     }
 
     /// Whether the two are handles of one memory.
-    pub(crate) fn is_same(&self, other: &Memory) -> bool {
+    pub fn is_same(&self, other: &Memory) -> bool {
         match (&self.source, &other.source) {
-            (Source::Library(one), Source::Library(another)) => Arc::ptr_eq(one, another),
+            (Source::Grantable(one), Source::Grantable(another)) => Arc::ptr_eq(one, another),
             (Source::Foreign(one), Source::Foreign(another)) => Arc::ptr_eq(one, another),
             _ => false,
         }
@@ -274,7 +229,7 @@ impl Memory {
     /// How many handles of it there are; each region has one.
     pub(crate) fn handles(&self) -> usize {
         match &self.source {
-            Source::Library(charged) => Arc::strong_count(charged),
+            Source::Grantable(it) => Arc::strong_count(it),
             Source::Foreign(foreign) => Arc::strong_count(foreign),
         }
     }
@@ -283,18 +238,19 @@ impl Memory {
         self.bytes
     }
 
-    /// The library's memory behind it, for as long as somebody else has a handle of it.
-    pub(crate) fn downgrade(&self) -> Option<Weak<Charged>> {
+    /// What peers of this host can be granted, for as long as somebody else has a handle of it.
+    pub(crate) fn downgrade(&self) -> Option<Weak<Grantable>> {
         match &self.source {
-            Source::Library(charged) => Some(Arc::downgrade(charged)),
+            Source::Grantable(it) => Some(Arc::downgrade(it)),
             Source::Foreign(_) => None,
         }
     }
 
-    /// The library's memory behind it.
-    pub(crate) fn charged(&self) -> Option<&Charged> {
+    /// What peers of this host can be granted: the library's memory behind it, or the file.
+    #[inline]
+    pub(crate) fn grantable(&self) -> Option<&Grantable> {
         match &self.source {
-            Source::Library(charged) => Some(charged),
+            Source::Grantable(it) => Some(it),
             Source::Foreign(_) => None,
         }
     }
@@ -302,7 +258,11 @@ impl Memory {
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whose = if self.is_library() { "library" } else { "foreign" };
+        let whose = match (self.is_foreign(), self.is_file()) {
+            (true, _) => "foreign",
+            (false, true) => "file",
+            (false, false) => "library",
+        };
         write!(f, "Memory({whose}, {} bytes)", self.len())
     }
 }

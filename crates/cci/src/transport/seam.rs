@@ -140,7 +140,7 @@ pub trait Transport: Send {
         let _ = (core, change);
     }
 
-    /// A region of memory of the library's was registered for one connection, which is on this link. The transport may announce it to the peer before
+    /// A region of memory of the library's, or of a file, was registered for one connection, which is on this link. The transport may announce it to the peer before
     /// the program does.
     fn region_for(&mut self, core: &mut Core, link: u64, region: u64) {
         let _ = (core, link, region);

@@ -50,6 +50,9 @@ unsafe impl Send for Bytes {}
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
+    /// No bytes, nowhere.
+    pub const EMPTY: Bytes = Bytes { base: NonNull::dangling(), len: 0 };
+
     /// The `len` bytes from `base` on.
     ///
     /// # Safety

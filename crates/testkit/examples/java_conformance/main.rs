@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 const NO_DESCRIPTOR: &str = "Java has no descriptors: its threads wait in `await`";
 const NO_LOANS: &str = "messages from Java are copied: it has no loans";
 const NO_BURSTS: &str = "Java sends one message a call";
+const NO_FILES: &str = "Java has files as buffers of services, and not as regions";
 
 /// What Java has no calls for. Each must be a case; every other one is run.
 const LEFT_OUT: &[(&str, &str)] = &[
@@ -34,6 +35,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("a_burst_stops_at_what_cannot_be_sent", NO_BURSTS),
     ("a_burst_fails_as_its_first_failure", NO_BURSTS),
     ("bursts_end_with_the_peer", NO_BURSTS),
+    ("files_are_read_like_memory", NO_FILES),
+    ("files_are_only_read", NO_FILES),
+    ("files_may_change", NO_FILES),
+    ("many_files_at_once", NO_FILES),
 ];
 
 /// Cases at a time for each processor: most of their time they wait for each other's events.

@@ -10,6 +10,7 @@ use cci_testkit::conformance::{
     Counts, Driver, Flags, Grant, Happening, Polled, Port, Refusal, Setup, Whose,
 };
 use std::any::Any;
+use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -412,6 +413,10 @@ impl Port for JavaPort {
 
     fn register(&mut self, memory: &JavaMemory, grant: Grant<u64>) -> Result<RegionHandle, Refusal> {
         memory.register(&self.line, &grant)
+    }
+
+    fn register_file(&mut self, _: &File, _: Grant<u64>) -> Result<RegionHandle, Refusal> {
+        Err(Refusal::Other("Java names files by their paths, and only services have them".to_owned()))
     }
 
     fn deregister(&mut self, handle: &RegionHandle) -> Result<(), Refusal> {

@@ -5,6 +5,7 @@ use cci::{
     Status,
 };
 use std::fmt::Debug;
+use std::fs::File;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -357,6 +358,13 @@ pub trait Port: Send + 'static {
         memory: &Self::Memory,
         grant: Grant<Self::Connection>,
     ) -> Result<RegionHandle, Refusal>;
+
+    /// Registers a part of a file.
+    ///
+    /// # Errors
+    /// Nothing was registered.
+    fn register_file(&mut self, file: &File, grant: Grant<Self::Connection>)
+    -> Result<RegionHandle, Refusal>;
 
     /// Ends a registration.
     ///

@@ -256,6 +256,7 @@ macro_rules! conformance {
             rma_data: every_length_at_odd_offsets, lengths_around_every_threshold, sixty_four_megabytes,
                 thousands_outstanding, lists_of_different_segments, as_many_pieces_as_can_be,
                 many_regions_at_once, memory_lives_as_long_as_its_region;
+            rma_files: files_are_read_like_memory, files_are_only_read, files_may_change, many_files_at_once;
             rma_order: message_after_the_data, read_with_a_message, failed_operations_tell_nothing,
                 fenced_write_wins, fenced_flag_comes_after_the_data, fenced_write_spares_earlier_reads,
                 completions_in_order_of_issue, operations_unordered_exactly_once, silent_operations_raise_no_event,

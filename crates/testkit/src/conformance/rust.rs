@@ -7,6 +7,7 @@ use cci::{
     Foreign, Loans, MappedMessage, Memory, Message, Options, RegionAddress, RegionHandle, RegisterError,
     Registration, Rma, RmaError, RmaFlags, SendError, SendFlags, Status,
 };
+use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -283,6 +284,12 @@ impl Port for Endpoint {
     fn register(&mut self, memory: &Memory, grant: Grant<Connection>) -> Result<RegionHandle, Refusal> {
         let what = Registration { range: Some(grant.range), access: grant.access, only: grant.only };
         Endpoint::register(self, memory, what).map_err(register_refusal)
+    }
+
+    fn register_file(&mut self, file: &File, grant: Grant<Connection>) -> Result<RegionHandle, Refusal> {
+        let file = file.try_clone().map_err(|error| Refusal::Other(error.to_string()))?;
+        let memory = Memory::file(file).map_err(register_refusal)?;
+        Port::register(self, &memory, grant)
     }
 
     fn deregister(&mut self, handle: &RegionHandle) -> Result<(), Refusal> {

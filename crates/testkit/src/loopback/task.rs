@@ -126,9 +126,9 @@ pub(super) fn access(core: &mut Core, from: Connection, request: &Request) -> Re
         Request::Write(at, data) => regions
             .peer(from, *at, data.len() as u64, Access::WRITE)
             .and_then(|(bytes, offset)| bytes.write(offset, data).then(Vec::new).ok_or(RmaRefusal::Handle)),
-        Request::Read(at, len) => regions.peer(from, *at, *len, Access::READ).and_then(|(bytes, offset)| {
+        Request::Read(at, len) => regions.peer_source(from, *at, *len).map(drop).and_then(|()| {
             let mut data = vec![0; *len as usize];
-            bytes.read(offset, &mut data).then_some(data).ok_or(RmaRefusal::Handle)
+            regions.peer_read(from, *at, &mut data).map(|()| data)
         }),
         Request::Atomic(at, atomic) => {
             regions.peer_atomic(from, *at, *atomic).map(|before| before.to_ne_bytes().to_vec())

@@ -227,9 +227,7 @@ impl Memory for ToProgram<'_> {
         at: RemoteAddress,
         out: &mut [u8],
     ) -> Result<(), RmaRefusal> {
-        let connection = Connection::from_bits(token);
-        let (bytes, offset) = self.core.regions.peer(connection, at, out.len() as u64, Access::READ)?;
-        bytes.read_piece(offset, out).then_some(()).ok_or(RmaRefusal::Handle)
+        self.core.regions.peer_read(Connection::from_bits(token), at, out)
     }
 
     fn peer_may_read(
@@ -239,7 +237,7 @@ impl Memory for ToProgram<'_> {
         at: RemoteAddress,
         len_bytes: u64,
     ) -> Result<(), RmaRefusal> {
-        self.core.regions.peer(Connection::from_bits(token), at, len_bytes, Access::READ).map(drop)
+        self.core.regions.peer_source(Connection::from_bits(token), at, len_bytes).map(drop)
     }
 
     fn peer_atomic(

@@ -522,7 +522,11 @@ impl Initiator {
         record: &impl Arrived,
         parsed: &Parsed,
     ) -> Result<(), Fault> {
-        let (at, slot) = (parsed.slot, self.slots.get(parsed.slot));
+        let (at, mut slot) = (parsed.slot, self.slots.get(parsed.slot));
+        if let (Head::Data { .. } | Head::Gone, Slot::Where { op, local, len_bytes }) = (parsed.head, slot) {
+            // The peer's bytes are a file's, which have no address: they are sent.
+            slot = Slot::Read { op, local, len_bytes, got_bytes: 0 };
+        }
         match (parsed.head, slot) {
             (Head::Data { offset }, Slot::Read { op, local, len_bytes, got_bytes }) => {
                 let now = parsed.remaining_bytes as u64;

@@ -6,6 +6,7 @@ use super::wire::{Head, Parsed};
 use super::{Arrived, Channel, Fault, Pulled, Pushed, SLOTS};
 use crate::connection::Connection;
 use crate::engine::core::Core;
+use crate::engine::regions::{FILE_BYTES_MAX, Source};
 use crate::rma::Access;
 use cci_memory::bytes::Bytes;
 use cci_proto::RmaRefusal;
@@ -142,13 +143,11 @@ impl Target {
         }
         let Job::Free = self.job(slot) else { return Err(Fault) };
         let job = match parsed.head {
-            Head::Read { at, len_bytes } => {
-                match core.regions.peer(connection, at, len_bytes, Access::READ) {
-                    Ok(_) if len_bytes == 0 => return Err(Fault),
-                    Ok(_) => Job::Read { at, len_bytes, sent_bytes: 0 },
-                    Err(refusal) => Job::Done(Err(refusal)),
-                }
-            }
+            Head::Read { at, len_bytes } => match core.regions.peer_source(connection, at, len_bytes) {
+                Ok(_) if len_bytes == 0 => return Err(Fault),
+                Ok(_) => Job::Read { at, len_bytes, sent_bytes: 0 },
+                Err(refusal) => Job::Done(Err(refusal)),
+            },
             Head::Atomic { at, atomic, wants_value } => {
                 let before = core.regions.peer_atomic(connection, at, atomic);
                 Job::Done(before.map(|value| wants_value.then_some(value)))
@@ -161,11 +160,14 @@ impl Target {
                 }
             }
             Head::Where { at, len_bytes } => {
-                match core.regions.peer(connection, at, len_bytes, Access::READ) {
-                    Ok((bytes, offset)) => {
+                match core.regions.peer_source(connection, at, len_bytes) {
+                    Ok(_) if len_bytes == 0 => return Err(Fault),
+                    Ok(Source::Memory(bytes, offset)) => {
                         let address = bytes.as_ptr().addr().get() as u64 + offset as u64;
                         Job::Here { at, len_bytes, address }
                     }
+                    // It has no address, so its bytes are sent.
+                    Ok(Source::File(..)) => Job::Read { at, len_bytes, sent_bytes: 0 },
                     Err(refusal) => Job::Done(Err(refusal)),
                 }
             }
@@ -402,13 +404,20 @@ impl Target {
                     return Step::Blocked;
                 }
                 let now = (len_bytes - sent_bytes).min(channel.data_bytes_max() as u64);
-                let found = core.regions.peer(connection, at.plus(sent_bytes), now, Access::READ);
-                let pushed = match found.map(|(bytes, offset)| bytes.part(offset, now as usize)) {
-                    Ok(Some(data)) => {
-                        let head = Head::Data { offset: sent_bytes }.bytes(slot);
-                        channel.push_memory(head.as_slice(), &data)
-                    }
-                    Ok(None) | Err(_) => {
+                let from = at.plus(sent_bytes);
+                let head = Head::Data { offset: sent_bytes }.bytes(slot);
+                let (now, pushed) = if core.regions.is_file(from) {
+                    let now = now.min(FILE_BYTES_MAX as u64);
+                    let bytes = core.regions.peer_file_bytes(connection, from, now as usize);
+                    (now, bytes.ok().map(|bytes| channel.push(head.as_slice(), bytes)))
+                } else {
+                    let found = core.regions.peer(connection, from, now, Access::READ).ok();
+                    let data = found.and_then(|(bytes, offset)| bytes.part(offset, now as usize));
+                    (now, data.map(|data| channel.push_memory(head.as_slice(), &data)))
+                };
+                let pushed = match pushed {
+                    Some(pushed) => pushed,
+                    None => {
                         let pushed = channel.push(Head::Gone.bytes(slot).as_slice(), &[]);
                         if pushed == Pushed::Yes {
                             self.queue.pop_front();

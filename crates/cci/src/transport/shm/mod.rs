@@ -212,7 +212,7 @@ impl Shm {
             // The region was forgotten meanwhile, or asked for twice.
             return true;
         }
-        let space_bytes = self.space_for(core, key, grant.memory_bytes);
+        let space_bytes = self.space_for(core, key, grant.charged_bytes());
         let keep = Keep { now_ns: self.common.connections.now_ns, cap_bytes: core.options.memory_bytes_max };
         let Some(link) = self.links.table.get_mut(key) else { return false };
         let uid = link.peer.uid;

@@ -1,5 +1,6 @@
 //! Peers that lie: they run the handshake by a script, and send what an honest endpoint would never send.
 
+mod files;
 mod flows;
 mod kept;
 mod lasting;

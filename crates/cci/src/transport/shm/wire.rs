@@ -18,7 +18,7 @@ use crate::limits::REQUEST_BYTES_MAX;
 use crate::options::Attribute;
 
 /// Changes whenever a message, a record or the ring's layout changes, unless older libraries can handle it.
-pub(super) const VERSION: u8 = 7;
+pub(super) const VERSION: u8 = 8;
 const MAGIC: u32 = u32::from_le_bytes(*b"CCIm");
 const HEAD_BYTES: usize = 8;
 /// The longest message of the handshake.

@@ -17,6 +17,7 @@ pub mod process;
 pub mod rma_account;
 pub mod rma_atomics;
 pub mod rma_data;
+pub mod rma_files;
 pub mod rma_life;
 pub mod rma_order;
 pub mod rma_process;

@@ -241,6 +241,7 @@ pub fn grant(what: Granted, falsify: impl Fn(&mut Grant) + 'static) -> Act<Shm> 
             key: word(8),
             only: u64::MAX,
             access: 7,
+            content: 0,
             memory: 5,
             memory_bytes: len_bytes,
             start: 0,

@@ -2,10 +2,10 @@
 //! There is no page about them but the comments in `cci::transport::shm` and `cci_memory::ring`.
 
 /// The version that is spoken.
-pub const VERSION: u8 = 7;
+pub const VERSION: u8 = 8;
 const MAGIC: [u8; 4] = *b"CCIm";
 const GRANT_MAGIC: u64 = u64::from_le_bytes(*b"CCIgrant");
-pub(super) const GRANT_BYTES: usize = 96;
+pub(super) const GRANT_BYTES: usize = 104;
 
 /// What comes: messages of the handshake, records of the ring, and grants.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -146,6 +146,8 @@ pub struct Grant {
     pub key: u64,
     pub only: u64,
     pub access: u64,
+    /// 0: memory; 1: a file.
+    pub content: u64,
     pub memory: u64,
     pub memory_bytes: u64,
     pub start: u64,
@@ -164,6 +166,7 @@ impl Grant {
             self.key,
             self.only,
             self.access,
+            self.content,
             self.memory,
             self.memory_bytes,
             self.start,
@@ -187,6 +190,7 @@ impl Grant {
             key: word(),
             only: word(),
             access: word(),
+            content: word(),
             memory: word(),
             memory_bytes: word(),
             start: word(),

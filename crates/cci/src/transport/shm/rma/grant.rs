@@ -4,13 +4,25 @@ use cci_sys::SysError;
 use std::io::ErrorKind;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"CCIgrant");
-const WORDS: usize = 12;
+const WORDS: usize = 13;
 /// The length of [`Grant`] as a message.
 pub(in crate::transport::shm) const GRANT_BYTES: usize = WORDS * 8;
 /// The length of the payload of a record that is a grant.
 pub(in crate::transport::shm) const ANNOUNCED_BYTES: usize = 8 * 8;
 
-/// A part of a memory that the receiver may use directly. The memory's descriptor comes with it, and the sender's control page if
+/// What an open file counts as, bytes, so that the cap bounds how many descriptors peers can make a process hold.
+const FILE_CHARGE_BYTES: u64 = 64 << 10;
+
+/// What a granted region is a part of.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(in crate::transport::shm) enum Content {
+    /// Memory, which is mapped.
+    Memory,
+    /// A file, which is read.
+    File,
+}
+
+/// A part of a memory, or of a file, that the receiver may use directly. The memory's descriptor comes with it, and the sender's control page if
 /// the receiver has asked for it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(in crate::transport::shm) struct Grant {
@@ -21,6 +33,8 @@ pub(in crate::transport::shm) struct Grant {
     pub only: Option<(u32, u32)>,
     /// The rights that are granted, as bits of `Access`.
     pub access: u8,
+    /// What has this number, and came as a descriptor.
+    pub content: Content,
     /// The memory's number. One mapping serves all regions of a memory.
     pub memory: u64,
     pub memory_bytes: u64,
@@ -45,6 +59,7 @@ impl Grant {
             self.key,
             only,
             u64::from(self.access),
+            u64::from(self.content == Content::File),
             self.memory,
             self.memory_bytes,
             self.start,
@@ -78,6 +93,11 @@ impl Grant {
             key,
             only,
             access: u8::try_from(word()?).ok()?,
+            content: match word()? {
+                0 => Content::Memory,
+                1 => Content::File,
+                _ => return None,
+            },
             memory: word()?,
             memory_bytes: word()?,
             start: word()?,
@@ -101,8 +121,16 @@ impl Grant {
             && self.token != 0
     }
 
-    /// The payload of a record that grants a region to the connection that the record names. The receiver maps the region's
-    /// memory already.
+    /// What counts under the receiver's cap while it has the memory or the file, bytes.
+    pub fn charged_bytes(&self) -> u64 {
+        match self.content {
+            Content::Memory => self.memory_bytes,
+            Content::File => FILE_CHARGE_BYTES,
+        }
+    }
+
+    /// The payload of a record that grants a region to the connection that the record names. The receiver has the region's
+    /// memory or file already.
     pub fn to_record(self) -> [u8; ANNOUNCED_BYTES] {
         let access = u64::from(self.access);
         let words =
@@ -115,7 +143,7 @@ impl Grant {
     }
 
     /// Parses the payload of such a record. It lacks the lengths of the memory and of the control page. These are 0, so the grant
-    /// is not consistent before they are filled in.
+    /// is not consistent before they are filled in. It does not say either what has the number.
     pub fn from_record(bytes: &[u8; ANNOUNCED_BYTES]) -> Option<Grant> {
         let mut words = [0; ANNOUNCED_BYTES / 8];
         for (word, from) in words.iter_mut().zip(bytes.as_chunks().0) {
@@ -129,6 +157,7 @@ impl Grant {
             key,
             only,
             access,
+            content: Content::Memory,
             memory,
             memory_bytes,
             start,
@@ -212,13 +241,17 @@ impl NotMapped {
             }
             NotMapped::TargetOff => "the peer's device says direct = off",
             NotMapped::Off => "this device says direct = off",
-            NotMapped::OtherUser => "the peer is of another user, and the region is not all of its memory",
+            NotMapped::OtherUser => {
+                "the peer is of another user, and the region is a file or not all of its memory"
+            }
             NotMapped::NoSpace => "no space for another mapping",
             NotMapped::System => "the system did not map it",
             NotMapped::Barred => {
                 "the peer waited too long for a copy of this process to end: it was stopped in the middle"
             }
-            NotMapped::Unsound => "the peer granted what is not memory of that length with all its pages",
+            NotMapped::Unsound => {
+                "the peer granted what is neither memory of that length with all its pages nor a file to be read"
+            }
             NotMapped::OverCap => {
                 "it does not fit under half of this endpoint's memory_bytes_max, which mapped memory may have"
             }
@@ -244,6 +277,7 @@ mod tests {
             key: 2,
             only: Some((3, 4)),
             access: 7,
+            content: Content::Memory,
             memory: 5,
             memory_bytes: 8192,
             start: 4096,
@@ -254,6 +288,11 @@ mod tests {
         };
         assert_eq!(Grant::parse(&good.to_bytes()), Some(good));
         assert_eq!(Grant::parse(&good.to_bytes()[1..]), None);
+        let of_file = Grant { content: Content::File, ..good };
+        assert_eq!(Grant::parse(&of_file.to_bytes()), Some(of_file));
+        let mut other = good.to_bytes();
+        other[5 * 8] = 2;
+        assert_eq!(Grant::parse(&other), None, "neither memory nor a file");
         for bad in [
             Grant { len_bytes: 4097, ..good },
             Grant { start: u64::MAX, ..good },
@@ -277,7 +316,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic(words in prop::collection::vec(any::<u64>(), 0..14), at in 0..12_usize, value: u64) {
+        fn no_bytes_panic(words in prop::collection::vec(any::<u64>(), 0..15), at in 0..WORDS, value: u64) {
             let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
             let _ = Grant::parse(&bytes);
             if let Some(word) = bytes.get_mut(at * 8..at * 8 + 8) {

@@ -1,7 +1,7 @@
 //! The initiator's side of direct access: the mapped memory of a peer, and copies to and from it.
 
-use super::grant::{Grant, NotMapped};
-use super::mappings::{Keep, Mappings};
+use super::grant::{Content, Grant, NotMapped};
+use super::mappings::{Keep, Mappings, PeerMemory};
 use crate::connection::Status;
 use crate::engine::charge::{Charge, ChargedBytes};
 use crate::engine::core::Core;
@@ -13,10 +13,11 @@ use crate::transport::shm::out::Out;
 use cci_memory::bytes::{AtomicRefusal, Bytes};
 use cci_memory::slab::Key;
 use cci_proto::{Atomic, AtomicWidth, RemoteAddress, RmaKind, RmaSegment};
-use cci_sys::process;
 use cci_sys::shared_memory::{SharedMemory, SharedMemoryReader};
 use cci_sys::unix::ReceivedFds;
+use cci_sys::{file, process};
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// The most regions of one peer that are remembered.
@@ -255,29 +256,27 @@ impl Initiator {
         }
         let at = match self.mappings.of(grant.memory) {
             Some(at) => at,
-            None => {
-                if grant.memory_bytes > space_bytes {
-                    self.refused(pairs, grant.region, NotMapped::OverCap);
-                    return true;
-                }
-                let mut segment = match SharedMemory::open_rma(memory, grant.memory_bytes as usize) {
-                    Ok(segment) => segment,
-                    Err(error) => {
-                        self.grants_refused += 1;
-                        self.refused(pairs, grant.region, NotMapped::of(&error));
-                        return true;
-                    }
-                };
-                // If the peer punches a hole in huge pages, this process may get a SIGBUS.
-                if peer_uid != process::uid() && segment.is_huge() {
-                    self.refused(pairs, grant.region, NotMapped::OtherUser);
-                    return true;
-                }
-                segment.drop_fd();
-                self.insert(pairs, grant.memory, segment)
+            None if grant.charged_bytes() > space_bytes => {
+                self.refused(pairs, grant.region, NotMapped::OverCap);
+                return true;
             }
+            None => match reach(memory, &grant, peer_uid) {
+                Ok(granted) => self.insert(pairs, &grant, granted),
+                Err(why) => {
+                    self.grants_refused += 1;
+                    self.refused(pairs, grant.region, why);
+                    return true;
+                }
+            },
         };
-        if self.mappings.segment(at).is_none_or(|segment| segment.len() as u64 != grant.memory_bytes) {
+        let is_what_it_says = match (self.mappings.granted(at), grant.content) {
+            (Some(PeerMemory::Mapped(segment)), Content::Memory) => {
+                segment.len() as u64 == grant.memory_bytes
+            }
+            (Some(PeerMemory::File(_, len_bytes)), Content::File) => *len_bytes == grant.memory_bytes,
+            _ => false,
+        };
+        if !is_what_it_says {
             return false;
         }
         if !self.is_live(&Place::new(&grant, 0)) {
@@ -309,11 +308,13 @@ impl Initiator {
     /// more, the region is asked for when it is used. Returns false if no honest target sends it.
     pub fn announced(&mut self, pairs: &mut MappedPairs, conn: Key, announced: Grant) -> bool {
         let Some(at) = self.mappings.of(announced.memory) else { return true };
-        let Some(memory_bytes) = self.mappings.segment(at).map(|segment| segment.len() as u64) else {
-            return true;
+        let (content, memory_bytes) = match self.mappings.granted(at) {
+            Some(PeerMemory::Mapped(segment)) => (Content::Memory, segment.len() as u64),
+            Some(PeerMemory::File(_, len_bytes)) => (Content::File, *len_bytes),
+            None => return true,
         };
         let control_bytes = self.control.as_ref().map_or(0, |(page, _)| page.len() as u64);
-        let grant = Grant { memory_bytes, control_bytes, ..announced };
+        let grant = Grant { content, memory_bytes, control_bytes, ..announced };
         if !grant.is_consistent() {
             return false;
         }
@@ -327,20 +328,20 @@ impl Initiator {
         true
     }
 
-    /// Puts a mapping into a free slot, or in place of the one that was unused longest.
-    fn insert(&mut self, pairs: &mut MappedPairs, memory: u64, segment: SharedMemory) -> usize {
+    /// Puts a mapping or a file into a free slot, or in place of the one that was unused longest.
+    fn insert(&mut self, pairs: &mut MappedPairs, grant: &Grant, granted: PeerMemory) -> usize {
         // Pairs in use must be found again. With that, their mappings count as used after this one.
         self.changed(pairs);
         let at = self.mappings.slot();
-        if self.mappings.segment(at).is_some() {
+        if self.mappings.granted(at).is_some() {
             self.drop_mapping(pairs, at);
         }
-        self.mappings.put(at, memory, segment);
+        self.mappings.put(at, grant.memory, granted, grant.charged_bytes());
         at
     }
 
-    /// The grant that covers an address of the peer's memory, and the offset of the address in the mapping. An address that no
-    /// grant covers is left to the target, which may refuse it.
+    /// The place of an address of the peer's memory in its mapping, and the mapping's bytes. An address that no grant covers is left to
+    /// the target, which may refuse it. `None` for a file.
     #[inline]
     fn usable(
         &mut self,
@@ -349,6 +350,19 @@ impl Initiator {
         len_bytes: u64,
         need: Access,
     ) -> Option<(Place, Bytes)> {
+        let (place, mapping) = self.covered(conn, at, len_bytes, need)?;
+        Some((place, self.mappings.used(mapping)?))
+    }
+
+    /// The place of an address that a grant covers, in a mapping or a file.
+    #[inline]
+    fn covered(
+        &mut self,
+        conn: Key,
+        at: RemoteAddress,
+        len_bytes: u64,
+        need: Access,
+    ) -> Option<(Place, usize)> {
         let slot = at.region as usize % FRONT;
         if self.front[slot].as_ref().is_none_or(|usable| usable.grant.region != at.region) {
             self.front[slot] = Some(self.granted_region(at.region)?);
@@ -365,7 +379,7 @@ impl Initiator {
         }
         // If the sum were made before the check, it could wrap: the caller's offset may be any number.
         let place = Place::new(grant, (grant.start + at.offset) as usize);
-        Some((place, self.mappings.used(usable.mapping)?))
+        Some((place, usable.mapping))
     }
 
     /// A region that the connection may use, if it is mapped, for use without this table.
@@ -417,12 +431,52 @@ impl Initiator {
             RmaKind::Read => Access::READ,
         };
         let status = if more.is_empty() {
-            self.copy_segment(core, out, conn, kind, need, first)?
+            self.copy_segment(core, out, conn, kind, need, first)
         } else {
-            self.copy_gathered(core, out, conn, kind, need, first, more)?
+            self.copy_gathered(core, out, conn, kind, need, first, more)
+        };
+        let status = match status {
+            None if kind == RmaKind::Read => self.read_files(core, conn, first, more)?,
+            status => status?,
         };
         self.copied += 1;
         Some(status)
+    }
+
+    /// Reads from files of the peer. Nobody waits for the end of that, since a file's bytes stay where they are.
+    #[cold]
+    fn read_files(
+        &mut self,
+        core: &mut Core,
+        conn: Key,
+        first: &RmaSegment,
+        more: &[RmaSegment],
+    ) -> Option<Status> {
+        let segments = || std::iter::once(first).chain(more);
+        // All segments are checked before any is touched.
+        for segment in segments() {
+            let (_, mapping) = self.covered(conn, segment.remote, segment.len_bytes, Access::READ)?;
+            self.mappings.used_file(mapping)?;
+        }
+        for segment in segments() {
+            let (place, mapping) = self.covered(conn, segment.remote, segment.len_bytes, Access::READ)?;
+            let Some((local, local_at)) = core.regions.local(segment.local, segment.len_bytes) else {
+                return Some(Status::RmaHandle);
+            };
+            let len = segment.len_bytes as usize;
+            let mut is_live = self.is_live(&place);
+            let file = self.mappings.used_file(mapping).filter(|_| is_live);
+            let is_whole = file.map(|file| file::read_at(file, place.at as u64, &local, local_at, len));
+            is_live = is_live && self.is_live(&place);
+            let Some(is_whole) = is_whole.filter(|_| is_live) else {
+                self.dead(&mut core.regions.pairs, segment.remote.region);
+                return None;
+            };
+            if !is_whole.is_ok_and(|is_whole| is_whole) {
+                return Some(Status::RmaHandle);
+            }
+        }
+        Some(Status::Success)
     }
 
     #[inline(never)]
@@ -543,5 +597,27 @@ impl Initiator {
     fn dead(&mut self, pairs: &mut MappedPairs, region: u64) {
         self.known.remove(&region);
         self.changed(pairs);
+    }
+}
+
+/// Maps the memory, or takes the file, whose descriptor came with a grant.
+fn reach(fd: OwnedFd, grant: &Grant, peer_uid: u32) -> Result<PeerMemory, NotMapped> {
+    match grant.content {
+        Content::Memory => {
+            let segment = SharedMemory::open_rma(fd, grant.memory_bytes as usize);
+            let mut segment = segment.map_err(|error| NotMapped::of(&error))?;
+            // If the peer punches a hole in huge pages, this process may get a SIGBUS.
+            if peer_uid != process::uid() && segment.is_huge() {
+                return Err(NotMapped::OtherUser);
+            }
+            segment.drop_fd();
+            Ok(PeerMemory::Mapped(Arc::new(segment)))
+        }
+        // Another user may have a file whose bytes never come, such as one that a program of theirs serves.
+        Content::File if peer_uid != process::uid() && peer_uid != 0 => Err(NotMapped::OtherUser),
+        Content::File => {
+            let file = file::open_of_peer(fd).map_err(|error| NotMapped::of(&error))?;
+            Ok(PeerMemory::File(file, grant.memory_bytes))
+        }
     }
 }

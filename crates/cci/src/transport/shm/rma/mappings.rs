@@ -1,4 +1,4 @@
-//! The mapped memories of one peer, and how long they are kept.
+//! The mapped memories and the files of one peer, and how long they are kept.
 //!
 //! A memory stays mapped for a while after its last region has ended. A program that lends a part of it once often does so again,
 //! and each new mapping costs a fault for each page. Nothing of it can be used meanwhile, since only a grant names the live word
@@ -7,6 +7,7 @@
 use crate::engine::charge::{Charge, ChargedBytes};
 use cci_memory::bytes::{Backing, Bytes};
 use cci_sys::shared_memory::SharedMemory;
+use std::fs::File;
 use std::sync::Arc;
 
 /// The most memories of one peer that are mapped at a time.
@@ -18,9 +19,17 @@ const KEPT_NS: u64 = 1_000_000_000;
 /// While more than this part of the endpoint's cap is mapped memory of peers, no memory without a region is kept.
 const KEPT_SHARE: u64 = 4;
 
+/// What a peer has granted, as this process reaches it.
+pub(super) enum PeerMemory {
+    Mapped(Arc<SharedMemory>),
+    /// A file, and how long the peer says that it is.
+    File(File, u64),
+}
+
 struct Mapping {
+    /// The number that the peer calls it by.
     memory: u64,
-    segment: Arc<SharedMemory>,
+    granted: PeerMemory,
     /// Its part of the sum of mapped memory.
     _charge: Charge,
     /// The number of its last use. The uses of all mappings are numbered.
@@ -58,7 +67,11 @@ impl Mappings {
 
     /// How many bytes are mapped.
     pub fn mapped_bytes(&self) -> u64 {
-        self.slots.iter().flatten().map(|mapping| mapping.segment.len() as u64).sum()
+        let mapped = self.slots.iter().flatten().map(|mapping| match &mapping.granted {
+            PeerMemory::Mapped(segment) => segment.len() as u64,
+            PeerMemory::File(..) => 0,
+        });
+        mapped.sum()
     }
 
     /// What the table itself takes, bytes.
@@ -71,17 +84,35 @@ impl Mappings {
         self.slots.iter().position(|slot| slot.as_ref().is_some_and(|mapping| mapping.memory == memory))
     }
 
-    pub fn segment(&self, at: usize) -> Option<&Arc<SharedMemory>> {
-        Some(&self.slots.get(at)?.as_ref()?.segment)
+    pub fn granted(&self, at: usize) -> Option<&PeerMemory> {
+        Some(&self.slots.get(at)?.as_ref()?.granted)
     }
 
-    /// The bytes of a mapping. It counts as used.
+    /// The memory there, if it is memory.
+    pub fn segment(&self, at: usize) -> Option<&Arc<SharedMemory>> {
+        match self.granted(at)? {
+            PeerMemory::Mapped(segment) => Some(segment),
+            PeerMemory::File(..) => None,
+        }
+    }
+
+    /// The bytes of a mapping, which counts as used. `None` for a file.
     #[inline]
     pub fn used(&mut self, at: usize) -> Option<Bytes> {
         let mapping = self.slots.get_mut(at)?.as_mut()?;
+        let PeerMemory::Mapped(segment) = &mapping.granted else { return None };
         self.uses += 1;
         mapping.used = self.uses;
-        Some(mapping.segment.bytes())
+        Some(segment.bytes())
+    }
+
+    /// A file, which counts as used. `None` for memory.
+    pub fn used_file(&mut self, at: usize) -> Option<&File> {
+        let mapping = self.slots.get_mut(at)?.as_mut()?;
+        let PeerMemory::File(file, _) = &mapping.granted else { return None };
+        self.uses += 1;
+        mapping.used = self.uses;
+        Some(file)
     }
 
     /// A slot for another mapping: a free one, otherwise that of the mapping that was unused longest.
@@ -98,12 +129,11 @@ impl Mappings {
         oldest.map_or(0, |(at, _)| at)
     }
 
-    /// Puts a mapping into a slot.
-    pub fn put(&mut self, at: usize, memory: u64, segment: SharedMemory) {
-        let charge = self.sum.charge(segment.len() as u64);
-        let (segment, used) = (Arc::new(segment), self.uses);
+    /// Puts what was granted into a slot.
+    pub fn put(&mut self, at: usize, memory: u64, granted: PeerMemory, charged_bytes: u64) {
+        let charge = self.sum.charge(charged_bytes);
         if let Some(slot) = self.slots.get_mut(at) {
-            *slot = Some(Mapping { memory, segment, _charge: charge, used, kept_since_ns: None });
+            *slot = Some(Mapping { memory, granted, _charge: charge, used: self.uses, kept_since_ns: None });
         }
     }
 
@@ -190,7 +220,8 @@ mod tests {
         let made = RmaMemory::create(PAGE_BYTES).unwrap();
         let fd = made.shared().fd().unwrap().try_clone_to_owned().unwrap();
         let at = mappings.slot();
-        mappings.put(at, memory, SharedMemory::open_rma(fd, PAGE_BYTES).unwrap());
+        let segment = SharedMemory::open_rma(fd, PAGE_BYTES).unwrap();
+        mappings.put(at, memory, PeerMemory::Mapped(Arc::new(segment)), PAGE_BYTES as u64);
         at
     }
 

@@ -130,7 +130,7 @@ fn who_maps_memory_is_told_when_its_owner_frees_it() {
     let handle = owner.register(&memory, Access::ALL).unwrap();
     let peer = ask(&mut owner, 1, Attribute::ReliableOrdered);
     let mut peer = confirm(&mut owner, peer);
-    let id = peer.map(&mut owner, handle).words[5];
+    let id = peer.map(&mut owner, handle).words[6];
     owner.deregister(&handle).unwrap();
     drop(memory);
     assert_eq!(peer.answer(&mut owner), (kind::FREED, id));

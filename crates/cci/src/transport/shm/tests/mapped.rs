@@ -37,9 +37,37 @@ impl Lender {
         len: u64,
         memory: BorrowedFd<'_>,
     ) {
+        self.lend_content(client, from, region, len, 0, memory);
+    }
+
+    /// Lends memory (`content` is 0), a file (1), or what is neither.
+    pub(super) fn lend_content(
+        &self,
+        client: &mut Endpoint,
+        from: RegionHandle,
+        region: u64,
+        len: u64,
+        content: u64,
+        memory: BorrowedFd<'_>,
+    ) {
+        self.lend_as(client, from, (region, region), len, content, memory);
+    }
+
+    /// Lends a region of what is said to have a number.
+    pub(super) fn lend_as(
+        &self,
+        client: &mut Endpoint,
+        from: RegionHandle,
+        (region, number): (u64, u64),
+        len: u64,
+        content: u64,
+        memory: BorrowedFd<'_>,
+    ) {
         self.write(client, from, region, len);
-        assert!(self.control.bytes().write(region as usize * 8, &TOKEN.to_ne_bytes()));
-        let words = [MAGIC, region, 2, u64::MAX, 7, region, len, 0, len, region, TOKEN, CONTROL_BYTES as u64];
+        let word = 1 + (region - 1) % (CONTROL_BYTES as u64 / 8 - 1);
+        assert!(self.control.bytes().write(word as usize * 8, &TOKEN.to_ne_bytes()));
+        let control_bytes = CONTROL_BYTES as u64;
+        let words = [MAGIC, region, 2, u64::MAX, 7, content, number, len, 0, len, word, TOKEN, control_bytes];
         let words = words.map(u64::to_ne_bytes);
         let control = self.control.fd().unwrap();
         self.lie.stream.send(words.as_flattened(), &[memory, control]).unwrap();
@@ -60,7 +88,7 @@ impl Lender {
     }
 }
 
-fn counter(endpoint: &Endpoint, name: &str) -> u64 {
+pub(super) fn counter(endpoint: &Endpoint, name: &str) -> u64 {
     endpoint.counters().device.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("{name}")).1
 }
 

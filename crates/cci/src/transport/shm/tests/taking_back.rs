@@ -17,15 +17,15 @@ pub(super) struct Got {
 
 impl Got {
     pub(super) fn word(&self) -> u64 {
-        self.words[9]
-    }
-
-    fn token(&self) -> u64 {
         self.words[10]
     }
 
+    fn token(&self) -> u64 {
+        self.words[11]
+    }
+
     fn control(&mut self) -> SharedMemoryReader {
-        SharedMemory::open_read_only(self.fds.take(1).unwrap(), self.words[11] as usize).unwrap()
+        SharedMemory::open_read_only(self.fds.take(1).unwrap(), self.words[12] as usize).unwrap()
     }
 }
 
@@ -137,7 +137,7 @@ fn who_has_old_pages_does_not_write_to_them_once_others_have_new_ones() {
     assert_eq!(counter(&owner, "rma_detached"), 1);
     // Somebody else is granted the second part, in the new pages.
     let again = lie.map(&mut owner, second);
-    assert_ne!(again.words[5], got.words[5], "it is another memory now");
+    assert_ne!(again.words[6], got.words[6], "it is another memory now");
     // And the client, who has the old ones, writes to it.
     assert!(source.write(0, b"not lost"));
     client
@@ -246,7 +246,7 @@ fn a_write_into_pages_that_are_replaced_meanwhile_is_done_again() {
         let to = RegionAddress::new(RegionHandle::new(1, LEN as u64, 2, Access::ALL), 0);
         server.rma_write(lie.connection, RegionAddress::new(from, 0), to, 8, 1, RmaFlags::NONE).unwrap();
         let magic = u64::from_ne_bytes(*b"CCIgrant");
-        let grant = [magic, 1, 2, u64::MAX, 7, 3, LEN as u64, 0, LEN as u64, 1, 5, 4096];
+        let grant = [magic, 1, 2, u64::MAX, 7, 0, 3, LEN as u64, 0, LEN as u64, 1, 5, 4096];
         let grant = grant.map(u64::to_ne_bytes);
         let fds = [memory.shared().fd().unwrap(), control.fd().unwrap()];
         lie.stream.send(grant.as_flattened(), &fds).unwrap();
@@ -359,7 +359,7 @@ fn nothing_is_written_for_a_peer_that_is_known_to_be_gone() {
     let (local, remote) =
         (RegionAddress::new(from, 0), RegionAddress::new(RegionHandle::new(1, 4096, 2, Access::ALL), 0));
     client.rma_write(lie.connection, local, remote, 8, 3, RmaFlags::SILENT).unwrap();
-    let grant = [u64::from_ne_bytes(*b"CCIgrant"), 1, 2, u64::MAX, 7, 3, 4096, 0, 4096, 1, 5, 4096];
+    let grant = [u64::from_ne_bytes(*b"CCIgrant"), 1, 2, u64::MAX, 7, 0, 3, 4096, 0, 4096, 1, 5, 4096];
     let grant = grant.map(u64::to_ne_bytes);
     lie.stream.send(grant.as_flattened(), &[memory.shared().fd().unwrap(), control.fd().unwrap()]).unwrap();
     let start = Instant::now();

@@ -1,7 +1,7 @@
 //! The memories that peers are known to map. A peer may unmap one at any time. A new region of such a memory is granted by a
 //! record alone, and peers are informed when the memory has ended.
 
-use crate::rma::{Charged, Memory};
+use crate::rma::{Grantable, Memory};
 use cci_memory::slab::Key;
 use std::sync::Weak;
 
@@ -13,7 +13,7 @@ const LOOK_NS: u64 = 1_000_000;
 struct LentMemory {
     /// The memory's number. It changes when the memory gets new pages.
     id: u64,
-    memory: Weak<Charged>,
+    memory: Weak<Grantable>,
     links: Vec<Key>,
 }
 
@@ -88,7 +88,7 @@ mod tests {
 
     fn memory() -> (Memory, u64) {
         let memory = Memory::library(RmaMemory::create(4096).unwrap(), Arc::default(), 4096);
-        let id = memory.charged().unwrap().id();
+        let id = memory.grantable().unwrap().id();
         (memory, id)
     }
 
@@ -106,7 +106,7 @@ mod tests {
         drop(freed);
         assert_eq!(lent.take_ended(0), [(freed_id, vec![one, other])]);
         assert!(lent.take_ended(0).is_empty(), "it is reported once");
-        kept.charged().unwrap().detach().unwrap();
+        kept.grantable().unwrap().detach().unwrap();
         assert_eq!(lent.take_ended(0), [(kept_id, vec![one])]);
         assert!(!lent.is_look_due(u64::MAX));
     }

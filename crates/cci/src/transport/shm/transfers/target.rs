@@ -16,11 +16,11 @@
 use super::lent::Lent;
 use super::patience::Patience;
 use crate::engine::regions::Region;
-use crate::rma::{Access, Charged, LiveWord, Memory, REPLACED_WORD};
+use crate::rma::{Access, Grantable, LiveWord, Memory, REPLACED_WORD};
 use crate::transport::shm::link::Link;
 use crate::transport::shm::out::Control;
 use crate::transport::shm::peer::Peer;
-use crate::transport::shm::rma::grant::{Grant, NotMapped};
+use crate::transport::shm::rma::grant::{Content, Grant, NotMapped};
 use crate::transport::shm::table::Table;
 use crate::transport::shm::wire::{NOBODY, PeerConn, kind};
 use cci_memory::atomic::{Ordering, fence};
@@ -139,12 +139,11 @@ impl Target {
         only: Option<(u32, u32)>,
         wants_control: bool,
     ) -> Result<(), NotMapped> {
-        let memory = region.memory.charged().ok_or(NotMapped::Foreign)?;
-        let segment = memory.segment.shared();
-        if !may_map(&link.peer, region, segment) {
+        let memory = region.memory.grantable().ok_or(NotMapped::Foreign)?;
+        if !may_use(&link.peer, region, memory) {
             return Err(NotMapped::OtherUser);
         }
-        let fd = segment.fd().ok_or(NotMapped::System)?;
+        let fd = memory.fd().ok_or(NotMapped::System)?;
         let (live, token) = self.live_word(region_id, region)?;
         let page = live.control.fd().ok_or(NotMapped::System)?;
         let fds = [fd, page];
@@ -169,11 +168,11 @@ impl Target {
         region: &Region,
         to: PeerConn,
     ) -> Result<bool, Corrupt> {
-        let Some(memory) = region.memory.charged() else { return Ok(false) };
+        let Some(memory) = region.memory.grantable() else { return Ok(false) };
         let id = memory.id();
         if !self.lent.has(id, link.key)
             || self.is_barred(&link.peer)
-            || !may_map(&link.peer, region, memory.segment.shared())
+            || !may_use(&link.peer, region, memory)
             || !link.has_space_for_grant()?
         {
             return Ok(false);
@@ -226,7 +225,7 @@ impl Target {
     /// peers must be woken, since they get a record about it.
     pub fn removed(&mut self, links: &mut Table, region_id: u64) -> Vec<Key> {
         let Some(granted) = self.granted.remove(&region_id) else { return Vec::new() };
-        let (Some(control), Some(memory)) = (self.control.clone(), granted.memory.charged()) else {
+        let (Some(control), Some(memory)) = (self.control.clone(), granted.memory.grantable()) else {
             return Vec::new();
         };
         let live = LiveWord { control, word: granted.word };
@@ -332,7 +331,7 @@ impl Target {
     }
 
     /// Replaces a memory's pages.
-    fn detach(&mut self, links: &Table, memory: &Charged) {
+    fn detach(&mut self, links: &Table, memory: &Grantable) {
         memory.clear_words();
         fence(Ordering::SeqCst);
         let until_ns = clock::now_ns() + OTHERS_NS;
@@ -376,7 +375,7 @@ impl Target {
 fn grant_of(
     region_id: u64,
     region: &Region,
-    memory: &Charged,
+    memory: &Grantable,
     only: Option<(u32, u32)>,
     (live, token): (&LiveWord, u64),
 ) -> Grant {
@@ -386,22 +385,24 @@ fn grant_of(
         only,
         access: region.access.bits(),
         memory: memory.id(),
-        memory_bytes: memory.segment.shared().len() as u64,
+        content: if memory.as_file().is_some() { Content::File } else { Content::Memory },
+        memory_bytes: memory.len_bytes(),
         start: region.start as u64,
-        len_bytes: region.bytes.len() as u64,
+        len_bytes: region.len_bytes as u64,
         word: u64::from(live.word),
         token,
         control_bytes: live.control.len() as u64,
     }
 }
 
-/// Whether the peer may map all of a memory to use a region in it. A process of our own user or of root could write to all of it
-/// anyway (ptrace). Another process gets no more than the region covers.
-fn may_map(peer: &Peer, region: &Region, segment: &SharedMemory) -> bool {
+/// Whether the peer may have the descriptor of what a region is in. A process of our own user or of root could write to all of a memory
+/// anyway (ptrace), and take our files. Another process gets no more than the region covers, and no file.
+fn may_use(peer: &Peer, region: &Region, memory: &Grantable) -> bool {
     if peer.uid == process::uid() || peer.uid == 0 {
         return true;
     }
-    let covers = region.start == 0 && region.bytes.len() == segment.len();
+    let Some(segment) = memory.as_segment() else { return false };
+    let covers = region.start == 0 && region.len_bytes == segment.len();
     // If a hole in huge pages is touched when there are no more huge pages, the process gets a SIGBUS.
     covers
         && region.only.is_none()

@@ -91,6 +91,20 @@ void *ripc_buf_realloc(void *buf, size_t size);
 void ripc_buf_free(void *buf);
 
 /*
+ * A file as a buffer, to be sent as long items or parts of some. Its bytes are read when a receiver fetches them, from the system's page cache
+ * to where they go: nothing is copied before. A receiver on this host that belongs to the same user, or to root, is given the file's descriptor,
+ * and reads by itself; so it can read all of the file. An item whose bytes the file does not have any more can't be fetched. Such items are
+ * never put into return buffers, and the buffer is neither a window nor a return buffer.
+ *
+ *   path   a regular file that can be read, with a byte at least
+ *   size   out: its length now, bytes
+ *
+ * The program may read the bytes at the address that is returned, as those of any file that is mapped: if the file becomes shorter, that is a
+ * SIGBUS. ripc_buf_free() frees the buffer; who has yet to fetch from it can still do so. NULL: there is no such file, or no memory.
+ */
+void *ripc_file_map(const char *path, size_t *size);
+
+/*
  * Gives a window, into which one long item of one message is fetched: the first that is long enough, those of the service before those of
  * all services. Afterwards it is the program's again; if fetching fails, it stays a window. base may be NULL: the library's memory is used, and
  * ripc_buf_free() frees it after the message. Returns 0, or 1: size is 0, the memory is in a buffer and reaches beyond its end, or the

@@ -76,6 +76,11 @@ fn long_messages() {
 }
 
 #[test]
+fn files() {
+    run("ripc_file");
+}
+
+#[test]
 fn the_published_clients() {
     run("ripc_pingpong");
 }

@@ -6,11 +6,12 @@ use crate::error::SendError;
 use crate::handles::Partner;
 use crate::name::ServiceName;
 use crate::wire::{self, Head, Items, Kind};
-use cci::Memory;
+use cci::{Memory, RegisterError};
 use std::fmt;
 use std::ops::Range;
 
-/// A part of memory that is lent to one partner: to be read, as a long item, or to be written once, as a return buffer.
+/// A part of memory that is lent to one partner: to be read, as a long item, or to be written once, as a return buffer. The memory of a
+/// long item may be a file ([`Memory::file`]): it is read when the partner fetches it, and never put into a return buffer.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub(crate) memory: Memory,
@@ -34,6 +35,11 @@ impl Part {
 
     /// Whether the two parts have a byte in common.
     pub(crate) fn overlaps(&self, other: &Part) -> bool {
+        if self.memory.is_file() || other.memory.is_file() {
+            let (one, other_range) = (&self.range, &other.range);
+            let meets = one.start < other_range.end && other_range.start < one.end;
+            return self.memory.is_same(&other.memory) && meets;
+        }
         let addresses = |part: &Part| {
             let start = part.memory.as_ptr().addr() + part.range.start;
             start..start + part.range.len()
@@ -135,11 +141,22 @@ impl Content<'_> {
         }
     }
 
+    /// Refuses files as return buffers: partners can't write to them.
+    #[cold]
+    fn check_return_buffers(&self) -> Result<(), SendError> {
+        let has_file = self.return_buffers.iter().any(|part| part.memory.is_file());
+        if has_file { Err(SendError::System(RegisterError::ReadOnly.to_string())) } else { Ok(()) }
+    }
+
     /// Checks the content that a caller gives.
+    #[inline]
     pub(crate) fn check(&self, kind: Kind) -> Result<Head, SendError> {
         let parts = || self.long_items.iter().chain(self.return_buffers);
         if parts().any(|part| part.range.is_empty() || part.range.end > part.memory.len()) {
             return Err(SendError::Range);
+        }
+        if !self.return_buffers.is_empty() {
+            self.check_return_buffers()?;
         }
         Head::new(kind, (0, 0), self.items().len(), self.long_items.len(), self.return_buffers.len())
     }

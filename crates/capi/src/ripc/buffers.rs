@@ -3,6 +3,10 @@
 use cci::{Foreign, Memory};
 use cci_ripc::{Node, Part};
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::ptr::{self, NonNull};
 
 /// Longer buffers have memory of their own; those up to this length share some.
@@ -25,6 +29,8 @@ struct Block {
     /// Bytes of each buffer.
     each_bytes: usize,
     buffers: Vec<Buffer>,
+    /// Where the bytes of a file are mapped, if it is one: it goes when it is freed.
+    _file: Option<MappedFile>,
 }
 
 #[derive(Copy, Clone, Default)]
@@ -33,6 +39,37 @@ struct Buffer {
     len_bytes: usize,
     /// It may be lent to a partner, or be a window.
     is_lent: bool,
+}
+
+/// The bytes of a file at addresses of their own, for the program to read.
+struct MappedFile {
+    base: NonNull<u8>,
+    len_bytes: usize,
+}
+
+// SAFETY: an address range that is unmapped once, on any thread.
+unsafe impl Send for MappedFile {}
+
+impl MappedFile {
+    fn new(file: &File, len_bytes: usize) -> std::io::Result<MappedFile> {
+        // SAFETY: a new mapping, at no address of anybody's.
+        let base = unsafe {
+            libc::mmap(ptr::null_mut(), len_bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        let mapped =
+            (base != libc::MAP_FAILED).then_some(base).and_then(|base| NonNull::new(base.cast::<u8>()));
+        let base = mapped.ok_or_else(std::io::Error::last_os_error)?;
+        base.as_ptr().expose_provenance();
+        Ok(MappedFile { base, len_bytes })
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`. The library never reads there; that the program does not any more is what its call to free it says.
+        let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.len_bytes) };
+        debug_assert_eq!(unmapped, 0, "it was mapped");
+    }
 }
 
 /// Why memory can't be lent.
@@ -141,7 +178,10 @@ impl Buffers {
     fn add(&mut self, node: &mut Node, each_bytes: usize, count: usize) -> Option<usize> {
         let memory = node.allocate(each_bytes.checked_mul(count)?).ok()?;
         let address = memory.as_ptr().addr();
-        self.blocks.insert(address, Block { memory, each_bytes, buffers: vec![Buffer::default(); count] });
+        self.blocks.insert(
+            address,
+            Block { memory, each_bytes, buffers: vec![Buffer::default(); count], _file: None },
+        );
         Some(address)
     }
 
@@ -153,9 +193,31 @@ impl Buffers {
         Some(buffer)
     }
 
+    /// Adds a file as a buffer that is not empty. Returns where it is, and how long it is, bytes.
+    pub fn add_file(&mut self, path: &Path) -> Result<(NonNull<u8>, usize), String> {
+        let cannot = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        // If it is no file, opening it shall not wait.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let file = file.map_err(|error| cannot(&error))?;
+        let (other, memory) = (file.try_clone(), Memory::file(file).map_err(|error| cannot(&error))?);
+        let len_bytes = memory.len();
+        let mapped =
+            other.and_then(|file| MappedFile::new(&file, len_bytes)).map_err(|error| cannot(&error))?;
+        let base = mapped.base;
+        let buffers = vec![Buffer { len_bytes, is_lent: false }];
+        let block = Block { memory, each_bytes: len_bytes, buffers, _file: Some(mapped) };
+        self.blocks.insert(base.addr().get(), block);
+        Ok((base, len_bytes))
+    }
+
     /// Puts the buffer that has this byte back into the pool. Nothing will be put there by partners, and nothing happens if there is none.
     pub fn free(&mut self, node: &mut Node, address: usize) {
         let Some(place) = self.place(address) else { return };
+        if self.blocks.get(&place.block).is_some_and(|block| block.memory.is_file()) {
+            // Who was lent bytes of it has the file.
+            self.blocks.remove(&place.block);
+            return;
+        }
         let Some(buffer) = self.buffer(&place).filter(|buffer| buffer.len_bytes != 0) else { return };
         buffer.len_bytes = 0;
         if buffer.is_lent

@@ -3,7 +3,10 @@
 use super::live::{Live, Result, Wrong, guarded, wrong};
 use super::services::begin;
 use super::shared::{call, with};
-use libc::c_void;
+use libc::{c_char, c_void};
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr;
 
 /// A buffer of zeros.
@@ -46,6 +49,28 @@ pub unsafe extern "C" fn ripc_buf_realloc(buf: *mut c_void, size: usize) -> *mut
         unsafe { ptr::copy_nonoverlapping(buf.cast::<u8>(), other.cast::<u8>(), len.min(size)) };
         live.buffers.free(&mut live.node, buf.addr());
         Ok(other)
+    })
+}
+
+/// A file as a buffer.
+///
+/// # Safety
+/// `path` is NULL or ends with a zero byte; `size` is NULL or a place for a length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ripc_file_map(path: *const c_char, size: *mut usize) -> *mut c_void {
+    guarded(ptr::null_mut(), || {
+        if path.is_null() || size.is_null() {
+            return wrong("the path of a file, or the place for its size, is NULL");
+        }
+        // SAFETY: not NULL, and the caller promises its end.
+        let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+        begin()?;
+        with(|live| {
+            let (base, len_bytes) = live.buffers.add_file(path).map_err(Wrong)?;
+            // SAFETY: not NULL, and the caller's to be written.
+            unsafe { size.write(len_bytes) };
+            Ok(base.as_ptr().cast())
+        })
     })
 }
 

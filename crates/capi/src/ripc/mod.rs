@@ -26,7 +26,7 @@ pub use calling::{
     ripc_receive_request, ripc_refuse, ripc_reply, ripc_returned,
 };
 pub use memory::{
-    ripc_buf_alloc, ripc_buf_free, ripc_buf_realloc, ripc_buf_register, ripc_buf_unregister,
+    ripc_buf_alloc, ripc_buf_free, ripc_buf_realloc, ripc_buf_register, ripc_buf_unregister, ripc_file_map,
     ripc_reg_recv_window, ripc_reg_recv_window_for_service,
 };
 pub use receiving::{ripc_receive, ripc_receive_within};

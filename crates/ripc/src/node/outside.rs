@@ -8,7 +8,7 @@ use crate::error::{ReachError, SendError};
 use crate::event::Event;
 use crate::handles::{Partner, Service};
 use crate::name::ServiceName;
-use cci::{Sleeper, SysError};
+use cci::{RegisterError, Sleeper, SysError};
 use cci_sys::clock;
 use std::time::Duration;
 
@@ -95,10 +95,14 @@ impl Node {
     /// Gives a part of memory as a window, which one long item of a message is fetched into ([`Node::give_window`]).
     ///
     /// # Errors
-    /// [`SendError::Unknown`] if there is no such service, [`SendError::Range`] if the part is empty or reaches beyond its memory.
+    /// [`SendError::Unknown`] if there is no such service, [`SendError::Range`] if the part is empty or reaches beyond its memory,
+    /// [`SendError::System`] if it is of a file.
     pub fn give_window_part(&mut self, service: Option<Service>, window: Part) -> Result<(), SendError> {
         if window.range.is_empty() || window.range.end > window.memory.len() {
             return Err(SendError::Range);
+        }
+        if window.memory.is_file() {
+            return Err(SendError::System(RegisterError::ReadOnly.to_string()));
         }
         let services = &mut self.engine.base.services;
         match service {

@@ -40,8 +40,11 @@ impl Pushing {
         else {
             return base.send_or_wait(partner, frame);
         };
-        let offers: Vec<Option<Offer>> =
-            frame.long_items().iter().map(|part| state.take_offer(part.len_bytes())).collect();
+        // The bytes of a file can only be fetched.
+        let mut offer = |part: &Part| {
+            if part.memory.is_file() { None } else { state.take_offer(part.len_bytes()) }
+        };
+        let offers: Vec<Option<Offer>> = frame.long_items().iter().map(&mut offer).collect();
         let placed = vec![None; offers.len()];
         let key = self.pushes.insert(Push { partner, connection, frame, placed, under_way: Vec::new() });
         let Some(push) = self.pushes.get_mut(key) else { return Ok(()) };

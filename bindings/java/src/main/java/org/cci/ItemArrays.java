@@ -10,6 +10,9 @@ import java.util.List;
 
 /** Items as ripc.h wants them: an array of addresses, and one of lengths. */
 final class ItemArrays {
+    /** The longest item, bytes. */
+    private static final long LENGTH_MAX = 0xffff_ffffL;
+
     private ItemArrays() {}
 
     /** Where two arrays of the same length are: addresses, and lengths of 32 bits. */
@@ -34,6 +37,17 @@ final class ItemArrays {
             if (item.length() == 0) {
                 throw new IllegalArgumentException("a " + what + " is empty");
             }
+            if (item.length() > LENGTH_MAX) {
+                throw new IllegalArgumentException(
+                        "a " + what + " has up to " + LENGTH_MAX + " bytes, and not " + item.length());
+            }
+        }
+    }
+
+    /** Refuses files where partners write. */
+    static void checkWritable(String what, ServiceItem item) {
+        if (item.segment().isReadOnly()) {
+            throw new IllegalArgumentException("a " + what + " can't be in a file");
         }
     }
 

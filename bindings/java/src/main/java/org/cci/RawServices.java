@@ -49,6 +49,8 @@ final class RawServices {
     private static final MethodHandle NAME_OF =
             NativeLibrary.function("ripc_name_of", JAVA_BYTE, JAVA_SHORT, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle ALLOC = NativeLibrary.function("ripc_buf_alloc", JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle FILE_MAP =
+            NativeLibrary.function("ripc_file_map", JAVA_LONG, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle FREE = NativeLibrary.function("ripc_buf_free", null, JAVA_LONG);
     private static final MethodHandle WINDOW = NativeLibrary.function(
             "ripc_reg_recv_window_for_service", JAVA_BYTE, JAVA_LONG, JAVA_LONG, JAVA_SHORT);
@@ -150,6 +152,15 @@ final class RawServices {
     static long alloc(long bytes) {
         try {
             return (long) ALLOC.invokeExact(bytes);
+        } catch (Throwable e) {
+            throw Raw.broken(e);
+        }
+    }
+
+    /** The address of a file's bytes, or 0. The length is written to {@code size}. */
+    static long fileMap(long path, long size) {
+        try {
+            return (long) FILE_MAP.invokeExact(path, size);
         } catch (Throwable e) {
             throw Raw.broken(e);
         }

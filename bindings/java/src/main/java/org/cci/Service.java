@@ -191,7 +191,7 @@ public final class Service implements AutoCloseable {
      * @param to whom to send to
      * @param returnBuffers up to 32 parts of buffers, which are this service's partner's until they come back with a message
      * @param items as for {@link #send(ServiceId, ByteBuffer...)}
-     * @throws IllegalArgumentException if there are more items or return buffers, or more than 2000 bytes
+     * @throws IllegalArgumentException if there are more items or return buffers, more than 2000 bytes, or a return buffer is in a file
      * @throws IllegalStateException if this service, or a buffer, is closed
      * @throws PeerException if the other service was not found, or takes less than it is sent
      */
@@ -233,6 +233,7 @@ public final class Service implements AutoCloseable {
             throw new IllegalArgumentException(
                     returns.size() + " return buffers are more than " + RawServices.LONG_ITEMS_MAX);
         }
+        returns.forEach(buffer -> ItemArrays.checkWritable("return buffer", buffer));
         checkOpen();
         if (Thread.currentThread().isVirtual() && !isGroup && shortItemBytesMax(to) == 0) {
             lookFor(to);
@@ -372,7 +373,7 @@ public final class Service implements AutoCloseable {
      * Gives a window of the program's, which one long item of one message is fetched into. Then it is the program's again.
      *
      * @param window a part of a buffer, to be left alone until it comes with a message
-     * @throws IllegalArgumentException if it is empty
+     * @throws IllegalArgumentException if it is empty or in a file
      * @throws IllegalStateException if this service, or the buffer, is closed
      * @throws SystemException if there is no memory
      */
@@ -380,6 +381,7 @@ public final class Service implements AutoCloseable {
         if (window.length() == 0) {
             throw new IllegalArgumentException("a window is empty");
         }
+        ItemArrays.checkWritable("window", window);
         window.buffer().enter();
         try {
             offerWindow(window.buffer().address() + window.offset(), window.length());

@@ -1,7 +1,11 @@
 package org.cci;
 
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -25,9 +29,10 @@ public final class ServiceBuffer implements AutoCloseable {
     /** Calls that name it at this moment, or {@link #CLOSED}. */
     private final AtomicInteger users = new AtomicInteger();
 
-    private ServiceBuffer(long address, long bytes) {
+    private ServiceBuffer(long address, long bytes, boolean isFile) {
         this.address = address;
-        segment = MemorySegment.ofAddress(address).reinterpret(bytes, arena, null);
+        MemorySegment all = MemorySegment.ofAddress(address).reinterpret(bytes, arena, null);
+        segment = isFile ? all.asReadOnly() : all;
         OPEN.put(address, this);
     }
 
@@ -45,7 +50,31 @@ public final class ServiceBuffer implements AutoCloseable {
         if (address == 0) {
             throw new SystemException(Status.NO_MEMORY, "a buffer of " + bytes + " bytes: " + Raw.lastError());
         }
-        return new ServiceBuffer(address, bytes);
+        return new ServiceBuffer(address, bytes, false);
+    }
+
+    /**
+     * A file, to be sent as long items or parts of some. Its bytes are read when a partner fetches them, from the system's page cache to
+     * where they go: nothing is copied before. A partner on this host that belongs to the same user is given the file itself, open for
+     * reading, and can read all of it. If the file becomes shorter, an item that it does not have any more can't be fetched, and who
+     * reads the {@link #segment} gets an {@link InternalError}, as with any file that is mapped.
+     *
+     * <p>Such a buffer is for reading only: it is neither a window nor a return buffer.
+     *
+     * @param path a regular file that has a byte at least
+     * @return the buffer, as long as the file is now
+     * @throws IOException if there is no such file, or no memory
+     */
+    public static ServiceBuffer ofFile(Path path) throws IOException {
+        try (Arena temporary = Arena.ofConfined()) {
+            long name = temporary.allocateFrom(path.toString()).address();
+            MemorySegment size = temporary.allocate(JAVA_LONG);
+            long address = RawServices.fileMap(name, size.address());
+            if (address == 0) {
+                throw new IOException(Raw.lastError());
+            }
+            return new ServiceBuffer(address, size.get(JAVA_LONG, 0), true);
+        }
     }
 
     static void checkLength(long bytes) {
@@ -60,7 +89,7 @@ public final class ServiceBuffer implements AutoCloseable {
         if (below != null && address + bytes <= below.getKey() + below.getValue().segment.byteSize()) {
             return new ServiceItem(below.getValue(), address - below.getKey(), bytes);
         }
-        ServiceBuffer buffer = new ServiceBuffer(address, bytes);
+        ServiceBuffer buffer = new ServiceBuffer(address, bytes, false);
         added.add(buffer);
         return buffer.item();
     }
@@ -68,7 +97,7 @@ public final class ServiceBuffer implements AutoCloseable {
     /**
      * All of it.
      *
-     * @return a segment that every thread may use until the buffer is closed
+     * @return a segment, which for a file is for reading only, that every thread may use until the buffer is closed
      */
     public MemorySegment segment() {
         return segment;

@@ -21,7 +21,7 @@ public record ServiceContent(List<ByteBuffer> shortItems, List<ServiceItem> long
     /**
      * What is sent.
      *
-     * @throws IllegalArgumentException if there is too much of something, or a part is empty
+     * @throws IllegalArgumentException if there is too much of something, a part is empty, or a return buffer is in a file
      */
     public ServiceContent {
         shortItems = List.copyOf(shortItems);
@@ -30,6 +30,7 @@ public record ServiceContent(List<ByteBuffer> shortItems, List<ServiceItem> long
         ItemArrays.checkShort(shortItems);
         ItemArrays.checkParts("long item", longItems);
         ItemArrays.checkParts("return buffer", returnBuffers);
+        returnBuffers.forEach(buffer -> ItemArrays.checkWritable("return buffer", buffer));
     }
 
     /**
@@ -59,7 +60,7 @@ public record ServiceContent(List<ByteBuffer> shortItems, List<ServiceItem> long
      *
      * @param buffers up to 32 parts of buffers, none of them empty
      * @return what is sent
-     * @throws IllegalArgumentException if there are more, or one is empty
+     * @throws IllegalArgumentException if there are more, or one is empty or in a file
      */
     public ServiceContent withReturnBuffers(ServiceItem... buffers) {
         return new ServiceContent(shortItems, longItems, List.of(buffers));

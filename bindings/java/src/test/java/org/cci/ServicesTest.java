@@ -4,16 +4,21 @@ import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.util.List;
 import java.util.Random;
@@ -119,6 +124,70 @@ class ServicesTest {
             assertThrows(IllegalStateException.class, () -> second.segment().get(JAVA_BYTE, 0));
             assertEquals((byte) (7 * 7), window.segment().get(JAVA_BYTE, 1007));
         }
+    }
+
+    @Test
+    void filesAreFetchedFromWhereTheyAre(@TempDir Path folder) throws Exception {
+        byte[] bytes = new byte[300_000];
+        new Random(5).nextBytes(bytes);
+        Path path = Files.write(folder.resolve("file"), bytes);
+        try (Service one = Service.registerAny();
+                Service two = Service.registerAny();
+                ServiceBuffer window = ServiceBuffer.allocate(bytes.length)) {
+            ServiceBuffer file = ServiceBuffer.ofFile(path);
+            assertEquals(bytes.length, file.segment().byteSize());
+            assertTrue(file.segment().isReadOnly());
+            assertEquals(bytes[77], file.segment().get(JAVA_BYTE, 77));
+            assertThrows(IllegalArgumentException.class, () -> two.offerWindow(file.item()));
+            assertThrows(IllegalArgumentException.class, () -> one.send(two.id(), List.of(file.item()), text("x")));
+            assertThrows(IllegalArgumentException.class, () -> ServiceContent.EMPTY.withReturnBuffers(file.item()));
+            assertThrows(IndexOutOfBoundsException.class, () -> file.item(1, bytes.length));
+            two.offerWindow(window.item());
+            one.sendLong(two.id(), file.item(1000, 200_000));
+            try (ServiceMessage message = next(two)) {
+                assertTrue(message.isComplete());
+                assertEquals(-1, window.segment().asSlice(0, 200_000).mismatch(MemorySegment.ofArray(bytes).asSlice(1000, 200_000)));
+            }
+            // Closed at once, and the name is gone.
+            two.offerWindow(window.item());
+            one.sendLong(two.id(), file.item());
+            file.close();
+            Files.delete(path);
+            try (ServiceMessage message = next(two)) {
+                assertTrue(message.isComplete());
+                assertEquals(-1, window.segment().mismatch(MemorySegment.ofArray(bytes)));
+            }
+            assertThrows(IllegalStateException.class, () -> one.sendLong(two.id(), file.item()));
+        }
+    }
+
+    @Test
+    void aFileThatBecomesShorterIsMissedAndNoCrash(@TempDir Path folder) throws Exception {
+        Path path = Files.write(folder.resolve("file"), new byte[300_000]);
+        try (Service one = Service.registerAny();
+                Service two = Service.registerAny();
+                ServiceBuffer window = ServiceBuffer.allocate(300_000);
+                ServiceBuffer file = ServiceBuffer.ofFile(path)) {
+            try (FileChannel shorter = FileChannel.open(path, StandardOpenOption.WRITE)) {
+                shorter.truncate(5000);
+            }
+            two.offerWindow(window.item());
+            one.sendLong(two.id(), file.item());
+            try (ServiceMessage message = next(two)) {
+                assertFalse(message.isComplete());
+            }
+            one.sendLong(two.id(), file.item(0, 5000));
+            try (ServiceMessage message = next(two)) {
+                assertTrue(message.isComplete());
+            }
+            assertThrows(InternalError.class, () -> file.segment().get(JAVA_BYTE, 250_000));
+            byte[] to = new byte[300_000];
+            assertThrows(InternalError.class, () -> MemorySegment.copy(file.segment(), JAVA_BYTE, 0, to, 0, to.length));
+        }
+        assertThrows(IOException.class, () -> ServiceBuffer.ofFile(folder.resolve("none")));
+        assertThrows(IOException.class, () -> ServiceBuffer.ofFile(folder));
+        assertThrows(IOException.class, () -> ServiceBuffer.ofFile(Path.of("/dev/zero")));
+        assertThrows(IOException.class, () -> ServiceBuffer.ofFile(Files.createFile(folder.resolve("empty"))));
     }
 
     @Test

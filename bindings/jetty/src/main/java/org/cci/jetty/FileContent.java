@@ -16,13 +16,24 @@ import org.eclipse.jetty.util.IO;
 import org.eclipse.jetty.util.IteratingNestedCallback;
 import org.eclipse.jetty.util.TypeUtil;
 
-/** A file that clients of services fetch from memory which it was read into, without another copy. Others get it as before. */
+/**
+ * A file that clients of services fetch without a copy in Java: from where it is, or, if it is short, from memory which it was read into.
+ * Others get it as before.
+ */
 final class FileContent extends HttpContent.Wrapper {
     /** What is read first: while the client fetches one part, the next one is read, which has twice as many bytes. */
     private static final int FIRST_PART_BYTES = 128 << 10;
 
-    FileContent(HttpContent content) {
+    /** Files of which so many bytes are asked for are not read here: clients fetch them from where they are. */
+    private static final int FETCHED_BYTES_MIN = 256 << 10;
+    /** The most bytes of them that are given to Jetty at once. */
+    private static final int FETCHED_PART_BYTES = 1 << 30;
+
+    private final OpenFiles files;
+
+    FileContent(HttpContent content, OpenFiles files) {
         super(content);
+        this.files = files;
     }
 
     @Override
@@ -33,6 +44,11 @@ final class FileContent extends HttpContent.Wrapper {
             long bytes = TypeUtil.checkOffsetLengthSize(offset, length, getContentLengthValue());
             if (partner == null || path == null || bytes <= Partner.SHARED_BYTES_MAX) {
                 super.writeTo(sink, offset, length, callback);
+                return;
+            }
+            OpenFile open = bytes >= FETCHED_BYTES_MIN ? files.open(path) : null;
+            if (open != null) {
+                new Fetch(open, sink, offset, bytes, Callback.from(open::release, callback)).iterate();
                 return;
             }
             FileChannel file = FileChannel.open(path, StandardOpenOption.READ);
@@ -51,6 +67,36 @@ final class FileContent extends HttpContent.Wrapper {
         return endPoint instanceof ServiceEndPoint service ? service.partner() : null;
     }
 
+    /** Sends a file from where it is. */
+    private static final class Fetch extends IteratingNestedCallback {
+        private final OpenFile file;
+        private final Content.Sink sink;
+        private long offset;
+        private long left;
+
+        Fetch(OpenFile file, Content.Sink sink, long offset, long bytes, Callback callback) {
+            super(callback);
+            this.file = file;
+            this.sink = sink;
+            this.offset = offset;
+            left = bytes;
+        }
+
+        @Override
+        protected Action process() throws Exception {
+            if (left == 0) {
+                return Action.SUCCEEDED;
+            }
+            int bytes = (int) Math.min(left, FETCHED_PART_BYTES);
+            ByteBuffer part = file.bytes(offset, bytes);
+            offset += bytes;
+            left -= bytes;
+            sink.write(left == 0, part, this);
+            return Action.SCHEDULED;
+        }
+    }
+
+    /** Reads a file in parts, and sends those. */
     private static final class Copy extends IteratingNestedCallback {
         private final FileChannel file;
         private final Content.Sink sink;

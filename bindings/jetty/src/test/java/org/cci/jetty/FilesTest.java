@@ -5,12 +5,16 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.EOFException;
 import java.io.IOException;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.FileTime;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -104,6 +108,47 @@ class FilesTest {
 
     private ServiceChannel open() throws IOException {
         return client.open(ServiceId.of(name), PATIENCE);
+    }
+
+    @Test
+    void aFileThatChangesIsFetchedAnewAndOneThatBecomesShorterEndsTheConnection() throws Exception {
+        Path path = folder.resolve("f3000000");
+        try (ServiceChannel channel = open()) {
+            for (int version = 1; version < 4; version++) {
+                // In place, and by another file of the same length and time.
+                byte[] now = content(3_000_000, version);
+                if (version == 2) {
+                    FileTime before = Files.getLastModifiedTime(path);
+                    Files.move(Files.write(folder.resolve("other"), now), path, StandardCopyOption.REPLACE_EXISTING);
+                    Files.setLastModifiedTime(path, before);
+                } else {
+                    Files.write(path, now);
+                }
+                assertArrayEquals(now, fetch(channel, "/read/f3000000", 3_000_000), "version " + version);
+            }
+        }
+        // The server learns of it while it sends: it has promised 64 MiB.
+        int promised = 64 << 20;
+        Path large = Files.write(folder.resolve("large"), new byte[promised]);
+        try (ServiceChannel channel = open()) {
+            String request = "GET /read/large HTTP/1.1\r\nHost: x\r\n\r\n";
+            channel.write(ByteBuffer.wrap(request.getBytes(StandardCharsets.US_ASCII)));
+            ByteBuffer some = channel.next();
+            try (FileChannel shorter = FileChannel.open(large, StandardOpenOption.WRITE)) {
+                shorter.truncate(1 << 20);
+            }
+            long read = some.remaining();
+            assertThrows(IOException.class, () -> {
+                for (ByteBuffer next = channel.next(); next != null; next = channel.next()) {
+                    next.position(next.limit());
+                }
+                throw new EOFException("the connection has ended");
+            });
+            assertTrue(read < promised);
+        }
+        try (ServiceChannel channel = open()) {
+            assertArrayEquals(content(300_000, 0), fetch(channel, "/read/f300000", 300_000), "the server goes on");
+        }
     }
 
     @Test

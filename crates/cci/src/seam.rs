@@ -5,7 +5,7 @@ pub use crate::endpoint::seam::open;
 pub use crate::engine::core::{Core, OperationOp, SendOp};
 pub use crate::engine::peer::Peer;
 pub use crate::engine::poller::Poller;
-pub use crate::engine::regions::{Region, Regions};
+pub use crate::engine::regions::{Region, Regions, Source};
 pub use crate::engine::requests::{Decision, RequestBody, RequestInbox, RequestInner};
 pub use crate::transport::commitment::Commitment;
 pub use crate::transport::{

@@ -251,7 +251,7 @@ impl Regions {
         self.files != 0 && self.named(at.region, at.key).is_some_and(|region| region.memory.is_file())
     }
 
-    /// Reads bytes of a file for a peer, no more than [`FILE_BYTES_MAX`].
+    /// Reads bytes of a file for a peer, no more than 64 KiB (`FILE_BYTES_MAX`).
     pub fn peer_file_bytes(
         &mut self,
         connection: Connection,

@@ -61,7 +61,7 @@ impl Memory {
     /// The bytes that a file has now, for peers to read. It must be a regular file that is open for reading, with a byte at least. It is not
     /// read before a peer asks, and then straight from the system's page cache: a peer on the same host that belongs to the same user, or to
     /// root, is given the file's descriptor with its first region, and reads by itself. So it can read the rest of the file, too, and go on
-    /// after the region has ended. Others are sent what they ask for.
+    /// after the region has ended. It shares the open file, with its position and flags. Others are sent what they ask for.
     ///
     /// Such memory has no address, and can't be written: it is registered with [`Access::READ`]. Where the file has become shorter, or
     /// can't be read, operations end with [`Status::RmaHandle`](crate::Status::RmaHandle). Who reads waits while bytes are not in the page cache.

@@ -16,7 +16,7 @@ const TIMES_MEMCPY: f64 = 0.8;
 const HEAD: &str = "\
 # Jetty on RIPC and on TCP
 
-One Jetty serves the same files over both, in a process of its own, and a client fetches them: over TCP by Jetty's own connector, through a blocking socket; over RIPC by `ServiceConnector`, through a `ServiceChannel`. That is figure 3 of the paper
+One Jetty serves the same files over both, in a process of its own, and a client fetches them: over TCP by Jetty's own connector, through a blocking socket; over RIPC by `ServiceConnector`, through a `ServiceChannel`. Server and client have a core each. That is figure 3 of the paper
 that put a web server on libRIPC. TCP has the faster of Jetty's handlers, one that reads files and one that maps them. All take turns in each round, one soon after the other; a ratio is of two rates of one round, and given are the
 median of the rounds and, in brackets, between which bounds the middle half of them lies. Above 1, RIPC is faster. Compare ratios: rates belong to one machine and one hour.
 

@@ -46,7 +46,7 @@ public final class FetchBench {
     private static final double FASTER = 1.05;
     private static final int WARM_UP_ROUNDS_MAX = 60;
 
-    private static final String USAGE = "usage: FetchBench [rounds=N] [ms=N] [sizes=BYTES,BYTES...] [wire=true] [out=FILE]";
+    private static final String USAGE = "usage: FetchBench [rounds=N] [ms=N] [sizes=BYTES,BYTES...] [wire=true] [pin=true] [out=FILE]";
     /** How processes at the ends of a virtual wire reach each other. */
     private static final String WIRE_DEVICE = "[wire]\ntransport = udp\ninterface = " + Wire.INTERFACE + "\n";
 
@@ -76,6 +76,9 @@ public final class FetchBench {
         int turnMs = 150;
         int[] sizes = {KIB, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB};
         boolean isWire;
+        /** Whether server and client have a core each. */
+        boolean isPinned;
+
         Path out;
         /** Where the server is, which somebody else has started: address, port, service and folder. */
         String[] server;
@@ -90,6 +93,7 @@ public final class FetchBench {
                     case "sizes" -> sizes =
                             Arrays.stream(value.split(",")).mapToInt(Integer::parseInt).toArray();
                     case "wire" -> isWire = Boolean.parseBoolean(value);
+                    case "pin" -> isPinned = Boolean.parseBoolean(value);
                     case "out" -> out = value.isEmpty() ? null : Path.of(value).toAbsolutePath();
                     case "server" -> server = value.split(",", 4);
                     default -> throw new IllegalArgumentException(USAGE);
@@ -108,7 +112,7 @@ public final class FetchBench {
      *
      * @param arguments {@code rounds=N}, {@code ms=N} for the length of a turn, {@code sizes=BYTES,BYTES...}; {@code wire=true}: the
      *     two sides are at the ends of a pair of virtual Ethernet interfaces, and RIPC goes over UDP, which takes root;
-     *     {@code out=FILE}: all rates are written there
+     *     {@code pin=true}: server and client have a core each; {@code out=FILE}: all rates are written there
      * @throws Exception if it fails
      */
     public static void main(String[] arguments) throws Exception {
@@ -122,15 +126,20 @@ public final class FetchBench {
             String[] server = options.server;
             return measure(options, server[0], Integer.parseInt(server[1]), server[2], Path.of(server[3]));
         }
+        Cores cores = options.isPinned ? Cores.ofThis() : null;
+        if (cores != null) {
+            cores.takeClients();
+        }
         String service = "fetch-bench-" + ProcessHandle.current().pid();
         Path own = Files.createTempDirectory("fetch-bench");
         try {
             Path folder = Files.createDirectory(own.resolve("files"));
             if (options.isWire) {
-                acrossAWire(arguments, service, own, folder);
+                acrossAWire(arguments, cores, service, own, folder);
                 return List.of();
             }
-            Process server = started(java(FetchServer.class, service, folder.toString(), "localhost"), own, false);
+            List<String> serving = java(FetchServer.class, service, folder.toString(), "localhost");
+            Process server = started(cores == null ? serving : cores.onServers(serving), own, false);
             try (BufferedReader output = server.inputReader()) {
                 return measure(options, "localhost", Integer.parseInt(port(output)), service, folder);
             } finally {
@@ -142,17 +151,18 @@ public final class FetchBench {
     }
 
     /** Starts the server and the client at the two ends of a virtual wire. */
-    private static void acrossAWire(String[] arguments, String service, Path own, Path folder) throws Exception {
+    private static void acrossAWire(String[] arguments, Cores cores, String service, Path own, Path folder)
+            throws Exception {
         Files.writeString(own.resolve("cci.ini"), WIRE_DEVICE);
         Files.createDirectory(own.resolve("services"));
         try (Wire wire = new Wire()) {
-            List<String> serving = wire.far(java(FetchServer.class, service, folder.toString(), Wire.FAR));
-            Process server = started(serving, own, true);
+            List<String> serving = java(FetchServer.class, service, folder.toString(), Wire.FAR);
+            Process server = started(wire.far(cores == null ? serving : cores.onServers(serving)), own, true);
             try (BufferedReader output = server.inputReader()) {
                 List<String> fetching = new ArrayList<>(List.of(arguments));
                 fetching.add("server=" + String.join(",", Wire.FAR, port(output), service, folder.toString()));
-                List<String> command = wire.near(java(FetchBench.class, fetching.toArray(String[]::new)));
-                Process client = started(command, own, true);
+                List<String> command = java(FetchBench.class, fetching.toArray(String[]::new));
+                Process client = started(wire.near(cores == null ? command : cores.onClients(command)), own, true);
                 try (BufferedReader lines = client.inputReader()) {
                     lines.lines().forEach(System.out::println);
                     if (client.waitFor() != 0) {

@@ -110,7 +110,7 @@ impl Memory {
     }
 
     /// Copies `out.len()` bytes out, from `offset` on. False, and nothing is done, beyond the end; also false if a file can't be read.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> bool {
         (self.is_own_process() && self.bytes.read(offset, out)) || self.read_file(offset, out)
@@ -188,7 +188,7 @@ impl Memory {
     }
 
     /// The library's memory is not mapped in a child made by `fork`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_own_process(&self) -> bool {
         match &self.source {
             Source::Grantable(it) => it.as_segment().is_none_or(|segment| segment.is_mapped()),

@@ -35,6 +35,20 @@ pub trait Memory {
         Err(RmaRefusal::Handle)
     }
 
+    /// Does what [`Memory::peer_read`] does. Of the peer's request, `remaining_bytes` are still to be read, these ones included: most probably
+    /// one piece behind the other. So it may look further ahead, but never beyond the request.
+    fn peer_read_ahead(
+        &mut self,
+        conn: ConnKey,
+        token: u64,
+        at: RemoteAddress,
+        out: &mut [u8],
+        remaining_bytes: u64,
+    ) -> Result<(), RmaRefusal> {
+        let _ = remaining_bytes;
+        self.peer_read(conn, token, at, out)
+    }
+
     /// Says whether the peer may read `len_bytes` there: asked once for a whole request before any of it is sent.
     fn peer_may_read(
         &mut self,

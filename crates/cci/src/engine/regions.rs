@@ -44,6 +44,26 @@ pub enum Source<'a> {
     File(&'a File, u64),
 }
 
+/// What is left of a request for bytes of a file, of which pieces were read one behind the other.
+#[derive(Copy, Clone)]
+struct Ahead {
+    connection: Connection,
+    /// Where the next piece is.
+    at: RemoteAddress,
+    /// Bytes of the request that are still to be read.
+    remaining_bytes: u64,
+    /// Where in [`Regions::file_bytes`] the next of them are that were read ahead.
+    from: usize,
+    end: usize,
+}
+
+impl Ahead {
+    /// Whether a piece is the next one of the request.
+    fn is_next(&self, connection: Connection, at: RemoteAddress, remaining_bytes: u64) -> bool {
+        (self.connection, self.at, self.remaining_bytes) == (connection, at, remaining_bytes)
+    }
+}
+
 /// The table of an endpoint's regions, which every access of a peer's is checked against.
 pub struct Regions {
     table: Slab<Region>,
@@ -54,6 +74,8 @@ pub struct Regions {
     files: u32,
     /// Where bytes of a file are while they are sent; empty before the first such region.
     file_bytes: Vec<u8>,
+    /// Which of them are of a request that goes on.
+    ahead: Option<Ahead>,
     /// Between which operations are plain copies.
     pub pairs: MappedPairs,
     /// Accesses of peers that were refused.
@@ -97,6 +119,7 @@ impl Regions {
             limited: HashMap::new(),
             files: 0,
             file_bytes: Vec::new(),
+            ahead: None,
             pairs: MappedPairs::new(),
             refused: 0,
             refused_by_name: 0,
@@ -245,6 +268,53 @@ impl Regions {
         is_read.then_some(()).ok_or(RmaRefusal::Handle)
     }
 
+    /// Copies what a peer reads to `out`. Of its request, `remaining_bytes` are still to be read, these included: of a file, as many are
+    /// read at once as fit into 64 KiB, if those before were read just now.
+    #[inline]
+    pub fn peer_read_ahead(
+        &mut self,
+        connection: Connection,
+        at: RemoteAddress,
+        out: &mut [u8],
+        remaining_bytes: u64,
+    ) -> Result<(), RmaRefusal> {
+        if self.is_file(at) {
+            return self.peer_file_ahead(connection, at, out, remaining_bytes);
+        }
+        self.peer_read(connection, at, out)
+    }
+
+    #[cold]
+    fn peer_file_ahead(
+        &mut self,
+        connection: Connection,
+        at: RemoteAddress,
+        out: &mut [u8],
+        remaining_bytes: u64,
+    ) -> Result<(), RmaRefusal> {
+        let len = out.len();
+        let before = self.ahead.take().filter(|ahead| ahead.is_next(connection, at, remaining_bytes));
+        let (mut from, mut end) = before.map_or((0, 0), |ahead| (ahead.from, ahead.end));
+        if before.is_some() && end - from < len {
+            // Bytes of this request alone: what its peer has not asked for may change before it does.
+            let all = remaining_bytes.min(FILE_BYTES_MAX as u64) as usize;
+            (from, end) = (0, self.peer_file_bytes(connection, at, all).map_or(0, <[u8]>::len));
+        }
+        if end - from < len {
+            (from, end) = (0, 0);
+            self.peer_read(connection, at, out)?;
+        } else {
+            // Its rights are looked at for each piece.
+            self.peer_source(connection, at, len as u64)?;
+            let read = self.file_bytes.get(from..from + len).ok_or(RmaRefusal::Handle)?;
+            out.copy_from_slice(read);
+            from += len;
+        }
+        let remaining_bytes = remaining_bytes.saturating_sub(len as u64);
+        self.ahead = Some(Ahead { connection, at: at.plus(len as u64), remaining_bytes, from, end });
+        Ok(())
+    }
+
     /// Whether a place is in a region of a file.
     #[inline]
     pub fn is_file(&self, at: RemoteAddress) -> bool {
@@ -258,6 +328,7 @@ impl Regions {
         at: RemoteAddress,
         len_bytes: usize,
     ) -> Result<&[u8], RmaRefusal> {
+        self.ahead = None;
         let mut space = std::mem::take(&mut self.file_bytes);
         let is_read =
             space.get_mut(..len_bytes).is_some_and(|out| self.peer_read(connection, at, out).is_ok());
@@ -416,6 +487,58 @@ mod tests {
         assert!(regions.peer(OURS, address(&handle, 0), 8, Access::WRITE).is_ok());
         assert!(regions.peer(OTHER, address(&handle, 60), 8, Access::READ).is_err());
         assert_eq!((regions.refused, regions.refused_by_name), (3, 2), "that was the range");
+    }
+
+    /// A file without a name.
+    fn file_of(bytes: &[u8]) -> File {
+        let file = rustix::fs::memfd_create("region", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let file = File::from(file);
+        file.write_all_at(bytes, 0).unwrap();
+        file
+    }
+
+    #[test]
+    fn pieces_of_a_file_are_read_ahead_and_no_later_request_gets_what_was_there_before() {
+        const LEN: usize = 200_000;
+        const PIECE: usize = 1_448;
+        let bytes: Vec<u8> = (0..LEN).map(|at| (at % 251) as u8).collect();
+        let file = file_of(&bytes);
+        let mut regions = Regions::new();
+        let memory = Memory::file(file.try_clone().unwrap()).unwrap();
+        let handle = regions.insert(&memory, 0..LEN, Access::READ, None).unwrap().unwrap();
+        let piece = |regions: &mut Regions, from, at: usize, end: usize| {
+            let mut out = vec![0; PIECE.min(end - at)];
+            let remaining = (end - at) as u64;
+            let read = regions.peer_read_ahead(from, address(&handle, at as u64), &mut out, remaining);
+            read.map(|()| out)
+        };
+        let request = |regions: &mut Regions, from, start: usize, end: usize, bytes: &[u8]| {
+            for at in (start..end).step_by(PIECE) {
+                assert_eq!(piece(regions, from, at, end).unwrap(), bytes[at..end.min(at + PIECE)], "{at}");
+            }
+        };
+        request(&mut regions, OURS, 0, LEN, &bytes);
+        request(&mut regions, OURS, 7, 100_000, &bytes);
+        // What is behind that request was not read ahead.
+        file.write_all_at(&[9; LEN], 0).unwrap();
+        request(&mut regions, OURS, 100_000, LEN, &[9; LEN]);
+        // Two in turn, a piece that is read again, and one that is passed over.
+        for at in [0, PIECE, 2 * PIECE, 3 * PIECE] {
+            for (from, end) in [(OURS, LEN), (OTHER, LEN), (OURS, LEN / 2)] {
+                assert_eq!(piece(&mut regions, from, at, end).unwrap(), [9; PIECE]);
+            }
+        }
+        for at in [0, PIECE, PIECE, 2 * PIECE, 9 * PIECE, 10 * PIECE, 3 * PIECE] {
+            assert_eq!(piece(&mut regions, OURS, at, LEN).unwrap(), [9; PIECE]);
+        }
+        // The file becomes shorter: what is read ahead ends where it does.
+        file.set_len(50_000).unwrap();
+        request(&mut regions, OURS, 0, 49_232, &[9; LEN]);
+        assert!(piece(&mut regions, OURS, 49_232, LEN).is_err(), "not all of it is there");
+        // A right that is gone is not read by.
+        assert!(piece(&mut regions, OURS, 0, LEN).is_ok() && piece(&mut regions, OURS, PIECE, LEN).is_ok());
+        regions.limit(OURS, Access::WRITE);
+        assert!(piece(&mut regions, OURS, 2 * PIECE, LEN).is_err());
     }
 
     #[test]

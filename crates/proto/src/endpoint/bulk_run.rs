@@ -102,7 +102,7 @@ impl Source {
             Source::Data { slot, at, offset, .. } => {
                 emit_data_head(slot.into(), offset.into(), len, body)?;
                 let data = body.get_mut(DATA_HEAD_BYTES..DATA_HEAD_BYTES + len)?;
-                sink.peer_read(key, token, at.plus(offset.into()), data).ok()
+                sink.peer_read_ahead(key, token, at.plus(offset.into()), data, self.remaining()).ok()
             }
         }
     }

@@ -230,6 +230,18 @@ impl Memory for ToProgram<'_> {
         self.core.regions.peer_read(Connection::from_bits(token), at, out)
     }
 
+    #[inline]
+    fn peer_read_ahead(
+        &mut self,
+        _: ConnKey,
+        token: u64,
+        at: RemoteAddress,
+        out: &mut [u8],
+        remaining_bytes: u64,
+    ) -> Result<(), RmaRefusal> {
+        self.core.regions.peer_read_ahead(Connection::from_bits(token), at, out, remaining_bytes)
+    }
+
     fn peer_may_read(
         &mut self,
         _: ConnKey,

@@ -41,9 +41,12 @@ class KnownFile extends Resource {
     /** Whether the file is still there and has not changed. */
     boolean isAsItWas() {
         BasicFileAttributes now = look(path);
-        return now != null
-                && now.isRegularFile()
-                && seen.fileKey().equals(now.fileKey())
+        return now != null && now.isRegularFile() && isSame(seen, now);
+    }
+
+    /** Whether what was seen is what is there now, and has not changed. */
+    static boolean isSame(BasicFileAttributes seen, BasicFileAttributes now) {
+        return seen.fileKey().equals(now.fileKey())
                 && seen.size() == now.size()
                 && seen.lastModifiedTime().equals(now.lastModifiedTime());
     }

@@ -31,9 +31,7 @@ final class OpenFile {
 
     /** Whether what is there now is this file, and has not changed. */
     boolean is(BasicFileAttributes now) {
-        return seen.fileKey().equals(now.fileKey())
-                && seen.size() == now.size()
-                && seen.lastModifiedTime().equals(now.lastModifiedTime());
+        return KnownFile.isSame(seen, now);
     }
 
     void retain() {

@@ -38,9 +38,8 @@ pub fn run(guard: u32) -> Outcome<ExitCode> {
     let (to_signal, to_gone) = (sender.clone(), sender.clone());
     guard::watch(guard, move || drop(to_gone.send(Event::GuardGone)))?;
     relay::catch(move |relayed| drop(to_signal.send(Event::Signal(relayed))))?;
-    let failed = |error| Failure::new(format!("answering the launcher: {error}"));
-    stdout().write_all(format!("{GREETING}{VERSION}\n").as_bytes()).map_err(failed)?;
-    stdout().flush().map_err(failed)?;
+    stdout().write_all(format!("{GREETING}{VERSION}\n").as_bytes()).map_err(answering)?;
+    stdout().flush().map_err(answering)?;
     let outbox = Outbox::start(sender.clone());
     let to_events = sender.clone();
     thread::spawn(move || read_launcher(&to_events));
@@ -61,6 +60,10 @@ pub fn run(guard: u32) -> Outcome<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn answering(error: io::Error) -> Failure {
+    Failure::new(format!("answering the launcher: {error}"))
 }
 
 /// The ranks of this host.
@@ -92,8 +95,14 @@ impl Host {
             label: start.label,
             passes_input: true,
         };
-        let mut ranks = Ranks::start(&plan, |stream| Framed { is_error: stream == Stream::Error }, |_| ())?;
-        outbox.say(&FromAgent::Started(ranks.pids()));
+        let mut ranks = {
+            // Ranks' output, for which other threads take this lock, is to come behind what says that they have started.
+            let mut out = stdout().lock();
+            let ranks = Ranks::start(&plan, |stream| Framed { is_error: stream == Stream::Error }, |_| ())?;
+            out.write_all(&FromAgent::Started(ranks.pids()).encode()).map_err(answering)?;
+            out.flush().map_err(answering)?;
+            ranks
+        };
         let by_pid = ranks.by_pid();
         thread::spawn(move || {
             report_ends(&by_pid, |rank, ending| drop(sender.send(Event::Ended(rank, ending))));

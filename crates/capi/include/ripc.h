@@ -294,6 +294,12 @@ uint8_t ripc_service_set_resolve_timeout(uint16_t service_id, int timeout_ms);
  */
 uint32_t ripc_short_item_size_max(uint16_t src, uint16_t dest);
 
+/*
+ * Writes what carries messages to another service on the present path, with a 0 at its end: "shm", "udp", "tcp" or "eth". Returns 0, or 1: the
+ * other service is not connected, src is no service of this process, or size is too small; 8 always suffices.
+ */
+uint8_t ripc_transport(uint16_t src, uint16_t dest, char *transport, size_t size);
+
 /* Answers that the request is not carried out, and why: up to RECV_BUF_SIZE bytes. Returns what ripc_answer() does. */
 uint8_t ripc_refuse(uint64_t request, const void *reason, uint32_t size);
 

@@ -1,6 +1,6 @@
 //! Services of several nodes in one thread: every promise of the interface, by shared memory, UDP and TCP.
 
-use cci::Context;
+use cci::{Context, TransportKind};
 use cci_ripc::{
     CallError, CallId, CallOptions, ClaimError, Content, Event, Message, Node, Options, Part, Partner,
     ReachError, SendError, Service, ServiceName, directory,
@@ -100,17 +100,21 @@ fn short_messages_are_gathered_and_come_in_order() {
 
 #[test]
 fn a_short_item_may_be_as_long_as_the_path_takes() {
-    let paths = ["[shm]\ntransport = shm\n", "[udp]\ntransport = udp\nip = 127.0.0.1\nmtu = 1400\n"];
-    let most = paths.map(|config| {
+    let paths = [
+        (TransportKind::Shm, "[shm]\ntransport = shm\n"),
+        (TransportKind::Udp, "[udp]\ntransport = udp\nip = 127.0.0.1\nmtu = 1400\n"),
+    ];
+    let most = paths.map(|(transport, config)| {
         let world = World::new("");
         let mut server = world.node_on(config, Options::default());
         let serving = server.register(&name("server")).unwrap();
         let mut client = world.node_on(config, Options::default());
         let asking = client.client().unwrap();
         let to = client.partner(asking, &name("server")).unwrap();
-        assert_eq!(client.short_item_bytes_max(to), None);
+        assert_eq!((client.short_item_bytes_max(to), client.transport(to)), (None, None));
         client.send(to, b"first").unwrap();
         until(&mut [&mut client, &mut server], |nodes| next_message(nodes[1], serving));
+        assert_eq!(client.transport(to), Some(transport));
         let most = client.short_item_bytes_max(to).unwrap();
         client.send(to, &vec![7; most][..]).unwrap();
         let message = until(&mut [&mut client, &mut server], |nodes| next_message(nodes[1], serving));

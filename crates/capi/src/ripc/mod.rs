@@ -30,7 +30,7 @@ pub use memory::{
     ripc_reg_recv_window, ripc_reg_recv_window_for_service,
 };
 pub use receiving::{ripc_receive, ripc_receive_within};
-pub use sending::{ripc_send_long, ripc_send_short, ripc_short_item_size_max};
+pub use sending::{ripc_send_long, ripc_send_short, ripc_short_item_size_max, ripc_transport};
 pub use services::{
     ripc_descriptor, ripc_init, ripc_name_of, ripc_number_of, ripc_register_multicast_service_id,
     ripc_register_named, ripc_register_random_service_id, ripc_register_service_id, ripc_service_set_lease,

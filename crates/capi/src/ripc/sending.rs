@@ -2,10 +2,11 @@
 
 use super::given::{Array, BYTES_MAX, ITEMS_MAX, check_len, long_parts, offered, slice};
 use super::live::{Awaited, Live, Result, guarded, wrong};
+use super::services::write_text;
 use super::shared::with;
 use super::waiting::{Wait, Waited, wait};
 use cci_ripc::{Content, Partner, SendError};
-use libc::c_void;
+use libc::{c_char, c_void};
 use std::time::{Duration, Instant};
 
 /// What a program wants to send, as it says.
@@ -131,6 +132,23 @@ pub extern "C" fn ripc_short_item_size_max(src: u16, dest: u16) -> u32 {
             let bytes = live.node.short_item_bytes_max(partner).unwrap_or(0).min(BYTES_MAX);
             Ok(u32::try_from(bytes).unwrap_or(0))
         })
+    })
+}
+
+/// What carries messages to another service.
+///
+/// # Safety
+/// `transport` is NULL or has space for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ripc_transport(src: u16, dest: u16, transport: *mut c_char, size: usize) -> u8 {
+    guarded(1, || {
+        let kind = with(|live| {
+            let partner = live.partner(src, dest)?;
+            let kind = live.node.transport(partner);
+            kind.map_or_else(|| wrong(format!("the service {dest} is not connected")), Ok)
+        })?;
+        // SAFETY: as the caller promises.
+        unsafe { write_text(kind.name(), transport, size) }
     })
 }
 

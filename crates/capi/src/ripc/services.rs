@@ -181,17 +181,25 @@ pub unsafe extern "C" fn ripc_name_of(service_id: u16, name: *mut c_char, size: 
         let of = lock()?
             .as_ref()
             .map_or_else(|| ServiceName::number(service_id), |live| live.numbers.name(service_id));
-        let text = of.as_str().as_bytes();
-        if name.is_null() || text.len() >= size {
-            return wrong(format!("the name has {} bytes with its end, and they do not fit", text.len() + 1));
-        }
-        // SAFETY: so much space is there, as the caller promises.
-        unsafe {
-            std::ptr::copy_nonoverlapping(text.as_ptr(), name.cast(), text.len());
-            name.add(text.len()).write(0);
-        }
-        Ok(0)
+        // SAFETY: as the caller promises.
+        unsafe { write_text(of.as_str(), name, size) }
     })
+}
+
+/// Writes a text with a 0 at its end, if there is space for it.
+///
+/// # Safety
+/// `to` is NULL or has space for `size` bytes.
+pub(super) unsafe fn write_text(text: &str, to: *mut c_char, size: usize) -> Result<u8> {
+    if to.is_null() || text.len() >= size {
+        return wrong(format!("{text:?} has {} bytes with its end, and they do not fit", text.len() + 1));
+    }
+    // SAFETY: so much space is there, as the caller promises.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast(), text.len());
+        to.add(text.len()).write(0);
+    }
+    Ok(0)
 }
 
 /// Takes a service back.

@@ -173,6 +173,11 @@ int main(void)
     expect_text(CLIENT, SERVER, "all came");
     CHECK(ripc_short_item_size_max(CLIENT, SERVER) == 2000 && ripc_short_item_size_max(CLIENT, 99) == 0);
     CHECK(ripc_short_item_size_max(99, SERVER) == 0);
+    char transport[8];
+    CHECK(ripc_transport(CLIENT, SERVER, transport, sizeof transport) == 0);
+    CHECK(strcmp(transport, "shm") == 0 || strcmp(transport, "udp") == 0 || strcmp(transport, "tcp") == 0);
+    CHECK(ripc_transport(CLIENT, SERVER, transport, 3) == 1 && ripc_transport(CLIENT, SERVER, NULL, 8) == 1);
+    CHECK(ripc_transport(CLIENT, 99, transport, 8) == 1 && ripc_transport(99, SERVER, transport, 8) == 1);
     signals_and_descriptors();
     many_threads();
     several_services();

@@ -8,7 +8,7 @@ use crate::error::SendError;
 use crate::handles::Partner;
 use crate::limits::WAITING_MAX;
 use crate::wire::{Head, Kind, LongItem, Offer, table_bytes};
-use cci::{Connection, Endpoint, SendFlags};
+use cci::{Connection, Endpoint, SendFlags, TransportKind};
 use cci_sys::clock;
 
 /// The longest frame to a partner that is not connected yet, bytes. What its path takes is known later.
@@ -43,6 +43,12 @@ impl Base {
         let connection = self.partners.get(partner)?.connection()?;
         let max_bytes = self.endpoint.max_send_size(connection)? as usize;
         Some(max_bytes.saturating_sub(table_bytes(1, 0, 0)))
+    }
+
+    /// What carries messages to a partner. `None` if the partner is not connected.
+    pub fn transport(&self, partner: Partner) -> Option<TransportKind> {
+        let connection = self.partners.get(partner)?.connection()?;
+        self.endpoint.explain(connection)?.kind
     }
 
     /// Checks that a frame fits into one message to a partner.

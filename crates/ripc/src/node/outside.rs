@@ -8,7 +8,7 @@ use crate::error::{ReachError, SendError};
 use crate::event::Event;
 use crate::handles::{Partner, Service};
 use crate::name::ServiceName;
-use cci::{RegisterError, Sleeper, SysError};
+use cci::{RegisterError, Sleeper, SysError, TransportKind};
 use cci_sys::clock;
 use std::time::Duration;
 
@@ -53,6 +53,11 @@ impl Node {
     /// How long the only short item of a message to a partner may be on its present path, bytes. `None`: the partner is not connected.
     pub fn short_item_bytes_max(&self, partner: Partner) -> Option<usize> {
         self.engine.base.short_item_bytes_max(partner)
+    }
+
+    /// What carries messages to a partner on its present path. `None`: the partner is not connected.
+    pub fn transport(&self, partner: Partner) -> Option<TransportKind> {
+        self.engine.base.transport(partner)
     }
 
     /// Why a partner was not reached, after it has been [looked for](Node::try_reach) for so long.

@@ -20,6 +20,8 @@ final class RawServices {
     static final int LONG_ITEMS_MAX = 32;
     /** A name, with the 0 at its end. */
     static final int NAME_BYTES = 64;
+    /** Space for the name of what carries messages, and a 0. */
+    static final int TRANSPORT_BYTES = 8;
 
     /** What {@link #receiveWithin} returns. */
     static final int RECEIVED = 0;
@@ -45,6 +47,8 @@ final class RawServices {
             NativeLibrary.function("ripc_service_set_resolve_timeout", JAVA_BYTE, JAVA_SHORT, JAVA_INT);
     private static final MethodHandle SHORT_ITEM_SIZE_MAX =
             NativeLibrary.function("ripc_short_item_size_max", JAVA_INT, JAVA_SHORT, JAVA_SHORT);
+    private static final MethodHandle TRANSPORT =
+            NativeLibrary.function("ripc_transport", JAVA_BYTE, JAVA_SHORT, JAVA_SHORT, JAVA_LONG, JAVA_LONG);
     private static final MethodHandle NUMBER_OF = NativeLibrary.function("ripc_number_of", JAVA_SHORT, JAVA_LONG);
     private static final MethodHandle NAME_OF =
             NativeLibrary.function("ripc_name_of", JAVA_BYTE, JAVA_SHORT, JAVA_LONG, JAVA_LONG);
@@ -126,6 +130,15 @@ final class RawServices {
     static int shortItemSizeMax(int from, int to) {
         try {
             return (int) SHORT_ITEM_SIZE_MAX.invokeExact((short) from, (short) to);
+        } catch (Throwable e) {
+            throw Raw.broken(e);
+        }
+    }
+
+    /** True if the name of what carries messages is written. */
+    static boolean transport(int from, int to, long name) {
+        try {
+            return (byte) TRANSPORT.invokeExact((short) from, (short) to, name, (long) TRANSPORT_BYTES) == 0;
         } catch (Throwable e) {
             throw Raw.broken(e);
         }

@@ -186,6 +186,19 @@ public final class Service implements AutoCloseable {
     }
 
     /**
+     * What carries messages to another service on the present path.
+     *
+     * @param to the other service
+     * @return {@code shm}, {@code udp}, {@code tcp} or {@code eth}; null if the other service is not connected, or this one is closed
+     */
+    public String transport(ServiceId to) {
+        try (Arena temporary = Arena.ofConfined()) {
+            MemorySegment name = temporary.allocate(RawServices.TRANSPORT_BYTES);
+            return RawServices.transport(id.number(), to.number(), name.address()) ? name.getString(0) : null;
+        }
+    }
+
+    /**
      * Sends short items, and offers memory that the receiver may put long items of later messages into, each once.
      *
      * @param to whom to send to

@@ -120,6 +120,7 @@ class CloseRacesTest {
                         () -> {
                             try (ServiceMessage message = other.receive(Duration.ZERO)) {
                                 closed.shortItemBytesMax(to);
+                                closed.transport(to);
                             }
                         }));
             }

@@ -57,9 +57,11 @@ class ServicesTest {
                 Service two = Service.register(name("two"))) {
             assertEquals(name("two"), two.id().name());
             assertEquals(two.id(), ServiceId.of(name("two")));
+            assertNull(one.transport(two.id()));
             for (int round = 0; round < 100; round++) {
                 one.send(two.id(), text("round"), text(""), text("" + round));
             }
+            assertEquals("shm", one.transport(two.id()));
             // A heap buffer, a native one, and a part of one.
             one.send(two.id(), ByteBuffer.allocateDirect(2000).position(1999), ByteBuffer.wrap(new byte[10], 3, 4).slice());
             one.send(two.id());

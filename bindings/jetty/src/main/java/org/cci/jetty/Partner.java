@@ -26,6 +26,11 @@ final class Partner {
     private static final int SPLIT_BYTES_MAX = 5904;
     /** More bytes than these are a long item of their own; fewer share one with others. */
     static final int SHARED_BYTES_MAX = 16 << 10;
+    /**
+     * The most bytes of a long item that a partner on this host copies from where they are. It puts them into the same memory again and
+     * again, which stays in the cache of its core.
+     */
+    private static final int COPIED_PART_BYTES_MAX = 512 << 10;
     /** The length of a long item that is shared. */
     private static final int SHARED_PART_BYTES = 64 << 10;
     /** With two that only have {@link Frame.Kind#TOOK} they are 8. */
@@ -83,6 +88,9 @@ final class Partner {
     /** The most bytes of the frames of one message, with those that travel in it. It changes under the monitor, and only grows. */
     private volatile int messageBytesMax = MESSAGE_BYTES_MIN;
 
+    /** The most bytes of a long item that is sent from where it is. */
+    private volatile int lentBytesMax = StreamMultiplexer.PART_BYTES_MAX;
+
     private volatile boolean isPathKnown;
     /** Streams that had no space for bytes to wait. */
     private final Set<ServiceStream> crowdedOut = new HashSet<>();
@@ -125,6 +133,11 @@ final class Partner {
         return messageBytesMax - 2 * Frame.BYTES;
     }
 
+    /** The most bytes that travel as a long item from where they are. */
+    int lentBytesMax() {
+        return lentBytesMax;
+    }
+
     /** Whether so many bytes are better sent in a few messages than as a long item, now. */
     boolean splits(long bytes) {
         return bytes <= Math.min(SPLIT_MESSAGES_MAX * inlineBytesMax(), SPLIT_BYTES_MAX) && isFree(SPLIT_MESSAGES_MAX);
@@ -137,6 +150,9 @@ final class Partner {
         }
         int bytes = from.shortItemBytesMax(id);
         if (bytes > 0) {
+            if ("shm".equals(from.transport(id))) {
+                lentBytesMax = COPIED_PART_BYTES_MAX;
+            }
             synchronized (queue) {
                 messageBytesMax = Math.max(bytes, MESSAGE_BYTES_MIN);
                 isPathKnown = true;

@@ -213,7 +213,7 @@ final class ServiceStream {
                     throw new EOFException("the end of the stream was written");
                 }
                 long most = lends
-                        ? Math.min(lent.remaining(), StreamMultiplexer.PART_BYTES_MAX)
+                        ? Math.min(lent.remaining(), partner.lentBytesMax())
                         : Math.min(copied, copiedBytesMax);
                 part = (int) Math.min(most, room);
                 if (part == 0) {

@@ -150,6 +150,19 @@ impl Scenario {
             }
         }
         self.steps.sort_by_key(|step| step.at_ns);
+        self.draw_files();
+    }
+
+    /// Has some work be reads of files: drawn apart, so that all else in the scenario of a seed stays as it is.
+    fn draw_files(&mut self) {
+        let mut rng = Rng::new(self.seed ^ 0x6669_6c65);
+        for step in &mut self.steps {
+            if let Act::Operate(.., spec) = &mut step.act
+                && rng.pct(20.0)
+            {
+                spec.kinds = Kinds::File;
+            }
+        }
     }
 
     fn add(&mut self, at_ns: u64, act: Act) {

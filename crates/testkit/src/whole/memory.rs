@@ -13,6 +13,7 @@ use crate::rng::mix;
 use crate::whole::contents::{fill_pattern, is_pattern};
 use cci::{Access, Atomic, Connection, Endpoint, Memory, RegionHandle, Registration, Status};
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::rc::Rc;
 
 const STRIP_BYTES: usize = 16;
@@ -121,6 +122,24 @@ fn prepare(endpoint: &mut Endpoint, spec: &Operating) -> Result<Memory, String> 
     Ok(memory)
 }
 
+/// What each place of the region holds at the beginning.
+fn first_base(spec: &Operating, slot: usize) -> u64 {
+    if spec.kinds == Kinds::File { mix(spec.draw ^ slot as u64) | 1 } else { 0 }
+}
+
+/// A file with what the places of a region hold at the beginning, zeros before them, and strips.
+fn prepare_file(spec: &Operating) -> Result<Memory, String> {
+    let mut bytes = vec![0; bytes_of(spec)];
+    for slot in 0..2 * spec.places as usize {
+        let (place, strip) = bytes[offset_of(spec, slot) as usize..].split_at_mut(spec.bytes as usize);
+        fill_pattern(first_base(spec, slot), 0, place);
+        strip[..STRIP_BYTES].fill(STRIP);
+    }
+    let written = tempfile::tempfile().and_then(|mut file| file.write_all(&bytes).map(|()| file));
+    let file = written.map_err(|error| format!("a file: {error}"))?;
+    Memory::file(file).map_err(|error| format!("a file as memory: {error}"))
+}
+
 fn offset_of(spec: &Operating, slot: usize) -> u64 {
     (head_bytes(spec) + slot * (spec.bytes as usize + STRIP_BYTES)) as u64
 }
@@ -152,7 +171,9 @@ impl Work {
             local_handle,
             target,
             local,
-            slots: vec![Slot { base: Some(0), ..Slot::default() }; spec.places as usize],
+            slots: (0..spec.places as usize)
+                .map(|slot| Slot { base: Some(first_base(spec, slot)), ..Slot::default() })
+                .collect(),
             words: Words::default(),
             adds_started: 0,
             adds_done: 0,
@@ -170,8 +191,11 @@ impl Work {
         owner: &mut Endpoint,
         only: Option<Connection>,
     ) -> Result<(Memory, RegionHandle), String> {
-        let target = prepare(owner, spec)?;
-        let what = Registration { range: None, access: Access::ALL, only };
+        let (target, access) = match spec.kinds {
+            Kinds::File => (prepare_file(spec)?, Access::READ),
+            _ => (prepare(owner, spec)?, Access::ALL),
+        };
+        let what = Registration { range: None, access, only };
         let handle = owner.register(&target, what).map_err(|error| format!("register: {error}"))?;
         Ok((target, handle))
     }
@@ -206,10 +230,10 @@ impl Work {
         (self.adds_started, self.adds_done) = (0, 0);
         self.found.clear();
         self.words.renew();
-        for slot in &mut self.slots {
+        for (number, slot) in self.slots.iter_mut().enumerate() {
             // What is under way may still put something into the local memory that belongs to this slot.
             slot.dead |= slot.busy > 0;
-            slot.base = Some(0);
+            slot.base = Some(first_base(&self.spec, number));
         }
         Ok(())
     }

@@ -370,6 +370,8 @@ pub enum Kinds {
     Reads,
     /// Nothing but additions.
     Additions,
+    /// Nothing but reads, of a file.
+    File,
 }
 
 impl Kinds {

@@ -306,7 +306,7 @@ fn draw(work: &mut Work, rng: &mut Rng, number: usize, index: u32, mss: u64) -> 
     let roll = match work.spec.kinds {
         Kinds::Common | Kinds::All => rng.below(100),
         Kinds::Writes => 0,
-        Kinds::Reads => 45,
+        Kinds::Reads | Kinds::File => 45,
         Kinds::Additions => 70,
     };
     match roll {

@@ -153,10 +153,7 @@ fn tests(workspace: &Workspace, form: Form, beside: Vec<Job>) -> Result<Tally, S
     let limit = if form == Form::Long { LONG_LIMIT } else { PROGRAM_LIMIT };
     let mut tally = programs::run(workspace, &tests, beside, limit)?;
     // The table of devices is a test of its own: what it says is what ran.
-    match devices::check(workspace, &report) {
-        Ok(()) => tally.passed += 1,
-        Err(_) => tally.failed += 1,
-    }
+    tally.add(devices::check(workspace, &report));
     reliability::print(&figures);
     Ok(tally)
 }

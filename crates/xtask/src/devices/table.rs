@@ -10,7 +10,7 @@ const TOPICS: &[(&str, &[&str])] = &[
     ("messages", &["messages", "sending", "streams", "loans", "buffers"]),
     ("waiting", &["waiting"]),
     ("multicast", &["multicast"]),
-    ("remote memory", &["rma_data", "rma_order", "rma_rights", "rma_life", "rma_account"]),
+    ("remote memory", &["rma_data", "rma_order", "rma_rights", "rma_life", "rma_account", "rma_files"]),
     ("atomics", &["rma_atomics"]),
     ("messengers", &["any_length", "any_length_ends", "calls"]),
     ("processes", &["process", "rma_process"]),
@@ -145,6 +145,7 @@ impl fmt::Display for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     const REPORT: &str = "\
 shm\tRust\tconnect\tmeets\tpassed\t10\t
@@ -155,6 +156,19 @@ eth\tC\tconnect\tmeets\tabsent\t0\tit needs root
 
     fn table(report: &str) -> Table {
         Table::of(&Report::parse(report).unwrap()).unwrap()
+    }
+
+    /// Modules beside the groups of cases: processes that cases start.
+    const NO_GROUPS: [&str; 3] = ["mod", "child", "peer"];
+
+    #[test]
+    fn every_group_of_cases_has_a_column() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../testkit/src/conformance/cases");
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let names = files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned());
+        let groups: BTreeSet<String> = names.filter(|name| !NO_GROUPS.contains(&&**name)).collect();
+        let columns = TOPICS.iter().flat_map(|(_, groups)| groups.iter().map(|group| (*group).to_owned()));
+        assert_eq!(groups, columns.collect());
     }
 
     #[test]

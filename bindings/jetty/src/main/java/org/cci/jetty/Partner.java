@@ -26,11 +26,8 @@ final class Partner {
     private static final int SPLIT_BYTES_MAX = 5904;
     /** More bytes than these are a long item of their own; fewer share one with others. */
     static final int SHARED_BYTES_MAX = 16 << 10;
-    /**
-     * The most bytes of a long item that a partner on this host copies from where they are. It puts them into the same memory again and
-     * again, which stays in the cache of its core.
-     */
-    private static final int COPIED_PART_BYTES_MAX = 512 << 10;
+    /** The most bytes of a long item for a partner on this host. It copies each to the same memory, which so stays in its core's cache. */
+    static final int SAME_HOST_PART_BYTES_MAX = 512 << 10;
     /** The length of a long item that is shared. */
     private static final int SHARED_PART_BYTES = 64 << 10;
     /** With two that only have {@link Frame.Kind#TOOK} they are 8. */
@@ -149,9 +146,10 @@ final class Partner {
             return;
         }
         int bytes = from.shortItemBytesMax(id);
-        if (bytes > 0) {
-            if ("shm".equals(from.transport(id))) {
-                lentBytesMax = COPIED_PART_BYTES_MAX;
+        String transport = from.transport(id);
+        if (bytes > 0 && transport != null) {
+            if (transport.equals("shm")) {
+                lentBytesMax = SAME_HOST_PART_BYTES_MAX;
             }
             synchronized (queue) {
                 messageBytesMax = Math.max(bytes, MESSAGE_BYTES_MIN);

@@ -11,6 +11,7 @@ import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.function.BooleanSupplier;
 import org.cci.Service;
+import org.cci.ServiceBuffer;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
@@ -57,7 +58,10 @@ class StreamsTest {
     }
 
     private void written(ServiceStream stream, int bytes) throws InterruptedException {
-        ByteBuffer data = ByteBuffer.allocate(bytes);
+        written(stream, ByteBuffer.allocate(bytes));
+    }
+
+    private void written(ServiceStream stream, ByteBuffer data) throws InterruptedException {
         until("room", () -> {
             try {
                 return stream.write(data);
@@ -87,6 +91,23 @@ class StreamsTest {
             assertTrue(client.windowsInUse() <= 1, "ended: " + isEnded);
             until("the end at the other side", () -> theirs.isReadable());
         }
+    }
+
+    @Test
+    void aReaderOnThisHostIsLentNoMoreThanStaysInItsCache() throws Exception {
+        int count = 2 * Partner.SAME_HOST_PART_BYTES_MAX - 1000;
+        ServiceStream ours = connected();
+        ServiceStream theirs = accepted.poll();
+        ServiceBuffer memory = ServiceBuffer.allocate(count);
+        Lendable lendable = new Lendable(memory, count, isReusable -> memory.close());
+        written(theirs, lendable.retainable().getByteBuffer());
+        for (int bytes : new int[] {Partner.SAME_HOST_PART_BYTES_MAX, count - Partner.SAME_HOST_PART_BYTES_MAX}) {
+            until("a part", ours::isReadable);
+            ServiceStream.Lent lent = ours.lend();
+            assertEquals(bytes, lent.bytes().remaining());
+            ours.giveBack(lent);
+        }
+        lendable.retainable().release();
     }
 
     @Test
